@@ -29,7 +29,7 @@ fn bytes(c: &mut Criterion) {
 fn cell(c: &mut Criterion) {
     let head = AtomicU64::new(0);
     let first: Vec<AtomicU64> = (0..CELLS).map(|_| AtomicU64::new(0)).collect();
-    let (mut writer, mut reader) = (cells::Writer::new(CELLS), cells::Reader::new(CELLS));
+    let (mut writer, mut reader) = (cells::CellWriter::new(CELLS), cells::CellReader::new(CELLS));
     c.bench_function("ring: a cell in and out", |b| {
         b.iter(|| {
             let at = writer.free(&head).expect("cells").expect("a free one");

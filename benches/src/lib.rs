@@ -9,8 +9,8 @@
 use rejoin_channel_table::ids::Rank;
 use rejoin_channel_table::resume::Resume;
 use rejoin_engine::{
-    Config, Engine, Envelope, HEADER_LEN, Header, Mode, Pattern, Piece, ReqId, RxBody, Segment,
-    Sent, Source,
+    BodySource, Config, Engine, Envelope, HEADER_LEN, Header, MessageMode, Pattern, ReqId, RxBody,
+    Segment, Sent, WritePiece,
 };
 
 /// Bytes of each message.
@@ -56,7 +56,7 @@ impl Pair {
         };
         let bytes = Some(&self.memory[from][..LEN]);
         let to = Rank(1 - from as u32);
-        let sent = self.engines[from].send(to, env, seg, bytes, Mode::Standard);
+        let sent = self.engines[from].send(to, env, seg, bytes, MessageMode::Standard);
         assert_eq!(sent, Ok(Sent::Done));
     }
 
@@ -71,7 +71,7 @@ impl Pair {
         let seg = Segment { addr: 64, len: LEN };
         let id = self.engines[at].recv(pattern, seg).expect("a receive");
         while let Some(copy) = self.engines[at].next_copy() {
-            if let Source::Bytes(bytes) = copy.from {
+            if let BodySource::Bytes(bytes) = copy.from {
                 self.memory[at][copy.to.addr..copy.to.addr + copy.to.len].copy_from_slice(bytes);
             }
         }
@@ -115,7 +115,7 @@ impl Pair {
         while self.engines[from].tx_pending(receiver) {
             let gather = self.engines[from].tx_gather(receiver);
             for piece in gather.pieces() {
-                if let Piece::Bytes(bytes) = piece {
+                if let WritePiece::Bytes(bytes) = piece {
                     self.staging.extend_from_slice(bytes);
                 }
             }

@@ -8,7 +8,7 @@ use std::ffi::c_int;
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::{callback, library_state, state};
 
 /// How long an abort waits until its line and the program's output are written.
@@ -21,7 +21,7 @@ fn status_of(code: c_int) -> c_int {
 
 /// Ends the job: `why` is one line for the user. After the end of MPI, and in a forked child, there
 /// is no job to end: this process alone ends, with the same status.
-pub fn abort(mpi: &Mpi, code: c_int, why: &str) -> ! {
+pub fn abort(mpi: &AbiState, code: c_int, why: &str) -> ! {
     let status = status_of(code);
     let core = mpi.core.get();
     let line = match core {
@@ -37,7 +37,7 @@ pub fn abort(mpi: &Mpi, code: c_int, why: &str) -> ! {
 }
 
 /// `MPI_Abort` in a signal handler that has interrupted a call of this library.
-pub fn abort_inside(mpi: &Mpi, code: c_int) -> ! {
+pub fn abort_inside(mpi: &AbiState, code: c_int) -> ! {
     let mut line = Line::default();
     let rank = mpi.core.get().map_or(0, |core| core.rank().0);
     // A line that is too long is cut.
@@ -55,7 +55,7 @@ pub fn is_nested() -> bool {
     callback::calls() > 1
 }
 
-fn end(mpi: &Mpi, status: c_int) -> ! {
+fn end(mpi: &AbiState, status: c_int) -> ! {
     if library_state::is_running()
         && let Some(core) = mpi.core.get()
     {

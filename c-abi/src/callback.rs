@@ -139,20 +139,20 @@ impl<F: Copy> Callback<F> {
 
 /// The function of `MPI_Op_create` or `MPI_Op_create_c` (MPI-5.0 §6.9.5).
 #[derive(Clone, Copy, Debug)]
-pub enum UserFunction {
+pub enum OpFunction {
     /// Takes the length as `int *`.
     Int(Callback<MPI_User_function>),
     /// Takes the length as `MPI_Count *`.
     Count(Callback<MPI_User_function_c>),
 }
 
-impl From<Callback<MPI_User_function>> for UserFunction {
+impl From<Callback<MPI_User_function>> for OpFunction {
     fn from(f: Callback<MPI_User_function>) -> Self {
         Self::Int(f)
     }
 }
 
-impl From<Callback<MPI_User_function_c>> for UserFunction {
+impl From<Callback<MPI_User_function_c>> for OpFunction {
     fn from(f: Callback<MPI_User_function_c>) -> Self {
         Self::Count(f)
     }

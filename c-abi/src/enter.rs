@@ -7,20 +7,20 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use rejoin_mpi::{Error, ErrorClass, Result, checkpointing};
 
 use crate::constants::{MPI_SUCCESS, MPI_T_ERR_NOT_SUPPORTED};
-use crate::entry_call::{Call, Phase};
-use crate::errors::Owner;
-use crate::handles::{Kind, invalid};
+use crate::entry_call::{EntryPoint, Phase};
+use crate::errors::ErrorOwner;
+use crate::handles::{HandleKind, invalid};
 use crate::raise::raise;
-use crate::state::{Mpi, mpi};
+use crate::state::{AbiState, mpi};
 use crate::types::*;
 use crate::{callback, image, library_state, lock};
 
 /// The latest call without the lock, of the one thread that may make such calls.
-static LATEST: AtomicPtr<Call> = AtomicPtr::new(std::ptr::null_mut());
+static LATEST: AtomicPtr<EntryPoint> = AtomicPtr::new(std::ptr::null_mut());
 
 thread_local! {
     /// The latest call of this thread that took the lock.
-    static HOLDER: Cell<Option<&'static Call>> = const { Cell::new(None) };
+    static HOLDER: Cell<Option<&'static EntryPoint>> = const { Cell::new(None) };
 }
 
 /// The name of the function that this thread is in, for reports.
@@ -38,7 +38,11 @@ pub fn current() -> &'static str {
 /// an error to the handler of `owner`. On the fast path, one relaxed load, three stores and a test
 /// of the result.
 #[inline(always)]
-pub fn enter(call: &'static Call, owner: Owner, run: impl FnOnce(&Mpi) -> Result<()>) -> c_int {
+pub fn enter(
+    call: &'static EntryPoint,
+    owner: ErrorOwner,
+    run: impl FnOnce(&AbiState) -> Result<()>,
+) -> c_int {
     let locked = if library_state::is_running_unlocked() && !call.lock_always {
         false
     } else {
@@ -74,9 +78,9 @@ pub fn enter(call: &'static Call, owner: Owner, run: impl FnOnce(&Mpi) -> Result
 /// nothing was done, and [`enter`] must run the call. Not used where threads need the lock.
 #[inline(always)]
 pub fn at_once(
-    call: &'static Call,
-    owner: Owner,
-    run: impl FnOnce(&Mpi) -> Option<Result<()>>,
+    call: &'static EntryPoint,
+    owner: ErrorOwner,
+    run: impl FnOnce(&AbiState) -> Option<Result<()>>,
 ) -> Option<c_int> {
     if !library_state::is_running_unlocked() {
         return None;
@@ -99,7 +103,7 @@ pub fn at_once(
 /// The slow part of the check: whether the lock was taken, or the code of the error.
 #[cold]
 #[inline(never)]
-fn admit(call: &'static Call) -> Result<bool, c_int> {
+fn admit(call: &'static EntryPoint) -> Result<bool, c_int> {
     let locked = call.lock_always || library_state::is_locked();
     if locked {
         lock::acquire();
@@ -112,13 +116,13 @@ fn admit(call: &'static Call) -> Result<bool, c_int> {
     }
     // SAFETY: the lock is held.
     let mpi = unsafe { mpi() };
-    let code = raise(mpi, call, Owner::None, refusal(mpi));
+    let code = raise(mpi, call, ErrorOwner::None, refusal(mpi));
     lock::release();
     Err(code)
 }
 
 /// Why the library does not run.
-fn refusal(mpi: &Mpi) -> Error {
+fn refusal(mpi: &AbiState) -> Error {
     if let Err(error) = mpi.check_process() {
         return error;
     }
@@ -134,15 +138,15 @@ fn refusal(mpi: &Mpi) -> Error {
 /// libraries.
 #[cold]
 #[inline(never)]
-pub fn missing(call: &'static Call, owner: Owner) -> c_int {
+pub fn missing(call: &'static EntryPoint, owner: ErrorOwner) -> c_int {
     enter(call, owner, |mpi| {
-        if let Owner::Object(kind, raw) = owner
+        if let ErrorOwner::Object(kind, raw) = owner
             && !mpi.exists(kind, raw)
         {
             return Err(match kind {
-                Kind::Win => invalid(MPI_Win(raw)),
-                Kind::File => invalid(MPI_File(raw)),
-                Kind::Session => invalid(MPI_Session(raw)),
+                HandleKind::Win => invalid(MPI_Win(raw)),
+                HandleKind::File => invalid(MPI_File(raw)),
+                HandleKind::Session => invalid(MPI_Session(raw)),
                 _ => invalid(MPI_Comm(raw)),
             });
         }

@@ -11,7 +11,7 @@ pub enum Phase {
 
 /// An MPI function as its entry point describes it.
 #[derive(Debug)]
-pub struct Call {
+pub struct EntryPoint {
     /// Such as `MPI_Send`.
     pub name: &'static str,
     /// When it may be called.
@@ -20,7 +20,7 @@ pub struct Call {
     pub lock_always: bool,
 }
 
-impl Call {
+impl EntryPoint {
     /// The description that the generated entry points give.
     pub const fn new(name: &'static str, phase: Phase, lock_always: bool) -> Self {
         Self {

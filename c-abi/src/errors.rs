@@ -13,7 +13,7 @@ use std::rc::Rc;
 use rejoin_mpi::{Error, ErrorClass, Result};
 
 use crate::constants::*;
-use crate::handles::{Handle, Kind, Table};
+use crate::handles::{Handle, HandleKind, HandleTable};
 use crate::lock;
 use crate::types::*;
 
@@ -25,21 +25,21 @@ pub use strings::{class_name, class_text};
 
 /// Whose error handler an error goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
+pub enum ErrorOwner {
     /// No object: the handler of `MPI_COMM_SELF` (MPI-5.0 §9.1).
     None,
     /// The object of this kind and handle value.
-    Object(Kind, usize),
+    Object(HandleKind, usize),
     /// The same, read from where the program keeps the handle (`MPI_Comm_free`).
-    At(Kind, *const usize),
+    At(HandleKind, *const usize),
     /// The object of this kind that the call makes, with the handler that it gets
     /// (`MPI_Session_init`).
-    Made(Kind, MPI_Errhandler),
+    Made(HandleKind, MPI_Errhandler),
     /// A function of the tools' interface: the code is returned, no handler runs.
     Tool,
 }
 
-impl Owner {
+impl ErrorOwner {
     /// The object of a handle.
     #[inline(always)]
     pub fn of<H: Handle>(handle: H) -> Self {
@@ -111,13 +111,13 @@ impl Installed {
     }
 
     /// Whether objects of this kind can have the handler.
-    fn fits(&self, kind: Kind) -> bool {
+    fn fits(&self, kind: HandleKind) -> bool {
         match self.action {
             Handler::AreFatal | Handler::Abort | Handler::Return => true,
-            Handler::Comm(_) => kind == Kind::Comm,
-            Handler::Win(_) => kind == Kind::Win,
-            Handler::File(_) => kind == Kind::File,
-            Handler::Session(_) => kind == Kind::Session,
+            Handler::Comm(_) => kind == HandleKind::Comm,
+            Handler::Win(_) => kind == HandleKind::Win,
+            Handler::File(_) => kind == HandleKind::File,
+            Handler::Session(_) => kind == HandleKind::Session,
         }
     }
 
@@ -132,22 +132,22 @@ impl Installed {
 /// The part of the library's state that errors need.
 pub struct Errors {
     /// Error handlers that the program made.
-    pub handlers: Table<MPI_Errhandler, Installed>,
+    pub handlers: HandleTable<MPI_Errhandler, Installed>,
     /// Error classes and codes that the program added.
     pub codes: Codes,
     /// Handlers of objects that do not have the default one.
-    set: RefCell<BTreeMap<(Kind, usize), Installed>>,
+    set: RefCell<BTreeMap<(HandleKind, usize), Installed>>,
     /// The latest error: its code and sentence.
     last: RefCell<Option<(c_int, String)>>,
     /// The owner of the error, if the call's arguments do not name it: see [`Errors::blame`].
-    blamed: Cell<Option<Owner>>,
+    blamed: Cell<Option<ErrorOwner>>,
 }
 
 impl Errors {
     /// The state before `MPI_Init`.
     pub const fn new() -> Self {
         Self {
-            handlers: Table::new(),
+            handlers: HandleTable::new(),
             codes: Codes::new(),
             set: RefCell::new(BTreeMap::new()),
             last: RefCell::new(None),
@@ -158,7 +158,7 @@ impl Errors {
     /// The error that the running call is about to return belongs to this object. For calls whose
     /// arguments do not name it, such as `MPI_Wait`.
     pub fn blame<H: Handle>(&self, handle: H) {
-        self.blamed.set(Some(Owner::of(handle)));
+        self.blamed.set(Some(ErrorOwner::of(handle)));
     }
 
     /// The handler of an object; without one of its own, the default of its kind.
@@ -185,7 +185,7 @@ impl Errors {
     ///
     /// # Errors
     /// `Errhandler` for an invalid handle, or one for objects of another kind.
-    pub fn find(&self, kind: Kind, handle: MPI_Errhandler) -> Result<Installed> {
+    pub fn find(&self, kind: HandleKind, handle: MPI_Errhandler) -> Result<Installed> {
         let handler = match Installed::of_predefined(handle) {
             Some(handler) => handler,
             None => self.handlers.get(handle)?,
@@ -233,12 +233,12 @@ impl Errors {
 
     /// Handler of an object: its own, or for files the one of `MPI_FILE_NULL` (return, §14.7), for
     /// others fatal.
-    pub(crate) fn lookup(&self, kind: Kind, raw: usize) -> Installed {
+    pub(crate) fn lookup(&self, kind: HandleKind, raw: usize) -> Installed {
         let set = self.set.borrow();
         if let Some(handler) = set.get(&(kind, raw)) {
             return handler.clone();
         }
-        if kind == Kind::File {
+        if kind == HandleKind::File {
             let default = set.get(&(kind, MPI_FILE_NULL.0)).cloned();
             return default.unwrap_or(Installed::predefined(Handler::Return));
         }
@@ -251,7 +251,7 @@ impl Errors {
     }
 
     /// The owner that [`Errors::blame`] named for the running call's error.
-    pub(crate) fn take_blamed(&self) -> Option<Owner> {
+    pub(crate) fn take_blamed(&self) -> Option<ErrorOwner> {
         self.blamed.take()
     }
 

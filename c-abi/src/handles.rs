@@ -16,7 +16,7 @@ use crate::types::*;
 /// The kinds of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum HandleKind {
     /// Communicator.
     Comm = 1,
     /// Group.
@@ -44,7 +44,7 @@ pub enum Kind {
 /// One of the ABI's handle types.
 pub trait Handle: Copy + Eq {
     /// The kind of object behind it.
-    const KIND: Kind;
+    const KIND: HandleKind;
     /// Name of the object in messages, with its article.
     const NOUN: &'static str;
     /// The null handle; predefined handles follow it.
@@ -62,7 +62,7 @@ pub trait Handle: Copy + Eq {
 macro_rules! handle {
     ($type:ident, $kind:ident, $noun:literal, $null:literal, $predefined:literal, $class:ident) => {
         impl Handle for $type {
-            const KIND: Kind = Kind::$kind;
+            const KIND: HandleKind = HandleKind::$kind;
             const NOUN: &'static str = $noun;
             const NULL: Self = Self($null);
             const PREDEFINED: usize = $predefined;
@@ -110,7 +110,7 @@ const GENERATION_MASK: u32 = 0x00ff_ffff;
 const INT_MARK: u32 = 1 << 30;
 const INT_SLOT_BITS: u32 = 22;
 
-const fn encode(kind: Kind, generation: u32, slot: u32) -> usize {
+const fn encode(kind: HandleKind, generation: u32, slot: u32) -> usize {
     (MARK | kind as usize) << KIND_SHIFT | (generation as usize) << GENERATION_SHIFT | slot as usize
 }
 
@@ -127,13 +127,13 @@ struct Slots<T> {
 }
 
 /// The objects of one kind, by handle.
-pub struct Table<H, T> {
+pub struct HandleTable<H, T> {
     slots: RefCell<Slots<T>>,
     predefined: RefCell<Vec<Option<T>>>,
     handle: PhantomData<H>,
 }
 
-impl<H: Handle, T> Table<H, T> {
+impl<H: Handle, T> HandleTable<H, T> {
     /// An empty table.
     pub const fn new() -> Self {
         Self {
@@ -336,7 +336,7 @@ impl<H: Handle, T> Table<H, T> {
         }
     }
 
-    /// The handle of an integer from [`Table::to_int`]; the null handle when it is none.
+    /// The handle of an integer from [`HandleTable::to_int`]; the null handle when it is none.
     pub fn from_int(&self, value: c_int) -> H {
         let Ok(value) = u32::try_from(value) else {
             return H::NULL;
@@ -358,7 +358,7 @@ impl<H: Handle, T> Table<H, T> {
     }
 }
 
-impl<H: Handle, T> Default for Table<H, T> {
+impl<H: Handle, T> Default for HandleTable<H, T> {
     fn default() -> Self {
         Self::new()
     }

@@ -4,7 +4,7 @@
 use rejoin_mpi::{Mpi as Core, Result, checkpointing};
 
 use crate::callback;
-use crate::state::{self, Mpi};
+use crate::state::{self, AbiState};
 
 /// Lets the manager request checkpoints from here on.
 ///
@@ -42,7 +42,7 @@ fn take_here(epoch: u32) -> bool {
 /// Meets a request that arrived during a call of the library. The call is over now.
 #[cold]
 #[inline(never)]
-pub fn take_pending(mpi: &Mpi, locked: bool) {
+pub fn take_pending(mpi: &AbiState, locked: bool) {
     let Some(core) = mpi.core.get() else {
         return;
     };

@@ -7,20 +7,20 @@ use rejoin_mpi::Error;
 use crate::abort;
 use crate::callback::outside;
 use crate::constants::*;
-use crate::entry_call::Call;
-use crate::errors::{Handler, Owner, code, locked};
-use crate::handles::{self, Kind};
-use crate::state::Mpi;
+use crate::entry_call::EntryPoint;
+use crate::errors::{ErrorOwner, Handler, code, locked};
+use crate::handles::{self, HandleKind};
+use crate::state::AbiState;
 use crate::types::*;
 
 /// Sends an error to the handler of `owner`. Returns the call's return value.
 #[cold]
 #[inline(never)]
-pub fn raise(mpi: &Mpi, call: &Call, owner: Owner, error: Error) -> c_int {
+pub fn raise(mpi: &AbiState, call: &EntryPoint, owner: ErrorOwner, error: Error) -> c_int {
     let code = code(&error);
     let detail = format!("{}: {}", call.name, error.message);
     locked(|| mpi.errors.record(code, detail));
-    if owner == Owner::Tool {
+    if owner == ErrorOwner::Tool {
         return code;
     }
     // A function that any thread may call at any time names its owner itself.
@@ -32,7 +32,7 @@ pub fn raise(mpi: &Mpi, call: &Call, owner: Owner, error: Error) -> c_int {
 }
 
 /// Runs the handler of `owner` with `code`; gives the code as the handler left it.
-pub fn invoke(mpi: &Mpi, owner: Owner, mut code: c_int) -> c_int {
+pub fn invoke(mpi: &AbiState, owner: ErrorOwner, mut code: c_int) -> c_int {
     let (handler, kind, raw) = locked(|| resolve(mpi, owner));
     let code_at = &raw mut code;
     // The handlers' functions get the handle of the object, which they may read through the
@@ -43,9 +43,9 @@ pub fn invoke(mpi: &Mpi, owner: Owner, mut code: c_int) -> c_int {
         Handler::Return => {}
         Handler::AreFatal | Handler::Abort => {
             let object = handles::name(raw).unwrap_or(match kind {
-                Kind::Win => "a window",
-                Kind::File => "a file",
-                Kind::Session => "a session",
+                HandleKind::Win => "a window",
+                HandleKind::File => "a file",
+                HandleKind::Session => "a session",
                 _ => "a communicator",
             });
             let why = locked(|| mpi.errors.fatal_text(code));
@@ -70,17 +70,17 @@ pub fn invoke(mpi: &Mpi, owner: Owner, mut code: c_int) -> c_int {
 /// The handler that an error of `owner` goes to, and the object that the handler gets. Null handles
 /// (except `MPI_FILE_NULL`) and handles of nothing have no handler: their errors go to that of
 /// `MPI_COMM_SELF`.
-fn resolve(mpi: &Mpi, owner: Owner) -> (Handler, Kind, usize) {
+fn resolve(mpi: &AbiState, owner: ErrorOwner) -> (Handler, HandleKind, usize) {
     let errors = &mpi.errors;
     let own = || {
-        let action = errors.lookup(Kind::Comm, MPI_COMM_SELF.0).action;
-        (action, Kind::Comm, MPI_COMM_SELF.0)
+        let action = errors.lookup(HandleKind::Comm, MPI_COMM_SELF.0).action;
+        (action, HandleKind::Comm, MPI_COMM_SELF.0)
     };
     let (kind, raw) = match owner {
-        Owner::Object(kind, raw) => (kind, raw),
-        Owner::Made(kind, handle) => {
+        ErrorOwner::Object(kind, raw) => (kind, raw),
+        ErrorOwner::Made(kind, handle) => {
             let null = match kind {
-                Kind::Comm => MPI_COMM_NULL.0,
+                HandleKind::Comm => MPI_COMM_NULL.0,
                 _ => MPI_SESSION_NULL.0,
             };
             return match errors.find(kind, handle) {
@@ -89,11 +89,11 @@ fn resolve(mpi: &Mpi, owner: Owner) -> (Handler, Kind, usize) {
             };
         }
         // SAFETY: not null; the program passed it as a pointer to its handle.
-        Owner::At(kind, at) if !at.is_null() => (kind, unsafe { at.read() }),
+        ErrorOwner::At(kind, at) if !at.is_null() => (kind, unsafe { at.read() }),
         // Not to be looked up: another thread may be making a communicator.
         _ => return own(),
     };
-    if kind != Kind::File && !mpi.exists(kind, raw) {
+    if kind != HandleKind::File && !mpi.exists(kind, raw) {
         return own();
     }
     (errors.lookup(kind, raw).action, kind, raw)
@@ -108,8 +108,8 @@ mod tests {
     use crate::state;
 
     /// As `MPI_Comm_rank` and `MPI_Error_string` are entered.
-    static ANY_THREAD: Call = Call::new("MPI_Error_string", Phase::Any, true);
-    static MAIN_ONLY: Call = Call::new("MPI_Comm_rank", Phase::Running, false);
+    static ANY_THREAD: EntryPoint = EntryPoint::new("MPI_Error_string", Phase::Any, true);
+    static MAIN_ONLY: EntryPoint = EntryPoint::new("MPI_Comm_rank", Phase::Running, false);
 
     // Below MPI_THREAD_MULTIPLE the thread that fails holds no lock.
     #[test]
@@ -121,7 +121,7 @@ mod tests {
         let fail = |i: usize| {
             let error = Error::new(rejoin_mpi::ErrorClass::Rank, format!("{i}"));
             assert_eq!(
-                raise(mpi(), &MAIN_ONLY, Owner::None, error),
+                raise(mpi(), &MAIN_ONLY, ErrorOwner::None, error),
                 MPI_ERR_RANK,
                 "the handler of MPI_COMM_SELF returns"
             );
@@ -130,7 +130,7 @@ mod tests {
         std::thread::scope(|s| {
             s.spawn(|| (0..50_000).for_each(fail));
             for _ in 0..50_000 {
-                let code = enter(&ANY_THREAD, Owner::None, |mpi| {
+                let code = enter(&ANY_THREAD, ErrorOwner::None, |mpi| {
                     let text = mpi.errors.text(MPI_ERR_RANK).expect("a known class");
                     assert!(text.contains("MPI_Comm_rank: "), "{text}");
                     Ok(())

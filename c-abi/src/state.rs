@@ -7,13 +7,13 @@ use std::ffi::c_int;
 use std::rc::Rc;
 
 use rejoin_mpi::op::Op;
-use rejoin_mpi::p2p::Message;
+use rejoin_mpi::p2p::MatchedMessage;
 use rejoin_mpi::registered::Registered;
 use rejoin_mpi::{Communicator, Error, ErrorClass, Group, Info, Mpi as Core, Result};
 
 use crate::constants::MPI_FILE_NULL;
 use crate::errors::Errors;
-use crate::handles::{Kind, Table};
+use crate::handles::{HandleKind, HandleTable};
 use crate::library_state;
 use crate::types::{MPI_Comm, MPI_Group, MPI_Info, MPI_Message, MPI_Op, MPI_Session};
 
@@ -23,32 +23,32 @@ use datatypes::Datatypes;
 
 /// The object behind a session's handle.
 #[derive(Debug)]
-pub struct Session {
+pub struct SessionState {
     /// The thread level that it provides, an `MPI_THREAD_…` constant.
     pub level: c_int,
 }
 
 /// The library's objects. One per process; reached through [`crate::enter::enter`] only, so that
 /// one thread at a time sees it.
-pub struct Mpi {
+pub struct AbiState {
     /// Error handlers, error codes of the program, the last error.
     pub errors: Errors,
     /// Datatypes.
     pub datatypes: Datatypes,
     /// Reduction operations.
-    pub ops: Table<MPI_Op, Rc<Op>>,
+    pub ops: HandleTable<MPI_Op, Rc<Op>>,
     /// The runtime, from `MPI_Init` on.
     pub core: OnceCell<Rc<Core>>,
     /// Communicators.
-    pub comms: Table<MPI_Comm, Rc<Communicator>>,
+    pub comms: HandleTable<MPI_Comm, Rc<Communicator>>,
     /// Groups.
-    pub groups: Table<MPI_Group, Rc<Group>>,
+    pub groups: HandleTable<MPI_Group, Rc<Group>>,
     /// Info objects.
-    pub infos: Table<MPI_Info, Rc<Info>>,
+    pub infos: HandleTable<MPI_Info, Rc<Info>>,
     /// Messages taken by matching probes.
-    pub messages: Table<MPI_Message, Message>,
+    pub messages: HandleTable<MPI_Message, MatchedMessage>,
     /// Sessions.
-    pub sessions: Table<MPI_Session, Rc<Session>>,
+    pub sessions: HandleTable<MPI_Session, Rc<SessionState>>,
     /// How many sessions, and the world model as one more, use the runtime.
     pub users: Cell<u32>,
     /// How often the tools' interface is open.
@@ -60,37 +60,37 @@ pub struct Mpi {
 }
 
 /// The one instance.
-struct Shared(Mpi);
+struct Shared(AbiState);
 
 // SAFETY: Entry points call `mpi()` after they have checked the library's state. At
 // MPI_THREAD_MULTIPLE they hold the lock. Below it the program promises one thread at a time
 // (MPI-5.0 §11.6.2). Functions that are thread-safe at any level always take the lock.
 unsafe impl Sync for Shared {}
 
-static SHARED: Shared = Shared(Mpi::new());
+static SHARED: Shared = Shared(AbiState::new());
 
 /// The library's objects.
 ///
 /// # Safety
 /// No other thread uses them during the call: see [`crate::enter::enter`].
 #[inline(always)]
-pub unsafe fn mpi() -> &'static Mpi {
+pub unsafe fn mpi() -> &'static AbiState {
     &SHARED.0
 }
 
-impl Mpi {
+impl AbiState {
     /// The state before `MPI_Init`.
     pub const fn new() -> Self {
         Self {
             errors: Errors::new(),
             datatypes: Datatypes::new(),
-            ops: Table::new(),
+            ops: HandleTable::new(),
             core: OnceCell::new(),
-            comms: Table::new(),
-            groups: Table::new(),
-            infos: Table::new(),
-            messages: Table::new(),
-            sessions: Table::new(),
+            comms: HandleTable::new(),
+            groups: HandleTable::new(),
+            infos: HandleTable::new(),
+            messages: HandleTable::new(),
+            sessions: HandleTable::new(),
             users: Cell::new(0),
             tools: Cell::new(0),
             memory: RefCell::new(BTreeMap::new()),
@@ -109,11 +109,11 @@ impl Mpi {
 
     /// Whether a handle of this kind stands for an object that can have an error handler. Files:
     /// also `MPI_FILE_NULL`, whose handler is the default of all files (MPI-5.0 §14.7).
-    pub fn exists(&self, kind: Kind, raw: usize) -> bool {
+    pub fn exists(&self, kind: HandleKind, raw: usize) -> bool {
         match kind {
-            Kind::Comm => self.comms.contains(MPI_Comm(raw)),
-            Kind::Session => self.sessions.contains(MPI_Session(raw)),
-            Kind::File => raw == MPI_FILE_NULL.0,
+            HandleKind::Comm => self.comms.contains(MPI_Comm(raw)),
+            HandleKind::Session => self.sessions.contains(MPI_Session(raw)),
+            HandleKind::File => raw == MPI_FILE_NULL.0,
             _ => false,
         }
     }
@@ -139,7 +139,7 @@ impl Mpi {
     }
 }
 
-impl Default for Mpi {
+impl Default for AbiState {
     fn default() -> Self {
         Self::new()
     }

@@ -13,7 +13,9 @@ pub mod table;
 
 pub use book::{AddressBook, Site};
 pub use card::{Address, BusinessCard, DoorName, LanId, LocalHostId, Proximity};
-pub use handshake::{Acceptor, AcceptorStep, Dialer, DialerStep, Established, Proved, Refusal};
+pub use handshake::{
+    Acceptor, AcceptorStep, Dialer, DialerStep, Established, HandshakeRefusal, Proved,
+};
 pub use ids::{Attempt, Epoch, Generation, Identity, Incarnation, JobId, JobKey, Rank, Ssn};
 pub use resume::Resume;
 pub use slab::Slab;

@@ -1,13 +1,13 @@
 //! Reading and writing of numbers: little endian, or LEB128 where most numbers are small.
 
 /// Reads fields from bytes of which nothing is trusted.
-pub(crate) struct Reader<'a> {
+pub(crate) struct FieldReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FieldReader<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Reader { rest: bytes }
+        FieldReader { rest: bytes }
     }
 
     pub(crate) fn remaining(&self) -> usize {
@@ -70,7 +70,7 @@ mod tests {
             let value = value >> shift;
             let mut bytes = Vec::new();
             put_varint(&mut bytes, value);
-            let mut reader = Reader::new(&bytes);
+            let mut reader = FieldReader::new(&bytes);
             prop_assert_eq!(reader.varint(), Some(value));
             prop_assert!(reader.is_empty());
         }
@@ -78,12 +78,12 @@ mod tests {
 
     #[test]
     fn numbers_that_are_too_long_or_too_large_are_refused() {
-        assert_eq!(Reader::new(&[0x80, 0]).varint(), None);
-        assert_eq!(Reader::new(&[0xff; 11]).varint(), None);
+        assert_eq!(FieldReader::new(&[0x80, 0]).varint(), None);
+        assert_eq!(FieldReader::new(&[0xff; 11]).varint(), None);
         let mut large = [0xff; 10];
         large[9] = 2;
-        assert_eq!(Reader::new(&large).varint(), None);
-        assert_eq!(Reader::new(&[0x80]).varint(), None);
-        assert_eq!(Reader::new(&[1, 2, 3]).u32(), None);
+        assert_eq!(FieldReader::new(&large).varint(), None);
+        assert_eq!(FieldReader::new(&[0x80]).varint(), None);
+        assert_eq!(FieldReader::new(&[1, 2, 3]).u32(), None);
     }
 }

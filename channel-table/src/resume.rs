@@ -1,7 +1,7 @@
 //! The receiver's state in a handshake, from which the sender sends the rest again.
 
 use crate::ids::{Epoch, Ssn};
-use crate::numbers::{Reader, put_varint};
+use crate::numbers::{FieldReader, put_varint};
 
 /// Most sequence numbers in all lists of one [`Resume`] together. The engine's cap on unexpected
 /// messages keeps well below it.
@@ -113,7 +113,7 @@ impl Resume {
         if bytes.len() > MAX_RESUME_BYTES {
             return Err(ResumeError::TooLarge);
         }
-        let mut reader = Reader::new(bytes);
+        let mut reader = FieldReader::new(bytes);
         let epoch = reader.varint().ok_or(ResumeError::Damaged)?;
         let resume = Resume {
             epoch: Epoch(u32::try_from(epoch).map_err(|_| ResumeError::Damaged)?),
@@ -141,7 +141,7 @@ impl Resume {
     }
 }
 
-fn decode_list(reader: &mut Reader<'_>) -> Result<Vec<Ssn>, ResumeError> {
+fn decode_list(reader: &mut FieldReader<'_>) -> Result<Vec<Ssn>, ResumeError> {
     let count = reader.varint().ok_or(ResumeError::Damaged)?;
     // Each entry takes a byte at least, so a count above the number of bytes left is forged.
     let count = usize::try_from(count).map_err(|_| ResumeError::Damaged)?;

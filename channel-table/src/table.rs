@@ -19,7 +19,7 @@
 
 use crate::book::{AddressBook, BookError};
 use crate::card::BusinessCard;
-use crate::handshake::{Established, Proved, Refusal};
+use crate::handshake::{Established, HandshakeRefusal, Proved};
 use crate::ids::{Attempt, Identity, Incarnation, Rank};
 
 /// Names one link of one channel. A copy that outlives its link finds nothing in the table.
@@ -299,9 +299,10 @@ impl<H: Copy> Table<H> {
     /// A dialer has proved itself: opens the link, or says why not.
     ///
     /// # Errors
-    /// [`Refusal::Yield`] in a simultaneous connect that this side wins; [`Refusal::Superseded`]
-    /// for an attempt that is over, or whose view of the pair is no longer the current one.
-    pub fn admit(&mut self, proved: &Proved, handle: H) -> Result<Admission<H>, Refusal> {
+    /// [`HandshakeRefusal::Yield`] in a simultaneous connect that this side wins;
+    /// [`HandshakeRefusal::Superseded`] for an attempt that is over, or whose view of the pair is
+    /// no longer the current one.
+    pub fn admit(&mut self, proved: &Proved, handle: H) -> Result<Admission<H>, HandshakeRefusal> {
         let Proved {
             me,
             peer,
@@ -310,7 +311,7 @@ impl<H: Copy> Table<H> {
             ..
         } = *proved;
         if peer.rank == self.me.rank || !self.agrees(me, peer) {
-            return Err(Refusal::Superseded);
+            return Err(HandshakeRefusal::Superseded);
         }
         let larger = self.me.rank > peer.rank;
         let link = Link {
@@ -319,7 +320,7 @@ impl<H: Copy> Table<H> {
         };
         let channel = self.channel_mut(peer.rank);
         if attempt <= channel.done {
-            return Err(Refusal::Superseded);
+            return Err(HandshakeRefusal::Superseded);
         }
         let (closes, abandons) = match channel.state {
             LinkState::Null => (None, None),
@@ -329,7 +330,7 @@ impl<H: Copy> Table<H> {
                 proved,
             } => {
                 if proved && larger && mine > seen {
-                    return Err(Refusal::Yield);
+                    return Err(HandshakeRefusal::Yield);
                 }
                 (None, Some(mine))
             }

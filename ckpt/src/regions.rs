@@ -98,7 +98,7 @@ impl Regions {
     /// Registers `length` bytes at `address` under a number by which they are found again.
     ///
     /// # Errors
-    /// [`Error::Registered`], [`Error::TooMany`].
+    /// [`RegionsError::Registered`], [`RegionsError::TooMany`].
     ///
     /// # Safety
     /// The memory stays valid for reads and writes until it is unregistered. While
@@ -167,7 +167,7 @@ impl Regions {
     /// when the file would survive a power cut. Older files stay: see [`prune`].
     ///
     /// # Errors
-    /// [`Error::System`]; nothing of the attempt is left then.
+    /// [`RegionsError::System`]; nothing of the attempt is left then.
     pub fn store(&self, folder: &Path, tag: &Tag) -> Result<StoredRegions, RegionsError> {
         let head = FileHead {
             tag: tag.clone(),
@@ -223,8 +223,8 @@ impl Regions {
     /// is untouched unless a file has passed all checks.
     ///
     /// # Errors
-    /// [`Error::Nothing`] with the reasons; [`Error::System`] when a file changes while it is
-    /// loaded, and the memory is then undefined.
+    /// [`RegionsError::Nothing`] with the reasons; [`RegionsError::System`] when a file changes
+    /// while it is loaded, and the memory is then undefined.
     pub fn load(&mut self, folder: &Path, wanted: &Wanted) -> Result<Loaded, RegionsError> {
         let mut refused = Vec::new();
         for (epoch, path) in stored(folder, wanted.rank).into_iter().rev() {

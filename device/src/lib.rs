@@ -40,6 +40,3 @@ pub use rejoin_channel_table::{Identity, LocalHostId};
 pub use rejoin_ckpt::regions;
 pub use rejoin_engine::{Completion, Config, Envelope, MsgId, Pattern, Probe, ReqId};
 pub use transport::{Attempt, Fault};
-
-/// Context id of a communicator.
-pub type Context = u32;

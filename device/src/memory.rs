@@ -1,6 +1,6 @@
 //! The only place where the program's memory is touched by address.
 
-use rejoin_engine::{Copy, Piece, Segment, Source};
+use rejoin_engine::{BodySource, Copy, Segment, WritePiece};
 
 use crate::transport;
 
@@ -35,13 +35,13 @@ pub(crate) unsafe fn bytes<'a>(segment: Segment) -> &'a [u8] {
 
 /// A piece to write, as the transport takes it.
 #[inline]
-pub(crate) fn outgoing(piece: &Piece<'_>) -> transport::Piece {
+pub(crate) fn outgoing(piece: &WritePiece<'_>) -> transport::Piece {
     match *piece {
-        Piece::Bytes(bytes) => transport::Piece {
+        WritePiece::Bytes(bytes) => transport::Piece {
             iov_base: bytes.as_ptr().cast_mut().cast(),
             iov_len: bytes.len(),
         },
-        Piece::Memory(segment) => incoming(start(segment), segment.len),
+        WritePiece::Memory(segment) => incoming(start(segment), segment.len),
     }
 }
 
@@ -80,8 +80,8 @@ pub(crate) unsafe fn fill(segment: Segment, from: &[u8]) {
 pub(crate) unsafe fn carry_out(copy: &Copy<'_>) {
     match copy.from {
         // SAFETY: the caller's promise.
-        Source::Bytes(bytes) => unsafe { fill(copy.to, bytes) },
-        Source::Memory(from) => {
+        BodySource::Bytes(bytes) => unsafe { fill(copy.to, bytes) },
+        BodySource::Memory(from) => {
             let len = from.len.min(copy.to.len);
             // SAFETY: the caller's promise; a program that sends a buffer to itself in place is
             // wrong by MPI-5.0 §3.2, and `copy` keeps even that defined.

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Scratch, mpirun, mpirun_in, run, run_with_input};
-use rejoin_managers::host::topology::{Part, Topology};
+use rejoin_managers::host::topology::{HostTopology, MachinePart};
 use rejoin_tests::folder::Folder;
 use std::time::Duration;
 
@@ -311,12 +311,12 @@ fn hundred_and_twenty_eight_ranks_run_here() {
 
 #[test]
 fn ranks_are_bound_to_cores_when_asked() {
-    let usable = Topology::usable();
+    let usable = HostTopology::usable();
     for (what, part) in [
-        ("core", Part::Core),
-        ("socket", Part::Package),
-        ("numa", Part::Node),
-        ("none", Part::Node),
+        ("core", MachinePart::Core),
+        ("socket", MachinePart::Package),
+        ("numa", MachinePart::Node),
+        ("none", MachinePart::Node),
     ] {
         let options = ["--map-by", if what == "none" { "slot" } else { what }];
         let command = ["--tag-output", "-n", "3", "--bind-to", what];
@@ -346,7 +346,7 @@ const ON_WHICH: [&str; 3] = [
 #[test]
 fn each_host_binds_by_its_own_picture_and_tells_of_it() {
     let folder = Folder::new("agent");
-    let usable = Topology::usable();
+    let usable = HostTopology::usable();
     // The other host has the last CPU only.
     let last = usable.cpus().iter().last().unwrap();
     let agent = folder.name("agent");
@@ -365,7 +365,7 @@ fn each_host_binds_by_its_own_picture_and_tells_of_it() {
     ];
     let done = run(&[&hosts[..], &how, &ON_WHICH].concat());
     assert_eq!(done.code, Some(0), "{}", done.err);
-    let first = usable.parts(Part::Core)[0].to_string();
+    let first = usable.parts(MachinePart::Core)[0].to_string();
     let there = last.to_string();
     for (rank, cpus) in [first, there.clone(), there].iter().enumerate() {
         let line = format!("[{rank}]<stdout> {cpus}");

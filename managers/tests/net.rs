@@ -4,7 +4,7 @@
 use rejoin_channel_table::{JobId, JobKey};
 use rejoin_managers::net::address::ManagerAddress;
 use rejoin_managers::net::auth::Whose;
-use rejoin_managers::net::dial::{Dialed, Dialer};
+use rejoin_managers::net::dial::{Dialed, ManagerDialer};
 use rejoin_managers::net::listen::{Listener, ListeningSockets};
 use rejoin_managers::net::local_link::Filled;
 use rejoin_managers::net::reactor::{Reactor, Token};
@@ -23,7 +23,7 @@ const THEIRS: u8 = 4;
 struct World {
     reactor: Reactor,
     listener: Listener,
-    dialer: Dialer,
+    dialer: ManagerDialer,
     /// mpirun's end, and the local manager's.
     ours: SessionLink,
     theirs: SessionLink,
@@ -51,7 +51,7 @@ impl World {
             .copied()
             .map(Into::into)
             .collect();
-        let dialer = Dialer::new(
+        let dialer = ManagerDialer::new(
             JobKey::new([key; 32]),
             whose,
             addresses,
@@ -198,7 +198,7 @@ fn a_link_to_another_instance_begins_anew_also_over_a_local_socket() {
         host: 3,
     };
     let address = vec![ManagerAddress::Local(name)];
-    world.dialer = Dialer::new(key, whose, address, Token::single(DIAL));
+    world.dialer = ManagerDialer::new(key, whose, address, Token::single(DIAL));
     world.ours = SessionLink::new(Token::single(OURS));
     world.wants = true;
     assert!(world.until(|w, _| w.theirs.take_met()));

@@ -23,7 +23,7 @@ use std::cell::Cell;
 /// The kinds of answers that depend on timing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum AnswerKind {
     /// Which message a receive with a wildcard met: asked at its post, told at its end.
     WildcardMatch,
     /// `MPI_Probe`, `MPI_Mprobe`: which message.
@@ -61,7 +61,7 @@ pub struct Decider {
 impl Decider {
     /// Passes the answer `raw` of kind `kind`. Returns the answer for the program.
     #[inline]
-    pub fn answer<T>(&self, kind: Kind, raw: T) -> T {
+    pub fn answer<T>(&self, kind: AnswerKind, raw: T) -> T {
         self.total.set(self.total.get() + 1);
         let slot = &self.by_kind[kind as usize];
         slot.set(slot.get() + 1);
@@ -71,7 +71,7 @@ impl Decider {
     /// Passes a yes or no. After a yes the caller waits for the message in question if it has not
     /// arrived.
     #[inline]
-    pub fn whether(&self, kind: Kind, raw: bool) -> bool {
+    pub fn whether(&self, kind: AnswerKind, raw: bool) -> bool {
         #[cfg(test)]
         if let Some(left) = self.refuse.get().checked_sub(1) {
             self.refuse.set(left);
@@ -93,7 +93,7 @@ impl Decider {
 
     /// The receive `wild` met a message from `source` with `tag`.
     pub fn met(&self, wild: Wild, source: i32, tag: i32) {
-        self.answer(Kind::WildcardMatch, (wild, source, tag));
+        self.answer(AnswerKind::WildcardMatch, (wild, source, tag));
     }
 
     /// Number of answers so far.
@@ -102,7 +102,7 @@ impl Decider {
     }
 
     /// Number of answers of one kind so far.
-    pub fn count(&self, kind: Kind) -> u64 {
+    pub fn count(&self, kind: AnswerKind) -> u64 {
         self.by_kind[kind as usize].get()
     }
 }

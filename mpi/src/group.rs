@@ -30,7 +30,7 @@ pub enum Comparison {
 }
 
 /// A triplet of `MPI_Group_range_incl`: first, last, stride, as the user gave them.
-pub type Range = [i32; 3];
+pub type RankRange = [i32; 3];
 
 /// An ordered set of processes. Immutable.
 #[derive(Debug)]
@@ -245,7 +245,7 @@ impl Group {
         Ok(self.without(self.distinct(ranks)?))
     }
 
-    fn expand(&self, ranges: &[Range]) -> Result<Vec<usize>> {
+    fn expand(&self, ranges: &[RankRange]) -> Result<Vec<usize>> {
         let mut all = Vec::new();
         for &[first, last, stride] in ranges {
             if stride == 0 {
@@ -264,12 +264,12 @@ impl Group {
     }
 
     /// `MPI_Group_range_incl`.
-    pub fn range_incl(&self, ranges: &[Range]) -> Result<Group> {
+    pub fn range_incl(&self, ranges: &[RankRange]) -> Result<Group> {
         Ok(self.keep(self.expand(ranges)?))
     }
 
     /// `MPI_Group_range_excl`.
-    pub fn range_excl(&self, ranges: &[Range]) -> Result<Group> {
+    pub fn range_excl(&self, ranges: &[RankRange]) -> Result<Group> {
         Ok(self.without(self.expand(ranges)?))
     }
 

@@ -14,8 +14,8 @@ pub(crate) use bsend_buffer::BsendBuffer;
 pub use bsend_buffer::{Detached, OVERHEAD};
 pub use data::Data;
 pub(crate) use data::Staging;
-pub use probe::Message;
-pub use sendrecv::Side;
+pub use probe::MatchedMessage;
+pub use sendrecv::ExchangeSide;
 
 /// The four modes of sending (MPI-5.0 §3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -160,12 +160,12 @@ impl Slot {
 }
 
 /// All requests of the process. The first slot is [`RequestId::SENT`]'s.
-pub(crate) struct Slab {
+pub(crate) struct RequestSlab {
     slots: Vec<Slot>,
     free: Vec<u32>,
 }
 
-impl Default for Slab {
+impl Default for RequestSlab {
     fn default() -> Self {
         let sent = State::Ready(Completed::ok(Status::EMPTY));
         let slot = Slot {
@@ -191,7 +191,7 @@ fn stale(id: RequestId) -> Error {
     Error::new(ErrorClass::Request, text)
 }
 
-impl Slab {
+impl RequestSlab {
     pub fn insert(&mut self, request: Request) -> RequestId {
         let (id, slot) = self.vacant();
         slot.request = Some(request);
@@ -231,7 +231,7 @@ impl Slab {
         (slot.generation == id.generation()).then_some(plain.0)
     }
 
-    /// Drops what [`Slab::plain`] has named.
+    /// Drops what [`RequestSlab::plain`] has named.
     #[inline]
     pub fn discard_plain(&mut self, id: RequestId) {
         let slot = &mut self.slots[id.slot()];

@@ -4,7 +4,7 @@ use crate::coll::Gather;
 use crate::coll::typed::Typed;
 use crate::datatype::{Datatype, Form, Named};
 use crate::error::ErrorClass;
-use crate::p2p::{Data, SendMode, Side};
+use crate::p2p::{Data, ExchangeSide, SendMode};
 use crate::request::RequestId;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -152,7 +152,7 @@ fn a_send_that_cannot_start_takes_its_receive_back() {
             count: 1 << 60,
             datatype: &gaps,
         };
-        let side = Side { peer: 0, tag: 5 };
+        let side = ExchangeSide { peer: 0, tag: 5 };
         // SAFETY: nothing is read as the send cannot start; the array outlives its receive.
         let failed = unsafe { m.isendrecv(&out, side, &data(&mut into, &byte()), side, m.world()) };
         assert_eq!(failed.unwrap_err().class, ErrorClass::NoMem);
@@ -268,6 +268,6 @@ fn cancelling_is_told_when_it_is_over() {
         let id = irecv(&m, &mut bytes, 0).unwrap();
         m.cancel(id).unwrap();
         assert!(m.wait(id).unwrap().status.cancelled);
-        assert_eq!(m.decider.count(crate::decide::Kind::Cancel), 1);
+        assert_eq!(m.decider.count(crate::decide::AnswerKind::Cancel), 1);
     });
 }

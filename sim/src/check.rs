@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use rejoin_engine::{Completion, Config, Flags, Header, Kind};
+use rejoin_engine::{Completion, Config, Flags, FrameKind, Header};
 
 use crate::plan::{CANCEL_CONTEXT, Plan, Receive, content};
 
@@ -110,7 +110,7 @@ impl Bound {
     /// # Errors
     /// The sender has more under way than the window, or skipped a message.
     pub fn note(&mut self, config: &Config, header: &Header, credit: u64) -> Result<(), String> {
-        if !matches!(header.kind, Kind::Eager | Kind::Rts) || header.ssn.0 < self.next {
+        if !matches!(header.kind, FrameKind::Eager | FrameKind::Rts) || header.ssn.0 < self.next {
             return Ok(());
         }
         if header.ssn.0 > self.next {

@@ -7,7 +7,7 @@ use rejoin_channel_table::{
     Identity, Incarnation, JobId, Rank, Resume,
 };
 use rejoin_engine::{
-    Config, Engine, Envelope, FRAME_MAGIC, HEADER_LEN, Header, Mode, Pattern, ReqId, RxBody,
+    Config, Engine, Envelope, FRAME_MAGIC, HEADER_LEN, Header, MessageMode, Pattern, ReqId, RxBody,
     Segment, Sent, ShortHeader, Sought,
 };
 use rejoin_managers_protocol::control::{ToCentral, ToLocal};
@@ -291,9 +291,9 @@ fn program(engine: &mut Engine, op: u8, input: &mut Input<'_>, requests: &mut Ve
             };
             let bytes = engine.copies(len).then_some(&[0u8; 100][..len]);
             let mode = if other {
-                Mode::Synchronous
+                MessageMode::Synchronous
             } else {
-                Mode::Standard
+                MessageMode::Standard
             };
             let sent = engine.send(PEER, envelope, Segment { addr: 0, len }, bytes, mode);
             if let Ok(Sent::Pending(id)) = sent {

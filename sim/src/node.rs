@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use rejoin_channel_table::table::TableError;
 use rejoin_channel_table::{
-    Acceptor, AcceptorStep, AddressBook, Admission, Attempt, Dialer, DialerStep, Epoch, Identity,
-    JobKey, Link, LinkState, Proved, Rank, Refusal, Resume, Table,
+    Acceptor, AcceptorStep, AddressBook, Admission, Attempt, Dialer, DialerStep, Epoch,
+    HandshakeRefusal, Identity, JobKey, Link, LinkState, Proved, Rank, Resume, Table,
 };
 use rejoin_engine::{
-    Config, Detach, Engine, Envelope, HEADER_LEN, Header, Kind, Mode, MsgId, Pattern, Piece, ReqId,
-    RxBody, Segment, Sent, Source,
+    BodySource, Config, Detach, Engine, Envelope, FrameKind, HEADER_LEN, Header, MessageMode,
+    MsgId, Pattern, ReqId, RxBody, Segment, Sent, WritePiece,
 };
 
 /// Number of a connection, the same at both ends.
@@ -419,7 +419,7 @@ impl Node {
         &mut self,
         proved: &mut Proved,
         id: ConnectionId,
-    ) -> Result<Admission<ConnectionId>, Refusal> {
+    ) -> Result<Admission<ConnectionId>, HandshakeRefusal> {
         proved.resume.epoch = self.meet(proved.resume.epoch, true);
         self.table.admit(proved, id)
     }
@@ -474,7 +474,7 @@ impl Node {
 
     /// Takes the header of a frame: where its body goes.
     fn frame(&mut self, peer: Rank, mut header: Header) -> Result<Option<Body>, Violation> {
-        let message = matches!(header.kind, Kind::Eager | Kind::Rts);
+        let message = matches!(header.kind, FrameKind::Eager | FrameKind::Rts);
         header.epoch = self.meet(header.epoch, !message);
         let place = self.engine.rx_header(peer, &header);
         let place = place.map_err(|e| format!("a frame was refused: {e} ({header:?})"))?;
@@ -513,8 +513,8 @@ impl Node {
         let gather = self.engine.tx_gather(peer);
         for piece in gather.pieces() {
             let bytes = match piece {
-                Piece::Bytes(bytes) => bytes,
-                Piece::Memory(seg) => &self.memory[seg.addr..seg.addr + seg.len],
+                WritePiece::Bytes(bytes) => bytes,
+                WritePiece::Memory(seg) => &self.memory[seg.addr..seg.addr + seg.len],
             };
             let part = bytes.len().min(limit - written.len());
             written.extend_from_slice(&bytes[..part]);
@@ -549,7 +549,7 @@ impl Node {
         to: Rank,
         envelope: Envelope,
         content: &[u8],
-        mode: Mode,
+        mode: MessageMode,
     ) -> Option<(ReqId, Segment)> {
         let segment = self.segment(content);
         let bytes = self.engine.copies(content.len()).then_some(content);
@@ -613,8 +613,8 @@ impl Node {
         while let Some(copy) = self.engine.next_copy() {
             let to = copy.to.addr..copy.to.addr + copy.to.len;
             match copy.from {
-                Source::Bytes(bytes) => self.memory[to].copy_from_slice(bytes),
-                Source::Memory(from) => {
+                BodySource::Bytes(bytes) => self.memory[to].copy_from_slice(bytes),
+                BodySource::Memory(from) => {
                     self.memory
                         .copy_within(from.addr..from.addr + from.len, to.start);
                 }
@@ -624,12 +624,12 @@ impl Node {
 }
 
 /// Refusals that two ranks of one job may give each other.
-fn genuine(refusal: Refusal) -> Result<(), Violation> {
+fn genuine(refusal: HandshakeRefusal) -> Result<(), Violation> {
     match refusal {
-        Refusal::Yield
-        | Refusal::Superseded
-        | Refusal::PeerIsNewer { .. }
-        | Refusal::PeerIsOlder { .. } => Ok(()),
+        HandshakeRefusal::Yield
+        | HandshakeRefusal::Superseded
+        | HandshakeRefusal::PeerIsNewer { .. }
+        | HandshakeRefusal::PeerIsOlder { .. } => Ok(()),
         other => Err(format!("a genuine peer was refused: {other}")),
     }
 }

@@ -5,7 +5,7 @@
 //! for all ranks. So a program that does not end, or that fails [`crate::check`], shows an error of
 //! the code under test.
 
-use rejoin_engine::{Config, Mode, Pattern};
+use rejoin_engine::{Config, MessageMode, Pattern};
 
 use crate::rng::Rng;
 use rejoin_channel_table::Rank;
@@ -31,7 +31,7 @@ pub struct Message {
     /// Length in bytes.
     pub len: usize,
     /// Mode.
-    pub mode: Mode,
+    pub mode: MessageMode,
 }
 
 /// A receive.
@@ -148,10 +148,10 @@ impl Plan {
                         length(rng, &config)
                     },
                     mode: *rng.pick(&[
-                        Mode::Standard,
-                        Mode::Standard,
-                        Mode::Blocking,
-                        Mode::Synchronous,
+                        MessageMode::Standard,
+                        MessageMode::Standard,
+                        MessageMode::Blocking,
+                        MessageMode::Synchronous,
                     ]),
                 });
             }
@@ -252,7 +252,11 @@ impl Plan {
                     context: TALK_CONTEXT,
                     tag,
                     len,
-                    mode: *rng.pick(&[Mode::Standard, Mode::Blocking, Mode::Synchronous]),
+                    mode: *rng.pick(&[
+                        MessageMode::Standard,
+                        MessageMode::Blocking,
+                        MessageMode::Synchronous,
+                    ]),
                 });
                 self.receives.push(Receive {
                     at: to,
@@ -311,7 +315,7 @@ impl Plan {
                 context: CANCEL_CONTEXT,
                 tag,
                 len: length(rng, &self.config),
-                mode: *rng.pick(&[Mode::Standard, Mode::Synchronous]),
+                mode: *rng.pick(&[MessageMode::Standard, MessageMode::Synchronous]),
             };
             let at = rng.below(steps.len() as u64 + 1) as usize;
             let later = rng.between(at as u64 + 1, steps.len() as u64 + 1) as usize;

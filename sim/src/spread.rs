@@ -67,8 +67,8 @@ pub struct Figure {
 enum Letter {
     /// Central's own table, without a tree.
     Table,
-    Word(broadcast::Message<()>),
-    Question(lookup::Message),
+    Word(broadcast::BroadcastMessage<()>),
+    Question(lookup::LookupMessage),
 }
 
 #[derive(Debug)]
@@ -139,7 +139,7 @@ impl Sizes {
                 image,
             },
         };
-        let got = broadcast::Message::<()>::Got {
+        let got = broadcast::BroadcastMessage::<()>::Got {
             stamp: broadcast::Stamp {
                 generation: Generation(0),
                 run: 0,
@@ -148,12 +148,12 @@ impl Sizes {
             whole: true,
             missing: Vec::new(),
         };
-        let question = lookup::Message::Where {
+        let question = lookup::LookupMessage::Where {
             generation: Generation(0),
             rank: Rank(ranks),
             least: Incarnation(0),
         };
-        let here = lookup::Message::Here {
+        let here = lookup::LookupMessage::Here {
             generation: Generation(0),
             rank: Rank(ranks),
             incarnation: Incarnation(0),
@@ -257,9 +257,11 @@ impl Distribution {
     fn size(&self, letter: &Letter) -> usize {
         match letter {
             Letter::Table => self.sizes.word,
-            Letter::Word(broadcast::Message::Give { .. }) => self.sizes.word + self.sizes.got,
+            Letter::Word(broadcast::BroadcastMessage::Give { .. }) => {
+                self.sizes.word + self.sizes.got
+            }
             Letter::Word(_) => self.sizes.got,
-            Letter::Question(lookup::Message::Here { .. }) => self.sizes.card,
+            Letter::Question(lookup::LookupMessage::Here { .. }) => self.sizes.card,
             Letter::Question(_) => self.sizes.question,
         }
     }
@@ -294,15 +296,15 @@ impl Distribution {
     }
 
     /// Other hosts first: a delay of the own ranks delays no other host.
-    fn spread(&mut self, now: u64, peer: Peer, effects: Vec<broadcast::Effect<()>>) {
+    fn spread(&mut self, now: u64, peer: Peer, effects: Vec<broadcast::BroadcastEffect<()>>) {
         let mut delivers = false;
         for effect in effects {
             match effect {
-                broadcast::Effect::Send(to, message) => {
+                broadcast::BroadcastEffect::Send(to, message) => {
                     self.send(now, peer, to, Letter::Word(message));
                 }
-                broadcast::Effect::Deliver(()) => delivers = true,
-                broadcast::Effect::Complete(_) => {}
+                broadcast::BroadcastEffect::Deliver(()) => delivers = true,
+                broadcast::BroadcastEffect::Complete(_) => {}
             }
         }
         if delivers {
@@ -335,13 +337,13 @@ impl Distribution {
         }
     }
 
-    fn look(&mut self, now: u64, peer: Peer, effects: Vec<lookup::Effect>) {
+    fn look(&mut self, now: u64, peer: Peer, effects: Vec<lookup::LookupEffect>) {
         for effect in effects {
             match effect {
-                lookup::Effect::Send(to, message) => {
+                lookup::LookupEffect::Send(to, message) => {
                     self.send(now, peer, to, Letter::Question(message));
                 }
-                lookup::Effect::Tell(ranks, ..) => {
+                lookup::LookupEffect::Tell(ranks, ..) => {
                     for rank in ranks {
                         let done = self.work(now, peer, self.sizes.card);
                         self.has(rank.0, done);

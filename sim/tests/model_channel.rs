@@ -18,7 +18,7 @@ use std::time::Instant;
 use rejoin_channel_table::{
     AddressBook, BusinessCard, Epoch, Generation, Identity, Incarnation, JobId, Rank,
 };
-use rejoin_engine::{Completion, Config, Envelope, Mode, ReqId, Segment, Sought};
+use rejoin_engine::{Completion, Config, Envelope, MessageMode, ReqId, Segment, Sought};
 use rejoin_sim::check::{self, Outcome};
 use rejoin_sim::node::{Node, Output};
 use rejoin_sim::plan::{Message, Plan, Receive, Step, content, pattern};
@@ -454,8 +454,8 @@ const SMALL: Config = Config {
     beyond: 0,
 };
 
-fn plan(config: Config, messages: &[(u32, i32, usize, Mode)], receives: &[Receive]) -> Plan {
-    let message = |&(from, tag, len, mode): &(u32, i32, usize, Mode)| Message {
+fn plan(config: Config, messages: &[(u32, i32, usize, MessageMode)], receives: &[Receive]) -> Plan {
+    let message = |&(from, tag, len, mode): &(u32, i32, usize, MessageMode)| Message {
         from,
         to: 1 - from,
         context: 1,
@@ -503,7 +503,10 @@ const CUTS: u8 = if cfg!(debug_assertions) { 1 } else { 2 };
 
 #[test]
 fn small_and_rendezvous() {
-    let messages = [(0, 0, 8, Mode::Standard), (0, 0, 100, Mode::Standard)];
+    let messages = [
+        (0, 0, 8, MessageMode::Standard),
+        (0, 0, 100, MessageMode::Standard),
+    ];
     let receives = [receive(1, None, 100), receive(1, None, 100)];
     let plan = plan(SMALL, &messages, &receives);
     check(
@@ -520,7 +523,7 @@ fn small_and_rendezvous() {
 #[test]
 fn images_of_one_epoch_fit_together() {
     for len in [8, 60, 100] {
-        let messages = [(0, 0, len, Mode::Standard)];
+        let messages = [(0, 0, len, MessageMode::Standard)];
         let mut plan = plan(SMALL, &messages, &[receive(1, None, 100)]);
         plan.scripts[0].push(Step::Checkpoint(1));
         plan.scripts[1].insert(0, Step::Checkpoint(1));
@@ -538,7 +541,10 @@ fn images_of_one_epoch_fit_together() {
 
 #[test]
 fn medium_and_synchronous() {
-    let messages = [(0, 0, 60, Mode::Standard), (0, 0, 60, Mode::Synchronous)];
+    let messages = [
+        (0, 0, 60, MessageMode::Standard),
+        (0, 0, 60, MessageMode::Synchronous),
+    ];
     let receives = [receive(1, None, 60), receive(1, None, 60)];
     let plan = plan(SMALL, &messages, &receives);
     check(
@@ -554,7 +560,10 @@ fn medium_and_synchronous() {
 
 #[test]
 fn both_directions() {
-    let messages = [(0, 0, 60, Mode::Standard), (1, 0, 100, Mode::Synchronous)];
+    let messages = [
+        (0, 0, 60, MessageMode::Standard),
+        (1, 0, 100, MessageMode::Synchronous),
+    ];
     let receives = [receive(0, None, 100), receive(1, None, 60)];
     let plan = plan(SMALL, &messages, &receives);
     check(
@@ -590,10 +599,10 @@ fn behind_a_full_window(name: &str, eager_copy: usize, len: usize) {
     let full = config.eager_max;
     let len = len.min(full + 1);
     let messages = [
-        (0, 1, full, Mode::Standard),
-        (0, 1, full, Mode::Standard),
-        (0, 1, full, Mode::Standard),
-        (0, 2, len, Mode::Standard),
+        (0, 1, full, MessageMode::Standard),
+        (0, 1, full, MessageMode::Standard),
+        (0, 1, full, MessageMode::Standard),
+        (0, 2, len, MessageMode::Standard),
     ];
     let receives = [
         receive(1, Some(2), len),
@@ -616,7 +625,7 @@ fn behind_a_full_window(name: &str, eager_copy: usize, len: usize) {
 
 #[test]
 fn a_cancelled_synchronous_send() {
-    let messages = [(0, 0, 60, Mode::Synchronous)];
+    let messages = [(0, 0, 60, MessageMode::Synchronous)];
     let mut plan = plan(SMALL, &messages, &[]);
     plan.scripts[0].push(Step::Cancel(0));
     check(

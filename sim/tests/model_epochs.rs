@@ -18,7 +18,7 @@ use std::time::Instant;
 use rejoin_channel_table::{
     AddressBook, BusinessCard, Epoch, Generation, Identity, Incarnation, JobId, Rank,
 };
-use rejoin_engine::{Completion, Config, Envelope, Mode, ReqId, Segment, Sought};
+use rejoin_engine::{Completion, Config, Envelope, MessageMode, ReqId, Segment, Sought};
 use rejoin_sim::check::{self, Outcome};
 use rejoin_sim::node::{Blind, Node, Output};
 use rejoin_sim::plan::{Message, Plan, Receive, Step, content, pattern};
@@ -490,8 +490,8 @@ const SMALL: Config = Config {
 };
 
 /// Messages by sender, length and mode; all are received in the order in which they were sent.
-fn plan(messages: &[(u32, usize, Mode)]) -> Plan {
-    let message = |&(from, len, mode): &(u32, usize, Mode)| Message {
+fn plan(messages: &[(u32, usize, MessageMode)]) -> Plan {
+    let message = |&(from, len, mode): &(u32, usize, MessageMode)| Message {
         from,
         to: 1 - from,
         context: 1,
@@ -499,14 +499,14 @@ fn plan(messages: &[(u32, usize, Mode)]) -> Plan {
         len,
         mode,
     };
-    let receive = |&(from, len, _): &(u32, usize, Mode)| Receive {
+    let receive = |&(from, len, _): &(u32, usize, MessageMode)| Receive {
         at: 1 - from,
         pattern: pattern(1, None, None),
         len,
         probed: false,
     };
     let script = |rank: u32| {
-        let step = |(number, message): (usize, &(u32, usize, Mode))| {
+        let step = |(number, message): (usize, &(u32, usize, MessageMode))| {
             if message.0 == rank {
                 Step::Send(number)
             } else {
@@ -547,11 +547,23 @@ const BUDGET: Budget = Budget {
 #[test]
 fn one_checkpoint_and_a_crash() {
     for (name, messages) in [
-        ("small", [(0, 8, Mode::Standard), (0, 8, Mode::Standard)]),
-        ("both", [(0, 8, Mode::Standard), (1, 60, Mode::Standard)]),
+        (
+            "small",
+            [(0, 8, MessageMode::Standard), (0, 8, MessageMode::Standard)],
+        ),
+        (
+            "both",
+            [
+                (0, 8, MessageMode::Standard),
+                (1, 60, MessageMode::Standard),
+            ],
+        ),
         (
             "long",
-            [(0, 60, Mode::Synchronous), (0, 100, Mode::Standard)],
+            [
+                (0, 60, MessageMode::Synchronous),
+                (0, 100, MessageMode::Standard),
+            ],
         ),
     ] {
         let setup = Setup {
@@ -567,7 +579,7 @@ fn one_checkpoint_and_a_crash() {
 #[test]
 fn acks_at_any_time() {
     let setup = Setup {
-        plan: plan(&[(0, 8, Mode::Standard), (0, 8, Mode::Standard)]),
+        plan: plan(&[(0, 8, MessageMode::Standard), (0, 8, MessageMode::Standard)]),
         budget: Budget {
             crashes: FULL,
             ..BUDGET
@@ -581,7 +593,10 @@ fn acks_at_any_time() {
 #[test]
 fn a_cut_between_images() {
     let setup = Setup {
-        plan: plan(&[(0, 8, Mode::Standard), (1, 60, Mode::Standard)]),
+        plan: plan(&[
+            (0, 8, MessageMode::Standard),
+            (1, 60, MessageMode::Standard),
+        ]),
         budget: Budget {
             cuts: 1,
             crashes: soak(),
@@ -596,7 +611,10 @@ fn a_cut_between_images() {
 #[test]
 fn a_checkpoint_that_is_given_up_and_its_successor() {
     let setup = Setup {
-        plan: plan(&[(0, 8, Mode::Standard), (1, 60, Mode::Standard)]),
+        plan: plan(&[
+            (0, 8, MessageMode::Standard),
+            (1, 60, MessageMode::Standard),
+        ]),
         budget: Budget {
             orders: 2,
             aborts: 1,
@@ -613,8 +631,8 @@ fn a_checkpoint_that_is_given_up_and_its_successor() {
 fn a_crash_while_ranks_go_back() {
     let setup = Setup {
         plan: plan(&[
-            (0, 8, Mode::Standard),
-            (1, 60 + 40 * usize::from(FULL), Mode::Standard),
+            (0, 8, MessageMode::Standard),
+            (1, 60 + 40 * usize::from(FULL), MessageMode::Standard),
         ]),
         budget: Budget {
             crashes: 2,
@@ -629,7 +647,7 @@ fn a_crash_while_ranks_go_back() {
 /// The violation that the checker finds with half of the rule switched off.
 fn found(blind: Blind) -> String {
     let setup = Setup {
-        plan: plan(&[(0, 8, Mode::Standard), (0, 8, Mode::Standard)]),
+        plan: plan(&[(0, 8, MessageMode::Standard), (0, 8, MessageMode::Standard)]),
         budget: Budget {
             crashes: 0,
             ..BUDGET

@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 
 use rejoin_mpi::{Error, ErrorClass, Result};
 
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::support::arg_error;
 use crate::types::*;
 
@@ -17,7 +17,7 @@ use crate::types::*;
 /// The memory stays valid until it is unregistered, and nothing else writes to it during
 /// `MPIX_Checkpoint` and `MPI_Rejoin`.
 pub unsafe fn x_register_region(
-    mpi: &Mpi,
+    mpi: &AbiState,
     id: c_int,
     base: *mut c_void,
     bytes: MPI_Count,
@@ -36,7 +36,7 @@ pub unsafe fn x_register_region(
 }
 
 /// `MPIX_Unregister_region`: the memory is the state's no more.
-pub fn x_unregister_region(mpi: &Mpi, id: c_int) -> Result<()> {
+pub fn x_unregister_region(mpi: &AbiState, id: c_int) -> Result<()> {
     match mpi.regions.unregister(number(id)?) {
         true => Ok(()),
         false => Err(arg_error(format!("region {id} is not registered"))),
@@ -50,17 +50,17 @@ fn number(id: c_int) -> Result<u32> {
 /// `MPIX_Checkpoint`: with `mpirun --images DIR`, stores the registered memory of all ranks there,
 /// together or not at all. A job that takes images of its processes takes them now. Collective over
 /// `MPI_COMM_WORLD`.
-pub fn x_checkpoint(mpi: &Mpi) -> Result<()> {
+pub fn x_checkpoint(mpi: &AbiState) -> Result<()> {
     mpi.core()?.checkpoint_state(&mpi.regions)
 }
 
 /// `MPI_Rejoin`: loads the registered memory from the newest checkpoint that all ranks can use.
 /// Collective over `MPI_COMM_WORLD`.
-pub fn rejoin(mpi: &Mpi) -> Result<()> {
+pub fn rejoin(mpi: &AbiState) -> Result<()> {
     mpi.core()?.rejoin_state(&mpi.regions)
 }
 
 /// `MPIX_Rejoin`: [`rejoin`] under the standard's prefix for extensions.
-pub fn x_rejoin(mpi: &Mpi) -> Result<()> {
+pub fn x_rejoin(mpi: &AbiState) -> Result<()> {
     rejoin(mpi)
 }

@@ -9,7 +9,7 @@ use crate::callback::{Callback, outside};
 use crate::constants::*;
 use crate::functions::point_to_point::request::{self, give, real};
 use crate::functions::point_to_point::status::{bytes, is_cancelled};
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::types::*;
 
 /// The program's three functions; null ones do nothing.
@@ -73,7 +73,7 @@ impl GeneralizedCallbacks for Functions {
 /// # Safety
 /// The functions have their types; `request` is null or valid.
 pub unsafe fn grequest_start(
-    mpi: &Mpi,
+    mpi: &AbiState,
     query_fn: Callback<MPI_Grequest_query_function>,
     free_fn: Callback<MPI_Grequest_free_function>,
     cancel_fn: Callback<MPI_Grequest_cancel_function>,
@@ -96,6 +96,6 @@ pub unsafe fn grequest_start(
 }
 
 /// `MPI_Grequest_complete`.
-pub fn grequest_complete(mpi: &Mpi, request: MPI_Request) -> Result<()> {
+pub fn grequest_complete(mpi: &AbiState, request: MPI_Request) -> Result<()> {
     mpi.core()?.grequest_complete(real(request)?)
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use rejoin_mpi::{Error, ErrorClass, Info, Result};
 
 use crate::constants::*;
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::support::{arg_error, load, slice, store, store_string, string};
 use crate::types::*;
 
@@ -14,7 +14,7 @@ use crate::types::*;
 ///
 /// # Safety
 /// `target` is null or valid.
-pub(crate) unsafe fn give(mpi: &Mpi, target: *mut MPI_Info, info: Info) -> Result<()> {
+pub(crate) unsafe fn give(mpi: &AbiState, target: *mut MPI_Info, info: Info) -> Result<()> {
     if target.is_null() {
         return Err(arg_error("the pointer for the new info object is null"));
     }
@@ -24,7 +24,7 @@ pub(crate) unsafe fn give(mpi: &Mpi, target: *mut MPI_Info, info: Info) -> Resul
 }
 
 /// An info object that may be changed.
-fn writable(mpi: &Mpi, info: MPI_Info) -> Result<Rc<Info>> {
+fn writable(mpi: &AbiState, info: MPI_Info) -> Result<Rc<Info>> {
     if info == MPI_INFO_ENV {
         return Err(Error::new(
             ErrorClass::Info,
@@ -62,7 +62,7 @@ unsafe fn key_of(key: *const c_char) -> Result<String> {
 ///
 /// # Safety
 /// `info` is null or valid.
-pub unsafe fn info_create(mpi: &Mpi, info: *mut MPI_Info) -> Result<()> {
+pub unsafe fn info_create(mpi: &AbiState, info: *mut MPI_Info) -> Result<()> {
     // SAFETY: the caller's.
     unsafe { give(mpi, info, Info::new()) }
 }
@@ -73,7 +73,7 @@ pub unsafe fn info_create(mpi: &Mpi, info: *mut MPI_Info) -> Result<()> {
 /// # Safety
 /// `argv` has `argc` strings or is null; `info` is null or valid.
 pub unsafe fn info_create_env(
-    mpi: &Mpi,
+    mpi: &AbiState,
     argc: c_int,
     argv: *mut *mut c_char,
     info: *mut MPI_Info,
@@ -154,7 +154,7 @@ fn host() -> String {
 /// # Safety
 /// The strings are null or strings.
 pub unsafe fn info_set(
-    mpi: &Mpi,
+    mpi: &AbiState,
     info: MPI_Info,
     key: *const c_char,
     value: *const c_char,
@@ -174,7 +174,7 @@ pub unsafe fn info_set(
 ///
 /// # Safety
 /// `key` is null or a string.
-pub unsafe fn info_delete(mpi: &Mpi, info: MPI_Info, key: *const c_char) -> Result<()> {
+pub unsafe fn info_delete(mpi: &AbiState, info: MPI_Info, key: *const c_char) -> Result<()> {
     let info = writable(mpi, info)?;
     // SAFETY: the caller's.
     info.delete(&unsafe { key_of(key) }?)
@@ -185,7 +185,7 @@ pub unsafe fn info_delete(mpi: &Mpi, info: MPI_Info, key: *const c_char) -> Resu
 /// # Safety
 /// `key` is null or a string, `value` has room for `valuelen + 1` bytes, `flag` is null or valid.
 pub unsafe fn info_get(
-    mpi: &Mpi,
+    mpi: &AbiState,
     info: MPI_Info,
     key: *const c_char,
     valuelen: c_int,
@@ -209,7 +209,7 @@ pub unsafe fn info_get(
 /// # Safety
 /// `key` is null or a string, `value` has room for `*buflen` bytes, the others are null or valid.
 pub unsafe fn info_get_string(
-    mpi: &Mpi,
+    mpi: &AbiState,
     info: MPI_Info,
     key: *const c_char,
     buflen: *mut c_int,
@@ -239,7 +239,7 @@ pub unsafe fn info_get_string(
 /// # Safety
 /// `key` is null or a string, the others are null or valid.
 pub unsafe fn info_get_valuelen(
-    mpi: &Mpi,
+    mpi: &AbiState,
     info: MPI_Info,
     key: *const c_char,
     valuelen: *mut c_int,
@@ -259,7 +259,7 @@ pub unsafe fn info_get_valuelen(
 ///
 /// # Safety
 /// `nkeys` is null or valid.
-pub unsafe fn info_get_nkeys(mpi: &Mpi, info: MPI_Info, nkeys: *mut c_int) -> Result<()> {
+pub unsafe fn info_get_nkeys(mpi: &AbiState, info: MPI_Info, nkeys: *mut c_int) -> Result<()> {
     let n = mpi.infos.with(info, |i| i.len())?;
     // SAFETY: the program passed it for the result.
     unsafe { store(nkeys, "the number of keys", n as c_int) }
@@ -269,7 +269,12 @@ pub unsafe fn info_get_nkeys(mpi: &Mpi, info: MPI_Info, nkeys: *mut c_int) -> Re
 ///
 /// # Safety
 /// `key` is null or has room for `MPI_MAX_INFO_KEY` bytes.
-pub unsafe fn info_get_nthkey(mpi: &Mpi, info: MPI_Info, n: c_int, key: *mut c_char) -> Result<()> {
+pub unsafe fn info_get_nthkey(
+    mpi: &AbiState,
+    info: MPI_Info,
+    n: c_int,
+    key: *mut c_char,
+) -> Result<()> {
     let text = mpi.infos.get(info)?.nth_key(n)?;
     let room = MPI_MAX_INFO_KEY as usize;
     // SAFETY: the program promises the room.
@@ -280,7 +285,7 @@ pub unsafe fn info_get_nthkey(mpi: &Mpi, info: MPI_Info, n: c_int, key: *mut c_c
 ///
 /// # Safety
 /// `newinfo` is null or valid.
-pub unsafe fn info_dup(mpi: &Mpi, info: MPI_Info, newinfo: *mut MPI_Info) -> Result<()> {
+pub unsafe fn info_dup(mpi: &AbiState, info: MPI_Info, newinfo: *mut MPI_Info) -> Result<()> {
     let copy = mpi.infos.get(info)?.dup();
     // SAFETY: the caller's.
     unsafe { give(mpi, newinfo, copy) }
@@ -290,7 +295,7 @@ pub unsafe fn info_dup(mpi: &Mpi, info: MPI_Info, newinfo: *mut MPI_Info) -> Res
 ///
 /// # Safety
 /// `info` is null or valid.
-pub unsafe fn info_free(mpi: &Mpi, info: *mut MPI_Info) -> Result<()> {
+pub unsafe fn info_free(mpi: &AbiState, info: *mut MPI_Info) -> Result<()> {
     // SAFETY: the caller's.
     let handle = unsafe { load(info, "the info object") }?;
     if handle == MPI_INFO_ENV {

@@ -12,7 +12,7 @@
 //!    - an array (`const int[]` / `const MPI_Count[]` or `MPI_Aint[]`) is
 //!      [`crate::counts::Counts`];
 //!    - a result (`int *` / `MPI_Count *`) is [`crate::counts::OutCount`];
-//!    - the function of `MPI_Op_create` is [`crate::callback::UserFunction`].
+//!    - the function of `MPI_Op_create` is [`crate::callback::OpFunction`].
 //!
 //!    Parameters that both forms declare alike keep their C type (`int root` is `c_int`, a handle
 //!    is `MPI_Comm` …). Functions of the program are [`crate::callback::Callback`]. A `_c` form
@@ -29,7 +29,7 @@
 //! ///
 //! /// # Safety
 //! /// `rank` is null or valid.
-//! pub unsafe fn comm_rank(mpi: &Mpi, comm: MPI_Comm, rank: *mut c_int) -> Result<()> {
+//! pub unsafe fn comm_rank(mpi: &AbiState, comm: MPI_Comm, rank: *mut c_int) -> Result<()> {
 //!     let comm = mpi.comms.get(comm)?; // Rc; Err has the class MPI_ERR_COMM and says what is wrong
 //!     // SAFETY: the program passed it for the result.
 //!     unsafe { store(rank, "the rank", comm.rank()) }
@@ -44,13 +44,13 @@
 //!
 //! # Handles
 //!
-//! [`crate::handles::Table`] maps handles to objects: add a table per kind to
-//! [`crate::state::Mpi`], as `Table<MPI_Comm, Rc<Communicator>>`. `define` sets predefined ones (at
-//! `MPI_Init`), `insert` makes a handle, `get` finds (cloning the `Rc`; `with` looks without
-//! cloning), `remove` frees, `find` goes from an object to its handle, `clear` empties at
-//! `MPI_Finalize`. A table stays borrowed only inside these calls: never call back into the program
-//! from `with`. Add the table to `convert.rs` as well, so that `MPI_X_toint` and `MPI_X_fromint`
-//! know its handles.
+//! [`crate::handles::HandleTable`] maps handles to objects: add a table per kind to
+//! [`crate::state::AbiState`], as `HandleTable<MPI_Comm, Rc<Communicator>>`. `define` sets
+//! predefined ones (at `MPI_Init`), `insert` makes a handle, `get` finds (cloning the `Rc`; `with`
+//! looks without cloning), `remove` frees, `find` goes from an object to its handle, `clear`
+//! empties at `MPI_Finalize`. A table stays borrowed only inside these calls: never call back into
+//! the program from `with`. Add the table to `convert.rs` as well, so that `MPI_X_toint` and
+//! `MPI_X_fromint` know its handles.
 //!
 //! # Errors
 //!

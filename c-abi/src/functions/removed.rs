@@ -9,7 +9,7 @@ use crate::callback::Callback;
 use crate::counts::Counts;
 use crate::functions::datatypes::{create, objects};
 use crate::functions::environment::errhandler;
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::support::store;
 use crate::types::*;
 
@@ -17,7 +17,7 @@ use crate::types::*;
 ///
 /// # Safety
 /// `address` is null or valid.
-pub unsafe fn address(mpi: &Mpi, location: *mut c_void, address: *mut MPI_Aint) -> Result<()> {
+pub unsafe fn address(mpi: &AbiState, location: *mut c_void, address: *mut MPI_Aint) -> Result<()> {
     // SAFETY: the caller's promise.
     unsafe { objects::get_address(mpi, location, address) }
 }
@@ -27,7 +27,7 @@ pub unsafe fn address(mpi: &Mpi, location: *mut c_void, address: *mut MPI_Aint) 
 /// # Safety
 /// The function has the declared type; `errhandler` is null or valid.
 pub unsafe fn errhandler_create(
-    mpi: &Mpi,
+    mpi: &AbiState,
     function: Callback<MPI_Comm_errhandler_function>,
     errhandler: *mut MPI_Errhandler,
 ) -> Result<()> {
@@ -40,7 +40,7 @@ pub unsafe fn errhandler_create(
 /// # Safety
 /// `errhandler` is null or valid.
 pub unsafe fn errhandler_get(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     errhandler: *mut MPI_Errhandler,
 ) -> Result<()> {
@@ -49,7 +49,7 @@ pub unsafe fn errhandler_get(
 }
 
 /// `MPI_Errhandler_set`, now `MPI_Comm_set_errhandler`.
-pub fn errhandler_set(mpi: &Mpi, comm: MPI_Comm, errhandler: MPI_Errhandler) -> Result<()> {
+pub fn errhandler_set(mpi: &AbiState, comm: MPI_Comm, errhandler: MPI_Errhandler) -> Result<()> {
     errhandler::comm_set_errhandler(mpi, comm, errhandler)
 }
 
@@ -57,7 +57,11 @@ pub fn errhandler_set(mpi: &Mpi, comm: MPI_Comm, errhandler: MPI_Errhandler) -> 
 ///
 /// # Safety
 /// `extent` is null or valid.
-pub unsafe fn type_extent(mpi: &Mpi, datatype: MPI_Datatype, extent: *mut MPI_Aint) -> Result<()> {
+pub unsafe fn type_extent(
+    mpi: &AbiState,
+    datatype: MPI_Datatype,
+    extent: *mut MPI_Aint,
+) -> Result<()> {
     let value = mpi.datatypes.get(datatype)?.extent() as MPI_Aint;
     // SAFETY: the caller's promise.
     unsafe { store(extent, "the extent", value) }
@@ -68,7 +72,7 @@ pub unsafe fn type_extent(mpi: &Mpi, datatype: MPI_Datatype, extent: *mut MPI_Ai
 /// # Safety
 /// `displacement` is null or valid.
 pub unsafe fn type_lb(
-    mpi: &Mpi,
+    mpi: &AbiState,
     datatype: MPI_Datatype,
     displacement: *mut MPI_Aint,
 ) -> Result<()> {
@@ -82,7 +86,7 @@ pub unsafe fn type_lb(
 /// # Safety
 /// `displacement` is null or valid.
 pub unsafe fn type_ub(
-    mpi: &Mpi,
+    mpi: &AbiState,
     datatype: MPI_Datatype,
     displacement: *mut MPI_Aint,
 ) -> Result<()> {
@@ -97,7 +101,7 @@ pub unsafe fn type_ub(
 /// # Safety
 /// `newtype` is null or valid.
 pub unsafe fn type_hvector(
-    mpi: &Mpi,
+    mpi: &AbiState,
     count: c_int,
     blocklength: c_int,
     stride: MPI_Aint,
@@ -113,7 +117,7 @@ pub unsafe fn type_hvector(
 /// # Safety
 /// The arrays are null or have `count` entries; `newtype` is null or valid.
 pub unsafe fn type_hindexed(
-    mpi: &Mpi,
+    mpi: &AbiState,
     count: c_int,
     array_of_blocklengths: *mut c_int,
     array_of_displacements: *mut MPI_Aint,
@@ -131,7 +135,7 @@ pub unsafe fn type_hindexed(
 /// # Safety
 /// The arrays are null or have `count` entries; `newtype` is null or valid.
 pub unsafe fn type_struct(
-    mpi: &Mpi,
+    mpi: &AbiState,
     count: c_int,
     array_of_blocklengths: *mut c_int,
     array_of_displacements: *mut MPI_Aint,

@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_int};
 use rejoin_mpi::{Error, ErrorClass, Result};
 
 use crate::constants::*;
-use crate::state::Mpi;
+use crate::state::AbiState;
 
 fn refused(code: c_int, text: &'static str) -> Error {
     Error {
@@ -16,7 +16,7 @@ fn refused(code: c_int, text: &'static str) -> Error {
     }
 }
 
-fn check_open(mpi: &Mpi) -> Result<()> {
+fn check_open(mpi: &AbiState) -> Result<()> {
     if mpi.tools.get() > 0 {
         return Ok(());
     }
@@ -39,7 +39,7 @@ unsafe fn put(target: *mut c_int, value: c_int) -> Result<()> {
 ///
 /// # Safety
 /// `provided` is null or valid.
-pub unsafe fn t_init_thread(mpi: &Mpi, required: c_int, provided: *mut c_int) -> Result<()> {
+pub unsafe fn t_init_thread(mpi: &AbiState, required: c_int, provided: *mut c_int) -> Result<()> {
     // Every call takes the lock, so whatever is required is provided. SAFETY: the caller's.
     unsafe { put(provided, required) }?;
     mpi.tools.set(mpi.tools.get() + 1);
@@ -47,7 +47,7 @@ pub unsafe fn t_init_thread(mpi: &Mpi, required: c_int, provided: *mut c_int) ->
 }
 
 /// `MPI_T_finalize` (MPI-5.0 §15.3.4): as often as [`t_init_thread`].
-pub fn t_finalize(mpi: &Mpi) -> Result<()> {
+pub fn t_finalize(mpi: &AbiState) -> Result<()> {
     check_open(mpi)?;
     mpi.tools.set(mpi.tools.get() - 1);
     Ok(())
@@ -59,7 +59,7 @@ macro_rules! none_of {
         ///
         /// # Safety
         /// `number` is null or valid.
-        pub unsafe fn $function(mpi: &Mpi, number: *mut c_int) -> Result<()> {
+        pub unsafe fn $function(mpi: &AbiState, number: *mut c_int) -> Result<()> {
             check_open(mpi)?;
             // SAFETY: the caller's.
             unsafe { put(number, 0) }
@@ -77,7 +77,7 @@ none_of! {
 }
 
 /// No name is known.
-fn unnamed(mpi: &Mpi) -> Result<()> {
+fn unnamed(mpi: &AbiState) -> Result<()> {
     check_open(mpi)?;
     Err(refused(
         MPI_T_ERR_INVALID_NAME,
@@ -88,7 +88,7 @@ fn unnamed(mpi: &Mpi) -> Result<()> {
 macro_rules! nothing_named {
     ($($function:ident $name:literal;)*) => {$(
         #[doc = concat!("`", $name, "` (MPI-5.0 §15.3): no name is known.")]
-        pub fn $function(mpi: &Mpi, _name: *const c_char, _index: *mut c_int) -> Result<()> {
+        pub fn $function(mpi: &AbiState, _name: *const c_char, _index: *mut c_int) -> Result<()> {
             unnamed(mpi)
         }
     )*};
@@ -102,7 +102,7 @@ nothing_named! {
 
 /// `MPI_T_pvar_get_index` (MPI-5.0 §15.3.7): no name is known.
 pub fn t_pvar_get_index(
-    mpi: &Mpi,
+    mpi: &AbiState,
     _name: *const c_char,
     _var_class: c_int,
     _index: *mut c_int,

@@ -9,10 +9,10 @@ use super::types::*;
 use crate::callback::*;
 use crate::counts::*;
 use crate::enter::{enter, missing, missing_tool};
-use crate::entry_call::{Call, Phase};
-use crate::errors::Owner;
+use crate::entry_call::{EntryPoint, Phase};
+use crate::errors::ErrorOwner;
 use crate::functions;
-use crate::handles::Kind;
+use crate::handles::HandleKind;
 
 /// `int MPI_Abi_get_fortran_booleans(int logical_size, void *logical_true, void *logical_false, int *is_set)`.
 #[unsafe(no_mangle)]
@@ -25,8 +25,8 @@ pub unsafe extern "C" fn MPI_Abi_get_fortran_booleans(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Abi_get_fortran_booleans", Phase::Any, true) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Abi_get_fortran_booleans", Phase::Any, true) },
+            ErrorOwner::None,
         )
     }
 }
@@ -42,8 +42,8 @@ pub unsafe extern "C" fn PMPI_Abi_get_fortran_booleans(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Abi_get_fortran_booleans", Phase::Any, true) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Abi_get_fortran_booleans", Phase::Any, true) },
+            ErrorOwner::None,
         )
     }
 }
@@ -52,8 +52,8 @@ pub unsafe extern "C" fn PMPI_Abi_get_fortran_booleans(
 unsafe fn shared_abi_get_fortran_info(info: *mut MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Abi_get_fortran_info", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Abi_get_fortran_info", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::abi::version::abi_get_fortran_info(mpi, info) },
     )
 }
@@ -76,8 +76,8 @@ pub unsafe extern "C" fn PMPI_Abi_get_fortran_info(info: *mut MPI_Info) -> c_int
 unsafe fn shared_abi_get_info(info: *mut MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Abi_get_info", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Abi_get_info", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::abi::version::abi_get_info(mpi, info) },
     )
 }
@@ -100,8 +100,8 @@ pub unsafe extern "C" fn PMPI_Abi_get_info(info: *mut MPI_Info) -> c_int {
 unsafe fn shared_abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Abi_get_version", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Abi_get_version", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::abi::version::abi_get_version(mpi, abi_major, abi_minor) },
     )
 }
@@ -136,8 +136,8 @@ pub unsafe extern "C" fn MPI_Abi_set_fortran_booleans(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Abi_set_fortran_booleans", Phase::Any, true) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Abi_set_fortran_booleans", Phase::Any, true) },
+            ErrorOwner::None,
         )
     }
 }
@@ -152,8 +152,8 @@ pub unsafe extern "C" fn PMPI_Abi_set_fortran_booleans(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Abi_set_fortran_booleans", Phase::Any, true) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Abi_set_fortran_booleans", Phase::Any, true) },
+            ErrorOwner::None,
         )
     }
 }
@@ -164,8 +164,8 @@ pub unsafe extern "C" fn MPI_Abi_set_fortran_info(info: MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Abi_set_fortran_info", Phase::Any, true) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Abi_set_fortran_info", Phase::Any, true) },
+            ErrorOwner::None,
         )
     }
 }
@@ -176,8 +176,8 @@ pub unsafe extern "C" fn PMPI_Abi_set_fortran_info(info: MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Abi_set_fortran_info", Phase::Any, true) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Abi_set_fortran_info", Phase::Any, true) },
+            ErrorOwner::None,
         )
     }
 }

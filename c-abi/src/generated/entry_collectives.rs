@@ -9,10 +9,10 @@ use super::types::*;
 use crate::callback::*;
 use crate::counts::*;
 use crate::enter::{enter, missing, missing_tool};
-use crate::entry_call::{Call, Phase};
-use crate::errors::Owner;
+use crate::entry_call::{EntryPoint, Phase};
+use crate::errors::ErrorOwner;
 use crate::functions;
-use crate::handles::Kind;
+use crate::handles::HandleKind;
 
 #[inline]
 unsafe fn shared_allgather(
@@ -27,7 +27,7 @@ unsafe fn shared_allgather(
     // SAFETY: the program keeps MPI's rules for the arguments.
     if let Some(code) = unsafe {
         crate::functions::collectives::forms::allgather_at_once(
-            &const { Call::new("MPI_Allgather", Phase::Running, false) },
+            &const { EntryPoint::new("MPI_Allgather", Phase::Running, false) },
             sendbuf,
             sendcount,
             sendtype,
@@ -59,8 +59,8 @@ unsafe fn slow_allgather(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Allgather", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Allgather", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::allgather(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
@@ -171,8 +171,8 @@ unsafe fn shared_allgather_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Allgather_init", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Allgather_init", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::allgather_init(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info,
@@ -295,8 +295,8 @@ unsafe fn shared_allgatherv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Allgatherv", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Allgatherv", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::allgatherv(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
@@ -428,8 +428,8 @@ unsafe fn shared_allgatherv_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Allgatherv_init", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Allgatherv_init", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::allgatherv_init(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
@@ -574,8 +574,8 @@ unsafe fn shared_allreduce(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Allreduce", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Allreduce", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::allreduce(
                 mpi, sendbuf, recvbuf, count, datatype, op, comm,
@@ -653,8 +653,8 @@ unsafe fn shared_allreduce_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Allreduce_init", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Allreduce_init", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::allreduce_init(
                 mpi, sendbuf, recvbuf, count, datatype, op, comm, info, request,
@@ -762,7 +762,7 @@ unsafe fn shared_alltoall(
     // SAFETY: the program keeps MPI's rules for the arguments.
     if let Some(code) = unsafe {
         crate::functions::collectives::forms::alltoall_at_once(
-            &const { Call::new("MPI_Alltoall", Phase::Running, false) },
+            &const { EntryPoint::new("MPI_Alltoall", Phase::Running, false) },
             sendbuf,
             sendcount,
             sendtype,
@@ -794,8 +794,8 @@ unsafe fn slow_alltoall(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Alltoall", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Alltoall", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::alltoall(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
@@ -906,8 +906,8 @@ unsafe fn shared_alltoall_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Alltoall_init", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Alltoall_init", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::alltoall_init(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info,
@@ -1031,8 +1031,8 @@ unsafe fn shared_alltoallv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Alltoallv", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Alltoallv", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::alltoallv(
                 mpi, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
@@ -1174,8 +1174,8 @@ unsafe fn shared_alltoallv_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Alltoallv_init", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Alltoallv_init", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::alltoallv_init(
                 mpi, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
@@ -1331,8 +1331,8 @@ unsafe fn shared_alltoallw(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Alltoallw", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Alltoallw", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::alltoallw(
                 mpi, sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
@@ -1474,8 +1474,8 @@ unsafe fn shared_alltoallw_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Alltoallw_init", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Alltoallw_init", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::alltoallw_init(
                 mpi, sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
@@ -1621,8 +1621,8 @@ pub unsafe extern "C" fn PMPI_Alltoallw_init_c(
 unsafe fn shared_barrier(comm: MPI_Comm) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Barrier", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Barrier", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe { crate::functions::collectives::forms::barrier(mpi, comm) },
     )
 }
@@ -1645,8 +1645,8 @@ pub unsafe extern "C" fn PMPI_Barrier(comm: MPI_Comm) -> c_int {
 unsafe fn shared_barrier_init(comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Barrier_init", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Barrier_init", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::barrier_init(mpi, comm, info, request)
         },
@@ -1686,7 +1686,7 @@ unsafe fn shared_bcast(
     // SAFETY: the program keeps MPI's rules for the arguments.
     if let Some(code) = unsafe {
         crate::functions::collectives::forms::bcast_at_once(
-            &const { Call::new("MPI_Bcast", Phase::Running, false) },
+            &const { EntryPoint::new("MPI_Bcast", Phase::Running, false) },
             buffer,
             count,
             datatype,
@@ -1710,8 +1710,8 @@ unsafe fn slow_bcast(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Bcast", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Bcast", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::bcast(mpi, buffer, count, datatype, root, comm)
         },
@@ -1782,8 +1782,8 @@ unsafe fn shared_bcast_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Bcast_init", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Bcast_init", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::bcast_init(
                 mpi, buffer, count, datatype, root, comm, info, request,
@@ -1863,8 +1863,8 @@ unsafe fn shared_exscan(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Exscan", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Exscan", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::exscan(
                 mpi, sendbuf, recvbuf, count, datatype, op, comm,
@@ -1942,8 +1942,8 @@ unsafe fn shared_exscan_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Exscan_init", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Exscan_init", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::exscan_init(
                 mpi, sendbuf, recvbuf, count, datatype, op, comm, info, request,
@@ -2051,8 +2051,8 @@ unsafe fn shared_gather(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Gather", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Gather", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::gather(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
@@ -2170,8 +2170,8 @@ unsafe fn shared_gather_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Gather_init", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Gather_init", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::gather_init(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info,
@@ -2301,8 +2301,8 @@ unsafe fn shared_gatherv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Gatherv", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Gatherv", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::gatherv(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root,
@@ -2444,8 +2444,8 @@ unsafe fn shared_gatherv_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Gatherv_init", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Gatherv_init", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::gatherv_init(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root,
@@ -2600,8 +2600,8 @@ unsafe fn shared_iallgather(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Iallgather", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Iallgather", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::iallgather(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request,
@@ -2718,8 +2718,8 @@ unsafe fn shared_iallgatherv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Iallgatherv", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Iallgatherv", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::iallgatherv(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
@@ -2857,8 +2857,8 @@ unsafe fn shared_iallreduce(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Iallreduce", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Iallreduce", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::iallreduce(
                 mpi, sendbuf, recvbuf, count, datatype, op, comm, request,
@@ -2940,8 +2940,8 @@ unsafe fn shared_ialltoall(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Ialltoall", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Ialltoall", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::ialltoall(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request,
@@ -3059,8 +3059,8 @@ unsafe fn shared_ialltoallv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Ialltoallv", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Ialltoallv", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::ialltoallv(
                 mpi, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
@@ -3209,8 +3209,8 @@ unsafe fn shared_ialltoallw(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Ialltoallw", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Ialltoallw", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::ialltoallw(
                 mpi, sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
@@ -3348,8 +3348,8 @@ pub unsafe extern "C" fn PMPI_Ialltoallw_c(
 unsafe fn shared_ibarrier(comm: MPI_Comm, request: *mut MPI_Request) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Ibarrier", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Ibarrier", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe { crate::functions::collectives::forms::ibarrier(mpi, comm, request) },
     )
 }
@@ -3379,8 +3379,8 @@ unsafe fn shared_ibcast(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Ibcast", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Ibcast", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::ibcast(
                 mpi, buffer, count, datatype, root, comm, request,
@@ -3457,8 +3457,8 @@ unsafe fn shared_iexscan(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Iexscan", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Iexscan", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::iexscan(
                 mpi, sendbuf, recvbuf, count, datatype, op, comm, request,
@@ -3541,8 +3541,8 @@ unsafe fn shared_igather(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Igather", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Igather", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::igather(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
@@ -3667,8 +3667,8 @@ unsafe fn shared_igatherv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Igatherv", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Igatherv", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::igatherv(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root,
@@ -3815,8 +3815,8 @@ unsafe fn shared_ireduce(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Ireduce", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Ireduce", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::ireduce(
                 mpi, sendbuf, recvbuf, count, datatype, op, root, comm, request,
@@ -3923,8 +3923,8 @@ unsafe fn shared_ireduce_scatter(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Ireduce_scatter", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Ireduce_scatter", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::ireduce_scatter(
                 mpi, sendbuf, recvbuf, recvcounts, datatype, op, comm, request,
@@ -4045,8 +4045,8 @@ unsafe fn shared_ireduce_scatter_block(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Ireduce_scatter_block", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Ireduce_scatter_block", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::ireduce_scatter_block(
                 mpi, sendbuf, recvbuf, recvcount, datatype, op, comm, request,
@@ -4151,8 +4151,8 @@ unsafe fn shared_iscan(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Iscan", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Iscan", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::iscan(
                 mpi, sendbuf, recvbuf, count, datatype, op, comm, request,
@@ -4235,8 +4235,8 @@ unsafe fn shared_iscatter(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Iscatter", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Iscatter", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::iscatter(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
@@ -4361,8 +4361,8 @@ unsafe fn shared_iscatterv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Iscatterv", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Iscatterv", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::iscatterv(
                 mpi, sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root,
@@ -4500,8 +4500,8 @@ pub unsafe extern "C" fn PMPI_Iscatterv_c(
 unsafe fn shared_op_commutative(op: MPI_Op, commute: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Op_commutative", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Op_commutative", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::collectives::op::op_commutative(mpi, op, commute) },
     )
 }
@@ -4521,11 +4521,11 @@ pub unsafe extern "C" fn PMPI_Op_commutative(op: MPI_Op, commute: *mut c_int) ->
 }
 
 #[inline]
-unsafe fn shared_op_create(user_fn: UserFunction, commute: c_int, op: *mut MPI_Op) -> c_int {
+unsafe fn shared_op_create(user_fn: OpFunction, commute: c_int, op: *mut MPI_Op) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Op_create", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Op_create", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::collectives::op::op_create(mpi, user_fn, commute, op) },
     )
 }
@@ -4578,8 +4578,8 @@ pub unsafe extern "C" fn PMPI_Op_create_c(
 unsafe fn shared_op_free(op: *mut MPI_Op) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Op_free", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Op_free", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::collectives::op::op_free(mpi, op) },
     )
 }
@@ -4610,8 +4610,8 @@ unsafe fn shared_reduce(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Reduce", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Reduce", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::reduce(
                 mpi, sendbuf, recvbuf, count, datatype, op, root, comm,
@@ -4694,8 +4694,8 @@ unsafe fn shared_reduce_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Reduce_init", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Reduce_init", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::reduce_init(
                 mpi, sendbuf, recvbuf, count, datatype, op, root, comm, info, request,
@@ -4814,8 +4814,8 @@ unsafe fn shared_reduce_local(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Reduce_local", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Reduce_local", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::collectives::op::reduce_local(
                 mpi, inbuf, inoutbuf, count, datatype, op,
@@ -4887,8 +4887,8 @@ unsafe fn shared_reduce_scatter(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Reduce_scatter", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Reduce_scatter", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::reduce_scatter(
                 mpi, sendbuf, recvbuf, recvcounts, datatype, op, comm,
@@ -4964,8 +4964,8 @@ unsafe fn shared_reduce_scatter_block(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Reduce_scatter_block", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Reduce_scatter_block", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::reduce_scatter_block(
                 mpi, sendbuf, recvbuf, recvcount, datatype, op, comm,
@@ -5043,8 +5043,8 @@ unsafe fn shared_reduce_scatter_block_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Reduce_scatter_block_init", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Reduce_scatter_block_init", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::reduce_scatter_block_init(
                 mpi, sendbuf, recvbuf, recvcount, datatype, op, comm, info, request,
@@ -5160,8 +5160,8 @@ unsafe fn shared_reduce_scatter_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Reduce_scatter_init", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Reduce_scatter_init", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::reduce_scatter_init(
                 mpi, sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request,
@@ -5289,8 +5289,8 @@ unsafe fn shared_scan(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Scan", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Scan", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::scan(
                 mpi, sendbuf, recvbuf, count, datatype, op, comm,
@@ -5368,8 +5368,8 @@ unsafe fn shared_scan_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Scan_init", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Scan_init", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::scan_init(
                 mpi, sendbuf, recvbuf, count, datatype, op, comm, info, request,
@@ -5477,8 +5477,8 @@ unsafe fn shared_scatter(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Scatter", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Scatter", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::scatter(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
@@ -5596,8 +5596,8 @@ unsafe fn shared_scatter_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Scatter_init", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Scatter_init", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::scatter_init(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info,
@@ -5727,8 +5727,8 @@ unsafe fn shared_scatterv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Scatterv", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Scatterv", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::scatterv(
                 mpi, sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root,
@@ -5870,8 +5870,8 @@ unsafe fn shared_scatterv_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Scatterv_init", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Scatterv_init", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::collectives::forms::scatterv_init(
                 mpi, sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root,

@@ -9,17 +9,17 @@ use super::types::*;
 use crate::callback::*;
 use crate::counts::*;
 use crate::enter::{enter, missing, missing_tool};
-use crate::entry_call::{Call, Phase};
-use crate::errors::Owner;
+use crate::entry_call::{EntryPoint, Phase};
+use crate::errors::ErrorOwner;
 use crate::functions;
-use crate::handles::Kind;
+use crate::handles::HandleKind;
 
 #[inline]
 unsafe fn shared_comm_compare(comm1: MPI_Comm, comm2: MPI_Comm, result: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_compare", Phase::Running, false) },
-        Owner::of(comm1),
+        &const { EntryPoint::new("MPI_Comm_compare", Phase::Running, false) },
+        ErrorOwner::of(comm1),
         |mpi| unsafe {
             crate::functions::communicators::access::comm_compare(mpi, comm1, comm2, result)
         },
@@ -52,8 +52,8 @@ pub unsafe extern "C" fn PMPI_Comm_compare(
 unsafe fn shared_comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut MPI_Comm) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_create", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_create", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::communicators::create::comm_create(mpi, comm, group, newcomm)
         },
@@ -92,8 +92,8 @@ unsafe fn shared_comm_create_from_group(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_create_from_group", Phase::Running, true) },
-        Owner::Made(Kind::Comm, errhandler),
+        &const { EntryPoint::new("MPI_Comm_create_from_group", Phase::Running, true) },
+        ErrorOwner::Made(HandleKind::Comm, errhandler),
         |mpi| unsafe {
             crate::functions::processes::session::comm_create_from_group(
                 mpi, group, stringtag, info, errhandler, newcomm,
@@ -137,8 +137,8 @@ unsafe fn shared_comm_create_group(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_create_group", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_create_group", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::communicators::create::comm_create_group(
                 mpi, comm, group, tag, newcomm,
@@ -180,8 +180,8 @@ unsafe fn shared_comm_create_keyval(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_create_keyval", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Comm_create_keyval", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::communicators::attr::comm_create_keyval(
                 mpi,
@@ -236,8 +236,8 @@ pub unsafe extern "C" fn PMPI_Comm_create_keyval(
 unsafe fn shared_comm_delete_attr(comm: MPI_Comm, comm_keyval: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_delete_attr", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_delete_attr", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::communicators::attr::comm_delete_attr(mpi, comm, comm_keyval)
         },
@@ -262,8 +262,8 @@ pub unsafe extern "C" fn PMPI_Comm_delete_attr(comm: MPI_Comm, comm_keyval: c_in
 unsafe fn shared_comm_dup(comm: MPI_Comm, newcomm: *mut MPI_Comm) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_dup", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_dup", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe { crate::functions::communicators::create::comm_dup(mpi, comm, newcomm) },
     )
 }
@@ -290,8 +290,8 @@ unsafe fn shared_comm_dup_with_info(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_dup_with_info", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_dup_with_info", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::communicators::create::comm_dup_with_info(mpi, comm, info, newcomm)
         },
@@ -324,8 +324,8 @@ pub unsafe extern "C" fn PMPI_Comm_dup_with_info(
 unsafe fn shared_comm_free(comm: *mut MPI_Comm) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_free", Phase::Running, false) },
-        Owner::at(comm),
+        &const { EntryPoint::new("MPI_Comm_free", Phase::Running, false) },
+        ErrorOwner::at(comm),
         |mpi| unsafe { crate::functions::communicators::create::comm_free(mpi, comm) },
     )
 }
@@ -348,8 +348,8 @@ pub unsafe extern "C" fn PMPI_Comm_free(comm: *mut MPI_Comm) -> c_int {
 unsafe fn shared_comm_free_keyval(comm_keyval: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_free_keyval", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Comm_free_keyval", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::communicators::attr::comm_free_keyval(mpi, comm_keyval) },
     )
 }
@@ -377,8 +377,8 @@ unsafe fn shared_comm_get_attr(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_get_attr", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_get_attr", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::communicators::attr::comm_get_attr(
                 mpi,
@@ -419,8 +419,8 @@ pub unsafe extern "C" fn PMPI_Comm_get_attr(
 unsafe fn shared_comm_get_info(comm: MPI_Comm, info_used: *mut MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_get_info", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_get_info", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::communicators::access::comm_get_info(mpi, comm, info_used)
         },
@@ -449,8 +449,8 @@ unsafe fn shared_comm_get_name(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_get_name", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_get_name", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::communicators::access::comm_get_name(mpi, comm, comm_name, resultlen)
         },
@@ -483,8 +483,8 @@ pub unsafe extern "C" fn PMPI_Comm_get_name(
 unsafe fn shared_comm_group(comm: MPI_Comm, group: *mut MPI_Group) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_group", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_group", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe { crate::functions::communicators::access::comm_group(mpi, comm, group) },
     )
 }
@@ -511,8 +511,8 @@ unsafe fn shared_comm_idup(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_idup", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_idup", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::communicators::create::comm_idup(mpi, comm, newcomm, request)
         },
@@ -550,8 +550,8 @@ unsafe fn shared_comm_idup_with_info(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_idup_with_info", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_idup_with_info", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::communicators::create::comm_idup_with_info(
                 mpi, comm, info, newcomm, request,
@@ -588,8 +588,8 @@ pub unsafe extern "C" fn PMPI_Comm_idup_with_info(
 unsafe fn shared_comm_rank(comm: MPI_Comm, rank: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_rank", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_rank", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe { crate::functions::communicators::access::comm_rank(mpi, comm, rank) },
     )
 }
@@ -612,8 +612,8 @@ pub unsafe extern "C" fn PMPI_Comm_rank(comm: MPI_Comm, rank: *mut c_int) -> c_i
 unsafe fn shared_comm_remote_group(comm: MPI_Comm, group: *mut MPI_Group) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_remote_group", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_remote_group", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::communicators::access::comm_remote_group(mpi, comm, group)
         },
@@ -638,8 +638,8 @@ pub unsafe extern "C" fn PMPI_Comm_remote_group(comm: MPI_Comm, group: *mut MPI_
 unsafe fn shared_comm_remote_size(comm: MPI_Comm, size: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_remote_size", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_remote_size", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe { crate::functions::communicators::access::comm_remote_size(mpi, comm, size) },
     )
 }
@@ -666,8 +666,8 @@ unsafe fn shared_comm_set_attr(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_set_attr", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_set_attr", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::communicators::attr::comm_set_attr(
                 mpi,
@@ -705,8 +705,8 @@ pub unsafe extern "C" fn PMPI_Comm_set_attr(
 unsafe fn shared_comm_set_info(comm: MPI_Comm, info: MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_set_info", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_set_info", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe { crate::functions::communicators::access::comm_set_info(mpi, comm, info) },
     )
 }
@@ -729,8 +729,8 @@ pub unsafe extern "C" fn PMPI_Comm_set_info(comm: MPI_Comm, info: MPI_Info) -> c
 unsafe fn shared_comm_set_name(comm: MPI_Comm, comm_name: *const c_char) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_set_name", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_set_name", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::communicators::access::comm_set_name(mpi, comm, comm_name)
         },
@@ -755,8 +755,8 @@ pub unsafe extern "C" fn PMPI_Comm_set_name(comm: MPI_Comm, comm_name: *const c_
 unsafe fn shared_comm_size(comm: MPI_Comm, size: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_size", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_size", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe { crate::functions::communicators::access::comm_size(mpi, comm, size) },
     )
 }
@@ -784,8 +784,8 @@ unsafe fn shared_comm_split(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_split", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_split", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::communicators::create::comm_split(mpi, comm, color, key, newcomm)
         },
@@ -826,8 +826,8 @@ unsafe fn shared_comm_split_type(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_split_type", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_split_type", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::communicators::create::comm_split_type(
                 mpi, comm, split_type, key, info, newcomm,
@@ -866,8 +866,8 @@ pub unsafe extern "C" fn PMPI_Comm_split_type(
 unsafe fn shared_comm_test_inter(comm: MPI_Comm, flag: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_test_inter", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_test_inter", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe { crate::functions::communicators::access::comm_test_inter(mpi, comm, flag) },
     )
 }
@@ -890,8 +890,8 @@ pub unsafe extern "C" fn PMPI_Comm_test_inter(comm: MPI_Comm, flag: *mut c_int) 
 unsafe fn shared_group_compare(group1: MPI_Group, group2: MPI_Group, result: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Group_compare", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Group_compare", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::communicators::group::group_compare(mpi, group1, group2, result)
         },
@@ -928,8 +928,8 @@ unsafe fn shared_group_difference(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Group_difference", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Group_difference", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::communicators::group::group_difference(mpi, group1, group2, newgroup)
         },
@@ -967,8 +967,8 @@ unsafe fn shared_group_excl(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Group_excl", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Group_excl", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::communicators::group::group_excl(mpi, group, n, ranks, newgroup)
         },
@@ -1003,8 +1003,8 @@ pub unsafe extern "C" fn PMPI_Group_excl(
 unsafe fn shared_group_free(group: *mut MPI_Group) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Group_free", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Group_free", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::communicators::group::group_free(mpi, group) },
     )
 }
@@ -1031,8 +1031,8 @@ unsafe fn shared_group_from_session_pset(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Group_from_session_pset", Phase::Running, true) },
-        Owner::of(session),
+        &const { EntryPoint::new("MPI_Group_from_session_pset", Phase::Running, true) },
+        ErrorOwner::of(session),
         |mpi| unsafe {
             crate::functions::processes::session::group_from_session_pset(
                 mpi, session, pset_name, newgroup,
@@ -1072,8 +1072,8 @@ unsafe fn shared_group_incl(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Group_incl", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Group_incl", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::communicators::group::group_incl(mpi, group, n, ranks, newgroup)
         },
@@ -1112,8 +1112,8 @@ unsafe fn shared_group_intersection(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Group_intersection", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Group_intersection", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::communicators::group::group_intersection(
                 mpi, group1, group2, newgroup,
@@ -1153,8 +1153,8 @@ unsafe fn shared_group_range_excl(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Group_range_excl", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Group_range_excl", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::communicators::group::group_range_excl(
                 mpi, group, n, ranges, newgroup,
@@ -1196,8 +1196,8 @@ unsafe fn shared_group_range_incl(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Group_range_incl", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Group_range_incl", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::communicators::group::group_range_incl(
                 mpi, group, n, ranges, newgroup,
@@ -1234,8 +1234,8 @@ pub unsafe extern "C" fn PMPI_Group_range_incl(
 unsafe fn shared_group_rank(group: MPI_Group, rank: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Group_rank", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Group_rank", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::communicators::group::group_rank(mpi, group, rank) },
     )
 }
@@ -1258,8 +1258,8 @@ pub unsafe extern "C" fn PMPI_Group_rank(group: MPI_Group, rank: *mut c_int) -> 
 unsafe fn shared_group_size(group: MPI_Group, size: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Group_size", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Group_size", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::communicators::group::group_size(mpi, group, size) },
     )
 }
@@ -1288,8 +1288,8 @@ unsafe fn shared_group_translate_ranks(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Group_translate_ranks", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Group_translate_ranks", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::communicators::group::group_translate_ranks(
                 mpi, group1, n, ranks1, group2, ranks2,
@@ -1332,8 +1332,8 @@ unsafe fn shared_group_union(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Group_union", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Group_union", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::communicators::group::group_union(mpi, group1, group2, newgroup)
         },
@@ -1375,8 +1375,8 @@ pub unsafe extern "C" fn MPI_Intercomm_create(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Intercomm_create", Phase::Running, false) },
-            Owner::of(local_comm),
+            &const { EntryPoint::new("MPI_Intercomm_create", Phase::Running, false) },
+            ErrorOwner::of(local_comm),
         )
     }
 }
@@ -1394,8 +1394,8 @@ pub unsafe extern "C" fn PMPI_Intercomm_create(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Intercomm_create", Phase::Running, false) },
-            Owner::of(local_comm),
+            &const { EntryPoint::new("MPI_Intercomm_create", Phase::Running, false) },
+            ErrorOwner::of(local_comm),
         )
     }
 }
@@ -1415,8 +1415,8 @@ pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Intercomm_create_from_groups", Phase::Running, true) },
-            Owner::Made(Kind::Comm, errhandler),
+            &const { EntryPoint::new("MPI_Intercomm_create_from_groups", Phase::Running, true) },
+            ErrorOwner::Made(HandleKind::Comm, errhandler),
         )
     }
 }
@@ -1436,8 +1436,8 @@ pub unsafe extern "C" fn PMPI_Intercomm_create_from_groups(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Intercomm_create_from_groups", Phase::Running, true) },
-            Owner::Made(Kind::Comm, errhandler),
+            &const { EntryPoint::new("MPI_Intercomm_create_from_groups", Phase::Running, true) },
+            ErrorOwner::Made(HandleKind::Comm, errhandler),
         )
     }
 }
@@ -1452,8 +1452,8 @@ pub unsafe extern "C" fn MPI_Intercomm_merge(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Intercomm_merge", Phase::Running, false) },
-            Owner::of(intercomm),
+            &const { EntryPoint::new("MPI_Intercomm_merge", Phase::Running, false) },
+            ErrorOwner::of(intercomm),
         )
     }
 }
@@ -1468,8 +1468,8 @@ pub unsafe extern "C" fn PMPI_Intercomm_merge(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Intercomm_merge", Phase::Running, false) },
-            Owner::of(intercomm),
+            &const { EntryPoint::new("MPI_Intercomm_merge", Phase::Running, false) },
+            ErrorOwner::of(intercomm),
         )
     }
 }
@@ -1483,8 +1483,8 @@ unsafe fn shared_type_create_keyval(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_create_keyval", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_create_keyval", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::communicators::attr::type_create_keyval(
                 mpi,
@@ -1539,8 +1539,8 @@ pub unsafe extern "C" fn PMPI_Type_create_keyval(
 unsafe fn shared_type_delete_attr(datatype: MPI_Datatype, type_keyval: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_delete_attr", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_delete_attr", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::communicators::attr::type_delete_attr(mpi, datatype, type_keyval)
         },
@@ -1568,8 +1568,8 @@ pub unsafe extern "C" fn PMPI_Type_delete_attr(
 unsafe fn shared_type_free_keyval(type_keyval: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_free_keyval", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_free_keyval", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::communicators::attr::type_free_keyval(mpi, type_keyval) },
     )
 }
@@ -1597,8 +1597,8 @@ unsafe fn shared_type_get_attr(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_get_attr", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_get_attr", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::communicators::attr::type_get_attr(
                 mpi,
@@ -1643,8 +1643,8 @@ unsafe fn shared_type_get_name(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_get_name", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_get_name", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::objects::type_get_name(mpi, datatype, type_name, resultlen)
         },
@@ -1681,8 +1681,8 @@ unsafe fn shared_type_set_attr(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_set_attr", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_set_attr", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::communicators::attr::type_set_attr(
                 mpi,
@@ -1720,8 +1720,8 @@ pub unsafe extern "C" fn PMPI_Type_set_attr(
 unsafe fn shared_type_set_name(datatype: MPI_Datatype, type_name: *const c_char) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_set_name", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_set_name", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::objects::type_set_name(mpi, datatype, type_name)
         },
@@ -1757,8 +1757,8 @@ unsafe fn shared_win_create_keyval(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Win_create_keyval", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Win_create_keyval", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::communicators::attr::win_create_keyval(
                 mpi,
@@ -1815,8 +1815,8 @@ pub unsafe extern "C" fn MPI_Win_delete_attr(win: MPI_Win, win_keyval: c_int) ->
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_delete_attr", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_delete_attr", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1827,8 +1827,8 @@ pub unsafe extern "C" fn PMPI_Win_delete_attr(win: MPI_Win, win_keyval: c_int) -
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_delete_attr", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_delete_attr", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1837,8 +1837,8 @@ pub unsafe extern "C" fn PMPI_Win_delete_attr(win: MPI_Win, win_keyval: c_int) -
 unsafe fn shared_win_free_keyval(win_keyval: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Win_free_keyval", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Win_free_keyval", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::communicators::attr::win_free_keyval(mpi, win_keyval) },
     )
 }
@@ -1868,8 +1868,8 @@ pub unsafe extern "C" fn MPI_Win_get_attr(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_get_attr", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_get_attr", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1885,8 +1885,8 @@ pub unsafe extern "C" fn PMPI_Win_get_attr(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_get_attr", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_get_attr", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1895,8 +1895,8 @@ pub unsafe extern "C" fn PMPI_Win_get_attr(
 unsafe fn shared_win_get_name(win: MPI_Win, win_name: *mut c_char, resultlen: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Win_get_name", Phase::Running, false) },
-        Owner::of(win),
+        &const { EntryPoint::new("MPI_Win_get_name", Phase::Running, false) },
+        ErrorOwner::of(win),
         |mpi| unsafe {
             crate::functions::communicators::access::win_get_name(mpi, win, win_name, resultlen)
         },
@@ -1935,8 +1935,8 @@ pub unsafe extern "C" fn MPI_Win_set_attr(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_set_attr", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_set_attr", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1951,8 +1951,8 @@ pub unsafe extern "C" fn PMPI_Win_set_attr(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_set_attr", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_set_attr", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1963,8 +1963,8 @@ pub unsafe extern "C" fn MPI_Win_set_name(win: MPI_Win, win_name: *const c_char)
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_set_name", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_set_name", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1975,8 +1975,8 @@ pub unsafe extern "C" fn PMPI_Win_set_name(win: MPI_Win, win_name: *const c_char
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_set_name", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_set_name", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }

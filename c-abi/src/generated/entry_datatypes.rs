@@ -9,17 +9,17 @@ use super::types::*;
 use crate::callback::*;
 use crate::counts::*;
 use crate::enter::{enter, missing, missing_tool};
-use crate::entry_call::{Call, Phase};
-use crate::errors::Owner;
+use crate::entry_call::{EntryPoint, Phase};
+use crate::errors::ErrorOwner;
 use crate::functions;
-use crate::handles::Kind;
+use crate::handles::HandleKind;
 
 #[inline]
 unsafe fn shared_get_address(location: *const c_void, address: *mut MPI_Aint) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Get_address", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Get_address", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::datatypes::objects::get_address(mpi, location, address) },
     )
 }
@@ -49,8 +49,8 @@ unsafe fn shared_get_elements(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Get_elements", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Get_elements", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::status::get_elements(mpi, status, datatype, count)
         },
@@ -113,8 +113,8 @@ unsafe fn shared_pack(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Pack", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Pack", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::datatypes::pack::pack(
                 mpi, inbuf, incount, datatype, outbuf, outsize, position, comm,
@@ -235,8 +235,8 @@ unsafe fn shared_pack_external(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Pack_external", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Pack_external", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::pack::pack_external(
                 mpi, datarep, inbuf, incount, datatype, outbuf, outsize, position,
@@ -354,8 +354,8 @@ unsafe fn shared_pack_external_size(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Pack_external_size", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Pack_external_size", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::pack::pack_external_size(
                 mpi, datarep, incount, datatype, size,
@@ -421,8 +421,8 @@ unsafe fn shared_pack_size(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Pack_size", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Pack_size", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::datatypes::pack::pack_size(mpi, incount, datatype, comm, size)
         },
@@ -481,8 +481,8 @@ pub unsafe extern "C" fn PMPI_Pack_size_c(
 unsafe fn shared_type_commit(datatype: *mut MPI_Datatype) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_commit", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_commit", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::datatypes::objects::type_commit(mpi, datatype) },
     )
 }
@@ -509,8 +509,8 @@ unsafe fn shared_type_contiguous(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_contiguous", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_contiguous", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::create::type_contiguous(mpi, count, oldtype, newtype)
         },
@@ -547,8 +547,8 @@ unsafe fn shared_type_contiguous_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_contiguous_c", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_contiguous_c", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::create::type_contiguous_c(mpi, count, oldtype, newtype)
         },
@@ -592,8 +592,8 @@ unsafe fn shared_type_create_darray(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_create_darray", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_create_darray", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::create::type_create_darray(
                 mpi,
@@ -746,8 +746,8 @@ unsafe fn shared_type_create_hindexed(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_create_hindexed", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_create_hindexed", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::create::type_create_hindexed(
                 mpi,
@@ -855,8 +855,8 @@ unsafe fn shared_type_create_hindexed_block(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_create_hindexed_block", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_create_hindexed_block", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::create::type_create_hindexed_block(
                 mpi,
@@ -922,8 +922,8 @@ unsafe fn shared_type_create_hindexed_block_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_create_hindexed_block_c", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_create_hindexed_block_c", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::create::type_create_hindexed_block_c(
                 mpi,
@@ -989,8 +989,8 @@ unsafe fn shared_type_create_hvector(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_create_hvector", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_create_hvector", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::create::type_create_hvector(
                 mpi,
@@ -1040,8 +1040,8 @@ unsafe fn shared_type_create_hvector_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_create_hvector_c", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_create_hvector_c", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::create::type_create_hvector_c(
                 mpi,
@@ -1091,8 +1091,8 @@ unsafe fn shared_type_create_indexed_block(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_create_indexed_block", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_create_indexed_block", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::create::type_create_indexed_block(
                 mpi,
@@ -1199,8 +1199,8 @@ unsafe fn shared_type_create_resized(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_create_resized", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_create_resized", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::create::type_create_resized(
                 mpi, oldtype, lb, extent, newtype,
@@ -1242,8 +1242,8 @@ unsafe fn shared_type_create_resized_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_create_resized_c", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_create_resized_c", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::create::type_create_resized_c(
                 mpi, oldtype, lb, extent, newtype,
@@ -1286,8 +1286,8 @@ unsafe fn shared_type_create_struct(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_create_struct", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_create_struct", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::create::type_create_struct(
                 mpi,
@@ -1397,8 +1397,8 @@ unsafe fn shared_type_create_subarray(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_create_subarray", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_create_subarray", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::create::type_create_subarray(
                 mpi,
@@ -1518,8 +1518,8 @@ pub unsafe extern "C" fn PMPI_Type_create_subarray_c(
 unsafe fn shared_type_dup(oldtype: MPI_Datatype, newtype: *mut MPI_Datatype) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_dup", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_dup", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::datatypes::objects::type_dup(mpi, oldtype, newtype) },
     )
 }
@@ -1542,8 +1542,8 @@ pub unsafe extern "C" fn PMPI_Type_dup(oldtype: MPI_Datatype, newtype: *mut MPI_
 unsafe fn shared_type_free(datatype: *mut MPI_Datatype) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_free", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_free", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::datatypes::objects::type_free(mpi, datatype) },
     )
 }
@@ -1574,8 +1574,8 @@ unsafe fn shared_type_get_contents(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_get_contents", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_get_contents", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::query::type_get_contents(
                 mpi,
@@ -1655,8 +1655,8 @@ unsafe fn shared_type_get_contents_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_get_contents_c", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_get_contents_c", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::query::type_get_contents_c(
                 mpi,
@@ -1742,8 +1742,8 @@ unsafe fn shared_type_get_envelope(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_get_envelope", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_get_envelope", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::query::type_get_envelope(
                 mpi,
@@ -1810,8 +1810,8 @@ unsafe fn shared_type_get_envelope_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_get_envelope_c", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_get_envelope_c", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::query::type_get_envelope_c(
                 mpi,
@@ -1876,8 +1876,8 @@ pub unsafe extern "C" fn PMPI_Type_get_envelope_c(
 unsafe fn shared_type_get_extent(datatype: MPI_Datatype, lb: OutCount, extent: OutCount) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_get_extent", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_get_extent", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::objects::type_get_extent(mpi, datatype, lb, extent)
         },
@@ -1936,8 +1936,8 @@ unsafe fn shared_type_get_true_extent(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_get_true_extent", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_get_true_extent", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::objects::type_get_true_extent(
                 mpi,
@@ -2001,8 +2001,8 @@ unsafe fn shared_type_get_value_index(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_get_value_index", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_get_value_index", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::create::type_get_value_index(
                 mpi, value_type, index_type, pair_type,
@@ -2043,8 +2043,8 @@ unsafe fn shared_type_indexed(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_indexed", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_indexed", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::create::type_indexed(
                 mpi,
@@ -2146,8 +2146,8 @@ pub unsafe extern "C" fn PMPI_Type_indexed_c(
 unsafe fn shared_type_size(datatype: MPI_Datatype, size: OutCount) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_size", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_size", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::datatypes::objects::type_size(mpi, datatype, size) },
     )
 }
@@ -2190,8 +2190,8 @@ unsafe fn shared_type_vector(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_vector", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_vector", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::create::type_vector(
                 mpi,
@@ -2241,8 +2241,8 @@ unsafe fn shared_type_vector_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_vector_c", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_vector_c", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::create::type_vector_c(
                 mpi,
@@ -2294,8 +2294,8 @@ unsafe fn shared_unpack(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Unpack", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Unpack", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::datatypes::pack::unpack(
                 mpi, inbuf, insize, position, outbuf, outcount, datatype, comm,
@@ -2416,8 +2416,8 @@ unsafe fn shared_unpack_external(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Unpack_external", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Unpack_external", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::pack::unpack_external(
                 mpi, datarep, inbuf, insize, position, outbuf, outcount, datatype,

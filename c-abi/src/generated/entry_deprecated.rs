@@ -9,17 +9,17 @@ use super::types::*;
 use crate::callback::*;
 use crate::counts::*;
 use crate::enter::{enter, missing, missing_tool};
-use crate::entry_call::{Call, Phase};
-use crate::errors::Owner;
+use crate::entry_call::{EntryPoint, Phase};
+use crate::errors::ErrorOwner;
 use crate::functions;
-use crate::handles::Kind;
+use crate::handles::HandleKind;
 
 #[inline]
 unsafe fn shared_attr_delete(comm: MPI_Comm, keyval: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Attr_delete", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Attr_delete", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe { crate::functions::communicators::attr::attr_delete(mpi, comm, keyval) },
     )
 }
@@ -47,8 +47,8 @@ unsafe fn shared_attr_get(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Attr_get", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Attr_get", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::communicators::attr::attr_get(mpi, comm, keyval, attribute_val, flag)
         },
@@ -83,8 +83,8 @@ pub unsafe extern "C" fn PMPI_Attr_get(
 unsafe fn shared_attr_put(comm: MPI_Comm, keyval: c_int, attribute_val: *mut c_void) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Attr_put", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Attr_put", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::communicators::attr::attr_put(mpi, comm, keyval, attribute_val)
         },
@@ -121,8 +121,8 @@ unsafe fn shared_get_elements_x(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Get_elements_x", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Get_elements_x", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::status::get_elements_x(mpi, status, datatype, count)
         },
@@ -161,8 +161,8 @@ unsafe fn shared_info_get(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Info_get", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Info_get", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::info::info_get(mpi, info, key, valuelen, value, flag) },
     )
 }
@@ -202,8 +202,8 @@ unsafe fn shared_info_get_valuelen(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Info_get_valuelen", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Info_get_valuelen", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::info::info_get_valuelen(mpi, info, key, valuelen, flag) },
     )
 }
@@ -241,8 +241,8 @@ unsafe fn shared_keyval_create(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Keyval_create", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Keyval_create", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::communicators::attr::keyval_create(
                 mpi,
@@ -283,8 +283,8 @@ pub unsafe extern "C" fn PMPI_Keyval_create(
 unsafe fn shared_keyval_free(keyval: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Keyval_free", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Keyval_free", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::communicators::attr::keyval_free(mpi, keyval) },
     )
 }
@@ -311,8 +311,8 @@ unsafe fn shared_status_set_elements_x(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Status_set_elements_x", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Status_set_elements_x", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::status::status_set_elements_x(
                 mpi, status, datatype, count,
@@ -351,8 +351,8 @@ unsafe fn shared_type_get_extent_x(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_get_extent_x", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_get_extent_x", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::objects::type_get_extent_x(mpi, datatype, lb, extent)
         },
@@ -389,8 +389,8 @@ unsafe fn shared_type_get_true_extent_x(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_get_true_extent_x", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_get_true_extent_x", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::objects::type_get_true_extent_x(
                 mpi,
@@ -428,8 +428,8 @@ pub unsafe extern "C" fn PMPI_Type_get_true_extent_x(
 unsafe fn shared_type_size_x(datatype: MPI_Datatype, size: *mut MPI_Count) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_size_x", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_size_x", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::datatypes::objects::type_size_x(mpi, datatype, size) },
     )
 }

@@ -9,17 +9,17 @@ use super::types::*;
 use crate::callback::*;
 use crate::counts::*;
 use crate::enter::{enter, missing, missing_tool};
-use crate::entry_call::{Call, Phase};
-use crate::errors::Owner;
+use crate::entry_call::{EntryPoint, Phase};
+use crate::errors::ErrorOwner;
 use crate::functions;
-use crate::handles::Kind;
+use crate::handles::HandleKind;
 
 #[inline]
 unsafe fn shared_add_error_class(errorclass: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Add_error_class", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Add_error_class", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::environment::error::add_error_class(mpi, errorclass) },
     )
 }
@@ -42,8 +42,8 @@ pub unsafe extern "C" fn PMPI_Add_error_class(errorclass: *mut c_int) -> c_int {
 unsafe fn shared_add_error_code(errorclass: c_int, errorcode: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Add_error_code", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Add_error_code", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::environment::error::add_error_code(mpi, errorclass, errorcode)
         },
@@ -68,8 +68,8 @@ pub unsafe extern "C" fn PMPI_Add_error_code(errorclass: c_int, errorcode: *mut 
 unsafe fn shared_add_error_string(errorcode: c_int, string: *const c_char) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Add_error_string", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Add_error_string", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::environment::error::add_error_string(mpi, errorcode, string)
         },
@@ -94,8 +94,8 @@ pub unsafe extern "C" fn PMPI_Add_error_string(errorcode: c_int, string: *const 
 unsafe fn shared_alloc_mem(size: MPI_Aint, info: MPI_Info, baseptr: *mut c_void) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Alloc_mem", Phase::Running, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Alloc_mem", Phase::Running, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::environment::memory::alloc_mem(mpi, size, info, baseptr) },
     )
 }
@@ -126,8 +126,8 @@ pub unsafe extern "C" fn PMPI_Alloc_mem(
 unsafe fn shared_comm_call_errhandler(comm: MPI_Comm, errorcode: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_call_errhandler", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_call_errhandler", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::environment::errhandler::comm_call_errhandler(mpi, comm, errorcode)
         },
@@ -155,8 +155,8 @@ unsafe fn shared_comm_create_errhandler(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_create_errhandler", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Comm_create_errhandler", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::environment::errhandler::comm_create_errhandler(
                 mpi,
@@ -191,8 +191,8 @@ pub unsafe extern "C" fn PMPI_Comm_create_errhandler(
 unsafe fn shared_comm_get_errhandler(comm: MPI_Comm, errhandler: *mut MPI_Errhandler) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_get_errhandler", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_get_errhandler", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::environment::errhandler::comm_get_errhandler(mpi, comm, errhandler)
         },
@@ -223,8 +223,8 @@ pub unsafe extern "C" fn PMPI_Comm_get_errhandler(
 unsafe fn shared_comm_set_errhandler(comm: MPI_Comm, errhandler: MPI_Errhandler) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_set_errhandler", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_set_errhandler", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::environment::errhandler::comm_set_errhandler(mpi, comm, errhandler)
         },
@@ -255,8 +255,8 @@ pub unsafe extern "C" fn PMPI_Comm_set_errhandler(
 unsafe fn shared_errhandler_free(errhandler: *mut MPI_Errhandler) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Errhandler_free", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Errhandler_free", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::environment::errhandler::errhandler_free(mpi, errhandler)
         },
@@ -281,8 +281,8 @@ pub unsafe extern "C" fn PMPI_Errhandler_free(errhandler: *mut MPI_Errhandler) -
 unsafe fn shared_error_class(errorcode: c_int, errorclass: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Error_class", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Error_class", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::environment::error::error_class(mpi, errorcode, errorclass)
         },
@@ -311,8 +311,8 @@ unsafe fn shared_error_string(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Error_string", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Error_string", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::environment::error::error_string(mpi, errorcode, string, resultlen)
         },
@@ -345,8 +345,8 @@ pub unsafe extern "C" fn PMPI_Error_string(
 unsafe fn shared_file_call_errhandler(fh: MPI_File, errorcode: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_File_call_errhandler", Phase::Running, false) },
-        Owner::of(fh),
+        &const { EntryPoint::new("MPI_File_call_errhandler", Phase::Running, false) },
+        ErrorOwner::of(fh),
         |mpi| unsafe {
             crate::functions::environment::errhandler::file_call_errhandler(mpi, fh, errorcode)
         },
@@ -374,8 +374,8 @@ unsafe fn shared_file_create_errhandler(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_File_create_errhandler", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_File_create_errhandler", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::environment::errhandler::file_create_errhandler(
                 mpi,
@@ -410,8 +410,8 @@ pub unsafe extern "C" fn PMPI_File_create_errhandler(
 unsafe fn shared_file_get_errhandler(file: MPI_File, errhandler: *mut MPI_Errhandler) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_File_get_errhandler", Phase::Running, true) },
-        Owner::of(file),
+        &const { EntryPoint::new("MPI_File_get_errhandler", Phase::Running, true) },
+        ErrorOwner::of(file),
         |mpi| unsafe {
             crate::functions::environment::errhandler::file_get_errhandler(mpi, file, errhandler)
         },
@@ -442,8 +442,8 @@ pub unsafe extern "C" fn PMPI_File_get_errhandler(
 unsafe fn shared_file_set_errhandler(file: MPI_File, errhandler: MPI_Errhandler) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_File_set_errhandler", Phase::Running, true) },
-        Owner::of(file),
+        &const { EntryPoint::new("MPI_File_set_errhandler", Phase::Running, true) },
+        ErrorOwner::of(file),
         |mpi| unsafe {
             crate::functions::environment::errhandler::file_set_errhandler(mpi, file, errhandler)
         },
@@ -474,8 +474,8 @@ pub unsafe extern "C" fn PMPI_File_set_errhandler(
 unsafe fn shared_free_mem(base: *mut c_void) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Free_mem", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Free_mem", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::environment::memory::free_mem(mpi, base) },
     )
 }
@@ -498,8 +498,8 @@ pub unsafe extern "C" fn PMPI_Free_mem(base: *mut c_void) -> c_int {
 unsafe fn shared_get_hw_resource_info(hw_info: *mut MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Get_hw_resource_info", Phase::Running, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Get_hw_resource_info", Phase::Running, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::environment::inquiry::get_hw_resource_info(mpi, hw_info) },
     )
 }
@@ -522,8 +522,8 @@ pub unsafe extern "C" fn PMPI_Get_hw_resource_info(hw_info: *mut MPI_Info) -> c_
 unsafe fn shared_get_library_version(version: *mut c_char, resultlen: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Get_library_version", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Get_library_version", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::environment::inquiry::get_library_version(mpi, version, resultlen)
         },
@@ -554,8 +554,8 @@ pub unsafe extern "C" fn PMPI_Get_library_version(
 unsafe fn shared_get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Get_processor_name", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Get_processor_name", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::processes::init::get_processor_name(mpi, name, resultlen)
         },
@@ -583,8 +583,8 @@ pub unsafe extern "C" fn PMPI_Get_processor_name(
 unsafe fn shared_get_version(version: *mut c_int, subversion: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Get_version", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Get_version", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::environment::inquiry::get_version(mpi, version, subversion)
         },
@@ -609,8 +609,8 @@ pub unsafe extern "C" fn PMPI_Get_version(version: *mut c_int, subversion: *mut 
 unsafe fn shared_remove_error_class(errorclass: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Remove_error_class", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Remove_error_class", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::environment::error::remove_error_class(mpi, errorclass) },
     )
 }
@@ -633,8 +633,8 @@ pub unsafe extern "C" fn PMPI_Remove_error_class(errorclass: c_int) -> c_int {
 unsafe fn shared_remove_error_code(errorcode: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Remove_error_code", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Remove_error_code", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::environment::error::remove_error_code(mpi, errorcode) },
     )
 }
@@ -657,8 +657,8 @@ pub unsafe extern "C" fn PMPI_Remove_error_code(errorcode: c_int) -> c_int {
 unsafe fn shared_remove_error_string(errorcode: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Remove_error_string", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Remove_error_string", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::environment::error::remove_error_string(mpi, errorcode) },
     )
 }
@@ -681,8 +681,8 @@ pub unsafe extern "C" fn PMPI_Remove_error_string(errorcode: c_int) -> c_int {
 unsafe fn shared_session_call_errhandler(session: MPI_Session, errorcode: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Session_call_errhandler", Phase::Any, true) },
-        Owner::of(session),
+        &const { EntryPoint::new("MPI_Session_call_errhandler", Phase::Any, true) },
+        ErrorOwner::of(session),
         |mpi| unsafe {
             crate::functions::environment::errhandler::session_call_errhandler(
                 mpi, session, errorcode,
@@ -718,8 +718,8 @@ unsafe fn shared_session_create_errhandler(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Session_create_errhandler", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Session_create_errhandler", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::environment::errhandler::session_create_errhandler(
                 mpi,
@@ -757,8 +757,8 @@ unsafe fn shared_session_get_errhandler(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Session_get_errhandler", Phase::Any, true) },
-        Owner::of(session),
+        &const { EntryPoint::new("MPI_Session_get_errhandler", Phase::Any, true) },
+        ErrorOwner::of(session),
         |mpi| unsafe {
             crate::functions::environment::errhandler::session_get_errhandler(
                 mpi, session, errhandler,
@@ -791,8 +791,8 @@ pub unsafe extern "C" fn PMPI_Session_get_errhandler(
 unsafe fn shared_session_set_errhandler(session: MPI_Session, errhandler: MPI_Errhandler) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Session_set_errhandler", Phase::Any, true) },
-        Owner::of(session),
+        &const { EntryPoint::new("MPI_Session_set_errhandler", Phase::Any, true) },
+        ErrorOwner::of(session),
         |mpi| unsafe {
             crate::functions::environment::errhandler::session_set_errhandler(
                 mpi, session, errhandler,
@@ -825,8 +825,8 @@ pub unsafe extern "C" fn PMPI_Session_set_errhandler(
 unsafe fn shared_win_call_errhandler(win: MPI_Win, errorcode: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Win_call_errhandler", Phase::Running, false) },
-        Owner::of(win),
+        &const { EntryPoint::new("MPI_Win_call_errhandler", Phase::Running, false) },
+        ErrorOwner::of(win),
         |mpi| unsafe {
             crate::functions::environment::errhandler::win_call_errhandler(mpi, win, errorcode)
         },
@@ -854,8 +854,8 @@ unsafe fn shared_win_create_errhandler(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Win_create_errhandler", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Win_create_errhandler", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::environment::errhandler::win_create_errhandler(
                 mpi,
@@ -890,8 +890,8 @@ pub unsafe extern "C" fn PMPI_Win_create_errhandler(
 unsafe fn shared_win_get_errhandler(win: MPI_Win, errhandler: *mut MPI_Errhandler) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Win_get_errhandler", Phase::Running, true) },
-        Owner::of(win),
+        &const { EntryPoint::new("MPI_Win_get_errhandler", Phase::Running, true) },
+        ErrorOwner::of(win),
         |mpi| unsafe {
             crate::functions::environment::errhandler::win_get_errhandler(mpi, win, errhandler)
         },
@@ -922,8 +922,8 @@ pub unsafe extern "C" fn PMPI_Win_get_errhandler(
 unsafe fn shared_win_set_errhandler(win: MPI_Win, errhandler: MPI_Errhandler) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Win_set_errhandler", Phase::Running, true) },
-        Owner::of(win),
+        &const { EntryPoint::new("MPI_Win_set_errhandler", Phase::Running, true) },
+        ErrorOwner::of(win),
         |mpi| unsafe {
             crate::functions::environment::errhandler::win_set_errhandler(mpi, win, errhandler)
         },

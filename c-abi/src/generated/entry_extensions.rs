@@ -9,17 +9,17 @@ use super::types::*;
 use crate::callback::*;
 use crate::counts::*;
 use crate::enter::{enter, missing, missing_tool};
-use crate::entry_call::{Call, Phase};
-use crate::errors::Owner;
+use crate::entry_call::{EntryPoint, Phase};
+use crate::errors::ErrorOwner;
 use crate::functions;
-use crate::handles::Kind;
+use crate::handles::HandleKind;
 
 #[inline]
 unsafe fn shared_rejoin() -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Rejoin", Phase::Running, false) },
-        Owner::Tool,
+        &const { EntryPoint::new("MPI_Rejoin", Phase::Running, false) },
+        ErrorOwner::Tool,
         |mpi| unsafe { crate::functions::extensions::rejoin(mpi) },
     )
 }
@@ -42,8 +42,8 @@ pub unsafe extern "C" fn PMPI_Rejoin() -> c_int {
 unsafe fn shared_x_rejoin() -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPIX_Rejoin", Phase::Running, false) },
-        Owner::Tool,
+        &const { EntryPoint::new("MPIX_Rejoin", Phase::Running, false) },
+        ErrorOwner::Tool,
         |mpi| unsafe { crate::functions::extensions::x_rejoin(mpi) },
     )
 }
@@ -66,8 +66,8 @@ pub unsafe extern "C" fn PMPIX_Rejoin() -> c_int {
 unsafe fn shared_x_checkpoint() -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPIX_Checkpoint", Phase::Running, false) },
-        Owner::Tool,
+        &const { EntryPoint::new("MPIX_Checkpoint", Phase::Running, false) },
+        ErrorOwner::Tool,
         |mpi| unsafe { crate::functions::extensions::x_checkpoint(mpi) },
     )
 }
@@ -90,8 +90,8 @@ pub unsafe extern "C" fn PMPIX_Checkpoint() -> c_int {
 unsafe fn shared_x_register_region(id: c_int, base: *mut c_void, bytes: MPI_Count) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPIX_Register_region", Phase::Any, true) },
-        Owner::Tool,
+        &const { EntryPoint::new("MPIX_Register_region", Phase::Any, true) },
+        ErrorOwner::Tool,
         |mpi| unsafe { crate::functions::extensions::x_register_region(mpi, id, base, bytes) },
     )
 }
@@ -122,8 +122,8 @@ pub unsafe extern "C" fn PMPIX_Register_region(
 unsafe fn shared_x_unregister_region(id: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPIX_Unregister_region", Phase::Any, true) },
-        Owner::Tool,
+        &const { EntryPoint::new("MPIX_Unregister_region", Phase::Any, true) },
+        ErrorOwner::Tool,
         |mpi| unsafe { crate::functions::extensions::x_unregister_region(mpi, id) },
     )
 }

@@ -9,17 +9,17 @@ use super::types::*;
 use crate::callback::*;
 use crate::counts::*;
 use crate::enter::{enter, missing, missing_tool};
-use crate::entry_call::{Call, Phase};
-use crate::errors::Owner;
+use crate::entry_call::{EntryPoint, Phase};
+use crate::errors::ErrorOwner;
 use crate::functions;
-use crate::handles::Kind;
+use crate::handles::HandleKind;
 
 #[inline]
 unsafe fn shared_grequest_complete(request: MPI_Request) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Grequest_complete", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Grequest_complete", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::external::grequest_complete(mpi, request) },
     )
 }
@@ -48,8 +48,8 @@ unsafe fn shared_grequest_start(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Grequest_start", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Grequest_start", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::external::grequest_start(
                 mpi,
@@ -93,8 +93,8 @@ pub unsafe extern "C" fn PMPI_Grequest_start(
 unsafe fn shared_status_set_cancelled(status: *mut MPI_Status, flag: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Status_set_cancelled", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Status_set_cancelled", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::status::status_set_cancelled(mpi, status, flag)
         },
@@ -123,8 +123,8 @@ unsafe fn shared_status_set_elements(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Status_set_elements", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Status_set_elements", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::status::status_set_elements(
                 mpi, status, datatype, count,
@@ -181,8 +181,8 @@ pub unsafe extern "C" fn PMPI_Status_set_elements_c(
 unsafe fn shared_status_set_error(status: *mut MPI_Status, error: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Status_set_error", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Status_set_error", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::status::status_set_error(mpi, status, error)
         },
@@ -207,8 +207,8 @@ pub unsafe extern "C" fn PMPI_Status_set_error(status: *mut MPI_Status, error: c
 unsafe fn shared_status_set_source(status: *mut MPI_Status, source: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Status_set_source", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Status_set_source", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::status::status_set_source(mpi, status, source)
         },
@@ -233,8 +233,8 @@ pub unsafe extern "C" fn PMPI_Status_set_source(status: *mut MPI_Status, source:
 unsafe fn shared_status_set_tag(status: *mut MPI_Status, tag: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Status_set_tag", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Status_set_tag", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::point_to_point::status::status_set_tag(mpi, status, tag) },
     )
 }

@@ -9,17 +9,17 @@ use super::types::*;
 use crate::callback::*;
 use crate::counts::*;
 use crate::enter::{enter, missing, missing_tool};
-use crate::entry_call::{Call, Phase};
-use crate::errors::Owner;
+use crate::entry_call::{EntryPoint, Phase};
+use crate::errors::ErrorOwner;
 use crate::functions;
-use crate::handles::Kind;
+use crate::handles::HandleKind;
 
 #[inline]
 unsafe fn shared_info_create(info: *mut MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Info_create", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Info_create", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::info::info_create(mpi, info) },
     )
 }
@@ -46,8 +46,8 @@ unsafe fn shared_info_create_env(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Info_create_env", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Info_create_env", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::info::info_create_env(mpi, argc, argv, info) },
     )
 }
@@ -78,8 +78,8 @@ pub unsafe extern "C" fn PMPI_Info_create_env(
 unsafe fn shared_info_delete(info: MPI_Info, key: *const c_char) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Info_delete", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Info_delete", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::info::info_delete(mpi, info, key) },
     )
 }
@@ -102,8 +102,8 @@ pub unsafe extern "C" fn PMPI_Info_delete(info: MPI_Info, key: *const c_char) ->
 unsafe fn shared_info_dup(info: MPI_Info, newinfo: *mut MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Info_dup", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Info_dup", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::info::info_dup(mpi, info, newinfo) },
     )
 }
@@ -126,8 +126,8 @@ pub unsafe extern "C" fn PMPI_Info_dup(info: MPI_Info, newinfo: *mut MPI_Info) -
 unsafe fn shared_info_free(info: *mut MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Info_free", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Info_free", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::info::info_free(mpi, info) },
     )
 }
@@ -150,8 +150,8 @@ pub unsafe extern "C" fn PMPI_Info_free(info: *mut MPI_Info) -> c_int {
 unsafe fn shared_info_get_nkeys(info: MPI_Info, nkeys: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Info_get_nkeys", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Info_get_nkeys", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::info::info_get_nkeys(mpi, info, nkeys) },
     )
 }
@@ -174,8 +174,8 @@ pub unsafe extern "C" fn PMPI_Info_get_nkeys(info: MPI_Info, nkeys: *mut c_int) 
 unsafe fn shared_info_get_nthkey(info: MPI_Info, n: c_int, key: *mut c_char) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Info_get_nthkey", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Info_get_nthkey", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::info::info_get_nthkey(mpi, info, n, key) },
     )
 }
@@ -204,8 +204,8 @@ unsafe fn shared_info_get_string(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Info_get_string", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Info_get_string", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::info::info_get_string(mpi, info, key, buflen, value, flag)
         },
@@ -242,8 +242,8 @@ pub unsafe extern "C" fn PMPI_Info_get_string(
 unsafe fn shared_info_set(info: MPI_Info, key: *const c_char, value: *const c_char) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Info_set", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Info_set", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::info::info_set(mpi, info, key, value) },
     )
 }

@@ -9,10 +9,10 @@ use super::types::*;
 use crate::callback::*;
 use crate::counts::*;
 use crate::enter::{enter, missing, missing_tool};
-use crate::entry_call::{Call, Phase};
-use crate::errors::Owner;
+use crate::entry_call::{EntryPoint, Phase};
+use crate::errors::ErrorOwner;
 use crate::functions;
-use crate::handles::Kind;
+use crate::handles::HandleKind;
 
 /// `int MPI_File_close(MPI_File *fh)`.
 #[unsafe(no_mangle)]
@@ -20,8 +20,8 @@ pub unsafe extern "C" fn MPI_File_close(fh: *mut MPI_File) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_close", Phase::Running, false) },
-            Owner::at(fh),
+            &const { EntryPoint::new("MPI_File_close", Phase::Running, false) },
+            ErrorOwner::at(fh),
         )
     }
 }
@@ -32,8 +32,8 @@ pub unsafe extern "C" fn PMPI_File_close(fh: *mut MPI_File) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_close", Phase::Running, false) },
-            Owner::at(fh),
+            &const { EntryPoint::new("MPI_File_close", Phase::Running, false) },
+            ErrorOwner::at(fh),
         )
     }
 }
@@ -44,8 +44,8 @@ pub unsafe extern "C" fn MPI_File_delete(filename: *const c_char, info: MPI_Info
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_delete", Phase::Running, true) },
-            Owner::of(super::constants::MPI_FILE_NULL),
+            &const { EntryPoint::new("MPI_File_delete", Phase::Running, true) },
+            ErrorOwner::of(super::constants::MPI_FILE_NULL),
         )
     }
 }
@@ -56,8 +56,8 @@ pub unsafe extern "C" fn PMPI_File_delete(filename: *const c_char, info: MPI_Inf
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_delete", Phase::Running, true) },
-            Owner::of(super::constants::MPI_FILE_NULL),
+            &const { EntryPoint::new("MPI_File_delete", Phase::Running, true) },
+            ErrorOwner::of(super::constants::MPI_FILE_NULL),
         )
     }
 }
@@ -68,8 +68,8 @@ pub unsafe extern "C" fn MPI_File_get_amode(fh: MPI_File, amode: *mut c_int) -> 
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_get_amode", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_get_amode", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -80,8 +80,8 @@ pub unsafe extern "C" fn PMPI_File_get_amode(fh: MPI_File, amode: *mut c_int) ->
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_get_amode", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_get_amode", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -92,8 +92,8 @@ pub unsafe extern "C" fn MPI_File_get_atomicity(fh: MPI_File, flag: *mut c_int) 
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_get_atomicity", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_get_atomicity", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -104,8 +104,8 @@ pub unsafe extern "C" fn PMPI_File_get_atomicity(fh: MPI_File, flag: *mut c_int)
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_get_atomicity", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_get_atomicity", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -120,8 +120,8 @@ pub unsafe extern "C" fn MPI_File_get_byte_offset(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_get_byte_offset", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_get_byte_offset", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -136,8 +136,8 @@ pub unsafe extern "C" fn PMPI_File_get_byte_offset(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_get_byte_offset", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_get_byte_offset", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -148,8 +148,8 @@ pub unsafe extern "C" fn MPI_File_get_group(fh: MPI_File, group: *mut MPI_Group)
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_get_group", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_get_group", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -160,8 +160,8 @@ pub unsafe extern "C" fn PMPI_File_get_group(fh: MPI_File, group: *mut MPI_Group
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_get_group", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_get_group", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -172,8 +172,8 @@ pub unsafe extern "C" fn MPI_File_get_info(fh: MPI_File, info_used: *mut MPI_Inf
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_get_info", Phase::Running, true) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_get_info", Phase::Running, true) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -184,8 +184,8 @@ pub unsafe extern "C" fn PMPI_File_get_info(fh: MPI_File, info_used: *mut MPI_In
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_get_info", Phase::Running, true) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_get_info", Phase::Running, true) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -196,8 +196,8 @@ pub unsafe extern "C" fn MPI_File_get_position(fh: MPI_File, offset: *mut MPI_Of
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_get_position", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_get_position", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -208,8 +208,8 @@ pub unsafe extern "C" fn PMPI_File_get_position(fh: MPI_File, offset: *mut MPI_O
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_get_position", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_get_position", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -223,8 +223,8 @@ pub unsafe extern "C" fn MPI_File_get_position_shared(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_get_position_shared", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_get_position_shared", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -238,8 +238,8 @@ pub unsafe extern "C" fn PMPI_File_get_position_shared(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_get_position_shared", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_get_position_shared", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -250,8 +250,8 @@ pub unsafe extern "C" fn MPI_File_get_size(fh: MPI_File, size: *mut MPI_Offset) 
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_get_size", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_get_size", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -262,8 +262,8 @@ pub unsafe extern "C" fn PMPI_File_get_size(fh: MPI_File, size: *mut MPI_Offset)
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_get_size", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_get_size", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -278,8 +278,8 @@ pub unsafe extern "C" fn MPI_File_get_type_extent(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_get_type_extent", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_get_type_extent", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -294,8 +294,8 @@ pub unsafe extern "C" fn PMPI_File_get_type_extent(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_get_type_extent", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_get_type_extent", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -310,8 +310,8 @@ pub unsafe extern "C" fn MPI_File_get_type_extent_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_get_type_extent_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_get_type_extent_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -326,8 +326,8 @@ pub unsafe extern "C" fn PMPI_File_get_type_extent_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_get_type_extent_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_get_type_extent_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -344,8 +344,8 @@ pub unsafe extern "C" fn MPI_File_get_view(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_get_view", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_get_view", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -362,8 +362,8 @@ pub unsafe extern "C" fn PMPI_File_get_view(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_get_view", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_get_view", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -380,8 +380,8 @@ pub unsafe extern "C" fn MPI_File_iread(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iread", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iread", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -398,8 +398,8 @@ pub unsafe extern "C" fn PMPI_File_iread(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iread", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iread", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -416,8 +416,8 @@ pub unsafe extern "C" fn MPI_File_iread_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iread_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iread_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -434,8 +434,8 @@ pub unsafe extern "C" fn PMPI_File_iread_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iread_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iread_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -452,8 +452,8 @@ pub unsafe extern "C" fn MPI_File_iread_all(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iread_all", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iread_all", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -470,8 +470,8 @@ pub unsafe extern "C" fn PMPI_File_iread_all(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iread_all", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iread_all", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -488,8 +488,8 @@ pub unsafe extern "C" fn MPI_File_iread_all_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iread_all_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iread_all_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -506,8 +506,8 @@ pub unsafe extern "C" fn PMPI_File_iread_all_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iread_all_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iread_all_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -525,8 +525,8 @@ pub unsafe extern "C" fn MPI_File_iread_at(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iread_at", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iread_at", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -544,8 +544,8 @@ pub unsafe extern "C" fn PMPI_File_iread_at(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iread_at", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iread_at", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -563,8 +563,8 @@ pub unsafe extern "C" fn MPI_File_iread_at_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iread_at_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iread_at_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -582,8 +582,8 @@ pub unsafe extern "C" fn PMPI_File_iread_at_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iread_at_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iread_at_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -601,8 +601,8 @@ pub unsafe extern "C" fn MPI_File_iread_at_all(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iread_at_all", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iread_at_all", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -620,8 +620,8 @@ pub unsafe extern "C" fn PMPI_File_iread_at_all(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iread_at_all", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iread_at_all", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -639,8 +639,8 @@ pub unsafe extern "C" fn MPI_File_iread_at_all_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iread_at_all_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iread_at_all_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -658,8 +658,8 @@ pub unsafe extern "C" fn PMPI_File_iread_at_all_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iread_at_all_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iread_at_all_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -676,8 +676,8 @@ pub unsafe extern "C" fn MPI_File_iread_shared(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iread_shared", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iread_shared", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -694,8 +694,8 @@ pub unsafe extern "C" fn PMPI_File_iread_shared(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iread_shared", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iread_shared", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -712,8 +712,8 @@ pub unsafe extern "C" fn MPI_File_iread_shared_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iread_shared_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iread_shared_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -730,8 +730,8 @@ pub unsafe extern "C" fn PMPI_File_iread_shared_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iread_shared_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iread_shared_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -748,8 +748,8 @@ pub unsafe extern "C" fn MPI_File_iwrite(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iwrite", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iwrite", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -766,8 +766,8 @@ pub unsafe extern "C" fn PMPI_File_iwrite(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iwrite", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iwrite", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -784,8 +784,8 @@ pub unsafe extern "C" fn MPI_File_iwrite_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iwrite_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iwrite_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -802,8 +802,8 @@ pub unsafe extern "C" fn PMPI_File_iwrite_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iwrite_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iwrite_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -820,8 +820,8 @@ pub unsafe extern "C" fn MPI_File_iwrite_all(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iwrite_all", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iwrite_all", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -838,8 +838,8 @@ pub unsafe extern "C" fn PMPI_File_iwrite_all(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iwrite_all", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iwrite_all", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -856,8 +856,8 @@ pub unsafe extern "C" fn MPI_File_iwrite_all_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iwrite_all_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iwrite_all_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -874,8 +874,8 @@ pub unsafe extern "C" fn PMPI_File_iwrite_all_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iwrite_all_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iwrite_all_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -893,8 +893,8 @@ pub unsafe extern "C" fn MPI_File_iwrite_at(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iwrite_at", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iwrite_at", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -912,8 +912,8 @@ pub unsafe extern "C" fn PMPI_File_iwrite_at(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iwrite_at", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iwrite_at", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -931,8 +931,8 @@ pub unsafe extern "C" fn MPI_File_iwrite_at_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iwrite_at_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iwrite_at_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -950,8 +950,8 @@ pub unsafe extern "C" fn PMPI_File_iwrite_at_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iwrite_at_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iwrite_at_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -969,8 +969,8 @@ pub unsafe extern "C" fn MPI_File_iwrite_at_all(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iwrite_at_all", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iwrite_at_all", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -988,8 +988,8 @@ pub unsafe extern "C" fn PMPI_File_iwrite_at_all(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iwrite_at_all", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iwrite_at_all", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1007,8 +1007,8 @@ pub unsafe extern "C" fn MPI_File_iwrite_at_all_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iwrite_at_all_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iwrite_at_all_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1026,8 +1026,8 @@ pub unsafe extern "C" fn PMPI_File_iwrite_at_all_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iwrite_at_all_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iwrite_at_all_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1044,8 +1044,8 @@ pub unsafe extern "C" fn MPI_File_iwrite_shared(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iwrite_shared", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iwrite_shared", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1062,8 +1062,8 @@ pub unsafe extern "C" fn PMPI_File_iwrite_shared(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iwrite_shared", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iwrite_shared", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1080,8 +1080,8 @@ pub unsafe extern "C" fn MPI_File_iwrite_shared_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iwrite_shared_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iwrite_shared_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1098,8 +1098,8 @@ pub unsafe extern "C" fn PMPI_File_iwrite_shared_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_iwrite_shared_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_iwrite_shared_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1116,8 +1116,8 @@ pub unsafe extern "C" fn MPI_File_open(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_open", Phase::Running, true) },
-            Owner::of(super::constants::MPI_FILE_NULL),
+            &const { EntryPoint::new("MPI_File_open", Phase::Running, true) },
+            ErrorOwner::of(super::constants::MPI_FILE_NULL),
         )
     }
 }
@@ -1134,8 +1134,8 @@ pub unsafe extern "C" fn PMPI_File_open(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_open", Phase::Running, true) },
-            Owner::of(super::constants::MPI_FILE_NULL),
+            &const { EntryPoint::new("MPI_File_open", Phase::Running, true) },
+            ErrorOwner::of(super::constants::MPI_FILE_NULL),
         )
     }
 }
@@ -1146,8 +1146,8 @@ pub unsafe extern "C" fn MPI_File_preallocate(fh: MPI_File, size: MPI_Offset) ->
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_preallocate", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_preallocate", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1158,8 +1158,8 @@ pub unsafe extern "C" fn PMPI_File_preallocate(fh: MPI_File, size: MPI_Offset) -
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_preallocate", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_preallocate", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1176,8 +1176,8 @@ pub unsafe extern "C" fn MPI_File_read(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1194,8 +1194,8 @@ pub unsafe extern "C" fn PMPI_File_read(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1212,8 +1212,8 @@ pub unsafe extern "C" fn MPI_File_read_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1230,8 +1230,8 @@ pub unsafe extern "C" fn PMPI_File_read_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1248,8 +1248,8 @@ pub unsafe extern "C" fn MPI_File_read_all(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_all", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_all", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1266,8 +1266,8 @@ pub unsafe extern "C" fn PMPI_File_read_all(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_all", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_all", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1284,8 +1284,8 @@ pub unsafe extern "C" fn MPI_File_read_all_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_all_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_all_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1302,8 +1302,8 @@ pub unsafe extern "C" fn PMPI_File_read_all_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_all_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_all_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1319,8 +1319,8 @@ pub unsafe extern "C" fn MPI_File_read_all_begin(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_all_begin", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_all_begin", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1336,8 +1336,8 @@ pub unsafe extern "C" fn PMPI_File_read_all_begin(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_all_begin", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_all_begin", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1353,8 +1353,8 @@ pub unsafe extern "C" fn MPI_File_read_all_begin_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_all_begin_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_all_begin_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1370,8 +1370,8 @@ pub unsafe extern "C" fn PMPI_File_read_all_begin_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_all_begin_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_all_begin_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1386,8 +1386,8 @@ pub unsafe extern "C" fn MPI_File_read_all_end(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_all_end", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_all_end", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1402,8 +1402,8 @@ pub unsafe extern "C" fn PMPI_File_read_all_end(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_all_end", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_all_end", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1421,8 +1421,8 @@ pub unsafe extern "C" fn MPI_File_read_at(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_at", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_at", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1440,8 +1440,8 @@ pub unsafe extern "C" fn PMPI_File_read_at(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_at", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_at", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1459,8 +1459,8 @@ pub unsafe extern "C" fn MPI_File_read_at_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_at_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_at_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1478,8 +1478,8 @@ pub unsafe extern "C" fn PMPI_File_read_at_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_at_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_at_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1497,8 +1497,8 @@ pub unsafe extern "C" fn MPI_File_read_at_all(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_at_all", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_at_all", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1516,8 +1516,8 @@ pub unsafe extern "C" fn PMPI_File_read_at_all(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_at_all", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_at_all", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1535,8 +1535,8 @@ pub unsafe extern "C" fn MPI_File_read_at_all_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_at_all_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_at_all_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1554,8 +1554,8 @@ pub unsafe extern "C" fn PMPI_File_read_at_all_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_at_all_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_at_all_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1572,8 +1572,8 @@ pub unsafe extern "C" fn MPI_File_read_at_all_begin(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_at_all_begin", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_at_all_begin", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1590,8 +1590,8 @@ pub unsafe extern "C" fn PMPI_File_read_at_all_begin(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_at_all_begin", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_at_all_begin", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1608,8 +1608,8 @@ pub unsafe extern "C" fn MPI_File_read_at_all_begin_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_at_all_begin_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_at_all_begin_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1626,8 +1626,8 @@ pub unsafe extern "C" fn PMPI_File_read_at_all_begin_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_at_all_begin_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_at_all_begin_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1642,8 +1642,8 @@ pub unsafe extern "C" fn MPI_File_read_at_all_end(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_at_all_end", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_at_all_end", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1658,8 +1658,8 @@ pub unsafe extern "C" fn PMPI_File_read_at_all_end(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_at_all_end", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_at_all_end", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1676,8 +1676,8 @@ pub unsafe extern "C" fn MPI_File_read_ordered(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_ordered", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_ordered", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1694,8 +1694,8 @@ pub unsafe extern "C" fn PMPI_File_read_ordered(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_ordered", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_ordered", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1712,8 +1712,8 @@ pub unsafe extern "C" fn MPI_File_read_ordered_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_ordered_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_ordered_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1730,8 +1730,8 @@ pub unsafe extern "C" fn PMPI_File_read_ordered_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_ordered_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_ordered_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1747,8 +1747,8 @@ pub unsafe extern "C" fn MPI_File_read_ordered_begin(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_ordered_begin", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_ordered_begin", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1764,8 +1764,8 @@ pub unsafe extern "C" fn PMPI_File_read_ordered_begin(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_ordered_begin", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_ordered_begin", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1781,8 +1781,8 @@ pub unsafe extern "C" fn MPI_File_read_ordered_begin_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_ordered_begin_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_ordered_begin_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1798,8 +1798,8 @@ pub unsafe extern "C" fn PMPI_File_read_ordered_begin_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_ordered_begin_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_ordered_begin_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1814,8 +1814,8 @@ pub unsafe extern "C" fn MPI_File_read_ordered_end(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_ordered_end", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_ordered_end", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1830,8 +1830,8 @@ pub unsafe extern "C" fn PMPI_File_read_ordered_end(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_ordered_end", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_ordered_end", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1848,8 +1848,8 @@ pub unsafe extern "C" fn MPI_File_read_shared(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_shared", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_shared", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1866,8 +1866,8 @@ pub unsafe extern "C" fn PMPI_File_read_shared(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_shared", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_shared", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1884,8 +1884,8 @@ pub unsafe extern "C" fn MPI_File_read_shared_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_shared_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_shared_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1902,8 +1902,8 @@ pub unsafe extern "C" fn PMPI_File_read_shared_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_read_shared_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_read_shared_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1914,8 +1914,8 @@ pub unsafe extern "C" fn MPI_File_seek(fh: MPI_File, offset: MPI_Offset, whence:
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_seek", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_seek", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1926,8 +1926,8 @@ pub unsafe extern "C" fn PMPI_File_seek(fh: MPI_File, offset: MPI_Offset, whence
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_seek", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_seek", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1942,8 +1942,8 @@ pub unsafe extern "C" fn MPI_File_seek_shared(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_seek_shared", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_seek_shared", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1958,8 +1958,8 @@ pub unsafe extern "C" fn PMPI_File_seek_shared(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_seek_shared", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_seek_shared", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1970,8 +1970,8 @@ pub unsafe extern "C" fn MPI_File_set_atomicity(fh: MPI_File, flag: c_int) -> c_
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_set_atomicity", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_set_atomicity", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1982,8 +1982,8 @@ pub unsafe extern "C" fn PMPI_File_set_atomicity(fh: MPI_File, flag: c_int) -> c
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_set_atomicity", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_set_atomicity", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -1994,8 +1994,8 @@ pub unsafe extern "C" fn MPI_File_set_info(fh: MPI_File, info: MPI_Info) -> c_in
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_set_info", Phase::Running, true) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_set_info", Phase::Running, true) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2006,8 +2006,8 @@ pub unsafe extern "C" fn PMPI_File_set_info(fh: MPI_File, info: MPI_Info) -> c_i
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_set_info", Phase::Running, true) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_set_info", Phase::Running, true) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2018,8 +2018,8 @@ pub unsafe extern "C" fn MPI_File_set_size(fh: MPI_File, size: MPI_Offset) -> c_
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_set_size", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_set_size", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2030,8 +2030,8 @@ pub unsafe extern "C" fn PMPI_File_set_size(fh: MPI_File, size: MPI_Offset) -> c
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_set_size", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_set_size", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2049,8 +2049,8 @@ pub unsafe extern "C" fn MPI_File_set_view(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_set_view", Phase::Running, true) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_set_view", Phase::Running, true) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2068,8 +2068,8 @@ pub unsafe extern "C" fn PMPI_File_set_view(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_set_view", Phase::Running, true) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_set_view", Phase::Running, true) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2080,8 +2080,8 @@ pub unsafe extern "C" fn MPI_File_sync(fh: MPI_File) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_sync", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_sync", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2092,8 +2092,8 @@ pub unsafe extern "C" fn PMPI_File_sync(fh: MPI_File) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_sync", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_sync", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2110,8 +2110,8 @@ pub unsafe extern "C" fn MPI_File_write(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2128,8 +2128,8 @@ pub unsafe extern "C" fn PMPI_File_write(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2146,8 +2146,8 @@ pub unsafe extern "C" fn MPI_File_write_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2164,8 +2164,8 @@ pub unsafe extern "C" fn PMPI_File_write_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2182,8 +2182,8 @@ pub unsafe extern "C" fn MPI_File_write_all(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_all", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_all", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2200,8 +2200,8 @@ pub unsafe extern "C" fn PMPI_File_write_all(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_all", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_all", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2218,8 +2218,8 @@ pub unsafe extern "C" fn MPI_File_write_all_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_all_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_all_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2236,8 +2236,8 @@ pub unsafe extern "C" fn PMPI_File_write_all_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_all_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_all_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2253,8 +2253,8 @@ pub unsafe extern "C" fn MPI_File_write_all_begin(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_all_begin", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_all_begin", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2270,8 +2270,8 @@ pub unsafe extern "C" fn PMPI_File_write_all_begin(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_all_begin", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_all_begin", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2287,8 +2287,8 @@ pub unsafe extern "C" fn MPI_File_write_all_begin_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_all_begin_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_all_begin_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2304,8 +2304,8 @@ pub unsafe extern "C" fn PMPI_File_write_all_begin_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_all_begin_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_all_begin_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2320,8 +2320,8 @@ pub unsafe extern "C" fn MPI_File_write_all_end(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_all_end", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_all_end", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2336,8 +2336,8 @@ pub unsafe extern "C" fn PMPI_File_write_all_end(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_all_end", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_all_end", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2355,8 +2355,8 @@ pub unsafe extern "C" fn MPI_File_write_at(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_at", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_at", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2374,8 +2374,8 @@ pub unsafe extern "C" fn PMPI_File_write_at(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_at", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_at", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2393,8 +2393,8 @@ pub unsafe extern "C" fn MPI_File_write_at_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_at_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_at_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2412,8 +2412,8 @@ pub unsafe extern "C" fn PMPI_File_write_at_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_at_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_at_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2431,8 +2431,8 @@ pub unsafe extern "C" fn MPI_File_write_at_all(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_at_all", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_at_all", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2450,8 +2450,8 @@ pub unsafe extern "C" fn PMPI_File_write_at_all(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_at_all", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_at_all", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2469,8 +2469,8 @@ pub unsafe extern "C" fn MPI_File_write_at_all_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_at_all_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_at_all_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2488,8 +2488,8 @@ pub unsafe extern "C" fn PMPI_File_write_at_all_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_at_all_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_at_all_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2506,8 +2506,8 @@ pub unsafe extern "C" fn MPI_File_write_at_all_begin(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_at_all_begin", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_at_all_begin", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2524,8 +2524,8 @@ pub unsafe extern "C" fn PMPI_File_write_at_all_begin(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_at_all_begin", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_at_all_begin", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2542,8 +2542,8 @@ pub unsafe extern "C" fn MPI_File_write_at_all_begin_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_at_all_begin_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_at_all_begin_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2560,8 +2560,8 @@ pub unsafe extern "C" fn PMPI_File_write_at_all_begin_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_at_all_begin_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_at_all_begin_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2576,8 +2576,8 @@ pub unsafe extern "C" fn MPI_File_write_at_all_end(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_at_all_end", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_at_all_end", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2592,8 +2592,8 @@ pub unsafe extern "C" fn PMPI_File_write_at_all_end(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_at_all_end", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_at_all_end", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2610,8 +2610,8 @@ pub unsafe extern "C" fn MPI_File_write_ordered(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_ordered", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_ordered", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2628,8 +2628,8 @@ pub unsafe extern "C" fn PMPI_File_write_ordered(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_ordered", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_ordered", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2646,8 +2646,8 @@ pub unsafe extern "C" fn MPI_File_write_ordered_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_ordered_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_ordered_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2664,8 +2664,8 @@ pub unsafe extern "C" fn PMPI_File_write_ordered_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_ordered_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_ordered_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2681,8 +2681,8 @@ pub unsafe extern "C" fn MPI_File_write_ordered_begin(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_ordered_begin", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_ordered_begin", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2698,8 +2698,8 @@ pub unsafe extern "C" fn PMPI_File_write_ordered_begin(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_ordered_begin", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_ordered_begin", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2715,8 +2715,8 @@ pub unsafe extern "C" fn MPI_File_write_ordered_begin_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_ordered_begin_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_ordered_begin_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2732,8 +2732,8 @@ pub unsafe extern "C" fn PMPI_File_write_ordered_begin_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_ordered_begin_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_ordered_begin_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2748,8 +2748,8 @@ pub unsafe extern "C" fn MPI_File_write_ordered_end(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_ordered_end", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_ordered_end", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2764,8 +2764,8 @@ pub unsafe extern "C" fn PMPI_File_write_ordered_end(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_ordered_end", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_ordered_end", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2782,8 +2782,8 @@ pub unsafe extern "C" fn MPI_File_write_shared(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_shared", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_shared", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2800,8 +2800,8 @@ pub unsafe extern "C" fn PMPI_File_write_shared(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_shared", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_shared", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2818,8 +2818,8 @@ pub unsafe extern "C" fn MPI_File_write_shared_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_shared_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_shared_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2836,8 +2836,8 @@ pub unsafe extern "C" fn PMPI_File_write_shared_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_File_write_shared_c", Phase::Running, false) },
-            Owner::of(fh),
+            &const { EntryPoint::new("MPI_File_write_shared_c", Phase::Running, false) },
+            ErrorOwner::of(fh),
         )
     }
 }
@@ -2854,8 +2854,8 @@ pub unsafe extern "C" fn MPI_Register_datarep(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Register_datarep", Phase::Running, false) },
-            Owner::of(super::constants::MPI_FILE_NULL),
+            &const { EntryPoint::new("MPI_Register_datarep", Phase::Running, false) },
+            ErrorOwner::of(super::constants::MPI_FILE_NULL),
         )
     }
 }
@@ -2872,8 +2872,8 @@ pub unsafe extern "C" fn PMPI_Register_datarep(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Register_datarep", Phase::Running, false) },
-            Owner::of(super::constants::MPI_FILE_NULL),
+            &const { EntryPoint::new("MPI_Register_datarep", Phase::Running, false) },
+            ErrorOwner::of(super::constants::MPI_FILE_NULL),
         )
     }
 }
@@ -2890,8 +2890,8 @@ pub unsafe extern "C" fn MPI_Register_datarep_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Register_datarep_c", Phase::Running, false) },
-            Owner::of(super::constants::MPI_FILE_NULL),
+            &const { EntryPoint::new("MPI_Register_datarep_c", Phase::Running, false) },
+            ErrorOwner::of(super::constants::MPI_FILE_NULL),
         )
     }
 }
@@ -2908,8 +2908,8 @@ pub unsafe extern "C" fn PMPI_Register_datarep_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Register_datarep_c", Phase::Running, false) },
-            Owner::of(super::constants::MPI_FILE_NULL),
+            &const { EntryPoint::new("MPI_Register_datarep_c", Phase::Running, false) },
+            ErrorOwner::of(super::constants::MPI_FILE_NULL),
         )
     }
 }

@@ -9,17 +9,17 @@ use super::types::*;
 use crate::callback::*;
 use crate::counts::*;
 use crate::enter::{enter, missing, missing_tool};
-use crate::entry_call::{Call, Phase};
-use crate::errors::Owner;
+use crate::entry_call::{EntryPoint, Phase};
+use crate::errors::ErrorOwner;
 use crate::functions;
-use crate::handles::Kind;
+use crate::handles::HandleKind;
 
 #[inline]
 unsafe fn shared_type_create_f90_complex(p: c_int, r: c_int, newtype: *mut MPI_Datatype) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_create_f90_complex", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_create_f90_complex", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::create::type_create_f90_complex(mpi, p, r, newtype)
         },
@@ -52,8 +52,8 @@ pub unsafe extern "C" fn PMPI_Type_create_f90_complex(
 unsafe fn shared_type_create_f90_integer(r: c_int, newtype: *mut MPI_Datatype) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_create_f90_integer", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_create_f90_integer", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::create::type_create_f90_integer(mpi, r, newtype)
         },
@@ -84,8 +84,8 @@ pub unsafe extern "C" fn PMPI_Type_create_f90_integer(
 unsafe fn shared_type_create_f90_real(p: c_int, r: c_int, newtype: *mut MPI_Datatype) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_create_f90_real", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_create_f90_real", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::create::type_create_f90_real(mpi, p, r, newtype)
         },
@@ -122,8 +122,8 @@ unsafe fn shared_type_match_size(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_match_size", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_match_size", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::datatypes::create::type_match_size(mpi, typeclass, size, datatype)
         },

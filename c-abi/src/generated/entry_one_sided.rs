@@ -9,10 +9,10 @@ use super::types::*;
 use crate::callback::*;
 use crate::counts::*;
 use crate::enter::{enter, missing, missing_tool};
-use crate::entry_call::{Call, Phase};
-use crate::errors::Owner;
+use crate::entry_call::{EntryPoint, Phase};
+use crate::errors::ErrorOwner;
 use crate::functions;
-use crate::handles::Kind;
+use crate::handles::HandleKind;
 
 /// `int MPI_Accumulate(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win)`.
 #[unsafe(no_mangle)]
@@ -30,8 +30,8 @@ pub unsafe extern "C" fn MPI_Accumulate(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Accumulate", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Accumulate", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -52,8 +52,8 @@ pub unsafe extern "C" fn PMPI_Accumulate(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Accumulate", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Accumulate", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -74,8 +74,8 @@ pub unsafe extern "C" fn MPI_Accumulate_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Accumulate_c", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Accumulate_c", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -96,8 +96,8 @@ pub unsafe extern "C" fn PMPI_Accumulate_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Accumulate_c", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Accumulate_c", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -116,8 +116,8 @@ pub unsafe extern "C" fn MPI_Compare_and_swap(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Compare_and_swap", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Compare_and_swap", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -136,8 +136,8 @@ pub unsafe extern "C" fn PMPI_Compare_and_swap(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Compare_and_swap", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Compare_and_swap", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -156,8 +156,8 @@ pub unsafe extern "C" fn MPI_Fetch_and_op(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Fetch_and_op", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Fetch_and_op", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -176,8 +176,8 @@ pub unsafe extern "C" fn PMPI_Fetch_and_op(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Fetch_and_op", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Fetch_and_op", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -197,8 +197,8 @@ pub unsafe extern "C" fn MPI_Get(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Get", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Get", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -218,8 +218,8 @@ pub unsafe extern "C" fn PMPI_Get(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Get", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Get", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -239,8 +239,8 @@ pub unsafe extern "C" fn MPI_Get_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Get_c", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Get_c", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -260,8 +260,8 @@ pub unsafe extern "C" fn PMPI_Get_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Get_c", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Get_c", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -285,8 +285,8 @@ pub unsafe extern "C" fn MPI_Get_accumulate(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Get_accumulate", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Get_accumulate", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -310,8 +310,8 @@ pub unsafe extern "C" fn PMPI_Get_accumulate(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Get_accumulate", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Get_accumulate", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -335,8 +335,8 @@ pub unsafe extern "C" fn MPI_Get_accumulate_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Get_accumulate_c", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Get_accumulate_c", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -360,8 +360,8 @@ pub unsafe extern "C" fn PMPI_Get_accumulate_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Get_accumulate_c", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Get_accumulate_c", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -381,8 +381,8 @@ pub unsafe extern "C" fn MPI_Put(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Put", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Put", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -402,8 +402,8 @@ pub unsafe extern "C" fn PMPI_Put(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Put", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Put", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -423,8 +423,8 @@ pub unsafe extern "C" fn MPI_Put_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Put_c", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Put_c", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -444,8 +444,8 @@ pub unsafe extern "C" fn PMPI_Put_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Put_c", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Put_c", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -467,8 +467,8 @@ pub unsafe extern "C" fn MPI_Raccumulate(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Raccumulate", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Raccumulate", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -490,8 +490,8 @@ pub unsafe extern "C" fn PMPI_Raccumulate(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Raccumulate", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Raccumulate", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -513,8 +513,8 @@ pub unsafe extern "C" fn MPI_Raccumulate_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Raccumulate_c", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Raccumulate_c", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -536,8 +536,8 @@ pub unsafe extern "C" fn PMPI_Raccumulate_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Raccumulate_c", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Raccumulate_c", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -558,8 +558,8 @@ pub unsafe extern "C" fn MPI_Rget(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Rget", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Rget", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -580,8 +580,8 @@ pub unsafe extern "C" fn PMPI_Rget(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Rget", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Rget", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -602,8 +602,8 @@ pub unsafe extern "C" fn MPI_Rget_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Rget_c", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Rget_c", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -624,8 +624,8 @@ pub unsafe extern "C" fn PMPI_Rget_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Rget_c", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Rget_c", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -650,8 +650,8 @@ pub unsafe extern "C" fn MPI_Rget_accumulate(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Rget_accumulate", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Rget_accumulate", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -676,8 +676,8 @@ pub unsafe extern "C" fn PMPI_Rget_accumulate(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Rget_accumulate", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Rget_accumulate", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -702,8 +702,8 @@ pub unsafe extern "C" fn MPI_Rget_accumulate_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Rget_accumulate_c", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Rget_accumulate_c", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -728,8 +728,8 @@ pub unsafe extern "C" fn PMPI_Rget_accumulate_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Rget_accumulate_c", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Rget_accumulate_c", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -750,8 +750,8 @@ pub unsafe extern "C" fn MPI_Rput(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Rput", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Rput", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -772,8 +772,8 @@ pub unsafe extern "C" fn PMPI_Rput(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Rput", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Rput", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -794,8 +794,8 @@ pub unsafe extern "C" fn MPI_Rput_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Rput_c", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Rput_c", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -816,8 +816,8 @@ pub unsafe extern "C" fn PMPI_Rput_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Rput_c", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Rput_c", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -835,8 +835,8 @@ pub unsafe extern "C" fn MPI_Win_allocate(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_allocate", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Win_allocate", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -854,8 +854,8 @@ pub unsafe extern "C" fn PMPI_Win_allocate(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_allocate", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Win_allocate", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -873,8 +873,8 @@ pub unsafe extern "C" fn MPI_Win_allocate_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_allocate_c", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Win_allocate_c", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -892,8 +892,8 @@ pub unsafe extern "C" fn PMPI_Win_allocate_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_allocate_c", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Win_allocate_c", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -911,8 +911,8 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_allocate_shared", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Win_allocate_shared", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -930,8 +930,8 @@ pub unsafe extern "C" fn PMPI_Win_allocate_shared(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_allocate_shared", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Win_allocate_shared", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -949,8 +949,8 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_allocate_shared_c", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Win_allocate_shared_c", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -968,8 +968,8 @@ pub unsafe extern "C" fn PMPI_Win_allocate_shared_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_allocate_shared_c", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Win_allocate_shared_c", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -980,8 +980,8 @@ pub unsafe extern "C" fn MPI_Win_attach(win: MPI_Win, base: *mut c_void, size: M
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_attach", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_attach", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -992,8 +992,8 @@ pub unsafe extern "C" fn PMPI_Win_attach(win: MPI_Win, base: *mut c_void, size: 
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_attach", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_attach", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1004,8 +1004,8 @@ pub unsafe extern "C" fn MPI_Win_complete(win: MPI_Win) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_complete", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_complete", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1016,8 +1016,8 @@ pub unsafe extern "C" fn PMPI_Win_complete(win: MPI_Win) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_complete", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_complete", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1035,8 +1035,8 @@ pub unsafe extern "C" fn MPI_Win_create(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_create", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Win_create", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1054,8 +1054,8 @@ pub unsafe extern "C" fn PMPI_Win_create(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_create", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Win_create", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1073,8 +1073,8 @@ pub unsafe extern "C" fn MPI_Win_create_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_create_c", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Win_create_c", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1092,8 +1092,8 @@ pub unsafe extern "C" fn PMPI_Win_create_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_create_c", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Win_create_c", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1108,8 +1108,8 @@ pub unsafe extern "C" fn MPI_Win_create_dynamic(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_create_dynamic", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Win_create_dynamic", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1124,8 +1124,8 @@ pub unsafe extern "C" fn PMPI_Win_create_dynamic(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_create_dynamic", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Win_create_dynamic", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1136,8 +1136,8 @@ pub unsafe extern "C" fn MPI_Win_detach(win: MPI_Win, base: *const c_void) -> c_
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_detach", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_detach", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1148,8 +1148,8 @@ pub unsafe extern "C" fn PMPI_Win_detach(win: MPI_Win, base: *const c_void) -> c
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_detach", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_detach", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1160,8 +1160,8 @@ pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: MPI_Win) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_fence", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_fence", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1172,8 +1172,8 @@ pub unsafe extern "C" fn PMPI_Win_fence(assert: c_int, win: MPI_Win) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_fence", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_fence", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1184,8 +1184,8 @@ pub unsafe extern "C" fn MPI_Win_flush(rank: c_int, win: MPI_Win) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_flush", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_flush", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1196,8 +1196,8 @@ pub unsafe extern "C" fn PMPI_Win_flush(rank: c_int, win: MPI_Win) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_flush", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_flush", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1208,8 +1208,8 @@ pub unsafe extern "C" fn MPI_Win_flush_all(win: MPI_Win) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_flush_all", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_flush_all", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1220,8 +1220,8 @@ pub unsafe extern "C" fn PMPI_Win_flush_all(win: MPI_Win) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_flush_all", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_flush_all", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1232,8 +1232,8 @@ pub unsafe extern "C" fn MPI_Win_flush_local(rank: c_int, win: MPI_Win) -> c_int
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_flush_local", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_flush_local", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1244,8 +1244,8 @@ pub unsafe extern "C" fn PMPI_Win_flush_local(rank: c_int, win: MPI_Win) -> c_in
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_flush_local", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_flush_local", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1256,8 +1256,8 @@ pub unsafe extern "C" fn MPI_Win_flush_local_all(win: MPI_Win) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_flush_local_all", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_flush_local_all", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1268,8 +1268,8 @@ pub unsafe extern "C" fn PMPI_Win_flush_local_all(win: MPI_Win) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_flush_local_all", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_flush_local_all", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1280,8 +1280,8 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut MPI_Win) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_free", Phase::Running, false) },
-            Owner::at(win),
+            &const { EntryPoint::new("MPI_Win_free", Phase::Running, false) },
+            ErrorOwner::at(win),
         )
     }
 }
@@ -1292,8 +1292,8 @@ pub unsafe extern "C" fn PMPI_Win_free(win: *mut MPI_Win) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_free", Phase::Running, false) },
-            Owner::at(win),
+            &const { EntryPoint::new("MPI_Win_free", Phase::Running, false) },
+            ErrorOwner::at(win),
         )
     }
 }
@@ -1304,8 +1304,8 @@ pub unsafe extern "C" fn MPI_Win_get_group(win: MPI_Win, group: *mut MPI_Group) 
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_get_group", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_get_group", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1316,8 +1316,8 @@ pub unsafe extern "C" fn PMPI_Win_get_group(win: MPI_Win, group: *mut MPI_Group)
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_get_group", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_get_group", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1328,8 +1328,8 @@ pub unsafe extern "C" fn MPI_Win_get_info(win: MPI_Win, info_used: *mut MPI_Info
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_get_info", Phase::Running, true) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_get_info", Phase::Running, true) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1340,8 +1340,8 @@ pub unsafe extern "C" fn PMPI_Win_get_info(win: MPI_Win, info_used: *mut MPI_Inf
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_get_info", Phase::Running, true) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_get_info", Phase::Running, true) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1357,8 +1357,8 @@ pub unsafe extern "C" fn MPI_Win_lock(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_lock", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_lock", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1374,8 +1374,8 @@ pub unsafe extern "C" fn PMPI_Win_lock(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_lock", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_lock", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1386,8 +1386,8 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: MPI_Win) -> c_int 
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_lock_all", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_lock_all", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1398,8 +1398,8 @@ pub unsafe extern "C" fn PMPI_Win_lock_all(assert: c_int, win: MPI_Win) -> c_int
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_lock_all", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_lock_all", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1410,8 +1410,8 @@ pub unsafe extern "C" fn MPI_Win_post(group: MPI_Group, assert: c_int, win: MPI_
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_post", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_post", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1422,8 +1422,8 @@ pub unsafe extern "C" fn PMPI_Win_post(group: MPI_Group, assert: c_int, win: MPI
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_post", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_post", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1434,8 +1434,8 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_set_info", Phase::Running, true) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_set_info", Phase::Running, true) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1446,8 +1446,8 @@ pub unsafe extern "C" fn PMPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_in
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_set_info", Phase::Running, true) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_set_info", Phase::Running, true) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1464,8 +1464,8 @@ pub unsafe extern "C" fn MPI_Win_shared_query(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_shared_query", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_shared_query", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1482,8 +1482,8 @@ pub unsafe extern "C" fn PMPI_Win_shared_query(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_shared_query", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_shared_query", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1500,8 +1500,8 @@ pub unsafe extern "C" fn MPI_Win_shared_query_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_shared_query_c", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_shared_query_c", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1518,8 +1518,8 @@ pub unsafe extern "C" fn PMPI_Win_shared_query_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_shared_query_c", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_shared_query_c", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1530,8 +1530,8 @@ pub unsafe extern "C" fn MPI_Win_start(group: MPI_Group, assert: c_int, win: MPI
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_start", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_start", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1542,8 +1542,8 @@ pub unsafe extern "C" fn PMPI_Win_start(group: MPI_Group, assert: c_int, win: MP
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_start", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_start", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1554,8 +1554,8 @@ pub unsafe extern "C" fn MPI_Win_sync(win: MPI_Win) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_sync", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_sync", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1566,8 +1566,8 @@ pub unsafe extern "C" fn PMPI_Win_sync(win: MPI_Win) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_sync", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_sync", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1578,8 +1578,8 @@ pub unsafe extern "C" fn MPI_Win_test(win: MPI_Win, flag: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_test", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_test", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1590,8 +1590,8 @@ pub unsafe extern "C" fn PMPI_Win_test(win: MPI_Win, flag: *mut c_int) -> c_int 
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_test", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_test", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1602,8 +1602,8 @@ pub unsafe extern "C" fn MPI_Win_unlock(rank: c_int, win: MPI_Win) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_unlock", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_unlock", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1614,8 +1614,8 @@ pub unsafe extern "C" fn PMPI_Win_unlock(rank: c_int, win: MPI_Win) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_unlock", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_unlock", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1626,8 +1626,8 @@ pub unsafe extern "C" fn MPI_Win_unlock_all(win: MPI_Win) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_unlock_all", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_unlock_all", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1638,8 +1638,8 @@ pub unsafe extern "C" fn PMPI_Win_unlock_all(win: MPI_Win) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_unlock_all", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_unlock_all", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1650,8 +1650,8 @@ pub unsafe extern "C" fn MPI_Win_wait(win: MPI_Win) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_wait", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_wait", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }
@@ -1662,8 +1662,8 @@ pub unsafe extern "C" fn PMPI_Win_wait(win: MPI_Win) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Win_wait", Phase::Running, false) },
-            Owner::of(win),
+            &const { EntryPoint::new("MPI_Win_wait", Phase::Running, false) },
+            ErrorOwner::of(win),
         )
     }
 }

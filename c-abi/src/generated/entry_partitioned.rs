@@ -9,10 +9,10 @@ use super::types::*;
 use crate::callback::*;
 use crate::counts::*;
 use crate::enter::{enter, missing, missing_tool};
-use crate::entry_call::{Call, Phase};
-use crate::errors::Owner;
+use crate::entry_call::{EntryPoint, Phase};
+use crate::errors::ErrorOwner;
 use crate::functions;
-use crate::handles::Kind;
+use crate::handles::HandleKind;
 
 /// `int MPI_Parrived(MPI_Request request, int partition, int *flag)`.
 #[unsafe(no_mangle)]
@@ -24,8 +24,8 @@ pub unsafe extern "C" fn MPI_Parrived(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Parrived", Phase::Running, false) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Parrived", Phase::Running, false) },
+            ErrorOwner::None,
         )
     }
 }
@@ -40,8 +40,8 @@ pub unsafe extern "C" fn PMPI_Parrived(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Parrived", Phase::Running, false) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Parrived", Phase::Running, false) },
+            ErrorOwner::None,
         )
     }
 }
@@ -52,8 +52,8 @@ pub unsafe extern "C" fn MPI_Pready(partition: c_int, request: MPI_Request) -> c
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Pready", Phase::Running, false) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Pready", Phase::Running, false) },
+            ErrorOwner::None,
         )
     }
 }
@@ -64,8 +64,8 @@ pub unsafe extern "C" fn PMPI_Pready(partition: c_int, request: MPI_Request) -> 
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Pready", Phase::Running, false) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Pready", Phase::Running, false) },
+            ErrorOwner::None,
         )
     }
 }
@@ -80,8 +80,8 @@ pub unsafe extern "C" fn MPI_Pready_list(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Pready_list", Phase::Running, false) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Pready_list", Phase::Running, false) },
+            ErrorOwner::None,
         )
     }
 }
@@ -96,8 +96,8 @@ pub unsafe extern "C" fn PMPI_Pready_list(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Pready_list", Phase::Running, false) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Pready_list", Phase::Running, false) },
+            ErrorOwner::None,
         )
     }
 }
@@ -112,8 +112,8 @@ pub unsafe extern "C" fn MPI_Pready_range(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Pready_range", Phase::Running, false) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Pready_range", Phase::Running, false) },
+            ErrorOwner::None,
         )
     }
 }
@@ -128,8 +128,8 @@ pub unsafe extern "C" fn PMPI_Pready_range(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Pready_range", Phase::Running, false) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Pready_range", Phase::Running, false) },
+            ErrorOwner::None,
         )
     }
 }
@@ -150,8 +150,8 @@ pub unsafe extern "C" fn MPI_Precv_init(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Precv_init", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Precv_init", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -172,8 +172,8 @@ pub unsafe extern "C" fn PMPI_Precv_init(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Precv_init", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Precv_init", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -194,8 +194,8 @@ pub unsafe extern "C" fn MPI_Precv_init_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Precv_init_c", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Precv_init_c", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -216,8 +216,8 @@ pub unsafe extern "C" fn PMPI_Precv_init_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Precv_init_c", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Precv_init_c", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -238,8 +238,8 @@ pub unsafe extern "C" fn MPI_Psend_init(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Psend_init", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Psend_init", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -260,8 +260,8 @@ pub unsafe extern "C" fn PMPI_Psend_init(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Psend_init", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Psend_init", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -282,8 +282,8 @@ pub unsafe extern "C" fn MPI_Psend_init_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Psend_init_c", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Psend_init_c", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -304,8 +304,8 @@ pub unsafe extern "C" fn PMPI_Psend_init_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Psend_init_c", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Psend_init_c", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }

@@ -9,10 +9,10 @@ use super::types::*;
 use crate::callback::*;
 use crate::counts::*;
 use crate::enter::{enter, missing, missing_tool};
-use crate::entry_call::{Call, Phase};
-use crate::errors::Owner;
+use crate::entry_call::{EntryPoint, Phase};
+use crate::errors::ErrorOwner;
 use crate::functions;
-use crate::handles::Kind;
+use crate::handles::HandleKind;
 
 #[inline]
 unsafe fn shared_bsend(
@@ -25,8 +25,8 @@ unsafe fn shared_bsend(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Bsend", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Bsend", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::send::bsend(
                 mpi, buf, count, datatype, dest, tag, comm,
@@ -103,8 +103,8 @@ unsafe fn shared_bsend_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Bsend_init", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Bsend_init", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::send::bsend_init(
                 mpi, buf, count, datatype, dest, tag, comm, request,
@@ -177,8 +177,8 @@ pub unsafe extern "C" fn PMPI_Bsend_init_c(
 unsafe fn shared_buffer_attach(buffer: *mut c_void, size: MPI_Count) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Buffer_attach", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Buffer_attach", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::point_to_point::buffer::buffer_attach(mpi, buffer, size) },
     )
 }
@@ -215,8 +215,8 @@ pub unsafe extern "C" fn PMPI_Buffer_attach_c(buffer: *mut c_void, size: MPI_Cou
 unsafe fn shared_buffer_detach(buffer_addr: *mut c_void, size: OutCount) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Buffer_detach", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Buffer_detach", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::buffer::buffer_detach(mpi, buffer_addr, size)
         },
@@ -261,8 +261,8 @@ pub unsafe extern "C" fn PMPI_Buffer_detach_c(
 unsafe fn shared_buffer_flush() -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Buffer_flush", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Buffer_flush", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::point_to_point::buffer::buffer_flush(mpi) },
     )
 }
@@ -285,8 +285,8 @@ pub unsafe extern "C" fn PMPI_Buffer_flush() -> c_int {
 unsafe fn shared_buffer_iflush(request: *mut MPI_Request) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Buffer_iflush", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Buffer_iflush", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::point_to_point::buffer::buffer_iflush(mpi, request) },
     )
 }
@@ -309,8 +309,8 @@ pub unsafe extern "C" fn PMPI_Buffer_iflush(request: *mut MPI_Request) -> c_int 
 unsafe fn shared_cancel(request: *mut MPI_Request) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Cancel", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Cancel", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::point_to_point::request::cancel(mpi, request) },
     )
 }
@@ -333,8 +333,8 @@ pub unsafe extern "C" fn PMPI_Cancel(request: *mut MPI_Request) -> c_int {
 unsafe fn shared_comm_attach_buffer(comm: MPI_Comm, buffer: *mut c_void, size: MPI_Count) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_attach_buffer", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_attach_buffer", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::buffer::comm_attach_buffer(mpi, comm, buffer, size)
         },
@@ -393,8 +393,8 @@ unsafe fn shared_comm_detach_buffer(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_detach_buffer", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_detach_buffer", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::buffer::comm_detach_buffer(
                 mpi,
@@ -454,8 +454,8 @@ pub unsafe extern "C" fn PMPI_Comm_detach_buffer_c(
 unsafe fn shared_comm_flush_buffer(comm: MPI_Comm) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_flush_buffer", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_flush_buffer", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe { crate::functions::point_to_point::buffer::comm_flush_buffer(mpi, comm) },
     )
 }
@@ -478,8 +478,8 @@ pub unsafe extern "C" fn PMPI_Comm_flush_buffer(comm: MPI_Comm) -> c_int {
 unsafe fn shared_comm_iflush_buffer(comm: MPI_Comm, request: *mut MPI_Request) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_iflush_buffer", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Comm_iflush_buffer", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::buffer::comm_iflush_buffer(mpi, comm, request)
         },
@@ -514,8 +514,8 @@ unsafe fn shared_get_count(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Get_count", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Get_count", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::status::get_count(mpi, status, datatype, count)
         },
@@ -578,8 +578,8 @@ unsafe fn shared_ibsend(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Ibsend", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Ibsend", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::send::ibsend(
                 mpi, buf, count, datatype, dest, tag, comm, request,
@@ -659,8 +659,8 @@ unsafe fn shared_improbe(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Improbe", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Improbe", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::probe::improbe(
                 mpi, source, tag, comm, flag, message, status,
@@ -707,8 +707,8 @@ unsafe fn shared_imrecv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Imrecv", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Imrecv", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::probe::imrecv(
                 mpi, buf, count, datatype, message, request,
@@ -779,8 +779,8 @@ unsafe fn shared_iprobe(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Iprobe", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Iprobe", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::probe::iprobe(mpi, source, tag, comm, flag, status)
         },
@@ -825,8 +825,8 @@ unsafe fn shared_irecv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Irecv", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Irecv", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::send::irecv(
                 mpi, buf, count, datatype, source, tag, comm, request,
@@ -907,8 +907,8 @@ unsafe fn shared_irsend(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Irsend", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Irsend", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::send::irsend(
                 mpi, buf, count, datatype, dest, tag, comm, request,
@@ -989,8 +989,8 @@ unsafe fn shared_isend(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Isend", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Isend", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::send::isend(
                 mpi, buf, count, datatype, dest, tag, comm, request,
@@ -1076,8 +1076,8 @@ unsafe fn shared_isendrecv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Isendrecv", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Isendrecv", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::sendrecv::isendrecv(
                 mpi, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,
@@ -1221,8 +1221,8 @@ unsafe fn shared_isendrecv_replace(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Isendrecv_replace", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Isendrecv_replace", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::sendrecv::isendrecv_replace(
                 mpi, buf, count, datatype, dest, sendtag, source, recvtag, comm, request,
@@ -1343,8 +1343,8 @@ unsafe fn shared_issend(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Issend", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Issend", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::send::issend(
                 mpi, buf, count, datatype, dest, tag, comm, request,
@@ -1423,8 +1423,8 @@ unsafe fn shared_mprobe(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Mprobe", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Mprobe", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::probe::mprobe(mpi, source, tag, comm, message, status)
         },
@@ -1467,8 +1467,8 @@ unsafe fn shared_mrecv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Mrecv", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Mrecv", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::probe::mrecv(
                 mpi, buf, count, datatype, message, status,
@@ -1538,8 +1538,8 @@ unsafe fn shared_probe(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Probe", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Probe", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::probe::probe(mpi, source, tag, comm, status)
         },
@@ -1583,7 +1583,7 @@ unsafe fn shared_recv(
     // SAFETY: the program keeps MPI's rules for the arguments.
     if let Some(code) = unsafe {
         crate::functions::point_to_point::send::recv_at_once(
-            &const { Call::new("MPI_Recv", Phase::Running, false) },
+            &const { EntryPoint::new("MPI_Recv", Phase::Running, false) },
             buf,
             count,
             datatype,
@@ -1611,8 +1611,8 @@ unsafe fn slow_recv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Recv", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Recv", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::send::recv(
                 mpi, buf, count, datatype, source, tag, comm, status,
@@ -1693,8 +1693,8 @@ unsafe fn shared_recv_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Recv_init", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Recv_init", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::send::recv_init(
                 mpi, buf, count, datatype, source, tag, comm, request,
@@ -1767,8 +1767,8 @@ pub unsafe extern "C" fn PMPI_Recv_init_c(
 unsafe fn shared_request_free(request: *mut MPI_Request) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Request_free", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Request_free", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::point_to_point::request::request_free(mpi, request) },
     )
 }
@@ -1795,8 +1795,8 @@ unsafe fn shared_request_get_status(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Request_get_status", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Request_get_status", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::request::request_get_status(
                 mpi, request, flag, status,
@@ -1836,8 +1836,8 @@ unsafe fn shared_request_get_status_all(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Request_get_status_all", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Request_get_status_all", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::request_many::request_get_status_all(
                 mpi,
@@ -1884,8 +1884,8 @@ unsafe fn shared_request_get_status_any(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Request_get_status_any", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Request_get_status_any", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::request_many::request_get_status_any(
                 mpi,
@@ -1935,8 +1935,8 @@ unsafe fn shared_request_get_status_some(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Request_get_status_some", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Request_get_status_some", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::request_many::request_get_status_some(
                 mpi,
@@ -2003,8 +2003,8 @@ unsafe fn shared_rsend(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Rsend", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Rsend", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::send::rsend(
                 mpi, buf, count, datatype, dest, tag, comm,
@@ -2081,8 +2081,8 @@ unsafe fn shared_rsend_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Rsend_init", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Rsend_init", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::send::rsend_init(
                 mpi, buf, count, datatype, dest, tag, comm, request,
@@ -2163,7 +2163,7 @@ unsafe fn shared_send(
     // SAFETY: the program keeps MPI's rules for the arguments.
     if let Some(code) = unsafe {
         crate::functions::point_to_point::send::send_at_once(
-            &const { Call::new("MPI_Send", Phase::Running, false) },
+            &const { EntryPoint::new("MPI_Send", Phase::Running, false) },
             buf,
             count,
             datatype,
@@ -2189,8 +2189,8 @@ unsafe fn slow_send(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Send", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Send", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::send::send(mpi, buf, count, datatype, dest, tag, comm)
         },
@@ -2265,8 +2265,8 @@ unsafe fn shared_send_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Send_init", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Send_init", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::send::send_init(
                 mpi, buf, count, datatype, dest, tag, comm, request,
@@ -2352,8 +2352,8 @@ unsafe fn shared_sendrecv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Sendrecv", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Sendrecv", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::sendrecv::sendrecv(
                 mpi, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,
@@ -2497,8 +2497,8 @@ unsafe fn shared_sendrecv_replace(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Sendrecv_replace", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Sendrecv_replace", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::sendrecv::sendrecv_replace(
                 mpi, buf, count, datatype, dest, sendtag, source, recvtag, comm, status,
@@ -2617,8 +2617,8 @@ pub unsafe extern "C" fn MPI_Session_attach_buffer(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Session_attach_buffer", Phase::Any, true) },
-            Owner::of(session),
+            &const { EntryPoint::new("MPI_Session_attach_buffer", Phase::Any, true) },
+            ErrorOwner::of(session),
         )
     }
 }
@@ -2633,8 +2633,8 @@ pub unsafe extern "C" fn PMPI_Session_attach_buffer(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Session_attach_buffer", Phase::Any, true) },
-            Owner::of(session),
+            &const { EntryPoint::new("MPI_Session_attach_buffer", Phase::Any, true) },
+            ErrorOwner::of(session),
         )
     }
 }
@@ -2649,8 +2649,8 @@ pub unsafe extern "C" fn MPI_Session_attach_buffer_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Session_attach_buffer_c", Phase::Any, true) },
-            Owner::of(session),
+            &const { EntryPoint::new("MPI_Session_attach_buffer_c", Phase::Any, true) },
+            ErrorOwner::of(session),
         )
     }
 }
@@ -2665,8 +2665,8 @@ pub unsafe extern "C" fn PMPI_Session_attach_buffer_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Session_attach_buffer_c", Phase::Any, true) },
-            Owner::of(session),
+            &const { EntryPoint::new("MPI_Session_attach_buffer_c", Phase::Any, true) },
+            ErrorOwner::of(session),
         )
     }
 }
@@ -2681,8 +2681,8 @@ pub unsafe extern "C" fn MPI_Session_detach_buffer(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Session_detach_buffer", Phase::Any, true) },
-            Owner::of(session),
+            &const { EntryPoint::new("MPI_Session_detach_buffer", Phase::Any, true) },
+            ErrorOwner::of(session),
         )
     }
 }
@@ -2697,8 +2697,8 @@ pub unsafe extern "C" fn PMPI_Session_detach_buffer(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Session_detach_buffer", Phase::Any, true) },
-            Owner::of(session),
+            &const { EntryPoint::new("MPI_Session_detach_buffer", Phase::Any, true) },
+            ErrorOwner::of(session),
         )
     }
 }
@@ -2713,8 +2713,8 @@ pub unsafe extern "C" fn MPI_Session_detach_buffer_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Session_detach_buffer_c", Phase::Any, true) },
-            Owner::of(session),
+            &const { EntryPoint::new("MPI_Session_detach_buffer_c", Phase::Any, true) },
+            ErrorOwner::of(session),
         )
     }
 }
@@ -2729,8 +2729,8 @@ pub unsafe extern "C" fn PMPI_Session_detach_buffer_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Session_detach_buffer_c", Phase::Any, true) },
-            Owner::of(session),
+            &const { EntryPoint::new("MPI_Session_detach_buffer_c", Phase::Any, true) },
+            ErrorOwner::of(session),
         )
     }
 }
@@ -2741,8 +2741,8 @@ pub unsafe extern "C" fn MPI_Session_flush_buffer(session: MPI_Session) -> c_int
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Session_flush_buffer", Phase::Any, true) },
-            Owner::of(session),
+            &const { EntryPoint::new("MPI_Session_flush_buffer", Phase::Any, true) },
+            ErrorOwner::of(session),
         )
     }
 }
@@ -2753,8 +2753,8 @@ pub unsafe extern "C" fn PMPI_Session_flush_buffer(session: MPI_Session) -> c_in
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Session_flush_buffer", Phase::Any, true) },
-            Owner::of(session),
+            &const { EntryPoint::new("MPI_Session_flush_buffer", Phase::Any, true) },
+            ErrorOwner::of(session),
         )
     }
 }
@@ -2768,8 +2768,8 @@ pub unsafe extern "C" fn MPI_Session_iflush_buffer(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Session_iflush_buffer", Phase::Any, true) },
-            Owner::of(session),
+            &const { EntryPoint::new("MPI_Session_iflush_buffer", Phase::Any, true) },
+            ErrorOwner::of(session),
         )
     }
 }
@@ -2783,8 +2783,8 @@ pub unsafe extern "C" fn PMPI_Session_iflush_buffer(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Session_iflush_buffer", Phase::Any, true) },
-            Owner::of(session),
+            &const { EntryPoint::new("MPI_Session_iflush_buffer", Phase::Any, true) },
+            ErrorOwner::of(session),
         )
     }
 }
@@ -2800,8 +2800,8 @@ unsafe fn shared_ssend(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Ssend", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Ssend", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::send::ssend(
                 mpi, buf, count, datatype, dest, tag, comm,
@@ -2878,8 +2878,8 @@ unsafe fn shared_ssend_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Ssend_init", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Ssend_init", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::point_to_point::send::ssend_init(
                 mpi, buf, count, datatype, dest, tag, comm, request,
@@ -2952,8 +2952,8 @@ pub unsafe extern "C" fn PMPI_Ssend_init_c(
 unsafe fn shared_start(request: *mut MPI_Request) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Start", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Start", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::point_to_point::request::start(mpi, request) },
     )
 }
@@ -2976,8 +2976,8 @@ pub unsafe extern "C" fn PMPI_Start(request: *mut MPI_Request) -> c_int {
 unsafe fn shared_startall(count: c_int, array_of_requests: *mut MPI_Request) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Startall", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Startall", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::request::startall(mpi, count, array_of_requests)
         },
@@ -3002,8 +3002,8 @@ pub unsafe extern "C" fn PMPI_Startall(count: c_int, array_of_requests: *mut MPI
 unsafe fn shared_status_get_error(status: *const MPI_Status, error: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Status_get_error", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Status_get_error", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::status::status_get_error(mpi, status, error)
         },
@@ -3034,8 +3034,8 @@ pub unsafe extern "C" fn PMPI_Status_get_error(
 unsafe fn shared_status_get_source(status: *const MPI_Status, source: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Status_get_source", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Status_get_source", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::status::status_get_source(mpi, status, source)
         },
@@ -3066,8 +3066,8 @@ pub unsafe extern "C" fn PMPI_Status_get_source(
 unsafe fn shared_status_get_tag(status: *const MPI_Status, tag: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Status_get_tag", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Status_get_tag", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::point_to_point::status::status_get_tag(mpi, status, tag) },
     )
 }
@@ -3094,8 +3094,8 @@ unsafe fn shared_test(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Test", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Test", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::request::test(mpi, request, flag, status)
         },
@@ -3128,8 +3128,8 @@ pub unsafe extern "C" fn PMPI_Test(
 unsafe fn shared_test_cancelled(status: *const MPI_Status, flag: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Test_cancelled", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Test_cancelled", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::status::test_cancelled(mpi, status, flag)
         },
@@ -3159,8 +3159,8 @@ unsafe fn shared_testall(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Testall", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Testall", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::request_many::testall(
                 mpi,
@@ -3207,8 +3207,8 @@ unsafe fn shared_testany(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Testany", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Testany", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::request_many::testany(
                 mpi,
@@ -3258,8 +3258,8 @@ unsafe fn shared_testsome(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Testsome", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Testsome", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::request_many::testsome(
                 mpi,
@@ -3319,8 +3319,8 @@ pub unsafe extern "C" fn PMPI_Testsome(
 unsafe fn shared_wait(request: *mut MPI_Request, status: *mut MPI_Status) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Wait", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Wait", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::point_to_point::request::wait(mpi, request, status) },
     )
 }
@@ -3347,8 +3347,8 @@ unsafe fn shared_waitall(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Waitall", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Waitall", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::request_many::waitall(
                 mpi,
@@ -3391,8 +3391,8 @@ unsafe fn shared_waitany(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Waitany", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Waitany", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::request_many::waitany(
                 mpi,
@@ -3439,8 +3439,8 @@ unsafe fn shared_waitsome(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Waitsome", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Waitsome", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::point_to_point::request_many::waitsome(
                 mpi,

@@ -9,17 +9,17 @@ use super::types::*;
 use crate::callback::*;
 use crate::counts::*;
 use crate::enter::{enter, missing, missing_tool};
-use crate::entry_call::{Call, Phase};
-use crate::errors::Owner;
+use crate::entry_call::{EntryPoint, Phase};
+use crate::errors::ErrorOwner;
 use crate::functions;
-use crate::handles::Kind;
+use crate::handles::HandleKind;
 
 #[inline]
 unsafe fn shared_abort(comm: MPI_Comm, errorcode: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Abort", Phase::Any, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Abort", Phase::Any, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe { crate::functions::processes::init::abort(mpi, comm, errorcode) },
     )
 }
@@ -44,8 +44,8 @@ pub unsafe extern "C" fn MPI_Close_port(port_name: *const c_char) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Close_port", Phase::Running, false) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Close_port", Phase::Running, false) },
+            ErrorOwner::None,
         )
     }
 }
@@ -56,8 +56,8 @@ pub unsafe extern "C" fn PMPI_Close_port(port_name: *const c_char) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Close_port", Phase::Running, false) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Close_port", Phase::Running, false) },
+            ErrorOwner::None,
         )
     }
 }
@@ -74,8 +74,8 @@ pub unsafe extern "C" fn MPI_Comm_accept(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Comm_accept", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Comm_accept", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -92,8 +92,8 @@ pub unsafe extern "C" fn PMPI_Comm_accept(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Comm_accept", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Comm_accept", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -110,8 +110,8 @@ pub unsafe extern "C" fn MPI_Comm_connect(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Comm_connect", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Comm_connect", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -128,8 +128,8 @@ pub unsafe extern "C" fn PMPI_Comm_connect(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Comm_connect", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Comm_connect", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -138,8 +138,8 @@ pub unsafe extern "C" fn PMPI_Comm_connect(
 unsafe fn shared_comm_disconnect(comm: *mut MPI_Comm) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_disconnect", Phase::Running, false) },
-        Owner::at(comm),
+        &const { EntryPoint::new("MPI_Comm_disconnect", Phase::Running, false) },
+        ErrorOwner::at(comm),
         |mpi| unsafe { crate::functions::communicators::create::comm_disconnect(mpi, comm) },
     )
 }
@@ -162,8 +162,8 @@ pub unsafe extern "C" fn PMPI_Comm_disconnect(comm: *mut MPI_Comm) -> c_int {
 unsafe fn shared_comm_get_parent(parent: *mut MPI_Comm) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Comm_get_parent", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Comm_get_parent", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::communicators::access::comm_get_parent(mpi, parent) },
     )
 }
@@ -188,8 +188,8 @@ pub unsafe extern "C" fn MPI_Comm_join(fd: c_int, intercomm: *mut MPI_Comm) -> c
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Comm_join", Phase::Running, false) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Comm_join", Phase::Running, false) },
+            ErrorOwner::None,
         )
     }
 }
@@ -200,8 +200,8 @@ pub unsafe extern "C" fn PMPI_Comm_join(fd: c_int, intercomm: *mut MPI_Comm) -> 
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Comm_join", Phase::Running, false) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Comm_join", Phase::Running, false) },
+            ErrorOwner::None,
         )
     }
 }
@@ -221,8 +221,8 @@ pub unsafe extern "C" fn MPI_Comm_spawn(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Comm_spawn", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Comm_spawn", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -242,8 +242,8 @@ pub unsafe extern "C" fn PMPI_Comm_spawn(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Comm_spawn", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Comm_spawn", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -264,8 +264,8 @@ pub unsafe extern "C" fn MPI_Comm_spawn_multiple(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Comm_spawn_multiple", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Comm_spawn_multiple", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -286,8 +286,8 @@ pub unsafe extern "C" fn PMPI_Comm_spawn_multiple(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Comm_spawn_multiple", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Comm_spawn_multiple", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -296,8 +296,8 @@ pub unsafe extern "C" fn PMPI_Comm_spawn_multiple(
 unsafe fn shared_finalize() -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Finalize", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Finalize", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::processes::init::finalize(mpi) },
     )
 }
@@ -320,8 +320,8 @@ pub unsafe extern "C" fn PMPI_Finalize() -> c_int {
 unsafe fn shared_finalized(flag: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Finalized", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Finalized", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::environment::inquiry::finalized(mpi, flag) },
     )
 }
@@ -344,8 +344,8 @@ pub unsafe extern "C" fn PMPI_Finalized(flag: *mut c_int) -> c_int {
 unsafe fn shared_init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Init", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Init", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::processes::init::init(mpi, argc, argv) },
     )
 }
@@ -373,8 +373,8 @@ unsafe fn shared_init_thread(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Init_thread", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Init_thread", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::processes::init::init_thread(mpi, argc, argv, required, provided)
         },
@@ -409,8 +409,8 @@ pub unsafe extern "C" fn PMPI_Init_thread(
 unsafe fn shared_initialized(flag: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Initialized", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Initialized", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::environment::inquiry::initialized(mpi, flag) },
     )
 }
@@ -433,8 +433,8 @@ pub unsafe extern "C" fn PMPI_Initialized(flag: *mut c_int) -> c_int {
 unsafe fn shared_is_thread_main(flag: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Is_thread_main", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Is_thread_main", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::processes::init::is_thread_main(mpi, flag) },
     )
 }
@@ -463,8 +463,8 @@ pub unsafe extern "C" fn MPI_Lookup_name(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Lookup_name", Phase::Running, true) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Lookup_name", Phase::Running, true) },
+            ErrorOwner::None,
         )
     }
 }
@@ -479,8 +479,8 @@ pub unsafe extern "C" fn PMPI_Lookup_name(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Lookup_name", Phase::Running, true) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Lookup_name", Phase::Running, true) },
+            ErrorOwner::None,
         )
     }
 }
@@ -491,8 +491,8 @@ pub unsafe extern "C" fn MPI_Open_port(info: MPI_Info, port_name: *mut c_char) -
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Open_port", Phase::Running, true) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Open_port", Phase::Running, true) },
+            ErrorOwner::None,
         )
     }
 }
@@ -503,8 +503,8 @@ pub unsafe extern "C" fn PMPI_Open_port(info: MPI_Info, port_name: *mut c_char) 
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Open_port", Phase::Running, true) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Open_port", Phase::Running, true) },
+            ErrorOwner::None,
         )
     }
 }
@@ -519,8 +519,8 @@ pub unsafe extern "C" fn MPI_Publish_name(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Publish_name", Phase::Running, true) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Publish_name", Phase::Running, true) },
+            ErrorOwner::None,
         )
     }
 }
@@ -535,8 +535,8 @@ pub unsafe extern "C" fn PMPI_Publish_name(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Publish_name", Phase::Running, true) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Publish_name", Phase::Running, true) },
+            ErrorOwner::None,
         )
     }
 }
@@ -545,8 +545,8 @@ pub unsafe extern "C" fn PMPI_Publish_name(
 unsafe fn shared_query_thread(provided: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Query_thread", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Query_thread", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::processes::init::query_thread(mpi, provided) },
     )
 }
@@ -569,8 +569,8 @@ pub unsafe extern "C" fn PMPI_Query_thread(provided: *mut c_int) -> c_int {
 unsafe fn shared_session_finalize(session: *mut MPI_Session) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Session_finalize", Phase::Any, true) },
-        Owner::at(session),
+        &const { EntryPoint::new("MPI_Session_finalize", Phase::Any, true) },
+        ErrorOwner::at(session),
         |mpi| unsafe { crate::functions::processes::session::session_finalize(mpi, session) },
     )
 }
@@ -593,8 +593,8 @@ pub unsafe extern "C" fn PMPI_Session_finalize(session: *mut MPI_Session) -> c_i
 unsafe fn shared_session_get_info(session: MPI_Session, info_used: *mut MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Session_get_info", Phase::Any, true) },
-        Owner::of(session),
+        &const { EntryPoint::new("MPI_Session_get_info", Phase::Any, true) },
+        ErrorOwner::of(session),
         |mpi| unsafe {
             crate::functions::processes::session::session_get_info(mpi, session, info_used)
         },
@@ -631,8 +631,8 @@ unsafe fn shared_session_get_nth_pset(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Session_get_nth_pset", Phase::Any, true) },
-        Owner::of(session),
+        &const { EntryPoint::new("MPI_Session_get_nth_pset", Phase::Any, true) },
+        ErrorOwner::of(session),
         |mpi| unsafe {
             crate::functions::processes::session::session_get_nth_pset(
                 mpi, session, info, n, pset_len, pset_name,
@@ -675,8 +675,8 @@ unsafe fn shared_session_get_num_psets(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Session_get_num_psets", Phase::Any, true) },
-        Owner::of(session),
+        &const { EntryPoint::new("MPI_Session_get_num_psets", Phase::Any, true) },
+        ErrorOwner::of(session),
         |mpi| unsafe {
             crate::functions::processes::session::session_get_num_psets(
                 mpi,
@@ -718,8 +718,8 @@ unsafe fn shared_session_get_pset_info(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Session_get_pset_info", Phase::Any, true) },
-        Owner::of(session),
+        &const { EntryPoint::new("MPI_Session_get_pset_info", Phase::Any, true) },
+        ErrorOwner::of(session),
         |mpi| unsafe {
             crate::functions::processes::session::session_get_pset_info(
                 mpi, session, pset_name, info,
@@ -758,8 +758,8 @@ unsafe fn shared_session_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Session_init", Phase::Any, true) },
-        Owner::Made(Kind::Session, errhandler),
+        &const { EntryPoint::new("MPI_Session_init", Phase::Any, true) },
+        ErrorOwner::Made(HandleKind::Session, errhandler),
         |mpi| unsafe {
             crate::functions::processes::session::session_init(mpi, info, errhandler, session)
         },
@@ -798,8 +798,8 @@ pub unsafe extern "C" fn MPI_Unpublish_name(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Unpublish_name", Phase::Running, true) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Unpublish_name", Phase::Running, true) },
+            ErrorOwner::None,
         )
     }
 }
@@ -814,8 +814,8 @@ pub unsafe extern "C" fn PMPI_Unpublish_name(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Unpublish_name", Phase::Running, true) },
-            Owner::None,
+            &const { EntryPoint::new("MPI_Unpublish_name", Phase::Running, true) },
+            ErrorOwner::None,
         )
     }
 }

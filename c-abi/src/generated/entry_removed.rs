@@ -9,17 +9,17 @@ use super::types::*;
 use crate::callback::*;
 use crate::counts::*;
 use crate::enter::{enter, missing, missing_tool};
-use crate::entry_call::{Call, Phase};
-use crate::errors::Owner;
+use crate::entry_call::{EntryPoint, Phase};
+use crate::errors::ErrorOwner;
 use crate::functions;
-use crate::handles::Kind;
+use crate::handles::HandleKind;
 
 #[inline]
 unsafe fn shared_address(location: *mut c_void, address: *mut MPI_Aint) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Address", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Address", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::removed::address(mpi, location, address) },
     )
 }
@@ -45,8 +45,8 @@ unsafe fn shared_errhandler_create(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Errhandler_create", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Errhandler_create", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::removed::errhandler_create(mpi, function, errhandler) },
     )
 }
@@ -75,8 +75,8 @@ pub unsafe extern "C" fn PMPI_Errhandler_create(
 unsafe fn shared_errhandler_get(comm: MPI_Comm, errhandler: *mut MPI_Errhandler) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Errhandler_get", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Errhandler_get", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe { crate::functions::removed::errhandler_get(mpi, comm, errhandler) },
     )
 }
@@ -105,8 +105,8 @@ pub unsafe extern "C" fn PMPI_Errhandler_get(
 unsafe fn shared_errhandler_set(comm: MPI_Comm, errhandler: MPI_Errhandler) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Errhandler_set", Phase::Running, true) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Errhandler_set", Phase::Running, true) },
+        ErrorOwner::of(comm),
         |mpi| unsafe { crate::functions::removed::errhandler_set(mpi, comm, errhandler) },
     )
 }
@@ -129,8 +129,8 @@ pub unsafe extern "C" fn PMPI_Errhandler_set(comm: MPI_Comm, errhandler: MPI_Err
 unsafe fn shared_type_extent(datatype: MPI_Datatype, extent: *mut MPI_Aint) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_extent", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_extent", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::removed::type_extent(mpi, datatype, extent) },
     )
 }
@@ -159,8 +159,8 @@ unsafe fn shared_type_hindexed(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_hindexed", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_hindexed", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::removed::type_hindexed(
                 mpi,
@@ -226,8 +226,8 @@ unsafe fn shared_type_hvector(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_hvector", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_hvector", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::removed::type_hvector(
                 mpi,
@@ -271,8 +271,8 @@ pub unsafe extern "C" fn PMPI_Type_hvector(
 unsafe fn shared_type_lb(datatype: MPI_Datatype, displacement: *mut MPI_Aint) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_lb", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_lb", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::removed::type_lb(mpi, datatype, displacement) },
     )
 }
@@ -304,8 +304,8 @@ unsafe fn shared_type_struct(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_struct", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_struct", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe {
             crate::functions::removed::type_struct(
                 mpi,
@@ -365,8 +365,8 @@ pub unsafe extern "C" fn PMPI_Type_struct(
 unsafe fn shared_type_ub(datatype: MPI_Datatype, displacement: *mut MPI_Aint) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Type_ub", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Type_ub", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::removed::type_ub(mpi, datatype, displacement) },
     )
 }

@@ -9,17 +9,17 @@ use super::types::*;
 use crate::callback::*;
 use crate::counts::*;
 use crate::enter::{enter, missing, missing_tool};
-use crate::entry_call::{Call, Phase};
-use crate::errors::Owner;
+use crate::entry_call::{EntryPoint, Phase};
+use crate::errors::ErrorOwner;
 use crate::functions;
-use crate::handles::Kind;
+use crate::handles::HandleKind;
 
 #[inline]
 unsafe fn shared_pcontrol(level: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Pcontrol", Phase::Any, true) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Pcontrol", Phase::Any, true) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::environment::inquiry::pcontrol(mpi, level) },
     )
 }
@@ -42,8 +42,8 @@ pub unsafe extern "C" fn PMPI_Pcontrol(level: c_int) -> c_int {
 unsafe fn shared_t_category_changed(update_number: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_T_category_changed", Phase::Any, true) },
-        Owner::Tool,
+        &const { EntryPoint::new("MPI_T_category_changed", Phase::Any, true) },
+        ErrorOwner::Tool,
         |mpi| unsafe { crate::functions::tools::t_category_changed(mpi, update_number) },
     )
 }
@@ -132,8 +132,8 @@ pub unsafe extern "C" fn PMPI_T_category_get_events(
 unsafe fn shared_t_category_get_index(name: *const c_char, cat_index: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_T_category_get_index", Phase::Any, true) },
-        Owner::Tool,
+        &const { EntryPoint::new("MPI_T_category_get_index", Phase::Any, true) },
+        ErrorOwner::Tool,
         |mpi| unsafe { crate::functions::tools::t_category_get_index(mpi, name, cat_index) },
     )
 }
@@ -194,8 +194,8 @@ pub unsafe extern "C" fn PMPI_T_category_get_info(
 unsafe fn shared_t_category_get_num(num_cat: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_T_category_get_num", Phase::Any, true) },
-        Owner::Tool,
+        &const { EntryPoint::new("MPI_T_category_get_num", Phase::Any, true) },
+        ErrorOwner::Tool,
         |mpi| unsafe { crate::functions::tools::t_category_get_num(mpi, num_cat) },
     )
 }
@@ -260,8 +260,8 @@ pub unsafe extern "C" fn PMPI_T_category_get_pvars(
 unsafe fn shared_t_cvar_get_index(name: *const c_char, cvar_index: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_T_cvar_get_index", Phase::Any, true) },
-        Owner::Tool,
+        &const { EntryPoint::new("MPI_T_cvar_get_index", Phase::Any, true) },
+        ErrorOwner::Tool,
         |mpi| unsafe { crate::functions::tools::t_cvar_get_index(mpi, name, cvar_index) },
     )
 }
@@ -326,8 +326,8 @@ pub unsafe extern "C" fn PMPI_T_cvar_get_info(
 unsafe fn shared_t_cvar_get_num(num_cvar: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_T_cvar_get_num", Phase::Any, true) },
-        Owner::Tool,
+        &const { EntryPoint::new("MPI_T_cvar_get_num", Phase::Any, true) },
+        ErrorOwner::Tool,
         |mpi| unsafe { crate::functions::tools::t_cvar_get_num(mpi, num_cvar) },
     )
 }
@@ -530,8 +530,8 @@ pub unsafe extern "C" fn PMPI_T_event_copy(
 unsafe fn shared_t_event_get_index(name: *const c_char, event_index: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_T_event_get_index", Phase::Any, true) },
-        Owner::Tool,
+        &const { EntryPoint::new("MPI_T_event_get_index", Phase::Any, true) },
+        ErrorOwner::Tool,
         |mpi| unsafe { crate::functions::tools::t_event_get_index(mpi, name, event_index) },
     )
 }
@@ -600,8 +600,8 @@ pub unsafe extern "C" fn PMPI_T_event_get_info(
 unsafe fn shared_t_event_get_num(num_events: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_T_event_get_num", Phase::Any, true) },
-        Owner::Tool,
+        &const { EntryPoint::new("MPI_T_event_get_num", Phase::Any, true) },
+        ErrorOwner::Tool,
         |mpi| unsafe { crate::functions::tools::t_event_get_num(mpi, num_events) },
     )
 }
@@ -818,8 +818,8 @@ pub unsafe extern "C" fn PMPI_T_event_set_dropped_handler(
 unsafe fn shared_t_finalize() -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_T_finalize", Phase::Any, true) },
-        Owner::Tool,
+        &const { EntryPoint::new("MPI_T_finalize", Phase::Any, true) },
+        ErrorOwner::Tool,
         |mpi| unsafe { crate::functions::tools::t_finalize(mpi) },
     )
 }
@@ -842,8 +842,8 @@ pub unsafe extern "C" fn PMPI_T_finalize() -> c_int {
 unsafe fn shared_t_init_thread(required: c_int, provided: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_T_init_thread", Phase::Any, true) },
-        Owner::Tool,
+        &const { EntryPoint::new("MPI_T_init_thread", Phase::Any, true) },
+        ErrorOwner::Tool,
         |mpi| unsafe { crate::functions::tools::t_init_thread(mpi, required, provided) },
     )
 }
@@ -870,8 +870,8 @@ unsafe fn shared_t_pvar_get_index(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_T_pvar_get_index", Phase::Any, true) },
-        Owner::Tool,
+        &const { EntryPoint::new("MPI_T_pvar_get_index", Phase::Any, true) },
+        ErrorOwner::Tool,
         |mpi| unsafe {
             crate::functions::tools::t_pvar_get_index(mpi, name, var_class, pvar_index)
         },
@@ -946,8 +946,8 @@ pub unsafe extern "C" fn PMPI_T_pvar_get_info(
 unsafe fn shared_t_pvar_get_num(num_pvar: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_T_pvar_get_num", Phase::Any, true) },
-        Owner::Tool,
+        &const { EntryPoint::new("MPI_T_pvar_get_num", Phase::Any, true) },
+        ErrorOwner::Tool,
         |mpi| unsafe { crate::functions::tools::t_pvar_get_num(mpi, num_pvar) },
     )
 }
@@ -1204,8 +1204,8 @@ pub unsafe extern "C" fn PMPI_T_source_get_info(
 unsafe fn shared_t_source_get_num(num_sources: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_T_source_get_num", Phase::Any, true) },
-        Owner::Tool,
+        &const { EntryPoint::new("MPI_T_source_get_num", Phase::Any, true) },
+        ErrorOwner::Tool,
         |mpi| unsafe { crate::functions::tools::t_source_get_num(mpi, num_sources) },
     )
 }

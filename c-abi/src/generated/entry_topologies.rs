@@ -9,10 +9,10 @@ use super::types::*;
 use crate::callback::*;
 use crate::counts::*;
 use crate::enter::{enter, missing, missing_tool};
-use crate::entry_call::{Call, Phase};
-use crate::errors::Owner;
+use crate::entry_call::{EntryPoint, Phase};
+use crate::errors::ErrorOwner;
 use crate::functions;
-use crate::handles::Kind;
+use crate::handles::HandleKind;
 
 #[inline]
 unsafe fn shared_cart_coords(
@@ -23,8 +23,8 @@ unsafe fn shared_cart_coords(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Cart_coords", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Cart_coords", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::topologies::cart::cart_coords(mpi, comm, rank, maxdims, coords)
         },
@@ -66,8 +66,8 @@ unsafe fn shared_cart_create(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Cart_create", Phase::Running, false) },
-        Owner::of(comm_old),
+        &const { EntryPoint::new("MPI_Cart_create", Phase::Running, false) },
+        ErrorOwner::of(comm_old),
         |mpi| unsafe {
             crate::functions::topologies::cart::cart_create(
                 mpi, comm_old, ndims, dims, periods, reorder, comm_cart,
@@ -114,8 +114,8 @@ unsafe fn shared_cart_get(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Cart_get", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Cart_get", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::topologies::cart::cart_get(mpi, comm, maxdims, dims, periods, coords)
         },
@@ -158,8 +158,8 @@ unsafe fn shared_cart_map(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Cart_map", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Cart_map", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::topologies::cart::cart_map(mpi, comm, ndims, dims, periods, newrank)
         },
@@ -196,8 +196,8 @@ pub unsafe extern "C" fn PMPI_Cart_map(
 unsafe fn shared_cart_rank(comm: MPI_Comm, coords: *const c_int, rank: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Cart_rank", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Cart_rank", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe { crate::functions::topologies::cart::cart_rank(mpi, comm, coords, rank) },
     )
 }
@@ -234,8 +234,8 @@ unsafe fn shared_cart_shift(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Cart_shift", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Cart_shift", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::topologies::cart::cart_shift(
                 mpi,
@@ -283,8 +283,8 @@ unsafe fn shared_cart_sub(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Cart_sub", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Cart_sub", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::topologies::cart::cart_sub(mpi, comm, remain_dims, newcomm)
         },
@@ -317,8 +317,8 @@ pub unsafe extern "C" fn PMPI_Cart_sub(
 unsafe fn shared_cartdim_get(comm: MPI_Comm, ndims: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Cartdim_get", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Cartdim_get", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe { crate::functions::topologies::cart::cartdim_get(mpi, comm, ndims) },
     )
 }
@@ -341,8 +341,8 @@ pub unsafe extern "C" fn PMPI_Cartdim_get(comm: MPI_Comm, ndims: *mut c_int) -> 
 unsafe fn shared_dims_create(nnodes: c_int, ndims: c_int, dims: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Dims_create", Phase::Running, false) },
-        Owner::None,
+        &const { EntryPoint::new("MPI_Dims_create", Phase::Running, false) },
+        ErrorOwner::None,
         |mpi| unsafe { crate::functions::topologies::cart::dims_create(mpi, nnodes, ndims, dims) },
     )
 }
@@ -375,8 +375,8 @@ unsafe fn shared_dist_graph_create(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Dist_graph_create", Phase::Running, true) },
-        Owner::of(comm_old),
+        &const { EntryPoint::new("MPI_Dist_graph_create", Phase::Running, true) },
+        ErrorOwner::of(comm_old),
         |mpi| unsafe {
             crate::functions::topologies::graph::dist_graph_create(
                 mpi,
@@ -467,8 +467,8 @@ unsafe fn shared_dist_graph_create_adjacent(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Dist_graph_create_adjacent", Phase::Running, true) },
-        Owner::of(comm_old),
+        &const { EntryPoint::new("MPI_Dist_graph_create_adjacent", Phase::Running, true) },
+        ErrorOwner::of(comm_old),
         |mpi| unsafe {
             crate::functions::topologies::graph::dist_graph_create_adjacent(
                 mpi,
@@ -561,8 +561,8 @@ unsafe fn shared_dist_graph_neighbors(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Dist_graph_neighbors", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Dist_graph_neighbors", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::topologies::graph::dist_graph_neighbors(
                 mpi,
@@ -637,8 +637,8 @@ unsafe fn shared_dist_graph_neighbors_count(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Dist_graph_neighbors_count", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Dist_graph_neighbors_count", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::topologies::graph::dist_graph_neighbors_count(
                 mpi, comm, indegree, outdegree, weighted,
@@ -682,8 +682,8 @@ unsafe fn shared_graph_create(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Graph_create", Phase::Running, false) },
-        Owner::of(comm_old),
+        &const { EntryPoint::new("MPI_Graph_create", Phase::Running, false) },
+        ErrorOwner::of(comm_old),
         |mpi| unsafe {
             crate::functions::topologies::graph::graph_create(
                 mpi, comm_old, nnodes, indx, edges, reorder, comm_graph,
@@ -730,8 +730,8 @@ unsafe fn shared_graph_get(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Graph_get", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Graph_get", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::topologies::graph::graph_get(
                 mpi, comm, maxindex, maxedges, indx, edges,
@@ -776,8 +776,8 @@ unsafe fn shared_graph_map(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Graph_map", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Graph_map", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::topologies::graph::graph_map(mpi, comm, nnodes, indx, edges, newrank)
         },
@@ -819,8 +819,8 @@ unsafe fn shared_graph_neighbors(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Graph_neighbors", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Graph_neighbors", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::topologies::graph::graph_neighbors(
                 mpi,
@@ -865,8 +865,8 @@ unsafe fn shared_graph_neighbors_count(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Graph_neighbors_count", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Graph_neighbors_count", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::topologies::graph::graph_neighbors_count(mpi, comm, rank, nneighbors)
         },
@@ -899,8 +899,8 @@ pub unsafe extern "C" fn PMPI_Graph_neighbors_count(
 unsafe fn shared_graphdims_get(comm: MPI_Comm, nnodes: *mut c_int, nedges: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Graphdims_get", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Graphdims_get", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe {
             crate::functions::topologies::graph::graphdims_get(mpi, comm, nnodes, nedges)
         },
@@ -944,8 +944,8 @@ pub unsafe extern "C" fn MPI_Ineighbor_allgather(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Ineighbor_allgather", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Ineighbor_allgather", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -965,8 +965,8 @@ pub unsafe extern "C" fn PMPI_Ineighbor_allgather(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Ineighbor_allgather", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Ineighbor_allgather", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -986,8 +986,8 @@ pub unsafe extern "C" fn MPI_Ineighbor_allgather_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Ineighbor_allgather_c", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Ineighbor_allgather_c", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1007,8 +1007,8 @@ pub unsafe extern "C" fn PMPI_Ineighbor_allgather_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Ineighbor_allgather_c", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Ineighbor_allgather_c", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1029,8 +1029,8 @@ pub unsafe extern "C" fn MPI_Ineighbor_allgatherv(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Ineighbor_allgatherv", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Ineighbor_allgatherv", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1051,8 +1051,8 @@ pub unsafe extern "C" fn PMPI_Ineighbor_allgatherv(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Ineighbor_allgatherv", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Ineighbor_allgatherv", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1073,8 +1073,8 @@ pub unsafe extern "C" fn MPI_Ineighbor_allgatherv_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Ineighbor_allgatherv_c", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Ineighbor_allgatherv_c", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1095,8 +1095,8 @@ pub unsafe extern "C" fn PMPI_Ineighbor_allgatherv_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Ineighbor_allgatherv_c", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Ineighbor_allgatherv_c", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1116,8 +1116,8 @@ pub unsafe extern "C" fn MPI_Ineighbor_alltoall(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Ineighbor_alltoall", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Ineighbor_alltoall", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1137,8 +1137,8 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoall(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Ineighbor_alltoall", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Ineighbor_alltoall", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1158,8 +1158,8 @@ pub unsafe extern "C" fn MPI_Ineighbor_alltoall_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Ineighbor_alltoall_c", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Ineighbor_alltoall_c", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1179,8 +1179,8 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoall_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Ineighbor_alltoall_c", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Ineighbor_alltoall_c", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1202,8 +1202,8 @@ pub unsafe extern "C" fn MPI_Ineighbor_alltoallv(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Ineighbor_alltoallv", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Ineighbor_alltoallv", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1225,8 +1225,8 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoallv(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Ineighbor_alltoallv", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Ineighbor_alltoallv", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1248,8 +1248,8 @@ pub unsafe extern "C" fn MPI_Ineighbor_alltoallv_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Ineighbor_alltoallv_c", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Ineighbor_alltoallv_c", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1271,8 +1271,8 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoallv_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Ineighbor_alltoallv_c", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Ineighbor_alltoallv_c", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1294,8 +1294,8 @@ pub unsafe extern "C" fn MPI_Ineighbor_alltoallw(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Ineighbor_alltoallw", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Ineighbor_alltoallw", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1317,8 +1317,8 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoallw(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Ineighbor_alltoallw", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Ineighbor_alltoallw", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1340,8 +1340,8 @@ pub unsafe extern "C" fn MPI_Ineighbor_alltoallw_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Ineighbor_alltoallw_c", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Ineighbor_alltoallw_c", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1363,8 +1363,8 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoallw_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Ineighbor_alltoallw_c", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Ineighbor_alltoallw_c", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1383,8 +1383,8 @@ pub unsafe extern "C" fn MPI_Neighbor_allgather(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_allgather", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_allgather", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1403,8 +1403,8 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgather(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_allgather", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_allgather", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1423,8 +1423,8 @@ pub unsafe extern "C" fn MPI_Neighbor_allgather_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_allgather_c", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_allgather_c", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1443,8 +1443,8 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgather_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_allgather_c", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_allgather_c", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1465,8 +1465,8 @@ pub unsafe extern "C" fn MPI_Neighbor_allgather_init(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_allgather_init", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_allgather_init", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1487,8 +1487,8 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgather_init(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_allgather_init", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_allgather_init", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1509,8 +1509,8 @@ pub unsafe extern "C" fn MPI_Neighbor_allgather_init_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_allgather_init_c", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_allgather_init_c", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1531,8 +1531,8 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgather_init_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_allgather_init_c", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_allgather_init_c", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1552,8 +1552,8 @@ pub unsafe extern "C" fn MPI_Neighbor_allgatherv(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_allgatherv", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_allgatherv", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1573,8 +1573,8 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgatherv(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_allgatherv", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_allgatherv", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1594,8 +1594,8 @@ pub unsafe extern "C" fn MPI_Neighbor_allgatherv_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_allgatherv_c", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_allgatherv_c", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1615,8 +1615,8 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgatherv_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_allgatherv_c", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_allgatherv_c", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1638,8 +1638,8 @@ pub unsafe extern "C" fn MPI_Neighbor_allgatherv_init(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_allgatherv_init", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_allgatherv_init", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1661,8 +1661,8 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgatherv_init(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_allgatherv_init", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_allgatherv_init", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1684,8 +1684,8 @@ pub unsafe extern "C" fn MPI_Neighbor_allgatherv_init_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_allgatherv_init_c", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_allgatherv_init_c", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1707,8 +1707,8 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgatherv_init_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_allgatherv_init_c", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_allgatherv_init_c", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1727,8 +1727,8 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoall(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_alltoall", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_alltoall", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1747,8 +1747,8 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoall(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_alltoall", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_alltoall", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1767,8 +1767,8 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoall_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_alltoall_c", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_alltoall_c", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1787,8 +1787,8 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoall_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_alltoall_c", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_alltoall_c", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1809,8 +1809,8 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoall_init(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_alltoall_init", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_alltoall_init", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1831,8 +1831,8 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoall_init(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_alltoall_init", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_alltoall_init", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1853,8 +1853,8 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoall_init_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_alltoall_init_c", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_alltoall_init_c", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1875,8 +1875,8 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoall_init_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_alltoall_init_c", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_alltoall_init_c", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1897,8 +1897,8 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallv(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_alltoallv", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_alltoallv", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1919,8 +1919,8 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallv(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_alltoallv", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_alltoallv", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1941,8 +1941,8 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallv_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_alltoallv_c", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_alltoallv_c", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1963,8 +1963,8 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallv_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_alltoallv_c", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_alltoallv_c", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -1987,8 +1987,8 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallv_init(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_alltoallv_init", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_alltoallv_init", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -2011,8 +2011,8 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallv_init(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_alltoallv_init", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_alltoallv_init", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -2035,8 +2035,8 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallv_init_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_alltoallv_init_c", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_alltoallv_init_c", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -2059,8 +2059,8 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallv_init_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_alltoallv_init_c", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_alltoallv_init_c", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -2081,8 +2081,8 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallw(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_alltoallw", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_alltoallw", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -2103,8 +2103,8 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallw(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_alltoallw", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_alltoallw", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -2125,8 +2125,8 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallw_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_alltoallw_c", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_alltoallw_c", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -2147,8 +2147,8 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_alltoallw_c", Phase::Running, false) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_alltoallw_c", Phase::Running, false) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -2171,8 +2171,8 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallw_init(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_alltoallw_init", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_alltoallw_init", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -2195,8 +2195,8 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_init(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_alltoallw_init", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_alltoallw_init", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -2219,8 +2219,8 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallw_init_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_alltoallw_init_c", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_alltoallw_init_c", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -2243,8 +2243,8 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_init_c(
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
         missing(
-            &const { Call::new("MPI_Neighbor_alltoallw_init_c", Phase::Running, true) },
-            Owner::of(comm),
+            &const { EntryPoint::new("MPI_Neighbor_alltoallw_init_c", Phase::Running, true) },
+            ErrorOwner::of(comm),
         )
     }
 }
@@ -2253,8 +2253,8 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_init_c(
 unsafe fn shared_topo_test(comm: MPI_Comm, status: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Topo_test", Phase::Running, false) },
-        Owner::of(comm),
+        &const { EntryPoint::new("MPI_Topo_test", Phase::Running, false) },
+        ErrorOwner::of(comm),
         |mpi| unsafe { crate::functions::topologies::cart::topo_test(mpi, comm, status) },
     )
 }

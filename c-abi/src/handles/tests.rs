@@ -4,7 +4,7 @@ use super::*;
 use crate::constants::{MPI_COMM_NULL, MPI_COMM_SELF, MPI_COMM_WORLD};
 use proptest::prelude::*;
 
-type Comms = Table<MPI_Comm, u64>;
+type Comms = HandleTable<MPI_Comm, u64>;
 
 #[test]
 fn predefined_handles_resolve_without_slots() {
@@ -39,7 +39,7 @@ fn freed_handles_stay_dead_when_the_slot_is_used_again() {
 #[test]
 fn handles_of_another_kind_and_garbage_are_refused() {
     let comms = Comms::new();
-    let groups = Table::<MPI_Group, u64>::new();
+    let groups = HandleTable::<MPI_Group, u64>::new();
     let comm = comms.insert(1);
     groups.insert(2);
     let error = groups
@@ -56,7 +56,7 @@ fn generations_wrap_without_zero() {
     let table = Comms::new();
     let handle = table.insert(1);
     table.slots.borrow_mut().list[0].generation = GENERATION_MASK;
-    let last = MPI_Comm(encode(Kind::Comm, GENERATION_MASK, 0));
+    let last = MPI_Comm(encode(HandleKind::Comm, GENERATION_MASK, 0));
     assert!(table.get(handle).is_err());
     assert_eq!(table.remove(last).ok(), Some(1));
     assert_eq!(table.insert(2), handle);

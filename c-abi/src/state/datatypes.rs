@@ -8,14 +8,14 @@ use rejoin_mpi::Result;
 use rejoin_mpi::datatype::{Datatype, Named};
 
 use crate::constants::*;
-use crate::handles::{Handle, Table, invalid};
+use crate::handles::{Handle, HandleTable, invalid};
 use crate::types::*;
 
 /// The datatypes that the program has handles of.
 #[derive(Default)]
 pub struct Datatypes {
     /// All of them, by handle.
-    pub handles: Table<MPI_Datatype, Rc<Datatype>>,
+    pub handles: HandleTable<MPI_Datatype, Rc<Datatype>>,
     /// Predefined ones without a constant: the same arguments give the same handle.
     unnamed: RefCell<Vec<(Rc<Datatype>, MPI_Datatype)>>,
 }
@@ -24,7 +24,7 @@ impl Datatypes {
     /// Empty, before `MPI_Init`.
     pub const fn new() -> Self {
         Self {
-            handles: Table::new(),
+            handles: HandleTable::new(),
             unnamed: RefCell::new(Vec::new()),
         }
     }

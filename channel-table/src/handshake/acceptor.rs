@@ -2,9 +2,9 @@
 
 use super::inbox::Inbox;
 use super::message::{
-    Challenge, Hello, Kind, Nonce, Proof, Role, Transcript, parse_reject, put_bare_reject,
+    Challenge, Hello, MessageKind, Nonce, Proof, Role, Transcript, parse_reject, put_bare_reject,
 };
-use super::{Refusal, View};
+use super::{HandshakeRefusal, PairView};
 use crate::book::AddressBook;
 use crate::ids::{Attempt, Identity, JobKey, Rank};
 use crate::resume::{Resume, ResumeError};
@@ -33,7 +33,7 @@ pub enum AcceptorStep {
     /// replaced link was closed, or [`Acceptor::refuse`].
     Admit(Box<Proved>),
     /// Send what is in `out`, then close.
-    Refused(Refusal),
+    Refused(HandshakeRefusal),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -139,7 +139,7 @@ impl Acceptor {
     }
 
     /// Tells the dialer why it is not admitted; close after `out` is sent.
-    pub fn refuse(&mut self, key: &JobKey, refusal: Refusal, out: &mut Vec<u8>) {
+    pub fn refuse(&mut self, key: &JobKey, refusal: HandshakeRefusal, out: &mut Vec<u8>) {
         if let State::MustAnswer(transcript) = self.state {
             transcript.put_reject(key, Role::AcceptorRejects, refusal.code(), out);
             self.state = State::Done;
@@ -152,18 +152,18 @@ impl Acceptor {
         book: &AddressBook,
         input: &mut &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Option<AcceptorStep>, Refusal> {
+    ) -> Result<Option<AcceptorStep>, HandshakeRefusal> {
         match self.state {
             State::AwaitHello => {
                 let message = self.inbox.message(input);
-                if let Err(refusal @ Refusal::WrongVersion { .. }) = message {
+                if let Err(refusal @ HandshakeRefusal::WrongVersion { .. }) = message {
                     put_bare_reject(refusal.code(), out);
                 }
                 let Some((kind, body, length)) = message? else {
                     return Ok(Some(AcceptorStep::More));
                 };
-                if kind != Kind::Hello {
-                    return Err(Refusal::Malformed);
+                if kind != MessageKind::Hello {
+                    return Err(HandshakeRefusal::Malformed);
                 }
                 self.greeted(key, book, &Hello::parse(&body[..length])?, out)?;
                 Ok(None)
@@ -173,9 +173,9 @@ impl Acceptor {
                     return Ok(Some(AcceptorStep::More));
                 };
                 match kind {
-                    Kind::Proof => self.proved(key, transcript, &body[..length]),
-                    Kind::Reject => Err(rejected(key, &transcript, &body[..length])),
-                    _ => Err(Refusal::Malformed),
+                    MessageKind::Proof => self.proved(key, transcript, &body[..length]),
+                    MessageKind::Reject => Err(rejected(key, &transcript, &body[..length])),
+                    _ => Err(HandshakeRefusal::Malformed),
                 }
             }
             State::AwaitResume(transcript, proof) => {
@@ -195,11 +195,13 @@ impl Acceptor {
         book: &AddressBook,
         hello: &Hello,
         out: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), HandshakeRefusal> {
         let known = match book.incarnation(hello.from) {
-            _ if hello.job != self.me.job => Err(Refusal::WrongJob),
-            _ if hello.to != self.me.rank || hello.from == self.me.rank => Err(Refusal::WrongRank),
-            None => Err(Refusal::UnknownRank),
+            _ if hello.job != self.me.job => Err(HandshakeRefusal::WrongJob),
+            _ if hello.to != self.me.rank || hello.from == self.me.rank => {
+                Err(HandshakeRefusal::WrongRank)
+            }
+            None => Err(HandshakeRefusal::UnknownRank),
             Some(incarnation) => Ok(incarnation),
         };
         let yours = known.inspect_err(|refusal| put_bare_reject(refusal.code(), out))?;
@@ -223,14 +225,14 @@ impl Acceptor {
         key: &JobKey,
         transcript: Transcript,
         body: &[u8],
-    ) -> Result<Option<AcceptorStep>, Refusal> {
+    ) -> Result<Option<AcceptorStep>, HandshakeRefusal> {
         let (proof, mac) = Proof::parse(body)?;
         if !transcript.proof_is_genuine(key, Role::Proof, &proof, mac) {
-            return Err(Refusal::BadProof);
+            return Err(HandshakeRefusal::BadProof);
         }
         // A dialer with another view of the pair must reject and not prove.
         if !proof.length_is_legal() || disagreement(&transcript).is_some() {
-            return Err(Refusal::Malformed);
+            return Err(HandshakeRefusal::Malformed);
         }
         self.state = State::AwaitResume(transcript, proof);
         Ok(None)
@@ -241,11 +243,11 @@ impl Acceptor {
         transcript: Transcript,
         proof: &Proof,
         bytes: &[u8],
-    ) -> Result<AcceptorStep, Refusal> {
+    ) -> Result<AcceptorStep, HandshakeRefusal> {
         if !proof.covers(bytes) {
-            return Err(Refusal::BadProof);
+            return Err(HandshakeRefusal::BadProof);
         }
-        let resume = Resume::decode(bytes).map_err(|_| Refusal::Malformed)?;
+        let resume = Resume::decode(bytes).map_err(|_| HandshakeRefusal::Malformed)?;
         self.state = State::MustAnswer(transcript);
         Ok(AcceptorStep::Admit(Box::new(Proved {
             me: self.me,
@@ -262,14 +264,14 @@ impl Acceptor {
     }
 }
 
-fn disagreement(transcript: &Transcript) -> Option<Refusal> {
+fn disagreement(transcript: &Transcript) -> Option<HandshakeRefusal> {
     let Transcript { hello, challenge } = transcript;
-    let mine = View {
+    let mine = PairView {
         generation: challenge.generation,
         mine: challenge.mine,
         yours: challenge.yours,
     };
-    let theirs = View {
+    let theirs = PairView {
         generation: hello.generation,
         mine: hello.from_incarnation,
         yours: hello.to_incarnation,
@@ -277,13 +279,13 @@ fn disagreement(transcript: &Transcript) -> Option<Refusal> {
     mine.judge(hello.from, &theirs)
 }
 
-fn rejected(key: &JobKey, transcript: &Transcript, body: &[u8]) -> Refusal {
+fn rejected(key: &JobKey, transcript: &Transcript, body: &[u8]) -> HandshakeRefusal {
     let (code, mac) = match parse_reject(body) {
         Ok(parts) => parts,
         Err(refusal) => return refusal,
     };
     if !transcript.reject_is_genuine(key, Role::DialerRejects, code, mac) {
-        return Refusal::BadProof;
+        return HandshakeRefusal::BadProof;
     }
-    disagreement(transcript).unwrap_or(Refusal::Malformed)
+    disagreement(transcript).unwrap_or(HandshakeRefusal::Malformed)
 }

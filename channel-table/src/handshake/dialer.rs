@@ -2,9 +2,9 @@
 
 use super::inbox::Inbox;
 use super::message::{
-    Challenge, Hello, Kind, Nonce, Proof, Role, Transcript, parse_reject, put_hello,
+    Challenge, Hello, MessageKind, Nonce, Proof, Role, Transcript, parse_reject, put_hello,
 };
-use super::{Established, Refusal, View};
+use super::{Established, HandshakeRefusal, PairView};
 use crate::ids::{Attempt, Identity, Incarnation, JobKey, Rank};
 use crate::resume::{Resume, ResumeError};
 
@@ -19,7 +19,7 @@ pub enum DialerStep {
     /// Call [`crate::table::Table::established`]; further bytes of the link are frames.
     Established(Box<Established>),
     /// Send what is in `out`, then close.
-    Refused(Refusal),
+    Refused(HandshakeRefusal),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -131,8 +131,8 @@ impl Dialer {
         Ok(())
     }
 
-    fn view(&self) -> View {
-        View {
+    fn view(&self) -> PairView {
+        PairView {
             generation: self.hello.generation,
             mine: self.hello.from_incarnation,
             yours: self.hello.to_incarnation,
@@ -144,16 +144,16 @@ impl Dialer {
         key: &JobKey,
         input: &mut &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Option<DialerStep>, Refusal> {
+    ) -> Result<Option<DialerStep>, HandshakeRefusal> {
         match self.state {
             State::AwaitChallenge => {
                 let Some((kind, body, length)) = self.inbox.message(input)? else {
                     return Ok(Some(DialerStep::More));
                 };
                 match kind {
-                    Kind::Challenge => self.challenged(key, &body[..length], out).map(Some),
-                    Kind::Reject => Err(bare_reason(parse_reject(&body[..length])?.0)),
-                    _ => Err(Refusal::Malformed),
+                    MessageKind::Challenge => self.challenged(key, &body[..length], out).map(Some),
+                    MessageKind::Reject => Err(bare_reason(parse_reject(&body[..length])?.0)),
+                    _ => Err(HandshakeRefusal::Malformed),
                 }
             }
             State::AwaitAccept(transcript) => {
@@ -161,9 +161,9 @@ impl Dialer {
                     return Ok(Some(DialerStep::More));
                 };
                 match kind {
-                    Kind::Accept => self.accepted(key, &transcript, &body[..length]),
-                    Kind::Reject => Err(refused(key, &transcript, &body[..length])),
-                    _ => Err(Refusal::Malformed),
+                    MessageKind::Accept => self.accepted(key, &transcript, &body[..length]),
+                    MessageKind::Reject => Err(refused(key, &transcript, &body[..length])),
+                    _ => Err(HandshakeRefusal::Malformed),
                 }
             }
             State::AwaitResume(accept) => match self.inbox.raw(input, accept.resume_len as usize) {
@@ -180,16 +180,16 @@ impl Dialer {
         key: &JobKey,
         body: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<DialerStep, Refusal> {
+    ) -> Result<DialerStep, HandshakeRefusal> {
         let (challenge, mac) = Challenge::parse(body)?;
         let transcript = Transcript {
             hello: self.hello,
             challenge,
         };
         if !transcript.challenge_is_genuine(key, mac) {
-            return Err(Refusal::BadProof);
+            return Err(HandshakeRefusal::BadProof);
         }
-        let theirs = View {
+        let theirs = PairView {
             generation: challenge.generation,
             mine: challenge.mine,
             yours: challenge.yours,
@@ -207,23 +207,23 @@ impl Dialer {
         key: &JobKey,
         transcript: &Transcript,
         body: &[u8],
-    ) -> Result<Option<DialerStep>, Refusal> {
+    ) -> Result<Option<DialerStep>, HandshakeRefusal> {
         let (accept, mac) = Proof::parse(body)?;
         if !transcript.proof_is_genuine(key, Role::Accept, &accept, mac) {
-            return Err(Refusal::BadProof);
+            return Err(HandshakeRefusal::BadProof);
         }
         if !accept.length_is_legal() {
-            return Err(Refusal::Malformed);
+            return Err(HandshakeRefusal::Malformed);
         }
         self.state = State::AwaitResume(accept);
         Ok(None)
     }
 
-    fn resumed(&mut self, accept: &Proof, bytes: &[u8]) -> Result<DialerStep, Refusal> {
+    fn resumed(&mut self, accept: &Proof, bytes: &[u8]) -> Result<DialerStep, HandshakeRefusal> {
         if !accept.covers(bytes) {
-            return Err(Refusal::BadProof);
+            return Err(HandshakeRefusal::BadProof);
         }
-        let resume = Resume::decode(bytes).map_err(|_| Refusal::Malformed)?;
+        let resume = Resume::decode(bytes).map_err(|_| HandshakeRefusal::Malformed)?;
         self.state = State::Done;
         Ok(DialerStep::Established(Box::new(Established {
             me: self.me,
@@ -241,23 +241,27 @@ impl Dialer {
 }
 
 /// A refusal before the challenge: an unauthenticated hint.
-fn bare_reason(code: u8) -> Refusal {
-    [Refusal::WrongJob, Refusal::WrongRank, Refusal::UnknownRank]
-        .into_iter()
-        .find(|r| r.code() == code)
-        .unwrap_or(Refusal::Malformed)
+fn bare_reason(code: u8) -> HandshakeRefusal {
+    [
+        HandshakeRefusal::WrongJob,
+        HandshakeRefusal::WrongRank,
+        HandshakeRefusal::UnknownRank,
+    ]
+    .into_iter()
+    .find(|r| r.code() == code)
+    .unwrap_or(HandshakeRefusal::Malformed)
 }
 
-fn refused(key: &JobKey, transcript: &Transcript, body: &[u8]) -> Refusal {
+fn refused(key: &JobKey, transcript: &Transcript, body: &[u8]) -> HandshakeRefusal {
     let (code, mac) = match parse_reject(body) {
         Ok(parts) => parts,
         Err(refusal) => return refusal,
     };
     if !transcript.reject_is_genuine(key, Role::AcceptorRejects, code, mac) {
-        return Refusal::BadProof;
+        return HandshakeRefusal::BadProof;
     }
-    [Refusal::Yield, Refusal::Superseded]
+    [HandshakeRefusal::Yield, HandshakeRefusal::Superseded]
         .into_iter()
         .find(|r| r.code() == code)
-        .unwrap_or(Refusal::Malformed)
+        .unwrap_or(HandshakeRefusal::Malformed)
 }

@@ -1,7 +1,7 @@
 //! Puts messages together from whatever pieces the link delivers.
 
-use super::Refusal;
-use super::message::{HEADER, Kind, LONGEST, MAGIC, parse_header};
+use super::HandshakeRefusal;
+use super::message::{HEADER, LONGEST, MAGIC, MessageKind, parse_header};
 
 /// Bytes of the message that is under way; never longer than it legally can be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -15,11 +15,11 @@ impl Inbox {
     pub(super) fn message(
         &mut self,
         input: &mut &[u8],
-    ) -> Result<Option<(Kind, [u8; LONGEST], usize)>, Refusal> {
+    ) -> Result<Option<(MessageKind, [u8; LONGEST], usize)>, HandshakeRefusal> {
         self.fill(input, HEADER);
         let seen = self.message.len().min(MAGIC.len());
         if self.message[..seen] != MAGIC[..seen] {
-            return Err(Refusal::Malformed);
+            return Err(HandshakeRefusal::Malformed);
         }
         let Some(header) = self.message.first_chunk::<HEADER>() else {
             return Ok(None);

@@ -5,9 +5,9 @@
 //! messages covers the length and the hash of the resume. So a peer that is not authenticated makes
 //! no side read more than [`LONGEST`] bytes.
 
-use super::Refusal;
+use super::HandshakeRefusal;
 use crate::ids::{Attempt, Generation, Incarnation, JobId, JobKey, Rank};
-use crate::numbers::Reader;
+use crate::numbers::FieldReader;
 use crate::resume::MAX_RESUME_BYTES;
 
 /// Version of the handshake and of the frames that follow it on the link.
@@ -32,7 +32,7 @@ pub type Nonce = [u8; 32];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(super) enum MessageKind {
     Hello = 1,
     Challenge = 2,
     Proof = 3,
@@ -40,14 +40,14 @@ pub(super) enum Kind {
     Reject = 5,
 }
 
-impl Kind {
-    fn of(byte: u8) -> Option<Kind> {
+impl MessageKind {
+    fn of(byte: u8) -> Option<MessageKind> {
         [
-            Kind::Hello,
-            Kind::Challenge,
-            Kind::Proof,
-            Kind::Accept,
-            Kind::Reject,
+            MessageKind::Hello,
+            MessageKind::Challenge,
+            MessageKind::Proof,
+            MessageKind::Accept,
+            MessageKind::Reject,
         ]
         .into_iter()
         .find(|&kind| kind as u8 == byte)
@@ -55,54 +55,54 @@ impl Kind {
 
     fn body(self) -> usize {
         match self {
-            Kind::Hello => HELLO,
-            Kind::Challenge => CHALLENGE,
-            Kind::Proof | Kind::Accept => PROOF,
-            Kind::Reject => REJECT,
+            MessageKind::Hello => HELLO,
+            MessageKind::Challenge => CHALLENGE,
+            MessageKind::Proof | MessageKind::Accept => PROOF,
+            MessageKind::Reject => REJECT,
         }
     }
 }
 
 /// Kind and length of the body, once the header says something legal.
-pub(super) fn parse_header(bytes: &[u8; HEADER]) -> Result<(Kind, usize), Refusal> {
-    let mut reader = Reader::new(bytes);
+pub(super) fn parse_header(bytes: &[u8; HEADER]) -> Result<(MessageKind, usize), HandshakeRefusal> {
+    let mut reader = FieldReader::new(bytes);
     let magic: Option<[u8; 4]> = reader.array();
     let version: Option<[u8; 2]> = reader.array();
     let kind: Option<[u8; 2]> = reader.array();
     let (Some(magic), Some(version), Some([kind, zero]), Some(length)) =
         (magic, version, kind, reader.u32())
     else {
-        return Err(Refusal::Malformed);
+        return Err(HandshakeRefusal::Malformed);
     };
     if magic != MAGIC {
-        return Err(Refusal::Malformed);
+        return Err(HandshakeRefusal::Malformed);
     }
     let version = u16::from_le_bytes(version);
     if version != VERSION {
-        return Err(Refusal::WrongVersion { theirs: version });
+        return Err(HandshakeRefusal::WrongVersion { theirs: version });
     }
-    let kind = Kind::of(kind)
+    let kind = MessageKind::of(kind)
         .filter(|_| zero == 0)
-        .ok_or(Refusal::Malformed)?;
+        .ok_or(HandshakeRefusal::Malformed)?;
     if length as usize != kind.body() {
-        return Err(Refusal::Malformed);
+        return Err(HandshakeRefusal::Malformed);
     }
     Ok((kind, kind.body()))
 }
 
-fn put_header(out: &mut Vec<u8>, kind: Kind) {
+fn put_header(out: &mut Vec<u8>, kind: MessageKind) {
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&VERSION.to_le_bytes());
     out.extend_from_slice(&[kind as u8, 0]);
     out.extend_from_slice(&(kind.body() as u32).to_le_bytes());
 }
 
-fn u32s(reader: &mut Reader<'_>) -> Result<u32, Refusal> {
-    reader.u32().ok_or(Refusal::Malformed)
+fn u32s(reader: &mut FieldReader<'_>) -> Result<u32, HandshakeRefusal> {
+    reader.u32().ok_or(HandshakeRefusal::Malformed)
 }
 
-fn bytes<const N: usize>(reader: &mut Reader<'_>) -> Result<[u8; N], Refusal> {
-    reader.array().ok_or(Refusal::Malformed)
+fn bytes<const N: usize>(reader: &mut FieldReader<'_>) -> Result<[u8; N], HandshakeRefusal> {
+    reader.array().ok_or(HandshakeRefusal::Malformed)
 }
 
 /// The dialer's first message.
@@ -137,10 +137,10 @@ impl Hello {
         body
     }
 
-    pub(super) fn parse(body: &[u8]) -> Result<Hello, Refusal> {
-        let mut reader = Reader::new(body);
+    pub(super) fn parse(body: &[u8]) -> Result<Hello, HandshakeRefusal> {
+        let mut reader = FieldReader::new(body);
         Ok(Hello {
-            job: JobId(reader.u64().ok_or(Refusal::Malformed)?),
+            job: JobId(reader.u64().ok_or(HandshakeRefusal::Malformed)?),
             generation: Generation(u32s(&mut reader)?),
             from: Rank(u32s(&mut reader)?),
             from_incarnation: Incarnation(u32s(&mut reader)?),
@@ -173,8 +173,8 @@ impl Challenge {
         open
     }
 
-    pub(super) fn parse(body: &[u8]) -> Result<(Challenge, [u8; MAC]), Refusal> {
-        let mut reader = Reader::new(body);
+    pub(super) fn parse(body: &[u8]) -> Result<(Challenge, [u8; MAC]), HandshakeRefusal> {
+        let mut reader = FieldReader::new(body);
         let challenge = Challenge {
             generation: Generation(u32s(&mut reader)?),
             mine: Incarnation(u32s(&mut reader)?),
@@ -213,8 +213,8 @@ impl Proof {
         open
     }
 
-    pub(super) fn parse(body: &[u8]) -> Result<(Proof, [u8; MAC]), Refusal> {
-        let mut reader = Reader::new(body);
+    pub(super) fn parse(body: &[u8]) -> Result<(Proof, [u8; MAC]), HandshakeRefusal> {
+        let mut reader = FieldReader::new(body);
         let proof = Proof {
             known: Attempt(u32s(&mut reader)?),
             resume_len: u32s(&mut reader)?,
@@ -297,7 +297,7 @@ impl Transcript {
     }
 
     pub(super) fn put_challenge(&self, key: &JobKey, out: &mut Vec<u8>) {
-        put_header(out, Kind::Challenge);
+        put_header(out, MessageKind::Challenge);
         out.extend_from_slice(&self.challenge.open());
         out.extend_from_slice(self.mac(key, Role::Challenge, &[]).as_bytes());
     }
@@ -311,9 +311,9 @@ impl Transcript {
         out: &mut Vec<u8>,
     ) {
         let kind = if matches!(role, Role::Accept) {
-            Kind::Accept
+            MessageKind::Accept
         } else {
-            Kind::Proof
+            MessageKind::Proof
         };
         put_header(out, kind);
         out.extend_from_slice(&proof.open());
@@ -327,7 +327,7 @@ impl Transcript {
 }
 
 pub(super) fn put_hello(hello: &Hello, out: &mut Vec<u8>) {
-    put_header(out, Kind::Hello);
+    put_header(out, MessageKind::Hello);
     out.extend_from_slice(&hello.body());
 }
 
@@ -337,13 +337,13 @@ pub(super) fn put_bare_reject(reason: u8, out: &mut Vec<u8>) {
 }
 
 fn put_reject(reason: u8, mac: &[u8; MAC], out: &mut Vec<u8>) {
-    put_header(out, Kind::Reject);
+    put_header(out, MessageKind::Reject);
     out.extend_from_slice(&[reason, 0, 0, 0]);
     out.extend_from_slice(mac);
 }
 
-pub(super) fn parse_reject(body: &[u8]) -> Result<(u8, [u8; MAC]), Refusal> {
-    let mut reader = Reader::new(body);
+pub(super) fn parse_reject(body: &[u8]) -> Result<(u8, [u8; MAC]), HandshakeRefusal> {
+    let mut reader = FieldReader::new(body);
     let [reason, ..] = bytes::<4>(&mut reader)?;
     Ok((reason, bytes(&mut reader)?))
 }

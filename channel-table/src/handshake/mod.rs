@@ -36,7 +36,7 @@ pub use message::{LONGEST, Nonce, VERSION};
 
 /// The generation and the incarnations that one side knows for a pair of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct View {
+pub struct PairView {
     /// The job's generation.
     pub generation: Generation,
     /// The side's own incarnation.
@@ -45,9 +45,9 @@ pub struct View {
     pub yours: Incarnation,
 }
 
-impl View {
+impl PairView {
     /// Compares this view with the peer's; `None` if both agree.
-    fn judge(&self, peer: Rank, theirs: &View) -> Option<Refusal> {
+    fn judge(&self, peer: Rank, theirs: &PairView) -> Option<HandshakeRefusal> {
         let agree = self.generation == theirs.generation
             && self.mine == theirs.yours
             && self.yours == theirs.mine;
@@ -59,9 +59,9 @@ impl View {
                 && (self.yours < theirs.mine || self.mine < theirs.yours));
         let theirs = *theirs;
         Some(if behind {
-            Refusal::PeerIsNewer { peer, theirs }
+            HandshakeRefusal::PeerIsNewer { peer, theirs }
         } else {
-            Refusal::PeerIsOlder { peer, theirs }
+            HandshakeRefusal::PeerIsOlder { peer, theirs }
         })
     }
 }
@@ -83,7 +83,7 @@ pub struct Established {
 
 /// Why a handshake ended without a link. All but the first two are tried again after a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Refusal {
+pub enum HandshakeRefusal {
     /// Authenticated: this side is behind, and must ask its manager for news.
     #[error(
         "rank {peer} is ahead (generation {}, incarnation {}, and holds ours for {})",
@@ -93,7 +93,7 @@ pub enum Refusal {
         /// The rank at the other end.
         peer: Rank,
         /// Its view; `theirs.yours` above our incarnation means that we have been replaced.
-        theirs: View,
+        theirs: PairView,
     },
     /// Authenticated: the peer is behind and will ask its manager; wait for it.
     #[error(
@@ -104,7 +104,7 @@ pub enum Refusal {
         /// The rank at the other end.
         peer: Rank,
         /// The generation and incarnations that the other end holds for true.
-        theirs: View,
+        theirs: PairView,
     },
     /// The other side belongs to another job.
     #[error("the process there belongs to another job")]
@@ -136,18 +136,18 @@ pub enum Refusal {
     Superseded,
 }
 
-impl Refusal {
+impl HandshakeRefusal {
     /// The code of this refusal in a message to the other side; 0 for a refusal without a message.
     fn code(&self) -> u8 {
         match self {
-            Refusal::PeerIsNewer { .. } | Refusal::PeerIsOlder { .. } => 1,
-            Refusal::WrongJob => 2,
-            Refusal::WrongVersion { .. } => 3,
-            Refusal::WrongRank => 4,
-            Refusal::UnknownRank => 5,
-            Refusal::Yield => 6,
-            Refusal::Superseded => 7,
-            Refusal::BadProof | Refusal::Malformed => 0,
+            HandshakeRefusal::PeerIsNewer { .. } | HandshakeRefusal::PeerIsOlder { .. } => 1,
+            HandshakeRefusal::WrongJob => 2,
+            HandshakeRefusal::WrongVersion { .. } => 3,
+            HandshakeRefusal::WrongRank => 4,
+            HandshakeRefusal::UnknownRank => 5,
+            HandshakeRefusal::Yield => 6,
+            HandshakeRefusal::Superseded => 7,
+            HandshakeRefusal::BadProof | HandshakeRefusal::Malformed => 0,
         }
     }
 }

@@ -51,7 +51,7 @@ struct Setup<'a> {
     keys: (JobKey, JobKey),
     piece: usize,
     tamper: &'a dyn Fn(usize, u8) -> u8,
-    answer: Result<Attempt, Refusal>,
+    answer: Result<Attempt, HandshakeRefusal>,
 }
 
 impl Setup<'_> {
@@ -188,11 +188,11 @@ fn who_is_behind_learns_it_from_an_authenticated_peer() {
     .run();
     assert!(matches!(
         older.dialer,
-        Some(DialerStep::Refused(Refusal::PeerIsNewer { .. }))
+        Some(DialerStep::Refused(HandshakeRefusal::PeerIsNewer { .. }))
     ));
     assert!(matches!(
         older.acceptor,
-        Some(AcceptorStep::Refused(Refusal::PeerIsOlder { .. }))
+        Some(AcceptorStep::Refused(HandshakeRefusal::PeerIsOlder { .. }))
     ));
     let newer = Setup {
         dialer: identity(0, 2, 2),
@@ -201,11 +201,11 @@ fn who_is_behind_learns_it_from_an_authenticated_peer() {
     .run();
     assert!(matches!(
         newer.dialer,
-        Some(DialerStep::Refused(Refusal::PeerIsOlder { .. }))
+        Some(DialerStep::Refused(HandshakeRefusal::PeerIsOlder { .. }))
     ));
     assert!(matches!(
         newer.acceptor,
-        Some(AcceptorStep::Refused(Refusal::PeerIsNewer { .. }))
+        Some(AcceptorStep::Refused(HandshakeRefusal::PeerIsNewer { .. }))
     ));
 }
 
@@ -219,9 +219,11 @@ fn who_was_restored_and_who_was_replaced_is_told_apart() {
     .run();
     assert!(matches!(
         restored.dialer,
-        Some(DialerStep::Refused(Refusal::PeerIsOlder { .. }))
+        Some(DialerStep::Refused(HandshakeRefusal::PeerIsOlder { .. }))
     ));
-    let Some(AcceptorStep::Refused(Refusal::PeerIsNewer { theirs, .. })) = restored.acceptor else {
+    let Some(AcceptorStep::Refused(HandshakeRefusal::PeerIsNewer { theirs, .. })) =
+        restored.acceptor
+    else {
         panic!("{:?}", restored.acceptor)
     };
     assert_eq!(theirs.mine, Incarnation(9));
@@ -231,7 +233,8 @@ fn who_was_restored_and_who_was_replaced_is_told_apart() {
         ..Setup::agreeing()
     }
     .run();
-    let Some(DialerStep::Refused(Refusal::PeerIsNewer { theirs, .. })) = zombie.dialer else {
+    let Some(DialerStep::Refused(HandshakeRefusal::PeerIsNewer { theirs, .. })) = zombie.dialer
+    else {
         panic!("{:?}", zombie.dialer)
     };
     assert_eq!(
@@ -248,11 +251,11 @@ fn who_was_restored_and_who_was_replaced_is_told_apart() {
     .run();
     assert!(matches!(
         both.dialer,
-        Some(DialerStep::Refused(Refusal::PeerIsNewer { .. }))
+        Some(DialerStep::Refused(HandshakeRefusal::PeerIsNewer { .. }))
     ));
     assert!(matches!(
         both.acceptor,
-        Some(AcceptorStep::Refused(Refusal::PeerIsNewer { .. }))
+        Some(AcceptorStep::Refused(HandshakeRefusal::PeerIsNewer { .. }))
     ));
 }
 
@@ -265,7 +268,7 @@ fn strangers_are_refused() {
     .run();
     assert_eq!(
         wrong_key.dialer,
-        Some(DialerStep::Refused(Refusal::BadProof))
+        Some(DialerStep::Refused(HandshakeRefusal::BadProof))
     );
     assert_eq!(
         wrong_key.acceptor, None,
@@ -280,20 +283,32 @@ fn strangers_are_refused() {
         ..Setup::agreeing()
     }
     .run();
-    assert_eq!(run.dialer, Some(DialerStep::Refused(Refusal::WrongJob)));
-    assert_eq!(run.acceptor, Some(AcceptorStep::Refused(Refusal::WrongJob)));
+    assert_eq!(
+        run.dialer,
+        Some(DialerStep::Refused(HandshakeRefusal::WrongJob))
+    );
+    assert_eq!(
+        run.acceptor,
+        Some(AcceptorStep::Refused(HandshakeRefusal::WrongJob))
+    );
     let run = Setup {
         dialer: identity(7, 1, 2),
         ..Setup::agreeing()
     }
     .run();
-    assert_eq!(run.dialer, Some(DialerStep::Refused(Refusal::UnknownRank)));
+    assert_eq!(
+        run.dialer,
+        Some(DialerStep::Refused(HandshakeRefusal::UnknownRank))
+    );
     let run = Setup {
         acceptor: identity(2, 1, 3),
         ..Setup::agreeing()
     }
     .run();
-    assert_eq!(run.dialer, Some(DialerStep::Refused(Refusal::WrongRank)));
+    assert_eq!(
+        run.dialer,
+        Some(DialerStep::Refused(HandshakeRefusal::WrongRank))
+    );
 }
 
 #[test]
@@ -306,9 +321,14 @@ fn another_version_is_named() {
     .run();
     assert_eq!(
         run.acceptor,
-        Some(AcceptorStep::Refused(Refusal::WrongVersion { theirs: 9 }))
+        Some(AcceptorStep::Refused(HandshakeRefusal::WrongVersion {
+            theirs: 9
+        }))
     );
-    assert_eq!(run.dialer, Some(DialerStep::Refused(Refusal::Malformed)));
+    assert_eq!(
+        run.dialer,
+        Some(DialerStep::Refused(HandshakeRefusal::Malformed))
+    );
 }
 
 /// An honest dialer rejects when the views differ. A dialer that knows the key and still proves
@@ -354,7 +374,7 @@ fn a_genuine_proof_under_another_view_is_refused() {
         let (_, step) = acceptor.feed(&key(), &book, &bytes, &mut Vec::new());
         match step {
             AcceptorStep::Admit(_) => true,
-            AcceptorStep::Refused(Refusal::Malformed) => false,
+            AcceptorStep::Refused(HandshakeRefusal::Malformed) => false,
             step => panic!("{step:?}"),
         }
     };
@@ -376,13 +396,13 @@ fn a_browser_is_dropped_at_its_first_bytes() {
     let mut acceptor = Acceptor::new(identity(1, 0, 0), [0; 32]);
     let mut out = Vec::new();
     let (_, step) = acceptor.feed(&key(), &book(&[0, 0]), b"GE", &mut out);
-    assert_eq!(step, AcceptorStep::Refused(Refusal::Malformed));
+    assert_eq!(step, AcceptorStep::Refused(HandshakeRefusal::Malformed));
     assert!(out.is_empty());
 }
 
 #[test]
 fn a_refusal_of_the_table_reaches_the_dialer() {
-    for refusal in [Refusal::Yield, Refusal::Superseded] {
+    for refusal in [HandshakeRefusal::Yield, HandshakeRefusal::Superseded] {
         let run = Setup {
             answer: Err(refusal),
             ..Setup::agreeing()

@@ -86,11 +86,11 @@ fn nobody_dials_itself_or_a_stranger() {
     );
     assert_eq!(
         t.admit(&proved(Rank(3), LOW, 1, 0), 1),
-        Err(Refusal::Superseded)
+        Err(HandshakeRefusal::Superseded)
     );
     assert_eq!(
         t.admit(&proved(LOW, LOW, 1, 0), 1),
-        Err(Refusal::Superseded)
+        Err(HandshakeRefusal::Superseded)
     );
 }
 
@@ -99,7 +99,10 @@ fn the_larger_ranks_attempt_survives() {
     let mut high = table(HIGH);
     let (mine, _) = high.dial(LOW).unwrap();
     high.prove(LOW, mine).unwrap();
-    assert_eq!(high.admit(&proved(LOW, HIGH, 1, 0), 1), Err(Refusal::Yield));
+    assert_eq!(
+        high.admit(&proved(LOW, HIGH, 1, 0), 1),
+        Err(HandshakeRefusal::Yield)
+    );
 
     let mut low = table(LOW);
     let (mine, _) = low.dial(HIGH).unwrap();
@@ -143,11 +146,11 @@ fn a_newer_attempt_replaces_a_live_link_and_an_older_one_does_not() {
     let first = t.admit(&proved(LOW, HIGH, 2, 0), 10).unwrap();
     assert_eq!(
         t.admit(&proved(LOW, HIGH, 2, 0), 11),
-        Err(Refusal::Superseded)
+        Err(HandshakeRefusal::Superseded)
     );
     assert_eq!(
         t.admit(&proved(LOW, HIGH, 1, 0), 11),
-        Err(Refusal::Superseded)
+        Err(HandshakeRefusal::Superseded)
     );
     let second = t.admit(&proved(LOW, HIGH, 3, 0), 12).unwrap();
     assert_eq!(second.closes, Some(10));
@@ -162,7 +165,7 @@ fn a_renounced_proof_that_comes_late_is_refused() {
     let link = t.established(&opened(HIGH, LOW, mine, 4), 7).unwrap();
     assert_eq!(
         t.admit(&proved(LOW, HIGH, 4, 0), 8),
-        Err(Refusal::Superseded)
+        Err(HandshakeRefusal::Superseded)
     );
     assert_eq!(t.get(link), Some(7));
     assert!(t.admit(&proved(LOW, HIGH, 5, 0), 8).is_ok());
@@ -177,7 +180,7 @@ fn news_of_an_incarnation_null_the_channel_and_end_old_handshakes() {
     assert_eq!(t.get(old.link), None);
     assert_eq!(
         t.admit(&proved(HIGH, LOW, 10, 0), 2),
-        Err(Refusal::Superseded)
+        Err(HandshakeRefusal::Superseded)
     );
     assert!(matches!(
         t.update(HIGH, Incarnation(0), card()),
@@ -220,7 +223,7 @@ fn rejoining_nulls_everything_and_never_reuses_an_attempt() {
     assert!(after > before);
     assert_eq!(
         t.admit(&proved(HIGH, LOW, 2, 0), 6),
-        Err(Refusal::Superseded)
+        Err(HandshakeRefusal::Superseded)
     );
 }
 
@@ -246,7 +249,11 @@ fn a_handshake_under_any_other_identity_opens_nothing() {
                 peer,
                 ..proved(HIGH, LOW, 1, 0)
             };
-            assert_eq!(t.admit(&foreign, 1), Err(Refusal::Superseded), "{case}");
+            assert_eq!(
+                t.admit(&foreign, 1),
+                Err(HandshakeRefusal::Superseded),
+                "{case}"
+            );
 
             let (attempt, _) = t.dial(HIGH).unwrap();
             t.prove(HIGH, attempt).unwrap();

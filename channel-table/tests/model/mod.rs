@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use rejoin_channel_table::handshake::Refusal;
+use rejoin_channel_table::handshake::HandshakeRefusal;
 use rejoin_channel_table::*;
 
 pub fn key() -> JobKey {
@@ -450,10 +450,10 @@ impl World {
     }
 
     /// A process ends when it learns from an authenticated peer that it has been replaced.
-    fn refused(&mut self, index: usize, refusal: Refusal) {
+    fn refused(&mut self, index: usize, refusal: HandshakeRefusal) {
         let me = self.processes[index].table.me();
         match refusal {
-            Refusal::PeerIsNewer { theirs, .. } => {
+            HandshakeRefusal::PeerIsNewer { theirs, .. } => {
                 if theirs.generation > me.generation || theirs.yours > me.incarnation {
                     if self.is_current(&self.processes[index]) {
                         return self.wrong("the newest process was told that it is old");
@@ -461,7 +461,9 @@ impl World {
                     self.kill(index);
                 }
             }
-            Refusal::PeerIsOlder { .. } | Refusal::Yield | Refusal::Superseded => {}
+            HandshakeRefusal::PeerIsOlder { .. }
+            | HandshakeRefusal::Yield
+            | HandshakeRefusal::Superseded => {}
             _ => self.wrong("a refusal that two genuine ranks never give"),
         }
     }

@@ -95,8 +95,8 @@ impl Zygote {
     /// [`Zygote::flush`]. The descriptors are copied, and the copies are closed once sent.
     ///
     /// # Errors
-    /// Nothing was sent on [`Error::TooLarge`] and [`Error::Busy`]. After others the twin is of no
-    /// use.
+    /// Nothing was sent on [`ZygoteError::TooLarge`] and [`ZygoteError::Busy`]. After others the
+    /// twin is of no use.
     pub fn wake(&mut self, wake: &Wake<'_>) -> Result<bool, ZygoteError> {
         if self.outgoing.is_some() {
             return Err(ZygoteError::Busy);

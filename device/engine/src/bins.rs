@@ -40,15 +40,15 @@ impl Key {
 
 /// An entry's place in one list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Link {
+pub(crate) struct BinLink {
     prev: u32,
     next: u32,
     bin: u32,
 }
 
-impl Link {
+impl BinLink {
     /// In no list.
-    pub(crate) const NONE: Link = Link {
+    pub(crate) const NONE: BinLink = BinLink {
         prev: NIL,
         next: NIL,
         bin: NIL,
@@ -62,7 +62,7 @@ impl Link {
 
 /// An entry that is in one list of each class at most.
 pub(crate) trait Linked {
-    fn link(&mut self, class: usize) -> &mut Link;
+    fn link(&mut self, class: usize) -> &mut BinLink;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -193,7 +193,7 @@ impl Bins {
         let index = self.find_or_insert(key);
         let bin = &mut self.bins[index as usize];
         let tail = std::mem::replace(&mut bin.tail, at);
-        *all[at].link(class) = Link {
+        *all[at].link(class) = BinLink {
             prev: tail,
             next: NIL,
             bin: index,
@@ -219,7 +219,7 @@ impl Bins {
             return None;
         }
         let at = bin.head;
-        let next = std::mem::replace(all[at].link(class), Link::NONE).next;
+        let next = std::mem::replace(all[at].link(class), BinLink::NONE).next;
         bin.head = next;
         if next == NIL {
             bin.tail = NIL;
@@ -232,7 +232,7 @@ impl Bins {
     /// Takes an entry out of its list, if it is in one.
     #[inline]
     pub(crate) fn unlink<T: Linked>(&mut self, all: &mut Slab<T>, class: usize, at: u32) {
-        let link = std::mem::replace(all[at].link(class), Link::NONE);
+        let link = std::mem::replace(all[at].link(class), BinLink::NONE);
         let Some(bin) = self.bins.get_mut(link.bin as usize) else {
             return;
         };
@@ -253,10 +253,10 @@ impl Bins {
 mod tests {
     use super::*;
 
-    struct Entry(Link);
+    struct Entry(BinLink);
 
     impl Linked for Entry {
-        fn link(&mut self, _: usize) -> &mut Link {
+        fn link(&mut self, _: usize) -> &mut BinLink {
             &mut self.0
         }
     }
@@ -266,7 +266,7 @@ mod tests {
         let (mut bins, mut all) = (Bins::default(), Slab::default());
         for tag in 0..100_000 {
             let key = Key::new(0, 1, 2, tag);
-            let ids = [(); 3].map(|()| all.insert(Entry(Link::NONE)));
+            let ids = [(); 3].map(|()| all.insert(Entry(BinLink::NONE)));
             ids.iter().for_each(|&id| bins.push(&mut all, 0, key, id));
             assert_eq!(bins.head(key), Some(ids[0]));
             bins.unlink(&mut all, 0, ids[1]);
@@ -296,7 +296,7 @@ mod tests {
         let key = |i: i32| Key::new(0, 1, i % 100, i);
         let ids: Vec<u32> = (0..10_000)
             .map(|i| {
-                let id = all.insert(Entry(Link::NONE));
+                let id = all.insert(Entry(BinLink::NONE));
                 bins.push(&mut all, 0, key(i), id);
                 id
             })

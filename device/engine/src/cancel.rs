@@ -10,10 +10,10 @@ use crate::channel::Target;
 use crate::control::pointless;
 use crate::engine::Engine;
 use crate::error::ProtocolError;
-use crate::frame::{Header, Kind};
-use crate::requests::{Body, Request, Send};
+use crate::frame::{FrameKind, Header};
+use crate::requests::{EngineRequest, HeldBody, Send};
 use crate::rx;
-use crate::tx::{Context, ENVELOPE_COST};
+use crate::tx::{ENVELOPE_COST, SendContext};
 
 /// Most removed messages that are remembered for one peer; beyond it cancelling comes too late.
 const REMEMBERED: usize = 1 << 16;
@@ -23,7 +23,7 @@ const UNREAD: usize = 1 << 18;
 impl Engine {
     /// Cancels a send that is not complete.
     pub(crate) fn cancel_send(&mut self, at: u32) {
-        let Request::Send(Send {
+        let EngineRequest::Send(Send {
             peer, ssn, blocked, ..
         }) = self.core.requests[at]
         else {
@@ -59,9 +59,11 @@ impl Engine {
     }
 }
 
-impl Context<'_> {
+impl SendContext<'_> {
     pub(crate) fn request_cancel(&mut self, number: u64, ssn: Ssn) {
-        let mut header = self.channel.header(self.epoch, Kind::CancelRequest, ssn);
+        let mut header = self
+            .channel
+            .header(self.epoch, FrameKind::CancelRequest, ssn);
         header.length = number;
         let lowest = self.channel.tx.cancels.iter().map(|(n, _)| *n).min();
         header.aux = lowest.unwrap_or(number);
@@ -96,7 +98,7 @@ impl Context<'_> {
         let remembered = &self.channel.rx.cancelled;
         let room = remembered.len() < REMEMBERED;
         let removed = remembered.contains(&(number, ssn)) || (room && self.remove(number, ssn));
-        let mut reply = self.channel.header(self.epoch, Kind::CancelReply, ssn);
+        let mut reply = self.channel.header(self.epoch, FrameKind::CancelReply, ssn);
         reply.length = number;
         reply.aux = u64::from(removed);
         self.channel.control(self.core, &reply);
@@ -128,7 +130,7 @@ impl Context<'_> {
             message.peer == peer
                 && message.ssn == ssn
                 && message.links[0].listed()
-                && !matches!(message.body, Body::Arriving(_))
+                && !matches!(message.body, HeldBody::Arriving(_))
         });
         let Some((at, _)) = found else {
             return false;
@@ -139,7 +141,7 @@ impl Context<'_> {
             return false;
         };
         let mut cost = ENVELOPE_COST;
-        if let Body::Ready(buf) = message.body {
+        if let HeldBody::Ready(buf) = message.body {
             cost += buf.len() as u64;
             core.pool.put(buf);
         }

@@ -8,7 +8,7 @@ use rejoin_logging::{ReceiveOrder, ReceiveWindow, Retention, SendWindow};
 
 use crate::config::Config;
 use crate::core_state::Core;
-use crate::frame::{Flags, HEADER_LEN, Header, Kind};
+use crate::frame::{Flags, FrameKind, HEADER_LEN, Header};
 use crate::pool::Buf;
 use crate::types::{Envelope, Segment};
 
@@ -23,7 +23,7 @@ pub(crate) enum SentBody {
 
 /// A part of the next writes. Parts of one frame are neighbours.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Plan {
+pub(crate) enum PlannedPart {
     /// Whole frames in the ring, or the last of them up to its body.
     Ring(Range<u64>),
     /// The body behind a header in the ring, from `at` on.
@@ -55,7 +55,7 @@ pub(crate) struct Tx {
     pub detached: usize,
     pub window: SendWindow,
     /// The writes of the device, in order. Without a link: control frames for the next one.
-    pub plan: VecDeque<Plan>,
+    pub plan: VecDeque<PlannedPart>,
     /// Control frames and headers of data frames, in the order of the plan: a burst of them is one
     /// piece.
     pub words: VecDeque<[u8; HEADER_LEN]>,
@@ -98,7 +98,7 @@ pub(crate) struct Partial {
 /// The frame whose body is being read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Current {
-    pub kind: Kind,
+    pub kind: FrameKind,
     pub ssn: Ssn,
     pub target: Target,
     pub want_ack: bool,
@@ -210,7 +210,9 @@ impl Channel {
             ack = ack.min(first.ssn);
         }
         match &self.rx.current {
-            Some(current) if current.kind == Kind::Eager && current.target != Target::Nowhere => {
+            Some(current)
+                if current.kind == FrameKind::Eager && current.target != Target::Nowhere =>
+            {
                 ack.min(current.ssn)
             }
             _ => ack,
@@ -219,7 +221,7 @@ impl Channel {
 
     /// A header with ack and credit as they are now; they count as told.
     #[inline(always)]
-    pub(crate) fn header(&mut self, epoch: Epoch, kind: Kind, ssn: Ssn) -> Header {
+    pub(crate) fn header(&mut self, epoch: Epoch, kind: FrameKind, ssn: Ssn) -> Header {
         self.ack_now = false;
         self.rx.unacked = 0;
         Header {
@@ -242,7 +244,7 @@ impl Channel {
     }
 
     /// Plans a control frame about a message of the peer.
-    pub(crate) fn tell(&mut self, core: &mut Core, epoch: Epoch, kind: Kind, ssn: Ssn) {
+    pub(crate) fn tell(&mut self, core: &mut Core, epoch: Epoch, kind: FrameKind, ssn: Ssn) {
         let header = self.header(epoch, kind, ssn);
         self.control(core, &header);
     }

@@ -2,13 +2,13 @@
 
 use rejoin_channel_table::ids::Ssn;
 
-use crate::channel::{Bulk, Plan, SentBody};
+use crate::channel::{Bulk, PlannedPart, SentBody};
 use crate::error::ProtocolError;
-use crate::frame::{Flags, Header, Kind};
+use crate::frame::{Flags, FrameKind, Header};
 use crate::requests::Send;
-use crate::tx::Context;
+use crate::tx::SendContext;
 
-impl Context<'_> {
+impl SendContext<'_> {
     /// The peer has all envelopes below `ack` with their eager bodies.
     #[inline(always)]
     pub(crate) fn acknowledged(&mut self, ack: Ssn) -> Result<(), ProtocolError> {
@@ -26,8 +26,8 @@ impl Context<'_> {
 
     /// The same for a call that is seldom made: this one may stay in registers.
     #[inline(always)]
-    fn again(&mut self) -> Context<'_> {
-        Context {
+    fn again(&mut self) -> SendContext<'_> {
+        SendContext {
             channel: self.channel,
             core: self.core,
             config: self.config,
@@ -74,11 +74,11 @@ impl Context<'_> {
         else {
             return false;
         };
-        let unwritten = |part: &Plan| match part {
-            Plan::Ring(range) => range.start < last.end,
-            Plan::Body { ssn, .. } => *ssn < ack,
-            Plan::Chunk { ssn, eager, .. } => *eager && *ssn < ack,
-            Plan::Words { .. } => false,
+        let unwritten = |part: &PlannedPart| match part {
+            PlannedPart::Ring(range) => range.start < last.end,
+            PlannedPart::Body { ssn, .. } => *ssn < ack,
+            PlannedPart::Chunk { ssn, eager, .. } => *eager && *ssn < ack,
+            PlannedPart::Words { .. } => false,
         };
         let resent = |bulk: &Bulk| bulk.eager && bulk.ssn < ack;
         // Bodies that are sent again precede the others.
@@ -100,7 +100,7 @@ impl Context<'_> {
     /// A frame without a body.
     pub(crate) fn control(&mut self, header: &Header) -> Result<(), ProtocolError> {
         match header.kind {
-            Kind::Ack => {
+            FrameKind::Ack => {
                 if self.channel.tx.window.grant(header.aux) {
                     self.drain_queues();
                 }
@@ -109,12 +109,12 @@ impl Context<'_> {
                 }
                 Ok(())
             }
-            Kind::Cts => self.cleared(header),
-            Kind::Finish => self.finished(header),
-            Kind::Matched => self.matched(header),
-            Kind::CancelRequest => self.cancel_requested(header),
-            Kind::CancelReply => self.cancel_replied(header),
-            Kind::Eager | Kind::Rts | Kind::Data => Ok(()),
+            FrameKind::Cts => self.cleared(header),
+            FrameKind::Finish => self.finished(header),
+            FrameKind::Matched => self.matched(header),
+            FrameKind::CancelRequest => self.cancel_requested(header),
+            FrameKind::CancelReply => self.cancel_replied(header),
+            FrameKind::Eager | FrameKind::Rts | FrameKind::Data => Ok(()),
         }
     }
 
@@ -164,7 +164,7 @@ impl Context<'_> {
         let Some((request, send)) = self.subject(header)? else {
             return Ok(());
         };
-        let planned = |part: &Plan| matches!(part, Plan::Chunk { ssn, eager: false, .. } if *ssn == header.ssn);
+        let planned = |part: &PlannedPart| matches!(part, PlannedPart::Chunk { ssn, eager: false, .. } if *ssn == header.ssn);
         let tx = &self.channel.tx;
         // A peer that reads the body itself asks for nothing.
         let sent = send.clear || send.seg.len == 0 || send.offered;

@@ -7,14 +7,14 @@ use rejoin_channel_table::slab::Slab;
 
 use crate::matching::Matching;
 use crate::pool::{Buf, Pool};
-use crate::requests::{Message, Recv, RecvState, Request, Send, met};
+use crate::requests::{EngineRequest, Recv, RecvState, Send, UnexpectedMessage, met};
 use crate::types::{Completion, Envelope, Pattern, RemoteGet, Segment};
 
 /// Everything that is not of one channel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Core {
-    pub requests: Slab<Request>,
-    pub messages: Slab<Message>,
+    pub requests: Slab<EngineRequest>,
+    pub messages: Slab<UnexpectedMessage>,
     pub matching: Matching,
     pub pool: Pool,
     /// Messages that are complete and bound: the device copies them next.
@@ -73,7 +73,9 @@ impl Core {
     /// Posts a new receive and returns its index.
     #[inline]
     pub(crate) fn post(&mut self, pattern: Pattern, seg: Segment) -> u32 {
-        let at = self.requests.insert(Request::Recv(Recv::new(pattern, seg)));
+        let at = self
+            .requests
+            .insert(EngineRequest::Recv(Recv::new(pattern, seg)));
         self.matching.post(&mut self.requests, at);
         *self.count_posted(&pattern) += 1;
         at
@@ -89,7 +91,7 @@ impl Core {
     #[inline]
     pub(crate) fn match_posted(&mut self, env: &Envelope, len: u64) -> Option<u32> {
         let at = self.matching.take_posted(&mut self.requests, env)?;
-        if let Request::Recv(recv) = &mut self.requests[at] {
+        if let EngineRequest::Recv(recv) = &mut self.requests[at] {
             recv.bind(env, len);
             let pattern = recv.pattern;
             *self.count_posted(&pattern) -= 1;
@@ -102,7 +104,7 @@ impl Core {
     #[inline(always)]
     pub(crate) fn meet_posted(&mut self, env: &Envelope, len: usize) -> Option<Segment> {
         let at = self.matching.take_posted(&mut self.requests, env)?;
-        let Request::Recv(recv) = &mut self.requests[at] else {
+        let EngineRequest::Recv(recv) = &mut self.requests[at] else {
             return None;
         };
         recv.state = RecvState::Done;
@@ -117,7 +119,7 @@ impl Core {
     }
 
     /// Keeps a message; `listed` when no receive is bound to it.
-    pub(crate) fn keep_message(&mut self, message: Message, listed: bool) -> u32 {
+    pub(crate) fn keep_message(&mut self, message: UnexpectedMessage, listed: bool) -> u32 {
         let at = self.messages.insert(message);
         if listed {
             self.matching.add(&mut self.messages, at);
@@ -130,8 +132,8 @@ impl Core {
     #[inline]
     pub(crate) fn recv_segment(&self, at: u32) -> Segment {
         match &self.requests[at] {
-            Request::Recv(recv) => recv.seg,
-            Request::Send(_) => Segment::default(),
+            EngineRequest::Recv(recv) => recv.seg,
+            EngineRequest::Send(_) => Segment::default(),
         }
     }
 
@@ -139,7 +141,7 @@ impl Core {
     #[inline]
     pub(crate) fn recv_done(&mut self, at: u32) {
         self.moved += 1;
-        if let Request::Recv(recv) = &mut self.requests[at] {
+        if let EngineRequest::Recv(recv) = &mut self.requests[at] {
             recv.state = RecvState::Done;
             if recv.freed {
                 self.requests.discard(at);
@@ -149,7 +151,7 @@ impl Core {
 
     /// Changes what a send waits for and notices when nothing is left.
     pub(crate) fn update_send(&mut self, at: u32, change: impl FnOnce(&mut Send)) {
-        if let Request::Send(send) = &mut self.requests[at] {
+        if let EngineRequest::Send(send) = &mut self.requests[at] {
             change(send);
             if send.done() {
                 self.moved += 1;
@@ -162,16 +164,16 @@ impl Core {
 
     pub(crate) fn send_of(&self, at: u32) -> Option<&Send> {
         match &self.requests[at] {
-            Request::Send(send) => Some(send),
-            Request::Recv(_) => None,
+            EngineRequest::Send(send) => Some(send),
+            EngineRequest::Recv(_) => None,
         }
     }
 
     /// The end of a request, if it has come.
     pub(crate) fn outcome(&self, at: u32) -> Option<Completion> {
         match &self.requests[at] {
-            Request::Recv(recv) => (recv.state == RecvState::Done).then_some(recv.completion),
-            Request::Send(send) => send.done().then_some(Completion {
+            EngineRequest::Recv(recv) => (recv.state == RecvState::Done).then_some(recv.completion),
+            EngineRequest::Send(send) => send.done().then_some(Completion {
                 cancelled: send.cancelled,
                 ..Completion::default()
             }),

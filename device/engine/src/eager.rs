@@ -13,9 +13,9 @@ use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 
 use crate::channel::Channel;
 use crate::engine::Engine;
-use crate::frame::{FRAME_MAGIC, HEADER_LEN, Header, Kind};
+use crate::frame::{FRAME_MAGIC, FrameKind, HEADER_LEN, Header};
 use crate::requests::met;
-use crate::tx::{Context, ENVELOPE_COST};
+use crate::tx::{ENVELOPE_COST, SendContext};
 use crate::types::{Completion, Envelope, Pattern, Segment};
 
 /// A frame that was kept and is to be written now.
@@ -60,7 +60,7 @@ impl FrameWords<'_> {
 
 /// The first eight bytes of an eager envelope without flags.
 fn plain_eager(epoch: Epoch) -> u64 {
-    let start = u32::from_le_bytes([FRAME_MAGIC[0], FRAME_MAGIC[1], Kind::Eager as u8, 0]);
+    let start = u32::from_le_bytes([FRAME_MAGIC[0], FRAME_MAGIC[1], FrameKind::Eager as u8, 0]);
     u64::from(epoch.0) << 32 | u64::from(start)
 }
 
@@ -119,7 +119,7 @@ impl Engine {
         if !idle || bytes.len() > self.config.eager_copy {
             return None;
         }
-        let mut tx = Context {
+        let mut tx = SendContext {
             channel,
             core: &mut self.core,
             config: &self.config,
@@ -216,7 +216,11 @@ impl Engine {
     /// Takes the acknowledgement and the credit of a plain eager message that comes next and fits
     /// the window; its length.
     #[inline(always)]
-    fn accept(&mut self, peer: Rank, header: &impl EagerHeader) -> Option<(Context<'_>, usize)> {
+    fn accept(
+        &mut self,
+        peer: Rank,
+        header: &impl EagerHeader,
+    ) -> Option<(SendContext<'_>, usize)> {
         let len = header.len();
         let channel = self.channels.get_mut(peer.index())?.as_deref_mut()?;
         let rx = &channel.rx;
@@ -228,7 +232,7 @@ impl Engine {
             return None;
         }
         let (ack, credit) = header.acks(channel);
-        let mut rx = Context {
+        let mut rx = SendContext {
             channel,
             core: &mut self.core,
             config: &self.config,
@@ -240,7 +244,7 @@ impl Engine {
     }
 }
 
-impl Context<'_> {
+impl SendContext<'_> {
     /// The next message of the peer, whose cost fits the window, came and was received with its
     /// body at once.
     #[inline(always)]

@@ -7,10 +7,10 @@ use crate::config::Config;
 use crate::core_state::Core;
 use crate::error::Error;
 use crate::pool::Buf;
-use crate::requests::{Body, RecvState, Request, Send};
+use crate::requests::{EngineRequest, HeldBody, RecvState, Send};
 use crate::tx;
 use crate::types::{
-    Completion, Detach, Envelope, Mode, MsgId, Pattern, Probe, ReqId, Segment, Sent,
+    Completion, Detach, Envelope, MessageMode, MsgId, Pattern, Probe, ReqId, Segment, Sent,
 };
 
 /// The recovery state of one rank: see the crate's page for how a device drives it.
@@ -145,7 +145,7 @@ impl Engine {
         env: Envelope,
         seg: Segment,
         bytes: Option<&[u8]>,
-        mode: Mode,
+        mode: MessageMode,
     ) -> Result<Sent, Error> {
         debug_assert!(bytes.is_none_or(|b| b.len() == seg.len));
         if to == self.me {
@@ -153,26 +153,26 @@ impl Engine {
         }
         let (epoch, config) = (self.epoch, self.config);
         let (channel, core) = self.channel(to)?;
-        let mut tx = tx::Context {
+        let mut tx = tx::SendContext {
             channel,
             core,
             config: &config,
             epoch,
         };
         if let Some(bytes) = bytes
-            && mode != Mode::Synchronous
+            && mode != MessageMode::Synchronous
             && tx.send_copied(&env, bytes)
         {
             return Ok(Sent::Done);
         }
-        let request = tx.core.requests.insert(Request::Send(Send {
+        let request = tx.core.requests.insert(EngineRequest::Send(Send {
             peer: to,
             ssn: Ssn(0),
             seg,
             held: Buf::default(),
             envelope: env,
-            sync: mode == Mode::Synchronous,
-            blocking: mode == Mode::Blocking,
+            sync: mode == MessageMode::Synchronous,
+            blocking: mode == MessageMode::Blocking,
             blocked: true,
             needs_ack: false,
             needs_match: false,
@@ -222,7 +222,7 @@ impl Engine {
     #[inline(always)]
     pub fn poll_whole(&mut self, id: ReqId) -> Option<Completion> {
         let at = self.core.requests.find(id.0)?;
-        let Request::Recv(recv) = &self.core.requests[at] else {
+        let EngineRequest::Recv(recv) = &self.core.requests[at] else {
             return None;
         };
         let done = recv.completion;
@@ -238,8 +238,8 @@ impl Engine {
     #[must_use]
     pub fn peer_of(&self, id: ReqId) -> Option<Rank> {
         match self.core.requests.get(id.0)? {
-            Request::Recv(recv) => recv.pattern.from,
-            Request::Send(send) => Some(send.peer),
+            EngineRequest::Recv(recv) => recv.pattern.from,
+            EngineRequest::Send(send) => Some(send.peer),
         }
     }
 
@@ -290,7 +290,7 @@ impl Engine {
 
     /// Hurries the ack that a send waits for. A blocking one is about to be detached instead.
     fn press(&mut self, at: u32) {
-        let Request::Send(Send {
+        let EngineRequest::Send(Send {
             peer,
             ssn,
             needs_ack: true,
@@ -322,8 +322,8 @@ impl Engine {
             return;
         }
         match &mut self.core.requests[at] {
-            Request::Recv(recv) => recv.freed = true,
-            Request::Send(send) => send.freed = true,
+            EngineRequest::Recv(recv) => recv.freed = true,
+            EngineRequest::Send(send) => send.freed = true,
         }
     }
 
@@ -334,16 +334,16 @@ impl Engine {
             return;
         };
         match &mut self.core.requests[at] {
-            Request::Recv(recv) if recv.state == RecvState::Posted => {
+            EngineRequest::Recv(recv) if recv.state == RecvState::Posted => {
                 recv.state = RecvState::Bound;
                 recv.completion.cancelled = true;
                 let pattern = recv.pattern;
                 self.core.unpost(at, &pattern);
                 self.core.recv_done(at);
             }
-            Request::Recv(_) => (),
-            Request::Send(send) if send.done() || send.cancel.is_some() => (),
-            Request::Send(_) => self.cancel_send(at),
+            EngineRequest::Recv(_) => (),
+            EngineRequest::Send(send) if send.done() || send.cancel.is_some() => (),
+            EngineRequest::Send(_) => self.cancel_send(at),
         }
     }
 
@@ -353,7 +353,7 @@ impl Engine {
         let Some(at) = self.core.requests.find(id.0) else {
             return Detach::Done;
         };
-        let Request::Send(send) = &self.core.requests[at] else {
+        let EngineRequest::Send(send) = &self.core.requests[at] else {
             return Detach::Wait;
         };
         if send.done() {
@@ -390,7 +390,7 @@ impl Core {
 
     /// Marks a bound message whose body is complete for the device's next copy.
     pub(crate) fn copy_soon(&mut self, at: u32) {
-        debug_assert!(!matches!(self.messages[at].body, Body::Remote(_)));
+        debug_assert!(!matches!(self.messages[at].body, HeldBody::Remote(_)));
         self.copies.push_back(at);
     }
 }

@@ -3,7 +3,7 @@
 use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 use thiserror::Error;
 
-use crate::frame::Kind;
+use crate::frame::FrameKind;
 
 /// A call that cannot be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -66,7 +66,7 @@ pub enum ProtocolError {
     #[error("a {kind:?} frame for message {ssn} makes no sense")]
     Pointless {
         /// Kind of the frame.
-        kind: Kind,
+        kind: FrameKind,
         /// The message.
         ssn: Ssn,
     },

@@ -6,10 +6,15 @@ use crate::flow::{ENVELOPE_MEMORY, GRANT_MEMORY};
 use crate::harness::World;
 use crate::scenarios::{ANY, messages_at};
 use crate::tests::{content, small};
-use crate::{Config, HEADER_LEN, Kind, Mode, ReqId, Sought};
+use crate::{Config, FrameKind, HEADER_LEN, MessageMode, ReqId, Sought};
 
 /// Sends `count` messages with the number as tag, and finds the last of them behind the others.
-fn crowd(config: Config, count: usize, len: usize, mode: Mode) -> (World, Vec<Option<ReqId>>) {
+fn crowd(
+    config: Config,
+    count: usize,
+    len: usize,
+    mode: MessageMode,
+) -> (World, Vec<Option<ReqId>>) {
     let mut world = World::linked(config, 2);
     let sends = (0..count)
         .map(|number| world.send(0, 1, number as i32, &content(number, len), mode))
@@ -29,10 +34,10 @@ fn crowd(config: Config, count: usize, len: usize, mode: Mode) -> (World, Vec<Op
 fn small_messages_beyond_the_window_bring_their_bodies() {
     const COUNT: usize = 1000;
     for (len, mode) in [
-        (0, Mode::Standard),
-        (4, Mode::Blocking),
-        (100, Mode::Standard),
-        (192, Mode::Synchronous),
+        (0, MessageMode::Standard),
+        (4, MessageMode::Blocking),
+        (100, MessageMode::Standard),
+        (192, MessageMode::Synchronous),
     ] {
         let (mut world, sends) = crowd(small(), COUNT, len, mode);
         // The newest first: each of those beyond the window is received while others wait.
@@ -45,7 +50,7 @@ fn small_messages_beyond_the_window_bring_their_bodies() {
         world.finish();
         let ended = |id: &Option<ReqId>| id.is_none_or(|id| world.nodes[0].engine.is_complete(id));
         assert!(sends.iter().all(ended));
-        for kind in [Kind::Rts, Kind::Data] {
+        for kind in [FrameKind::Rts, FrameKind::Data] {
             assert_eq!(world.read_by(1, kind), 0, "{kind:?} at {len} bytes");
         }
     }
@@ -53,8 +58,8 @@ fn small_messages_beyond_the_window_bring_their_bodies() {
 
 #[test]
 fn messages_with_longer_bodies_ask_beyond_the_window() {
-    let (mut world, _) = crowd(small(), 300, 193, Mode::Standard);
-    assert_eq!(world.read_by(1, Kind::Data), 1);
+    let (mut world, _) = crowd(small(), 300, 193, MessageMode::Standard);
+    assert_eq!(world.read_by(1, FrameKind::Data), 1);
     for number in 0..299 {
         let (id, seg) = world.recv(1, ANY, 193);
         world.settle();
@@ -68,7 +73,7 @@ fn messages_with_longer_bodies_ask_beyond_the_window() {
 fn bodies_beyond_the_window_count_against_the_cap() {
     let mut world = World::linked(small(), 2);
     for number in 0..20_000 {
-        world.send(0, 1, 0, &content(number, 192), Mode::Standard);
+        world.send(0, 1, 0, &content(number, 192), MessageMode::Standard);
     }
     let (id, _) = world.recv(1, World::pattern(Some(0), Some(7)), 0);
     world.settle();
@@ -91,7 +96,7 @@ fn bodies_beyond_the_window_count_against_the_cap() {
 
 #[test]
 fn what_a_grant_may_cost_covers_what_it_takes() {
-    let message = size_of::<crate::requests::Message>() + 2 * size_of::<u64>();
+    let message = size_of::<crate::requests::UnexpectedMessage>() + 2 * size_of::<u64>();
     assert!(message <= ENVELOPE_MEMORY as usize);
     // The buffer of the longest body, in its size class.
     assert!(message + 256 <= GRANT_MEMORY as usize);
@@ -103,11 +108,11 @@ fn a_cut_inside_a_body_beyond_the_window_is_made_good() {
         let mut world = World::linked(small(), 2);
         let count = small().window as usize / (HEADER_LEN + 90) + 3;
         for number in 0..count {
-            world.send(0, 1, 0, &content(number, 90), Mode::Standard);
+            world.send(0, 1, 0, &content(number, 90), MessageMode::Standard);
         }
         world.settle();
         let (early, seg) = world.recv(1, World::pattern(Some(0), Some(7)), 150);
-        world.send(0, 1, 7, &content(77, 150), Mode::Standard);
+        world.send(0, 1, 7, &content(77, 150), MessageMode::Standard);
         if !posted {
             world.nodes[1].engine.cancel(early);
             assert!(world.nodes[1].engine.poll(early).is_some());
@@ -159,16 +164,16 @@ fn short_bodies_that_were_asked_for_share_writes() {
     let receives: Vec<ReqId> = (0..COUNT).map(|_| world.recv(1, ANY, 100).0).collect();
     // The window takes fewer envelopes than that.
     for number in 0..COUNT {
-        world.send(0, 1, 0, &content(number, 100), Mode::Standard);
+        world.send(0, 1, 0, &content(number, 100), MessageMode::Standard);
     }
     world.finish();
     let ended = |id: &ReqId| world.nodes[1].engine.is_complete(*id);
     assert!(receives.iter().all(ended));
     for (at, kind) in [
-        (1, Kind::Rts),
-        (0, Kind::Cts),
-        (1, Kind::Data),
-        (0, Kind::Finish),
+        (1, FrameKind::Rts),
+        (0, FrameKind::Cts),
+        (1, FrameKind::Data),
+        (0, FrameKind::Finish),
     ] {
         assert_eq!(world.read_by(at, kind), COUNT, "{kind:?}");
     }
@@ -180,7 +185,7 @@ fn short_bodies_that_were_asked_for_share_writes() {
 fn stream(world: &mut World, count: usize, len: usize) -> Vec<ReqId> {
     let receives: Vec<ReqId> = (0..count).map(|_| world.recv(1, ANY, len).0).collect();
     let send = |number| {
-        let id = world.send(0, 1, 0, &content(number, len), Mode::Standard);
+        let id = world.send(0, 1, 0, &content(number, len), MessageMode::Standard);
         while world.write(0, 1, 1 << 20) + world.read(1, 0, 1 << 20) > 0 {}
         // The sender is busy and reads the answers later.
         while world.write(1, 0, 1 << 20) > 0 {}
@@ -197,7 +202,7 @@ fn a_stream_of_medium_messages_takes_few_acks() {
     for len in [9 << 10, 16 << 10, 60 << 10] {
         let mut world = World::linked(Config::default(), 2);
         world.settle();
-        let before = world.read_by(0, Kind::Ack);
+        let before = world.read_by(0, FrameKind::Ack);
         let sends = stream(&mut world, 64, len);
         // Waitall.
         for id in &sends {
@@ -208,7 +213,7 @@ fn a_stream_of_medium_messages_takes_few_acks() {
             assert!(world.nodes[0].engine.poll(id).is_some());
         }
         let quarters = 64 * len / (Config::default().window as usize / 4);
-        let acks = world.read_by(0, Kind::Ack) - before;
+        let acks = world.read_by(0, FrameKind::Ack) - before;
         assert!(acks <= 4 + quarters + 1, "{acks} acks of {len} bytes");
         world.finish();
     }
@@ -222,14 +227,14 @@ fn who_waits_for_an_ack_gets_it_though_the_receiver_does_nothing_more() {
         let last = *sends.last().unwrap();
         while world.read(0, 1, 1 << 20) > 0 {}
         assert!(!world.nodes[0].engine.is_complete(last));
-        let before = world.read_by(1, Kind::Ack);
+        let before = world.read_by(1, FrameKind::Ack);
         for _ in 0..polls {
             assert!(world.nodes[0].engine.poll(last).is_none());
         }
         while world.write(0, 1, 1 << 20) + world.read(1, 0, 1 << 20) > 0 {}
         while world.write(1, 0, 1 << 20) + world.read(0, 1, 1 << 20) > 0 {}
         assert!(world.nodes[0].engine.poll(last).is_some());
-        assert_eq!(world.read_by(1, Kind::Ack), before + 1, "asked once");
+        assert_eq!(world.read_by(1, FrameKind::Ack), before + 1, "asked once");
     }
 }
 
@@ -246,7 +251,7 @@ fn a_lost_wish_for_an_ack_is_said_again() {
     let (receives, seg): (Vec<ReqId>, Vec<_>) =
         (0..6).map(|_| world.recv(1, ANY, 16 << 10)).unzip();
     let sends: Vec<ReqId> = (0..6)
-        .filter_map(|number| world.send(0, 1, 0, &content(number, 16 << 10), Mode::Standard))
+        .filter_map(|number| world.send(0, 1, 0, &content(number, 16 << 10), MessageMode::Standard))
         .collect();
     assert!(world.nodes[0].engine.poll(sends[5]).is_none());
     while world.write(0, 1, 1 << 20) > 0 {}
@@ -269,9 +274,9 @@ fn each_of_several_ranks_that_are_probed_for_is_granted_more() {
         let mut world = World::linked(small(), 7);
         for from in 1..7 {
             for number in 0..2 * small().window as usize / HEADER_LEN {
-                world.send(from, 0, 0, &content(number, 0), Mode::Standard);
+                world.send(from, 0, 0, &content(number, 0), MessageMode::Standard);
             }
-            world.send(from, 0, 7, &content(7, 0), Mode::Standard);
+            world.send(from, 0, 7, &content(7, 0), MessageMode::Standard);
         }
         let last = |from| World::pattern(Some(from), Some(7));
         for _ in 0..200 {

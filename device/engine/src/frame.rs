@@ -36,7 +36,7 @@ const DATA_LIMIT: u64 = 64 << 20;
 /// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum FrameKind {
     /// An envelope with its whole body behind it.
     Eager = 1,
     /// An envelope whose body follows when the receiver is clear to take it (ready to send).
@@ -57,18 +57,18 @@ pub enum Kind {
     Ack = 9,
 }
 
-impl Kind {
-    fn from_byte(byte: u8) -> Option<Kind> {
+impl FrameKind {
+    fn from_byte(byte: u8) -> Option<FrameKind> {
         Some(match byte {
-            1 => Kind::Eager,
-            2 => Kind::Rts,
-            3 => Kind::Cts,
-            4 => Kind::Data,
-            5 => Kind::Finish,
-            6 => Kind::Matched,
-            7 => Kind::CancelRequest,
-            8 => Kind::CancelReply,
-            9 => Kind::Ack,
+            1 => FrameKind::Eager,
+            2 => FrameKind::Rts,
+            3 => FrameKind::Cts,
+            4 => FrameKind::Data,
+            5 => FrameKind::Finish,
+            6 => FrameKind::Matched,
+            7 => FrameKind::CancelRequest,
+            8 => FrameKind::CancelReply,
+            9 => FrameKind::Ack,
             _ => return None,
         })
     }
@@ -106,7 +106,7 @@ impl Flags {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
     /// The kind of the frame.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// Flags.
     pub flags: Flags,
     /// Epoch in which the SSN or ack was fixed.
@@ -150,7 +150,7 @@ impl Header {
     #[inline]
     pub fn body_len(&self) -> u64 {
         match self.kind {
-            Kind::Eager | Kind::Data => self.length,
+            FrameKind::Eager | FrameKind::Data => self.length,
             _ => 0,
         }
     }
@@ -201,10 +201,10 @@ impl Header {
         if magic != MAGIC {
             return Err(HeaderError::Magic(magic));
         }
-        let kind = Kind::from_byte(bytes[2]).ok_or(HeaderError::Kind(bytes[2]))?;
+        let kind = FrameKind::from_byte(bytes[2]).ok_or(HeaderError::Kind(bytes[2]))?;
         let allowed = match kind {
-            Kind::Eager | Kind::Rts => Flags::KNOWN,
-            Kind::Ack => Flags::WANT_ACK.0,
+            FrameKind::Eager | FrameKind::Rts => Flags::KNOWN,
+            FrameKind::Ack => Flags::WANT_ACK.0,
             _ => 0,
         };
         if bytes[3] & !allowed != 0 {
@@ -215,9 +215,9 @@ impl Header {
         }
         let length = long(24);
         let limit = match kind {
-            Kind::Eager => EAGER_LIMIT,
-            Kind::Data => DATA_LIMIT,
-            Kind::Rts => i64::MAX as u64,
+            FrameKind::Eager => EAGER_LIMIT,
+            FrameKind::Data => DATA_LIMIT,
+            FrameKind::Rts => i64::MAX as u64,
             _ => u64::MAX,
         };
         if length > limit {
@@ -248,7 +248,7 @@ mod tests {
 
     fn header() -> Header {
         Header {
-            kind: Kind::Eager,
+            kind: FrameKind::Eager,
             flags: Flags::SYNC.with(Flags::WANT_ACK),
             epoch: Epoch(3),
             envelope: Envelope {
@@ -281,8 +281,8 @@ mod tests {
         assert_eq!(with(2, 0), Err(HeaderError::Kind(0)));
         assert_eq!(with(2, 11), Err(HeaderError::Kind(11)));
         assert_eq!(with(3, 8), Err(HeaderError::Flags(8)));
-        assert_eq!(with(2, Kind::Ack as u8), Err(HeaderError::Flags(3)));
-        assert_eq!(with(2, Kind::Cts as u8), Err(HeaderError::Flags(3)));
+        assert_eq!(with(2, FrameKind::Ack as u8), Err(HeaderError::Flags(3)));
+        assert_eq!(with(2, FrameKind::Cts as u8), Err(HeaderError::Flags(3)));
         assert_eq!(with(20, 1), Err(HeaderError::Reserved));
         assert!(matches!(with(31, 1), Err(HeaderError::Length(_))));
     }

@@ -6,8 +6,8 @@ use rejoin_channel_table::ids::Rank;
 use rejoin_channel_table::resume::Resume;
 
 use crate::{
-    Config, Detach, Engine, Envelope, HEADER_LEN, Header, Kind, Mode, Pattern, Piece, ReqId,
-    RxBody, Segment, Sent, Source,
+    BodySource, Config, Detach, Engine, Envelope, FrameKind, HEADER_LEN, Header, MessageMode,
+    Pattern, ReqId, RxBody, Segment, Sent, WritePiece,
 };
 
 /// A rank: its engine, and its memory, in which a segment's address is an index.
@@ -36,7 +36,7 @@ struct Pipe {
 pub(crate) struct World {
     pub nodes: Vec<Node>,
     /// Kinds of the frames read, each with its receiver.
-    pub frames: Vec<(usize, Kind)>,
+    pub frames: Vec<(usize, FrameKind)>,
     /// Vectored writes that took any bytes.
     pub writes: usize,
     pipes: Vec<Vec<Pipe>>,
@@ -84,7 +84,7 @@ impl World {
         to: usize,
         tag: i32,
         content: &[u8],
-        mode: Mode,
+        mode: MessageMode,
     ) -> Option<ReqId> {
         let seg = self.segment(from, content);
         let env = Envelope {
@@ -128,8 +128,8 @@ impl World {
         while let Some(copy) = engine.next_copy() {
             let to = copy.to.addr..copy.to.addr + copy.to.len;
             match copy.from {
-                Source::Bytes(bytes) => memory[to].copy_from_slice(bytes),
-                Source::Memory(from) => {
+                BodySource::Bytes(bytes) => memory[to].copy_from_slice(bytes),
+                BodySource::Memory(from) => {
                     assert_eq!(from.len, copy.to.len);
                     memory.copy_within(from.addr..from.addr + from.len, to.start);
                 }
@@ -159,8 +159,8 @@ impl World {
         let mut written = 0;
         for piece in gather.pieces() {
             let bytes = match piece {
-                Piece::Bytes(bytes) => bytes,
-                Piece::Memory(seg) => &memory[seg.addr..seg.addr + seg.len],
+                WritePiece::Bytes(bytes) => bytes,
+                WritePiece::Memory(seg) => &memory[seg.addr..seg.addr + seg.len],
             };
             let part = &bytes[..bytes.len().min(limit - written)];
             pipe.bytes.extend(part);
@@ -239,7 +239,7 @@ impl World {
     /// Bytes that were read without `read`.
     pub(crate) fn skip(&mut self, from: usize, to: usize, count: usize) {
         self.pipes[from][to].bytes.drain(..count);
-        self.frames.push((to, Kind::Eager));
+        self.frames.push((to, FrameKind::Eager));
     }
 
     /// Bytes that are missing of the present header or body.
@@ -287,7 +287,7 @@ impl World {
     }
 
     /// Frames of a kind that a rank has read.
-    pub(crate) fn read_by(&self, rank: usize, kind: Kind) -> usize {
+    pub(crate) fn read_by(&self, rank: usize, kind: FrameKind) -> usize {
         let wanted = self.frames.iter().filter(|f| **f == (rank, kind));
         wanted.count()
     }

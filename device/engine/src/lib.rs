@@ -110,14 +110,14 @@ pub use eager::{EagerFrame, Matched};
 pub use engine::Engine;
 pub use error::{Error, ProtocolError};
 pub use flow::Sought;
-pub use frame::{FRAME_MAGIC, Flags, HEADER_LEN, Header, HeaderError, Kind};
+pub use frame::{FRAME_MAGIC, Flags, FrameKind, HEADER_LEN, Header, HeaderError};
 pub use remote_get::MIN_GET;
 pub use short_header::ShortHeader;
 pub use types::{
-    Completion, Copy, Detach, Envelope, GATHER_PIECES, Gather, Mode, MsgId, Pattern, Piece, Probe,
-    RemoteGet, ReqId, RxBody, Segment, Sent, Source,
+    BodySource, Completion, Copy, Detach, Envelope, GATHER_PIECES, Gather, MessageMode, MsgId,
+    Pattern, Probe, RemoteGet, ReqId, RxBody, Segment, Sent, WritePiece,
 };
-pub use waiting::{Cause, Operation, PeerCounts, Waiting};
+pub use waiting::{Operation, PeerCounts, WaitCause, Waiting};
 
 #[cfg(test)]
 mod flow_tests;

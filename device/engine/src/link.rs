@@ -3,12 +3,12 @@
 use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 use rejoin_channel_table::resume::Resume;
 
-use crate::channel::{Bulk, Channel, Plan, RemoteAccess, SentBody};
+use crate::channel::{Bulk, Channel, PlannedPart, RemoteAccess, SentBody};
 use crate::engine::Engine;
 use crate::error::ProtocolError;
-use crate::frame::Kind;
-use crate::requests::Body;
-use crate::tx::{Context, ENVELOPE_COST};
+use crate::frame::FrameKind;
+use crate::requests::HeldBody;
+use crate::tx::{ENVELOPE_COST, SendContext};
 
 impl Engine {
     /// This rank's resume for a handshake: the state of the peer's messages. The peer's old link,
@@ -38,7 +38,7 @@ impl Engine {
             if message.peer != peer || message.bound.is_some() {
                 continue;
             }
-            if matches!(message.body, Body::Remote(_)) {
+            if matches!(message.body, HeldBody::Remote(_)) {
                 resume.pending_rts.push(message.ssn);
             } else if message.sync {
                 resume.unmatched_sync.push(message.ssn);
@@ -68,7 +68,7 @@ impl Engine {
         let (channel, core) = self
             .channel(peer)
             .map_err(|_| ProtocolError::NotAPeer(peer))?;
-        let mut link = Context {
+        let mut link = SendContext {
             channel,
             core,
             config: &config,
@@ -133,7 +133,7 @@ impl Channel {
     }
 }
 
-impl Context<'_> {
+impl SendContext<'_> {
     fn resumed(&mut self, resume: &Resume) -> Result<(), ProtocolError> {
         let kept = &self.channel.tx.kept;
         if resume.next_envelope > kept.next() {
@@ -172,7 +172,7 @@ impl Context<'_> {
                 (None, Some(len)) if len > 0 => len as usize,
                 _ => {
                     return Err(ProtocolError::Pointless {
-                        kind: Kind::Data,
+                        kind: FrameKind::Data,
                         ssn,
                     });
                 }
@@ -212,7 +212,7 @@ impl Context<'_> {
         }
         match resume.clear.last() {
             Some(&ssn) if cleared < resume.clear.len() => Err(ProtocolError::Pointless {
-                kind: Kind::Cts,
+                kind: FrameKind::Cts,
                 ssn,
             }),
             _ => Ok(()),
@@ -230,6 +230,6 @@ impl Context<'_> {
             Some(SentBody::Kept(buf)) => buf.len(),
             None => return,
         };
-        tx.plan.push_back(Plan::Body { ssn, at: 0, len });
+        tx.plan.push_back(PlannedPart::Body { ssn, at: 0, len });
     }
 }

@@ -2,14 +2,16 @@
 
 use rejoin_channel_table::ids::{Rank, Ssn};
 
-use crate::bins::{CLASSES, Link};
+use crate::bins::{BinLink, CLASSES};
 use crate::engine::Engine;
-use crate::frame::Kind;
+use crate::frame::FrameKind;
 use crate::pool::Buf;
-use crate::requests::{Body, Message, Recv, Request, Send};
+use crate::requests::{EngineRequest, HeldBody, Recv, Send, UnexpectedMessage};
 use crate::rx;
 use crate::tx::ENVELOPE_COST;
-use crate::types::{Copy, Detach, Envelope, Mode, Pattern, ReqId, Segment, Sent, Source};
+use crate::types::{
+    BodySource, Copy, Detach, Envelope, MessageMode, Pattern, ReqId, Segment, Sent,
+};
 
 impl Engine {
     /// Binds a new receive to a message that is out of the matching lists.
@@ -21,15 +23,15 @@ impl Engine {
         };
         let mut recv = Recv::new(pattern, seg);
         recv.bind(&message.envelope, message.len);
-        let request = self.core.requests.insert(Request::Recv(recv));
+        let request = self.core.requests.insert(EngineRequest::Recv(recv));
         message.bound = Some(request);
         let id = ReqId(self.core.requests.id(request));
         let (peer, ssn, len) = (message.peer, message.ssn, message.len);
         let (sync, granted) = (message.sync, message.granted);
         let (remote, arriving) = match message.body {
-            Body::Remote(from) => (Some(from), false),
-            Body::Arriving(_) => (None, true),
-            Body::Ready(_) | Body::Own(..) => (None, false),
+            HeldBody::Remote(from) => (Some(from), false),
+            HeldBody::Arriving(_) => (None, true),
+            HeldBody::Ready(_) | HeldBody::Own(..) => (None, false),
         };
         if remote.is_none() && !arriving {
             self.core.copy_soon(at);
@@ -44,7 +46,7 @@ impl Engine {
                 rx.core.messages.remove(at);
                 rx.clear_to_send(ssn, len, request, granted, from);
             } else if sync {
-                rx.tell(Kind::Matched, ssn);
+                rx.tell(FrameKind::Matched, ssn);
             }
         }
         id
@@ -69,29 +71,29 @@ impl Engine {
             let len = room.min(message.len as usize);
             self.core.recv_done(request);
             match message.body {
-                Body::Ready(buf) => {
+                HeldBody::Ready(buf) => {
                     self.release(message.peer, message.len, message.granted);
                     let before = std::mem::replace(&mut self.core.copied, buf);
                     self.core.pool.put(before);
                     if len > 0 {
                         return Some(Copy {
-                            from: Source::Bytes(&self.core.copied.bytes()[..len]),
+                            from: BodySource::Bytes(&self.core.copied.bytes()[..len]),
                             to,
                         });
                     }
                 }
-                Body::Own(from, send) => {
+                HeldBody::Own(from, send) => {
                     if let Some(send) = send {
                         self.core.update_send(send, |send| send.needs_match = false);
                     }
                     if len > 0 {
                         return Some(Copy {
-                            from: Source::Memory(from.part(0, len)),
+                            from: BodySource::Memory(from.part(0, len)),
                             to,
                         });
                     }
                 }
-                Body::Arriving(_) | Body::Remote(_) => (),
+                HeldBody::Arriving(_) | HeldBody::Remote(_) => (),
             }
         }
         None
@@ -117,22 +119,22 @@ impl Engine {
         env: Envelope,
         seg: Segment,
         bytes: Option<&[u8]>,
-        mode: Mode,
+        mode: MessageMode,
     ) -> Sent {
         let core = &mut self.core;
         let bound = core.match_posted(&env, seg.len as u64);
         let cost = ENVELOPE_COST + seg.len as u64;
-        let mut message = Message {
+        let mut message = UnexpectedMessage {
             peer: self.me,
             ssn: Ssn(0),
             envelope: env,
             len: seg.len as u64,
             sync: false,
             granted: false,
-            body: Body::Own(seg, None),
+            body: HeldBody::Own(seg, None),
             bound,
             order: 0,
-            links: [Link::NONE; CLASSES],
+            links: [BinLink::NONE; CLASSES],
         };
         if bound.is_some() {
             let at = core.keep_message(message, false);
@@ -140,23 +142,23 @@ impl Engine {
             return Sent::Done;
         }
         if let Some(bytes) = bytes
-            && mode != Mode::Synchronous
+            && mode != MessageMode::Synchronous
             && core.own_bytes + cost <= self.config.window
         {
             core.own_bytes += cost;
             let mut buf = core.pool.take(bytes.len());
             buf.bytes_mut().copy_from_slice(bytes);
-            message.body = Body::Ready(buf);
+            message.body = HeldBody::Ready(buf);
             core.keep_message(message, true);
             return Sent::Done;
         }
-        let request = core.requests.insert(Request::Send(Send {
+        let request = core.requests.insert(EngineRequest::Send(Send {
             peer: self.me,
             ssn: Ssn(0),
             seg,
             held: Buf::default(),
             envelope: env,
-            sync: mode == Mode::Synchronous,
+            sync: mode == MessageMode::Synchronous,
             blocking: false,
             blocked: false,
             needs_ack: false,
@@ -169,7 +171,7 @@ impl Engine {
             cancelled: false,
             freed: false,
         }));
-        message.body = Body::Own(seg, Some(request));
+        message.body = HeldBody::Own(seg, Some(request));
         let at = core.keep_message(message, true);
         // It needs no sequence number; its place in the slab finds it.
         core.update_send(request, |send| send.ssn = Ssn(u64::from(at)));
@@ -215,9 +217,9 @@ impl Engine {
         }
         core.own_bytes += cost;
         core.update_send(request, |send| send.needs_match = false);
-        core.messages[at].body = Body::Ready(core.pool.take(from.len));
+        core.messages[at].body = HeldBody::Ready(core.pool.take(from.len));
         match &mut core.messages[at].body {
-            Body::Ready(buf) => Detach::Copy {
+            HeldBody::Ready(buf) => Detach::Copy {
                 from,
                 into: buf.bytes_mut(),
             },

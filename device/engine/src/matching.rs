@@ -5,8 +5,8 @@
 //! patterns that can match it. A receive checks the head of one list. The lists of a wildcard class
 //! are kept only once some receive or probe used the class.
 
-use crate::bins::{Bins, CLASSES, Key, Link};
-use crate::requests::{Message, Request};
+use crate::bins::{BinLink, Bins, CLASSES, Key};
+use crate::requests::{EngineRequest, UnexpectedMessage};
 use crate::types::{Envelope, Pattern};
 use rejoin_channel_table::slab::{NIL, Slab};
 
@@ -48,9 +48,9 @@ impl Matching {
 
     /// Posts a receive.
     #[inline]
-    pub(crate) fn post(&mut self, requests: &mut Slab<Request>, at: u32) {
+    pub(crate) fn post(&mut self, requests: &mut Slab<EngineRequest>, at: u32) {
         let order = self.next_order();
-        let Request::Recv(recv) = &mut requests[at] else {
+        let EngineRequest::Recv(recv) = &mut requests[at] else {
             return;
         };
         recv.order = order;
@@ -62,8 +62,8 @@ impl Matching {
 
     /// Takes a posted receive back.
     #[inline]
-    pub(crate) fn unpost(&mut self, requests: &mut Slab<Request>, at: u32) {
-        let Request::Recv(recv) = &requests[at] else {
+    pub(crate) fn unpost(&mut self, requests: &mut Slab<EngineRequest>, at: u32) {
+        let EngineRequest::Recv(recv) = &requests[at] else {
             return;
         };
         self.posted_count[class_of(&recv.pattern)] -= 1;
@@ -74,7 +74,7 @@ impl Matching {
     #[inline]
     pub(crate) fn take_posted(
         &mut self,
-        requests: &mut Slab<Request>,
+        requests: &mut Slab<EngineRequest>,
         env: &Envelope,
     ) -> Option<u32> {
         if self.posted_count[1..] == [0; CLASSES - 1] {
@@ -86,14 +86,14 @@ impl Matching {
     }
 
     /// The same where some receives have wildcards.
-    fn take_oldest(&mut self, requests: &mut Slab<Request>, env: &Envelope) -> Option<u32> {
+    fn take_oldest(&mut self, requests: &mut Slab<EngineRequest>, env: &Envelope) -> Option<u32> {
         let mut best = (u64::MAX, NIL);
         for class in 0..CLASSES {
             if self.posted_count[class] == 0 {
                 continue;
             }
             if let Some(at) = self.posted.head(envelope_key(class, env))
-                && let Request::Recv(recv) = &requests[at]
+                && let EngineRequest::Recv(recv) = &requests[at]
                 && recv.order < best.0
             {
                 best = (recv.order, at);
@@ -106,7 +106,7 @@ impl Matching {
     }
 
     /// Lists a message as unexpected.
-    pub(crate) fn add(&mut self, messages: &mut Slab<Message>, at: u32) {
+    pub(crate) fn add(&mut self, messages: &mut Slab<UnexpectedMessage>, at: u32) {
         let order = self.next_order();
         messages[at].order = order;
         let env = messages[at].envelope;
@@ -121,7 +121,11 @@ impl Matching {
 
     /// The oldest unexpected message that a pattern matches.
     #[inline(always)]
-    pub(crate) fn find(&mut self, messages: &mut Slab<Message>, pattern: &Pattern) -> Option<u32> {
+    pub(crate) fn find(
+        &mut self,
+        messages: &mut Slab<UnexpectedMessage>,
+        pattern: &Pattern,
+    ) -> Option<u32> {
         if self.unexpected_count == 0 {
             return None;
         }
@@ -131,7 +135,7 @@ impl Matching {
     }
 
     #[inline(never)]
-    fn search(&mut self, messages: &mut Slab<Message>, pattern: &Pattern) -> Option<u32> {
+    fn search(&mut self, messages: &mut Slab<UnexpectedMessage>, pattern: &Pattern) -> Option<u32> {
         let class = class_of(pattern);
         if class != 0 && !self.kept[class] {
             self.keep(messages, class);
@@ -140,7 +144,7 @@ impl Matching {
     }
 
     /// Takes a message out of the lists.
-    pub(crate) fn remove(&mut self, messages: &mut Slab<Message>, at: u32) {
+    pub(crate) fn remove(&mut self, messages: &mut Slab<UnexpectedMessage>, at: u32) {
         self.unexpected_count -= 1;
         for class in 0..CLASSES {
             if class == 0 || self.kept[class] {
@@ -150,7 +154,7 @@ impl Matching {
     }
 
     /// From now on the lists of a class are kept: all listed messages enter them in order.
-    fn keep(&mut self, messages: &mut Slab<Message>, class: usize) {
+    fn keep(&mut self, messages: &mut Slab<UnexpectedMessage>, class: usize) {
         self.kept[class] = true;
         let mut listed: Vec<(u64, u32)> = messages
             .iter()
@@ -165,19 +169,19 @@ impl Matching {
     }
 }
 
-impl crate::bins::Linked for Message {
-    fn link(&mut self, class: usize) -> &mut Link {
+impl crate::bins::Linked for UnexpectedMessage {
+    fn link(&mut self, class: usize) -> &mut BinLink {
         &mut self.links[class]
     }
 }
 
-impl crate::bins::Linked for Request {
+impl crate::bins::Linked for EngineRequest {
     #[inline]
-    fn link(&mut self, _: usize) -> &mut Link {
+    fn link(&mut self, _: usize) -> &mut BinLink {
         match self {
-            Request::Recv(recv) => &mut recv.link,
+            EngineRequest::Recv(recv) => &mut recv.link,
             // Only receives are posted.
-            Request::Send(_) => unreachable!("a send is in no matching list"),
+            EngineRequest::Send(_) => unreachable!("a send is in no matching list"),
         }
     }
 }

@@ -10,9 +10,9 @@ use rejoin_channel_table::ids::{Rank, Ssn};
 
 use crate::channel::{RemoteAccess, Target};
 use crate::engine::Engine;
-use crate::frame::Kind;
+use crate::frame::FrameKind;
 use crate::rx;
-use crate::tx::Context;
+use crate::tx::SendContext;
 use crate::types::RemoteGet;
 
 /// Shortest body that the receiver reads from the sender's memory. Below this length a round trip
@@ -48,7 +48,7 @@ impl Engine {
                 return Some(get);
             }
             // One before it could not be read.
-            rx.tell(Kind::Cts, get.ssn);
+            rx.tell(FrameKind::Cts, get.ssn);
         }
         None
     }
@@ -65,19 +65,19 @@ impl Engine {
         };
         if !whole {
             rx.channel.access.ours = false;
-            rx.tell(Kind::Cts, get.ssn);
+            rx.tell(FrameKind::Cts, get.ssn);
             return;
         }
         if let Some(partial) = rx.channel.rx.partial.remove(at)
             && let Target::Request(request) = partial.target
         {
-            rx.tell(Kind::Finish, get.ssn);
+            rx.tell(FrameKind::Finish, get.ssn);
             rx.core.recv_done(request);
         }
     }
 }
 
-impl Context<'_> {
+impl SendContext<'_> {
     /// Has the device read a body.
     pub(crate) fn plan_get(&mut self, ssn: Ssn, len: u64, request: u32, from: u64) {
         let len = usize::try_from(len).unwrap_or(usize::MAX);

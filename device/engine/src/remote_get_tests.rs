@@ -4,7 +4,7 @@ use rejoin_channel_table::ids::Rank;
 
 use crate::harness::World;
 use crate::remote_get::MIN_GET;
-use crate::{Config, Kind, Mode, RemoteGet, ReqId};
+use crate::{Config, FrameKind, MessageMode, RemoteGet, ReqId};
 
 /// Two ranks, linked; no segment of rank 0 begins at address 0.
 fn world() -> World {
@@ -37,13 +37,16 @@ fn body(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 253) as u8).collect()
 }
 
-fn send(world: &mut World, content: &[u8], mode: Mode) -> ReqId {
+fn send(world: &mut World, content: &[u8], mode: MessageMode) -> ReqId {
     world.send(0, 1, 3, content, mode).expect("not small")
 }
 
 #[test]
 fn a_body_that_is_read_is_not_sent() {
-    for (posted, mode) in [(true, Mode::Standard), (false, Mode::Synchronous)] {
+    for (posted, mode) in [
+        (true, MessageMode::Standard),
+        (false, MessageMode::Synchronous),
+    ] {
         let mut world = world();
         let content = body(MIN_GET);
         let pattern = World::pattern(Some(0), Some(3));
@@ -60,8 +63,8 @@ fn a_body_that_is_read_is_not_sent() {
         assert!(world.bytes(1, seg) == content);
         world.finish();
         assert!(world.nodes[0].engine.poll(sent).is_some());
-        let read = [Kind::Cts, Kind::Finish].map(|kind| world.read_by(0, kind));
-        assert_eq!((read, world.read_by(1, Kind::Data)), ([0, 1], 0));
+        let read = [FrameKind::Cts, FrameKind::Finish].map(|kind| world.read_by(0, kind));
+        assert_eq!((read, world.read_by(1, FrameKind::Data)), ([0, 1], 0));
     }
 }
 
@@ -70,13 +73,13 @@ fn shorter_ones_are_sent_and_shorter_buffers_filled() {
     let mut world = world();
     let pattern = World::pattern(Some(0), Some(3));
     let (received, _) = world.recv(1, pattern, MIN_GET);
-    send(&mut world, &body(MIN_GET - 1), Mode::Standard);
+    send(&mut world, &body(MIN_GET - 1), MessageMode::Standard);
     world.settle();
     assert_eq!(next(&mut world), None);
     assert!(world.nodes[1].engine.poll(received).is_some());
 
     let (received, seg) = world.recv(1, pattern, 100);
-    send(&mut world, &body(MIN_GET), Mode::Standard);
+    send(&mut world, &body(MIN_GET), MessageMode::Standard);
     world.settle();
     let get = next(&mut world).expect("a body to be read");
     assert_eq!(get.to.len, 100);
@@ -94,7 +97,7 @@ fn a_body_that_cannot_be_read_is_sent_and_all_later_ones() {
     let pattern = World::pattern(Some(0), Some(3));
     for round in 0..2 {
         let (received, seg) = world.recv(1, pattern, content.len());
-        let sent = send(&mut world, &content, Mode::Standard);
+        let sent = send(&mut world, &content, MessageMode::Standard);
         world.settle();
         let get = next(&mut world);
         assert_eq!(get.is_some(), round == 0);
@@ -107,7 +110,7 @@ fn a_body_that_cannot_be_read_is_sent_and_all_later_ones() {
         world.finish();
         assert!(world.nodes[0].engine.poll(sent).is_some());
     }
-    assert_eq!(world.read_by(0, Kind::Cts), 2);
+    assert_eq!(world.read_by(0, FrameKind::Cts), 2);
 }
 
 #[test]
@@ -119,7 +122,7 @@ fn bodies_that_wait_behind_one_that_cannot_be_read_are_sent() {
         .each_ref()
         .map(|content| world.recv(1, pattern, content.len()));
     for content in &contents {
-        send(&mut world, content, Mode::Standard);
+        send(&mut world, content, MessageMode::Standard);
     }
     world.settle();
     let first = next(&mut world).expect("a body to be read");
@@ -139,7 +142,7 @@ fn what_was_to_be_read_over_a_lost_link_is_not_read_over_the_next() {
     let content = body(MIN_GET);
     let pattern = World::pattern(Some(0), Some(3));
     let (_, seg) = world.recv(1, pattern, MIN_GET);
-    let sent = send(&mut world, &content, Mode::Standard);
+    let sent = send(&mut world, &content, MessageMode::Standard);
     world.settle();
     world.cut(0, 1);
     world.connect_all();
@@ -155,7 +158,7 @@ fn a_body_may_be_read_before_its_sender_knows_of_the_new_link() {
     let mut world = world();
     let content = body(MIN_GET);
     let pattern = World::pattern(Some(0), Some(3));
-    let sent = send(&mut world, &content, Mode::Standard);
+    let sent = send(&mut world, &content, MessageMode::Standard);
     world.cut(0, 1);
     world.connect_all();
     world.nodes[1].engine.set_remote_access(Rank(0), true, None);
@@ -176,7 +179,7 @@ fn a_lost_link_leaves_nothing_open() {
         let content = body(MIN_GET);
         let pattern = World::pattern(Some(0), Some(3));
         let (received, seg) = world.recv(1, pattern, MIN_GET);
-        let sent = send(&mut world, &content, Mode::Standard);
+        let sent = send(&mut world, &content, MessageMode::Standard);
         world.settle();
         if read {
             let get = next(&mut world).expect("a body to be read");
@@ -188,7 +191,7 @@ fn a_lost_link_leaves_nothing_open() {
         assert!(world.nodes[1].engine.poll(received).is_some());
         assert!(world.nodes[0].engine.poll(sent).is_some());
         assert!(world.bytes(1, seg) == content);
-        assert_eq!(world.read_by(1, Kind::Data), usize::from(!read));
+        assert_eq!(world.read_by(1, FrameKind::Data), usize::from(!read));
     }
 }
 
@@ -199,7 +202,7 @@ fn nobody_reads_over_a_new_link_before_it_is_known_who_can() {
     world.connect_all();
     let content = body(MIN_GET);
     let (received, seg) = world.recv(1, World::pattern(Some(0), Some(3)), MIN_GET);
-    let sent = send(&mut world, &content, Mode::Standard);
+    let sent = send(&mut world, &content, MessageMode::Standard);
     world.settle();
     assert_eq!(next(&mut world), None);
     assert!(world.nodes[1].engine.poll(received).is_some());

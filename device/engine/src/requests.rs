@@ -2,13 +2,13 @@
 
 use rejoin_channel_table::ids::{Rank, Ssn};
 
-use crate::bins::{CLASSES, Link};
+use crate::bins::{BinLink, CLASSES};
 use crate::pool::Buf;
 use crate::types::{Completion, Envelope, Pattern, Segment};
 
 /// A request of the application.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Request {
+pub(crate) enum EngineRequest {
     Recv(Recv),
     Send(Send),
 }
@@ -26,7 +26,7 @@ pub(crate) enum RecvState {
 pub(crate) struct Recv {
     pub pattern: Pattern,
     pub seg: Segment,
-    pub link: Link,
+    pub link: BinLink,
     pub order: u64,
     pub state: RecvState,
     /// Valid from `Bound` on.
@@ -40,7 +40,7 @@ impl Recv {
         Recv {
             pattern,
             seg,
-            link: Link::NONE,
+            link: BinLink::NONE,
             order: 0,
             state: RecvState::Posted,
             completion: Completion::default(),
@@ -111,7 +111,7 @@ impl Send {
 
 /// Where the body of a message is that no receive took yet, or that is about to be copied.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Body {
+pub(crate) enum HeldBody {
     /// Being received.
     Arriving(Buf),
     /// Complete.
@@ -125,7 +125,7 @@ pub(crate) enum Body {
 
 /// A message that no posted receive waited for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Message {
+pub(crate) struct UnexpectedMessage {
     pub peer: Rank,
     pub ssn: Ssn,
     pub envelope: Envelope,
@@ -133,9 +133,9 @@ pub(crate) struct Message {
     pub sync: bool,
     /// Came on a grant beyond the window.
     pub granted: bool,
-    pub body: Body,
+    pub body: HeldBody,
     /// The receive that took it while the body was on its way.
     pub bound: Option<u32>,
     pub order: u64,
-    pub links: [Link; CLASSES],
+    pub links: [BinLink; CLASSES],
 }

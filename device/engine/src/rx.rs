@@ -3,14 +3,14 @@
 use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 use rejoin_logging::Arrival;
 
-use crate::bins::{CLASSES, Link};
+use crate::bins::{BinLink, CLASSES};
 use crate::channel::{Channel, Current, Partial, Target};
 use crate::core_state::Core;
 use crate::engine::Engine;
 use crate::error::ProtocolError;
-use crate::frame::{Flags, GRANTED_LIMIT, Header, Kind};
-use crate::requests::{Body, Message};
-use crate::tx::{Context, ENVELOPE_COST};
+use crate::frame::{Flags, FrameKind, GRANTED_LIMIT, Header};
+use crate::requests::{HeldBody, UnexpectedMessage};
+use crate::tx::{ENVELOPE_COST, SendContext};
 use crate::types::{RxBody, Segment};
 
 impl Engine {
@@ -32,7 +32,7 @@ impl Engine {
         if channel.rx.current.is_some() {
             return Err(ProtocolError::WithinBody);
         }
-        let mut rx = Context {
+        let mut rx = SendContext {
             channel,
             core,
             config: &config,
@@ -41,9 +41,9 @@ impl Engine {
         rx.acknowledged(header.ack)?;
         rx.credited(header.credit)?;
         match header.kind {
-            Kind::Eager => rx.eager(header),
-            Kind::Rts => rx.ready_to_send(header),
-            Kind::Data => rx.data(header),
+            FrameKind::Eager => rx.eager(header),
+            FrameKind::Rts => rx.ready_to_send(header),
+            FrameKind::Data => rx.data(header),
             _ => rx.control(header).map(|()| RxBody::None),
         }
     }
@@ -62,7 +62,7 @@ impl Engine {
             return &mut [];
         };
         match &mut self.core.messages[at].body {
-            Body::Arriving(buf) => {
+            HeldBody::Arriving(buf) => {
                 &mut buf.bytes_mut()[current.offset..current.offset + current.len]
             }
             _ => &mut [],
@@ -80,13 +80,13 @@ impl Engine {
             .channel(peer)
             .map_err(|_| ProtocolError::NotAPeer(peer))?;
         let current = channel.rx.current.take().ok_or(ProtocolError::NoBody)?;
-        let mut rx = Context {
+        let mut rx = SendContext {
             channel,
             core,
             config: &config,
             epoch,
         };
-        if current.kind == Kind::Eager {
+        if current.kind == FrameKind::Eager {
             rx.eager_done(
                 current.target,
                 current.len,
@@ -100,7 +100,7 @@ impl Engine {
     }
 }
 
-impl Context<'_> {
+impl SendContext<'_> {
     /// Judges an envelope: whether it is new. Notes what it costs.
     fn admit(&mut self, header: &Header) -> Result<bool, ProtocolError> {
         let rx = &mut self.channel.rx;
@@ -140,7 +140,7 @@ impl Context<'_> {
                     (Target::Request(request), into(seg, 0, len))
                 }
                 None => {
-                    let body = Body::Arriving(self.core.pool.take(len));
+                    let body = HeldBody::Arriving(self.core.pool.take(len));
                     let message = self.unexpected(header, body);
                     (Target::Message(message), RxBody::Buffer)
                 }
@@ -152,7 +152,7 @@ impl Context<'_> {
         let want_ack = header.flags.has(Flags::WANT_ACK);
         if len > 0 {
             self.channel.rx.current = Some(Current {
-                kind: Kind::Eager,
+                kind: FrameKind::Eager,
                 ssn: header.ssn,
                 target,
                 want_ack,
@@ -162,7 +162,7 @@ impl Context<'_> {
             });
         }
         if header.flags.has(Flags::SYNC) && matches!(target, Target::Request(_)) {
-            self.tell(Kind::Matched, header.ssn);
+            self.tell(FrameKind::Matched, header.ssn);
         }
         if len == 0 {
             self.eager_done(target, 0, granted, want_ack);
@@ -171,8 +171,8 @@ impl Context<'_> {
         Ok(body)
     }
 
-    fn unexpected(&mut self, header: &Header, body: Body) -> u32 {
-        let message = Message {
+    fn unexpected(&mut self, header: &Header, body: HeldBody) -> u32 {
+        let message = UnexpectedMessage {
             peer: self.channel.peer,
             ssn: header.ssn,
             envelope: header.envelope,
@@ -182,12 +182,12 @@ impl Context<'_> {
             body,
             bound: None,
             order: 0,
-            links: [Link::NONE; CLASSES],
+            links: [BinLink::NONE; CLASSES],
         };
         self.core.keep_message(message, true)
     }
 
-    pub(crate) fn tell(&mut self, kind: Kind, ssn: Ssn) {
+    pub(crate) fn tell(&mut self, kind: FrameKind, ssn: Ssn) {
         self.channel.tell(self.core, self.epoch, kind, ssn);
     }
 
@@ -202,7 +202,7 @@ impl Context<'_> {
                 self.clear_to_send(header.ssn, header.length, request, granted, header.aux);
             }
             None => {
-                self.unexpected(header, Body::Remote(header.aux));
+                self.unexpected(header, HeldBody::Remote(header.aux));
             }
         }
         // Envelopes beyond the window bring no credit; without acks the sender's retention fills.
@@ -222,7 +222,7 @@ impl Context<'_> {
     ) {
         self.consumed(granted, ENVELOPE_COST);
         if len == 0 {
-            self.tell(Kind::Finish, ssn);
+            self.tell(FrameKind::Finish, ssn);
             self.core.recv_done(request);
             return;
         }
@@ -238,7 +238,7 @@ impl Context<'_> {
         if self.channel.access.ours && from != 0 {
             self.plan_get(ssn, len, request, from);
         } else {
-            self.tell(Kind::Cts, ssn);
+            self.tell(FrameKind::Cts, ssn);
         }
     }
 
@@ -261,7 +261,7 @@ impl Context<'_> {
             Target::Nowhere => RxBody::Discard(header.length),
         };
         self.channel.rx.current = Some(Current {
-            kind: Kind::Data,
+            kind: FrameKind::Data,
             ssn: header.ssn,
             target: partial.target,
             want_ack: partial.want_ack,
@@ -290,7 +290,7 @@ impl Context<'_> {
             self.eager_done(partial.target, len, partial.granted, partial.want_ack);
             self.decide_cancels(partial.ssn);
         } else if let Target::Request(request) = partial.target {
-            self.tell(Kind::Finish, partial.ssn);
+            self.tell(FrameKind::Finish, partial.ssn);
             self.core.recv_done(request);
         }
     }
@@ -307,8 +307,8 @@ impl Context<'_> {
             }
             Target::Message(at) => {
                 let message = &mut self.core.messages[at];
-                if let Body::Arriving(buf) = &mut message.body {
-                    message.body = Body::Ready(std::mem::take(buf));
+                if let HeldBody::Arriving(buf) = &mut message.body {
+                    message.body = HeldBody::Ready(std::mem::take(buf));
                 }
                 if message.bound.is_some() {
                     self.core.copy_soon(at);
@@ -357,7 +357,7 @@ impl Channel {
         // The peer asks again.
         self.rx.undecided.clear();
         if let Some(current) = self.rx.current.take()
-            && current.kind == Kind::Eager
+            && current.kind == FrameKind::Eager
             && current.target != Target::Nowhere
         {
             self.expect(Partial {
@@ -384,9 +384,9 @@ pub(crate) fn context<'a>(
     config: &'a crate::config::Config,
     epoch: Epoch,
     peer: Rank,
-) -> Option<Context<'a>> {
+) -> Option<SendContext<'a>> {
     let channel = channels.get_mut(peer.index())?.as_deref_mut()?;
-    Some(Context {
+    Some(SendContext {
         channel,
         core,
         config,

@@ -10,8 +10,8 @@ use crate::flow::{ENVELOPE_MEMORY, GRANT_MEMORY};
 use crate::harness::World;
 use crate::tests::{content, small};
 use crate::{
-    Config, Engine, Envelope, HEADER_LEN, Header, Kind, Mode, Pattern, ProtocolError, ReqId,
-    RxBody, Segment,
+    Config, Engine, Envelope, FrameKind, HEADER_LEN, Header, MessageMode, Pattern, ProtocolError,
+    ReqId, RxBody, Segment,
 };
 
 pub(crate) const ANY: Pattern = Pattern {
@@ -37,7 +37,7 @@ fn a_flood_of_empty_messages_is_bounded() {
     let mut world = World::linked(Config::default(), 2);
     let window = Config::default().window as usize;
     let sends: Vec<Option<ReqId>> = (0..200_000)
-        .map(|tag| world.send(0, 1, tag, &[], Mode::Standard))
+        .map(|tag| world.send(0, 1, tag, &[], MessageMode::Standard))
         .collect();
     world.settle();
     assert_eq!(messages_at(&world, 1), window / HEADER_LEN);
@@ -63,7 +63,7 @@ fn unexpected_messages_cost_the_same_however_many_there_are() {
     let mut world = World::linked(Config::default(), 2);
     const MANY: i32 = 50_000;
     for tag in 0..MANY {
-        world.send(0, 1, tag, b"", Mode::Standard);
+        world.send(0, 1, tag, b"", MessageMode::Standard);
     }
     world.settle();
     for tag in (0..MANY).rev() {
@@ -85,7 +85,7 @@ fn unexpected_messages_cost_the_same_however_many_there_are() {
         .map(|tag| world.recv(1, World::pattern(None, Some(tag)), 0).0)
         .collect();
     for tag in (0..MANY).rev() {
-        world.send(0, 1, tag, b"", Mode::Standard);
+        world.send(0, 1, tag, b"", MessageMode::Standard);
     }
     world.finish();
     assert!(
@@ -101,9 +101,9 @@ fn unexpected_messages_cost_the_same_however_many_there_are() {
 fn a_message_behind_a_full_window_is_found() {
     let mut world = World::linked(small(), 2);
     for number in 0..2000 {
-        world.send(0, 1, 0, &content(number, 90), Mode::Standard);
+        world.send(0, 1, 0, &content(number, 90), MessageMode::Standard);
     }
-    let last = world.send(0, 1, 7, &content(9, 9000), Mode::Standard);
+    let last = world.send(0, 1, 7, &content(9, 9000), MessageMode::Standard);
     world.settle();
     assert!(messages_at(&world, 1) <= (small().window as usize) / (90 + HEADER_LEN));
     let (id, seg) = world.recv(1, World::pattern(Some(0), Some(7)), 9000);
@@ -139,14 +139,14 @@ fn a_message_behind_a_full_window_is_found() {
 fn a_little_credit_is_told_to_a_peer_that_needs_it() {
     let mut world = World::linked(small(), 2);
     for number in 0..10 {
-        world.send(0, 1, 0, &content(number, 1436), Mode::Standard);
+        world.send(0, 1, 0, &content(number, 1436), MessageMode::Standard);
     }
     world.settle();
     // 13 500 bytes of the window of 16 384 are held or untold: too much for one of the largest.
     for _ in 0..2 {
         world.recv(1, ANY, 1436);
     }
-    world.send(0, 1, 7, &content(9, 1500), Mode::Standard);
+    world.send(0, 1, 7, &content(9, 1500), MessageMode::Standard);
     let (id, _) = world.recv(1, World::pattern(Some(0), Some(7)), 1500);
     world.settle();
     assert!(world.nodes[1].engine.is_complete(id));
@@ -156,7 +156,7 @@ fn a_little_credit_is_told_to_a_peer_that_needs_it() {
 fn grants_stop_at_the_cap() {
     let mut world = World::linked(small(), 2);
     for _ in 0..20_000 {
-        world.send(0, 1, 0, &[], Mode::Standard);
+        world.send(0, 1, 0, &[], MessageMode::Standard);
     }
     world.recv(1, World::pattern(Some(0), Some(7)), 0);
     world.settle();
@@ -183,7 +183,7 @@ fn head_to_head(config: Config) {
             let len = [1500, 50, 6000, 0][number % 4];
             sends.push((
                 from,
-                world.send(from, to, 0, &content(number, len), Mode::Blocking),
+                world.send(from, to, 0, &content(number, len), MessageMode::Blocking),
             ));
         }
         world.write(0, 1, 777);
@@ -209,7 +209,7 @@ fn head_to_head(config: Config) {
 fn a_small_message_overtakes_large_bodies() {
     let mut world = World::linked(small(), 2);
     let (big, seg) = world.recv(1, World::pattern(Some(0), Some(1)), 1 << 20);
-    world.send(0, 1, 1, &content(1, 1 << 20), Mode::Standard);
+    world.send(0, 1, 1, &content(1, 1 << 20), MessageMode::Standard);
     let (little, _) = world.recv(1, World::pattern(Some(0), Some(2)), 8);
     while world.write(0, 1, 3000) > 0 {
         world.read(1, 0, 5000);
@@ -223,7 +223,7 @@ fn a_small_message_overtakes_large_bodies() {
             break;
         }
     }
-    world.send(0, 1, 2, &content(2, 8), Mode::Standard);
+    world.send(0, 1, 2, &content(2, 8), MessageMode::Standard);
     let mut bytes = 0;
     while !world.nodes[1].engine.is_complete(little) {
         bytes += world.write(0, 1, 1000);
@@ -241,7 +241,7 @@ fn a_body_longer_than_the_buffer_is_truncated() {
         for posted in [true, false] {
             let mut world = World::linked(small(), 2);
             let early = posted.then(|| world.recv(1, ANY, 50));
-            world.send(0, 1, 3, &content(4, len), Mode::Standard);
+            world.send(0, 1, 3, &content(4, len), MessageMode::Standard);
             world.settle();
             let (id, seg) = early.unwrap_or_else(|| world.recv(1, ANY, 50));
             world.finish();
@@ -257,7 +257,7 @@ fn bursts_are_one_piece() {
     let mut world = World::linked(Config::default(), 2);
     while world.write(0, 1, 1 << 20) > 0 {}
     for number in 0..100 {
-        world.send(0, 1, 0, &content(number, 8), Mode::Standard);
+        world.send(0, 1, 0, &content(number, 8), MessageMode::Standard);
     }
     let gather = world.nodes[0].engine.tx_gather(Rank(1));
     assert_eq!(
@@ -269,8 +269,8 @@ fn bursts_are_one_piece() {
 #[test]
 fn peers_become_ready_once() {
     let mut world = World::new(Config::default(), 3);
-    world.send(0, 2, 0, b"a", Mode::Standard);
-    world.send(0, 2, 0, b"b", Mode::Standard);
+    world.send(0, 2, 0, b"a", MessageMode::Standard);
+    world.send(0, 2, 0, b"b", MessageMode::Standard);
     let engine = &mut world.nodes[0].engine;
     assert_eq!(engine.next_ready(), Some(Rank(2)));
     assert_eq!(engine.next_ready(), None);
@@ -287,18 +287,18 @@ fn frames_carry_the_epoch_and_later_ones_wait() {
     let mut world = World::linked(Config::default(), 2);
     let (id, _) = world.recv(1, ANY, 1);
     world.nodes[0].engine.set_epoch(Epoch(2));
-    world.send(0, 1, 0, b"x", Mode::Standard);
+    world.send(0, 1, 0, b"x", MessageMode::Standard);
     let gather = world.nodes[0].engine.tx_gather(Rank(1));
     let mut bytes = Vec::new();
     for piece in gather.pieces() {
         match piece {
-            crate::Piece::Bytes(part) => bytes.extend_from_slice(part),
-            crate::Piece::Memory(_) => panic!("a small message is copied"),
+            crate::WritePiece::Bytes(part) => bytes.extend_from_slice(part),
+            crate::WritePiece::Memory(_) => panic!("a small message is copied"),
         }
     }
     let at = bytes.len() - HEADER_LEN - 1;
     let header = Header::decode(bytes[at..at + HEADER_LEN].try_into().unwrap()).unwrap();
-    assert_eq!((header.kind, header.epoch), (Kind::Eager, Epoch(2)));
+    assert_eq!((header.kind, header.epoch), (FrameKind::Eager, Epoch(2)));
     let receiver = &mut world.nodes[1].engine;
     let before = receiver.clone();
     let refused = receiver.rx_header(Rank(0), &header);
@@ -316,7 +316,7 @@ fn frames_carry_the_epoch_and_later_ones_wait() {
 #[test]
 fn a_resume_of_a_later_epoch_acknowledges_nothing_before_the_image() {
     let mut world = World::linked(Config::default(), 2);
-    world.send(0, 1, 0, b"kept", Mode::Standard);
+    world.send(0, 1, 0, b"kept", MessageMode::Standard);
     world.write(0, 1, 1000);
     world.read(1, 0, 1000);
     world.cut(0, 1);
@@ -343,7 +343,7 @@ fn the_first_resume_carries_the_epoch() {
 }
 
 /// A header of the peer's about message 0.
-fn word(kind: Kind, length: u64, aux: u64) -> Header {
+fn word(kind: FrameKind, length: u64, aux: u64) -> Header {
     Header {
         kind,
         flags: crate::Flags::NONE,
@@ -361,19 +361,21 @@ fn word(kind: Kind, length: u64, aux: u64) -> Header {
 fn a_message_that_is_cleared_cannot_be_removed() {
     let mut world = World::linked(small(), 2);
     let body = content(1, 9000);
-    let send = world.send(0, 1, 0, &body, Mode::Standard).unwrap();
+    let send = world.send(0, 1, 0, &body, MessageMode::Standard).unwrap();
     world.write(0, 1, 1_000_000);
     let sender = &mut world.nodes[0].engine;
     sender.cancel(send);
-    sender.rx_header(Rank(1), &word(Kind::Cts, 0, 0)).unwrap();
+    sender
+        .rx_header(Rank(1), &word(FrameKind::Cts, 0, 0))
+        .unwrap();
     // A chunk of the program's memory is on its way.
     assert!(sender.tx_gather(Rank(1)).bytes() > HEADER_LEN);
-    let reply = word(Kind::CancelReply, 1, 1);
+    let reply = word(FrameKind::CancelReply, 1, 1);
     let refused = sender.rx_header(Rank(1), &reply);
     assert!(matches!(refused, Err(ProtocolError::Pointless { .. })));
     assert!(!sender.is_complete(send));
     // Too late is an answer.
-    let late = word(Kind::CancelReply, 1, 0);
+    let late = word(FrameKind::CancelReply, 1, 0);
     sender.rx_header(Rank(1), &late).unwrap();
     assert!(!sender.is_complete(send));
 }
@@ -382,7 +384,11 @@ fn a_message_that_is_cleared_cannot_be_removed() {
 fn cancel_requests_take_a_bounded_memory() {
     let mut world = World::linked(small(), 2);
     let medium = content(1, 900);
-    assert!(world.send(0, 1, 0, &medium, Mode::Standard).is_some());
+    assert!(
+        world
+            .send(0, 1, 0, &medium, MessageMode::Standard)
+            .is_some()
+    );
     world.write(0, 1, 1_000_000);
     // The ack behind the handshake, the envelope, and a part of the body.
     world.read(1, 0, 2 * HEADER_LEN + 10);
@@ -391,19 +397,19 @@ fn cancel_requests_take_a_bounded_memory() {
     world.connect_all();
     let receiver = &mut world.nodes[1].engine;
     receiver
-        .rx_header(Rank(0), &word(Kind::CancelRequest, 1, 1))
+        .rx_header(Rank(0), &word(FrameKind::CancelRequest, 1, 1))
         .unwrap();
-    let again = receiver.rx_header(Rank(0), &word(Kind::CancelRequest, 2, 1));
+    let again = receiver.rx_header(Rank(0), &word(FrameKind::CancelRequest, 2, 1));
     assert!(matches!(again, Err(ProtocolError::Pointless { .. })));
 
     // One that never reads the answers.
     let mut world = World::linked(small(), 2);
-    world.send(0, 1, 0, b"x", Mode::Standard);
+    world.send(0, 1, 0, b"x", MessageMode::Standard);
     world.write(0, 1, 1000);
     world.read(1, 0, 1000);
     let receiver = &mut world.nodes[1].engine;
     let refused = (1..1_000_000)
-        .map(|number| receiver.rx_header(Rank(0), &word(Kind::CancelRequest, number, number)))
+        .map(|number| receiver.rx_header(Rank(0), &word(FrameKind::CancelRequest, number, number)))
         .find(Result::is_err);
     assert!(matches!(
         refused,
@@ -416,7 +422,7 @@ fn header() -> impl Strategy<Value = Header> {
     let bytes = (1u8..11, 0u8..8, few(), 0u64..3000, 0i32..2);
     (bytes, few(), few(), few()).prop_map(|((kind, flags, ssn, length, tag), ack, credit, aux)| {
         let plain = Header {
-            kind: Kind::Ack,
+            kind: FrameKind::Ack,
             flags: crate::Flags::NONE,
             epoch: Epoch(0),
             envelope: Envelope {
@@ -449,7 +455,7 @@ proptest! {
             let bytes = engine.copies(len).then_some(&bytes[..]);
             let env = Envelope { context: 1, source: 0, tag: 0 };
             let seg = Segment { addr: 0, len };
-            engine.send(Rank(1), env, seg, bytes, Mode::Synchronous).unwrap();
+            engine.send(Rank(1), env, seg, bytes, MessageMode::Synchronous).unwrap();
             engine.recv(World::pattern(None, Some(0)), seg).unwrap();
         }
         for (header, write) in headers {
@@ -488,7 +494,7 @@ fn many_large_messages_at_once_end_in_linear_time() {
     let mut world = World::linked(config, 2);
     let receives: Vec<ReqId> = (0..MANY).map(|_| world.recv(1, ANY, 100).0).collect();
     let sends: Vec<ReqId> = (0..MANY)
-        .filter_map(|number| world.send(0, 1, 0, &content(number, 100), Mode::Standard))
+        .filter_map(|number| world.send(0, 1, 0, &content(number, 100), MessageMode::Standard))
         .collect();
     world.finish();
     assert_eq!(sends.len(), MANY);

@@ -10,7 +10,7 @@ use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 use crate::channel::Channel;
 use crate::eager::{EagerHeader, Matched};
 use crate::engine::Engine;
-use crate::frame::{Flags, Header, Kind};
+use crate::frame::{Flags, FrameKind, Header};
 use crate::types::{Completion, Envelope, Pattern, Segment};
 
 /// The header of an eager message, without the fields that its receiver knows.
@@ -135,7 +135,7 @@ impl Engine {
         let channel = self.channels.get(peer.index())?.as_deref()?;
         let (ack, credit) = header.acks(channel);
         Some(Header {
-            kind: Kind::Eager,
+            kind: FrameKind::Eager,
             flags: Flags::NONE,
             epoch: epoch_near(self.epoch, header.epoch),
             envelope: header.envelope,

@@ -5,7 +5,7 @@ use rejoin_channel_table::ids::{Rank, Ssn};
 use rejoin_channel_table::resume::Resume;
 
 use crate::harness::World;
-use crate::{Completion, Config, Mode, Pattern, ProtocolError, ReqId, Segment};
+use crate::{Completion, Config, MessageMode, Pattern, ProtocolError, ReqId, Segment};
 
 /// Small bounds, so that small scripts meet them.
 pub(crate) fn small() -> Config {
@@ -159,7 +159,11 @@ impl Run {
     fn step(&mut self, step: Step) {
         match step {
             Step::Send(from, to, tag, len, mode) => {
-                let mode = [Mode::Standard, Mode::Blocking, Mode::Synchronous][mode as usize / 2];
+                let mode = [
+                    MessageMode::Standard,
+                    MessageMode::Blocking,
+                    MessageMode::Synchronous,
+                ][mode as usize / 2];
                 let bytes = content(self.messages.len(), len);
                 let request = self.world.send(from, to, tag, &bytes, mode);
                 self.messages.push(Message {
@@ -373,7 +377,7 @@ fn a_resume_below_what_is_held_is_refused() {
     let (zero, one) = (Rank(0), Rank(1));
     for number in 0..3 {
         world.recv(1, World::pattern(Some(0), Some(1)), 50);
-        world.send(0, 1, 1, &content(number, 50), Mode::Standard);
+        world.send(0, 1, 1, &content(number, 50), MessageMode::Standard);
     }
     world.settle();
     world.nodes[1].engine.flush_all_acks();

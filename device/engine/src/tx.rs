@@ -8,15 +8,15 @@ use std::ops::Range;
 
 use rejoin_channel_table::ids::{Epoch, Ssn};
 
-use crate::channel::{Bulk, Channel, Plan, SentBody};
+use crate::channel::{Bulk, Channel, PlannedPart, SentBody};
 use crate::config::Config;
 use crate::core_state::Core;
-use crate::frame::{Flags, GRANTED_LIMIT, HEADER_LEN, Header, Kind};
-use crate::requests::Request;
-use crate::types::{Detach, Envelope, GATHER_PIECES, Gather, Piece};
+use crate::frame::{Flags, FrameKind, GRANTED_LIMIT, HEADER_LEN, Header};
+use crate::requests::EngineRequest;
+use crate::types::{Detach, Envelope, GATHER_PIECES, Gather, WritePiece};
 
 /// The context of a send: a channel, the shared state, and the values in frames.
-pub(crate) struct Context<'a> {
+pub(crate) struct SendContext<'a> {
     pub channel: &'a mut Channel,
     pub core: &'a mut Core,
     pub config: &'a Config,
@@ -32,7 +32,7 @@ const UNHURRIED: usize = 128 << 10;
 /// Most data frames of one write: each is two pieces.
 const MOST_CHUNKS: usize = GATHER_PIECES / 2;
 
-impl Context<'_> {
+impl SendContext<'_> {
     /// Header and body into the ring, and into the plan. False if the message must wait.
     #[inline]
     pub(crate) fn send_copied(&mut self, env: &Envelope, bytes: &[u8]) -> bool {
@@ -63,7 +63,7 @@ impl Context<'_> {
             return None;
         }
         let ssn = channel.tx.kept.next();
-        let mut header = channel.header(self.epoch, Kind::Eager, ssn);
+        let mut header = channel.header(self.epoch, FrameKind::Eager, ssn);
         header.envelope = *env;
         header.length = bytes.len() as u64;
         let range = channel.tx.kept.push_words(&header.words(), bytes);
@@ -73,7 +73,7 @@ impl Context<'_> {
     /// Gives a send its sequence number and envelope, if the window allows. `bytes` are copied
     /// when they are given.
     pub(crate) fn launch(&mut self, request: u32, bytes: Option<&[u8]>) -> bool {
-        let Request::Send(send) = &mut self.core.requests[request] else {
+        let EngineRequest::Send(send) = &mut self.core.requests[request] else {
             return true;
         };
         let channel = &mut *self.channel;
@@ -112,7 +112,10 @@ impl Context<'_> {
         }
         let body = user_body.then_some(SentBody::User(send.seg, request));
         let waits = send.needs_finish || send.needs_match;
-        let kind = if eager { Kind::Eager } else { Kind::Rts };
+        let kind = match eager {
+            true => FrameKind::Eager,
+            false => FrameKind::Rts,
+        };
         let mut header = channel.header(self.epoch, kind, ssn);
         header.flags = flags;
         header.envelope = send.envelope;
@@ -129,7 +132,8 @@ impl Context<'_> {
         if channel.up {
             channel.tx.plan_frames(range);
             if user_body {
-                channel.tx.plan.push_back(Plan::Body { ssn, at: 0, len });
+                let part = PlannedPart::Body { ssn, at: 0, len };
+                channel.tx.plan.push_back(part);
             }
         }
         channel.mark_ready(self.core);
@@ -146,7 +150,7 @@ impl Context<'_> {
     pub(crate) fn hold(&mut self, request: u32, bytes: Option<&[u8]>) {
         if let Some(bytes) = bytes
             && bytes.len() as u64 <= GRANTED_LIMIT
-            && let Request::Send(send) = &mut self.core.requests[request]
+            && let EngineRequest::Send(send) = &mut self.core.requests[request]
         {
             send.held = self.core.pool.take(bytes.len());
             send.held.bytes_mut().copy_from_slice(bytes);
@@ -186,8 +190,8 @@ impl crate::channel::Tx {
     #[inline]
     pub(crate) fn plan_frames(&mut self, range: Range<u64>) {
         match self.plan.back_mut() {
-            Some(Plan::Ring(last)) if last.end == range.start => last.end = range.end,
-            _ => self.plan.push_back(Plan::Ring(range)),
+            Some(PlannedPart::Ring(last)) if last.end == range.start => last.end = range.end,
+            _ => self.plan.push_back(PlannedPart::Ring(range)),
         }
     }
 
@@ -196,8 +200,8 @@ impl crate::channel::Tx {
     pub(crate) fn plan_word(&mut self, header: &Header) {
         self.words.push_back(header.encode());
         match self.plan.back_mut() {
-            Some(Plan::Words { count, .. }) => *count += 1,
-            _ => self.plan.push_back(Plan::Words { count: 1, at: 0 }),
+            Some(PlannedPart::Words { count, .. }) => *count += 1,
+            _ => self.plan.push_back(PlannedPart::Words { count: 1, at: 0 }),
         }
     }
 
@@ -248,7 +252,7 @@ impl Channel {
     }
 
     fn plan_word_of_acks(&mut self, core: &mut Core, epoch: Epoch, flags: Flags) {
-        let mut header = self.header(epoch, Kind::Ack, Ssn(0));
+        let mut header = self.header(epoch, FrameKind::Ack, Ssn(0));
         header.flags = flags;
         header.aux = self.rx.window.granted();
         self.control(core, &header);
@@ -268,11 +272,11 @@ impl Channel {
             if bulk.offset == bulk.len {
                 self.tx.bulk.pop_front();
             }
-            let mut header = self.header(epoch, Kind::Data, ssn);
+            let mut header = self.header(epoch, FrameKind::Data, ssn);
             header.length = range.len() as u64;
             header.aux = range.start as u64;
             self.tx.plan_word(&header);
-            let chunk = Plan::Chunk { ssn, eager, range };
+            let chunk = PlannedPart::Chunk { ssn, eager, range };
             self.tx.plan.push_back(chunk);
             self.tx.chunks += 1;
         }
@@ -283,14 +287,14 @@ impl Channel {
         let mut word = 0;
         for part in self.tx.plan.iter().take(GATHER_PIECES) {
             let room = match part {
-                Plan::Ring(range) => self.gather_ring(range.clone(), out),
-                Plan::Words { count, at } => {
+                PlannedPart::Ring(range) => self.gather_ring(range.clone(), out),
+                PlannedPart::Words { count, at } => {
                     let [a, b] = self.tx.words(word..word + count, *at);
                     word += count;
-                    out.push(Piece::Bytes(a)) && out.push(Piece::Bytes(b))
+                    out.push(WritePiece::Bytes(a)) && out.push(WritePiece::Bytes(b))
                 }
-                Plan::Body { ssn, at, len } => self.gather_kept(*ssn, *at..*len, out),
-                Plan::Chunk { ssn, eager, range } => {
+                PlannedPart::Body { ssn, at, len } => self.gather_kept(*ssn, *at..*len, out),
+                PlannedPart::Chunk { ssn, eager, range } => {
                     if *eager {
                         self.gather_kept(*ssn, range.clone(), out)
                     } else {
@@ -306,16 +310,16 @@ impl Channel {
 
     fn gather_ring<'a>(&'a self, range: Range<u64>, out: &mut Gather<'a>) -> bool {
         let (a, b) = self.tx.kept.slices(range);
-        out.push(Piece::Bytes(a)) && out.push(Piece::Bytes(b))
+        out.push(WritePiece::Bytes(a)) && out.push(WritePiece::Bytes(b))
     }
 
     /// A part of an eager body, wherever it is kept.
     fn gather_kept<'a>(&'a self, ssn: Ssn, range: Range<usize>, out: &mut Gather<'a>) -> bool {
         match self.tx.kept.body(ssn) {
             Some(SentBody::User(seg, _)) => {
-                out.push(Piece::Memory(seg.part(range.start, range.len())))
+                out.push(WritePiece::Memory(seg.part(range.start, range.len())))
             }
-            Some(SentBody::Kept(buf)) => out.push(Piece::Bytes(&buf.bytes()[range])),
+            Some(SentBody::Kept(buf)) => out.push(WritePiece::Bytes(&buf.bytes()[range])),
             None => match self.tx.kept.frame(ssn) {
                 Some(frame) => {
                     let body = frame.start + ENVELOPE_COST;
@@ -336,7 +340,7 @@ impl Channel {
     ) -> bool {
         let open = self.open_at(ssn).map(|at| self.tx.open[at].1);
         match open.and_then(|request| core.send_of(request)) {
-            Some(send) => out.push(Piece::Memory(send.seg.part(range.start, range.len()))),
+            Some(send) => out.push(WritePiece::Memory(send.seg.part(range.start, range.len()))),
             None => false,
         }
     }
@@ -349,14 +353,14 @@ impl Channel {
                 return;
             };
             let (left, chunk) = match part {
-                Plan::Ring(range) => ((range.end - range.start) as usize, false),
-                Plan::Words { count, at } => (*count * HEADER_LEN - *at, false),
-                Plan::Body { at, len, .. } => (*len - *at, false),
-                Plan::Chunk { range, .. } => (range.len(), true),
+                PlannedPart::Ring(range) => ((range.end - range.start) as usize, false),
+                PlannedPart::Words { count, at } => (*count * HEADER_LEN - *at, false),
+                PlannedPart::Body { at, len, .. } => (*len - *at, false),
+                PlannedPart::Chunk { range, .. } => (range.len(), true),
             };
             if left <= bytes {
                 bytes -= left;
-                if let Plan::Words { count, .. } = part {
+                if let PlannedPart::Words { count, .. } = part {
                     self.tx.words.drain(..*count);
                 }
                 self.tx.plan.pop_front();
@@ -364,15 +368,15 @@ impl Channel {
                 continue;
             }
             match part {
-                Plan::Ring(range) => range.start += bytes as u64,
-                Plan::Words { count, at } => {
+                PlannedPart::Ring(range) => range.start += bytes as u64,
+                PlannedPart::Words { count, at } => {
                     let whole = (*at + bytes) / HEADER_LEN;
                     self.tx.words.drain(..whole);
                     *count -= whole;
                     *at = (*at + bytes) % HEADER_LEN;
                 }
-                Plan::Body { at, .. } => *at += bytes,
-                Plan::Chunk { range, .. } => range.start += bytes,
+                PlannedPart::Body { at, .. } => *at += bytes,
+                PlannedPart::Chunk { range, .. } => range.start += bytes,
             }
             return;
         }
@@ -404,9 +408,9 @@ pub(crate) fn detach<'a>(
     request: u32,
     message: Ssn,
 ) -> Detach<'a> {
-    let planned = |part: &Plan| match part {
-        Plan::Body { ssn, .. } => *ssn == message,
-        Plan::Chunk { ssn, eager, .. } => *eager && *ssn == message,
+    let planned = |part: &PlannedPart| match part {
+        PlannedPart::Body { ssn, .. } => *ssn == message,
+        PlannedPart::Chunk { ssn, eager, .. } => *eager && *ssn == message,
         _ => false,
     };
     if channel.tx.plan.iter().any(planned) || channel.tx.full(config) {

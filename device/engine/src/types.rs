@@ -49,7 +49,7 @@ pub struct Pattern {
 
 /// Send mode (MPI-5.0 §3.4). Buffered and ready sends are standard ones to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mode {
+pub enum MessageMode {
     /// Completes when the buffer may be used again.
     Standard,
     /// Like `Standard`; and the caller will [`detach`](crate::Engine::detach) it after its write,
@@ -128,19 +128,19 @@ pub enum RxBody {
 
 /// A piece of the next write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Piece<'a> {
+pub enum WritePiece<'a> {
     /// Bytes of the engine.
     Bytes(&'a [u8]),
     /// User memory.
     Memory(Segment),
 }
 
-impl Piece<'_> {
+impl WritePiece<'_> {
     /// Length in bytes.
     pub fn len(&self) -> usize {
         match self {
-            Piece::Bytes(bytes) => bytes.len(),
-            Piece::Memory(segment) => segment.len,
+            WritePiece::Bytes(bytes) => bytes.len(),
+            WritePiece::Memory(segment) => segment.len,
         }
     }
 
@@ -156,7 +156,7 @@ pub const GATHER_PIECES: usize = 16;
 /// The next pieces to write, in order, for one vectored write.
 #[derive(Clone, Copy, Debug)]
 pub struct Gather<'a> {
-    pieces: [Piece<'a>; GATHER_PIECES],
+    pieces: [WritePiece<'a>; GATHER_PIECES],
     count: usize,
     bytes: usize,
 }
@@ -164,14 +164,14 @@ pub struct Gather<'a> {
 impl<'a> Gather<'a> {
     pub(crate) const fn new() -> Self {
         Gather {
-            pieces: [Piece::Bytes(&[]); GATHER_PIECES],
+            pieces: [WritePiece::Bytes(&[]); GATHER_PIECES],
             count: 0,
             bytes: 0,
         }
     }
 
     /// Appends a piece unless it is empty; false when there is no room.
-    pub(crate) fn push(&mut self, piece: Piece<'a>) -> bool {
+    pub(crate) fn push(&mut self, piece: WritePiece<'a>) -> bool {
         if piece.is_empty() {
             return true;
         }
@@ -185,7 +185,7 @@ impl<'a> Gather<'a> {
     }
 
     /// The pieces in order, none of them empty.
-    pub fn pieces(&self) -> &[Piece<'a>] {
+    pub fn pieces(&self) -> &[WritePiece<'a>] {
         &self.pieces[..self.count]
     }
 
@@ -197,7 +197,7 @@ impl<'a> Gather<'a> {
 
 /// Where a body that is copied into user memory comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source<'a> {
+pub enum BodySource<'a> {
     /// The engine's memory.
     Bytes(&'a [u8]),
     /// User memory (a rank that sends to itself).
@@ -208,7 +208,7 @@ pub enum Source<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copy<'a> {
     /// From here.
-    pub from: Source<'a>,
+    pub from: BodySource<'a>,
     /// To here.
     pub to: Segment,
 }

@@ -5,9 +5,9 @@ use std::fmt;
 
 use rejoin_channel_table::ids::{Rank, Ssn};
 
-use crate::channel::{Channel, Plan, Target};
+use crate::channel::{Channel, PlannedPart, Target};
 use crate::engine::Engine;
-use crate::requests::{Recv, RecvState, Request, Send};
+use crate::requests::{EngineRequest, Recv, RecvState, Send};
 use crate::types::ReqId;
 
 /// A request that is not complete. `Display` gives one line in plain words.
@@ -28,7 +28,7 @@ pub struct Waiting {
     /// Length of the message or of the receive's buffer, in bytes.
     pub len: u64,
     /// The cause of the wait.
-    pub cause: Cause,
+    pub cause: WaitCause,
 }
 
 /// The operation of a request.
@@ -44,7 +44,7 @@ pub enum Operation {
 
 /// What a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum WaitCause {
     /// Send: there is no link to the peer.
     Link,
     /// Send: too much is under way that the peer has not received or acknowledged.
@@ -131,8 +131,8 @@ impl Engine {
             return None;
         }
         let mut waiting = match &self.core.requests[at] {
-            Request::Send(send) => self.of_send(send),
-            Request::Recv(recv) => self.of_receive(at, recv),
+            EngineRequest::Send(send) => self.of_send(send),
+            EngineRequest::Recv(recv) => self.of_receive(at, recv),
         };
         waiting.request = ReqId(self.core.requests.id(at));
         let other = waiting.peer.filter(|peer| *peer != self.me);
@@ -147,9 +147,9 @@ impl Engine {
             Operation::Send
         };
         let cause = match self.peer(send.peer) {
-            _ if send.peer == self.me => Cause::Match,
+            _ if send.peer == self.me => WaitCause::Match,
             Some(channel) if channel.up => channel.cause_of(send),
-            _ => Cause::Link,
+            _ => WaitCause::Link,
         };
         Waiting {
             request: ReqId::DONE,
@@ -172,7 +172,7 @@ impl Engine {
             context: recv.pattern.context,
             tag: recv.pattern.tag,
             len: recv.seg.len as u64,
-            cause: Cause::Message,
+            cause: WaitCause::Message,
         };
         if recv.state == RecvState::Posted {
             return posted;
@@ -183,7 +183,7 @@ impl Engine {
             peer: message.map(|(peer, _)| peer).or(posted.peer),
             context: message.map_or(posted.context, |(_, context)| context),
             tag: Some(recv.completion.tag),
-            cause: Cause::Receiving {
+            cause: WaitCause::Receiving {
                 received,
                 of: recv.completion.truncated.unwrap_or(recv.completion.len),
             },
@@ -194,7 +194,7 @@ impl Engine {
     /// The sender, and context where it is known, of the message that a receive has taken, and how
     /// much of it has come.
     fn taken_by(&self, request: u32) -> (Option<(Rank, u32)>, u64) {
-        let Request::Recv(recv) = &self.core.requests[request] else {
+        let EngineRequest::Recv(recv) = &self.core.requests[request] else {
             return (None, 0);
         };
         let mut target = Target::Request(request);
@@ -218,25 +218,25 @@ impl Engine {
 
 impl Channel {
     /// The cause for a send whose link is up.
-    fn cause_of(&self, send: &Send) -> Cause {
+    fn cause_of(&self, send: &Send) -> WaitCause {
         if send.blocked {
-            Cause::Window
+            WaitCause::Window
         } else if self.unwritten(send.ssn) {
-            Cause::Writing
+            WaitCause::Writing
         } else if send.cancel.is_some() {
-            Cause::CancelReply
+            WaitCause::CancelReply
         } else if send.needs_finish && !send.clear {
-            Cause::ClearToSend
+            WaitCause::ClearToSend
         } else if send.needs_finish {
             let bulk = self.tx.bulk.iter().find(|bulk| bulk.ssn == send.ssn);
             let handed = bulk.map_or(send.seg.len, |bulk| bulk.offset);
-            Cause::Sending {
+            WaitCause::Sending {
                 handed: handed as u64,
             }
         } else if send.needs_match {
-            Cause::Match
+            WaitCause::Match
         } else {
-            Cause::Ack
+            WaitCause::Ack
         }
     }
 
@@ -244,12 +244,12 @@ impl Channel {
     fn unwritten(&self, message: Ssn) -> bool {
         let frame = self.tx.kept.frame(message);
         self.tx.plan.iter().any(|part| match part {
-            Plan::Ring(range) => frame
+            PlannedPart::Ring(range) => frame
                 .as_ref()
                 .is_some_and(|frame| range.start < frame.end && frame.start < range.end),
-            Plan::Body { ssn, .. } => *ssn == message,
-            Plan::Chunk { ssn, eager, .. } => *eager && *ssn == message,
-            Plan::Words { .. } => false,
+            PlannedPart::Body { ssn, .. } => *ssn == message,
+            PlannedPart::Chunk { ssn, eager, .. } => *eager && *ssn == message,
+            PlannedPart::Words { .. } => false,
         })
     }
 }
@@ -281,7 +281,7 @@ impl Waiting {
         }
         write!(f, ", context {}: ", self.context)?;
         match self.cause {
-            Cause::Link => write!(f, "not sent: {link}"),
+            WaitCause::Link => write!(f, "not sent: {link}"),
             cause if self.linked == Some(false) => write!(f, "{cause} ({link} now)"),
             cause => write!(f, "{cause}"),
         }
@@ -294,21 +294,21 @@ impl fmt::Display for Waiting {
     }
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for WaitCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Cause::Link => return write!(f, "not sent: {NO_LINK}"),
-            Cause::Window => "not sent: it has too many messages that it has not received",
-            Cause::Writing => "not written as a whole: it does not read its link",
-            Cause::ClearToSend => "announced: it has no receive for the message",
-            Cause::Sending { handed } => {
+            WaitCause::Link => return write!(f, "not sent: {NO_LINK}"),
+            WaitCause::Window => "not sent: it has too many messages that it has not received",
+            WaitCause::Writing => "not written as a whole: it does not read its link",
+            WaitCause::ClearToSend => "announced: it has no receive for the message",
+            WaitCause::Sending { handed } => {
                 return write!(f, "its body is on its way, {handed} bytes were issued");
             }
-            Cause::Ack => "sent: it has not acknowledged the message",
-            Cause::Match => "sent: no receive has taken the message",
-            Cause::CancelReply => "it has not answered whether the message is cancelled",
-            Cause::Message => "no matching message has come",
-            Cause::Receiving { received, of } => {
+            WaitCause::Ack => "sent: it has not acknowledged the message",
+            WaitCause::Match => "sent: no receive has taken the message",
+            WaitCause::CancelReply => "it has not answered whether the message is cancelled",
+            WaitCause::Message => "no matching message has come",
+            WaitCause::Receiving { received, of } => {
                 return write!(f, "{received} of {of} bytes have come");
             }
         })

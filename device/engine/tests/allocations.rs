@@ -7,8 +7,8 @@ use std::alloc::System;
 use rejoin_channel_table::ids::Rank;
 use rejoin_channel_table::resume::Resume;
 use rejoin_engine::{
-    Config, Detach, Engine, Envelope, HEADER_LEN, Header, Mode, Pattern, Piece, ReqId, RxBody,
-    Segment, Sent,
+    Config, Detach, Engine, Envelope, HEADER_LEN, Header, MessageMode, Pattern, ReqId, RxBody,
+    Segment, Sent, WritePiece,
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -33,7 +33,7 @@ impl Pair {
             len: body.len(),
         };
         let bytes = self.engines[0].copies(body.len()).then_some(body);
-        match self.engines[0].send(Rank(1), env, seg, bytes, Mode::Blocking) {
+        match self.engines[0].send(Rank(1), env, seg, bytes, MessageMode::Blocking) {
             Ok(Sent::Done) => None,
             Ok(Sent::Pending(id)) => Some(id),
             Err(error) => panic!("{error}"),
@@ -65,8 +65,8 @@ impl Pair {
             let gather = self.engines[from].tx_gather(receiver);
             for piece in gather.pieces() {
                 match piece {
-                    Piece::Bytes(bytes) => self.stream.extend_from_slice(bytes),
-                    Piece::Memory(seg) => self.stream.resize(self.stream.len() + seg.len, 0),
+                    WritePiece::Bytes(bytes) => self.stream.extend_from_slice(bytes),
+                    WritePiece::Memory(seg) => self.stream.resize(self.stream.len() + seg.len, 0),
                 }
             }
             let bytes = gather.bytes();

@@ -26,13 +26,13 @@ fn stamp(position: u64, count: u64) -> u64 {
 
 /// The side that writes cells.
 #[derive(Clone, Debug)]
-pub struct Writer {
+pub struct CellWriter {
     count: u64,
     tail: u64,
     head: u64,
 }
 
-impl Writer {
+impl CellWriter {
     /// At the beginning of so many cells of zeros, a power of two.
     #[must_use]
     pub fn new(count: usize) -> Self {
@@ -91,12 +91,12 @@ impl Writer {
 
 /// The side that reads cells.
 #[derive(Clone, Debug)]
-pub struct Reader {
+pub struct CellReader {
     count: u64,
     head: u64,
 }
 
-impl Reader {
+impl CellReader {
     /// At the beginning of so many cells of zeros, a power of two.
     #[must_use]
     pub fn new(count: usize) -> Self {

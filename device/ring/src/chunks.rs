@@ -44,7 +44,7 @@ fn take(batch: &impl Word) -> Option<(usize, u64)> {
 
 /// The side that lays out pieces.
 #[derive(Clone, Debug, Default)]
-pub struct Owner {
+pub struct ChunkOwner {
     batch: u64,
     /// Pieces of the batch that the helper has or may have taken.
     others: u64,
@@ -62,7 +62,7 @@ pub enum Helped {
     },
 }
 
-impl Owner {
+impl ChunkOwner {
     /// Lays out so many pieces, at most [`MOST`], all of which are described. The batch before is
     /// over.
     #[inline]

@@ -133,7 +133,7 @@ fn a_doorbell_rings_once_for_each_time_it_was_armed() {
 fn cells_show_themselves_once_each_time_around() {
     let head = AtomicU64::new(0);
     let firsts = [0u64; 4].map(AtomicU64::new);
-    let (mut writer, mut reader) = (cells::Writer::new(4), cells::Reader::new(4));
+    let (mut writer, mut reader) = (cells::CellWriter::new(4), cells::CellReader::new(4));
     for round in 0..100u64 {
         assert_eq!(reader.look(&firsts[reader.index()]), None);
         for number in 0..4 {
@@ -148,7 +148,7 @@ fn cells_show_themselves_once_each_time_around() {
         }
     }
     let forged = AtomicU64::new(9);
-    let mut writer = cells::Writer::new(2);
+    let mut writer = cells::CellWriter::new(2);
     for index in 0..2 {
         assert_eq!(writer.free(&forged), Ok(Some(index)));
         writer.publish(&AtomicU64::new(0), 0);
@@ -194,9 +194,9 @@ fn bytes_that_something_else_has_shown_are_there_before_the_word_says_so() {
 
 #[test]
 fn a_helper_that_is_late_finds_nothing() {
-    use crate::chunks::{Helped, Helper, MOST, Owner};
+    use crate::chunks::{ChunkOwner, Helped, Helper, MOST};
     let (batch, done) = (AtomicU64::new(0), AtomicU64::new(0));
-    let (mut owner, mut helper) = (Owner::default(), Helper::default());
+    let (mut owner, mut helper) = (ChunkOwner::default(), Helper::default());
     for number in 1..=3 {
         owner.lay_out(&batch, MOST);
         assert!(helper.is_asked(&batch));

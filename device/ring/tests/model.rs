@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU64;
 use loom::sync::{Arc, Condvar, Mutex};
-use rejoin_ring::chunks::{Helped, Helper, Owner};
+use rejoin_ring::chunks::{ChunkOwner, Helped, Helper};
 use rejoin_ring::{Reader, Word, Writer, cells, doorbell};
 
 /// Loom's word.
@@ -183,7 +183,7 @@ impl Mixed {
     /// Sends numbers, each as a cell where that is wanted and one is free, or as a byte.
     fn write(&self, wanted: &[bool]) {
         let mut writer = Writer::new(self.bytes.bytes.len());
-        let mut out = cells::Writer::new(self.firsts.len());
+        let mut out = cells::CellWriter::new(self.firsts.len());
         for (number, as_cell) in (1u8..).zip(wanted) {
             let free = as_cell.then(|| out.free(&self.head).expect("in bounds"));
             if let Some(index) = free.flatten() {
@@ -203,9 +203,9 @@ impl Mixed {
     }
 
     /// The next number, if one is there.
-    fn take(&self, reader: &mut Reader, come: &mut cells::Reader) -> Option<u8> {
+    fn take(&self, reader: &mut Reader, come: &mut cells::CellReader) -> Option<u8> {
         let index = come.index();
-        let look = |come: &cells::Reader| {
+        let look = |come: &cells::CellReader| {
             come.look(&self.firsts[index])
                 .map(|word| (word >> 32) as u32)
         };
@@ -232,7 +232,7 @@ impl Mixed {
 
     fn read(&self, count: u8) {
         let mut reader = Reader::new(self.bytes.bytes.len());
-        let mut come = cells::Reader::new(self.firsts.len());
+        let mut come = cells::CellReader::new(self.firsts.len());
         for number in 1..=count {
             loop {
                 let taken = self.take(&mut reader, &mut come);
@@ -296,7 +296,7 @@ impl Work {
     }
 
     fn own(&self, batches: u8) {
-        let mut owner = Owner::default();
+        let mut owner = ChunkOwner::default();
         for batch in 1..=batches {
             for asked in &self.asked {
                 // SAFETY: as above.

@@ -17,8 +17,8 @@ use socket2::Socket;
 
 use super::Device;
 use crate::error::{Error, Result, text_of};
-use crate::events::Token;
-use crate::links::{Pending, is_local, place, sooner, wanted_transport};
+use crate::events::PollToken;
+use crate::links::{PendingConnection, is_local, place, sooner, wanted_transport};
 use crate::os;
 use crate::transport::{self, Failing};
 
@@ -144,7 +144,7 @@ impl Device {
         let dialer = Dialer::new(me, rank, incarnation, attempt, nonce, &mut out);
         let patience = CONNECT_PATIENCE.min(self.member.options().connect_timeout);
         let until = Instant::now() + patience;
-        let pending = Pending::dialed(socket, address, dialer, out, until);
+        let pending = PendingConnection::dialed(socket, address, dialer, out, until);
         let token = self.links.add_pending(pending)?;
         self.links.dial(rank).begin(token);
         // Over loopback the connection is established at once.
@@ -169,11 +169,11 @@ impl Device {
     }
 
     /// A connection in its handshake failed.
-    pub(super) fn attempt_failed(&mut self, token: Token, why: &str) -> Result<()> {
+    pub(super) fn attempt_failed(&mut self, token: PollToken, why: &str) -> Result<()> {
         self.attempt_ended(token, why, true)
     }
 
-    fn attempt_ended(&mut self, token: Token, why: &str, counts: bool) -> Result<()> {
+    fn attempt_ended(&mut self, token: PollToken, why: &str, counts: bool) -> Result<()> {
         let Some(pending) = self.links.take_pending(token) else {
             return Ok(());
         };

@@ -4,12 +4,12 @@ use std::io;
 use std::time::Duration;
 
 use rejoin_channel_table::ids::{Attempt, Rank};
-use rejoin_channel_table::{Acceptor, Established, Proved, Refusal, Resume};
+use rejoin_channel_table::{Acceptor, Established, HandshakeRefusal, Proved, Resume};
 
 use super::Device;
 use crate::error::{Result, text_of};
-use crate::events::Token;
-use crate::links::{Live, Pending, Said};
+use crate::events::PollToken;
+use crate::links::{Live, PendingConnection, Said};
 use crate::os;
 use crate::transport::{Accepted, Copies, Endpoint};
 
@@ -19,21 +19,21 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(20);
 /// The state of a connection in its handshake after an event.
 enum Next {
     /// The handshake continues over this connection.
-    Stay(Box<Pending>),
+    Stay(Box<PendingConnection>),
     /// It is a link now; so many bytes behind the handshake lie at this place of the staging.
     Live {
-        pending: Box<Pending>,
+        pending: Box<PendingConnection>,
         rank: Rank,
         from: usize,
         until: usize,
     },
     /// The handshake failed.
-    Fail(Box<Pending>, String),
+    Fail(Box<PendingConnection>, String),
 }
 
 impl Next {
     /// The connection broke.
-    fn broke(mut pending: Box<Pending>, error: &io::Error) -> Self {
+    fn broke(mut pending: Box<PendingConnection>, error: &io::Error) -> Self {
         let why = pending.broke(error);
         Self::Fail(pending, why)
     }
@@ -66,7 +66,7 @@ impl Device {
             let mut nonce = [0; 32];
             os::random(&mut nonce)?;
             let acceptor = Acceptor::new(self.member.identity(), nonce);
-            let pending = Pending::accepted(socket, local, acceptor);
+            let pending = PendingConnection::accepted(socket, local, acceptor);
             let token = self.links.add_pending(pending)?;
             self.handshake_event(token)?;
         }
@@ -82,7 +82,7 @@ impl Device {
     }
 
     /// Moves a handshake on as far as it goes now; true if it moved.
-    pub(super) fn handshake_event(&mut self, token: Token) -> Result<bool> {
+    pub(super) fn handshake_event(&mut self, token: PollToken) -> Result<bool> {
         let Some(pending) = self.links.lift(token) else {
             return Ok(false);
         };
@@ -108,7 +108,7 @@ impl Device {
         }
     }
 
-    fn advance(&mut self, token: Token, mut pending: Box<Pending>) -> Next {
+    fn advance(&mut self, token: PollToken, mut pending: Box<PendingConnection>) -> Next {
         let was_connected = pending.is_connected();
         match pending.connect() {
             Ok(true) => {}
@@ -164,8 +164,8 @@ impl Device {
     /// Feeds staged bytes to the handshake and does what it asks for.
     fn feed(
         &mut self,
-        token: Token,
-        pending: &mut Pending,
+        token: PollToken,
+        pending: &mut PendingConnection,
         at: usize,
         end: usize,
     ) -> (usize, Step) {
@@ -181,7 +181,7 @@ impl Device {
         (taken, step)
     }
 
-    fn prove(&mut self, pending: &mut Pending, rank: Rank, attempt: Attempt) -> Step {
+    fn prove(&mut self, pending: &mut PendingConnection, rank: Rank, attempt: Attempt) -> Step {
         let seen = match self.links.prove(rank, attempt) {
             Ok(seen) => seen,
             Err(error) => return Step::Fail(error.to_string()),
@@ -194,7 +194,12 @@ impl Device {
         }
     }
 
-    fn established(&mut self, token: Token, pending: &mut Pending, opened: &Established) -> Step {
+    fn established(
+        &mut self,
+        token: PollToken,
+        pending: &mut PendingConnection,
+        opened: &Established,
+    ) -> Step {
         let rank = opened.peer.rank;
         if let Err(why) = pending.agree() {
             return Step::Fail(why);
@@ -208,7 +213,12 @@ impl Device {
         self.link_up(rank, &opened.resume)
     }
 
-    fn admit(&mut self, token: Token, pending: &mut Pending, proved: &Proved) -> Step {
+    fn admit(
+        &mut self,
+        token: PollToken,
+        pending: &mut PendingConnection,
+        proved: &Proved,
+    ) -> Step {
         let rank = proved.peer.rank;
         if let Some(later) = self.later(&proved.resume) {
             return later;
@@ -266,8 +276,8 @@ impl Device {
         }
     }
 
-    fn refused(&mut self, pending: &mut Pending, refusal: Refusal) -> Step {
-        if let (Some((rank, _)), Refusal::Yield | Refusal::PeerIsOlder { .. }) =
+    fn refused(&mut self, pending: &mut PendingConnection, refusal: HandshakeRefusal) -> Step {
+        if let (Some((rank, _)), HandshakeRefusal::Yield | HandshakeRefusal::PeerIsOlder { .. }) =
             (pending.dials(), refusal)
         {
             self.links.redial_after(rank, REFUSED_PAUSE);
@@ -282,8 +292,8 @@ impl Device {
     /// The handshake is over: frames may flow.
     fn go_live(
         &mut self,
-        token: Token,
-        pending: Box<Pending>,
+        token: PollToken,
+        pending: Box<PendingConnection>,
         rank: Rank,
         from: usize,
         until: usize,

@@ -13,7 +13,7 @@ use rejoin_channel_table::ids::Rank;
 
 use super::Device;
 use crate::error::Result;
-use crate::events::Token;
+use crate::events::PollToken;
 use crate::links::Broken;
 use crate::transport::{Endpoint, Lost};
 
@@ -71,7 +71,7 @@ impl Device {
     /// move. If one moves without a pending event in epoll, an event was missed and is counted.
     /// This also continues a read or write that the system broke off because of the program's
     /// memory.
-    fn look_behind_events(&mut self, links: &[(Token, Rank)]) -> Result<bool> {
+    fn look_behind_events(&mut self, links: &[(PollToken, Rank)]) -> Result<bool> {
         let mut moved = Vec::new();
         for (token, rank) in links {
             let watched = self
@@ -88,7 +88,7 @@ impl Device {
         let mut events = Vec::new();
         self.links
             .wait_for_events(Some(Duration::ZERO), &mut events)?;
-        let announced = |token: &&Token| events.iter().any(|event| event.token == **token);
+        let announced = |token: &&PollToken| events.iter().any(|event| event.token == **token);
         self.meter.stats.late += (moved.len() - moved.iter().filter(announced).count()) as u64;
         for event in events {
             self.event(event)?;

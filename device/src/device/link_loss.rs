@@ -7,7 +7,7 @@ use rejoin_channel_table::ids::Rank;
 
 use super::Device;
 use crate::error::{Error, Result};
-use crate::events::Token;
+use crate::events::PollToken;
 use crate::links::{Broken, Closed, MOST_BREACHES, Row};
 use crate::transport::Fault;
 
@@ -16,7 +16,7 @@ const COURTESY: Duration = Duration::from_millis(4);
 
 impl Device {
     /// A link cannot be used on: its handle is nulled, and it is redialed.
-    pub(super) fn drop_link(&mut self, token: Token, broken: Broken) -> Result<()> {
+    pub(super) fn drop_link(&mut self, token: PollToken, broken: Broken) -> Result<()> {
         let Some(closed) = self.links.close(token) else {
             return Ok(());
         };
@@ -41,7 +41,12 @@ impl Device {
     }
 
     #[cold]
-    pub(super) fn write_failed(&mut self, rank: Rank, token: Token, fault: Fault) -> Result<bool> {
+    pub(super) fn write_failed(
+        &mut self,
+        rank: Rank,
+        token: PollToken,
+        fault: Fault,
+    ) -> Result<bool> {
         match fault {
             Fault::Memory(error) => Err(self.bad_buffer(rank, "send", error)),
             Fault::Link(lost) => self.drop_link(token, Broken::Lost(lost)).map(|()| true),

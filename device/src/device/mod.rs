@@ -208,8 +208,8 @@ impl Device {
             return Ok(ReqId::DONE);
         }
         let mode = match mode {
-            Mode::Standard => rejoin_engine::Mode::Standard,
-            Mode::Synchronous => rejoin_engine::Mode::Synchronous,
+            Mode::Standard => rejoin_engine::MessageMode::Standard,
+            Mode::Synchronous => rejoin_engine::MessageMode::Synchronous,
         };
         // SAFETY: the caller's promise.
         let (sent, small) = unsafe { self.issue_send(to, env, buf, len, mode, "isend")? };
@@ -245,9 +245,9 @@ impl Device {
     ) -> Result<Option<ReqId>> {
         let copied = len <= DETACH_MAX;
         let mode = if copied {
-            rejoin_engine::Mode::Blocking
+            rejoin_engine::MessageMode::Blocking
         } else {
-            rejoin_engine::Mode::Standard
+            rejoin_engine::MessageMode::Standard
         };
         // SAFETY: the caller's promise.
         if unsafe { self.send_eager(to, &env, buf, len, Caller::Blocking)? } {
@@ -330,7 +330,7 @@ impl Device {
         env: Envelope,
         buf: *const u8,
         len: usize,
-        mode: rejoin_engine::Mode,
+        mode: rejoin_engine::MessageMode,
         operation: &'static str,
     ) -> Result<(Sent, bool)> {
         let segment = memory::segment(buf, len);

@@ -11,7 +11,7 @@ use rejoin_engine::ReqId;
 
 use super::{Device, LOOK_EVERY};
 use crate::error::Result;
-use crate::events::{Event, Token};
+use crate::events::{PollToken, Readiness};
 use crate::links::Intake;
 use crate::transport::Endpoint;
 
@@ -144,16 +144,16 @@ impl Device {
         Ok(self.flush_ready()? | moved)
     }
 
-    pub(super) fn event(&mut self, event: Event) -> Result<bool> {
+    pub(super) fn event(&mut self, event: Readiness) -> Result<bool> {
         match event.token {
-            Token::MANAGER => self.hear_manager(),
-            Token::WAKER => Ok(true),
+            PollToken::MANAGER => self.hear_manager(),
+            PollToken::WAKER => Ok(true),
             token if token.is_listener() => self.accept_all(token.generation),
             token => self.link_event(token, event),
         }
     }
 
-    fn link_event(&mut self, token: Token, event: Event) -> Result<bool> {
+    fn link_event(&mut self, token: PollToken, event: Readiness) -> Result<bool> {
         let Some(rank) = self.links.note_event(&event) else {
             return self.handshake_event(token);
         };
@@ -177,7 +177,7 @@ impl Device {
     /// Reads a link that is waited for, and retries what did not fit: its turn in a spin. Unless
     /// `all` is wanted, short messages that meet no receive stay where they are.
     #[inline]
-    pub(super) fn poll_link(&mut self, rank: Rank, token: Token, all: bool) -> Result<bool> {
+    pub(super) fn poll_link(&mut self, rank: Rank, token: PollToken, all: bool) -> Result<bool> {
         let Some(live) = self.links.live(token) else {
             return Ok(false);
         };

@@ -13,7 +13,7 @@ use crate::descriptors::Old;
 use crate::error::{Error, Result};
 use crate::events::Poller;
 use crate::links::Door;
-use crate::manager::{Agent, Start};
+use crate::manager::{Agent, JobStart};
 use crate::progress::Spin;
 use crate::{limits, os};
 
@@ -60,7 +60,8 @@ impl Device {
         self.member.change(now, settings, card);
         self.manager.tell_lacking(lacking)?;
         let card = self.member.card();
-        let Some(Start { book, image }) = self.manager.register(&now, size, card, limits)? else {
+        let Some(JobStart { book, image }) = self.manager.register(&now, size, card, limits)?
+        else {
             return Ok(());
         };
         self.recovery.begin_with(image);

@@ -10,10 +10,10 @@ use rejoin_wire::{RankOptions, Welcome};
 
 use super::Device;
 use crate::error::Result;
-use crate::events::{Poller, Token, Waker};
+use crate::events::{PollToken, Poller, Waker};
 use crate::job_member::JobMember;
 use crate::links::{Door, Links};
-use crate::manager::{self, Agent, KeyPage, ManagerChannel, Start};
+use crate::manager::{self, Agent, JobStart, KeyPage, ManagerChannel};
 use crate::meter::Meter;
 use crate::options::Options;
 use crate::progress::{ProgressState, Spin};
@@ -87,9 +87,9 @@ impl Device {
         let config = limits::config(&options, &settings, size)?;
         manager.tell_lacking(lacking)?;
         let limits = limits::limits(&config, &options);
-        let Start { book, image } = match manager.register(&identity, size, &card, limits)? {
+        let JobStart { book, image } = match manager.register(&identity, size, &card, limits)? {
             Some(start) => start,
-            None => Start {
+            None => JobStart {
                 book: AddressBook::new(vec![(identity.incarnation, card.clone())]),
                 image: None,
             },
@@ -124,7 +124,7 @@ pub(super) fn watch_manager(
     if options.single_copy {
         door.admit_readers(manager);
     }
-    poller.add(manager, Token::MANAGER, false)
+    poller.add(manager, PollToken::MANAGER, false)
 }
 
 /// Spins only where no rank takes another's core.

@@ -2,12 +2,12 @@
 
 use super::Device;
 use crate::error::Result;
-use crate::events::Token;
+use crate::events::PollToken;
 use crate::links::{Broken, Intake, copy_out};
 
 impl Device {
     /// Reads a live link, or works through bytes that are staged already; true if anything moved.
-    pub(super) fn take_in(&mut self, token: Token, staged: Option<usize>) -> Result<bool> {
+    pub(super) fn take_in(&mut self, token: PollToken, staged: Option<usize>) -> Result<bool> {
         let Some(live) = self.links.live(token) else {
             return Ok(false);
         };

@@ -3,5 +3,5 @@
 mod poller;
 mod waker;
 
-pub(crate) use poller::{Event, Poller, Token};
+pub(crate) use poller::{PollToken, Poller, Readiness};
 pub use waker::Waker;

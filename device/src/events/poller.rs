@@ -15,14 +15,14 @@ use crate::error::{Error, Result};
 
 /// The receiver of an event. The generation makes an event for a closed descriptor harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Token {
+pub struct PollToken {
     /// Index of the slot.
     pub slot: u32,
     /// How often the slot had been used when the descriptor was registered.
     pub generation: u32,
 }
 
-impl Token {
+impl PollToken {
     /// The channel to the local manager.
     pub const MANAGER: Self = Self {
         slot: u32::MAX,
@@ -68,9 +68,9 @@ impl Token {
 /// An event: whose, and whether it may be read or written now. A hang-up or error counts as both,
 /// so that the next call finds it.
 #[derive(Clone, Copy, Debug)]
-pub struct Event {
+pub struct Readiness {
     /// Token of the descriptor that the event is for.
-    pub token: Token,
+    pub token: PollToken,
     /// A read may bring something.
     pub readable: bool,
     /// A write may be taken.
@@ -103,7 +103,7 @@ impl Poller {
             waker: waker.clone(),
             buffer: [EpollEvent::empty(); BATCH],
         };
-        waker.open(|event| poller.add(event, Token::WAKER, false))?;
+        waker.open(|event| poller.add(event, PollToken::WAKER, false))?;
         Ok(poller)
     }
 
@@ -116,7 +116,7 @@ impl Poller {
     ///
     /// # Errors
     /// When the system refuses.
-    pub fn add<F: AsFd>(&self, descriptor: F, token: Token, write: bool) -> Result<()> {
+    pub fn add<F: AsFd>(&self, descriptor: F, token: PollToken, write: bool) -> Result<()> {
         let mut flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
         if write {
             flags |= EpollFlags::EPOLLOUT;
@@ -142,7 +142,11 @@ impl Poller {
     ///
     /// # Errors
     /// Only on misuse of the system's call.
-    pub fn wait(&mut self, limit: Option<Duration>, mut each: impl FnMut(Event)) -> Result<usize> {
+    pub fn wait(
+        &mut self,
+        limit: Option<Duration>,
+        mut each: impl FnMut(Readiness),
+    ) -> Result<usize> {
         let timeout = limit.map_or(EpollTimeout::NONE, |limit| {
             let ms = limit.as_nanos().div_ceil(1_000_000).min(1 << 30);
             EpollTimeout::try_from(u32::try_from(ms).unwrap_or(1 << 30))
@@ -154,14 +158,14 @@ impl Poller {
             Err(errno) => return Err(Error::system("wait in epoll", errno)),
         };
         for event in &self.buffer[..count] {
-            let token = Token::from_bits(event.data());
+            let token = PollToken::from_bits(event.data());
             let flags = event.events();
             let broken = flags.intersects(EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP);
             let hangup = broken || flags.contains(EpollFlags::EPOLLRDHUP);
-            if token == Token::WAKER {
+            if token == PollToken::WAKER {
                 self.waker.heard();
             }
-            each(Event {
+            each(Readiness {
                 token,
                 readable: hangup || flags.contains(EpollFlags::EPOLLIN),
                 writable: broken || flags.contains(EpollFlags::EPOLLOUT),
@@ -193,14 +197,14 @@ mod tests {
             })
             .expect("wait");
         thread.join().expect("joined");
-        assert_eq!(seen, [Token::WAKER]);
+        assert_eq!(seen, [PollToken::WAKER]);
         assert!(start.elapsed() < Duration::from_secs(10));
         let none = poller.wait(Some(Duration::ZERO), |_| ()).expect("look");
         assert_eq!(none, 0);
-        let token = Token {
+        let token = PollToken {
             slot: 7,
             generation: u32::MAX,
         };
-        assert_eq!(Token::from_bits(token.to_bits()), token);
+        assert_eq!(PollToken::from_bits(token.to_bits()), token);
     }
 }

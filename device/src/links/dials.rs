@@ -8,8 +8,8 @@ use rejoin_channel_table::Address;
 use rejoin_channel_table::ids::Rank;
 
 use super::flapping::Row;
-use super::pending::Pending;
-use crate::events::Token;
+use super::pending::PendingConnection;
+use crate::events::PollToken;
 
 /// First pause between attempts.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
@@ -31,7 +31,7 @@ const MOST_BROKEN: u32 = 4;
 #[derive(Debug, Default)]
 pub(crate) struct Dial {
     /// The attempt under way.
-    pending: Option<Token>,
+    pending: Option<PollToken>,
     addresses: Vec<Address>,
     /// Which of them is next.
     next: usize,
@@ -77,18 +77,18 @@ impl Dial {
     }
 
     /// The attempt under way.
-    pub(crate) fn pending(&self) -> Option<Token> {
+    pub(crate) fn pending(&self) -> Option<PollToken> {
         self.pending
     }
 
     /// An attempt begins over this connection.
-    pub(crate) fn begin(&mut self, token: Token) {
+    pub(crate) fn begin(&mut self, token: PollToken) {
         self.pending = Some(token);
         self.tries = self.tries.saturating_add(1);
     }
 
     /// No attempt is under way any more; returns the one that was.
-    pub(super) fn end(&mut self) -> Option<Token> {
+    pub(super) fn end(&mut self) -> Option<PollToken> {
         self.pending.take()
     }
 
@@ -232,7 +232,7 @@ impl Dial {
 
     /// The state of the dial, for messages to the user; `pending` is the attempt under way. `None`
     /// if nothing is known.
-    pub(super) fn in_words(&self, pending: Option<&Pending>) -> Option<String> {
+    pub(super) fn in_words(&self, pending: Option<&PendingConnection>) -> Option<String> {
         let failed = (!self.last_failure.is_empty()).then(|| {
             format!(
                 "there is no link to it, and the last attempt failed: {}",
@@ -379,7 +379,7 @@ mod tests {
         dial.learn(vec![tcp(7), tcp(8)]);
         let picked = [0; 3].map(|_| dial.pick().expect("an address"));
         assert_eq!(picked, [tcp(7), tcp(8), tcp(7)]);
-        let token = Token::listener(0);
+        let token = PollToken::listener(0);
         dial.begin(token);
         assert_eq!(dial.pause(1.0), Duration::ZERO);
         let mut last = Duration::ZERO;

@@ -9,7 +9,7 @@ use rejoin_wire::{RankOptions, Transport};
 
 use crate::descriptors::Old;
 use crate::error::{Error, Result};
-use crate::events::{Poller, Token};
+use crate::events::{PollToken, Poller};
 use crate::options::Options;
 use crate::os;
 use crate::transport::{Accepted, InterfaceFilter, ListenOptions, Listeners};
@@ -34,7 +34,7 @@ impl Door {
     ) -> Result<(Self, Option<String>)> {
         let (listeners, lacking) = listen(options, settings)?;
         for (number, descriptor) in listeners.descriptors() {
-            poller.add(descriptor, Token::listener(number), false)?;
+            poller.add(descriptor, PollToken::listener(number), false)?;
         }
         let door = Self {
             listeners,

@@ -17,7 +17,7 @@ use rejoin_channel_table::Epoch;
 use rejoin_engine::{Engine, HEADER_LEN, Header, Matched, ProtocolError, RxBody, Segment};
 
 use super::copies::copy_out;
-use super::live::{Body, Live};
+use super::live::{IncomingBody, Live};
 use crate::memory;
 use crate::meter::Meter;
 use crate::recovery::PendingCheckpoint;
@@ -227,11 +227,11 @@ impl Intake<'_> {
         let stage = &mut self.staging[live.have..limit];
         let stage = memory::incoming(stage.as_mut_ptr(), stage.len());
         match live.body {
-            Body::Into { into, .. } if into.len > 0 => {
+            IncomingBody::Into { into, .. } if into.len > 0 => {
                 let place = memory::incoming(memory::start(into), into.len);
                 ([place, stage], 2, into.len)
             }
-            Body::Buffer { done, len } if done < len => {
+            IncomingBody::Buffer { done, len } if done < len => {
                 let rest = &mut self.engine.rx_buffer(live.rank)[done..];
                 let place = memory::incoming(rest.as_mut_ptr(), rest.len());
                 ([place, stage], 2, rest.len())
@@ -243,14 +243,14 @@ impl Intake<'_> {
     /// Bytes of the body have come in place.
     fn placed(&mut self, live: &mut Live, count: usize) -> Result<(), Broken> {
         match &mut live.body {
-            Body::Into { into, .. } => {
+            IncomingBody::Into { into, .. } => {
                 *into = Segment {
                     addr: into.addr.wrapping_add(count),
                     len: into.len - count,
                 };
             }
-            Body::Buffer { done, .. } => *done += count,
-            Body::None => {}
+            IncomingBody::Buffer { done, .. } => *done += count,
+            IncomingBody::None => {}
         }
         self.finish_if_whole(live)
     }
@@ -261,7 +261,7 @@ impl Intake<'_> {
         live.have = 0;
         let mut at = 0;
         while at < end {
-            if live.body != Body::None {
+            if live.body != IncomingBody::None {
                 at += self.stow(live, at, end)?;
                 continue;
             }
@@ -333,12 +333,12 @@ impl Intake<'_> {
         live.heard = true;
         live.body = match body {
             RxBody::None => return Ok(()),
-            RxBody::Into { into, discard } => Body::Into { into, discard },
-            RxBody::Buffer => Body::Buffer {
+            RxBody::Into { into, discard } => IncomingBody::Into { into, discard },
+            RxBody::Buffer => IncomingBody::Buffer {
                 done: 0,
                 len: self.engine.rx_buffer(live.rank).len(),
             },
-            RxBody::Discard(discard) => Body::Into {
+            RxBody::Discard(discard) => IncomingBody::Into {
                 into: Segment::default(),
                 discard,
             },
@@ -351,7 +351,7 @@ impl Intake<'_> {
     fn stow(&mut self, live: &mut Live, at: usize, end: usize) -> Result<usize, Broken> {
         let staged = &self.staging[at..end];
         let taken = match &mut live.body {
-            Body::Into { into, discard } => {
+            IncomingBody::Into { into, discard } => {
                 let count = staged.len().min(into.len);
                 // SAFETY: the segment is the rest of a posted receive's.
                 unsafe { memory::fill(*into, &staged[..count]) };
@@ -365,14 +365,14 @@ impl Intake<'_> {
                 *discard -= away as u64;
                 count + away
             }
-            Body::Buffer { done, .. } => {
+            IncomingBody::Buffer { done, .. } => {
                 let rest = &mut self.engine.rx_buffer(live.rank)[*done..];
                 let count = staged.len().min(rest.len());
                 rest[..count].copy_from_slice(&staged[..count]);
                 *done += count;
                 count
             }
-            Body::None => 0,
+            IncomingBody::None => 0,
         };
         self.meter.stats.bytes_staged += taken as u64;
         self.finish_if_whole(live)?;
@@ -382,12 +382,12 @@ impl Intake<'_> {
     #[inline]
     fn finish_if_whole(&mut self, live: &mut Live) -> Result<(), Broken> {
         let whole = match live.body {
-            Body::None => false,
-            Body::Into { into, discard } => into.len == 0 && discard == 0,
-            Body::Buffer { done, len } => done == len,
+            IncomingBody::None => false,
+            IncomingBody::Into { into, discard } => into.len == 0 && discard == 0,
+            IncomingBody::Buffer { done, len } => done == len,
         };
         if whole {
-            live.body = Body::None;
+            live.body = IncomingBody::None;
             self.engine.rx_done(live.rank)?;
             copy_out(self.engine);
         }

@@ -13,7 +13,7 @@ const CUT: &str = "cut by REJOIN_TEST_CUT";
 
 /// The part of a body that is still to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Body {
+pub(crate) enum IncomingBody {
     /// A header is next.
     None,
     /// Into the program's memory, then away.
@@ -62,7 +62,7 @@ pub(crate) struct Live {
     pub(super) head: [u8; HEADER_LEN],
     /// Bytes of it.
     pub(super) have: usize,
-    pub(super) body: Body,
+    pub(super) body: IncomingBody,
     /// A frame of a later epoch and the bytes read behind it, which are ingested after the safe
     /// point.
     pub(super) held: Vec<u8>,
@@ -94,7 +94,7 @@ impl Live {
             burst: Burst::default(),
             head: [0; HEADER_LEN],
             have: 0,
-            body: Body::None,
+            body: IncomingBody::None,
             held: Vec::new(),
             ahead,
             ahead_sent: 0,
@@ -172,7 +172,7 @@ impl Live {
     /// Whether a short message may be taken at once: no part of a frame has come, and none is held.
     #[inline(always)]
     pub(crate) fn is_between_frames(&self) -> bool {
-        self.have == 0 && self.body == Body::None && self.held.is_empty()
+        self.have == 0 && self.body == IncomingBody::None && self.held.is_empty()
     }
 
     /// Copies a part of a body that the peer waits for; true if there was one.

@@ -24,20 +24,20 @@ pub(crate) use door::{Door, wanted_transport};
 pub(crate) use flapping::Row;
 pub(crate) use intake::{Broken, Intake, STAGING};
 pub(crate) use live::Live;
-pub(crate) use pending::{Pending, Said};
+pub(crate) use pending::{PendingConnection, Said};
 pub(crate) use transmit::{flush, send_frame, unblock};
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use rejoin_channel_table::handshake::{Established, Proved, Refusal};
+use rejoin_channel_table::handshake::{Established, HandshakeRefusal, Proved};
 use rejoin_channel_table::ids::{Attempt, Identity, Incarnation, Rank};
 use rejoin_channel_table::table::TableError;
 use rejoin_channel_table::{AddressBook, Admission, BusinessCard, LinkState, Table};
 
 use crate::descriptors::Old;
 use crate::error::Result;
-use crate::events::{Poller, Token};
+use crate::events::{PollToken, Poller};
 use crate::transport::Endpoint;
 use awaited::AwaitedLinks;
 use dials::{Dial, Dials};
@@ -67,22 +67,22 @@ pub(crate) struct Closed {
 
 /// The links of one rank, and the ways to those that there are none of yet.
 pub(crate) struct Links {
-    table: Table<Token>,
+    table: Table<PollToken>,
     poller: Poller,
     slots: Slots,
     dials: Dials,
     /// Links that may hold bytes which no event will announce.
-    readable: VecDeque<Token>,
+    readable: VecDeque<PollToken>,
     /// Links that are busy enough to be read without epoll.
-    unwatched: Vec<Token>,
+    unwatched: Vec<PollToken>,
     /// Links that raise no event until they are armed.
-    polled: Vec<Token>,
+    polled: Vec<PollToken>,
     /// They are armed.
     armed: bool,
     /// The clock's ticks at the last look at epoll.
     looked: u64,
     /// The link that brought something last: the first to be read when nothing hints at one.
-    recent: Option<Token>,
+    recent: Option<PollToken>,
     /// Links that a blocking call waits for at its end.
     awaited: AwaitedLinks,
     /// Links that were dropped after a malformed frame.
@@ -147,13 +147,13 @@ impl Links {
 
     /// The token of a peer's link.
     #[inline(always)]
-    pub(crate) fn token_of(&self, peer: Rank) -> Option<Token> {
+    pub(crate) fn token_of(&self, peer: Rank) -> Option<PollToken> {
         self.table.live(peer).map(|(_, token)| token)
     }
 
     /// The link that a token names.
     #[inline(always)]
-    pub(crate) fn live(&mut self, token: Token) -> Option<&mut Live> {
+    pub(crate) fn live(&mut self, token: PollToken) -> Option<&mut Live> {
         self.slots.live(token)
     }
 
@@ -172,7 +172,7 @@ impl Links {
     }
 
     /// All links with their tokens.
-    pub(crate) fn all(&mut self) -> impl Iterator<Item = (Token, &mut Live)> {
+    pub(crate) fn all(&mut self) -> impl Iterator<Item = (PollToken, &mut Live)> {
         self.slots.links()
     }
 
@@ -237,7 +237,7 @@ impl Links {
     ///
     /// # Errors
     /// The system does not watch it.
-    pub(crate) fn add_pending(&mut self, pending: Pending) -> Result<Token> {
+    pub(crate) fn add_pending(&mut self, pending: PendingConnection) -> Result<PollToken> {
         let token = self.slots.reserve();
         self.poller.add(pending.descriptor(), token, true)?;
         self.slots.put(token, Slot::Pending(Box::new(pending)));
@@ -245,23 +245,23 @@ impl Links {
     }
 
     /// The connection in its handshake that a token names.
-    pub(crate) fn pending_at(&self, token: Token) -> Option<&Pending> {
+    pub(crate) fn pending_at(&self, token: PollToken) -> Option<&PendingConnection> {
         self.slots.pending_now(token)
     }
 
     /// Takes a connection in its handshake out for a moment; [`Links::put_back`] it, or
     /// [`Links::establish`] its link.
-    pub(crate) fn lift(&mut self, token: Token) -> Option<Box<Pending>> {
+    pub(crate) fn lift(&mut self, token: PollToken) -> Option<Box<PendingConnection>> {
         self.slots.lift(token)
     }
 
     /// Puts back what was taken out.
-    pub(crate) fn put_back(&mut self, token: Token, pending: Box<Pending>) {
+    pub(crate) fn put_back(&mut self, token: PollToken, pending: Box<PendingConnection>) {
         self.slots.put(token, Slot::Pending(pending));
     }
 
     /// A connection in its handshake has come to nothing.
-    pub(crate) fn take_pending(&mut self, token: Token) -> Option<Box<Pending>> {
+    pub(crate) fn take_pending(&mut self, token: PollToken) -> Option<Box<PendingConnection>> {
         match self.slots.take(token) {
             Slot::Pending(pending) => Some(pending),
             Slot::Free | Slot::Live(_) => None,
@@ -269,7 +269,7 @@ impl Links {
     }
 
     /// Connections in their handshake whose time is over, and when the next one's will be.
-    pub(crate) fn late(&self, now: Instant) -> (Vec<Token>, Option<Instant>) {
+    pub(crate) fn late(&self, now: Instant) -> (Vec<PollToken>, Option<Instant>) {
         let (mut late, mut next) = (Vec::new(), None);
         for (token, pending) in self.slots.pending() {
             if pending.deadline <= now {
@@ -303,7 +303,7 @@ impl Links {
     }
 
     /// The handshake of a connection is over: it is a link.
-    pub(crate) fn establish(&mut self, token: Token, live: Live) {
+    pub(crate) fn establish(&mut self, token: PollToken, live: Live) {
         if live.polled {
             self.polled.push(token);
         }
@@ -311,7 +311,7 @@ impl Links {
     }
 
     /// Closes a link; `None` where there is none.
-    pub(crate) fn close(&mut self, token: Token) -> Option<Closed> {
+    pub(crate) fn close(&mut self, token: PollToken) -> Option<Closed> {
         let Slot::Live(live) = self.slots.take(token) else {
             return None;
         };
@@ -417,7 +417,7 @@ impl Links {
     pub(crate) fn accepted(
         &mut self,
         opened: &Established,
-        token: Token,
+        token: PollToken,
     ) -> std::result::Result<(), TableError> {
         self.table.established(opened, token)?;
         self.dials.to(opened.peer.rank).end();
@@ -432,8 +432,8 @@ impl Links {
     pub(crate) fn admit(
         &mut self,
         proved: &Proved,
-        token: Token,
-    ) -> std::result::Result<Admission<Token>, Refusal> {
+        token: PollToken,
+    ) -> std::result::Result<Admission<PollToken>, HandshakeRefusal> {
         self.table.admit(proved, token)
     }
 

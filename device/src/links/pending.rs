@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use rejoin_channel_table::ids::{Attempt, JobKey, Rank};
 use rejoin_channel_table::{
-    Acceptor, AcceptorStep, Address, AddressBook, Dialer, DialerStep, Established, Proved, Refusal,
-    Resume,
+    Acceptor, AcceptorStep, Address, AddressBook, Dialer, DialerStep, Established,
+    HandshakeRefusal, Proved, Resume,
 };
 use socket2::Socket;
 
@@ -21,14 +21,14 @@ pub(super) const ACCEPT_PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) enum Said {
     /// Nothing that this rank has to act on.
     Nothing,
-    /// It has proved who it is: this rank is to do so too ([`Pending::prove`]).
+    /// It has proved who it is: this rank is to do so too ([`PendingConnection::prove`]).
     Prove(Rank, Attempt),
     /// It has accepted this rank.
     Established(Box<Established>),
     /// It has proved who it is, and is to be accepted or refused.
     Admit(Box<Proved>),
     /// One side refuses the other.
-    Refused(Refusal),
+    Refused(HandshakeRefusal),
 }
 
 /// Which side of the handshake this is.
@@ -40,7 +40,7 @@ enum Side {
 }
 
 /// A connection that is no link yet.
-pub(crate) struct Pending {
+pub(crate) struct PendingConnection {
     socket: Socket,
     wireup: Wireup,
     side: Side,
@@ -63,7 +63,7 @@ pub(crate) struct Pending {
     pub(super) deadline: Instant,
 }
 
-impl Pending {
+impl PendingConnection {
     /// An attempt of this rank's, with its first message to send.
     pub(crate) fn dialed(
         socket: Socket,
@@ -279,7 +279,7 @@ impl Pending {
     }
 
     /// Refuses the dialer. The acceptor's part.
-    pub(crate) fn refuse(&mut self, key: &JobKey, refusal: Refusal) {
+    pub(crate) fn refuse(&mut self, key: &JobKey, refusal: HandshakeRefusal) {
         if let Side::Accept(acceptor) = &mut self.side {
             acceptor.refuse(key, refusal, &mut self.out);
         }

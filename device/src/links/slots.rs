@@ -1,8 +1,8 @@
 //! Every connection in one array, named by tokens that fail closed when the connection is gone.
 
 use super::live::Live;
-use super::pending::Pending;
-use crate::events::Token;
+use super::pending::PendingConnection;
+use crate::events::PollToken;
 use crate::transport::Endpoint;
 
 /// The content of a slot.
@@ -10,7 +10,7 @@ pub(super) enum Slot {
     /// The slot is free.
     Free,
     /// A connection in its handshake.
-    Pending(Box<Pending>),
+    Pending(Box<PendingConnection>),
     /// An established link.
     Live(Box<Live>),
 }
@@ -27,7 +27,7 @@ pub(super) struct Slots {
     entries: Vec<(u32, Slot)>,
     free: Vec<u32>,
     /// Incoming connections in their handshake, oldest first.
-    accepting: Vec<Token>,
+    accepting: Vec<PollToken>,
     /// Connections in their handshake.
     pending: usize,
     /// Links that epoll announces the bytes of.
@@ -36,21 +36,21 @@ pub(super) struct Slots {
 
 impl Slots {
     /// A token that was never used before; `put` fills its slot.
-    pub(super) fn reserve(&mut self) -> Token {
+    pub(super) fn reserve(&mut self) -> PollToken {
         if let Some(slot) = self.free.pop() {
             let generation = self.entries[slot as usize].0;
-            return Token { slot, generation };
+            return PollToken { slot, generation };
         }
         let slot = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
         self.entries.push((0, Slot::Free));
-        Token {
+        PollToken {
             slot,
             generation: 0,
         }
     }
 
     /// Fills a slot, or changes what it holds; false for a stale token.
-    pub(super) fn put(&mut self, token: Token, slot: Slot) -> bool {
+    pub(super) fn put(&mut self, token: PollToken, slot: Slot) -> bool {
         let Some(entry) = self.entry(token) else {
             return false;
         };
@@ -70,7 +70,7 @@ impl Slots {
     }
 
     /// Empties a slot for good and closes its connection; `Free` for a stale token.
-    pub(super) fn take(&mut self, token: Token) -> Slot {
+    pub(super) fn take(&mut self, token: PollToken) -> Slot {
         let Some(entry) = self.entry(token) else {
             return Slot::Free;
         };
@@ -84,7 +84,7 @@ impl Slots {
     }
 
     /// Takes a connection in its handshake out for a moment; `put` it back, or `take` the slot.
-    pub(super) fn lift(&mut self, token: Token) -> Option<Box<Pending>> {
+    pub(super) fn lift(&mut self, token: PollToken) -> Option<Box<PendingConnection>> {
         let entry = self.entry(token)?;
         if !matches!(entry.1, Slot::Pending(_)) {
             return None;
@@ -120,13 +120,13 @@ impl Slots {
 
     /// The slot of a token.
     #[inline(always)]
-    fn get(&mut self, token: Token) -> Option<&mut Slot> {
+    fn get(&mut self, token: PollToken) -> Option<&mut Slot> {
         self.entry(token).map(|entry| &mut entry.1)
     }
 
     /// The live link that a token names.
     #[inline(always)]
-    pub(super) fn live(&mut self, token: Token) -> Option<&mut Live> {
+    pub(super) fn live(&mut self, token: PollToken) -> Option<&mut Live> {
         match self.get(token) {
             Some(Slot::Live(live)) => Some(live),
             _ => None,
@@ -134,7 +134,7 @@ impl Slots {
     }
 
     /// The connection in its handshake that a token names.
-    pub(super) fn pending_now(&self, token: Token) -> Option<&Pending> {
+    pub(super) fn pending_now(&self, token: PollToken) -> Option<&PendingConnection> {
         let entry = self.entries.get(token.slot as usize)?;
         match entry {
             (generation, Slot::Pending(pending)) if *generation == token.generation => {
@@ -145,11 +145,11 @@ impl Slots {
     }
 
     /// All live links with their tokens.
-    pub(super) fn links(&mut self) -> impl Iterator<Item = (Token, &mut Live)> {
+    pub(super) fn links(&mut self) -> impl Iterator<Item = (PollToken, &mut Live)> {
         let entries = self.entries.iter_mut().enumerate();
         entries.filter_map(|(index, (generation, slot))| match slot {
             Slot::Live(live) => {
-                let token = Token {
+                let token = PollToken {
                     slot: u32::try_from(index).ok()?,
                     generation: *generation,
                 };
@@ -160,7 +160,7 @@ impl Slots {
     }
 
     /// Incoming connections in their handshake, oldest first.
-    pub(super) fn accepting(&self) -> &[Token] {
+    pub(super) fn accepting(&self) -> &[PollToken] {
         &self.accepting
     }
 
@@ -186,7 +186,7 @@ impl Slots {
     }
 
     /// Tokens of all connections in their handshake.
-    pub(super) fn pending(&self) -> impl Iterator<Item = (Token, &Pending)> {
+    pub(super) fn pending(&self) -> impl Iterator<Item = (PollToken, &PendingConnection)> {
         self.entries
             .iter()
             .enumerate()
@@ -194,7 +194,7 @@ impl Slots {
                 Slot::Pending(pending) => {
                     let slot = u32::try_from(index).ok()?;
                     Some((
-                        Token {
+                        PollToken {
                             slot,
                             generation: *generation,
                         },
@@ -206,7 +206,7 @@ impl Slots {
     }
 
     #[inline(always)]
-    fn entry(&mut self, token: Token) -> Option<&mut (u32, Slot)> {
+    fn entry(&mut self, token: PollToken) -> Option<&mut (u32, Slot)> {
         self.entries
             .get_mut(token.slot as usize)
             .filter(|(generation, _)| *generation == token.generation)

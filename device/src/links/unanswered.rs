@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::transport::Path;
+use crate::transport::PathState;
 
 /// Possible difference between the kernel's clock and this one.
 const GRAIN: Duration = Duration::from_millis(100);
@@ -14,7 +14,7 @@ pub(crate) struct Unanswered(Option<Instant>);
 impl Unanswered {
     /// Takes the system's present state of the path. True when the other end has not answered for
     /// `limit`.
-    pub(crate) fn lasts(&mut self, path: &Path, now: Instant, limit: Duration) -> bool {
+    pub(crate) fn lasts(&mut self, path: &PathState, now: Instant, limit: Duration) -> bool {
         if !path.waits {
             self.0 = None;
             return false;
@@ -37,7 +37,7 @@ mod tests {
     #[test]
     fn an_ack_begins_another_wait() {
         let limit = Duration::from_secs(20);
-        let path = |waits, since_ack| Path {
+        let path = |waits, since_ack| PathState {
             waits,
             since_ack: Duration::from_secs(since_ack),
             moved: 0,

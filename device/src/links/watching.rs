@@ -16,7 +16,7 @@ use rejoin_engine::Engine;
 use super::{Links, Live, MOST_UNWATCHED};
 use crate::clock;
 use crate::error::{Result, text_of};
-use crate::events::{Event, Token};
+use crate::events::{PollToken, Readiness};
 use crate::transport::{Endpoint, Fault, Lost};
 
 /// Successful direct reads after which a link leaves epoll.
@@ -32,7 +32,7 @@ impl Links {
     pub(crate) fn wait_for_events(
         &mut self,
         limit: Option<Duration>,
-        events: &mut Vec<Event>,
+        events: &mut Vec<Readiness>,
     ) -> Result<()> {
         self.poller.wait(limit, |event| events.push(event))?;
         if !self.polled.is_empty() {
@@ -62,7 +62,7 @@ impl Links {
     /// # Errors
     /// The system refuses.
     #[inline]
-    pub(crate) fn hit(&mut self, token: Token, spins: bool) -> Result<()> {
+    pub(crate) fn hit(&mut self, token: PollToken, spins: bool) -> Result<()> {
         let Some(live) = self.slots.live(token) else {
             return Ok(());
         };
@@ -84,7 +84,7 @@ impl Links {
     }
 
     /// The link at this position among those that epoll does not watch.
-    pub(crate) fn unwatched(&mut self, at: usize) -> Option<(Token, Rank)> {
+    pub(crate) fn unwatched(&mut self, at: usize) -> Option<(PollToken, Rank)> {
         let token = *self.unwatched.get(at)?;
         let live = self.slots.live(token)?;
         Some((token, live.rank))
@@ -125,14 +125,14 @@ impl Links {
 
     /// The polled link at this position.
     #[inline(always)]
-    pub(crate) fn polled(&mut self, at: usize) -> Option<(Token, &mut Live)> {
+    pub(crate) fn polled(&mut self, at: usize) -> Option<(PollToken, &mut Live)> {
         let token = *self.polled.get(at)?;
         Some((token, self.slots.live(token)?))
     }
 
     /// Has every polled link raise an event from here on. True if one of them has something
     /// already, so that nothing may block; and the links that turn out to be broken.
-    pub(crate) fn arm(&mut self, engine: &Engine) -> (bool, Vec<(Token, Lost)>) {
+    pub(crate) fn arm(&mut self, engine: &Engine) -> (bool, Vec<(PollToken, Lost)>) {
         self.armed = !self.polled.is_empty();
         let (mut any, mut broken) = (false, Vec::new());
         for token in &self.polled {
@@ -171,7 +171,7 @@ impl Links {
     }
 
     /// A link may hold bytes that no event will announce.
-    pub(crate) fn list_readable(&mut self, token: Token) {
+    pub(crate) fn list_readable(&mut self, token: PollToken) {
         if let Some(live) = self.slots.live(token)
             && !live.listed
         {
@@ -186,7 +186,7 @@ impl Links {
     }
 
     /// Takes the next of them off the list.
-    pub(crate) fn next_readable(&mut self) -> Option<Token> {
+    pub(crate) fn next_readable(&mut self) -> Option<PollToken> {
         let token = self.readable.pop_front()?;
         if let Some(live) = self.slots.live(token) {
             live.listed = false;
@@ -196,12 +196,12 @@ impl Links {
 
     /// The link that brought something last.
     #[inline]
-    pub(crate) fn recent(&self) -> Option<Token> {
+    pub(crate) fn recent(&self) -> Option<PollToken> {
         self.recent
     }
 
     /// An event of a link that is read next. False: the token names no link.
-    pub(crate) fn note_event(&mut self, event: &Event) -> Option<Rank> {
+    pub(crate) fn note_event(&mut self, event: &Readiness) -> Option<Rank> {
         let live = self.slots.live(event.token)?;
         if live.polled {
             live.endpoint.note_event();
@@ -213,7 +213,7 @@ impl Links {
     }
 
     /// A link has brought something.
-    pub(crate) fn brought(&mut self, token: Token) {
+    pub(crate) fn brought(&mut self, token: PollToken) {
         self.recent = Some(token);
     }
 }

@@ -97,7 +97,7 @@ pub fn die_with_manager(channel: BorrowedFd<'_>) {
 }
 
 /// The manager's data when all ranks have registered.
-pub(crate) struct Start {
+pub(crate) struct JobStart {
     /// Incarnation of each rank, and the cards that are known.
     pub book: AddressBook,
     /// The epoch of the image to be taken once `MPI_Init` is through.
@@ -161,7 +161,7 @@ impl Agent {
         size: u32,
         card: &BusinessCard,
         limits: Limits,
-    ) -> Result<Start> {
+    ) -> Result<JobStart> {
         self.tell(&ToManager::Register {
             rank: identity.rank,
             incarnation: identity.incarnation,
@@ -181,7 +181,7 @@ impl Agent {
                 }
                 Some(FromManager::Start { table, image, .. }) if table.len() == size as usize => {
                     let book = AddressBook::new(table);
-                    return Ok(Start { book, image });
+                    return Ok(JobStart { book, image });
                 }
                 Some(FromManager::Start { table, .. }) => {
                     let count = table.len();
@@ -194,7 +194,7 @@ impl Agent {
                     ..
                 }) => {
                     let book = self.book(process_map, cards, size)?;
-                    return Ok(Start { book, image });
+                    return Ok(JobStart { book, image });
                 }
                 Some(FromManager::Stop { .. }) => stop(),
                 Some(_) => return Err(self.problem("it spoke out of turn before the start")),

@@ -3,7 +3,7 @@
 mod agent;
 mod key;
 
-pub(crate) use agent::{Agent, Start, die_with_manager, end, inherited, singleton, stop};
+pub(crate) use agent::{Agent, JobStart, die_with_manager, end, inherited, singleton, stop};
 pub(crate) use key::KeyPage;
 
 use std::os::fd::RawFd;
@@ -80,7 +80,7 @@ impl ManagerChannel {
         size: u32,
         card: &BusinessCard,
         limits: Limits,
-    ) -> Result<Option<Start>> {
+    ) -> Result<Option<JobStart>> {
         let Some(agent) = &mut self.agent else {
             return Ok(None);
         };

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rejoin_engine::{Engine, Pattern, ReqId, Sought};
 
-use crate::events::Event;
+use crate::events::Readiness;
 use crate::links::STAGING;
 
 /// Time between two checks of all links while the rank is busy.
@@ -26,7 +26,7 @@ pub(crate) struct ProgressState {
     pub(crate) stall: Stall,
     /// Bytes that were read and not parsed yet; empty between two reads.
     staging: Box<[u8]>,
-    events: Vec<Event>,
+    events: Vec<Readiness>,
     /// Blocking sends whose body is to be copied once its write is through.
     detaching: Vec<ReqId>,
     /// Patterns of probes that found no message.
@@ -83,12 +83,12 @@ impl ProgressState {
     }
 
     /// Takes the list of events, which is empty; [`ProgressState::put_events`] gives it back.
-    pub(crate) fn take_events(&mut self) -> Vec<Event> {
+    pub(crate) fn take_events(&mut self) -> Vec<Readiness> {
         std::mem::take(&mut self.events)
     }
 
     /// Gives the list of events back.
-    pub(crate) fn put_events(&mut self, mut events: Vec<Event>) {
+    pub(crate) fn put_events(&mut self, mut events: Vec<Readiness>) {
         events.clear();
         self.events = events;
     }

@@ -5,7 +5,9 @@ use std::os::fd::BorrowedFd;
 
 use rejoin_engine::ShortHeader;
 
-use super::{Capabilities, Endpoint, Fault, GetPart, MakeHeader, Mechanism, Path, Piece, shm, tcp};
+use super::{
+    Capabilities, Endpoint, Fault, GetPart, MakeHeader, Mechanism, PathState, Piece, shm, tcp,
+};
 
 /// An endpoint of some transport.
 #[allow(
@@ -154,7 +156,7 @@ impl Endpoint for AnyEndpoint {
         each!(self, endpoint => endpoint.descriptor())
     }
 
-    fn path(&self) -> io::Result<Path> {
+    fn path(&self) -> io::Result<PathState> {
         each!(self, endpoint => endpoint.path())
     }
 

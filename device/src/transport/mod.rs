@@ -67,7 +67,7 @@ pub enum Attempt {
 
 /// The system's state of the path to the other end.
 #[derive(Clone, Copy, Debug)]
-pub struct Path {
+pub struct PathState {
     /// Something is under way that the other end has not answered, though it was sent again or the
     /// other end was probed.
     pub waits: bool,
@@ -341,7 +341,7 @@ pub trait Endpoint {
     ///
     /// # Errors
     /// When the system does not tell.
-    fn path(&self) -> io::Result<Path>;
+    fn path(&self) -> io::Result<PathState>;
 
     /// Drops descriptors that are no longer this process's, without a system call.
     fn forget(self);

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use rejoin_channel_table::Address;
 use socket2::Socket;
 
-use super::shm::{self, Exposed, Memory, ShmEndpoint};
+use super::shm::{self, Exposed, LinkMemory, ShmEndpoint};
 use super::{AnyEndpoint, Copies, tcp};
 
 /// Starts a connection to an address without waiting for it.
@@ -40,7 +40,7 @@ pub(crate) enum Wireup {
     /// The link is memory that goes along with the dialer's proof.
     Shm {
         /// The rings: made by the dialer, taken over by the acceptor.
-        memory: Option<(Memory, Exposed)>,
+        memory: Option<(LinkMemory, Exposed)>,
         /// Their descriptor, still to be sent.
         offer: Option<OwnedFd>,
         /// Their descriptor, as it came.
@@ -117,8 +117,8 @@ impl Wireup {
     /// Why the system refuses.
     pub(crate) fn offer(&mut self, local_size: u32) -> io::Result<()> {
         if let Self::Shm { memory, offer, .. } = self {
-            let (made, descriptor) = Memory::make(shm::capacity(local_size))?;
-            let shown = shm::Side::Dialer.show(&made);
+            let (made, descriptor) = LinkMemory::make(shm::capacity(local_size))?;
+            let shown = shm::HandshakeRole::Dialer.show(&made);
             *memory = Some((made, shown));
             *offer = Some(descriptor);
         }
@@ -132,8 +132,8 @@ impl Wireup {
     pub(crate) fn take(&mut self) -> io::Result<()> {
         if let Self::Shm { memory, came, .. } = self {
             let none = || io::Error::other("no shared memory came with the handshake");
-            let opened = Memory::open(came.take().ok_or_else(none)?)?;
-            let shown = shm::Side::Acceptor.show(&opened);
+            let opened = LinkMemory::open(came.take().ok_or_else(none)?)?;
+            let shown = shm::HandshakeRole::Acceptor.show(&opened);
             *memory = Some((opened, shown));
         }
         Ok(())
@@ -177,9 +177,9 @@ impl Wireup {
         copies: Copies,
     ) -> AnyEndpoint {
         let side = if dialed {
-            shm::Side::Dialer
+            shm::HandshakeRole::Dialer
         } else {
-            shm::Side::Acceptor
+            shm::HandshakeRole::Acceptor
         };
         match self {
             Self::Shm {

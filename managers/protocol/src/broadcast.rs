@@ -109,7 +109,7 @@ impl Stamp {
 
 /// Messages between members of the tree.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Message<P> {
+pub enum BroadcastMessage<P> {
     /// Downwards.
     Give {
         /// Stamp of the message.
@@ -132,9 +132,9 @@ pub enum Message<P> {
 
 /// An effect of a member of the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect<P> {
+pub enum BroadcastEffect<P> {
     /// Send this.
-    Send(Peer, Message<P>),
+    Send(Peer, BroadcastMessage<P>),
     /// This word is for this host: the next in order.
     Deliver(P),
     /// All hosts that are not lost have it, and all before it.
@@ -204,7 +204,7 @@ impl<P: Clone> Member<P> {
         now: Time,
         series: (Generation, u64),
         word: P,
-        effects: &mut Vec<Effect<P>>,
+        effects: &mut Vec<BroadcastEffect<P>>,
     ) -> Option<Stamp> {
         if self.me.is_some() || series < self.series {
             return None;
@@ -225,14 +225,14 @@ impl<P: Clone> Member<P> {
         &mut self,
         now: Time,
         from: Peer,
-        message: Message<P>,
-        effects: &mut Vec<Effect<P>>,
+        message: BroadcastMessage<P>,
+        effects: &mut Vec<BroadcastEffect<P>>,
     ) {
         match message {
-            Message::Give { stamp, whole, word } => {
+            BroadcastMessage::Give { stamp, whole, word } => {
                 self.given(now, from, stamp, whole, word, effects);
             }
-            Message::Got {
+            BroadcastMessage::Got {
                 stamp,
                 whole,
                 missing,
@@ -248,7 +248,7 @@ impl<P: Clone> Member<P> {
     /// The host at a position is gone, or the link to it: its children are adopted at once. Central
     /// does not wait for it any more; others name it upwards, for only central knows who is gone
     /// for good.
-    pub fn lost(&mut self, now: Time, position: usize, effects: &mut Vec<Effect<P>>) {
+    pub fn lost(&mut self, now: Time, position: usize, effects: &mut Vec<BroadcastEffect<P>>) {
         let central = self.me.is_none();
         if central && !self.lost.insert(position) {
             return;
@@ -270,7 +270,7 @@ impl<P: Clone> Member<P> {
     }
 
     /// The deadline may have come.
-    pub fn tick(&mut self, now: Time, effects: &mut Vec<Effect<P>>) {
+    pub fn tick(&mut self, now: Time, effects: &mut Vec<BroadcastEffect<P>>) {
         for number in self.numbers() {
             let Some(cast) = self.casts.get(&number) else {
                 continue;
@@ -313,7 +313,7 @@ impl<P: Clone> Member<P> {
         number: u32,
         word: P,
         giver: Option<Peer>,
-        effects: &mut Vec<Effect<P>>,
+        effects: &mut Vec<BroadcastEffect<P>>,
     ) {
         let cast = Cast {
             word,
@@ -331,7 +331,7 @@ impl<P: Clone> Member<P> {
         number: u32,
         positions: impl IntoIterator<Item = usize>,
         whole: bool,
-        effects: &mut Vec<Effect<P>>,
+        effects: &mut Vec<BroadcastEffect<P>>,
     ) {
         for position in positions {
             if whole && self.lost.contains(&position) {
@@ -353,8 +353,8 @@ impl<P: Clone> Member<P> {
             };
             cast.duties.insert(position, duty);
             let word = cast.word.clone();
-            let give = Message::Give { stamp, whole, word };
-            effects.push(Effect::Send(Some(position), give));
+            let give = BroadcastMessage::Give { stamp, whole, word };
+            effects.push(BroadcastEffect::Send(Some(position), give));
         }
     }
 
@@ -363,14 +363,20 @@ impl<P: Clone> Member<P> {
         now: Time,
         number: u32,
         position: usize,
-        effects: &mut Vec<Effect<P>>,
+        effects: &mut Vec<BroadcastEffect<P>>,
     ) {
         let children = self.tree.children(Some(position));
         self.give(now, number, children, true, effects);
     }
 
     /// One has not answered in time.
-    fn again(&mut self, now: Time, number: u32, position: usize, effects: &mut Vec<Effect<P>>) {
+    fn again(
+        &mut self,
+        now: Time,
+        number: u32,
+        position: usize,
+        effects: &mut Vec<BroadcastEffect<P>>,
+    ) {
         let central = self.me.is_none();
         let Some(cast) = self.casts.get_mut(&number) else {
             return;
@@ -396,7 +402,7 @@ impl<P: Clone> Member<P> {
         stamp: Stamp,
         whole: bool,
         word: P,
-        effects: &mut Vec<Effect<P>>,
+        effects: &mut Vec<BroadcastEffect<P>>,
     ) {
         if self.me.is_none() || stamp.series() < self.series {
             return;
@@ -411,24 +417,24 @@ impl<P: Clone> Member<P> {
             self.early.insert(number, word.clone());
             while let Some(next) = self.early.remove(&(self.last + 1)) {
                 self.last += 1;
-                effects.push(Effect::Deliver(next));
+                effects.push(BroadcastEffect::Deliver(next));
             }
         }
         if !whole {
             let missing = Vec::new();
-            let got = Message::Got {
+            let got = BroadcastMessage::Got {
                 stamp,
                 whole,
                 missing,
             };
-            effects.push(Effect::Send(from, got));
+            effects.push(BroadcastEffect::Send(from, got));
         } else if let Some(missing) = self.through.get(&number).cloned() {
-            let got = Message::Got {
+            let got = BroadcastMessage::Got {
                 stamp,
                 whole,
                 missing,
             };
-            effects.push(Effect::Send(from, got));
+            effects.push(BroadcastEffect::Send(from, got));
         } else if let Some(cast) = self.casts.get_mut(&number) {
             cast.givers.insert(from);
         } else {
@@ -444,7 +450,7 @@ impl<P: Clone> Member<P> {
         number: u32,
         whole: bool,
         missing: Vec<usize>,
-        effects: &mut Vec<Effect<P>>,
+        effects: &mut Vec<BroadcastEffect<P>>,
     ) {
         let (tree, central) = (self.tree, self.me.is_none());
         let Some(cast) = self.casts.get_mut(&number) else {
@@ -473,14 +479,14 @@ impl<P: Clone> Member<P> {
     }
 
     /// No answer is pending any more.
-    fn close(&mut self, number: u32, effects: &mut Vec<Effect<P>>) {
+    fn close(&mut self, number: u32, effects: &mut Vec<BroadcastEffect<P>>) {
         if self.me.is_none() {
             // In order: a host may hold a word until it has those before it.
             while let Some(first) = self.casts.first_entry()
                 && first.get().duties.is_empty()
             {
                 let (number, _) = first.remove_entry();
-                effects.push(Effect::Complete(self.stamp(number)));
+                effects.push(BroadcastEffect::Complete(self.stamp(number)));
             }
             return;
         }
@@ -498,12 +504,12 @@ impl<P: Clone> Member<P> {
             self.through.pop_first();
         }
         for giver in cast.givers {
-            let got = Message::Got {
+            let got = BroadcastMessage::Got {
                 stamp,
                 whole: true,
                 missing: missing.clone(),
             };
-            effects.push(Effect::Send(giver, got));
+            effects.push(BroadcastEffect::Send(giver, got));
         }
     }
 }
@@ -538,7 +544,7 @@ mod tests {
         let mut central = Member::new(None, Tree::new(3, 2));
         let mut effects = Vec::new();
         let stamp = central.cast(Time(0), (Generation(0), 0), 'x', &mut effects);
-        let got = Message::Got {
+        let got = BroadcastMessage::Got {
             stamp: stamp.expect("a word"),
             whole: true,
             missing: vec![usize::MAX, 77],
@@ -551,7 +557,7 @@ mod tests {
     #[test]
     fn a_word_of_an_older_generation_or_far_ahead_is_not_taken() {
         let mut host = Member::new(Some(0), Tree::new(1, 2));
-        let give = |generation, number| Message::Give {
+        let give = |generation, number| BroadcastMessage::Give {
             stamp: Stamp {
                 generation: Generation(generation),
                 run: 0,
@@ -562,16 +568,18 @@ mod tests {
         };
         let mut effects = Vec::new();
         host.hear(Time(0), None, give(1, 1), &mut effects);
-        assert!(effects.contains(&Effect::Deliver(1)));
+        assert!(effects.contains(&BroadcastEffect::Deliver(1)));
         effects.clear();
         host.hear(Time(0), None, give(0, 1), &mut effects);
         host.hear(Time(0), None, give(1, 2 + MOST as u32), &mut effects);
         assert_eq!(effects, []);
         // A word before its turn waits for it, and is acknowledged.
         host.hear(Time(0), None, give(1, 3), &mut effects);
-        assert!(!effects.contains(&Effect::Deliver(3)));
+        assert!(!effects.contains(&BroadcastEffect::Deliver(3)));
         host.hear(Time(0), None, give(1, 2), &mut effects);
-        let delivered = effects.iter().filter(|e| matches!(e, Effect::Deliver(_)));
+        let delivered = effects
+            .iter()
+            .filter(|e| matches!(e, BroadcastEffect::Deliver(_)));
         assert_eq!(delivered.count(), 2);
     }
 }

@@ -73,7 +73,7 @@ impl Terms {
 
 /// A duty of the holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Duty {
+pub enum LeaseDuty {
     /// Send a renewal of this number.
     Renew(u64),
     /// Suspend all ranks.
@@ -127,17 +127,17 @@ impl Holder {
     }
 
     /// The next duty; call this until it returns none.
-    pub fn due(&mut self, now: Time) -> Option<Duty> {
+    pub fn due(&mut self, now: Time) -> Option<LeaseDuty> {
         if self.over {
             return None;
         }
         if self.until.is_some_and(|until| until <= now) {
             self.until = None;
-            return Some(Duty::Stop);
+            return Some(LeaseDuty::Stop);
         }
         if self.contact.plus_millis(self.terms.forsaken) <= now {
             self.over = true;
-            return Some(Duty::Forsaken);
+            return Some(LeaseDuty::Forsaken);
         }
         if self.renew_at > now {
             return None;
@@ -149,7 +149,7 @@ impl Holder {
             self.open.pop_front();
         }
         self.open.push_back((number, now));
-        Some(Duty::Renew(number))
+        Some(LeaseDuty::Renew(number))
     }
 
     /// Central has granted a renewal. Returns whether suspended ranks continue.
@@ -285,15 +285,15 @@ mod tests {
     #[test]
     fn the_term_counts_from_the_renewal_not_from_the_grant() {
         let mut holder = Holder::new(TERMS, at(0));
-        assert_eq!(holder.due(at(0)), Some(Duty::Renew(0)));
+        assert_eq!(holder.due(at(0)), Some(LeaseDuty::Renew(0)));
         assert!(!holder.holds());
         assert!(holder.granted(at(900), 0));
-        assert_eq!(holder.due(at(1000)), Some(Duty::Renew(1)));
+        assert_eq!(holder.due(at(1000)), Some(LeaseDuty::Renew(1)));
         for (millis, number) in [(2000, 2), (3000, 3), (4000, 4)] {
-            assert_eq!(holder.due(at(millis)), Some(Duty::Renew(number)));
+            assert_eq!(holder.due(at(millis)), Some(LeaseDuty::Renew(number)));
         }
         assert_eq!(holder.due(at(4999)), None);
-        assert_eq!(holder.due(at(5000)), Some(Duty::Stop));
+        assert_eq!(holder.due(at(5000)), Some(LeaseDuty::Stop));
         // An answer that comes too late is none.
         assert!(!holder.granted(at(6000), 1));
         assert!(!holder.holds());
@@ -306,12 +306,12 @@ mod tests {
     #[test]
     fn a_lease_that_lapsed_unseen_is_stopped_before_anything_else() {
         let mut holder = Holder::new(TERMS, at(0));
-        assert_eq!(holder.due(at(0)), Some(Duty::Renew(0)));
+        assert_eq!(holder.due(at(0)), Some(LeaseDuty::Renew(0)));
         holder.granted(at(1), 0);
         // The whole host was suspended.
-        assert_eq!(holder.due(at(50_000)), Some(Duty::Stop));
-        assert_eq!(holder.due(at(50_000)), Some(Duty::Renew(1)));
-        assert_eq!(holder.due(at(60_001)), Some(Duty::Forsaken));
+        assert_eq!(holder.due(at(50_000)), Some(LeaseDuty::Stop));
+        assert_eq!(holder.due(at(50_000)), Some(LeaseDuty::Renew(1)));
+        assert_eq!(holder.due(at(60_001)), Some(LeaseDuty::Forsaken));
         assert_eq!((holder.due(at(99_000)), holder.deadline()), (None, None));
     }
 
@@ -384,7 +384,7 @@ mod tests {
                 let delay = real + 1 + next(&mut state) % [5, 50, 7000][(seed % 3) as usize];
                 while let Some(duty) = holder.due(here(real)) {
                     match duty {
-                        Duty::Renew(number) if !cut => up.push((delay, number)),
+                        LeaseDuty::Renew(number) if !cut => up.push((delay, number)),
                         _ => {}
                     }
                 }

@@ -20,7 +20,7 @@ const SLOWEST: u32 = 6;
 
 /// Questions and answers between managers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Message {
+pub enum LookupMessage {
     /// Where is this rank?
     Where {
         /// The job's generation.
@@ -52,9 +52,9 @@ pub enum Message {
 
 /// An effect of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
+pub enum LookupEffect {
     /// Send this to a manager.
-    Send(Peer, Message),
+    Send(Peer, LookupMessage),
     /// Tell these ranks of this host where a rank is.
     Tell(Vec<Rank>, Rank, Incarnation, BusinessCard),
 }
@@ -116,7 +116,7 @@ impl Directory {
         rank: Rank,
         incarnation: Incarnation,
         card: BusinessCard,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<LookupEffect>,
     ) {
         self.renew(generation);
         let known = self.known.get(&rank).is_some_and(|k| k.0 >= incarnation);
@@ -129,7 +129,7 @@ impl Directory {
             && let Some(question) = self.questions.remove(&rank)
         {
             let to = question.askers.into_iter().collect();
-            effects.push(Effect::Tell(to, rank, incarnation, card));
+            effects.push(LookupEffect::Tell(to, rank, incarnation, card));
         }
     }
 
@@ -140,10 +140,10 @@ impl Directory {
         asker: Rank,
         rank: Rank,
         least: Incarnation,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<LookupEffect>,
     ) {
         if let Some((incarnation, card)) = self.at_least(rank, least) {
-            effects.push(Effect::Tell(vec![asker], rank, incarnation, card));
+            effects.push(LookupEffect::Tell(vec![asker], rank, incarnation, card));
             return;
         }
         let size = self.places.len();
@@ -166,9 +166,15 @@ impl Directory {
     }
 
     /// Another manager says this.
-    pub fn hear(&mut self, now: Time, from: Peer, message: Message, effects: &mut Vec<Effect>) {
+    pub fn hear(
+        &mut self,
+        now: Time,
+        from: Peer,
+        message: LookupMessage,
+        effects: &mut Vec<LookupEffect>,
+    ) {
         match message {
-            Message::Where {
+            LookupMessage::Where {
                 generation,
                 rank,
                 least,
@@ -176,18 +182,18 @@ impl Directory {
                 let known = self.at_least(rank, least);
                 let known = known.filter(|_| generation == self.generation);
                 let answer = match known {
-                    Some((incarnation, card)) => Message::Here {
+                    Some((incarnation, card)) => LookupMessage::Here {
                         generation,
                         rank,
                         incarnation,
                         card,
                     },
-                    None => Message::Unknown { generation, rank },
+                    None => LookupMessage::Unknown { generation, rank },
                 };
-                effects.push(Effect::Send(from, answer));
+                effects.push(LookupEffect::Send(from, answer));
             }
             // An answer begins no generation.
-            Message::Here {
+            LookupMessage::Here {
                 generation,
                 rank,
                 incarnation,
@@ -197,7 +203,7 @@ impl Directory {
             }
             // The peer's manager does not know the card: ask central at once. If central does not
             // know it either, ask later.
-            Message::Unknown { generation, rank } if generation == self.generation => {
+            LookupMessage::Unknown { generation, rank } if generation == self.generation => {
                 if let Some(question) = self.questions.get_mut(&rank)
                     && from.is_some()
                     && question.tries == 0
@@ -205,12 +211,12 @@ impl Directory {
                     self.again(now, rank, effects);
                 }
             }
-            Message::Here { .. } | Message::Unknown { .. } => {}
+            LookupMessage::Here { .. } | LookupMessage::Unknown { .. } => {}
         }
     }
 
     /// The deadline may have come.
-    pub fn tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    pub fn tick(&mut self, now: Time, effects: &mut Vec<LookupEffect>) {
         let due = self.questions.iter().filter(|(_, q)| q.due <= now);
         let due: Vec<Rank> = due.map(|(rank, _)| *rank).collect();
         for rank in due {
@@ -223,7 +229,7 @@ impl Directory {
         known.filter(|known| known.0 >= least).cloned()
     }
 
-    fn again(&mut self, now: Time, rank: Rank, effects: &mut Vec<Effect>) {
+    fn again(&mut self, now: Time, rank: Rank, effects: &mut Vec<LookupEffect>) {
         if let Some(question) = self.questions.get_mut(&rank) {
             question.tries = question.tries.saturating_add(1);
             question.due = now.plus_millis(PATIENCE << question.tries.min(SLOWEST));
@@ -232,18 +238,18 @@ impl Directory {
     }
 
     /// The peer's manager and central in turn.
-    fn send(&self, rank: Rank, effects: &mut Vec<Effect>) {
+    fn send(&self, rank: Rank, effects: &mut Vec<LookupEffect>) {
         let place = self.places.get(rank.index());
         let (Some(question), Some(&host)) = (self.questions.get(&rank), place) else {
             return;
         };
         let peer = Some(host).filter(|_| question.tries.is_multiple_of(2) && Some(host) != self.me);
-        let ask = Message::Where {
+        let ask = LookupMessage::Where {
             generation: self.generation,
             rank,
             least: question.least,
         };
-        effects.push(Effect::Send(peer, ask));
+        effects.push(LookupEffect::Send(peer, ask));
     }
 }
 
@@ -267,8 +273,8 @@ mod tests {
         host
     }
 
-    fn here(incarnation: u32) -> Message {
-        Message::Here {
+    fn here(incarnation: u32) -> LookupMessage {
+        LookupMessage::Here {
             generation: GENERATION,
             rank: Rank(1),
             incarnation: Incarnation(incarnation),
@@ -279,32 +285,32 @@ mod tests {
     #[test]
     fn one_question_goes_to_the_peers_manager_then_to_central() {
         let (mut host, mut effects) = (host(), Vec::new());
-        let ask = |least| Message::Where {
+        let ask = |least| LookupMessage::Where {
             generation: GENERATION,
             rank: Rank(1),
             least: Incarnation(least),
         };
         host.ask(Time(0), Rank(0), Rank(1), Incarnation(2), &mut effects);
         host.ask(Time(0), Rank(0), Rank(1), Incarnation(1), &mut effects);
-        assert_eq!(effects, [Effect::Send(Some(1), ask(2))]);
+        assert_eq!(effects, [LookupEffect::Send(Some(1), ask(2))]);
         effects.clear();
-        let unknown = Message::Unknown {
+        let unknown = LookupMessage::Unknown {
             generation: GENERATION,
             rank: Rank(1),
         };
         host.hear(Time(0), Some(1), unknown.clone(), &mut effects);
-        assert_eq!(effects, [Effect::Send(None, ask(2))]);
+        assert_eq!(effects, [LookupEffect::Send(None, ask(2))]);
         effects.clear();
         host.hear(Time(0), None, unknown, &mut effects);
         assert_eq!(effects, [], "not at once again");
         let at = host.deadline().expect("it waits");
         host.tick(at, &mut effects);
-        assert_eq!(effects, [Effect::Send(Some(1), ask(2))]);
+        assert_eq!(effects, [LookupEffect::Send(Some(1), ask(2))]);
         effects.clear();
         host.hear(at, Some(1), here(1), &mut effects);
         assert_eq!(effects, [], "too old");
         host.hear(at, Some(1), here(2), &mut effects);
-        let told = Effect::Tell(vec![Rank(0)], Rank(1), Incarnation(2), card(2));
+        let told = LookupEffect::Tell(vec![Rank(0)], Rank(1), Incarnation(2), card(2));
         assert_eq!(effects, [told]);
         assert_eq!(host.deadline(), None);
     }
@@ -315,14 +321,14 @@ mod tests {
         host.hear(Time(0), None, here(4), &mut effects);
         host.hear(Time(0), None, here(3), &mut effects);
         host.ask(Time(0), Rank(0), Rank(1), Incarnation(0), &mut effects);
-        let told = Effect::Tell(vec![Rank(0)], Rank(1), Incarnation(4), card(4));
+        let told = LookupEffect::Tell(vec![Rank(0)], Rank(1), Incarnation(4), card(4));
         assert_eq!(effects, [told]);
         effects.clear();
         host.renew(Generation(4));
         host.hear(Time(0), None, here(9), &mut effects);
         host.ask(Time(0), Rank(0), Rank(1), Incarnation(0), &mut effects);
         assert!(
-            matches!(effects[..], [Effect::Send(Some(1), _)]),
+            matches!(effects[..], [LookupEffect::Send(Some(1), _)]),
             "of an older generation"
         );
     }

@@ -13,16 +13,16 @@ use std::fmt;
 
 /// How many recoveries a job may have in a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Limit {
+pub struct RecoveryLimit {
     /// Recoveries at most …
     pub restarts: u32,
     /// … within so many milliseconds.
     pub within: u64,
 }
 
-impl Default for Limit {
+impl Default for RecoveryLimit {
     fn default() -> Self {
-        Limit {
+        RecoveryLimit {
             restarts: 20,
             within: 600_000,
         }
@@ -37,7 +37,7 @@ pub enum Refusal {
     /// The same fault came twice from the same checkpoint.
     Repeated,
     /// Too many recoveries in the time that the limit names.
-    TooMany(Limit),
+    TooMany(RecoveryLimit),
     /// There is no checkpoint for a rollback.
     NoCheckpoint,
     /// A rank could not be brought back: its image is gone, too, or makes no process.
@@ -82,7 +82,7 @@ struct Fault {
 /// Failures masked so far.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct History {
-    limit: Limit,
+    limit: RecoveryLimit,
     recent: VecDeque<Time>,
     faults: Vec<Fault>,
     total: u64,
@@ -90,14 +90,14 @@ pub struct History {
 
 impl Default for History {
     fn default() -> Self {
-        History::new(Limit::default())
+        History::new(RecoveryLimit::default())
     }
 }
 
 impl History {
     /// Nothing has failed yet.
     #[must_use]
-    pub fn new(limit: Limit) -> Self {
+    pub fn new(limit: RecoveryLimit) -> Self {
         History {
             limit,
             recent: VecDeque::new(),
@@ -223,7 +223,7 @@ const OWN_FAULTS: [i32; 7] = [4, 5, 6, 7, 8, 11, 31];
 mod tests {
     use super::*;
 
-    const LIMIT: Limit = Limit {
+    const LIMIT: RecoveryLimit = RecoveryLimit {
         restarts: 2,
         within: 1000,
     };
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn the_same_fault_from_the_same_checkpoint_twice_is_an_end() {
-        let mut history = History::new(Limit {
+        let mut history = History::new(RecoveryLimit {
             restarts: 100,
             within: 1000,
         });

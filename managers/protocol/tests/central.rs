@@ -3,14 +3,15 @@
 
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
-    Central, END_BOUND, Effect, Event, Failover, Input, Job, Leases, Record, Recovery, Relaunch,
+    Central, CentralEffect, CentralInput, END_BOUND, Event, Failover, Job, Leases, Record,
+    Recovery, Relaunch,
 };
 use rejoin_managers_protocol::checkpoint::Interval;
 use rejoin_managers_protocol::control::{
     Cause, End, ProcessInstance, RankReport, Report, Stage, Time, ToCentral, ToLocal,
 };
 use rejoin_managers_protocol::lease::Terms;
-use rejoin_managers_protocol::policy::{Limit, Refusal};
+use rejoin_managers_protocol::policy::{RecoveryLimit, Refusal};
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_wire::ImageCost;
 use rejoin_wire::Limits;
@@ -27,7 +28,7 @@ fn job() -> Job {
         spent: 0,
         recovery: Some(Recovery {
             interval: Interval::Asked,
-            limit: Limit::default(),
+            limit: RecoveryLimit::default(),
         }),
         leases: None,
         failover: None,
@@ -46,17 +47,17 @@ fn at(millis: u64) -> Time {
     Time(0).plus_millis(millis)
 }
 
-fn step(central: &mut Central, now: Time, input: Input) -> Vec<Effect> {
+fn step(central: &mut Central, now: Time, input: CentralInput) -> Vec<CentralEffect> {
     let mut effects = Vec::new();
     central.step(now, input, &mut effects);
     effects
 }
 
-fn said(message: ToCentral) -> Input {
-    Input::Local(0, message)
+fn said(message: ToCentral) -> CentralInput {
+    CentralInput::Local(0, message)
 }
 
-fn register(central: &mut Central, process: ProcessInstance) -> Vec<Effect> {
+fn register(central: &mut Central, process: ProcessInstance) -> Vec<CentralEffect> {
     let registered = ToCentral::Registered {
         instance: process,
         pid: 10 + process.rank.0,
@@ -66,7 +67,7 @@ fn register(central: &mut Central, process: ProcessInstance) -> Vec<Effect> {
     step(central, at(0), said(registered))
 }
 
-fn killed(process: ProcessInstance, signal: i32, stage: Stage) -> Input {
+fn killed(process: ProcessInstance, signal: i32, stage: Stage) -> CentralInput {
     said(ToCentral::Failed {
         instance: process,
         pid: 10 + process.rank.0,
@@ -78,9 +79,9 @@ fn killed(process: ProcessInstance, signal: i32, stage: Stage) -> Input {
 }
 
 /// All ranks were ordered to begin anew, in this generation.
-fn begins_anew(effects: &[Effect], number: u32) -> bool {
-    let is = |e: &Effect| match e {
-        Effect::Send(
+fn begins_anew(effects: &[CentralEffect], number: u32) -> bool {
+    let is = |e: &CentralEffect| match e {
+        CentralEffect::Send(
             _,
             ToLocal::Restore {
                 generation,
@@ -96,7 +97,7 @@ fn begins_anew(effects: &[Effect], number: u32) -> bool {
 /// A job that runs and has a checkpoint.
 fn running() -> Central {
     let mut central = Central::new(job());
-    step(&mut central, at(0), Input::Begin);
+    step(&mut central, at(0), CentralInput::Begin);
     for rank in 0..RANKS {
         register(&mut central, instance(rank, 0));
     }
@@ -108,7 +109,7 @@ fn running() -> Central {
             cost: ImageCost::default(),
         };
         let effects = step(&mut central, at(0), said(imaged));
-        let is = |e: &Effect| matches!(e, Effect::Event(Event::Committed { .. }));
+        let is = |e: &CentralEffect| matches!(e, CentralEffect::Event(Event::Committed { .. }));
         committed |= effects.iter().any(is);
     }
     assert!(committed);
@@ -145,7 +146,7 @@ fn not_back() -> Central {
 #[test]
 fn before_the_first_checkpoint_the_job_begins_anew_each_time() {
     let mut central = Central::new(job());
-    step(&mut central, at(0), Input::Begin);
+    step(&mut central, at(0), CentralInput::Begin);
     // None has called MPI_Init, then one has, then all have.
     for (number, registered) in [(0, 0), (1, 1), (2, 2), (3, 2)] {
         for rank in 0..registered {
@@ -166,13 +167,13 @@ fn before_the_first_checkpoint_the_job_begins_anew_each_time() {
 fn a_job_begins_anew_only_as_often_as_the_limit_allows() {
     let recovery = Some(Recovery {
         interval: Interval::Asked,
-        limit: Limit {
+        limit: RecoveryLimit {
             restarts: 2,
             within: 1000,
         },
     });
     let mut central = Central::new(Job { recovery, ..job() });
-    step(&mut central, at(0), Input::Begin);
+    step(&mut central, at(0), CentralInput::Begin);
     for number in 0..3 {
         let lost = killed(instance(0, number), 9, Stage::Spawned);
         step(&mut central, at(1), lost);
@@ -185,7 +186,7 @@ fn a_job_begins_anew_only_as_often_as_the_limit_allows() {
 fn a_fault_before_init_or_one_that_comes_again_does_not_begin_a_job_anew() {
     const SEGV: i32 = 11;
     let mut central = Central::new(job());
-    step(&mut central, at(0), Input::Begin);
+    step(&mut central, at(0), CentralInput::Begin);
     step(
         &mut central,
         at(1),
@@ -194,7 +195,7 @@ fn a_fault_before_init_or_one_that_comes_again_does_not_begin_a_job_anew() {
     assert!(central.verdict().is_some());
 
     let mut central = Central::new(job());
-    step(&mut central, at(0), Input::Begin);
+    step(&mut central, at(0), CentralInput::Begin);
     register(&mut central, instance(0, 0));
     let effects = step(
         &mut central,
@@ -215,7 +216,7 @@ fn a_fault_before_init_or_one_that_comes_again_does_not_begin_a_job_anew() {
 #[test]
 fn a_program_of_which_a_rank_ended_without_init_does_not_begin_anew() {
     let mut central = Central::new(job());
-    step(&mut central, at(0), Input::Begin);
+    step(&mut central, at(0), CentralInput::Begin);
     let ended = ToCentral::Ended {
         instance: instance(0, 0),
         stage: Stage::Spawned,
@@ -232,7 +233,7 @@ fn a_program_of_which_a_rank_ended_without_init_does_not_begin_anew() {
 #[test]
 fn without_a_first_checkpoint_a_job_that_runs_does_not_begin_anew() {
     let mut central = Central::new(job());
-    step(&mut central, at(0), Input::Begin);
+    step(&mut central, at(0), CentralInput::Begin);
     for rank in 0..RANKS {
         register(&mut central, instance(rank, 0));
     }
@@ -288,7 +289,7 @@ fn how_a_lost_rank_ended_is_not_waited_for_without_end() {
     let mut central = not_back();
     let due = at(2 + END_BOUND);
     assert_eq!(central.deadline(), Some(due));
-    step(&mut central, due, Input::Tick);
+    step(&mut central, due, CentralInput::Tick);
     let verdict = central.verdict().expect("a verdict");
     assert!(verdict.to_string().contains("no image"), "{verdict}");
 }
@@ -302,9 +303,9 @@ fn a_time_limit_counts_on_when_the_job_goes_on_elsewhere() {
     };
     for (spent, due) in [(0, 1000), (400, 600), (5000, 0)] {
         let mut central = Central::new(limited(spent));
-        step(&mut central, at(0), Input::Begin);
+        step(&mut central, at(0), CentralInput::Begin);
         assert_eq!(central.deadline(), Some(at(due)), "{spent}");
-        step(&mut central, at(due), Input::Tick);
+        step(&mut central, at(due), CentralInput::Tick);
         let verdict = Some(&Verdict::TimedOut { limit: 1000 });
         assert_eq!(central.verdict(), verdict, "{spent}");
     }
@@ -318,21 +319,21 @@ fn who_was_suspended_counts_no_silence() {
         hosts: vec![0],
     });
     let renew = |number| said(ToCentral::Renew { number });
-    let silent = |effects: &[Effect]| {
-        let is = |e: &Effect| matches!(e, Effect::Event(Event::HostSilent { .. }));
+    let silent = |effects: &[CentralEffect]| {
+        let is = |e: &CentralEffect| matches!(e, CentralEffect::Event(Event::HostSilent { .. }));
         effects.iter().any(is)
     };
     for slept in [false, true] {
         let leases = leases.clone();
         let mut central = Central::new(Job { leases, ..job() });
-        step(&mut central, at(0), Input::Begin);
+        step(&mut central, at(0), CentralInput::Begin);
         step(&mut central, at(10), renew(0));
         if slept {
-            step(&mut central, at(50_000), Input::Slept);
+            step(&mut central, at(50_000), CentralInput::Slept);
         }
-        let effects = step(&mut central, at(50_000), Input::Tick);
+        let effects = step(&mut central, at(50_000), CentralInput::Tick);
         assert_eq!(silent(&effects), !slept);
-        step(&mut central, at(50_000), Input::Tick);
+        step(&mut central, at(50_000), CentralInput::Tick);
         assert_eq!(central.verdict().is_some(), !slept);
     }
 }
@@ -359,7 +360,7 @@ fn news_of_another_generation_or_incarnation_changes_nothing() {
     for rank in 0..RANKS {
         register(&mut central, instance(rank, 1));
     }
-    step(&mut central, at(1), Input::Checkpoint);
+    step(&mut central, at(1), CentralInput::Checkpoint);
     let epoch = central.view().ordered.expect("an order");
     let imaged = |central: &mut Central, process| {
         let imaged = ToCentral::Imaged {
@@ -393,7 +394,7 @@ fn a_central_manager_that_is_started_again_counts_the_leases_from_its_start() {
         at: at(0),
     };
     let mut central = Central::resume(Job { leases, ..job() }, vec![began]);
-    step(&mut central, at(100_000), Input::Begin);
+    step(&mut central, at(100_000), CentralInput::Begin);
     // The host never calls again.
     let mut now = at(100_000);
     while central.verdict().is_none() {
@@ -401,7 +402,7 @@ fn a_central_manager_that_is_started_again_counts_the_leases_from_its_start() {
             .deadline()
             .expect("the host is not waited for for ever");
         assert!(now <= at(103_000), "{now:?}");
-        step(&mut central, now, Input::Tick);
+        step(&mut central, now, CentralInput::Tick);
     }
     assert_eq!(now, at(103_000));
     let lost = matches!(central.verdict(), Some(Verdict::HostLost { .. }));
@@ -427,7 +428,7 @@ fn a_central_manager_that_is_started_again_in_the_middle_of_a_checkpoint_orders_
     // Each rank has taken its image, some have, or none has.
     for taken in 0..=RANKS {
         let mut central = Central::resume(job(), records.clone());
-        step(&mut central, at(1), Input::Begin);
+        step(&mut central, at(1), CentralInput::Begin);
         let rank = |rank: u32| RankReport {
             rank: Rank(rank),
             incarnation: none,
@@ -456,7 +457,7 @@ fn a_central_manager_that_is_started_again_in_the_middle_of_a_checkpoint_orders_
             at(2),
             said(ToCentral::Report(Box::new(report))),
         );
-        let ordered = Effect::Persist(Record::Ordered { epoch: Epoch(2) });
+        let ordered = CentralEffect::Persist(Record::Ordered { epoch: Epoch(2) });
         assert!(effects.contains(&ordered), "{taken}: {effects:?}");
         assert_eq!(central.verdict(), None, "{taken}");
     }
@@ -464,25 +465,29 @@ fn a_central_manager_that_is_started_again_in_the_middle_of_a_checkpoint_orders_
 
 /// A job on two hosts with leases. The second is lost for a reason that proves no end. Returns the
 /// effects.
-fn after_a_lost_host(central: &mut Central) -> Vec<Effect> {
-    step(central, at(0), Input::Begin);
+fn after_a_lost_host(central: &mut Central) -> Vec<CentralEffect> {
+    step(central, at(0), CentralInput::Begin);
     for host in 0..2 {
         step(
             central,
             at(0),
-            Input::Local(host, ToCentral::Renew { number: 0 }),
+            CentralInput::Local(host, ToCentral::Renew { number: 0 }),
         );
     }
-    step(central, at(100), Input::HostGone(1, "it is silent".into()));
+    step(
+        central,
+        at(100),
+        CentralInput::HostGone(1, "it is silent".into()),
+    );
     step(central, at(200), said(ToCentral::Done))
 }
 
 /// The effects when the first host is done, as the last one.
-fn asked_when_done() -> [Effect; 3] {
+fn asked_when_done() -> [CentralEffect; 3] {
     [
-        Effect::Persist(Record::HostDone(0)),
-        Effect::Send(0, ToLocal::Leave),
-        Effect::AskStored,
+        CentralEffect::Persist(Record::HostDone(0)),
+        CentralEffect::Send(0, ToLocal::Leave),
+        CentralEffect::AskStored,
     ]
 }
 
@@ -513,66 +518,72 @@ fn relaunch(generation: u32) -> Relaunch {
 fn a_job_that_has_lost_a_host_is_launched_again_when_its_last_lease_is_over() {
     let mut central = Central::new(job_with_failover());
     assert_eq!(after_a_lost_host(&mut central), asked_when_done());
-    let effects = step(&mut central, at(300), Input::Stored(Some(7)));
-    let decided = Effect::Persist(Record::Relaunching(relaunch(1)));
+    let effects = step(&mut central, at(300), CentralInput::Stored(Some(7)));
+    let decided = CentralEffect::Persist(Record::Relaunching(relaunch(1)));
     assert_eq!(effects, [decided]);
     // A lease of 1000 ms, the possible difference of clocks, and the time to stop; from its last
     // grant.
     assert_eq!(central.deadline(), Some(at(1110)));
-    assert_eq!(step(&mut central, at(1109), Input::Tick), []);
-    let effects = step(&mut central, at(1110), Input::Tick);
-    assert_eq!(effects, [Effect::Relaunch(relaunch(1))]);
+    assert_eq!(step(&mut central, at(1109), CentralInput::Tick), []);
+    let effects = step(&mut central, at(1110), CentralInput::Tick);
+    assert_eq!(effects, [CentralEffect::Relaunch(relaunch(1))]);
     assert_eq!(central.deadline(), None);
 }
 
 #[test]
 fn a_host_whose_manager_has_ended_is_not_waited_for() {
     let mut central = Central::new(job_with_failover());
-    step(&mut central, at(0), Input::Begin);
+    step(&mut central, at(0), CentralInput::Begin);
     step(
         &mut central,
         at(0),
-        Input::Local(1, ToCentral::Renew { number: 0 }),
+        CentralInput::Local(1, ToCentral::Renew { number: 0 }),
     );
-    step(&mut central, at(100), Input::HostLost(1));
+    step(&mut central, at(100), CentralInput::HostLost(1));
     step(&mut central, at(200), said(ToCentral::Done));
-    let effects = step(&mut central, at(300), Input::Stored(Some(7)));
-    assert_eq!(effects[1..], [Effect::Relaunch(relaunch(1))]);
+    let effects = step(&mut central, at(300), CentralInput::Stored(Some(7)));
+    assert_eq!(effects[1..], [CentralEffect::Relaunch(relaunch(1))]);
 }
 
 #[test]
 fn what_ends_a_job_that_waits_to_be_launched_again() {
-    let over = |verdict| vec![Effect::Over(verdict)];
-    let ends = |input: Input, now| {
+    let over = |verdict| vec![CentralEffect::Over(verdict)];
+    let ends = |input: CentralInput, now| {
         let mut central = Central::new(Job {
             limit: Some(900),
             ..job_with_failover()
         });
         after_a_lost_host(&mut central);
-        step(&mut central, at(300), Input::Stored(Some(7)));
+        step(&mut central, at(300), CentralInput::Stored(Some(7)));
         step(&mut central, at(now), input)
     };
     let interrupted = Verdict::Interrupted { signal: 15 };
-    assert_eq!(ends(Input::Signal(15), 400), over(interrupted.clone()));
-    assert_eq!(ends(Input::OutputLost(None), 400), over(Verdict::Unread));
     assert_eq!(
-        ends(Input::Tick, 900),
+        ends(CentralInput::Signal(15), 400),
+        over(interrupted.clone())
+    );
+    assert_eq!(
+        ends(CentralInput::OutputLost(None), 400),
+        over(Verdict::Unread)
+    );
+    assert_eq!(
+        ends(CentralInput::Tick, 900),
         over(Verdict::TimedOut { limit: 900 })
     );
     // Nothing is stored, or the job was to end before the host was lost.
     let mut central = Central::new(job_with_failover());
     after_a_lost_host(&mut central);
-    let effects = step(&mut central, at(300), Input::Stored(None));
+    let effects = step(&mut central, at(300), CentralInput::Stored(None));
     let lost = Verdict::HostLost {
         host: "b".into(),
         why: "it is silent".into(),
     };
     assert_eq!(effects, over(lost));
     let mut central = Central::new(job_with_failover());
-    step(&mut central, at(0), Input::Begin);
-    step(&mut central, at(1), Input::Signal(15));
+    step(&mut central, at(0), CentralInput::Begin);
+    step(&mut central, at(1), CentralInput::Signal(15));
     after_a_lost_host(&mut central);
-    let effects = step(&mut central, at(300), Input::Stored(Some(7)));
+    let effects = step(&mut central, at(300), CentralInput::Stored(Some(7)));
     assert_eq!(effects, over(interrupted));
 }
 
@@ -594,18 +605,22 @@ fn a_central_manager_that_is_started_again_waits_for_a_whole_lease_before_the_re
         Record::Relaunching(relaunch(5)),
     ];
     let mut central = Central::resume(job_with_failover(), records);
-    step(&mut central, at(50_000), Input::Begin);
+    step(&mut central, at(50_000), CentralInput::Begin);
     assert_eq!(central.deadline(), Some(at(51_110)));
-    let effects = step(&mut central, at(51_110), Input::Tick);
-    assert_eq!(effects, [Effect::Relaunch(relaunch(5))]);
+    let effects = step(&mut central, at(51_110), CentralInput::Tick);
+    assert_eq!(effects, [CentralEffect::Relaunch(relaunch(5))]);
     // It was not: it is asked when every host is done.
     let records = vec![began, Record::Decided(lost)];
     let mut central = Central::resume(job_with_failover(), records);
-    step(&mut central, at(50_000), Input::Begin);
-    step(&mut central, at(50_000), Input::HostGone(1, String::new()));
+    step(&mut central, at(50_000), CentralInput::Begin);
+    step(
+        &mut central,
+        at(50_000),
+        CentralInput::HostGone(1, String::new()),
+    );
     let effects = step(&mut central, at(50_000), said(ToCentral::Done));
     assert_eq!(effects, asked_when_done());
-    step(&mut central, at(50_001), Input::Stored(Some(7)));
+    step(&mut central, at(50_001), CentralInput::Stored(Some(7)));
     assert_eq!(central.deadline(), Some(at(51_110)));
 }
 
@@ -621,12 +636,12 @@ fn a_host_that_was_done_is_told_again_that_it_may_leave() {
         let mut records = vec![began.clone(), Record::HostDone(0)];
         records.extend(later);
         let mut central = Central::resume(job_with_failover(), records);
-        let effects = step(&mut central, at(1), Input::Begin);
-        assert_eq!(effects[0], Effect::Send(0, ToLocal::Leave));
-        let asked = |e: &&Effect| matches!(e, Effect::Send(0, order) if *order != ToLocal::Leave);
+        let effects = step(&mut central, at(1), CentralInput::Begin);
+        assert_eq!(effects[0], CentralEffect::Send(0, ToLocal::Leave));
+        let asked = |e: &&CentralEffect| matches!(e, CentralEffect::Send(0, order) if *order != ToLocal::Leave);
         assert_eq!(effects.iter().find(asked), None);
         // Its link closes, as it should.
-        assert_eq!(step(&mut central, at(2), Input::HostLost(0)), []);
+        assert_eq!(step(&mut central, at(2), CentralInput::HostLost(0)), []);
     }
 }
 
@@ -637,30 +652,33 @@ fn a_silent_host_is_waited_for_only_if_the_job_can_not_go_on_without_it() {
             failover,
             ..job_with_failover()
         });
-        step(&mut central, at(0), Input::Begin);
+        step(&mut central, at(0), CentralInput::Begin);
         let renewal = ToCentral::Renew { number: 0 };
-        step(&mut central, at(0), Input::Local(1, renewal.clone()));
+        step(&mut central, at(0), CentralInput::Local(1, renewal.clone()));
         let due = central.deadline().expect("the end of a lease");
-        let effects = step(&mut central, due, Input::Tick);
+        let effects = step(&mut central, due, CentralInput::Tick);
         assert!(matches!(
             effects[0],
-            Effect::Event(Event::HostSilent { host: 1, .. })
+            CentralEffect::Event(Event::HostSilent { host: 1, .. })
         ));
         (central, due, renewal, effects)
     };
     let (_, _, _, effects) = asked(None);
     assert_eq!(effects.len(), 1);
     let (mut central, due, renewal, effects) = asked(Some(Failover::default()));
-    assert_eq!(effects[1..], [Effect::AskRelaunchable]);
+    assert_eq!(effects[1..], [CentralEffect::AskRelaunchable]);
     // It sends a message before the answer.
     let mut back = central.clone();
-    step(&mut back, due, Input::Local(1, renewal));
-    assert_eq!(step(&mut back, due, Input::Relaunchable), []);
-    let effects = step(&mut central, due, Input::Relaunchable);
-    assert_eq!(effects[0], Effect::Drop(1));
+    step(&mut back, due, CentralInput::Local(1, renewal));
+    assert_eq!(step(&mut back, due, CentralInput::Relaunchable), []);
+    let effects = step(&mut central, due, CentralInput::Relaunchable);
+    assert_eq!(effects[0], CentralEffect::Drop(1));
     let lost = Verdict::HostLost {
         host: "b".into(),
         why: "it is silent".into(),
     };
-    assert!(effects.contains(&Effect::Decided(lost)), "{effects:?}");
+    assert!(
+        effects.contains(&CentralEffect::Decided(lost)),
+        "{effects:?}"
+    );
 }

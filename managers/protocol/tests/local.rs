@@ -9,7 +9,7 @@ use rejoin_managers_protocol::control::{
 };
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::local::{
-    CLOSED_GRACE, Effect, FORK_GRACE, GRACE, Input, Local, WRAPPER_GRACE,
+    CLOSED_GRACE, FORK_GRACE, GRACE, Local, LocalEffect, LocalInput, WRAPPER_GRACE,
 };
 use rejoin_wire::{
     FromManager, Holds, ImageCost, Limits, MOST_COUNTERS, ProcessMap, ToManager, VERSION,
@@ -39,8 +39,8 @@ fn register() -> ToManager {
     }
 }
 
-fn said(pid: u32, message: ToManager) -> Input {
-    Input::Said(R, I, pid, message)
+fn said(pid: u32, message: ToManager) -> LocalInput {
+    LocalInput::Said(R, I, pid, message)
 }
 
 /// A core with one rank, whose process is there.
@@ -53,13 +53,13 @@ fn spawned() -> Local {
     };
     let effects = steps(
         &mut core,
-        vec![Input::Central(spawn), Input::Spawned(R, I, CHILD)],
+        vec![LocalInput::Central(spawn), LocalInput::Spawned(R, I, CHILD)],
     );
-    let told = Effect::Central(ToCentral::Spawned {
+    let told = LocalEffect::Central(ToCentral::Spawned {
         instance: instance(),
         pid: CHILD,
     });
-    assert_eq!(effects, [Effect::Spawn(instance()), told]);
+    assert_eq!(effects, [LocalEffect::Spawn(instance()), told]);
     core
 }
 
@@ -80,24 +80,24 @@ fn left(pid: u32) -> Local {
         &mut core,
         vec![
             said(pid, ToManager::Finalizing),
-            Input::Central(all),
+            LocalInput::Central(all),
             said(pid, ToManager::Leave),
         ],
     );
     core
 }
 
-fn failed(pid: u32, end: End, stage: Stage) -> Effect {
+fn failed(pid: u32, end: End, stage: Stage) -> LocalEffect {
     let cause = Cause::Ended { end, stage };
-    Effect::Central(ToCentral::Failed {
+    LocalEffect::Central(ToCentral::Failed {
         instance: instance(),
         pid,
         cause,
     })
 }
 
-fn ended(stage: Stage) -> Effect {
-    Effect::Central(ToCentral::Ended {
+fn ended(stage: Stage) -> LocalEffect {
+    LocalEffect::Central(ToCentral::Ended {
         instance: instance(),
         stage,
     })
@@ -107,16 +107,22 @@ fn ended(stage: Stage) -> Effect {
 fn a_plain_program_ends_as_it_ends() {
     let effects = steps(
         &mut spawned(),
-        vec![Input::Closed(R, I), Input::ChildEnded(R, I, End::Exited(0))],
+        vec![
+            LocalInput::Closed(R, I),
+            LocalInput::ChildEnded(R, I, End::Exited(0)),
+        ],
     );
-    assert_eq!(effects, [ended(Stage::Spawned), Effect::Sweep]);
+    assert_eq!(effects, [ended(Stage::Spawned), LocalEffect::Sweep]);
     let effects = steps(
         &mut spawned(),
-        vec![Input::ChildEnded(R, I, End::Exited(2))],
+        vec![LocalInput::ChildEnded(R, I, End::Exited(2))],
     );
     assert_eq!(
         effects,
-        [failed(CHILD, End::Exited(2), Stage::Spawned), Effect::Sweep]
+        [
+            failed(CHILD, End::Exited(2), Stage::Spawned),
+            LocalEffect::Sweep
+        ]
     );
 }
 
@@ -124,12 +130,12 @@ fn a_plain_program_ends_as_it_ends() {
 fn an_end_in_the_middle_is_a_failure_even_with_code_zero() {
     let effects = steps(
         &mut registered(CHILD),
-        vec![Input::ChildEnded(R, I, End::Exited(0))],
+        vec![LocalInput::ChildEnded(R, I, End::Exited(0))],
     );
     assert_eq!(effects[0], failed(CHILD, End::Exited(0), Stage::Registered));
     let effects = steps(
         &mut left(CHILD),
-        vec![Input::ChildEnded(R, I, End::Exited(0))],
+        vec![LocalInput::ChildEnded(R, I, End::Exited(0))],
     );
     assert_eq!(effects[0], ended(Stage::Left));
 }
@@ -148,22 +154,28 @@ fn a_process_that_begins_to_end_while_it_must_make_room_is_reported_as_what_it_w
         ranks: vec![(R, I.next())],
     };
     let until = vec![
-        Input::Central(spawn),
-        Input::Spawned(R, I, CHILD),
+        LocalInput::Central(spawn),
+        LocalInput::Spawned(R, I, CHILD),
         said(CHILD, register()),
-        Input::Central(order),
+        LocalInput::Central(order),
     ];
-    assert_eq!(steps(&mut core, until).last(), Some(&Effect::Retire(R, I)));
+    assert_eq!(
+        steps(&mut core, until).last(),
+        Some(&LocalEffect::Retire(R, I))
+    );
     let (instance, pid) = (instance(), CHILD);
-    let effects = steps(&mut core, vec![Input::ExitDetected(R, I)]);
-    let told = Effect::Central(ToCentral::ExitDetected { instance, pid });
+    let effects = steps(&mut core, vec![LocalInput::ExitDetected(R, I)]);
+    let told = LocalEffect::Central(ToCentral::ExitDetected { instance, pid });
     assert_eq!(effects, [told]);
-    let effects = steps(&mut core, vec![Input::ChildEnded(R, I, End::Signaled(9))]);
+    let effects = steps(
+        &mut core,
+        vec![LocalInput::ChildEnded(R, I, End::Signaled(9))],
+    );
     let cause = Cause::Ended {
         end: End::Signaled(9),
         stage: Stage::Registered,
     };
-    let told = Effect::Central(ToCentral::ExitStatus {
+    let told = LocalEffect::Central(ToCentral::ExitStatus {
         instance,
         pid,
         cause,
@@ -175,35 +187,44 @@ fn a_process_that_begins_to_end_while_it_must_make_room_is_reported_as_what_it_w
 fn a_caller_under_a_wrapper_is_watched_and_judged() {
     let mut core = spawned();
     let effects = steps(&mut core, vec![said(CALLER, register())]);
-    assert_eq!(effects[0], Effect::Watch(R, I, CALLER));
-    let effects = steps(&mut core, vec![Input::CallerEnded(R, I, End::Signaled(11))]);
+    assert_eq!(effects[0], LocalEffect::Watch(R, I, CALLER));
+    let effects = steps(
+        &mut core,
+        vec![LocalInput::CallerEnded(R, I, End::Signaled(11))],
+    );
     assert_eq!(
         effects,
         [failed(CALLER, End::Signaled(11), Stage::Registered)]
     );
     // The wrapper's own end later changes nothing.
-    let effects = steps(&mut core, vec![Input::ChildEnded(R, I, End::Exited(0))]);
-    assert_eq!(effects, [Effect::Sweep]);
+    let effects = steps(
+        &mut core,
+        vec![LocalInput::ChildEnded(R, I, End::Exited(0))],
+    );
+    assert_eq!(effects, [LocalEffect::Sweep]);
 }
 
 #[test]
 fn a_wrapper_has_a_moment_to_say_how_its_rank_ended() {
     let mut core = registered(CALLER);
-    let effects = steps(&mut core, vec![Input::CallerEnded(R, I, End::Unknown)]);
+    let effects = steps(&mut core, vec![LocalInput::CallerEnded(R, I, End::Unknown)]);
     assert_eq!(effects, []);
-    let effects = steps(&mut core, vec![Input::ChildEnded(R, I, End::Exited(139))]);
+    let effects = steps(
+        &mut core,
+        vec![LocalInput::ChildEnded(R, I, End::Exited(139))],
+    );
     assert_eq!(
         effects[0],
         failed(CALLER, End::Exited(139), Stage::Registered)
     );
 
     let mut core = registered(CALLER);
-    steps(&mut core, vec![Input::CallerEnded(R, I, End::Unknown)]);
+    steps(&mut core, vec![LocalInput::CallerEnded(R, I, End::Unknown)]);
     assert_eq!(core.deadline(), Some(Time(0).plus_millis(WRAPPER_GRACE)));
     let effects = at(
         &mut core,
         Time(0).plus_millis(WRAPPER_GRACE),
-        vec![Input::Tick],
+        vec![LocalInput::Tick],
     );
     assert_eq!(effects, [failed(CALLER, End::Unknown, Stage::Registered)]);
 }
@@ -212,8 +233,8 @@ fn a_wrapper_has_a_moment_to_say_how_its_rank_ended() {
 fn after_finalize_the_wrapper_alone_counts() {
     let ends = |caller, child| {
         let inputs = vec![
-            Input::CallerEnded(R, I, caller),
-            Input::ChildEnded(R, I, child),
+            LocalInput::CallerEnded(R, I, caller),
+            LocalInput::ChildEnded(R, I, child),
         ];
         steps(&mut left(CALLER), inputs).remove(0)
     };
@@ -226,10 +247,16 @@ fn after_finalize_the_wrapper_alone_counts() {
 fn a_wrapper_may_end_before_its_rank() {
     let mut core = registered(CALLER);
     assert_eq!(
-        steps(&mut core, vec![Input::ChildEnded(R, I, End::Exited(0))]),
+        steps(
+            &mut core,
+            vec![LocalInput::ChildEnded(R, I, End::Exited(0))]
+        ),
         []
     );
-    let effects = steps(&mut core, vec![Input::CallerEnded(R, I, End::Exited(0))]);
+    let effects = steps(
+        &mut core,
+        vec![LocalInput::CallerEnded(R, I, End::Exited(0))],
+    );
     assert_eq!(
         effects[0],
         failed(CALLER, End::Exited(0), Stage::Registered)
@@ -239,10 +266,10 @@ fn a_wrapper_may_end_before_its_rank() {
 #[test]
 fn a_closed_socket_is_followed_by_an_end_or_is_one() {
     let mut core = registered(CHILD);
-    assert_eq!(steps(&mut core, vec![Input::Closed(R, I)]), []);
+    assert_eq!(steps(&mut core, vec![LocalInput::Closed(R, I)]), []);
     let at_once = steps(
         &mut core.clone(),
-        vec![Input::ChildEnded(R, I, End::Signaled(9))],
+        vec![LocalInput::ChildEnded(R, I, End::Signaled(9))],
     );
     assert_eq!(
         at_once[0],
@@ -251,9 +278,9 @@ fn a_closed_socket_is_followed_by_an_end_or_is_one() {
     let effects = at(
         &mut core,
         Time(0).plus_millis(CLOSED_GRACE),
-        vec![Input::Tick],
+        vec![LocalInput::Tick],
     );
-    let Effect::Central(ToCentral::Failed {
+    let LocalEffect::Central(ToCentral::Failed {
         cause: Cause::Misbehaved { why },
         ..
     }) = &effects[0]
@@ -267,47 +294,56 @@ fn a_closed_socket_is_followed_by_an_end_or_is_one() {
 fn the_end_is_polite_first_and_then_not() {
     let mut core = registered(CHILD);
     let end = ToLocal::End { why: "test".into() };
-    let effects = steps(&mut core, vec![Input::Central(end)]);
+    let effects = steps(&mut core, vec![LocalInput::Central(end)]);
     let stop = FromManager::Stop { why: "test".into() };
     let expected = [
-        Effect::Ranks(vec![R], stop),
-        Effect::SignalAll(15),
-        Effect::SignalAll(18),
+        LocalEffect::Ranks(vec![R], stop),
+        LocalEffect::SignalAll(15),
+        LocalEffect::SignalAll(18),
     ];
     assert_eq!(effects, expected);
     let now = Time(0).plus_millis(GRACE);
     assert_eq!(core.deadline(), Some(now));
     assert_eq!(
-        at(&mut core, now, vec![Input::Tick]),
-        [Effect::SignalAll(9)]
+        at(&mut core, now, vec![LocalInput::Tick]),
+        [LocalEffect::SignalAll(9)]
     );
     let effects = steps(
         &mut core,
-        vec![Input::ChildEnded(R, I, End::Signaled(9)), Input::Swept],
+        vec![
+            LocalInput::ChildEnded(R, I, End::Signaled(9)),
+            LocalInput::Swept,
+        ],
     );
-    let done = Effect::Central(ToCentral::Done);
-    assert_eq!(effects[effects.len() - 2..], [Effect::Sweep, done.clone()]);
+    let done = LocalEffect::Central(ToCentral::Done);
+    assert_eq!(
+        effects[effects.len() - 2..],
+        [LocalEffect::Sweep, done.clone()]
+    );
     // Another central manager may not have received it.
     for order in [ToLocal::Report, ToLocal::Kill] {
-        let effects = steps(&mut core, vec![Input::Central(order)]);
+        let effects = steps(&mut core, vec![LocalInput::Central(order)]);
         assert_eq!(effects, std::slice::from_ref(&done));
     }
     assert!(!core.is_over());
-    let effects = steps(&mut core, vec![Input::Central(ToLocal::Leave)]);
-    assert_eq!(effects, [Effect::Exit]);
+    let effects = steps(&mut core, vec![LocalInput::Central(ToLocal::Leave)]);
+    assert_eq!(effects, [LocalEffect::Exit]);
     assert!(core.is_over());
 }
 
 #[test]
 fn without_central_everything_is_killed_and_nothing_said() {
     let mut core = registered(CHILD);
-    let effects = steps(&mut core, vec![Input::CentralLost]);
-    assert_eq!(effects, [Effect::SignalAll(9)]);
+    let effects = steps(&mut core, vec![LocalInput::CentralLost]);
+    assert_eq!(effects, [LocalEffect::SignalAll(9)]);
     let effects = steps(
         &mut core,
-        vec![Input::ChildEnded(R, I, End::Signaled(9)), Input::Swept],
+        vec![
+            LocalInput::ChildEnded(R, I, End::Signaled(9)),
+            LocalInput::Swept,
+        ],
     );
-    assert_eq!(effects, [Effect::Sweep, Effect::Exit]);
+    assert_eq!(effects, [LocalEffect::Sweep, LocalEffect::Exit]);
 }
 
 #[test]
@@ -319,18 +355,18 @@ fn news_of_another_incarnation_or_generation_changes_nothing() {
     let effects = steps(
         &mut core,
         vec![
-            Input::ChildEnded(R, stale, End::Signaled(9)),
-            Input::Said(R, stale, CHILD, ToManager::Finalizing),
-            Input::Closed(Rank(9), I),
-            Input::Central(ToLocal::Start {
+            LocalInput::ChildEnded(R, stale, End::Signaled(9)),
+            LocalInput::Said(R, stale, CHILD, ToManager::Finalizing),
+            LocalInput::Closed(Rank(9), I),
+            LocalInput::Central(ToLocal::Start {
                 generation: Generation(3),
                 table,
                 image: None,
             }),
-            Input::Central(ToLocal::AllFinalized {
+            LocalInput::Central(ToLocal::AllFinalized {
                 generation: Generation(3),
             }),
-            Input::Swept,
+            LocalInput::Swept,
         ],
     );
     assert_eq!(effects, []);
@@ -353,7 +389,7 @@ fn a_rank_of_another_version_or_number_is_refused() {
     for effect in [with(R, VERSION + 1), with(Rank(0), VERSION)] {
         let refused = matches!(
             &effect,
-            Effect::Central(ToCentral::Failed {
+            LocalEffect::Central(ToCentral::Failed {
                 cause: Cause::Misbehaved { .. },
                 ..
             })
@@ -371,10 +407,10 @@ fn counters_come_between_all_finalized_and_leave_and_are_bounded() {
     let all = ToLocal::AllFinalized {
         generation: Generation(0),
     };
-    let inputs = vec![said(CHILD, ToManager::Finalizing), Input::Central(all)];
+    let inputs = vec![said(CHILD, ToManager::Finalizing), LocalInput::Central(all)];
     steps(&mut core, inputs);
     let effects = steps(&mut core, vec![said(CHILD, counters(1000))]);
-    let Effect::Central(ToCentral::Counters { counters: told, .. }) = &effects[0] else {
+    let LocalEffect::Central(ToCentral::Counters { counters: told, .. }) = &effects[0] else {
         panic!("{effects:?}");
     };
     assert_eq!(told.len(), MOST_COUNTERS);
@@ -384,7 +420,7 @@ fn counters_come_between_all_finalized_and_leave_and_are_bounded() {
     let effects = steps(&mut registered(CHILD), vec![said(CHILD, counters(1))]);
     let refused = matches!(
         &effects[0],
-        Effect::Central(ToCentral::Failed { cause: Cause::Misbehaved { why }, .. })
+        LocalEffect::Central(ToCentral::Failed { cause: Cause::Misbehaved { why }, .. })
             if why == "it said Counters when it was Registered"
     );
     assert!(refused, "{effects:?}");
@@ -395,7 +431,7 @@ fn what_a_program_says_stays_one_line() {
     let why = format!("a\nb\u{1b}[2J{}", "x".repeat(1000));
     let abort = ToManager::Abort { code: 1, why };
     let effects = steps(&mut registered(CHILD), vec![said(CHILD, abort)]);
-    let Effect::Central(ToCentral::Failed {
+    let LocalEffect::Central(ToCentral::Failed {
         cause: Cause::Aborted { why, .. },
         ..
     }) = &effects[0]
@@ -415,7 +451,7 @@ fn a_checkpoint_asked_for_after_a_return_is_none_of_those_given_up() {
         let generation = Generation(0);
         let epoch = Some(Epoch(epoch));
         let abandoned = Epoch(abandoned);
-        Input::Central(ToLocal::Keep {
+        LocalInput::Central(ToLocal::Keep {
             generation,
             epoch,
             abandoned,
@@ -429,14 +465,14 @@ fn a_checkpoint_asked_for_after_a_return_is_none_of_those_given_up() {
         after: Epoch(5),
     };
     let effects = steps(&mut core, vec![said(CHILD, ask)]);
-    assert_eq!(effects, [Effect::Central(asked)]);
+    assert_eq!(effects, [LocalEffect::Central(asked)]);
     let kept = FromManager::Kept {
         generation: Generation(0),
         epoch: Some(Epoch(6)),
         abandoned: Epoch(6),
     };
     let effects = steps(&mut core, vec![keep(6, 6)]);
-    assert_eq!(effects, [Effect::Ranks(vec![R], kept)]);
+    assert_eq!(effects, [LocalEffect::Ranks(vec![R], kept)]);
 }
 
 #[test]
@@ -453,61 +489,71 @@ fn a_job_that_begins_anew_before_its_host_has_a_lease_starts_the_newer_processes
         epoch: None,
         ranks: vec![(R, I.next())],
     };
-    let orders = vec![Input::Central(spawn), Input::Central(anew)];
+    let orders = vec![LocalInput::Central(spawn), LocalInput::Central(anew)];
     let effects = steps(&mut core, orders);
-    let spawned = |e: &Effect| matches!(e, Effect::Spawn(_));
+    let spawned = |e: &LocalEffect| matches!(e, LocalEffect::Spawn(_));
     assert!(!effects.iter().any(spawned), "{effects:?}");
     let granted = ToLocal::Granted { number: 0 };
-    let effects = steps(&mut core, vec![Input::Central(granted)]);
+    let effects = steps(&mut core, vec![LocalInput::Central(granted)]);
     let newer = ProcessInstance {
         generation: Generation(1),
         rank: R,
         incarnation: I.next(),
     };
-    assert_eq!(effects.last(), Some(&Effect::Spawn(newer)));
+    assert_eq!(effects.last(), Some(&LocalEffect::Spawn(newer)));
 }
 
 /// As `setsid` does where it leads its process group: its parent ends at once.
 #[test]
 fn a_process_that_was_left_behind_may_still_register() {
     let mut core = spawned();
-    let ended_well = Input::ChildEnded(R, I, End::Exited(0));
+    let ended_well = LocalInput::ChildEnded(R, I, End::Exited(0));
     assert_eq!(steps(&mut core, vec![ended_well.clone()]), []);
     assert_eq!(core.deadline(), Some(Time(0).plus_millis(FORK_GRACE)));
     let effects = steps(&mut core, vec![said(CALLER, register())]);
-    assert_eq!(effects[0], Effect::Watch(R, I, CALLER));
+    assert_eq!(effects[0], LocalEffect::Watch(R, I, CALLER));
     assert_eq!(core.deadline(), None);
     // A signal reaches it, although the process group of the rank is gone.
-    let signal = Input::Central(ToLocal::Signal { signal: 15 });
+    let signal = LocalInput::Central(ToLocal::Signal { signal: 15 });
     let effects = steps(&mut core, vec![signal]);
-    let expected = [Effect::SignalCaller(R, 15), Effect::SignalCaller(R, 18)];
+    let expected = [
+        LocalEffect::SignalCaller(R, 15),
+        LocalEffect::SignalCaller(R, 18),
+    ];
     assert_eq!(effects, expected);
-    let effects = steps(&mut core, vec![Input::CallerEnded(R, I, End::Exited(3))]);
+    let effects = steps(
+        &mut core,
+        vec![LocalInput::CallerEnded(R, I, End::Exited(3))],
+    );
     assert_eq!(
         effects[0],
         failed(CALLER, End::Exited(3), Stage::Registered)
     );
 
     // Nothing is left behind, at once or later.
-    let closed = Input::Closed(R, I);
+    let closed = LocalInput::Closed(R, I);
     for inputs in [
         vec![closed.clone(), ended_well.clone()],
         vec![ended_well.clone(), closed],
     ] {
         let effects = steps(&mut spawned(), inputs);
-        assert_eq!(effects, [ended(Stage::Spawned), Effect::Sweep]);
+        assert_eq!(effects, [ended(Stage::Spawned), LocalEffect::Sweep]);
     }
 }
 
 #[test]
 fn what_is_left_behind_and_never_registers_is_waited_for_no_longer_than_a_grace() {
     let mut core = spawned();
-    steps(&mut core, vec![Input::ChildEnded(R, I, End::Exited(0))]);
+    steps(
+        &mut core,
+        vec![LocalInput::ChildEnded(R, I, End::Exited(0))],
+    );
     let now = Time(0).plus_millis(FORK_GRACE);
-    let effects = at(&mut core, now, vec![Input::Tick]);
-    let told = matches!(&effects[0], Effect::Note(R, true, text) if text.contains("left behind"));
+    let effects = at(&mut core, now, vec![LocalInput::Tick]);
+    let told =
+        matches!(&effects[0], LocalEffect::Note(R, true, text) if text.contains("left behind"));
     assert!(told, "{effects:?}");
-    assert_eq!(effects[1..], [ended(Stage::Spawned), Effect::Sweep]);
+    assert_eq!(effects[1..], [ended(Stage::Spawned), LocalEffect::Sweep]);
 }
 
 #[test]
@@ -530,10 +576,13 @@ fn an_image_of_an_abandoned_epoch_that_comes_late_is_dropped() {
         };
         said(CHILD, message)
     };
-    let effects = steps(&mut core, vec![Input::Central(keep), imaged(5)]);
-    assert_eq!(effects, [Effect::DropImage(R, Epoch(5))]);
+    let effects = steps(&mut core, vec![LocalInput::Central(keep), imaged(5)]);
+    assert_eq!(effects, [LocalEffect::DropImage(R, Epoch(5))]);
     let effects = steps(&mut core, vec![imaged(6)]);
-    let told = matches!(effects[..], [Effect::Central(ToCentral::Imaged { .. })]);
+    let told = matches!(
+        effects[..],
+        [LocalEffect::Central(ToCentral::Imaged { .. })]
+    );
     assert!(told, "{effects:?}");
 }
 
@@ -546,11 +595,17 @@ fn no_rank_starts_before_its_host_has_a_lease() {
         ranks: vec![(R, I)],
         hold: true,
     };
-    let effects = steps(&mut core, vec![Input::Central(spawn)]);
-    assert_eq!(effects, [Effect::Central(ToCentral::Renew { number: 0 })]);
-    let granted = Input::Central(ToLocal::Granted { number: 0 });
+    let effects = steps(&mut core, vec![LocalInput::Central(spawn)]);
+    assert_eq!(
+        effects,
+        [LocalEffect::Central(ToCentral::Renew { number: 0 })]
+    );
+    let granted = LocalInput::Central(ToLocal::Granted { number: 0 });
     let effects = steps(&mut core, vec![granted]);
-    assert_eq!(effects, [Effect::ContinueAll, Effect::Spawn(instance())]);
+    assert_eq!(
+        effects,
+        [LocalEffect::ContinueAll, LocalEffect::Spawn(instance())]
+    );
 }
 
 /// Each order of an earlier generation alone: nothing else refuses it.
@@ -572,10 +627,10 @@ fn orders_of_an_earlier_generation_change_nothing() {
         limits: Limits::default(),
     };
     let inputs = vec![
-        Input::Central(anew),
-        Input::Retired(R, I),
-        Input::Spawned(R, next, CALLER),
-        Input::Said(R, next, CALLER, message),
+        LocalInput::Central(anew),
+        LocalInput::Retired(R, I),
+        LocalInput::Spawned(R, next, CALLER),
+        LocalInput::Said(R, next, CALLER, message),
     ];
     steps(&mut core, inputs);
     let generation = Generation(0);
@@ -608,7 +663,7 @@ fn orders_of_an_earlier_generation_change_nothing() {
     ];
     for order in earlier {
         let mut after = core.clone();
-        let effects = steps(&mut after, vec![Input::Central(order.clone())]);
+        let effects = steps(&mut after, vec![LocalInput::Central(order.clone())]);
         assert_eq!(effects, [], "{order:?}");
         assert!(after == core, "{order:?}");
     }

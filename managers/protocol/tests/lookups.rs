@@ -5,8 +5,8 @@ mod local_steps;
 use local_steps::{at, steps};
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::control::{Cause, Time, ToCentral, ToLocal};
-use rejoin_managers_protocol::local::{Effect, Input, Local};
-use rejoin_managers_protocol::lookup::{Message, PATIENCE};
+use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
+use rejoin_managers_protocol::lookup::{LookupMessage, PATIENCE};
 use rejoin_wire::ProcessMap;
 use rejoin_wire::{FromManager, Limits, ToManager, VERSION};
 
@@ -32,11 +32,11 @@ fn process_map() -> ProcessMap {
     ProcessMap::of(&table(), |rank| rank)
 }
 
-fn said(message: ToManager) -> Input {
-    Input::Said(HERE, FIRST, 10, message)
+fn said(message: ToManager) -> LocalInput {
+    LocalInput::Said(HERE, FIRST, 10, message)
 }
 
-fn asks(rank: Rank) -> Input {
+fn asks(rank: Rank) -> LocalInput {
     said(ToManager::LookUp { rank, least: FIRST })
 }
 
@@ -60,24 +60,24 @@ fn registered(lookups: bool) -> Local {
         limits: Limits::default(),
     };
     let inputs = vec![
-        Input::Central(spawn),
-        Input::Spawned(HERE, FIRST, 10),
+        LocalInput::Central(spawn),
+        LocalInput::Spawned(HERE, FIRST, 10),
         said(register),
     ];
     steps(&mut core, inputs);
     core
 }
 
-fn begin() -> Input {
-    Input::Central(ToLocal::Begin {
+fn begin() -> LocalInput {
+    LocalInput::Central(ToLocal::Begin {
         generation: GENERATION,
         process_map: process_map(),
         image: None,
     })
 }
 
-fn start() -> Input {
-    Input::Central(ToLocal::Start {
+fn start() -> LocalInput {
+    LocalInput::Central(ToLocal::Start {
         generation: GENERATION,
         table: table(),
         image: None,
@@ -94,20 +94,20 @@ fn begun() -> Local {
         cards: vec![(HERE, card(HERE))],
         image: None,
     };
-    assert_eq!(effects, [Effect::Ranks(vec![HERE], expected)]);
+    assert_eq!(effects, [LocalEffect::Ranks(vec![HERE], expected)]);
     core
 }
 
-fn question(rank: Rank) -> Message {
-    Message::Where {
+fn question(rank: Rank) -> LookupMessage {
+    LookupMessage::Where {
         generation: GENERATION,
         rank,
         least: FIRST,
     }
 }
 
-fn here(rank: Rank, generation: Generation) -> Message {
-    Message::Here {
+fn here(rank: Rank, generation: Generation) -> LookupMessage {
+    LookupMessage::Here {
         generation,
         rank,
         incarnation: FIRST,
@@ -115,19 +115,19 @@ fn here(rank: Rank, generation: Generation) -> Message {
     }
 }
 
-fn told() -> Effect {
+fn told() -> LocalEffect {
     let card = FromManager::Card {
         generation: GENERATION,
         rank: THERE,
         incarnation: FIRST,
         card: card(THERE),
     };
-    Effect::Ranks(vec![HERE], card)
+    LocalEffect::Ranks(vec![HERE], card)
 }
 
-fn misbehaved(effects: &[Effect], text: &str) {
+fn misbehaved(effects: &[LocalEffect], text: &str) {
     let [
-        Effect::Central(ToCentral::Failed {
+        LocalEffect::Central(ToCentral::Failed {
             cause: Cause::Misbehaved { why },
             ..
         }),
@@ -142,10 +142,10 @@ fn misbehaved(effects: &[Effect], text: &str) {
 fn a_question_goes_to_the_peers_manager_and_the_answer_to_the_rank() {
     let mut core = begun();
     let effects = steps(&mut core, vec![asks(THERE)]);
-    assert_eq!(effects, [Effect::Look(Some(1), question(THERE))]);
-    let stale = Input::Looked(Some(1), here(THERE, Generation(7)));
+    assert_eq!(effects, [LocalEffect::Look(Some(1), question(THERE))]);
+    let stale = LocalInput::Looked(Some(1), here(THERE, Generation(7)));
     assert_eq!(steps(&mut core, vec![stale]), []);
-    let answer = Input::Looked(Some(1), here(THERE, GENERATION));
+    let answer = LocalInput::Looked(Some(1), here(THERE, GENERATION));
     assert_eq!(steps(&mut core, vec![answer]), [told()]);
     // The next one is answered at once, as are those about ranks of this host.
     assert_eq!(steps(&mut core, vec![asks(THERE)]), [told()]);
@@ -157,9 +157,9 @@ fn who_does_not_answer_is_done_without() {
     steps(&mut core, vec![asks(THERE)]);
     let due = Time(0).plus_millis(PATIENCE);
     assert_eq!(core.deadline(), Some(due));
-    let effects = at(&mut core, due, vec![Input::Tick]);
-    assert_eq!(effects, [Effect::Look(None, question(THERE))]);
-    let answer = Input::Looked(None, here(THERE, GENERATION));
+    let effects = at(&mut core, due, vec![LocalInput::Tick]);
+    assert_eq!(effects, [LocalEffect::Look(None, question(THERE))]);
+    let answer = LocalInput::Looked(None, here(THERE, GENERATION));
     assert_eq!(at(&mut core, due, vec![answer]), [told()]);
     assert_eq!(core.deadline(), None);
 }
@@ -179,7 +179,7 @@ fn without_a_word_ahead_the_table_lets_ranks_begin() {
     let mut core = registered(true);
     let effects = steps(&mut core, vec![start()]);
     let [
-        Effect::Ranks(
+        LocalEffect::Ranks(
             to,
             FromManager::Begin {
                 process_map, cards, ..
@@ -200,23 +200,23 @@ fn without_a_word_ahead_the_table_lets_ranks_begin() {
 
 #[test]
 fn others_are_answered_before_the_start_and_after_it() {
-    let asked = || Input::Looked(Some(1), question(HERE));
-    let answer = || Effect::Look(Some(1), here(HERE, GENERATION));
+    let asked = || LocalInput::Looked(Some(1), question(HERE));
+    let answer = || LocalEffect::Look(Some(1), here(HERE, GENERATION));
     let mut core = registered(true);
     assert_eq!(steps(&mut core, vec![asked()]), [answer()]);
-    let unknown = |rank, generation| Message::Unknown { generation, rank };
-    let later = Message::Where {
+    let unknown = |rank, generation| LookupMessage::Unknown { generation, rank };
+    let later = LookupMessage::Where {
         generation: Generation(1),
         rank: HERE,
         least: FIRST,
     };
     let inputs = vec![
-        Input::Looked(Some(1), later),
-        Input::Looked(Some(1), question(THERE)),
+        LocalInput::Looked(Some(1), later),
+        LocalInput::Looked(Some(1), question(THERE)),
     ];
     let expected = [
-        Effect::Look(Some(1), unknown(HERE, Generation(1))),
-        Effect::Look(Some(1), unknown(THERE, GENERATION)),
+        LocalEffect::Look(Some(1), unknown(HERE, Generation(1))),
+        LocalEffect::Look(Some(1), unknown(THERE, GENERATION)),
     ];
     assert_eq!(steps(&mut core, inputs), expected);
     let mut core = begun();
@@ -245,9 +245,9 @@ fn an_answer_does_not_meet_who_comes_back_before_its_start() {
         epoch: None,
         ranks: vec![(HERE, Incarnation(1))],
     };
-    let effects = steps(&mut core, vec![Input::Central(restore)]);
-    assert_eq!(effects, [Effect::Retire(HERE, FIRST)]);
-    let answer = || Input::Looked(Some(1), here(THERE, GENERATION));
+    let effects = steps(&mut core, vec![LocalInput::Central(restore)]);
+    assert_eq!(effects, [LocalEffect::Retire(HERE, FIRST)]);
+    let answer = || LocalInput::Looked(Some(1), here(THERE, GENERATION));
     assert_eq!(steps(&mut core.clone(), vec![answer()]), []);
     let back = Incarnation(1);
     let register = ToManager::Register {
@@ -259,16 +259,16 @@ fn an_answer_does_not_meet_who_comes_back_before_its_start() {
         limits: Limits::default(),
     };
     let inputs = vec![
-        Input::Retired(HERE, FIRST),
-        Input::Spawned(HERE, back, 11),
-        Input::Said(HERE, back, 11, register),
+        LocalInput::Retired(HERE, FIRST),
+        LocalInput::Spawned(HERE, back, 11),
+        LocalInput::Said(HERE, back, 11, register),
     ];
     steps(&mut core, inputs);
     assert_eq!(steps(&mut core, vec![answer()]), []);
     let effects = steps(&mut core, vec![begin()]);
     let [
-        Effect::Ranks(to, FromManager::Begin { cards, .. }),
-        Effect::Discard(HERE, FIRST),
+        LocalEffect::Ranks(to, FromManager::Begin { cards, .. }),
+        LocalEffect::Discard(HERE, FIRST),
     ] = &effects[..]
     else {
         panic!("{effects:?}");
@@ -281,8 +281,8 @@ fn an_answer_does_not_meet_who_comes_back_before_its_start() {
 
 /// Whether a host reports to a restarted central manager that it lacks the table.
 fn lacks_table(core: &mut Local) -> bool {
-    let effects = steps(core, vec![Input::Central(ToLocal::Report)]);
-    let [Effect::Central(ToCentral::Report(report))] = &effects[..] else {
+    let effects = steps(core, vec![LocalInput::Central(ToLocal::Report)]);
+    let [LocalEffect::Central(ToCentral::Report(report))] = &effects[..] else {
         panic!("{effects:?}");
     };
     report.lacks_table

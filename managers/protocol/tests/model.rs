@@ -135,36 +135,38 @@ struct Jobs {
 }
 
 impl System {
-    fn central(&mut self, now: Time, input: central::Input) {
+    fn central(&mut self, now: Time, input: central::CentralInput) {
         let mut effects = Vec::new();
         self.central.step(now, input, &mut effects);
         for effect in effects {
             match effect {
-                central::Effect::Persist(record) => self.stored.store(record),
-                central::Effect::Send(host, order) => {
+                central::CentralEffect::Persist(record) => self.stored.store(record),
+                central::CentralEffect::Send(host, order) => {
                     self.hasty |= !self.stored.covers(host, &order);
                     self.hosts[host].down.push_back(order);
                 }
-                central::Effect::SendAll(hosts, order) => {
+                central::CentralEffect::SendAll(hosts, order) => {
                     for host in hosts {
                         self.hasty |= !self.stored.covers(host, &order);
                         self.hosts[host].down.push_back(order.clone());
                     }
                 }
-                central::Effect::Drop(host) => self.lose(host),
-                central::Effect::Event(event) => panic!("{event:?} where nothing is recovered"),
-                central::Effect::Resumed { .. } => panic!("nobody was started again"),
-                central::Effect::Counters(..) => panic!("nobody counts in this model"),
-                central::Effect::AskStored
-                | central::Effect::AskRelaunchable
-                | central::Effect::Relaunch(_) => {
+                central::CentralEffect::Drop(host) => self.lose(host),
+                central::CentralEffect::Event(event) => {
+                    panic!("{event:?} where nothing is recovered")
+                }
+                central::CentralEffect::Resumed { .. } => panic!("nobody was started again"),
+                central::CentralEffect::Counters(..) => panic!("nobody counts in this model"),
+                central::CentralEffect::AskStored
+                | central::CentralEffect::AskRelaunchable
+                | central::CentralEffect::Relaunch(_) => {
                     panic!("no host has a successor in this model")
                 }
-                central::Effect::Decided(verdict) => {
+                central::CentralEffect::Decided(verdict) => {
                     self.hasty |= self.stored.verdict.as_ref() != Some(&verdict);
                     self.decided.push(verdict);
                 }
-                central::Effect::Over(verdict) => {
+                central::CentralEffect::Over(verdict) => {
                     self.hasty |= self.stored.verdict.as_ref() != Some(&verdict);
                     self.over.push(verdict);
                 }
@@ -194,7 +196,7 @@ impl System {
         rank % self.hosts.len()
     }
 
-    fn local(&mut self, host: usize, now: Time, input: local::Input) {
+    fn local(&mut self, host: usize, now: Time, input: local::LocalInput) {
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             let mut effects = Vec::new();
@@ -205,19 +207,24 @@ impl System {
         }
     }
 
-    fn perform(&mut self, host: usize, effect: local::Effect, inputs: &mut VecDeque<local::Input>) {
+    fn perform(
+        &mut self,
+        host: usize,
+        effect: local::LocalEffect,
+        inputs: &mut VecDeque<local::LocalInput>,
+    ) {
         match effect {
-            local::Effect::Spawn(ProcessInstance {
+            local::LocalEffect::Spawn(ProcessInstance {
                 rank,
                 incarnation,
                 generation,
             }) => {
                 assert_eq!(generation, GENERATION);
                 self.ranks[rank.0 as usize].step = Step::BeforeInit;
-                inputs.push_back(local::Input::Spawned(rank, incarnation, rank.0 + 100));
+                inputs.push_back(local::LocalInput::Spawned(rank, incarnation, rank.0 + 100));
             }
-            local::Effect::Central(message) => self.hosts[host].up.push_back(message),
-            local::Effect::Ranks(ranks, message) => {
+            local::LocalEffect::Central(message) => self.hosts[host].up.push_back(message),
+            local::LocalEffect::Ranks(ranks, message) => {
                 for rank in ranks {
                     let process = &mut self.ranks[rank.0 as usize];
                     match (&message, process.step) {
@@ -235,16 +242,16 @@ impl System {
                     }
                 }
             }
-            local::Effect::Watch(..) => panic!("no wrappers in this model"),
-            local::Effect::SignalGroup(rank, _) => self.ranks[rank.0 as usize].asked = true,
-            local::Effect::SignalAll(signal) => {
+            local::LocalEffect::Watch(..) => panic!("no wrappers in this model"),
+            local::LocalEffect::SignalGroup(rank, _) => self.ranks[rank.0 as usize].asked = true,
+            local::LocalEffect::SignalAll(signal) => {
                 for rank in self.ranks_of(host) {
                     self.ranks[rank].asked = true;
                     self.ranks[rank].killed |= signal == 9;
                 }
             }
-            local::Effect::Sweep => self.hosts[host].sweeping = true,
-            local::Effect::Exit => {}
+            local::LocalEffect::Sweep => self.hosts[host].sweeping = true,
+            local::LocalEffect::Exit => {}
             other => panic!("{other:?} where nothing is recovered"),
         }
     }
@@ -254,16 +261,16 @@ impl System {
         self.ranks[rank].well = end == End::Exited(0);
         if before == Step::BeforeInit {
             // No other process holds its socket.
-            let closed = local::Input::Closed(Rank(rank as u32), Incarnation(0));
+            let closed = local::LocalInput::Closed(Rank(rank as u32), Incarnation(0));
             self.local(self.host_of(rank), Time(0), closed);
         }
-        let input = local::Input::ChildEnded(Rank(rank as u32), Incarnation(0), end);
+        let input = local::LocalInput::ChildEnded(Rank(rank as u32), Incarnation(0), end);
         self.local(self.host_of(rank), Time(0), input);
     }
 
     fn says(&mut self, rank: usize, message: ToManager) {
         let pid = rank as u32 + 100;
-        let input = local::Input::Said(Rank(rank as u32), Incarnation(0), pid, message);
+        let input = local::LocalInput::Said(Rank(rank as u32), Incarnation(0), pid, message);
         self.local(self.host_of(rank), Time(0), input);
     }
 
@@ -360,7 +367,7 @@ impl Model for Jobs {
             hasty: false,
             differing: self.differing,
         };
-        system.central(Time(0), central::Input::Begin);
+        system.central(Time(0), central::CentralInput::Begin);
         vec![system]
     }
 
@@ -412,11 +419,11 @@ impl Model for Jobs {
         match action {
             Action::Up(host) => {
                 let message = state.hosts[host].up.pop_front()?;
-                state.central(Time(0), central::Input::Local(host, message));
+                state.central(Time(0), central::CentralInput::Local(host, message));
             }
             Action::Down(host) => {
                 let order = state.hosts[host].down.pop_front()?;
-                state.local(host, Time(0), local::Input::Central(order));
+                state.local(host, Time(0), local::LocalInput::Central(order));
             }
             Action::Rank(rank) => state.advance(rank),
             Action::Crash(rank) => {
@@ -439,27 +446,27 @@ impl Model for Jobs {
                 state.lose(host);
                 // Its sent messages may still arrive; the end of file comes last.
                 while let Some(message) = state.hosts[host].up.pop_front() {
-                    state.central(Time(0), central::Input::Local(host, message));
+                    state.central(Time(0), central::CentralInput::Local(host, message));
                 }
-                state.central(Time(0), central::Input::HostLost(host));
+                state.central(Time(0), central::CentralInput::HostLost(host));
             }
             Action::EndsBySignal(rank) => state.ended(rank, End::Signaled(15)),
             Action::Swept(host) => {
                 state.hosts[host].sweeping = false;
-                state.local(host, Time(0), local::Input::Swept);
+                state.local(host, Time(0), local::LocalInput::Swept);
             }
             Action::TickLocal(host) => {
                 let at = state.hosts[host].local.deadline()?;
-                state.local(host, at, local::Input::Tick);
+                state.local(host, at, local::LocalInput::Tick);
             }
             Action::TickCentral => {
                 let at = state.central.deadline()?;
                 state.timed_out = true;
-                state.central(at, central::Input::Tick);
+                state.central(at, central::CentralInput::Tick);
             }
             Action::Interrupt => {
                 state.signals += 1;
-                state.central(Time(0), central::Input::Signal(2));
+                state.central(Time(0), central::CentralInput::Signal(2));
             }
         }
         (state != *last).then_some(state)

@@ -4,7 +4,9 @@
 //! `REJOIN_MODELS=soak` takes larger bounds; builds with debug assertions take smaller ones.
 
 use rejoin_channel_table::Generation;
-use rejoin_managers_protocol::broadcast::{Effect, Member, Message, Peer, Stamp, Tree};
+use rejoin_managers_protocol::broadcast::{
+    BroadcastEffect, BroadcastMessage, Member, Peer, Stamp, Tree,
+};
 use rejoin_managers_protocol::control::Time;
 use rejoin_tests::models::{FULL, soak, tell};
 use stateright::{Checker, Model, Property};
@@ -72,12 +74,12 @@ impl State {
         }
     }
 
-    fn perform(&mut self, me: Peer, effects: Vec<Effect<u32>>) {
+    fn perform(&mut self, me: Peer, effects: Vec<BroadcastEffect<u32>>) {
         for effect in effects {
             match effect {
-                Effect::Send(to, message) => {
+                BroadcastEffect::Send(to, message) => {
                     let letter = match message {
-                        Message::Give { stamp, whole, word } => Letter {
+                        BroadcastMessage::Give { stamp, whole, word } => Letter {
                             from: me,
                             to,
                             give: Some(word),
@@ -85,7 +87,7 @@ impl State {
                             whole,
                             missing: Vec::new(),
                         },
-                        Message::Got {
+                        BroadcastMessage::Got {
                             stamp,
                             whole,
                             missing,
@@ -100,12 +102,12 @@ impl State {
                     };
                     self.letters.insert(letter);
                 }
-                Effect::Deliver(word) => {
+                BroadcastEffect::Deliver(word) => {
                     if let Some(host) = me {
                         self.delivered[host].push(word);
                     }
                 }
-                Effect::Complete(stamp) => self.complete.push(stamp),
+                BroadcastEffect::Complete(stamp) => self.complete.push(stamp),
             }
         }
     }
@@ -120,8 +122,8 @@ impl State {
             missing,
         } = letter;
         let message = match give {
-            Some(word) => Message::Give { stamp, whole, word },
-            None => Message::Got {
+            Some(word) => BroadcastMessage::Give { stamp, whole, word },
+            None => BroadcastMessage::Got {
                 stamp,
                 whole,
                 missing,

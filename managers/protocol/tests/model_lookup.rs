@@ -5,7 +5,7 @@
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::broadcast::Peer;
 use rejoin_managers_protocol::control::Time;
-use rejoin_managers_protocol::lookup::{Directory, Effect, Message};
+use rejoin_managers_protocol::lookup::{Directory, LookupEffect, LookupMessage};
 use rejoin_tests::models::{soak, tell};
 use stateright::{Checker, Model, Property};
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ const PEERS: [Peer; 3] = [None, Some(ASKER), Some(1)];
 struct State {
     /// Central's, then those of hosts 0 and 1.
     directories: Vec<Directory>,
-    letters: Vec<(Peer, Peer, Message)>,
+    letters: Vec<(Peer, Peer, LookupMessage)>,
     /// Incarnations that central and host 1 do not know yet.
     news: [BTreeSet<u32>; 2],
     asks: BTreeSet<u32>,
@@ -46,16 +46,16 @@ struct Job {
 }
 
 impl State {
-    fn perform(&mut self, me: Peer, effects: Vec<Effect>) {
+    fn perform(&mut self, me: Peer, effects: Vec<LookupEffect>) {
         for effect in effects {
             match effect {
-                Effect::Send(to, message) => {
+                LookupEffect::Send(to, message) => {
                     let letter = (me, to, message);
                     if !self.letters.contains(&letter) {
                         self.letters.push(letter);
                     }
                 }
-                Effect::Tell(_, _, incarnation, card) => {
+                LookupEffect::Tell(_, _, incarnation, card) => {
                     assert_eq!(card.pid, incarnation.0, "a card of its incarnation");
                     self.told.push((self.asked, incarnation.0));
                 }
@@ -64,7 +64,7 @@ impl State {
         self.letters.sort_by_key(|letter| format!("{letter:?}"));
     }
 
-    fn on(&mut self, peer: Peer, step: impl FnOnce(&mut Directory, &mut Vec<Effect>)) {
+    fn on(&mut self, peer: Peer, step: impl FnOnce(&mut Directory, &mut Vec<LookupEffect>)) {
         let mut effects = Vec::new();
         step(
             &mut self.directories[peer.map_or(0, |host| host + 1)],

@@ -146,12 +146,12 @@ impl Jobs {
         match action {
             Action::Up(host) => {
                 if let Some(message) = state.hosts[host].up.pop_front() {
-                    state.central(central::Input::Local(host, message));
+                    state.central(central::CentralInput::Local(host, message));
                 }
             }
             Action::Down(host) => {
                 if let Some(order) = state.hosts[host].down.pop_front() {
-                    state.local(host, local::Input::Central(order));
+                    state.local(host, local::LocalInput::Central(order));
                 }
             }
             Action::Advance(index) => state.advance(index),
@@ -175,21 +175,21 @@ impl Jobs {
                 state.faults.images += 1;
                 state.images.remove(&(rank, epoch));
                 let host = state.host_of(rank);
-                state.local(host, local::Input::ImageEnded(rank, epoch));
+                state.local(host, local::LocalInput::ImageEnded(rank, epoch));
             }
             Action::EndsBySignal(index, signal) => state.ended(index, End::Signaled(signal)),
             Action::Swept(host) => {
                 state.hosts[host].sweeping = false;
-                state.local(host, local::Input::Swept);
+                state.local(host, local::LocalInput::Swept);
             }
             Action::Ask => {
                 state.faults.checkpoints += 1;
-                state.central(central::Input::Checkpoint);
+                state.central(central::CentralInput::Checkpoint);
             }
             Action::Signal => {
                 state.faults.signals += 1;
                 state.interrupted |= !state.stored.finalized;
-                state.central(central::Input::Signal(2));
+                state.central(central::CentralInput::Signal(2));
             }
             Action::TickLocal(host) => state.tick(host),
             Action::CentralDies { late } => {
@@ -213,7 +213,7 @@ impl Model for Jobs {
         let mut system = System::new(self.hosts, self.ranks);
         system.forgets = self.forgets;
         system.prompt = self.bounds.centrals == 0;
-        system.central(central::Input::Begin);
+        system.central(central::CentralInput::Begin);
         vec![system]
     }
 

@@ -2,7 +2,7 @@
 
 use super::host_links::LinkPlan;
 use rejoin_channel_table::{Epoch, Rank};
-use rejoin_managers_protocol::central::{Effect, Input, Job, RankView, View};
+use rejoin_managers_protocol::central::{CentralEffect, CentralInput, Job, JobView, RankView};
 use rejoin_managers_protocol::control::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub struct Begin {
     /// A predecessor has said something, so it has stored that the job began.
     pub began: bool,
     /// Inputs that the predecessor may not have taken, with their numbers.
-    pub inputs: Vec<(u64, Input)>,
+    pub inputs: Vec<(u64, CentralInput)>,
     /// Tell the user what happens; and since when times count.
     pub verbose: Option<Time>,
 }
@@ -35,7 +35,7 @@ pub enum MpirunToCentral {
     Begin(Box<Begin>),
     /// For the core. With a number, central reports when the input was taken and its records are
     /// stored.
-    Input(Option<u64>, Input),
+    Input(Option<u64>, CentralInput),
     /// How is everything? Asked for this client.
     Status(u32),
     /// Is it there? It answers [`CentralToMpirun::Alive`].
@@ -50,16 +50,16 @@ pub enum CentralToMpirun {
         /// Numbers of inputs that were taken with it.
         took: Vec<u64>,
         /// The job as it is now, when that has changed.
-        view: Option<View>,
+        view: Option<JobView>,
         /// In their order; none that store or send.
-        effects: Vec<Effect>,
+        effects: Vec<CentralEffect>,
     },
     /// The answer to [`MpirunToCentral::Status`].
     Status {
         /// The client that asked.
         client: u32,
         /// The job.
-        view: View,
+        view: JobView,
         /// State of each rank of the job.
         ranks: Vec<RankView>,
         /// The epoch of the last image of each rank.

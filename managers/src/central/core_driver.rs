@@ -11,7 +11,9 @@ use crate::fault;
 use crate::net::reactor::{Reactor, Token};
 use crate::report::verbose_log::VerboseLog;
 use rejoin_channel_table::{Epoch, Rank};
-use rejoin_managers_protocol::central::{Central, Course, Effect, HostIndex, Input, Record, View};
+use rejoin_managers_protocol::central::{
+    Central, CentralEffect, CentralInput, Course, HostIndex, JobView, Record,
+};
 use rejoin_managers_protocol::control::ToCentral;
 use rejoin_managers_protocol::signals;
 use std::collections::BTreeMap;
@@ -31,7 +33,7 @@ pub struct CoreDriver {
     /// The last image of each rank.
     images: BTreeMap<Rank, Epoch>,
     /// The last that was passed on.
-    view: Option<View>,
+    view: Option<JobView>,
     /// Numbers of inputs that wait until the hosts have reported: the next one must be told them
     /// again. With those of signals that ask programs to end, the signals.
     waiting: Vec<(u64, Option<i32>)>,
@@ -71,7 +73,7 @@ impl CoreDriver {
 
     /// The job as it is now.
     #[must_use]
-    pub fn view(&self) -> View {
+    pub fn view(&self) -> JobView {
         self.core.view()
     }
 
@@ -117,7 +119,7 @@ impl CoreDriver {
         };
         for news in news {
             self.note(host, &news);
-            self.feed(None, Input::Local(host, news), reactor, out)?;
+            self.feed(None, CentralInput::Local(host, news), reactor, out)?;
         }
         Ok(true)
     }
@@ -150,11 +152,11 @@ impl CoreDriver {
     pub fn step(
         &mut self,
         number: Option<u64>,
-        input: Input,
+        input: CentralInput,
         reactor: &Reactor,
         out: &mut Vec<CentralToMpirun>,
     ) -> Result<()> {
-        if let Input::HostLost(host) | Input::HostGone(host, _) = input {
+        if let CentralInput::HostLost(host) | CentralInput::HostGone(host, _) = input {
             // Its earlier messages come first.
             while self.read(host, reactor, out)? {}
             self.hosts.close(host, reactor);
@@ -169,7 +171,7 @@ impl CoreDriver {
     pub fn tend(&mut self, reactor: &Reactor, out: &mut Vec<CentralToMpirun>) -> Result<()> {
         self.hosts.tend(reactor)?;
         match self.core.deadline() {
-            Some(at) if at <= now() => self.feed(None, Input::Tick, reactor, out),
+            Some(at) if at <= now() => self.feed(None, CentralInput::Tick, reactor, out),
             _ => Ok(()),
         }
     }
@@ -185,13 +187,13 @@ impl CoreDriver {
     fn feed(
         &mut self,
         number: Option<u64>,
-        input: Input,
+        input: CentralInput,
         reactor: &Reactor,
         out: &mut Vec<CentralToMpirun>,
     ) -> Result<()> {
         tracing::debug!(?input, "central");
         let ends = match input {
-            Input::Signal(signal) if signals::ends(signal) => Some(signal),
+            CentralInput::Signal(signal) if signals::ends(signal) => Some(signal),
             _ => None,
         };
         self.waiting.extend(number.map(|number| (number, ends)));
@@ -201,22 +203,22 @@ impl CoreDriver {
         for effect in effects {
             let point = fault::before_central(&effect, || self.core.view().course);
             match effect {
-                Effect::Persist(record) => self.store(record, out),
-                Effect::Send(host, order) => {
+                CentralEffect::Persist(record) => self.store(record, out),
+                CentralEffect::Send(host, order) => {
                     self.verbose_log.ordered(&order);
                     self.hosts.order(host, order)?;
                 }
-                Effect::SendAll(hosts, order) => {
+                CentralEffect::SendAll(hosts, order) => {
                     self.verbose_log.ordered(&order);
                     self.hosts.spread(&hosts, order)?;
                 }
-                Effect::Drop(host) => {
+                CentralEffect::Drop(host) => {
                     self.hosts.close(host, reactor);
-                    others.push(Effect::Drop(host));
+                    others.push(CentralEffect::Drop(host));
                 }
-                Effect::Over(verdict) => {
+                CentralEffect::Over(verdict) => {
                     self.verbose_log.over(&verdict);
-                    others.push(Effect::Over(verdict));
+                    others.push(CentralEffect::Over(verdict));
                 }
                 effect => others.push(effect),
             }

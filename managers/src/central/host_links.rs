@@ -10,9 +10,9 @@ use crate::clock::now;
 use crate::error::Result;
 use crate::host::limits;
 use crate::launch::local_messages::{CentralToLocal, LocalToCentral};
-use crate::launch::tree::Place;
+use crate::launch::tree::TreePlace;
 use crate::net::auth::central_key;
-use crate::net::listen::{Arrival, Listener, ListeningSockets};
+use crate::net::listen::{Listener, ListeningSockets, ProvedManager};
 use crate::net::local_link::Filled;
 use crate::net::reactor::{Reactor, Token};
 use crate::net::session_link::SessionLink;
@@ -36,7 +36,7 @@ pub struct LinkPlan {
     /// How often a central manager was started for this launch before.
     pub restarts: u32,
     /// The first place in the tree, if there is one.
-    pub tree: Option<Place>,
+    pub tree: Option<TreePlace>,
     /// Ranks look cards up.
     pub lookups: bool,
 }
@@ -231,7 +231,7 @@ impl HostLinks {
         }
     }
 
-    fn arrived(&mut self, arrival: Arrival, reactor: &Reactor) -> Result<()> {
+    fn arrived(&mut self, arrival: ProvedManager, reactor: &Reactor) -> Result<()> {
         let (whose, theirs) = (arrival.whose, arrival.theirs);
         let host = whose.host as usize;
         let link = self.links.get_mut(host).and_then(Option::as_mut);

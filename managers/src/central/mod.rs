@@ -19,7 +19,7 @@ use core_driver::CoreDriver;
 use host_links::{HostLinks, LinkKinds};
 use journal::{Journal, JournalError, Keep};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rejoin_managers_protocol::central::{Central, Input, Record};
+use rejoin_managers_protocol::central::{Central, CentralInput, Record};
 use rejoin_wire::codec::MANAGER_LIMIT;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -100,7 +100,7 @@ impl Process {
             self.reactor.wait(limit, &mut tokens)?;
             // It was not the hosts that were silent.
             if limit.is_some_and(|limit| begun.elapsed() > limit + OVERSLEPT) {
-                self.step(None, Input::Slept)?;
+                self.step(None, CentralInput::Slept)?;
             }
             // Before messages of the hosts: a local manager may learn of the same event first.
             if !self.read_mpirun()? {
@@ -165,10 +165,10 @@ impl Process {
         let names = begin.job.hosts;
         let driver = CoreDriver::new(core, Some(journal), (hosts, kinds), names, verbose_log);
         self.driver = Some(driver);
-        self.step(None, Input::Begin)?;
+        self.step(None, CentralInput::Begin)?;
         let mut inputs = begin.inputs;
         // It was stored, and only the report of that is missing.
-        let stored = |(number, _): &(u64, Input)| again == Some(*number);
+        let stored = |(number, _): &(u64, CentralInput)| again == Some(*number);
         if let Some(at) = inputs.iter().position(stored) {
             let (number, _) = inputs.remove(at);
             self.link.queue(&CentralToMpirun::Step {
@@ -196,7 +196,7 @@ impl Process {
         Ok(false)
     }
 
-    fn step(&mut self, number: Option<u64>, input: Input) -> Result<()> {
+    fn step(&mut self, number: Option<u64>, input: CentralInput) -> Result<()> {
         self.drive(|driver, reactor, out| driver.step(number, input, reactor, out))
     }
 

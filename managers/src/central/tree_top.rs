@@ -1,9 +1,9 @@
 //! Central's part of the tree that the table goes down: it is the top.
 
 use crate::error::Result;
-use crate::launch::tree::{Place, Word};
+use crate::launch::tree::{TreeOrder, TreePlace};
 use rejoin_channel_table::{Generation, Rank};
-use rejoin_managers_protocol::broadcast::{Effect, Member, Message, Stamp};
+use rejoin_managers_protocol::broadcast::{BroadcastEffect, BroadcastMessage, Member, Stamp};
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::control::{Time, ToLocal};
 use rejoin_managers_protocol::lookup::{self, Directory};
@@ -58,11 +58,11 @@ impl Lookups {
 }
 
 /// Messages to send, with their hosts.
-pub(super) type Outgoing = Vec<(HostIndex, Message<Word>)>;
+pub(super) type Outgoing = Vec<(HostIndex, BroadcastMessage<TreeOrder>)>;
 
 /// The top of the tree.
 pub(super) struct Top {
-    member: Member<Word>,
+    member: Member<TreeOrder>,
     /// The host at each position, ascending.
     hosts: Vec<HostIndex>,
     /// Where each listens, as far as it has said.
@@ -80,7 +80,7 @@ pub(super) struct Top {
 impl Top {
     /// For these hosts, in ascending order. A later central manager has a greater number of the
     /// run.
-    pub fn new(place: Place, run: u64, hosts: Vec<HostIndex>, lookups: Option<Lookups>) -> Top {
+    pub fn new(place: TreePlace, run: u64, hosts: Vec<HostIndex>, lookups: Option<Lookups>) -> Top {
         Top {
             member: Member::new(None, place.tree()),
             addresses: vec![Vec::new(); hosts.len()],
@@ -135,7 +135,7 @@ impl Top {
         generation: Generation,
         order: &ToLocal,
     ) -> Result<Option<Outgoing>> {
-        let Ok(word) = Word::new(self.addresses.clone(), order) else {
+        let Ok(word) = TreeOrder::new(self.addresses.clone(), order) else {
             // A direct send returns the error, which names the length.
             return Ok(None);
         };
@@ -151,7 +151,12 @@ impl Top {
     }
 
     /// A local manager says this.
-    pub fn heard(&mut self, now: Time, host: HostIndex, message: Message<Word>) -> Outgoing {
+    pub fn heard(
+        &mut self,
+        now: Time,
+        host: HostIndex,
+        message: BroadcastMessage<TreeOrder>,
+    ) -> Outgoing {
         let mut effects = Vec::new();
         if let Some(position) = self.position(host) {
             self.member.hear(now, Some(position), message, &mut effects);
@@ -164,15 +169,15 @@ impl Top {
         &mut self,
         now: Time,
         host: HostIndex,
-        question: lookup::Message,
-    ) -> Option<lookup::Message> {
+        question: lookup::LookupMessage,
+    ) -> Option<lookup::LookupMessage> {
         let position = self.position(host);
         let mut effects = Vec::new();
         let directory = &mut self.lookups.as_mut()?.directory;
         directory.hear(now, position, question, &mut effects);
         effects.into_iter().find_map(|effect| match effect {
-            lookup::Effect::Send(to, answer) => (to == position).then_some(answer),
-            lookup::Effect::Tell(..) => None,
+            lookup::LookupEffect::Send(to, answer) => (to == position).then_some(answer),
+            lookup::LookupEffect::Tell(..) => None,
         })
     }
 
@@ -225,29 +230,29 @@ impl Top {
         }
     }
 
-    fn outgoing(&mut self, effects: Vec<Effect<Word>>) -> Outgoing {
+    fn outgoing(&mut self, effects: Vec<BroadcastEffect<TreeOrder>>) -> Outgoing {
         let mut outgoing = Vec::new();
         for effect in effects {
             match effect {
-                Effect::Send(Some(position), message) => {
+                BroadcastEffect::Send(Some(position), message) => {
                     let fresh = match &message {
-                        Message::Give { stamp, whole, .. } => {
+                        BroadcastMessage::Give { stamp, whole, .. } => {
                             self.given.insert((*stamp, position, *whole))
                         }
-                        Message::Got { .. } => true,
+                        BroadcastMessage::Got { .. } => true,
                     };
                     if let Some(host) = self.hosts.get(position).filter(|_| fresh) {
                         tracing::debug!(host, "the table goes to a host");
                         outgoing.push((*host, message));
                     }
                 }
-                Effect::Complete(stamp) => {
+                BroadcastEffect::Complete(stamp) => {
                     tracing::debug!(?stamp, "all hosts have the table");
                     if self.under_way == Some(stamp) {
                         self.under_way = None;
                     }
                 }
-                Effect::Send(None, _) | Effect::Deliver(_) => {}
+                BroadcastEffect::Send(None, _) | BroadcastEffect::Deliver(_) => {}
             }
         }
         outgoing
@@ -263,7 +268,7 @@ mod tests {
 
     /// A chain of three hosts, of which number 1 has no ranks.
     fn top() -> Top {
-        let place = Place {
+        let place = TreePlace {
             position: 0,
             hosts: 3,
             fanout: 1,
@@ -281,11 +286,11 @@ mod tests {
         sent.expect("no error").expect("it goes down the tree")
     }
 
-    fn got(out: &Outgoing, missing: Vec<usize>) -> Message<Word> {
-        let Message::Give { stamp, whole, .. } = out[0].1 else {
+    fn got(out: &Outgoing, missing: Vec<usize>) -> BroadcastMessage<TreeOrder> {
+        let BroadcastMessage::Give { stamp, whole, .. } = out[0].1 else {
             panic!("no word: {out:?}");
         };
-        Message::Got {
+        BroadcastMessage::Got {
             stamp,
             whole,
             missing,
@@ -331,7 +336,7 @@ mod tests {
 
     #[test]
     fn ranks_begin_ahead_of_the_table_and_central_answers_for_who_does_not_know() {
-        let place = Place {
+        let place = TreePlace {
             position: 0,
             hosts: 2,
             fanout: 1,
@@ -355,8 +360,8 @@ mod tests {
         let sent = top.cast(Time(0), GENERATION, &order);
         let sent = sent.expect("no error").expect("it goes down the tree");
         let orders = sent.iter().map(|(host, message)| match message {
-            Message::Give { word, .. } => (*host, word.order().expect("an order")),
-            Message::Got { .. } => panic!("an answer"),
+            BroadcastMessage::Give { word, .. } => (*host, word.order().expect("an order")),
+            BroadcastMessage::Got { .. } => panic!("an answer"),
         });
         let orders: Vec<_> = orders.collect();
         let ahead = ToLocal::Begin {
@@ -365,12 +370,12 @@ mod tests {
             image: Some(Epoch(1)),
         };
         assert_eq!(orders, [(0, ahead), (0, order)]);
-        let ask = |rank, least| lookup::Message::Where {
+        let ask = |rank, least| lookup::LookupMessage::Where {
             generation: GENERATION,
             rank,
             least: Incarnation(least),
         };
-        let here = lookup::Message::Here {
+        let here = lookup::LookupMessage::Here {
             generation: GENERATION,
             rank: Rank(1),
             incarnation: Incarnation(4),
@@ -379,7 +384,7 @@ mod tests {
         assert_eq!(top.looked(Time(1), 2, ask(Rank(1), 4)), Some(here));
         for (rank, least) in [(Rank(1), 5), (Rank(3), 0), (Rank(u32::MAX), 0)] {
             let generation = GENERATION;
-            let unknown = lookup::Message::Unknown { generation, rank };
+            let unknown = lookup::LookupMessage::Unknown { generation, rank };
             assert_eq!(top.looked(Time(1), 2, ask(rank, least)), Some(unknown));
         }
         // A checkpoint waits until all have begun, not for the table.

@@ -5,7 +5,7 @@ use super::{host_list, ports};
 use crate::host::interfaces;
 use crate::host::signals;
 use crate::host::topology::places::{Bind, Binding, MappingPolicy};
-use crate::launch::plan::{Plan, Program};
+use crate::launch::plan::{LaunchPlan, Program};
 use crate::launch::tree::by_lookups;
 use crate::mpirun::{Launch, Show};
 use crate::stdio::source::Consumed;
@@ -59,7 +59,7 @@ pub(super) fn launch(
     }
     let options = options(job, recovery.is_some())?;
     let interactive = std::io::stdin().is_terminal() && stdin.is_some();
-    let plan = Plan {
+    let plan = LaunchPlan {
         job: id,
         key,
         size,
@@ -157,9 +157,9 @@ fn folder(job: &JobArguments) -> Result<Option<String>, String> {
 fn recovery(job: &JobArguments) -> Option<Recovery> {
     (job.recovery == "coordinated").then(|| Recovery {
         interval: job.checkpoint_interval,
-        limit: policy::Limit {
+        limit: policy::RecoveryLimit {
             restarts: job.max_restarts,
-            ..policy::Limit::default()
+            ..policy::RecoveryLimit::default()
         },
     })
 }

@@ -4,7 +4,7 @@ use crate::doctor::print;
 use crate::error::Result;
 use crate::host::run_dir::{self, Found};
 use crate::net::local_link::{Filled, LocalLink};
-use crate::report::query::{Answer, Question, Status, VERSION, What};
+use crate::report::query::{Answer, JobStatus, Question, VERSION, What};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rejoin_wire::codec::MANAGER_LIMIT;
 use std::fmt::Write;
@@ -19,7 +19,7 @@ const STATUS_LIMIT: Duration = Duration::from_secs(5);
 const CHECKPOINT_LIMIT: Duration = Duration::from_secs(180);
 
 /// Which job is meant: the beginning of its name, or the process id of its mpirun.
-fn is_meant(status: &Status, job: &str) -> bool {
+fn is_meant(status: &JobStatus, job: &str) -> bool {
     status.job.starts_with(job) || status.mpirun.to_string() == job
 }
 
@@ -54,7 +54,7 @@ fn ask(job: Found, what: What, limit: Duration) -> Result<Option<Answer>> {
 }
 
 /// The jobs that are meant, each with a fresh connection for a further question.
-fn statuses(wanted: Option<&str>) -> Vec<Status> {
+fn statuses(wanted: Option<&str>) -> Vec<JobStatus> {
     let mut all = Vec::new();
     for job in run_dir::jobs() {
         let name = job.name.clone();
@@ -152,7 +152,7 @@ fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-fn table(status: &Status) -> String {
+fn table(status: &JobStatus) -> String {
     let mut out = format!(
         "job {}  {}, {}, {} for {}  (mpirun {}, --recovery {})\n",
         status.job,
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
     use crate::report::query::{Checkpoint, RankStatus};
 
-    fn some() -> Status {
+    fn some() -> JobStatus {
         let rank = |rank, pid, incarnation| RankStatus {
             rank,
             host: "a".into(),
@@ -232,7 +232,7 @@ mod tests {
             state: "running".into(),
             epoch: (incarnation > 0).then_some(7),
         };
-        Status {
+        JobStatus {
             job: "00000000000000ab".into(),
             mpirun: 77,
             central: 78,

@@ -2,11 +2,11 @@
 
 use super::finding::Finding;
 use crate::host::topology::places::{Bind, Binding, MappingPolicy, Places};
-use crate::host::topology::{Cache, Cpus, Holds, Part, Topology, parallelism};
+use crate::host::topology::{Cache, CacheContent, Cpus, HostTopology, MachinePart, parallelism};
 
 /// What stands on the line of the machine, of binding, and of what stands between ranks.
 pub(super) fn all() -> Vec<Finding> {
-    let machine = Topology::machine();
+    let machine = HostTopology::machine();
     let usable = machine.restricted(&Cpus::allowed());
     vec![
         parts(&machine),
@@ -28,7 +28,7 @@ fn count(number: usize, what: &str) -> String {
 }
 
 /// The parts of the machine.
-fn parts(machine: &Topology) -> Finding {
+fn parts(machine: &HostTopology) -> Finding {
     let what = "topology";
     let of = |part| machine.parts(part).len();
     if machine.cpus().is_empty() {
@@ -36,12 +36,12 @@ fn parts(machine: &Topology) -> Finding {
         return Finding::warning(what, "not shown in /sys/devices/system/cpu", cost);
     }
     let mut found = vec![
-        count(of(Part::Package), "socket"),
-        count(of(Part::Node), "NUMA node"),
-        count(of(Part::Core), "core"),
+        count(of(MachinePart::Package), "socket"),
+        count(of(MachinePart::Node), "NUMA node"),
+        count(of(MachinePart::Core), "core"),
         count(machine.cpus().len(), "hardware thread"),
     ];
-    let data = |cache: &&Cache| cache.holds != Holds::Instructions;
+    let data = |cache: &&Cache| cache.holds != CacheContent::Instructions;
     let caches: Vec<&Cache> = machine.caches().iter().filter(data).collect();
     let largest = caches.iter().map(|cache| cache.level).max().unwrap_or(0);
     for level in 1..=largest {
@@ -61,13 +61,13 @@ fn parts(machine: &Topology) -> Finding {
 }
 
 /// The part of it that this process may use.
-fn cores(machine: &Topology, usable: &Topology, time: usize) -> Finding {
+fn cores(machine: &HostTopology, usable: &HostTopology, time: usize) -> Finding {
     let what = "cores";
     let cpus = usable.cpus();
     let mut found = format!(
         "{} usable of {}, on CPU {cpus}",
-        usable.parts(Part::Core).len(),
-        machine.parts(Part::Core).len()
+        usable.parts(MachinePart::Core).len(),
+        machine.parts(MachinePart::Core).len()
     );
     if time < cpus.len() {
         found += &format!(", time of {time} by the quota of the cgroup");
@@ -84,7 +84,7 @@ fn cores(machine: &Topology, usable: &Topology, time: usize) -> Finding {
 }
 
 /// The effect of `mpirun --bind-to`.
-fn binding(usable: &Topology) -> Finding {
+fn binding(usable: &HostTopology) -> Finding {
     /// Places that are shown of each kind.
     const SHOWN: usize = 4;
     let of = |name: &str, to, by, part| {
@@ -101,14 +101,14 @@ fn binding(usable: &Topology) -> Finding {
         format!("{name}: {}{more}", first.join(" | "))
     };
     let found = [
-        of("core", Bind::Core, MappingPolicy::Packed, Part::Core),
+        of("core", Bind::Core, MappingPolicy::Packed, MachinePart::Core),
         of(
             "socket",
             Bind::Socket,
             MappingPolicy::Sockets,
-            Part::Package,
+            MachinePart::Package,
         ),
-        of("numa", Bind::Numa, MappingPolicy::Nodes, Part::Node),
+        of("numa", Bind::Numa, MappingPolicy::Nodes, MachinePart::Node),
     ];
     Finding::good("--bind-to", found.join("; "))
 }
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_quota_is_told_with_what_it_costs() {
-        let machine = Topology::usable().restricted(&Cpus::parse("0-7"));
+        let machine = HostTopology::usable().restricted(&Cpus::parse("0-7"));
         let usable = machine.restricted(&Cpus::parse("2-5"));
         let finding = cores(&machine, &usable, 4);
         assert_eq!(
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn binding_shows_the_first_places() {
-        let none = Topology::machine().restricted(&Cpus::default());
+        let none = HostTopology::machine().restricted(&Cpus::default());
         let found = binding(&none.restricted(&Cpus::parse("3,7,9-11"))).found;
         assert_eq!(
             found,

@@ -1,9 +1,9 @@
 //! Maps the steps of a manager's driver to named points.
 
 use super::{Point, at, plan, when_sent};
-use rejoin_managers_protocol::central::{Course, Effect as FromCentral, Record};
+use rejoin_managers_protocol::central::{CentralEffect as FromCentral, Course, Record};
 use rejoin_managers_protocol::control::{End, ToCentral, ToLocal};
-use rejoin_managers_protocol::local::{Effect as FromLocal, Input};
+use rejoin_managers_protocol::local::{LocalEffect as FromLocal, LocalInput};
 use rejoin_wire::{FromManager, ToManager};
 
 /// Central receives this message, before the core handles it.
@@ -66,20 +66,22 @@ pub fn after_central(point: Option<Point>) {
 }
 
 /// A local manager's core is about to be told this.
-pub fn said(input: &Input) {
+pub fn said(input: &LocalInput) {
     if plan().is_none() {
         return;
     }
     match input {
-        Input::Said(.., ToManager::Imaged { .. }) => at(Point::ImageTaken),
-        Input::Said(.., ToManager::Register { .. }) => at(Point::Registered),
-        Input::Said(.., ToManager::Finalizing) => at(Point::Finalizing),
-        Input::Central(ToLocal::Keep { .. }) => at(Point::KeepHeard),
-        Input::ImageEnded(..) => at(Point::TwinKilled),
-        Input::ExitDetected(..) | Input::ChildEnded(.., End::Signaled(_)) => {
+        LocalInput::Said(.., ToManager::Imaged { .. }) => at(Point::ImageTaken),
+        LocalInput::Said(.., ToManager::Register { .. }) => at(Point::Registered),
+        LocalInput::Said(.., ToManager::Finalizing) => at(Point::Finalizing),
+        LocalInput::Central(ToLocal::Keep { .. }) => at(Point::KeepHeard),
+        LocalInput::ImageEnded(..) => at(Point::TwinKilled),
+        LocalInput::ExitDetected(..) | LocalInput::ChildEnded(.., End::Signaled(_)) => {
             at(Point::DyingNoticed)
         }
-        Input::Spawned(_, incarnation, _) if incarnation.0 > 0 => at(Point::RestoredUnregistered),
+        LocalInput::Spawned(_, incarnation, _) if incarnation.0 > 0 => {
+            at(Point::RestoredUnregistered)
+        }
         _ => {}
     }
 }

@@ -37,18 +37,18 @@ pub struct Limit {
 
 /// The limits on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct HostLimits {
     /// Open files of one process.
     pub files: Limit,
     /// Processes, by whatever limits them most.
     pub processes: Option<Limit>,
 }
 
-impl Limits {
+impl HostLimits {
     /// Those of this process and this system, after soft limits have been raised as far as `ranks`
     /// ranks need it.
     #[must_use]
-    pub fn here(ranks: u64) -> Limits {
+    pub fn here(ranks: u64) -> HostLimits {
         let (soft, files) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
         if soft < LEAST_FILES && soft < files {
             // Ranks inherit this one.
@@ -58,7 +58,7 @@ impl Limits {
             most: files,
             name: "ulimit -Hn".into(),
         };
-        Limits {
+        HostLimits {
             files,
             processes: processes(ranks),
         }
@@ -244,7 +244,7 @@ mod tests {
             most,
             name: name.into(),
         };
-        let limits = Limits {
+        let limits = HostLimits {
             files: limit(1040, "ulimit -Hn"),
             processes: Some(limit(151, "kernel.pid_max")),
         };
@@ -259,7 +259,7 @@ mod tests {
         );
         let refused = limits.allow(112, true).unwrap_err();
         assert!(refused.contains("need 1048 open files") && refused.ends_with("at most 111 fit"));
-        let small = Limits {
+        let small = HostLimits {
             files: limit(63, "ulimit -Hn"),
             ..limits
         };

@@ -10,7 +10,7 @@ use std::process::{Command, ExitStatus, Stdio};
 
 /// One that was started.
 #[derive(Debug)]
-pub struct Agent {
+pub struct LaunchAgent {
     pid: u32,
     command: String,
     ended: Option<ExitStatus>,
@@ -18,10 +18,10 @@ pub struct Agent {
     deaf: Option<String>,
 }
 
-impl Agent {
+impl LaunchAgent {
     /// Starts an agent and gives it the invitation. It is in a process group of its own, so that
     /// the terminal's signals reach only mpirun. Its output goes to mpirun's standard error.
-    pub fn start(command: &[OsString], invitation: &Invitation) -> Result<Agent> {
+    pub fn start(command: &[OsString], invitation: &Invitation) -> Result<LaunchAgent> {
         let shown: Vec<_> = command.iter().map(|w| w.to_string_lossy()).collect();
         let shown = shown.join(" ");
         let (first, rest) = command.split_first().ok_or_else(|| {
@@ -51,7 +51,7 @@ impl Agent {
         // Less than a pipe holds; closed behind it.
         let given = child.stdin.take().map(|stdin| invitation.write(stdin));
         let deaf = given.and_then(std::result::Result::err);
-        Ok(Agent {
+        Ok(LaunchAgent {
             pid: child.id(),
             command: shown,
             ended: None,

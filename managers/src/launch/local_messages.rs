@@ -3,11 +3,11 @@
 //! Streams have windows. So neither side ever keeps more than a window of bytes that the other
 //! can't take. A reader that stops also stops the writers, and memory stays bounded.
 
-use super::plan::Plan;
-use super::tree::Word;
+use super::plan::LaunchPlan;
+use super::tree::TreeOrder;
 use crate::stdio::{Begun, Stream};
 use rejoin_channel_table::{Epoch, Rank};
-use rejoin_managers_protocol::broadcast::Message;
+use rejoin_managers_protocol::broadcast::BroadcastMessage;
 use rejoin_managers_protocol::control::{ToCentral, ToLocal};
 use rejoin_managers_protocol::lookup;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 #[derive(Debug, Serialize, Deserialize)]
 pub enum MpirunToLocal {
     /// The first message: the processes to start.
-    Launch(Box<Plan>),
+    Launch(Box<LaunchPlan>),
     /// Standard input for the rank that gets it; empty at its end.
     Input(ByteBuf),
     /// So many bytes of output were written out.
@@ -107,9 +107,9 @@ pub enum CentralToLocal {
     /// An order.
     Order(ToLocal),
     /// Of what goes down the tree.
-    Tree(Message<Word>),
+    Tree(BroadcastMessage<TreeOrder>),
     /// Of where ranks are.
-    Look(lookup::Message),
+    Look(lookup::LookupMessage),
 }
 
 /// From a local manager to the central manager.
@@ -120,16 +120,16 @@ pub enum LocalToCentral {
     /// Where other local managers reach this one.
     Listens(Vec<SocketAddr>),
     /// Of what goes down the tree.
-    Tree(Message<Word>),
+    Tree(BroadcastMessage<TreeOrder>),
     /// Of where ranks are.
-    Look(lookup::Message),
+    Look(lookup::LookupMessage),
 }
 
 /// Messages between local managers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Across {
     /// Of what goes down the tree.
-    Tree(Message<Word>),
+    Tree(BroadcastMessage<TreeOrder>),
     /// Of where ranks are.
-    Look(lookup::Message),
+    Look(lookup::LookupMessage),
 }

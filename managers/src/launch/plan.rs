@@ -1,6 +1,6 @@
 //! The data with which a local manager starts the ranks of its host.
 
-use super::tree::Place;
+use super::tree::TreePlace;
 use crate::host::topology::places::Binding;
 use crate::net::address::ManagerAddress;
 use crate::stdio::Begun;
@@ -36,7 +36,7 @@ pub struct Program {
 /// The data with which local managers start ranks. Holds the job's key. mpirun has the plan of the
 /// whole job, each local manager its host's part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct LaunchPlan {
     /// The job.
     pub job: JobId,
     /// Key of the job.
@@ -65,17 +65,17 @@ pub struct Plan {
     /// Where the central manager listens for this host; in a part only.
     pub central: Option<CentralPlace>,
     /// The place of this host in the tree, if there is one.
-    pub tree: Option<Place>,
+    pub tree: Option<TreePlace>,
     /// Ranks get no table, but look cards up.
     pub lookups: bool,
 }
 
-impl Plan {
+impl LaunchPlan {
     /// The part of one host, where `placement` has the host of each rank.
     #[must_use]
-    pub fn part(&self, placement: &[HostIndex], host: HostIndex) -> Plan {
+    pub fn part(&self, placement: &[HostIndex], host: HostIndex) -> LaunchPlan {
         let here = |rank: &Rank| placement.get(rank.0 as usize) == Some(&host);
-        Plan {
+        LaunchPlan {
             ranks: self
                 .ranks
                 .iter()
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn each_host_gets_its_own_ranks() {
-        let plan = Plan {
+        let plan = LaunchPlan {
             job: JobId(1),
             key: JobKey::new([0; 32]),
             size: 3,

@@ -22,7 +22,7 @@ pub const FAILURE_LENGTH: usize = 12;
 
 /// The step at which a child failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum SpawnStep {
     /// Going to the working directory.
     Directory = 0,
     /// Executing the program.
@@ -34,10 +34,10 @@ pub enum Step {
 /// The failure of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
-    /// [`Order::slot`].
+    /// [`SpawnOrder::slot`].
     pub slot: usize,
     /// The failed step.
-    pub step: Step,
+    pub step: SpawnStep,
     /// The system's error number.
     pub errno: i32,
 }
@@ -55,9 +55,9 @@ impl Failure {
             slot: word(0) as usize,
             errno: word(4) as i32,
             step: match word(8) {
-                0 => Step::Directory,
-                2 => Step::Binding,
-                _ => Step::Program,
+                0 => SpawnStep::Directory,
+                2 => SpawnStep::Binding,
+                _ => SpawnStep::Program,
             },
         }
     }
@@ -65,7 +65,7 @@ impl Failure {
 
 /// Data that all processes of one program share.
 #[derive(Debug)]
-pub struct Image {
+pub struct ProgramImage {
     /// File to execute.
     pub path: CString,
     /// Arguments, the name of the program first.
@@ -76,9 +76,9 @@ pub struct Image {
 
 /// One process to start.
 #[derive(Debug)]
-pub struct Order<'a> {
+pub struct SpawnOrder<'a> {
     /// The program to run.
-    pub image: &'a Image,
+    pub image: &'a ProgramImage,
     /// Whole environment: the variables of all ranks, and this rank's own.
     pub environment: [&'a [CString]; 2],
     /// Standard input, output and error.
@@ -109,7 +109,7 @@ pub struct Child {
     pub pidfd: OwnedFd,
 }
 
-/// Raw views of an [`Order`], made before the clone so that the child allocates nothing.
+/// Raw views of an [`SpawnOrder`], made before the clone so that the child allocates nothing.
 struct Raw {
     path: *const libc::c_char,
     argv: Vec<*const libc::c_char>,
@@ -132,7 +132,7 @@ struct Raw {
 ///
 /// # Errors
 /// The system has no process left; errors of the exec come through the pipe of failures.
-pub fn spawn(order: &Order<'_>) -> std::io::Result<Child> {
+pub fn spawn(order: &SpawnOrder<'_>) -> std::io::Result<Child> {
     let raw = Raw::new(order);
     let mut pidfd: i32 = -1;
     // SAFETY: clone_args is plain data for which all zeros is a value.
@@ -191,7 +191,7 @@ fn lead_group(pid: libc::pid_t) {
 }
 
 impl Raw {
-    fn new(order: &Order<'_>) -> Raw {
+    fn new(order: &SpawnOrder<'_>) -> Raw {
         let image = order.image;
         fn pointers<'a>(list: impl Iterator<Item = &'a CString>) -> Vec<*const libc::c_char> {
             list.map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
@@ -240,7 +240,7 @@ unsafe fn become_rank(raw: &Raw) -> ! {
         if !raw.cpus.is_empty() {
             let bytes = std::mem::size_of_val(raw.cpus.as_slice());
             if libc::sched_setaffinity(0, bytes, raw.cpus.as_ptr().cast()) != 0 {
-                report(raw, Step::Binding);
+                report(raw, SpawnStep::Binding);
             }
         }
         if let Some(limit) = &raw.open_files {
@@ -255,7 +255,7 @@ unsafe fn become_rank(raw: &Raw) -> ! {
             libc::dup2(raw.manager, raw.number);
         }
         if !raw.wdir.is_null() && libc::chdir(raw.wdir) != 0 {
-            fail(raw, Step::Directory);
+            fail(raw, SpawnStep::Directory);
         }
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         libc::signal(libc::SIGXFSZ, raw.file_limit);
@@ -271,13 +271,13 @@ unsafe fn become_rank(raw: &Raw) -> ! {
                 raw.environment.as_ptr(),
             );
         }
-        fail(raw, Step::Program)
+        fail(raw, SpawnStep::Program)
     }
 }
 
 /// # Safety
 /// Only in a fresh child.
-unsafe fn fail(raw: &Raw, step: Step) -> ! {
+unsafe fn fail(raw: &Raw, step: SpawnStep) -> ! {
     // SAFETY: plain system calls.
     unsafe {
         report(raw, step);
@@ -289,7 +289,7 @@ unsafe fn fail(raw: &Raw, step: Step) -> ! {
 ///
 /// # Safety
 /// Only in a fresh child.
-unsafe fn report(raw: &Raw, step: Step) {
+unsafe fn report(raw: &Raw, step: SpawnStep) {
     // SAFETY: plain system calls; the buffer lives on this stack.
     unsafe {
         let errno = *libc::__errno_location();
@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn who_can_not_be_bound_runs_and_says_so() {
         let _alone = crate::alone();
-        let image = Image {
+        let image = ProgramImage {
             path: c"/bin/true".into(),
             argv: vec![c"true".into()],
             wdir: None,
@@ -370,7 +370,7 @@ mod tests {
         let (told, failures) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
         // One that no machine has.
         let cpus = Cpus::parse("65535");
-        let child = spawn(&Order {
+        let child = spawn(&SpawnOrder {
             image: &image,
             environment: [&[], &[]],
             streams: [null.as_fd(); 3],
@@ -390,7 +390,7 @@ mod tests {
         assert_eq!(nix::unistd::read(&told, &mut message), Ok(FAILURE_LENGTH));
         let said = Failure {
             slot: 5,
-            step: Step::Binding,
+            step: SpawnStep::Binding,
             errno: libc::EINVAL,
         };
         assert_eq!(Failure::read(message), said);

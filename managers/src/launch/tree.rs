@@ -49,7 +49,7 @@ pub fn by_lookups(ranks: u32) -> std::result::Result<bool, String> {
 
 /// The place of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct TreePlace {
     /// Position of this host.
     pub position: u32,
     /// Number of local managers in the tree.
@@ -62,13 +62,13 @@ pub struct Place {
     pub launch: u32,
 }
 
-impl Place {
+impl TreePlace {
     /// The first place in the tree of a job with so many ranks on so many hosts. `None`: it needs
     /// no tree.
     ///
     /// # Errors
     /// The user asks for a number of children that can't be.
-    pub fn first(hosts: usize, ranks: u32, launch: u32) -> Result<Option<Place>> {
+    pub fn first(hosts: usize, ranks: u32, launch: u32) -> Result<Option<TreePlace>> {
         let fanout = match std::env::var(VARIABLE) {
             Err(_) => FANOUT,
             Ok(text) => text.parse().ok().filter(|n| *n > 0).ok_or_else(|| {
@@ -78,7 +78,7 @@ impl Place {
         let narrow = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let word = u64::from(ranks).saturating_mul(ENTRY);
         let all = word.saturating_mul(fanout as u64);
-        Ok((hosts > fanout).then(|| Place {
+        Ok((hosts > fanout).then(|| TreePlace {
             position: 0,
             hosts: narrow(hosts),
             fanout: narrow(fanout),
@@ -96,7 +96,7 @@ impl Place {
 
 /// A message down the tree: an order, and the addresses of the local managers that forward it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Word(Arc<Inner>);
+pub struct TreeOrder(Arc<Inner>);
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Inner {
@@ -106,7 +106,7 @@ struct Inner {
     order: ByteBuf,
 }
 
-impl Word {
+impl TreeOrder {
     /// An order that these pass on.
     ///
     /// # Errors
@@ -114,10 +114,10 @@ impl Word {
     pub fn new(
         addresses: Vec<Vec<SocketAddr>>,
         order: &ToLocal,
-    ) -> std::result::Result<Word, CodecError> {
+    ) -> std::result::Result<TreeOrder, CodecError> {
         let mut frame = Vec::new();
         encode(order, MANAGER_LIMIT, &mut frame)?;
-        let word = Word(Arc::new(Inner {
+        let word = TreeOrder(Arc::new(Inner {
             addresses,
             order: ByteBuf::from(frame),
         }));
@@ -143,15 +143,15 @@ impl Word {
     }
 }
 
-impl Serialize for Word {
+impl Serialize for TreeOrder {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         self.0.serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for Word {
+impl<'de> Deserialize<'de> for TreeOrder {
     fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
-        Inner::deserialize(from).map(|inner| Word(Arc::new(inner)))
+        Inner::deserialize(from).map(|inner| TreeOrder(Arc::new(inner)))
     }
 }
 
@@ -165,16 +165,16 @@ mod tests {
         let address: SocketAddr = "10.0.0.1:99".parse().unwrap();
         let generation = Generation(3);
         let order = ToLocal::AllFinalized { generation };
-        let word = Word::new(vec![Vec::new(), vec![address]], &order).unwrap();
+        let word = TreeOrder::new(vec![Vec::new(), vec![address]], &order).unwrap();
         let mut frame = Vec::new();
         encode(&word, MANAGER_LIMIT, &mut frame).unwrap();
         let mut reader = FrameReader::new(MANAGER_LIMIT);
         reader.push(&frame);
-        let got: Word = reader.next().unwrap().unwrap();
+        let got: TreeOrder = reader.next().unwrap().unwrap();
         assert_eq!(got.order(), Ok(order));
         assert_eq!(got.addresses(1), [address]);
         assert!(got.addresses(0).is_empty() && got.addresses(2).is_empty());
-        let cut = Word(Arc::new(Inner {
+        let cut = TreeOrder(Arc::new(Inner {
             addresses: Vec::new(),
             order: ByteBuf::from(vec![255; 3]),
         }));
@@ -183,10 +183,10 @@ mod tests {
 
     #[test]
     fn few_hosts_need_no_tree_and_a_large_table_more_patience() {
-        assert_eq!(Place::first(FANOUT, 1000, 0).unwrap(), None);
-        let small = Place::first(FANOUT + 1, 9, 0).unwrap().expect("a tree");
+        assert_eq!(TreePlace::first(FANOUT, 1000, 0).unwrap(), None);
+        let small = TreePlace::first(FANOUT + 1, 9, 0).unwrap().expect("a tree");
         assert_eq!(small.tree().children(None), 0..FANOUT);
-        let large = Place::first(FANOUT + 1, 100_000, 0).unwrap();
+        let large = TreePlace::first(FANOUT + 1, 100_000, 0).unwrap();
         assert!(large.expect("a tree").patience > small.patience);
     }
 }

@@ -10,7 +10,7 @@ use crate::net::reactor::{Interest, Token};
 use crate::stdio::Stream;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_ckpt::twin::manager::{Zygote, ZygoteAnswer};
-use rejoin_managers_protocol::local::Input;
+use rejoin_managers_protocol::local::LocalInput;
 use rejoin_wire::{Holds, ToManager};
 use std::os::fd::OwnedFd;
 
@@ -47,7 +47,7 @@ impl LocalManager {
         let Some(zygote) = self.ranks[slot].handed.pop_front() else {
             let why = "its image came without a socket: the local manager may have no more open files (ulimit -n)".to_string();
             return self.told(slot, |rank, incarnation| {
-                Input::Malformed(rank, incarnation, why)
+                LocalInput::Malformed(rank, incarnation, why)
             });
         };
         let mut partial = [Vec::new(), Vec::new()];
@@ -76,13 +76,13 @@ impl LocalManager {
                 why,
             };
             return self.told(slot, |rank, incarnation| {
-                Input::Said(rank, incarnation, pid, message)
+                LocalInput::Said(rank, incarnation, pid, message)
             });
         }
         let image = self.image_of(slot, epoch, pid, message, zygote, partial);
         match image {
             Ok(image) if added => self.ranks[slot].images.push(image),
-            _ => self.told(slot, |rank, _| Input::ImageEnded(rank, epoch)),
+            _ => self.told(slot, |rank, _| LocalInput::ImageEnded(rank, epoch)),
         }
     }
 
@@ -157,7 +157,7 @@ impl LocalManager {
                 Ok(Some(ZygoteAnswer::Frozen { missing: 0, shared })) => {
                     if let Some((incarnation, pid, message)) = image.said.take() {
                         self.queue
-                            .push_back(Input::Said(who, incarnation, pid, message));
+                            .push_back(LocalInput::Said(who, incarnation, pid, message));
                     }
                     if shared > 0 {
                         let line = "its images share open files with it that they can't open anew: \
@@ -180,7 +180,7 @@ impl LocalManager {
                             why,
                         };
                         self.queue
-                            .push_back(Input::Said(who, incarnation, pid, message));
+                            .push_back(LocalInput::Said(who, incarnation, pid, message));
                     }
                     return Ok(());
                 }
@@ -238,7 +238,7 @@ impl LocalManager {
             return;
         };
         let image = images.swap_remove(at);
-        self.queue.push_back(Input::ImageEnded(rank, epoch));
+        self.queue.push_back(LocalInput::ImageEnded(rank, epoch));
         end_image(image, &self.reactor);
     }
 }

@@ -8,7 +8,7 @@ use crate::net::local_link::Filled;
 use crate::net::redial::Called;
 use rejoin_managers_protocol::control::ToLocal;
 use rejoin_managers_protocol::lease::Terms;
-use rejoin_managers_protocol::local::Input;
+use rejoin_managers_protocol::local::LocalInput;
 use std::time::Duration;
 
 impl LocalManager {
@@ -75,12 +75,12 @@ impl LocalManager {
                     self.keep(epoch);
                 }
                 // At once, because the next message on the link may be for a rank that this starts.
-                self.queue.push_back(Input::Central(order));
+                self.queue.push_back(LocalInput::Central(order));
                 self.steps()
             }
             CentralToLocal::Tree(message) => self.tree_said(message),
             CentralToLocal::Look(message) => {
-                self.queue.push_back(Input::Looked(None, message));
+                self.queue.push_back(LocalInput::Looked(None, message));
                 Ok(())
             }
         }
@@ -94,7 +94,7 @@ impl LocalManager {
             {
                 tracing::debug!(%error, "central does not hear that this host leaves");
             }
-            self.queue.push_back(Input::CentralLost);
+            self.queue.push_back(LocalInput::CentralLost);
         }
     }
 
@@ -154,7 +154,7 @@ impl LocalManager {
             central.go_by_leases(terms);
         }
         // The first renewal is due.
-        self.queue.push_back(Input::Tick);
+        self.queue.push_back(LocalInput::Tick);
     }
 
     /// Suspends the ranks and their descendants. Their images are frozen anyway.

@@ -19,7 +19,7 @@ use crate::error::{Context, Result};
 use crate::host::signals::Signals;
 use crate::host::{descendants, limits};
 use crate::launch::local_messages::{LocalToCentral, LocalToMpirun};
-use crate::launch::plan::Plan;
+use crate::launch::plan::LaunchPlan;
 use crate::launch::supervisor;
 use crate::net::reactor::{Interest, Reactor, Token};
 use crate::stdio::{OUTPUT_WINDOW, Stream};
@@ -32,7 +32,7 @@ use rank_input::RankInput;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_ckpt::watch::Watcher;
 use rejoin_managers_protocol::control::{End, Time};
-use rejoin_managers_protocol::local::{Effect, Input, Local};
+use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
 use rejoin_wire::FromManager;
 use rejoin_wire::codec::{MANAGER_LIMIT, encode};
 use std::collections::VecDeque;
@@ -75,7 +75,7 @@ struct LocalManager {
     peers: Option<Box<peers::Peers>>,
     reactor: Reactor,
     signals: Signals,
-    plan: Option<Box<Plan>>,
+    plan: Option<Box<LaunchPlan>>,
     /// In rank order; a slot is an index here, and the local rank.
     ranks: Vec<RankIo>,
     start: Option<start::Start>,
@@ -83,7 +83,7 @@ struct LocalManager {
     /// Bytes of output that mpirun can still take; a little below zero at times.
     window: isize,
     input: Option<RankInput>,
-    queue: VecDeque<Input>,
+    queue: VecDeque<LocalInput>,
     sweep: Sweep,
     /// Notices ends at once.
     watcher: Option<Watcher>,
@@ -218,13 +218,13 @@ impl LocalManager {
         self.prepare_images();
         self.order_again();
         if self.core.deadline().is_some_and(|at| at <= self.now()) {
-            self.queue.push_back(Input::Tick);
+            self.queue.push_back(LocalInput::Tick);
         }
         if self.plan.as_ref().is_some_and(|p| p.interactive) {
             self.pass_prompts();
         }
         if self.sweep.is_running() && self.sweep.advance(&self.tracked()) {
-            self.queue.push_back(Input::Swept);
+            self.queue.push_back(LocalInput::Swept);
         }
     }
 
@@ -245,9 +245,9 @@ impl LocalManager {
         Ok(())
     }
 
-    fn perform(&mut self, effect: Effect) -> Result<()> {
+    fn perform(&mut self, effect: LocalEffect) -> Result<()> {
         match effect {
-            Effect::Spawn(life) => {
+            LocalEffect::Spawn(life) => {
                 if life.incarnation > Incarnation(0) {
                     let rewound = LocalToMpirun::Rewound {
                         rank: life.rank,
@@ -257,8 +257,8 @@ impl LocalManager {
                 }
                 self.order_process(life);
             }
-            Effect::Central(news) => self.tell_central(LocalToCentral::News(news))?,
-            Effect::Ranks(ranks, message) => {
+            LocalEffect::Central(news) => self.tell_central(LocalToCentral::News(news))?,
+            LocalEffect::Ranks(ranks, message) => {
                 let mut frame = Vec::new();
                 encode(&message, MANAGER_LIMIT, &mut frame)?;
                 for (told, rank) in ranks.iter().enumerate() {
@@ -272,7 +272,7 @@ impl LocalManager {
                 }
                 self.ordered();
             }
-            Effect::Watch(rank, incarnation, pid) => {
+            LocalEffect::Watch(rank, incarnation, pid) => {
                 let Some(slot) = self.slot(rank) else {
                     return Ok(());
                 };
@@ -284,12 +284,12 @@ impl LocalManager {
                     }
                     // It ended before we could look.
                     Err(_) => {
-                        self.queue
-                            .push_back(Input::CallerEnded(rank, incarnation, End::Unknown));
+                        let ended = LocalInput::CallerEnded(rank, incarnation, End::Unknown);
+                        self.queue.push_back(ended);
                     }
                 }
             }
-            Effect::SignalGroup(rank, signal) => {
+            LocalEffect::SignalGroup(rank, signal) => {
                 if !self.ends_unstarted(rank, signal)
                     && let Some(slot) = self.slot(rank)
                     && let Some(group) = self.ranks[slot].group
@@ -298,28 +298,28 @@ impl LocalManager {
                     descendants::send_group(group, signal);
                 }
             }
-            Effect::SignalAll(signal) => {
+            LocalEffect::SignalAll(signal) => {
                 self.start_no_more();
                 let count = descendants::signal_all(signal);
                 tracing::info!(signal, count, "signal to every process of the job");
                 self.sweep.signalled(signal);
             }
-            Effect::Sweep => {
+            LocalEffect::Sweep => {
                 self.drop_all_images();
                 if self.sweep.begin(&self.tracked()) {
-                    self.queue.push_back(Input::Swept);
+                    self.queue.push_back(LocalInput::Swept);
                 }
             }
-            Effect::Exit => self.over = true,
+            LocalEffect::Exit => self.over = true,
             other => self.perform_on_images(other)?,
         }
         Ok(())
     }
 
     /// Effects that concern images, recoveries, and look-ups.
-    fn perform_on_images(&mut self, effect: Effect) -> Result<()> {
+    fn perform_on_images(&mut self, effect: LocalEffect) -> Result<()> {
         match effect {
-            Effect::SignalCaller(rank, signal) => {
+            LocalEffect::SignalCaller(rank, signal) => {
                 let caller = self
                     .slot(rank)
                     .and_then(|slot| self.ranks[slot].caller.as_ref());
@@ -327,17 +327,17 @@ impl LocalManager {
                     descendants::send(*pid, signal);
                 }
             }
-            Effect::Retire(rank, incarnation) => self.retire(rank, incarnation),
-            Effect::Look(to, message) => self.look(to, message)?,
-            Effect::Wake(life, epoch) => self.wake(life, epoch)?,
-            Effect::Discard(rank, incarnation) => self.discard(rank, incarnation),
-            Effect::DropImage(rank, epoch) => self.drop_image(rank, epoch),
-            Effect::StopAll => self.stop_all(),
-            Effect::ContinueAll => self.continue_all(),
-            Effect::Caveats(rank, lines) => {
+            LocalEffect::Retire(rank, incarnation) => self.retire(rank, incarnation),
+            LocalEffect::Look(to, message) => self.look(to, message)?,
+            LocalEffect::Wake(life, epoch) => self.wake(life, epoch)?,
+            LocalEffect::Discard(rank, incarnation) => self.discard(rank, incarnation),
+            LocalEffect::DropImage(rank, epoch) => self.drop_image(rank, epoch),
+            LocalEffect::StopAll => self.stop_all(),
+            LocalEffect::ContinueAll => self.continue_all(),
+            LocalEffect::Caveats(rank, lines) => {
                 self.mpirun.tell(&LocalToMpirun::Caveats { rank, lines })?
             }
-            Effect::Note(rank, important, text) => self.mpirun.tell(&LocalToMpirun::Note {
+            LocalEffect::Note(rank, important, text) => self.mpirun.tell(&LocalToMpirun::Note {
                 rank,
                 important,
                 text,
@@ -415,7 +415,7 @@ impl LocalManager {
         self.ranks.binary_search_by_key(&rank, |r| r.rank).ok()
     }
 
-    fn told(&mut self, slot: usize, input: impl FnOnce(Rank, Incarnation) -> Input) {
+    fn told(&mut self, slot: usize, input: impl FnOnce(Rank, Incarnation) -> LocalInput) {
         let rank = &self.ranks[slot];
         self.queue.push_back(input(rank.rank, rank.incarnation));
     }

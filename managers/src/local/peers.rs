@@ -9,18 +9,18 @@ use crate::clock;
 use crate::error::Result;
 use crate::host::limits;
 use crate::launch::local_messages::{Across, LocalToCentral};
-use crate::launch::plan::Plan;
-use crate::launch::tree::{Place, Word};
+use crate::launch::plan::LaunchPlan;
+use crate::launch::tree::{TreeOrder, TreePlace};
 use crate::net::auth::{Whose, peer_key};
-use crate::net::dial::{Dialed, Dialer};
-use crate::net::listen::{Arrival, Listener};
+use crate::net::dial::{Dialed, ManagerDialer};
+use crate::net::listen::{Listener, ProvedManager};
 use crate::net::local_link::Filled;
 use crate::net::reactor::{Reactor, Token};
 use crate::net::session_link::SessionLink;
 use rejoin_channel_table::{JobId, JobKey};
-use rejoin_managers_protocol::broadcast::{Effect, Member, Message, Peer};
+use rejoin_managers_protocol::broadcast::{BroadcastEffect, BroadcastMessage, Member, Peer};
 use rejoin_managers_protocol::control::ToLocal;
-use rejoin_managers_protocol::local::Input;
+use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::lookup;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ const IDLE: Duration = Duration::from_secs(30);
 /// A link that was dialed here, or is being dialed.
 struct Dialing {
     link: SessionLink,
-    dialer: Dialer,
+    dialer: ManagerDialer,
     number: u32,
     connected: bool,
     until: Instant,
@@ -50,28 +50,28 @@ struct Caller {
 
 /// What a local manager has beside its links to mpirun and central.
 pub(super) struct Peers {
-    member: Member<Word>,
-    place: Place,
+    member: Member<TreeOrder>,
+    place: TreePlace,
     job: JobId,
     key: JobKey,
     /// `None`: this host cannot be reached.
     listener: Option<Listener>,
     /// The last word that was given: it says who is where.
-    word: Option<Word>,
+    word: Option<TreeOrder>,
     dialing: BTreeMap<u32, Dialing>,
     callers: BTreeMap<u32, Caller>,
     /// Of links, to tell an old one's events.
     number: u32,
     /// For central.
-    up: Vec<Message<Word>>,
+    up: Vec<BroadcastMessage<TreeOrder>>,
     /// For our own core.
     orders: Vec<ToLocal>,
     /// Look-up messages for this manager's own core, with their senders.
-    looks: Vec<(u32, lookup::Message)>,
+    looks: Vec<(u32, lookup::LookupMessage)>,
 }
 
 impl Peers {
-    pub fn new(plan: &Plan, place: Place, reactor: &Reactor) -> Peers {
+    pub fn new(plan: &LaunchPlan, place: TreePlace, reactor: &Reactor) -> Peers {
         let key = peer_key(&plan.key, place.launch, place.position);
         let choice = plan.options.interface.as_deref();
         let most = limits::callers(limits::local(
@@ -112,8 +112,13 @@ impl Peers {
     }
 
     /// A manager says this: central (`None`) or the one at a position.
-    fn hear(&mut self, from: Option<u32>, message: Message<Word>, reactor: &Reactor) -> Result<()> {
-        if let Message::Give { word, .. } = &message {
+    fn hear(
+        &mut self,
+        from: Option<u32>,
+        message: BroadcastMessage<TreeOrder>,
+        reactor: &Reactor,
+    ) -> Result<()> {
+        if let BroadcastMessage::Give { word, .. } = &message {
             self.word = Some(word.clone());
         }
         let mut effects = Vec::new();
@@ -130,19 +135,23 @@ impl Peers {
         self.perform(effects, reactor)
     }
 
-    fn perform(&mut self, mut effects: Vec<Effect<Word>>, reactor: &Reactor) -> Result<()> {
+    fn perform(
+        &mut self,
+        mut effects: Vec<BroadcastEffect<TreeOrder>>,
+        reactor: &Reactor,
+    ) -> Result<()> {
         while !effects.is_empty() {
             let mut more = Vec::new();
             for effect in effects {
                 match effect {
-                    Effect::Send(None, message) => self.up.push(message),
-                    Effect::Send(Some(position), message) => {
+                    BroadcastEffect::Send(None, message) => self.up.push(message),
+                    BroadcastEffect::Send(Some(position), message) => {
                         let narrow = u32::try_from(position).unwrap_or(u32::MAX);
                         if !self.send(narrow, &Across::Tree(message), reactor)? {
                             self.member.lost(clock::now(), position, &mut more);
                         }
                     }
-                    Effect::Deliver(word) => match word.order() {
+                    BroadcastEffect::Deliver(word) => match word.order() {
                         // Nothing else goes this way.
                         Ok(order @ (ToLocal::Start { .. } | ToLocal::Begin { .. })) => {
                             self.orders.push(order);
@@ -150,7 +159,7 @@ impl Peers {
                         Ok(_) => tracing::warn!("an order that came by the wrong way"),
                         Err(error) => tracing::warn!(%error, "a word that is none"),
                     },
-                    Effect::Complete(_) => {}
+                    BroadcastEffect::Complete(_) => {}
                 }
             }
             effects = more;
@@ -193,7 +202,7 @@ impl Peers {
             kind: kind::PEER_OUT,
             ..token
         };
-        let mut dialer = Dialer::new(key, whose, addresses, token);
+        let mut dialer = ManagerDialer::new(key, whose, addresses, token);
         dialer.poll(true, reactor)?;
         tracing::debug!(position = to, "a link to another local manager");
         let dialing = Dialing {
@@ -240,7 +249,7 @@ impl Peers {
         let Some(arrival) = listener.ready(index, reactor)? else {
             return Ok(());
         };
-        let Arrival { whose, theirs, .. } = arrival;
+        let ProvedManager { whose, theirs, .. } = arrival;
         let from = whose.host;
         let right = whose.launch == self.place.launch
             && from < self.place.hosts
@@ -358,7 +367,7 @@ impl Peers {
 
 impl LocalManager {
     /// This host has a place in the tree.
-    pub(super) fn join_tree(&mut self, plan: &Plan, place: Place) {
+    pub(super) fn join_tree(&mut self, plan: &LaunchPlan, place: TreePlace) {
         let peers = Peers::new(plan, place, &self.reactor);
         if let Some(central) = &mut self.central {
             central.listens(peers.addresses());
@@ -367,7 +376,7 @@ impl LocalManager {
     }
 
     /// A tree message from central.
-    pub(super) fn tree_said(&mut self, message: Message<Word>) -> Result<()> {
+    pub(super) fn tree_said(&mut self, message: BroadcastMessage<TreeOrder>) -> Result<()> {
         if let Some(peers) = &mut self.peers {
             peers.hear(None, message, &self.reactor)?;
         }
@@ -386,7 +395,7 @@ impl LocalManager {
     }
 
     /// Sends a look-up question or answer. An unreachable peer counts as one that does not know.
-    pub(super) fn look(&mut self, to: Peer, message: lookup::Message) -> Result<()> {
+    pub(super) fn look(&mut self, to: Peer, message: lookup::LookupMessage) -> Result<()> {
         let Some(position) = to else {
             return self.tell_central(LocalToCentral::Look(message));
         };
@@ -397,14 +406,14 @@ impl LocalManager {
             None => false,
         };
         if let (
-            lookup::Message::Where {
+            lookup::LookupMessage::Where {
                 generation, rank, ..
             },
             false,
         ) = (message, sent)
         {
-            let unknown = lookup::Message::Unknown { generation, rank };
-            self.queue.push_back(Input::Looked(to, unknown));
+            let unknown = lookup::LookupMessage::Unknown { generation, rank };
+            self.queue.push_back(LocalInput::Looked(to, unknown));
         }
         Ok(())
     }
@@ -430,11 +439,11 @@ impl LocalManager {
             up.try_for_each(|message| central.tell(&LocalToCentral::Tree(message)))?;
         }
         let orders = peers.orders.drain(..);
-        self.queue.extend(orders.map(Input::Central));
+        self.queue.extend(orders.map(LocalInput::Central));
         let looks = peers.looks.drain(..);
         let from = |position: u32| Some(position as usize);
         self.queue
-            .extend(looks.map(|(by, message)| Input::Looked(from(by), message)));
+            .extend(looks.map(|(by, message)| LocalInput::Looked(from(by), message)));
         Ok(())
     }
 }

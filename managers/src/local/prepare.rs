@@ -2,7 +2,7 @@
 
 use crate::error::plain;
 use crate::launch::plan::Program;
-use crate::launch::spawn::{Failure, Image, Step, resolve};
+use crate::launch::spawn::{Failure, ProgramImage, SpawnStep, resolve};
 use rejoin_wire::MANAGER_FD;
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// A program that can be started.
 pub(super) struct Prepared {
-    pub image: Image,
+    pub image: ProgramImage,
     /// Its environment, without each rank's own variables.
     pub environment: Vec<CString>,
 }
@@ -52,7 +52,7 @@ impl Prepared {
             .transpose()?;
         let path = text(file.as_os_str().as_bytes())?;
         Ok(Prepared {
-            image: Image { path, argv, wdir },
+            image: ProgramImage { path, argv, wdir },
             environment,
         })
     }
@@ -62,7 +62,7 @@ impl Prepared {
         let error = std::io::Error::from_raw_os_error(failure.errno);
         let path = |text: &CString| PathBuf::from(OsStr::from_bytes(text.as_bytes()));
         let wdir = self.image.wdir.as_ref().map(path);
-        if let (Step::Directory, Some(dir)) = (failure.step, &wdir) {
+        if let (SpawnStep::Directory, Some(dir)) = (failure.step, &wdir) {
             return directory(dir, &error);
         }
         let named = path(&self.image.path);

@@ -1,7 +1,7 @@
 //! One rank's descriptors: socket, pipes, pidfds.
 
 use super::images::RankImage;
-use super::rank_output::Output;
+use super::rank_output::RankOutput;
 use super::restore_process::Waking;
 use super::{LocalManager, kind};
 use crate::error::Result;
@@ -14,7 +14,7 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_ckpt::checkpoint_request;
 use rejoin_managers_protocol::control::End;
-use rejoin_managers_protocol::local::Input;
+use rejoin_managers_protocol::local::LocalInput;
 use rejoin_wire::ToManager;
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
@@ -34,7 +34,7 @@ pub(super) struct RankIo {
     /// That process ended, and we wait for its parent to reap it, after which the kernel tells how.
     pub caller_unreaped: bool,
     pub socket: Option<LocalLink>,
-    pub outputs: [Option<Output>; 2],
+    pub outputs: [Option<RankOutput>; 2],
     /// Descriptors that came over the socket and whose message is still to come.
     pub handed: VecDeque<OwnedFd>,
     /// The images from which it can be restored.
@@ -250,15 +250,15 @@ impl LocalManager {
                 other => other,
             };
             self.told(slot, |rank, incarnation| match message {
-                Ok(message) => Input::Said(rank, incarnation, pid, message),
-                Err(error) => Input::Malformed(rank, incarnation, error.to_string()),
+                Ok(message) => LocalInput::Said(rank, incarnation, pid, message),
+                Err(error) => LocalInput::Malformed(rank, incarnation, error.to_string()),
             });
         }
         if !open {
             if let Some(socket) = self.ranks[slot].socket.take() {
                 self.reactor.remove(&socket);
             }
-            self.told(slot, Input::Closed);
+            self.told(slot, LocalInput::Closed);
         }
     }
 
@@ -279,14 +279,14 @@ impl LocalManager {
         let rank = &mut self.ranks[slot];
         if rank.retiring && !rank.must_end && !std::mem::replace(&mut rank.dying, true) {
             // Killed together with the one for which the job rolls back.
-            self.told(slot, Input::ExitDetected);
+            self.told(slot, LocalInput::ExitDetected);
         }
         if matches!(end, End::Exited(_)) {
             self.ranks[slot].exited = true;
             self.finish_ended(slot);
         }
         self.told(slot, |rank, incarnation| {
-            Input::ChildEnded(rank, incarnation, end)
+            LocalInput::ChildEnded(rank, incarnation, end)
         });
     }
 
@@ -314,7 +314,7 @@ impl LocalManager {
         }
         let end = end.unwrap_or(End::Unknown);
         self.told(slot, |rank, incarnation| {
-            Input::CallerEnded(rank, incarnation, end)
+            LocalInput::CallerEnded(rank, incarnation, end)
         });
     }
 }

@@ -19,7 +19,7 @@ const PROMPT: Duration = Duration::from_millis(100);
 const MOST_BEGUN: usize = 4096;
 
 /// One output pipe of one rank.
-pub(super) struct Output {
+pub(super) struct RankOutput {
     pipe: OwnedFd,
     lines: Lines,
     /// Watched by epoll; not while the window is used up.
@@ -31,9 +31,9 @@ pub(super) struct Output {
     waiting: Option<Instant>,
 }
 
-impl Output {
+impl RankOutput {
     pub fn new(pipe: OwnedFd) -> Self {
-        Output {
+        RankOutput {
             pipe,
             lines: Lines::default(),
             watched: true,
@@ -44,9 +44,9 @@ impl Output {
 
     /// The pipe of a process that has written the beginning of a line already.
     pub fn after(pipe: OwnedFd, partial: Vec<u8>) -> Self {
-        Output {
+        RankOutput {
             lines: Lines::after(partial),
-            ..Output::new(pipe)
+            ..RankOutput::new(pipe)
         }
     }
 
@@ -231,7 +231,7 @@ impl LocalManager {
             before.unwatch(&self.reactor);
         }
         if set_nonblocking(&pipe).is_ok() {
-            let mut output = Output::after(pipe, partial.clone());
+            let mut output = RankOutput::after(pipe, partial.clone());
             output.watched = false;
             rank.outputs[stream as usize] = Some(output);
         }

@@ -3,8 +3,8 @@
 use super::LocalManager;
 use super::images::{RankImage, token};
 use super::rank::end_of;
-use super::rank_output::Output;
-use super::start::Ends;
+use super::rank_output::RankOutput;
+use super::start::DescriptorPairs;
 use crate::error::Result;
 use crate::host::descendants;
 use crate::launch::local_messages::LocalToMpirun;
@@ -14,7 +14,7 @@ use crate::stdio::Stream;
 use rejoin_channel_table::Epoch;
 use rejoin_ckpt::twin::manager::Wake;
 use rejoin_managers_protocol::control::{End, ProcessInstance};
-use rejoin_managers_protocol::local::Input;
+use rejoin_managers_protocol::local::LocalInput;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 pub(super) struct Waking {
     pub instance: ProcessInstance,
     pub epoch: Epoch,
-    ends: Ends,
+    ends: DescriptorPairs,
     socket: LocalLink,
     /// It is to retire as soon as it is there.
     pub stop: bool,
@@ -89,7 +89,7 @@ impl LocalManager {
                 let (rank, incarnation) = (instance.rank, instance.incarnation);
                 self.ranks[slot].incarnation = incarnation;
                 self.queue
-                    .push_back(Input::NotStarted(rank, incarnation, why));
+                    .push_back(LocalInput::NotStarted(rank, incarnation, why));
             }
         }
         Ok(())
@@ -131,8 +131,8 @@ impl LocalManager {
         rank.handed.clear();
         rank.dying = false;
         rank.outputs = [
-            Some(Output::after(ends.out.0, out)),
-            Some(Output::after(ends.err.0, err)),
+            Some(RankOutput::after(ends.out.0, out)),
+            Some(RankOutput::after(ends.err.0, err)),
         ];
         for (stream, closed) in [Stream::Out, Stream::Err]
             .into_iter()
@@ -144,11 +144,11 @@ impl LocalManager {
         }
         self.watch_rank(slot)?;
         self.told(slot, |rank, incarnation| {
-            Input::Spawned(rank, incarnation, pid)
+            LocalInput::Spawned(rank, incarnation, pid)
         });
         if let Some(end) = end {
             self.told(slot, |rank, incarnation| {
-                Input::ChildEnded(rank, incarnation, end)
+                LocalInput::ChildEnded(rank, incarnation, end)
             });
         }
         if stop {
@@ -167,9 +167,9 @@ impl LocalManager {
         } = waking.instance;
         self.ranks[slot].incarnation = incarnation;
         self.queue
-            .push_back(Input::NotStarted(rank, incarnation, why));
+            .push_back(LocalInput::NotStarted(rank, incarnation, why));
         if waking.stop {
-            self.queue.push_back(Input::Retired(rank, incarnation));
+            self.queue.push_back(LocalInput::Retired(rank, incarnation));
         }
     }
 

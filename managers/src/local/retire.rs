@@ -5,7 +5,7 @@ use super::rank::{RankIo, end_of};
 use crate::host::descendants;
 use rejoin_channel_table::{Incarnation, Rank};
 use rejoin_managers_protocol::control::End;
-use rejoin_managers_protocol::local::Input;
+use rejoin_managers_protocol::local::LocalInput;
 
 /// Most ends of unknown processes that are remembered.
 const MOST_STRAYS: usize = 256;
@@ -109,7 +109,7 @@ impl LocalManager {
         let ended = io.child.as_ref().is_some_and(present) && !io.must_end;
         if !std::mem::replace(&mut io.dying, false) && ended {
             // Killed together with the one for which the job rolls back, and not noticed yet.
-            self.told(slot, Input::ExitDetected);
+            self.told(slot, LocalInput::ExitDetected);
         }
         // Its messages do not count any more; its output does.
         self.drain_at_once(slot);
@@ -123,7 +123,7 @@ impl LocalManager {
             self.reactor.remove(&pidfd);
             io.retired.push((incarnation, pid, pidfd));
         }
-        self.told(slot, Input::Retired);
+        self.told(slot, LocalInput::Retired);
     }
 
     /// Ends clones that a rank has left in the middle of its image, before they had open files of
@@ -176,7 +176,7 @@ impl LocalManager {
             let end = status.map_or(End::Unknown, end_of);
             let who = rank.rank;
             self.queue
-                .push_back(Input::ChildEnded(who, incarnation, end));
+                .push_back(LocalInput::ChildEnded(who, incarnation, end));
             return;
         }
         // The process may be one of which this manager is about to learn.

@@ -3,14 +3,14 @@
 use super::central_link::CentralLink;
 use super::prepare::Prepared;
 use super::rank::{RankIo, token};
-use super::rank_output::{Output, set_nonblocking};
+use super::rank_output::{RankOutput, set_nonblocking};
 use super::{LocalManager, kind};
 use crate::error::{Context, Error, Result, plain};
-use crate::host::limits::{self, Limits};
+use crate::host::limits::{self, HostLimits};
 use crate::host::topology::{parallelism, places::Places};
 use crate::launch::local_messages::LocalToMpirun;
-use crate::launch::plan::{Plan, Program};
-use crate::launch::spawn::{FAILURE_LENGTH, Failure, Order, Step, manager_number, spawn};
+use crate::launch::plan::{LaunchPlan, Program};
+use crate::launch::spawn::{FAILURE_LENGTH, Failure, SpawnOrder, SpawnStep, manager_number, spawn};
 use crate::net::local_link::LocalLink;
 use crate::net::reactor::{Interest, Token};
 use crate::stdio::Begun;
@@ -22,7 +22,7 @@ use nix::unistd::pipe2;
 use rejoin_channel_table::{Identity, Incarnation, Rank};
 use rejoin_ckpt::watch::{Page, Watcher};
 use rejoin_managers_protocol::control::{End, ProcessInstance};
-use rejoin_managers_protocol::local::Input;
+use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::signals;
 use rejoin_wire::codec::{MANAGER_LIMIT, RANK_LIMIT};
 use rejoin_wire::{FromManager, MANAGER_FD, VERSION, Welcome};
@@ -53,7 +53,7 @@ pub(super) struct Start {
 const BATCH: usize = 16;
 
 impl LocalManager {
-    pub(super) fn take_plan(&mut self, mut plan: Box<Plan>) -> Result<()> {
+    pub(super) fn take_plan(&mut self, mut plan: Box<LaunchPlan>) -> Result<()> {
         if self.plan.is_some() {
             return Err(Error::Usage("a second plan for one local manager".into()));
         }
@@ -128,11 +128,15 @@ impl LocalManager {
     }
 
     /// Prepares a program. On another host than mpirun's, its files may be missing.
-    fn prepared(&self, program: &Program, plan: &Plan) -> std::result::Result<Prepared, String> {
+    fn prepared(
+        &self,
+        program: &Program,
+        plan: &LaunchPlan,
+    ) -> std::result::Result<Prepared, String> {
         if self.mpirun.is_away() {
             let ranks = plan.ranks.len() as u64;
             let come_back = plan.options.images.is_some();
-            Limits::here(ranks).allow(ranks, come_back)?;
+            HostLimits::here(ranks).allow(ranks, come_back)?;
             if come_back {
                 limits::allow_watching()?;
             }
@@ -148,7 +152,7 @@ impl LocalManager {
     pub(super) fn order_process(&mut self, instance: ProcessInstance) {
         match &mut self.start {
             Some(start) => start.waiting.push_back(instance),
-            None => self.queue.push_back(Input::NotStarted(
+            None => self.queue.push_back(LocalInput::NotStarted(
                 instance.rank,
                 instance.incarnation,
                 "there is no plan".into(),
@@ -171,8 +175,8 @@ impl LocalManager {
                 None => Err("the plan does not name this rank".to_string()),
             };
             self.queue.push_back(match result {
-                Ok(pid) => Input::Spawned(instance.rank, instance.incarnation, pid),
-                Err(why) => Input::NotStarted(instance.rank, instance.incarnation, why),
+                Ok(pid) => LocalInput::Spawned(instance.rank, instance.incarnation, pid),
+                Err(why) => LocalInput::NotStarted(instance.rank, instance.incarnation, why),
             });
         }
     }
@@ -190,8 +194,11 @@ impl LocalManager {
             && let Some(instance) = start.waiting.remove(at)
         {
             let end = End::Signaled(signal);
-            self.queue
-                .push_back(Input::ChildEnded(instance.rank, instance.incarnation, end));
+            self.queue.push_back(LocalInput::ChildEnded(
+                instance.rank,
+                instance.incarnation,
+                end,
+            ));
         }
         true
     }
@@ -208,8 +215,11 @@ impl LocalManager {
         let waiting = self.start.as_mut().map(|s| std::mem::take(&mut s.waiting));
         for instance in waiting.into_iter().flatten() {
             let why = "the job ended before".to_string();
-            self.queue
-                .push_back(Input::NotStarted(instance.rank, instance.incarnation, why));
+            self.queue.push_back(LocalInput::NotStarted(
+                instance.rank,
+                instance.incarnation,
+                why,
+            ));
         }
     }
 
@@ -238,7 +248,7 @@ impl LocalManager {
             Some(Err(why)) => return Err(why.clone()),
             None => return Err("the plan does not hold its program".into()),
         };
-        let ends = Ends::new().map_err(|e| e.to_string())?;
+        let ends = DescriptorPairs::new().map_err(|e| e.to_string())?;
         let watch = watched(self.watcher.as_ref(), slot, instance);
         let welcome = welcome(plan, start, rank, slot, instance, &ends, watch);
         let environment = rank_environment(plan, slot, rank, start.number);
@@ -252,7 +262,7 @@ impl LocalManager {
             None
         };
         let stdin = input.as_ref().map_or(start.null.as_fd(), AsFd::as_fd);
-        let child = spawn(&Order {
+        let child = spawn(&SpawnOrder {
             image,
             environment: [shared, &environment],
             streams: [stdin, ends.out.1.as_fd(), ends.err.1.as_fd()],
@@ -275,8 +285,8 @@ impl LocalManager {
         rank.socket = Some(socket);
         rank.group.get_or_insert(child.pid);
         rank.outputs = [
-            Some(Output::after(ends.out.0, out)),
-            Some(Output::after(ends.err.0, err)),
+            Some(RankOutput::after(ends.out.0, out)),
+            Some(RankOutput::after(ends.err.0, err)),
         ];
         self.watch_rank(slot).map_err(|e| e.to_string())?;
         Ok(child.pid)
@@ -297,11 +307,11 @@ impl LocalManager {
         &self,
         slot: usize,
         instance: ProcessInstance,
-    ) -> Result<(Ends, LocalLink)> {
+    ) -> Result<(DescriptorPairs, LocalLink)> {
         let (Some(plan), Some(start)) = (&self.plan, &self.start) else {
             return Err(Error::Usage("there is no plan".into()));
         };
-        let ends = Ends::new()?;
+        let ends = DescriptorPairs::new()?;
         let watch = watched(self.watcher.as_ref(), slot, instance);
         let welcome = welcome(plan, start, &self.ranks[slot], slot, instance, &ends, watch);
         let ours = ends.manager.0.try_clone().context("make a rank's socket")?;
@@ -347,7 +357,7 @@ impl LocalManager {
                 rank.dying = true;
                 // Not one that we have killed for its locks.
                 if !(rank.retiring && rank.must_end) {
-                    self.told(slot, Input::ExitDetected);
+                    self.told(slot, LocalInput::ExitDetected);
                 }
             }
         }
@@ -359,7 +369,7 @@ impl LocalManager {
         // Writes of this size are atomic, so a read gets a whole one or nothing.
         while nix::unistd::read(&self.failures.0, &mut message) == Ok(FAILURE_LENGTH) {
             let failure = Failure::read(message);
-            if failure.step == Step::Binding {
+            if failure.step == SpawnStep::Binding {
                 // It runs in spite of the failure.
                 if let Some(rank) = self.ranks.get(failure.slot) {
                     let unbound = LocalToMpirun::Unbound(rank.rank, failure.errno);
@@ -377,21 +387,21 @@ impl LocalManager {
             };
             let why = program.describe(failure);
             self.told(failure.slot, |rank, incarnation| {
-                Input::NotStarted(rank, incarnation, why)
+                LocalInput::NotStarted(rank, incarnation, why)
             });
         }
     }
 }
 
 /// Both ends of a rank's descriptors: ours first.
-pub(super) struct Ends {
+pub(super) struct DescriptorPairs {
     pub manager: (OwnedFd, OwnedFd),
     pub out: (OwnedFd, OwnedFd),
     pub err: (OwnedFd, OwnedFd),
 }
 
-impl Ends {
-    fn new() -> Result<Ends> {
+impl DescriptorPairs {
+    fn new() -> Result<DescriptorPairs> {
         let flags = SockFlag::SOCK_CLOEXEC;
         let manager = socketpair(AddressFamily::Unix, SockType::Stream, None, flags)
             .context("make a rank's socket")?;
@@ -400,7 +410,7 @@ impl Ends {
         let (out, err) = (pipe()?, pipe()?);
         set_nonblocking(&out.0)?;
         set_nonblocking(&err.0)?;
-        Ok(Ends { manager, out, err })
+        Ok(DescriptorPairs { manager, out, err })
     }
 }
 
@@ -423,12 +433,12 @@ fn watched(
 }
 
 fn welcome(
-    plan: &Plan,
+    plan: &LaunchPlan,
     start: &Start,
     rank: &RankIo,
     slot: usize,
     instance: ProcessInstance,
-    ends: &Ends,
+    ends: &DescriptorPairs,
     watch: Option<(u32, u32)>,
 ) -> FromManager {
     let mut options = plan.options.clone();
@@ -461,7 +471,7 @@ fn welcome(
     }))
 }
 
-fn rank_environment(plan: &Plan, slot: usize, rank: &RankIo, number: i32) -> Vec<CString> {
+fn rank_environment(plan: &LaunchPlan, slot: usize, rank: &RankIo, number: i32) -> Vec<CString> {
     let variables = [
         (MANAGER_FD, number.to_string()),
         ("REJOIN_RANK", rank.rank.0.to_string()),

@@ -8,12 +8,12 @@ use crate::central::core_driver::CoreDriver;
 use crate::central::host_links::{HostLinks, LinkKinds, LinkPlan};
 use crate::error::Result;
 use crate::net::reactor::{Reactor, Token};
-use crate::report::query::Status;
+use crate::report::query::JobStatus;
 use crate::report::status_board::StatusBoard;
 use crate::report::verbose_log::VerboseLog;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
-    Central, Effect, Event, HostIndex, Input, Job, Record, Relaunch, View,
+    Central, CentralEffect, CentralInput, Event, HostIndex, Job, JobView, Record, Relaunch,
 };
 use rejoin_managers_protocol::verdict::Verdict;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -52,7 +52,7 @@ pub(super) struct CentralHandle {
     hosts: Vec<String>,
     board: StatusBoard,
     begun: Instant,
-    queue: VecDeque<Input>,
+    queue: VecDeque<CentralInput>,
     /// The reported counters of ranks.
     counters: BTreeMap<Rank, Counters>,
     /// The verdict of a job that is over, and since when it is.
@@ -77,7 +77,7 @@ pub(super) struct CentralHandle {
     verdict: Option<Verdict>,
     /// The verdict, until it is reported.
     decided: Option<Verdict>,
-    looked: Vec<(u32, Status)>,
+    looked: Vec<(u32, JobStatus)>,
     /// Clients that asked a central manager which is no more.
     asked: Vec<u32>,
 }
@@ -104,7 +104,7 @@ impl CentralHandle {
                 Core::Remote(Box::new(remote))
             }
             None => {
-                queue.push_back(Input::Begin);
+                queue.push_back(CentralInput::Begin);
                 Core::InProcess(Box::new(driver(central, &setup, kinds, reactor)?))
             }
         };
@@ -141,7 +141,7 @@ impl CentralHandle {
     }
 
     /// Queues an input for [`CentralHandle::steps`].
-    pub fn tell(&mut self, input: Input) {
+    pub fn tell(&mut self, input: CentralInput) {
         self.queue.push_back(input);
     }
 
@@ -155,7 +155,7 @@ impl CentralHandle {
     /// mpirun was suspended: a core in this process could receive no message of a host.
     pub fn slept(&mut self) {
         if matches!(self.core, Core::InProcess(_)) {
-            self.tell(Input::Slept);
+            self.tell(CentralInput::Slept);
         }
     }
 
@@ -276,7 +276,7 @@ impl CentralHandle {
         let Core::Remote(remote) = &self.core else {
             return Ok(());
         };
-        let said: Vec<Input> = remote.last_words().chain(remote.untaken()).collect();
+        let said: Vec<CentralInput> = remote.last_words().chain(remote.untaken()).collect();
         let clients: Vec<u32> = remote.clients().collect();
         remote.kill();
         self.remove_journal();
@@ -305,36 +305,36 @@ impl CentralHandle {
         let central = Central::resume(setup.job.clone(), records);
         let driver = driver(central, &setup, self.kinds, reactor)?;
         self.core = Core::InProcess(Box::new(driver));
-        self.queue.push_front(Input::Begin);
+        self.queue.push_front(CentralInput::Begin);
         self.queue.extend(said);
         self.asked.extend(clients);
         Ok(())
     }
 
-    fn perform(&mut self, effect: Effect) {
+    fn perform(&mut self, effect: CentralEffect) {
         match effect {
             // Done where the core is.
-            Effect::Persist(_) | Effect::Send(..) | Effect::SendAll(..) => {}
-            Effect::Counters(rank, counters) => {
+            CentralEffect::Persist(_) | CentralEffect::Send(..) | CentralEffect::SendAll(..) => {}
+            CentralEffect::Counters(rank, counters) => {
                 self.counters.insert(rank, counters);
             }
-            Effect::Drop(host) => self.dropped.push(host),
-            Effect::Event(event) => self.event(event),
-            Effect::Resumed {
+            CentralEffect::Drop(host) => self.dropped.push(host),
+            CentralEffect::Event(event) => self.event(event),
+            CentralEffect::Resumed {
                 committed,
                 abandoned,
             } => self.resumed(committed, abandoned),
-            Effect::Decided(verdict) => {
+            CentralEffect::Decided(verdict) => {
                 if self.verdict.is_none() {
                     tracing::info!(%verdict, "decided");
                     self.verdict = Some(verdict.clone());
                     self.decided = Some(verdict);
                 }
             }
-            Effect::AskStored => self.asks_stored = true,
-            Effect::AskRelaunchable => self.asks_relaunchable = true,
-            Effect::Relaunch(next) => self.relaunch = Some(next),
-            Effect::Over(verdict) => self.over = Some((verdict, Instant::now())),
+            CentralEffect::AskStored => self.asks_stored = true,
+            CentralEffect::AskRelaunchable => self.asks_relaunchable = true,
+            CentralEffect::Relaunch(next) => self.relaunch = Some(next),
+            CentralEffect::Over(verdict) => self.over = Some((verdict, Instant::now())),
         }
     }
 
@@ -427,7 +427,7 @@ impl CentralHandle {
     }
 
     /// The job as it is now, or at the last report.
-    pub fn view(&self) -> View {
+    pub fn view(&self) -> JobView {
         match &self.core {
             Core::InProcess(driver) => driver.view(),
             Core::Remote(remote) => remote.view.clone(),
@@ -455,7 +455,7 @@ impl CentralHandle {
     }
 
     /// The job as it is, for clients who wanted to know.
-    pub fn looked(&mut self) -> Vec<(u32, Status)> {
+    pub fn looked(&mut self) -> Vec<(u32, JobStatus)> {
         std::mem::take(&mut self.looked)
     }
 
@@ -490,7 +490,7 @@ impl CentralHandle {
     /// Answers that.
     pub fn tell_stored(&mut self, state: Option<u32>) {
         self.asks_stored = false;
-        self.tell(Input::Stored(state));
+        self.tell(CentralInput::Stored(state));
     }
 
     /// Central has asked, since the last call, whether the job can be launched again.

@@ -2,7 +2,7 @@
 
 use super::streams::Show;
 use crate::launch::machines::Machines;
-use crate::launch::plan::Plan;
+use crate::launch::plan::LaunchPlan;
 use crate::stdio::source;
 use rejoin_channel_table::Generation;
 use rejoin_managers_protocol::central::Recovery;
@@ -13,7 +13,7 @@ use std::time::Instant;
 #[derive(Debug, Clone)]
 pub struct Launch {
     /// Everything that the local managers must know, for all ranks.
-    pub plan: Plan,
+    pub plan: LaunchPlan,
     /// The hosts, and which ranks are where.
     pub machines: Machines,
     /// Generation of its first processes.

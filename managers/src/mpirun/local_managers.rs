@@ -9,16 +9,16 @@ use super::watchdog::{self, Duty, Watchdog};
 use crate::LOCAL_MANAGER;
 use crate::error::Result;
 use crate::host::{descendants, limits};
-use crate::launch::agent::Agent;
+use crate::launch::agent::LaunchAgent;
 use crate::launch::child_manager::start_manager;
 use crate::launch::local_messages::{LocalToMpirun, MpirunToLocal};
 use crate::launch::machines::Machines;
-use crate::launch::plan::{CentralPlace, Plan};
-use crate::launch::tree::Place;
+use crate::launch::plan::{CentralPlace, LaunchPlan};
+use crate::launch::tree::TreePlace;
 use crate::net::address::ManagerAddress;
 use crate::net::auth::Whose;
 use crate::net::invite::Invitation;
-use crate::net::listen::{Arrival, Listener};
+use crate::net::listen::{Listener, ProvedManager};
 use crate::net::local_link::{Filled, LocalLink};
 use crate::net::manager_link::ManagerLink;
 use crate::net::reactor::{Interest, Reactor, Token};
@@ -46,7 +46,7 @@ struct ManagerEntry {
 /// A local manager on another host.
 struct Away {
     name: String,
-    agent: Agent,
+    agent: LaunchAgent,
     /// It has called.
     called: bool,
     /// It is lost if no message comes from it until then; `None` while it is connected. The lease
@@ -97,9 +97,9 @@ impl LocalManagers {
     /// index of a link's events is the host. `launch` counts how often that was done for this job
     /// before, `tree` is the first place in the tree that the table goes down.
     pub fn start(
-        plan: &Plan,
+        plan: &LaunchPlan,
         machines: &Machines,
-        (launch, tree): (u32, Option<Place>),
+        (launch, tree): (u32, Option<TreePlace>),
         central: &CentralAddresses,
         kinds: Kinds,
         reactor: &Reactor,
@@ -154,7 +154,7 @@ impl LocalManagers {
     /// connects.
     fn invite(
         &self,
-        part: Plan,
+        part: LaunchPlan,
         machines: &Machines,
         host: HostIndex,
         token: Token,
@@ -166,12 +166,12 @@ impl LocalManagers {
         };
         let addresses = self.listener.as_ref().map_or(&[][..], Listener::addresses);
         let invitation = Invitation::new(whose, part.key.clone(), addresses.to_vec());
-        let agent = Agent::start(&machines.command(host), &invitation)?;
+        let agent = LaunchAgent::start(&machines.command(host), &invitation)?;
         let mut link = SessionLink::new(token);
         // The key goes with the invitation only.
         let key = JobKey::new([0; 32]);
         let lease = Some(machines.terms);
-        link.queue(&MpirunToLocal::Launch(Box::new(Plan {
+        link.queue(&MpirunToLocal::Launch(Box::new(LaunchPlan {
             key,
             lease,
             ..part
@@ -251,7 +251,7 @@ impl LocalManagers {
         }
     }
 
-    fn arrived(&mut self, arrival: Arrival, reactor: &Reactor) -> Result<()> {
+    fn arrived(&mut self, arrival: ProvedManager, reactor: &Reactor) -> Result<()> {
         let (whose, theirs) = (arrival.whose, arrival.theirs);
         let Some(listener) = &self.listener else {
             return Ok(());
@@ -378,9 +378,9 @@ impl LocalManagers {
 }
 
 /// The place at a position of the same tree.
-fn place_at((first, position): (Place, usize)) -> Place {
+fn place_at((first, position): (TreePlace, usize)) -> TreePlace {
     let position = u32::try_from(position).unwrap_or(u32::MAX);
-    Place { position, ..first }
+    TreePlace { position, ..first }
 }
 
 impl Away {
@@ -419,7 +419,7 @@ impl Away {
 
 /// Starts this host's local manager: this program again, with its link as standard input. It has a
 /// process group of its own, so that the terminal's signals reach only mpirun.
-fn start_here(part: Plan, token: Token, reactor: &Reactor) -> Result<ManagerEntry> {
+fn start_here(part: LaunchPlan, token: Token, reactor: &Reactor) -> Result<ManagerEntry> {
     let (socket, pid) = start_manager(
         "rejoin-local",
         LOCAL_MANAGER,

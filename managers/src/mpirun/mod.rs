@@ -18,12 +18,12 @@ use crate::clock;
 use crate::error::{Error, Result, plain};
 use crate::fault;
 use crate::host::descendants;
-use crate::host::limits::{self, Limits};
+use crate::host::limits::{self, HostLimits};
 use crate::host::run_dir;
 use crate::host::signals::{FORWARDED, Signals};
 use crate::launch::local_messages::LocalToMpirun;
 use crate::launch::machines::Machines;
-use crate::launch::tree::Place;
+use crate::launch::tree::TreePlace;
 use crate::net::listen::ListeningSockets;
 use crate::net::local_link::Filled;
 use crate::net::reactor::{Interest, Reactor, Token};
@@ -33,12 +33,12 @@ use crate::report::query_server::{Asked, QueryServer};
 use crate::report::status_board::StatusBoard;
 use crate::report::user_log::{self, UserLog};
 use crate::stdio::commit_order::Settled;
-use crate::stdio::sink::Lost;
+use crate::stdio::sink::SinkLost;
 use central_handle::{CentralHandle, News};
 pub use launch_order::Launch;
 use local_managers::{CentralAddresses, Kinds, LocalManagers};
 use rejoin_channel_table::Rank;
-use rejoin_managers_protocol::central::{Event, HostIndex, Input, Job};
+use rejoin_managers_protocol::central::{CentralInput, Event, HostIndex, Job};
 use rejoin_managers_protocol::verdict::Verdict;
 use remote_central::CentralSetup;
 use state_folder::StateFolder;
@@ -142,7 +142,7 @@ struct Launcher {
 fn check_limits(machines: &Machines, come_back: bool) -> Result<()> {
     let own = (0..machines.hosts.len()).filter(|&host| !machines.is_away(host));
     let ranks = own.map(|host| machines.ranks_on(host) as u64).sum();
-    let limits = Limits::here(ranks);
+    let limits = HostLimits::here(ranks);
     limits.allow(ranks, come_back).map_err(Error::Usage)?;
     if come_back && ranks > 0 {
         limits::allow_watching().map_err(Error::Usage)?;
@@ -208,7 +208,7 @@ fn central_setup(
     launch: &Launch,
     failover: bool,
     sockets: ListeningSockets,
-    tree: Option<Place>,
+    tree: Option<TreePlace>,
 ) -> CentralSetup {
     let plan = &launch.plan;
     CentralSetup {
@@ -249,7 +249,7 @@ impl Launcher {
             net: kind::NET,
         };
         let used = (0..machines.hosts.len()).filter(|&host| machines.ranks_on(host) > 0);
-        let tree = Place::first(used.count(), plan.size, launch.launch)?;
+        let tree = TreePlace::first(used.count(), plan.size, launch.launch)?;
         let (sockets, addresses) = listen_for_central(&launch)?;
         let launched = (launch.launch, tree);
         let hosts = LocalManagers::start(plan, machines, launched, &addresses, kinds, &reactor)?;
@@ -342,7 +342,7 @@ impl Launcher {
         self.hosts.tend(&self.reactor)?;
         for (host, why) in self.hosts.gone() {
             self.hosts.close(host, &self.reactor);
-            self.central.tell(Input::HostGone(host, why));
+            self.central.tell(CentralInput::HostGone(host, why));
         }
         Ok(())
     }
@@ -371,7 +371,7 @@ impl Launcher {
                 News::Abandoned(epoch) => {
                     self.streams.settled(Settled::GivenUp(epoch));
                     if self.control.abandoned() {
-                        self.central.tell(Input::Checkpoint);
+                        self.central.tell(CentralInput::Checkpoint);
                     }
                     continue;
                 }
@@ -414,7 +414,7 @@ impl Launcher {
         let view = self.central.view();
         match self.control.ready(client, &view, &self.reactor) {
             None => {}
-            Some(Asked::Checkpoint) => self.central.tell(Input::Checkpoint),
+            Some(Asked::Checkpoint) => self.central.tell(CentralInput::Checkpoint),
             Some(Asked::Status(client)) => self.central.look(client)?,
         }
         Ok(())
@@ -456,7 +456,7 @@ impl Launcher {
     /// certain once no host has a link.
     fn answer_stored(&mut self) {
         if self.central.asks_relaunchable() && self.may_go_on() {
-            self.central.tell(Input::Relaunchable);
+            self.central.tell(CentralInput::Relaunchable);
         }
         if self.central.asks_stored() && !self.hosts.any_open() {
             let stored = self.streams.newest_state();
@@ -483,10 +483,10 @@ impl Launcher {
         Some(next)
     }
 
-    fn output_lost(&mut self, lost: Lost) -> Result<()> {
+    fn output_lost(&mut self, lost: SinkLost) -> Result<()> {
         let why = match lost {
-            Lost::Unread => None,
-            Lost::Error(error) => Some(plain(&error)),
+            SinkLost::Unread => None,
+            SinkLost::Error(error) => Some(plain(&error)),
         };
         if matches!(self.central.over(), Some((Verdict::Success, _))) {
             // The last output of ranks that had all ended well.
@@ -494,7 +494,7 @@ impl Launcher {
             self.central.overrule(verdict);
             return Ok(());
         }
-        self.central.tell(Input::OutputLost(why));
+        self.central.tell(CentralInput::OutputLost(why));
         self.central.steps(&self.reactor)
     }
 
@@ -511,7 +511,7 @@ impl Launcher {
             Filled::Nothing | Filled::Broken => {}
             Filled::Closed => {
                 self.hosts.close(host, &self.reactor);
-                self.central.tell(Input::HostLost(host));
+                self.central.tell(CentralInput::HostLost(host));
             }
             Filled::Some => {
                 while let Some(message) = self.hosts.next(host)? {
@@ -572,7 +572,7 @@ impl Launcher {
                     }
                 }
                 libc::SIGTSTP => {
-                    self.central.tell(Input::Signal(signal));
+                    self.central.tell(CentralInput::Signal(signal));
                     self.central.steps(&self.reactor)?;
                     self.central.await_taken(&self.reactor)?;
                     self.central.pause(true);
@@ -580,12 +580,12 @@ impl Launcher {
                     unsafe {
                         libc::raise(libc::SIGSTOP);
                     }
-                    self.central.tell(Input::Slept);
+                    self.central.tell(CentralInput::Slept);
                     self.central.steps(&self.reactor)?;
                     self.central.pause(false);
                 }
                 _ if self.checkpoint_signal == Some(signal) => {
-                    self.central.tell(Input::Checkpoint);
+                    self.central.tell(CentralInput::Checkpoint);
                 }
                 _ if self.central.over().is_some() && signal != libc::SIGCONT => {
                     // Only a slow reader keeps us: it is not waited for any longer.
@@ -593,7 +593,7 @@ impl Launcher {
                     self.hosts.close_all(&self.reactor);
                     self.streams.give_up();
                 }
-                _ => self.central.tell(Input::Signal(signal)),
+                _ => self.central.tell(CentralInput::Signal(signal)),
             }
         }
         Ok(())

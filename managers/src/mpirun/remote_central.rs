@@ -16,9 +16,9 @@ use crate::net::listen::ListeningSockets;
 use crate::net::local_link::{Filled, LocalLink};
 use crate::net::reactor::{Interest, Reactor, Token};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rejoin_managers_protocol::central::{HostIndex, Input, Job, View};
+use rejoin_managers_protocol::central::{CentralInput, HostIndex, Job, JobView};
 use rejoin_managers_protocol::control::Time;
-use rejoin_managers_protocol::policy::{History, Limit};
+use rejoin_managers_protocol::policy::{History, RecoveryLimit};
 use rejoin_managers_protocol::signals;
 use rejoin_wire::codec::MANAGER_LIMIT;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How often a central manager may end before the job.
-const LIMIT: Limit = Limit {
+const LIMIT: RecoveryLimit = RecoveryLimit {
     restarts: 20,
     within: 600_000,
 };
@@ -79,10 +79,10 @@ pub(super) struct RemoteCentral {
     /// One of them has said something, so it has stored that the job began.
     began: bool,
     /// Inputs that were not acknowledged yet, with their numbers.
-    pending: VecDeque<(u64, Input)>,
+    pending: VecDeque<(u64, CentralInput)>,
     next: u64,
     /// The hosts that are lost.
-    last: BTreeMap<HostIndex, Input>,
+    last: BTreeMap<HostIndex, CentralInput>,
     /// Clients that wait for the state of the job.
     looks: BTreeSet<u32>,
     history: History,
@@ -94,7 +94,7 @@ pub(super) struct RemoteCentral {
     /// The one before, until its successor speaks.
     pub gone: Option<Gone>,
     /// The job at the last report.
-    pub view: View,
+    pub view: JobView,
 }
 
 impl RemoteCentral {
@@ -102,7 +102,7 @@ impl RemoteCentral {
     pub fn start(
         setup: CentralSetup,
         journal: PathBuf,
-        view: View,
+        view: JobView,
         kind: u8,
         reactor: &Reactor,
     ) -> Result<RemoteCentral> {
@@ -212,29 +212,29 @@ impl RemoteCentral {
     }
 
     /// The last words of hosts.
-    pub fn last_words(&self) -> impl Iterator<Item = Input> {
+    pub fn last_words(&self) -> impl Iterator<Item = CentralInput> {
         self.last.values().cloned()
     }
 
     /// Inputs that it has not acknowledged.
-    pub fn untaken(&self) -> impl Iterator<Item = Input> {
+    pub fn untaken(&self) -> impl Iterator<Item = CentralInput> {
         self.pending.iter().map(|(_, input)| input.clone())
     }
 
     /// Passes on an input.
-    pub fn say(&mut self, input: Input) -> Result<()> {
+    pub fn say(&mut self, input: CentralInput) -> Result<()> {
         match &input {
             // There would be one too many of them.
-            Input::Begin | Input::Tick => return Ok(()),
-            Input::HostLost(host) | Input::HostGone(host, _) => {
+            CentralInput::Begin | CentralInput::Tick => return Ok(()),
+            CentralInput::HostLost(host) | CentralInput::HostGone(host, _) => {
                 self.last.entry(*host).or_insert(input.clone());
             }
             // Another one asks again.
-            Input::Slept | Input::Stored(_) | Input::Relaunchable => {}
+            CentralInput::Slept | CentralInput::Stored(_) | CentralInput::Relaunchable => {}
             // Local managers say that to central themselves.
-            Input::Local(..) => return Ok(()),
-            Input::Signal(_) | Input::Checkpoint | Input::OutputLost(_) => {
-                let ends = |input: &Input| matches!(input, Input::Signal(s) if signals::ends(*s));
+            CentralInput::Local(..) => return Ok(()),
+            CentralInput::Signal(_) | CentralInput::Checkpoint | CentralInput::OutputLost(_) => {
+                let ends = |input: &CentralInput| matches!(input, CentralInput::Signal(s) if signals::ends(*s));
                 if ends(&input) {
                     let waits = self.pending.iter().any(|(_, input)| ends(input));
                     let first = self.asked_to_end.filter(|_| waits);

@@ -6,11 +6,11 @@ use crate::error::{Context, Result};
 use crate::launch::local_messages::MpirunToLocal;
 use crate::net::reactor::{Interest, Reactor, Token};
 use crate::stdio::commit_order::{CommitOrder, Settled};
-use crate::stdio::output_commit::{OutputCommit, Piece};
+use crate::stdio::output_commit::{OutputCommit, OutputPiece};
 use crate::stdio::replay_filter::{Diverged, ReplayFilter};
-use crate::stdio::sink::{self, Lost, Sink};
-use crate::stdio::source::{Consumed, Source};
-use crate::stdio::stored_states::{States, Stored};
+use crate::stdio::sink::{self, Sink, SinkLost};
+use crate::stdio::source::{Consumed, InputSource};
+use crate::stdio::stored_states::{States, StoredOutput};
 use crate::stdio::{Begun, Stream};
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::central::HostIndex;
@@ -61,7 +61,7 @@ pub(super) struct Streams {
     told_closed: [bool; 2],
     /// Put `[rank]<stream> ` before each line.
     tag: bool,
-    source: Source,
+    source: InputSource,
     /// Where the rank is that reads standard input.
     reader: Option<HostIndex>,
     /// Bytes of window to give back, by host.
@@ -75,7 +75,7 @@ pub(super) struct Streams {
     /// Output that may not be shown yet, with `--output commit`.
     hold: Option<OutputCommit>,
     /// The part of it that a relaunch may repeat.
-    stored: Option<Stored>,
+    stored: Option<StoredOutput>,
     /// When what central says of checkpoints counts.
     order: CommitOrder,
     /// The states that ranks have stored, if `stored` is absent.
@@ -105,7 +105,7 @@ impl Streams {
             sinks,
             told_closed: [false; 2],
             tag: setup.tag,
-            source: Source::new(
+            source: InputSource::new(
                 reader.is_some(),
                 setup.elsewhere.is_some(),
                 setup.consumed,
@@ -120,7 +120,7 @@ impl Streams {
             stored: setup
                 .elsewhere
                 .filter(|_| show == Show::Commit)
-                .map(|restarted| Stored::new(ranks, restarted)),
+                .map(|restarted| StoredOutput::new(ranks, restarted)),
             order: CommitOrder::new(ranks),
             states: States::new(ranks),
             begun: BTreeMap::new(),
@@ -140,7 +140,7 @@ impl Streams {
     ) -> Option<Diverged> {
         let credit = bytes.len() as u32;
         if let Some(hold) = &mut self.hold {
-            let piece = Piece {
+            let piece = OutputPiece {
                 rank,
                 stream,
                 bytes,
@@ -207,7 +207,7 @@ impl Streams {
     }
 
     /// The next piece that may be shown.
-    fn let_out(&mut self) -> std::io::Result<Option<Piece>> {
+    fn let_out(&mut self) -> std::io::Result<Option<OutputPiece>> {
         match (&mut self.stored, &mut self.hold) {
             (Some(stored), _) => stored.take(),
             (None, Some(hold)) => hold.take(),
@@ -285,7 +285,7 @@ impl Streams {
     pub fn has_stored(&mut self, rank: Rank, number: u32, begun: Begun) {
         self.states.note(rank, number);
         if let (Some(hold), Some(_)) = (&mut self.hold, &self.stored) {
-            let held = hold.push(&Piece::mark(rank, number));
+            let held = hold.push(&OutputPiece::mark(rank, number));
             self.failed = self.failed.take().or(held.err());
             self.begun.entry(number).or_default().insert(rank, begun);
             // The shown output precedes a state that is still on disk: each rank keeps two.
@@ -387,9 +387,9 @@ impl Streams {
     }
 
     /// Why output could not be written, if it could not; said once for each place.
-    pub fn lost(&mut self) -> Option<Lost> {
+    pub fn lost(&mut self) -> Option<SinkLost> {
         if let Some(error) = self.failed.take() {
-            return Some(Lost::Error(error));
+            return Some(SinkLost::Error(error));
         }
         self.sinks.iter_mut().find_map(Sink::lost)
     }

@@ -28,7 +28,7 @@ pub const PROOF: usize = 40;
 pub const WELCOME: usize = 41;
 
 /// A fresh random number.
-pub type Nonce = [u8; 32];
+pub type AuthNonce = [u8; 32];
 
 /// Identifies a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +84,7 @@ enum Role {
     Welcome = 3,
 }
 
-fn mac(key: &JobKey, role: Role, hello: &[u8; HELLO], nonce: &Nonce, rest: &[u8]) -> [u8; 32] {
+fn mac(key: &JobKey, role: Role, hello: &[u8; HELLO], nonce: &AuthNonce, rest: &[u8]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new_keyed(key.expose());
     hasher.update(&[role as u8]).update(hello).update(nonce);
     *hasher.update(rest).finalize().as_bytes()
@@ -98,7 +98,7 @@ fn same(one: [u8; 32], other: &[u8]) -> bool {
 
 /// The first message.
 #[must_use]
-pub fn hello(whose: Whose, nonce: &Nonce) -> [u8; HELLO] {
+pub fn hello(whose: Whose, nonce: &AuthNonce) -> [u8; HELLO] {
     let mut out = [0; HELLO];
     out[..4].copy_from_slice(&MAGIC);
     out[4..6].copy_from_slice(&VERSION.to_le_bytes());
@@ -137,7 +137,7 @@ pub fn read_hello(hello: &[u8; HELLO], job: JobId) -> Result<Whose, AuthError> {
 pub fn challenge(
     key: &JobKey,
     hello: &[u8; HELLO],
-    nonce: &Nonce,
+    nonce: &AuthNonce,
     instance: u64,
 ) -> [u8; CHALLENGE] {
     let mut out = [0; CHALLENGE];
@@ -156,7 +156,7 @@ pub fn read_challenge(
     key: &JobKey,
     hello: &[u8; HELLO],
     challenge: &[u8; CHALLENGE],
-) -> Result<(Nonce, u64), AuthError> {
+) -> Result<(AuthNonce, u64), AuthError> {
     let mut nonce = [0; 32];
     nonce.copy_from_slice(&challenge[..32]);
     let instance = &challenge[32..40];
@@ -169,7 +169,7 @@ pub fn read_challenge(
 
 /// Proves that we have the key too; `received` is our count.
 #[must_use]
-pub fn proof(key: &JobKey, hello: &[u8; HELLO], nonce: &Nonce, received: u64) -> [u8; PROOF] {
+pub fn proof(key: &JobKey, hello: &[u8; HELLO], nonce: &AuthNonce, received: u64) -> [u8; PROOF] {
     let mut out = [0; PROOF];
     out[..8].copy_from_slice(&received.to_le_bytes());
     let hash = mac(key, Role::Proof, hello, nonce, &out[..8]);
@@ -184,7 +184,7 @@ pub fn proof(key: &JobKey, hello: &[u8; HELLO], nonce: &Nonce, received: u64) ->
 pub fn read_proof(
     key: &JobKey,
     hello: &[u8; HELLO],
-    nonce: &Nonce,
+    nonce: &AuthNonce,
     proof: &[u8; PROOF],
 ) -> Result<u64, AuthError> {
     if !same(
@@ -201,7 +201,7 @@ pub fn read_proof(
 pub fn welcome(
     key: &JobKey,
     hello: &[u8; HELLO],
-    nonce: &Nonce,
+    nonce: &AuthNonce,
     received: Option<u64>,
 ) -> [u8; WELCOME] {
     let mut out = [0; WELCOME];
@@ -219,7 +219,7 @@ pub fn welcome(
 pub fn read_welcome(
     key: &JobKey,
     hello: &[u8; HELLO],
-    nonce: &Nonce,
+    nonce: &AuthNonce,
     welcome: &[u8; WELCOME],
 ) -> Result<Option<u64>, AuthError> {
     if !same(

@@ -1,7 +1,7 @@
 //! The local manager's side of a connection: dialing, proving, and dialing again.
 
 use super::address::{self, ManagerAddress};
-use super::auth::{self, AuthError, CHALLENGE, HELLO, Nonce, WELCOME, Whose};
+use super::auth::{self, AuthError, AuthNonce, CHALLENGE, HELLO, WELCOME, Whose};
 use super::listen::{nonce, read_some};
 use super::session_link::SessionLink;
 use crate::error::{Result, plain};
@@ -19,7 +19,7 @@ const ATTEMPT: Duration = Duration::from_millis(1000);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The dialing side.
-pub struct Dialer {
+pub struct ManagerDialer {
     key: JobKey,
     whose: Whose,
     addresses: Vec<ManagerAddress>,
@@ -51,7 +51,7 @@ struct Attempt {
 enum Stage {
     Connecting,
     Greeted,
-    Proved(Nonce),
+    Proved(AuthNonce),
 }
 
 /// The result of an event.
@@ -65,11 +65,16 @@ pub enum Dialed {
     Dismissed,
 }
 
-impl Dialer {
+impl ManagerDialer {
     /// A dialer whose events have this token.
     #[must_use]
-    pub fn new(key: JobKey, whose: Whose, addresses: Vec<ManagerAddress>, token: Token) -> Dialer {
-        Dialer {
+    pub fn new(
+        key: JobKey,
+        whose: Whose,
+        addresses: Vec<ManagerAddress>,
+        token: Token,
+    ) -> ManagerDialer {
+        ManagerDialer {
             key,
             whose,
             addresses,
@@ -84,8 +89,8 @@ impl Dialer {
         }
     }
 
-    /// Has [`Dialer::poll`] say that mpirun is gone when it was refused for so long where it was
-    /// answered before; without this it never does.
+    /// Has [`ManagerDialer::poll`] say that mpirun is gone when it was refused for so long where it
+    /// was answered before; without this it never does.
     pub fn give_up_after(&mut self, patience: Duration) {
         self.patience = Some(patience);
     }
@@ -121,7 +126,7 @@ impl Dialer {
         })
     }
 
-    /// When [`Dialer::poll`] is due.
+    /// When [`ManagerDialer::poll`] is due.
     #[must_use]
     pub fn wait_limit(&self, wanted: bool) -> Option<Duration> {
         let at = match &self.attempt {

@@ -2,7 +2,7 @@
 //! prove within a bounded time that it belongs to the job.
 
 use super::address;
-use super::auth::{self, HELLO, Nonce, PROOF, Whose};
+use super::auth::{self, AuthNonce, HELLO, PROOF, Whose};
 use crate::error::{Context, Error, Result};
 use crate::net::accept::{self, Pause};
 use crate::net::reactor::{Interest, Reactor, Token};
@@ -133,14 +133,14 @@ struct Stranger {
     socket: Socket,
     until: Instant,
     input: Vec<u8>,
-    greeting: Option<([u8; HELLO], Nonce, Whose)>,
+    greeting: Option<([u8; HELLO], AuthNonce, Whose)>,
 }
 
 /// A local manager that has proved itself.
-pub struct Arrival {
+pub struct ProvedManager {
     socket: Socket,
     hello: [u8; HELLO],
-    nonce: Nonce,
+    nonce: AuthNonce,
     /// Whose link it asks for.
     pub whose: Whose,
     /// How many bytes it has received on it.
@@ -248,7 +248,7 @@ impl Listener {
     ///
     /// # Errors
     /// The system refuses to watch a socket.
-    pub fn ready(&mut self, index: u32, reactor: &Reactor) -> Result<Option<Arrival>> {
+    pub fn ready(&mut self, index: u32, reactor: &Reactor) -> Result<Option<ProvedManager>> {
         if index < FIRST {
             self.accept(index as usize, reactor)?;
             return Ok(None);
@@ -264,13 +264,15 @@ impl Listener {
                 };
                 reactor.remove(&stranger.socket);
                 let socket = stranger.socket;
-                Ok(stranger.greeting.map(|(hello, nonce, whose)| Arrival {
-                    socket,
-                    hello,
-                    nonce,
-                    whose,
-                    theirs,
-                }))
+                Ok(stranger
+                    .greeting
+                    .map(|(hello, nonce, whose)| ProvedManager {
+                        socket,
+                        hello,
+                        nonce,
+                        whose,
+                        theirs,
+                    }))
             }
             Err(error) => {
                 self.show_out(index, &error.to_string(), reactor);
@@ -321,8 +323,8 @@ impl Listener {
     /// Takes a local manager in, with our count of bytes, or sends it away for good. Returns its
     /// socket.
     #[must_use]
-    pub fn answer(&self, arrival: Arrival, received: Option<u64>) -> Option<Socket> {
-        let Arrival { hello, nonce, .. } = &arrival;
+    pub fn answer(&self, arrival: ProvedManager, received: Option<u64>) -> Option<Socket> {
+        let ProvedManager { hello, nonce, .. } = &arrival;
         let welcome = auth::welcome(&self.key, hello, nonce, received);
         // A fresh socket takes that much.
         (&arrival.socket).write_all(&welcome).ok()?;
@@ -417,7 +419,7 @@ pub(super) fn read_some<const N: usize>(
 ///
 /// # Errors
 /// The system gives none.
-pub(super) fn nonce() -> Result<Nonce> {
+pub(super) fn nonce() -> Result<AuthNonce> {
     let mut nonce = [0; 32];
     // SAFETY: the buffer is as long as we say. Up to 256 bytes come at once or not at all.
     let got = unsafe { libc::getrandom(nonce.as_mut_ptr().cast(), nonce.len(), 0) };

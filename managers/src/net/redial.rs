@@ -2,7 +2,7 @@
 //! connection has been silent for too long.
 
 use super::auth::Whose;
-use super::dial::{Dialed, Dialer};
+use super::dial::{Dialed, ManagerDialer};
 use super::session_link::SessionLink;
 use crate::error::{Error, Result};
 use crate::net::address::ManagerAddress;
@@ -26,7 +26,7 @@ pub enum Called {
 
 /// The calls of one link.
 pub struct Redial {
-    dialer: Dialer,
+    dialer: ManagerDialer,
     /// The other side has answered once.
     answered: bool,
     begun: Instant,
@@ -47,7 +47,7 @@ impl Redial {
         token: Token,
         away: bool,
     ) -> Redial {
-        let mut dialer = Dialer::new(key, whose, addresses, token);
+        let mut dialer = ManagerDialer::new(key, whose, addresses, token);
         if away {
             // Until it is said for how long.
             dialer.give_up_after(FIRST_CALL);

@@ -31,7 +31,7 @@ pub enum What {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Answer {
     /// How the job is.
-    Status(Box<Status>),
+    Status(Box<JobStatus>),
     /// The checkpoint is committed.
     Committed {
         /// Number of the checkpoint.
@@ -52,7 +52,7 @@ pub enum Answer {
 
 /// A job at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Status {
+pub struct JobStatus {
     /// The job's name: sixteen hexadecimal digits.
     pub job: String,
     /// Process id of mpirun.

@@ -14,7 +14,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{SockFlag, accept4, getsockopt, sockopt};
 use nix::unistd::getuid;
 use rejoin_channel_table::JobId;
-use rejoin_managers_protocol::central::{Course, Event, View};
+use rejoin_managers_protocol::central::{Course, Event, JobView};
 use rejoin_wire::codec::MANAGER_LIMIT;
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -93,7 +93,7 @@ impl QueryServer {
     }
 
     /// Something came for the listener or a client. Returns what is asked for.
-    pub fn ready(&mut self, index: u32, view: &View, reactor: &Reactor) -> Option<Asked> {
+    pub fn ready(&mut self, index: u32, view: &JobView, reactor: &Reactor) -> Option<Asked> {
         if index == LISTENER {
             self.accept(reactor);
             return None;
@@ -163,7 +163,7 @@ impl QueryServer {
         }
     }
 
-    fn asked(&mut self, index: u32, question: Question, view: &View) -> Option<Asked> {
+    fn asked(&mut self, index: u32, question: Question, view: &JobView) -> Option<Asked> {
         let refusal = match question.what {
             _ if question.version != VERSION => "this job's mpirun is of another version",
             What::Status => return Some(Asked::Status(index)),
@@ -254,7 +254,7 @@ impl QueryServer {
     }
 
     /// Answers those whose checkpoint can't come any more.
-    pub fn settle(&mut self, view: &View) {
+    pub fn settle(&mut self, view: &JobView) {
         let waits = |client: &Client| matches!(client.state, State::Wants | State::Waits(_));
         if !self.clients.values().any(waits) {
             return;

@@ -1,9 +1,9 @@
 //! The job's course, for clients.
 
 use crate::clock::now;
-use crate::report::query::{Checkpoint, RankStatus, Status};
+use crate::report::query::{Checkpoint, JobStatus, RankStatus};
 use rejoin_channel_table::{Epoch, Rank};
-use rejoin_managers_protocol::central::{Course, Event, RankView, View};
+use rejoin_managers_protocol::central::{Course, Event, JobView, RankView};
 use rejoin_managers_protocol::control::{Stage, Time};
 use rejoin_managers_protocol::verdict::Described;
 use std::collections::BTreeMap;
@@ -62,15 +62,15 @@ impl StatusBoard {
     /// `central`: the central manager's process id, and how often it was started again.
     pub fn status(
         &self,
-        view: &View,
+        view: &JobView,
         ranks: impl Iterator<Item = RankView>,
         images: &BTreeMap<Rank, Epoch>,
         hosts: &[String],
         now: Time,
         central: (u32, u64),
-    ) -> Status {
+    ) -> JobStatus {
         let ranks = (0u32..).zip(ranks);
-        Status {
+        JobStatus {
             job: self.name.clone(),
             mpirun: std::process::id(),
             program: self.program.clone(),

@@ -22,7 +22,7 @@ const HEADER: usize = 13;
 
 /// Output that one rank wrote at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Piece {
+pub struct OutputPiece {
     /// The rank that wrote it.
     pub rank: Rank,
     /// Of which stream.
@@ -35,10 +35,10 @@ pub struct Piece {
     pub stored: Option<u32>,
 }
 
-impl Piece {
+impl OutputPiece {
     /// A rank has stored its state.
-    pub fn mark(rank: Rank, number: u32) -> Piece {
-        Piece {
+    pub fn mark(rank: Rank, number: u32) -> OutputPiece {
+        OutputPiece {
             rank,
             stream: Stream::Out,
             bytes: Vec::new(),
@@ -49,8 +49,8 @@ impl Piece {
 
     #[cfg(test)]
     /// Standard output of a rank.
-    pub fn text(rank: u32, text: &str) -> Piece {
-        Piece {
+    pub fn text(rank: u32, text: &str) -> OutputPiece {
+        OutputPiece {
             rank: Rank(rank),
             stream: Stream::Out,
             bytes: text.into(),
@@ -74,7 +74,7 @@ struct Log {
 }
 
 impl Log {
-    fn push(&mut self, piece: &Piece, life: u32, limit: usize) -> Result<()> {
+    fn push(&mut self, piece: &OutputPiece, life: u32, limit: usize) -> Result<()> {
         let number = piece.stored.map(u32::to_le_bytes);
         let bytes = number.as_ref().map_or(&piece.bytes[..], |n| &n[..]);
         let length = u32::try_from(bytes.len()).map_err(Error::other)?;
@@ -120,7 +120,7 @@ impl Log {
     }
 
     /// The next piece and the life that wrote it.
-    fn take(&mut self) -> Result<Option<(Piece, u32)>> {
+    fn take(&mut self) -> Result<Option<(OutputPiece, u32)>> {
         let Some(header) = self.bytes(HEADER)? else {
             return Ok(None);
         };
@@ -128,7 +128,7 @@ impl Log {
         let number = |at: usize| word(&header[at..at + 4]);
         let mut bytes = self.bytes(number(8) as usize)?.unwrap_or_default();
         let stored = (header[12] & 4 != 0).then(|| word(&std::mem::take(&mut bytes)));
-        let piece = Piece {
+        let piece = OutputPiece {
             stored,
             rank: Rank(number(0)),
             stream: if header[12] & 1 == 0 {
@@ -225,7 +225,7 @@ impl OutputCommit {
     ///
     /// # Errors
     /// There is no room for it.
-    pub fn push(&mut self, piece: &Piece) -> Result<()> {
+    pub fn push(&mut self, piece: &OutputPiece) -> Result<()> {
         let place = *self.places.entry(piece.rank).or_default();
         let segment = self.held.entry(place.after).or_default();
         segment.log.push(piece, place.life, self.memory)
@@ -294,7 +294,7 @@ impl OutputCommit {
     ///
     /// # Errors
     /// It can't be read back.
-    pub fn take(&mut self) -> Result<Option<Piece>> {
+    pub fn take(&mut self) -> Result<Option<OutputPiece>> {
         while let Some(segment) = self.released.front_mut() {
             match segment.log.take() {
                 Ok(Some((piece, life))) => {
@@ -329,8 +329,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn piece(rank: u32, text: &str) -> Piece {
-        Piece::text(rank, text)
+    fn piece(rank: u32, text: &str) -> OutputPiece {
+        OutputPiece::text(rank, text)
     }
 
     fn taken(hold: &mut OutputCommit) -> String {
@@ -378,7 +378,7 @@ mod tests {
         let mut hold = OutputCommit::with_memory(40);
         let mut all = Vec::new();
         for i in 0..100u32 {
-            let piece = Piece {
+            let piece = OutputPiece {
                 rank: Rank(i % 3),
                 stream: if i % 2 == 0 { Stream::Out } else { Stream::Err },
                 bytes: vec![i as u8; i as usize],
@@ -388,7 +388,7 @@ mod tests {
             hold.push(&piece).unwrap();
             all.push(piece);
             if i % 7 == 0 {
-                let mark = Piece::mark(Rank(i % 3), 1000 + i);
+                let mark = OutputPiece::mark(Rank(i % 3), 1000 + i);
                 hold.push(&mark).unwrap();
                 all.push(mark);
             }
@@ -469,7 +469,7 @@ mod tests {
                         let bytes: Vec<u8> = (0..n).map(|_| { seed = seed.wrapping_mul(73).wrapping_add(29); seed }).collect();
                         ranks[rank as usize].history.extend_from_slice(&bytes);
                         let stream = if seed & 1 == 0 { Stream::Out } else { Stream::Err };
-                        hold.push(&Piece { rank: Rank(rank), stream, bytes, last: false, stored: None }).unwrap();
+                        hold.push(&OutputPiece { rank: Rank(rank), stream, bytes, last: false, stored: None }).unwrap();
                     }
                     Act::Image(rank) => {
                         hold.mark(Rank(rank), Epoch(next));

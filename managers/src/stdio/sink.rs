@@ -23,7 +23,7 @@ enum How {
 
 /// Why output can't be written any more.
 #[derive(Debug)]
-pub enum Lost {
+pub enum SinkLost {
     /// The reader went away.
     Unread,
     /// The system refused.
@@ -41,7 +41,7 @@ pub struct Sink {
     written: usize,
     closed: bool,
     /// Why writing failed; not taken yet.
-    lost: Option<Lost>,
+    lost: Option<SinkLost>,
     /// Streams whose last line is unfinished, for tags.
     unfinished: BTreeSet<(Rank, Stream)>,
 }
@@ -151,8 +151,8 @@ impl Sink {
                 Err(error) => {
                     self.closed = true;
                     self.lost = Some(match error {
-                        Errno::EPIPE | Errno::ECONNRESET => Lost::Unread,
-                        _ => Lost::Error(error.into()),
+                        Errno::EPIPE | Errno::ECONNRESET => SinkLost::Unread,
+                        _ => SinkLost::Error(error.into()),
                     });
                 }
             }
@@ -172,7 +172,7 @@ impl Sink {
     }
 
     /// Why writing failed, if it did; said once.
-    pub fn lost(&mut self) -> Option<Lost> {
+    pub fn lost(&mut self) -> Option<SinkLost> {
         self.lost.take()
     }
 }
@@ -250,6 +250,6 @@ mod tests {
         drop(reader);
         assert_eq!(flushed(&mut sink), [0, 1 << 20]);
         assert!(sink.is_closed() && sink.is_empty());
-        assert!(matches!(sink.lost(), Some(Lost::Unread)) && sink.lost().is_none());
+        assert!(matches!(sink.lost(), Some(SinkLost::Unread)) && sink.lost().is_none());
     }
 }

@@ -35,7 +35,7 @@ impl Consumed {
 
 /// State of standard input.
 #[derive(Debug)]
-pub struct Source {
+pub struct InputSource {
     open: bool,
     terminal: bool,
     window: usize,
@@ -52,11 +52,11 @@ pub struct Source {
     given: usize,
 }
 
-impl Source {
+impl InputSource {
     /// Standard input, or none: first what an earlier launch has read of it. Keeps it for the next
     /// one, or not.
     #[must_use]
-    pub fn new(open: bool, keeps: bool, mut consumed: Consumed, token: Token) -> Source {
+    pub fn new(open: bool, keeps: bool, mut consumed: Consumed, token: Token) -> InputSource {
         if keeps && consumed.begun.is_none() {
             consumed.begun = position();
         } else if let Some(begun) = consumed.begun
@@ -64,7 +64,7 @@ impl Source {
         {
             (consumed.ended, consumed.too_much) = (false, false);
         }
-        Source {
+        InputSource {
             keeps,
             consumed,
             given: 0,
@@ -149,7 +149,7 @@ impl Source {
         self.given = self.consumed.bytes.len();
     }
 
-    /// How long to wait before [`Source::arrange`] is worth another try.
+    /// How long to wait before [`InputSource::arrange`] is worth another try.
     #[must_use]
     pub fn wait_limit(&self) -> Option<Duration> {
         self.retry

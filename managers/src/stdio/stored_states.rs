@@ -2,7 +2,7 @@
 //! would repeat output after that state. So that output is held beyond the next checkpoint, until
 //! all ranks have stored their state.
 
-use super::output_commit::{OutputCommit, Piece};
+use super::output_commit::{OutputCommit, OutputPiece};
 use rejoin_channel_table::{Epoch, Rank};
 use std::collections::BTreeMap;
 use std::io::Result;
@@ -37,7 +37,7 @@ impl States {
 
 /// Output whose checkpoint is committed, and that lies behind the last state that all have stored.
 #[derive(Debug)]
-pub struct Stored {
+pub struct StoredOutput {
     hold: OutputCommit,
     states: States,
     /// Output from before the first store is held, too, because the job already continues from a
@@ -45,10 +45,10 @@ pub struct Stored {
     restarted: bool,
 }
 
-impl Stored {
+impl StoredOutput {
     /// Holds nothing yet, of so many ranks.
-    pub fn new(ranks: u32, restarted: bool) -> Stored {
-        Stored {
+    pub fn new(ranks: u32, restarted: bool) -> StoredOutput {
+        StoredOutput {
             hold: OutputCommit::new(),
             states: States::new(ranks),
             restarted,
@@ -92,7 +92,7 @@ impl Stored {
     ///
     /// # Errors
     /// It can't be read back.
-    pub fn take(&mut self) -> Result<Option<Piece>> {
+    pub fn take(&mut self) -> Result<Option<OutputPiece>> {
         self.hold.take()
     }
 
@@ -107,12 +107,12 @@ mod tests {
     use super::*;
 
     /// The shown part of these texts and numbers of stored states.
-    fn shown(stored: &mut Stored, what: &[(u32, &str)]) -> String {
+    fn shown(stored: &mut StoredOutput, what: &[(u32, &str)]) -> String {
         let mut hold = OutputCommit::new();
         for (rank, text) in what {
             let piece = match text.parse() {
-                Ok(number) => Piece::mark(Rank(*rank), number),
-                Err(_) => Piece::text(*rank, text),
+                Ok(number) => OutputPiece::mark(Rank(*rank), number),
+                Err(_) => OutputPiece::text(*rank, text),
             };
             hold.push(&piece).unwrap();
         }
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn what_may_be_written_again_elsewhere_waits_until_all_have_stored_it() {
-        let mut stored = Stored::new(2, false);
+        let mut stored = StoredOutput::new(2, false);
         // No stored state lies before these.
         let begin = [(0, "a"), (1, "b"), (0, "1"), (1, "c")];
         assert_eq!(shown(&mut stored, &begin), "abc");
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn of_a_job_that_goes_on_from_a_state_all_is_held() {
-        let mut stored = Stored::new(2, true);
+        let mut stored = StoredOutput::new(2, true);
         assert_eq!(shown(&mut stored, &[(0, "a"), (1, "b"), (0, "7")]), "");
         assert_eq!(shown(&mut stored, &[(0, "c"), (1, "7")]), "ab");
     }

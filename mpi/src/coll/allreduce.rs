@@ -7,7 +7,7 @@ use super::halving::{ActiveSet, Halves, Membership};
 use super::initiated::Initiated;
 use super::linear_reduction::{Combiners, Linear};
 use super::mem::{Mem, Split};
-use super::order::Order;
+use super::order::ExchangeOrder;
 use super::p2p::P2p;
 use super::reducer::{Pair, Reducer, combine_into, send_value};
 use super::tuning::{AllreduceAlgorithm, Exchange};
@@ -26,12 +26,12 @@ fn plan<'a, P: P2p, R: Reducer + Copy>(
     let (size, tuning) = (ctx.size(), ctx.tuning());
     let algorithm = tuning.allreduce(size, len, op.commutative());
     let order = match algorithm {
-        AllreduceAlgorithm::Doubling => Order::Doubling,
-        AllreduceAlgorithm::Rabenseifner => Order::Halving,
-        AllreduceAlgorithm::Ring => Order::Ring(0),
+        AllreduceAlgorithm::Doubling => ExchangeOrder::Doubling,
+        AllreduceAlgorithm::Rabenseifner => ExchangeOrder::Halving,
+        AllreduceAlgorithm::Ring => ExchangeOrder::Ring(0),
     };
     let combiners = match tuning.operands(ctx.on_one_host(), size, len, op.symmetric()) {
-        Exchange::Linear if !matches!(order, Order::Ring(_)) => Some(Combiners::Everyone),
+        Exchange::Linear if !matches!(order, ExchangeOrder::Ring(_)) => Some(Combiners::Everyone),
         Exchange::LinearBlocks if size == 2 => Some(Combiners::Everyone),
         Exchange::LinearBlocks => Some(Combiners::Blocks),
         Exchange::Stepwise | Exchange::Linear => None,

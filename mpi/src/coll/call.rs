@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 
-use super::channel::{CallState, Channel};
+use super::channel::{CallState, GroupChannel};
 use super::ctx::Ctx;
 use super::entry as bytes;
 use super::initiated::Initiated;
@@ -55,7 +55,7 @@ macro_rules! collectives {
             $(#[$inline])?
             fn begin<'a>(
                 &'a self,
-                $ctx: Ctx<'a, Channel<'a>>,
+                $ctx: Ctx<'a, GroupChannel<'a>>,
             ) -> Initiated<impl Future<Output = Result<()>>> {
                 let $this = self;
                 $begin
@@ -65,7 +65,7 @@ macro_rules! collectives {
         impl Collective for $name {
             fn run(&self, mpi: &Mpi, comm: &Communicator) -> Result<()> {
                 let state = CallState::new(mpi);
-                let tag = next_tag(comm, Kind::Blocking);
+                let tag = next_tag(comm, CallKind::Blocking);
                 state.run(self.begin(Ctx::of_all(comm, tag, &state)))
             }
 
@@ -134,7 +134,7 @@ collectives! {
 /// How a collective is called, as the highest bits of its tags.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub(super) enum Kind {
+pub(super) enum CallKind {
     Blocking = 0,
     Nonblocking = 1 << 28,
     /// These keep their tag for as long as they live.
@@ -142,8 +142,9 @@ pub(super) enum Kind {
 }
 
 #[inline]
-pub(super) fn next_tag(comm: &Communicator, kind: Kind) -> i32 {
-    let number = comm.next_collective(kind == Kind::Blocking) & (Kind::Nonblocking as u32 - 1);
+pub(super) fn next_tag(comm: &Communicator, kind: CallKind) -> i32 {
+    let number =
+        comm.next_collective(kind == CallKind::Blocking) & (CallKind::Nonblocking as u32 - 1);
     (number | kind as u32) as i32
 }
 
@@ -224,7 +225,7 @@ impl Mpi {
         // SAFETY: the elements are there until the call ends.
         let data = unsafe { Mem::new(addr, len) };
         let state = CallState::new(self);
-        let ctx = Ctx::of_all(comm, next_tag(comm, Kind::Blocking), &state);
+        let ctx = Ctx::of_all(comm, next_tag(comm, CallKind::Blocking), &state);
         Some(run_borrowed(
             &state,
             comm,
@@ -252,7 +253,7 @@ impl Mpi {
             return None;
         }
         let state = CallState::new(self);
-        let ctx = Ctx::of_all(comm, next_tag(comm, Kind::Blocking), &state);
+        let ctx = Ctx::of_all(comm, next_tag(comm, CallKind::Blocking), &state);
         let blocks = Blocks::Uniform { all, each };
         Some(run_borrowed(
             &state,
@@ -280,7 +281,7 @@ impl Mpi {
         let each = all.len() / size;
         let uniform = |all| Blocks::Uniform { all, each };
         let state = CallState::new(self);
-        let ctx = Ctx::of_all(comm, next_tag(comm, Kind::Blocking), &state);
+        let ctx = Ctx::of_all(comm, next_tag(comm, CallKind::Blocking), &state);
         let initiated = bytes::alltoall(ctx, Some(uniform(mine)), uniform(all));
         Some(run_borrowed(&state, comm, initiated))
     }
@@ -296,7 +297,7 @@ impl Mpi {
         call: impl Collective,
     ) -> Result<RequestId> {
         intra(comm)?;
-        let tag = next_tag(comm, Kind::Nonblocking);
+        let tag = next_tag(comm, CallKind::Nonblocking);
         let task = Rc::new(call).task(self.rc(), comm.clone(), tag);
         Ok(self.start_task(Some(comm), task))
     }
@@ -312,7 +313,7 @@ impl Mpi {
         call: impl Collective,
     ) -> Result<RequestId> {
         intra(comm)?;
-        let tag = next_tag(comm, Kind::Persistent);
+        let tag = next_tag(comm, CallKind::Persistent);
         let (this, call, on) = (Rc::downgrade(&self.rc()), Rc::new(call), comm.clone());
         let make = move || -> Task {
             match this.upgrade() {

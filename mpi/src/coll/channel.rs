@@ -35,7 +35,7 @@ pub struct CallState<'a> {
 /// One member's end of the messages among a group: ranks are those of the group. The caller of a
 /// collective keeps the communicator, and so its context ids, while the collective is in flight.
 #[derive(Clone, Copy)]
-pub struct Channel<'a> {
+pub struct GroupChannel<'a> {
     mpi: &'a Mpi,
     comm: &'a Communicator,
     group: &'a Group,
@@ -53,13 +53,13 @@ pub(super) fn hosts(mpi: &Mpi, comm: &Communicator) -> Locality {
     Locality::new(comm.size(), dev.local_cost(), same)
 }
 
-impl<'a> Ctx<'a, Channel<'a>> {
+impl<'a> Ctx<'a, GroupChannel<'a>> {
     /// A call of all members of `comm`, in its collective context.
     #[inline(always)]
     pub fn of_all(comm: &'a Communicator, tag: i32, state: &'a CallState<'a>) -> Self {
         let mpi = state.mpi;
         let hosts = comm.hosts(|| hosts(mpi, comm));
-        let channel = Channel::new(comm, hosts, state);
+        let channel = GroupChannel::new(comm, hosts, state);
         Ctx::new(channel, tag, Some(hosts), &mpi.resources, &state.live)
     }
 
@@ -78,17 +78,17 @@ impl<'a> Ctx<'a, Channel<'a>> {
             .ok_or_else(|| Error::new(ErrorClass::Group, "this process is not in the group"))?;
         let mpi = state.mpi;
         let hosts = comm.hosts(|| hosts(mpi, comm));
-        let channel = Channel {
+        let channel = GroupChannel {
             group,
             me,
             traffic: Traffic::Creation,
-            ..Channel::new(comm, hosts, state)
+            ..GroupChannel::new(comm, hosts, state)
         };
         Ok(Ctx::new(channel, tag, None, &mpi.resources, &state.live))
     }
 }
 
-impl<'a> Channel<'a> {
+impl<'a> GroupChannel<'a> {
     #[inline(always)]
     fn new(comm: &'a Communicator, hosts: &Locality, state: &'a CallState<'a>) -> Self {
         // With several threads the slow path tells the others what it does.
@@ -149,7 +149,7 @@ fn truncated(me: usize, source: i32, sent: u64, room: u64) -> Error {
     Error::new(ErrorClass::Truncate, text)
 }
 
-impl P2p for Channel<'_> {
+impl P2p for GroupChannel<'_> {
     #[inline(always)]
     fn rank(self) -> usize {
         self.me

@@ -135,14 +135,14 @@ impl<'a, P: P2p> Ctx<'a, P> {
     }
 
     /// A table of `n` regions in temporary memory.
-    pub(crate) fn table(&self, n: usize, region: impl Fn(usize) -> Mem) -> Result<Table<'a>> {
+    pub(crate) fn table(&self, n: usize, region: impl Fn(usize) -> Mem) -> Result<RegionTable<'a>> {
         let temp = self.temp(n * size_of::<Mem>())?;
         let start = temp.mem().ptr().cast::<Mem>();
         for i in 0..n {
             // SAFETY: the buffer has room for `n` entries and is aligned for them.
             unsafe { start.add(i).write(region(i)) }
         }
-        Ok(Table { temp, n })
+        Ok(RegionTable { temp, n })
     }
 
     /// Starts a send.
@@ -164,12 +164,12 @@ impl<'a, P: P2p> Ctx<'a, P> {
     }
 
     #[inline(always)]
-    pub(crate) fn irecv(&self, from: usize, data: Mem) -> Result<Receive> {
+    pub(crate) fn irecv(&self, from: usize, data: Mem) -> Result<RegionReceive> {
         // SAFETY: as for `isend`; the algorithms do not touch the region before the request is
         // done.
         let pending = unsafe { self.p2p.irecv(from, self.tag, data.ptr(), data.len())? };
         self.live.set(self.live.get() + 1);
-        Ok(Receive {
+        Ok(RegionReceive {
             pending,
             len: data.len(),
             from,
@@ -209,12 +209,12 @@ impl<'a, P: P2p> Ctx<'a, P> {
 
     /// Polls a receive; not again once it is ready.
     #[inline(always)]
-    pub(super) fn poll_received(&self, receive: &mut Receive) -> Poll<Result<()>> {
+    pub(super) fn poll_received(&self, receive: &mut RegionReceive) -> Poll<Result<()>> {
         let len = ready!(self.poll_part(&mut receive.pending))?;
         Poll::Ready(self.check_length(receive.from, receive.len, len))
     }
 
-    pub(crate) async fn received(&self, mut receive: Receive) -> Result<()> {
+    pub(crate) async fn received(&self, mut receive: RegionReceive) -> Result<()> {
         poll_fn(|_| self.poll_received(&mut receive)).await
     }
 
@@ -243,13 +243,17 @@ impl<'a, P: P2p> Ctx<'a, P> {
 
     /// Receives a message that is there, or posts the receive.
     #[inline(never)]
-    pub(super) fn recv_or_post(&self, from: usize, into: Mem) -> Result<Option<Receive>> {
+    pub(super) fn recv_or_post(&self, from: usize, into: Mem) -> Result<Option<RegionReceive>> {
         self.recv_or_post_inlined(from, into)
     }
 
     /// [`Ctx::recv_or_post`] for where a call of a function counts.
     #[inline(always)]
-    pub(super) fn recv_or_post_inlined(&self, from: usize, into: Mem) -> Result<Option<Receive>> {
+    pub(super) fn recv_or_post_inlined(
+        &self,
+        from: usize,
+        into: Mem,
+    ) -> Result<Option<RegionReceive>> {
         if self.try_recv(from, into)? {
             return Ok(None);
         }
@@ -293,7 +297,7 @@ fn mismatch((from, len): (usize, usize), (me, expected): (usize, usize)) -> Erro
 
 /// A posted receive whose message must have exactly the region's length.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Receive {
+pub(crate) struct RegionReceive {
     pub(super) pending: Pending,
     len: usize,
     from: usize,
@@ -350,12 +354,12 @@ impl Drop for Temp<'_> {
 }
 
 /// A table of regions, see [`Ctx::table`].
-pub(crate) struct Table<'a> {
+pub(crate) struct RegionTable<'a> {
     temp: Temp<'a>,
     n: usize,
 }
 
-impl Table<'_> {
+impl RegionTable<'_> {
     pub(crate) fn blocks(&self) -> Blocks<'_> {
         if self.n == 0 {
             return Blocks::Table(&[]);

@@ -1,8 +1,8 @@
 //! Linear reductions: every rank sends its operands straight to the ranks that combine them.
 //!
 //! Who combines what is a tuning ([`Combiners`]); the order is that of the algorithm in steps
-//! ([`Order`]), so the results have the same bits. Operands travel piece by piece: a piece stays in
-//! its core's cache until it is combined.
+//! ([`ExchangeOrder`]), so the results have the same bits. Operands travel piece by piece: a piece
+//! stays in its core's cache until it is combined.
 
 use std::future::{Future, poll_fn};
 use std::task::{Poll, ready};
@@ -11,7 +11,7 @@ use super::ctx::{Ctx, Temp};
 use super::initiated::{Initiated, begin};
 use super::linear::send_to_all;
 use super::mem::{Mem, Split};
-use super::order::{MOST, Order};
+use super::order::{ExchangeOrder, MOST};
 use super::p2p::P2p;
 use super::reducer::Reducer;
 use super::tuning::{DIRECT_CACHE, DIRECT_PIECE, LINEAR_REDUCTION_RANKS};
@@ -41,7 +41,7 @@ pub(super) struct Linear<'a, P, R> {
     /// The rank at place 0: places count on from there.
     pub(super) first: usize,
     /// The order of combining; along a ring each block begins at its own place.
-    pub(super) order: Order,
+    pub(super) order: ExchangeOrder,
     pub(super) combiners: Combiners,
     /// Elements of the whole vector.
     pub(super) elements: usize,
@@ -148,13 +148,13 @@ impl<'a, P: P2p, R: Reducer + Copy> Linear<'a, P, R> {
     /// Along a ring the rank of a block's last operand combines it, else the one of its first.
     #[inline(always)]
     fn shift(&self) -> usize {
-        usize::from(matches!(self.order, Order::Ring(_)))
+        usize::from(matches!(self.order, ExchangeOrder::Ring(_)))
     }
 
     #[inline(always)]
-    fn order(&self) -> Order {
+    fn order(&self) -> ExchangeOrder {
         match self.order {
-            Order::Ring(_) => Order::Ring(self.block(self.ctx.rank())),
+            ExchangeOrder::Ring(_) => ExchangeOrder::Ring(self.block(self.ctx.rank())),
             order => order,
         }
     }
@@ -400,7 +400,7 @@ impl Values {
     }
 
     #[inline]
-    fn combine(&self, op: &dyn Reducer, order: Order, size: usize) -> Result<()> {
+    fn combine(&self, op: &dyn Reducer, order: ExchangeOrder, size: usize) -> Result<()> {
         if self.ordered {
             self.at(self.me).copy_from(self.own);
             self.result

@@ -47,7 +47,7 @@ mod testnet;
 mod tests;
 
 pub use call::*;
-pub use channel::{CallState, Channel};
+pub use channel::{CallState, GroupChannel};
 pub use ctx::{Ctx, Resources};
 pub use entry::{allgather, allreduce, alltoall, barrier, bcast, reduce};
 pub use gather::{gather, gatherv};

@@ -15,7 +15,7 @@ pub(super) const MOST: usize = 32;
 
 /// An algorithm's order. Places are numbers of ranks from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum ExchangeOrder {
     /// A binomial tree to place 0.
     Binomial,
     /// Recursive doubling: keeps the order of ranks.
@@ -26,12 +26,12 @@ pub(super) enum Order {
     Ring(usize),
 }
 
-impl Order {
+impl ExchangeOrder {
     /// Calls `join` for each combination: the value at the first place becomes the first's op the
     /// second's. Returns the place that has the result.
     fn each(self, size: usize, mut join: impl FnMut(usize, usize) -> Result<()>) -> Result<usize> {
         match self {
-            Order::Binomial => {
+            ExchangeOrder::Binomial => {
                 let mut mask = 1;
                 while mask < size {
                     for place in (0..size - mask).step_by(2 * mask) {
@@ -41,20 +41,20 @@ impl Order {
                 }
                 Ok(0)
             }
-            Order::Ring(first) => {
+            ExchangeOrder::Ring(first) => {
                 for step in 1..size {
                     join(first, (first + step) % size)?;
                 }
                 Ok(first)
             }
-            Order::Doubling | Order::Halving => {
+            ExchangeOrder::Doubling | ExchangeOrder::Halving => {
                 let active = ActiveSet::new(size, true);
                 for number in 0..active.extra {
                     join(2 * number, 2 * number + 1)?;
                 }
                 let mut meet = |a, b| join(active.place(a), active.place(b));
                 let count = active.count;
-                if self == Order::Doubling {
+                if self == ExchangeOrder::Doubling {
                     let masks = (0..).map(|i| 1 << i).take_while(|&mask| mask < count);
                     for mask in masks {
                         for number in (0..count).step_by(2 * mask) {
@@ -82,7 +82,7 @@ impl Order {
         size: usize,
         value: impl Fn(usize) -> Mem,
     ) -> Result<Mem> {
-        if size == 2 && !matches!(self, Order::Ring(_)) {
+        if size == 2 && !matches!(self, ExchangeOrder::Ring(_)) {
             fold(op, value(0), value(1))?;
             return Ok(value(1));
         }

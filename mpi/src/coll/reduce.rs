@@ -7,7 +7,7 @@ use super::halving::{ActiveSet, Halves, Membership};
 use super::initiated::{Initiated, initiated_or};
 use super::linear_reduction::{Combiners, Linear};
 use super::mem::{Mem, Split};
-use super::order::Order;
+use super::order::ExchangeOrder;
 use super::p2p::P2p;
 use super::reducer::{Reducer, combine_into, exchange_fold, send_value};
 use super::tuning::{Exchange, ReduceAlgorithm};
@@ -26,8 +26,8 @@ fn plan<'a, P: P2p, R: Reducer + Copy>(
     let (size, tuning, commutative) = (ctx.size(), ctx.tuning(), op.commutative());
     let algorithm = tuning.reduce(size, len, commutative);
     let order = match algorithm {
-        ReduceAlgorithm::Binomial => Order::Binomial,
-        ReduceAlgorithm::Rabenseifner => Order::Halving,
+        ReduceAlgorithm::Binomial => ExchangeOrder::Binomial,
+        ReduceAlgorithm::Rabenseifner => ExchangeOrder::Halving,
     };
     let combiners = match tuning.operands(ctx.on_one_host(), size, len, op.symmetric()) {
         Exchange::Stepwise => None,

@@ -45,13 +45,13 @@ impl Members<'_> {
 
 /// The messages of a call among some of its ranks.
 #[derive(Clone, Copy)]
-pub(super) struct Part<'a, P> {
+pub(super) struct GroupPart<'a, P> {
     whole: &'a Ctx<'a, P>,
     members: Members<'a>,
     me: usize,
 }
 
-impl<P: P2p> P2p for Part<'_, P> {
+impl<P: P2p> P2p for GroupPart<'_, P> {
     fn rank(self) -> usize {
         self.me
     }
@@ -106,7 +106,7 @@ pub(super) struct TwoLevel<'a, P> {
     whole: &'a Ctx<'a, P>,
     hosts: &'a Locality,
     chosen: Option<usize>,
-    pub(super) intra: Ctx<'a, Part<'a, P>>,
+    pub(super) intra: Ctx<'a, GroupPart<'a, P>>,
     /// The leader's number among the ranks of this host.
     pub(super) leader: usize,
 }
@@ -120,7 +120,7 @@ impl<'a, P: P2p> TwoLevel<'a, P> {
             Some(rank) if hosts.of(rank) == host => place(rank),
             _ => 0,
         };
-        let mut intra = whole.part(Part {
+        let mut intra = whole.part(GroupPart {
             whole,
             members: Members::Host(ranks),
             me: place(whole.rank()),
@@ -138,11 +138,11 @@ impl<'a, P: P2p> TwoLevel<'a, P> {
     }
 
     /// The leaders, if this rank is one.
-    pub(super) fn leaders(&self) -> Option<Ctx<'a, Part<'a, P>>> {
+    pub(super) fn leaders(&self) -> Option<Ctx<'a, GroupPart<'a, P>>> {
         if self.intra.rank() != self.leader {
             return None;
         }
-        Some(self.whole.part(Part {
+        Some(self.whole.part(GroupPart {
             whole: self.whole,
             members: Members::Leaders(self.hosts, self.chosen),
             me: self.hosts.of(self.whole.rank()),

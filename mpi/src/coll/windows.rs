@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::task::{Poll, ready};
 
-use super::ctx::{Ctx, Receive};
+use super::ctx::{Ctx, RegionReceive};
 use super::mem::Mem;
 use super::p2p::{P2p, Pending};
 use crate::error::Result;
@@ -113,7 +113,7 @@ impl Sends {
 }
 
 /// Receives posted ahead, completed in the order of posting.
-pub(crate) struct Receives(Queue<Receive>);
+pub(crate) struct Receives(Queue<RegionReceive>);
 
 impl Receives {
     #[inline]
@@ -126,7 +126,7 @@ impl Receives {
     }
 
     /// Adds a receive; there must be room.
-    pub(crate) fn push(&mut self, receive: Receive) {
+    pub(crate) fn push(&mut self, receive: RegionReceive) {
         self.0.push(receive);
     }
 

@@ -1,13 +1,13 @@
 //! The exchange among the members of a communicator when a new one is made.
 
 use super::context::{ContextId, Contexts};
-use crate::coll::{Blocks, Channel, Ctx, Mem, allgather, alltoall};
+use crate::coll::{Blocks, Ctx, GroupChannel, Mem, allgather, alltoall};
 use crate::error::{Error, ErrorClass, Result};
 
 /// In place of the id of a member that has no free one.
 const NONE: u32 = u32::MAX;
 
-impl Ctx<'_, Channel<'_>> {
+impl Ctx<'_, GroupChannel<'_>> {
     /// Takes an id for a new communicator, and learns the ids of all members.
     ///
     /// # Errors

@@ -6,13 +6,13 @@ use std::rc::Rc;
 
 use super::Contents;
 use super::Datatype;
-use super::body::Body;
+use super::body::TypeBody;
 use super::combiner::{Combiner, Form};
 use crate::error::{Error, ErrorClass, Result};
 
 /// Storage order of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum StorageOrder {
     /// Row-major, `MPI_ORDER_C`.
     C = 0xC,
     /// Column-major, `MPI_ORDER_FORTRAN`.
@@ -37,15 +37,15 @@ fn bad(message: String) -> Error {
     Error::new(ErrorClass::Arg, message)
 }
 
-impl Order {
+impl StorageOrder {
     /// The order with this number.
     ///
     /// # Errors
     /// `Arg` for any other number.
     pub fn from_abi(value: i32) -> Result<Self> {
         match value {
-            0xC => Ok(Order::C),
-            0xF => Ok(Order::Fortran),
+            0xC => Ok(StorageOrder::C),
+            0xF => Ok(StorageOrder::Fortran),
             _ => Err(bad(format!("{value} is no storage order"))),
         }
     }
@@ -67,10 +67,10 @@ impl Distribution {
 }
 
 /// The dimensions from the fastest to the slowest.
-fn fastest_first(order: Order, dimensions: usize) -> Vec<usize> {
+fn fastest_first(order: StorageOrder, dimensions: usize) -> Vec<usize> {
     match order {
-        Order::C => (0..dimensions).rev().collect(),
-        Order::Fortran => (0..dimensions).collect(),
+        StorageOrder::C => (0..dimensions).rev().collect(),
+        StorageOrder::Fortran => (0..dimensions).collect(),
     }
 }
 
@@ -103,7 +103,7 @@ impl Datatype {
         sizes: &[i64],
         subsizes: &[i64],
         starts: &[i64],
-        order: Order,
+        order: StorageOrder,
         old: &Rc<Self>,
     ) -> Result<Rc<Self>> {
         let n = dimensions(&[sizes.len(), subsizes.len(), starts.len()])?;
@@ -149,7 +149,7 @@ impl Datatype {
         distributions: &[i32],
         arguments: &[i32],
         grid: &[i32],
-        order: Order,
+        order: StorageOrder,
         old: &Rc<Self>,
     ) -> Result<Rc<Self>> {
         let n = dimensions(&[
@@ -259,10 +259,10 @@ impl Share {
     }
 
     /// The body of this share, where index `k` lies `k * step` bytes from the origin.
-    fn apply(&self, body: &Body, step: i64) -> Result<Body> {
+    fn apply(&self, body: &TypeBody, step: i64) -> Result<TypeBody> {
         let left = self.length - self.first;
         if left <= 0 {
-            return Ok(Body::empty());
+            return Ok(TypeBody::empty());
         }
         // Of the last block there may be only a piece, and `left` decides how many are whole.
         let whole = if left < self.block {
@@ -285,6 +285,6 @@ impl Share {
             let at = steps(self.first + piece_at, step)?;
             parts.push((at, body.repeat(piece, step)?));
         }
-        Body::concat(parts)
+        TypeBody::concat(parts)
     }
 }

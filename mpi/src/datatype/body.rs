@@ -1,13 +1,13 @@
 //! The description of a datatype: bounds, layout and signature, and the composition of larger ones.
 
-use super::layout::{Layout, MAX_DEPTH, Shape};
+use super::layout::{Layout, LayoutShape, MAX_DEPTH};
 use super::named::{Element, Named};
 use super::signature::Signature;
 use crate::error::{Error, ErrorClass, Result};
 
 /// A range of displacements `[low, high)` in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Range {
+pub(super) struct ByteRange {
     pub low: i64,
     pub high: i64,
 }
@@ -32,7 +32,7 @@ fn size_of(value: i128) -> Result<i64> {
     })
 }
 
-impl Range {
+impl ByteRange {
     /// The range that covers `count > 0` copies, `stride` bytes apart.
     fn repeated(self, count: i64, stride: i64) -> Result<Self> {
         let last = i128::from(stride) * i128::from(count - 1);
@@ -70,22 +70,22 @@ impl Range {
 
 /// Bounds, layout and signature of a datatype.
 #[derive(Clone, Debug)]
-pub(super) struct Body {
+pub(super) struct TypeBody {
     /// Where the data lies; `None` without data.
-    pub data: Option<Range>,
+    pub data: Option<ByteRange>,
     /// From the lowest lower to the highest upper bound of its parts, not yet padded; `None`
     /// without data. A padded part counts with its padding, as in other MPIs: programs lay it out
     /// like a struct in a struct.
-    pub natural: Option<Range>,
+    pub natural: Option<ByteRange>,
     /// Bounds that the user set; they hide the natural ones (MPI-5.0 §5.1.6).
-    pub marks: Option<Range>,
+    pub marks: Option<ByteRange>,
     /// The strictest alignment of the basic types.
     pub align: i64,
     pub layout: Layout,
     pub signature: Signature,
 }
 
-impl Body {
+impl TypeBody {
     /// No bytes: a type of size 0.
     pub fn empty() -> Self {
         Self {
@@ -103,7 +103,7 @@ impl Body {
         match named.element() {
             Element::One(scalar) => {
                 let size = scalar.size() as i64;
-                let range = Some(Range { low: 0, high: size });
+                let range = Some(ByteRange { low: 0, high: size });
                 Self {
                     data: range,
                     natural: range,
@@ -140,12 +140,12 @@ impl Body {
     }
 
     /// The natural bounds with the padding.
-    fn padded(&self) -> Result<Option<Range>> {
+    fn padded(&self) -> Result<Option<ByteRange>> {
         let Some(natural) = self.natural else {
             return Ok(None);
         };
         let (low, high) = (natural.low, displacement(natural.padded(self.align))?);
-        Ok(Some(Range { low, high }))
+        Ok(Some(ByteRange { low, high }))
     }
 
     /// Lower bound and extent in bytes (MPI-5.0 §5.1, §5.1.7). `check` has made sure they fit.
@@ -212,16 +212,16 @@ impl Body {
     }
 
     /// Bodies at displacements, in this order.
-    pub fn concat(parts: impl IntoIterator<Item = (i64, Body)>) -> Result<Self> {
+    pub fn concat(parts: impl IntoIterator<Item = (i64, TypeBody)>) -> Result<Self> {
         let mut all = Self::empty();
         let mut layouts = Vec::new();
         let mut signatures = Vec::new();
         let mut size = 0i128;
         for (at, part) in parts {
             let part = part.shift(at)?;
-            all.data = Range::union(all.data, part.data);
-            all.natural = Range::union(all.natural, part.padded()?);
-            all.marks = Range::union(all.marks, part.marks);
+            all.data = ByteRange::union(all.data, part.data);
+            all.natural = ByteRange::union(all.natural, part.padded()?);
+            all.marks = ByteRange::union(all.marks, part.marks);
             all.align = all.align.max(part.align);
             size += i128::from(part.size());
             layouts.push(part.layout);
@@ -236,7 +236,7 @@ impl Body {
     /// Blocks `(displacement in bytes, number of elements)` of this body, in this order.
     pub fn blocks(&self, blocks: &[(i64, i64)]) -> Result<Self> {
         let extent = self.extent();
-        let dense = matches!(self.layout.shape, Shape::Bytes) && self.size() == extent;
+        let dense = matches!(self.layout.shape, LayoutShape::Bytes) && self.size() == extent;
         if !dense || self.marks.is_some() {
             let parts: Result<Vec<_>> = blocks
                 .iter()
@@ -249,7 +249,7 @@ impl Body {
         let (mut data, mut count) = (None, 0i128);
         for &(at, n) in blocks.iter().filter(|(_, n)| *n > 0) {
             let row = self.data.map(|d| d.repeated(n, extent)?.shifted(at));
-            data = Range::union(data, row.transpose()?);
+            data = ByteRange::union(data, row.transpose()?);
             count += i128::from(n);
         }
         size_of(count * i128::from(self.size()))?;
@@ -274,7 +274,7 @@ impl Body {
     pub fn resized(&self, lb: i64, extent: i64) -> Result<Self> {
         let high = displacement(i128::from(lb) + i128::from(extent))?;
         Ok(Self {
-            marks: Some(Range { low: lb, high }),
+            marks: Some(ByteRange { low: lb, high }),
             ..self.clone()
         })
     }

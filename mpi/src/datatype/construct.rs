@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use super::body::Body;
+use super::body::TypeBody;
 use super::combiner::{Combiner, Form};
 use super::named::Named;
 use super::{Contents, Datatype, check_count};
@@ -46,7 +46,7 @@ fn in_bytes(units: i64, extent: i64) -> Result<i64> {
 impl Datatype {
     /// A predefined type; committed. Each call makes a new object, equal in all but identity.
     pub fn named(named: Named) -> Rc<Self> {
-        let body = Body::of_named(named);
+        let body = TypeBody::of_named(named);
         Self::predefined(body, Combiner::Named(named), Contents::default())
     }
 
@@ -203,7 +203,7 @@ impl Datatype {
                 parts.push((at, old.body.row(length)?));
             }
         }
-        Self::derived(Body::concat(parts)?, Combiner::Struct, contents)
+        Self::derived(TypeBody::concat(parts)?, Combiner::Struct, contents)
     }
 
     /// The same data with other bounds (`MPI_TYPE_CREATE_RESIZED`).
@@ -224,7 +224,7 @@ impl Datatype {
     }
 
     /// The body of blocks whose displacements are in units of `unit` bytes.
-    fn blocks(&self, lengths: &[i64], displacements: &[i64], unit: i64) -> Result<Body> {
+    fn blocks(&self, lengths: &[i64], displacements: &[i64], unit: i64) -> Result<TypeBody> {
         check_lengths(lengths.len(), displacements.len())?;
         let mut blocks = Vec::with_capacity(lengths.len());
         for (&length, &at) in lengths.iter().zip(displacements) {

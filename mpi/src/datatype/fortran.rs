@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::Contents;
-use super::body::Body;
+use super::body::TypeBody;
 use super::combiner::Combiner;
 use super::{Class, Datatype, Named};
 use crate::error::{Error, ErrorClass, Result};
@@ -81,7 +81,7 @@ impl Datatype {
     pub fn f90_real(precision: i32, range: i32) -> Result<Rc<Self>> {
         let named = Self::match_size(TypeClass::Real, real_bytes(precision, range)?)?;
         let contents = Contents::default().ints(&[precision, range]);
-        let body = Body::of_named(named);
+        let body = TypeBody::of_named(named);
         Ok(Self::predefined(body, Combiner::F90Real, contents))
     }
 
@@ -92,7 +92,7 @@ impl Datatype {
     pub fn f90_complex(precision: i32, range: i32) -> Result<Rc<Self>> {
         let named = Self::match_size(TypeClass::Complex, 2 * real_bytes(precision, range)?)?;
         let contents = Contents::default().ints(&[precision, range]);
-        let body = Body::of_named(named);
+        let body = TypeBody::of_named(named);
         Ok(Self::predefined(body, Combiner::F90Complex, contents))
     }
 
@@ -112,7 +112,7 @@ impl Datatype {
         };
         let named = Self::match_size(TypeClass::Integer, bytes)?;
         let contents = Contents::default().ints(&[range]);
-        let body = Body::of_named(named);
+        let body = TypeBody::of_named(named);
         Ok(Self::predefined(body, Combiner::F90Integer, contents))
     }
 
@@ -146,7 +146,7 @@ impl Datatype {
         }
         let contents = Contents::of(&[value, index]);
         Some(Self::predefined(
-            Body::of_pair(v, i),
+            TypeBody::of_pair(v, i),
             Combiner::ValueIndex,
             contents,
         ))

@@ -25,7 +25,7 @@ pub(super) struct Block {
 
 /// One part of a sequence.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct LayoutPart {
     /// Position of its first byte in the packed stream of its sequence.
     pub start: i64,
     /// The layout at this place; its offset holds the displacement.
@@ -34,7 +34,7 @@ pub(super) struct Part {
 
 /// The pattern of a layout, relative to its offset.
 #[derive(Clone, Debug)]
-pub(super) enum Shape {
+pub(super) enum LayoutShape {
     /// `size` bytes in a row (also the empty layout).
     Bytes,
     /// `count` blocks of `len` bytes, `stride` bytes from start to start.
@@ -50,7 +50,7 @@ pub(super) enum Shape {
         child: Rc<Layout>,
     },
     /// Layouts one after the other.
-    Sequence(Rc<[Part]>),
+    Sequence(Rc<[LayoutPart]>),
 }
 
 /// A pattern of bytes at an offset from the address of an element.
@@ -63,7 +63,7 @@ pub(super) struct Layout {
     /// Levels of loops and sequences.
     pub depth: u32,
     /// The pattern.
-    pub shape: Shape,
+    pub shape: LayoutShape,
 }
 
 impl Layout {
@@ -78,7 +78,7 @@ impl Layout {
             offset: 0,
             size: len,
             depth: 1,
-            shape: Shape::Bytes,
+            shape: LayoutShape::Bytes,
         }
     }
 
@@ -107,26 +107,26 @@ impl Layout {
             shape,
         };
         match self.shape {
-            Shape::Bytes if stride == self.size => same(Shape::Bytes),
-            Shape::Bytes => same(Shape::Strided {
+            LayoutShape::Bytes if stride == self.size => same(LayoutShape::Bytes),
+            LayoutShape::Bytes => same(LayoutShape::Strided {
                 count,
                 len: self.size,
                 stride,
             }),
-            Shape::Strided {
+            LayoutShape::Strided {
                 count: inner,
                 len,
                 stride: step,
-            } if step.checked_mul(inner) == Some(stride) => same(Shape::Strided {
+            } if step.checked_mul(inner) == Some(stride) => same(LayoutShape::Strided {
                 count: inner * count,
                 len,
                 stride: step,
             }),
-            Shape::Repeat {
+            LayoutShape::Repeat {
                 count: inner,
                 stride: step,
                 child,
-            } if step.checked_mul(inner) == Some(stride) => same(Shape::Repeat {
+            } if step.checked_mul(inner) == Some(stride) => same(LayoutShape::Repeat {
                 count: inner * count,
                 stride: step,
                 child,
@@ -135,7 +135,7 @@ impl Layout {
                 offset: 0,
                 size,
                 depth: depth + 1,
-                shape: Shape::Repeat {
+                shape: LayoutShape::Repeat {
                     count,
                     stride,
                     child: Rc::new(self),
@@ -165,7 +165,7 @@ impl Layout {
             return Self::bytes(first.len).shifted(first.at);
         }
         let shape = if list.iter().any(|b| b.len != first.len) {
-            Shape::List(list.into())
+            LayoutShape::List(list.into())
         } else {
             let step = list[1].at.wrapping_sub(first.at);
             if list
@@ -177,7 +177,7 @@ impl Layout {
                     .repeated(count, step)
                     .shifted(first.at);
             }
-            Shape::Blocks {
+            LayoutShape::Blocks {
                 len: first.len,
                 at: list.iter().map(|b| b.at).collect(),
             }
@@ -196,7 +196,7 @@ impl Layout {
         for part in parts {
             part.splice_into(&mut flat);
         }
-        if flat.iter().all(|l| matches!(l.shape, Shape::Bytes)) {
+        if flat.iter().all(|l| matches!(l.shape, LayoutShape::Bytes)) {
             return Self::from_blocks(flat.iter().map(|l| (l.offset, l.size)));
         }
         if flat.len() == 1 {
@@ -204,10 +204,10 @@ impl Layout {
         }
         let depth = flat.iter().map(|l| l.depth).max().unwrap_or(0) + 1;
         let mut start = 0;
-        let parts: Rc<[Part]> = flat
+        let parts: Rc<[LayoutPart]> = flat
             .into_iter()
             .map(|layout| {
-                let part = Part { start, layout };
+                let part = LayoutPart { start, layout };
                 start += part.layout.size;
                 part
             })
@@ -216,7 +216,7 @@ impl Layout {
             offset: 0,
             size: start,
             depth,
-            shape: Shape::Sequence(parts),
+            shape: LayoutShape::Sequence(parts),
         }
     }
 
@@ -226,20 +226,20 @@ impl Layout {
             return;
         }
         match &self.shape {
-            Shape::Sequence(parts) if parts.len() <= SPLICE => {
+            LayoutShape::Sequence(parts) if parts.len() <= SPLICE => {
                 flat.extend(parts.iter().map(|p| p.layout.clone().shifted(self.offset)))
             }
-            Shape::List(blocks) if blocks.len() <= SPLICE => {
+            LayoutShape::List(blocks) if blocks.len() <= SPLICE => {
                 for b in blocks.iter() {
                     push_bytes(flat, self.offset.wrapping_add(b.at), b.len);
                 }
             }
-            Shape::Blocks { len, at } if at.len() <= SPLICE => {
+            LayoutShape::Blocks { len, at } if at.len() <= SPLICE => {
                 for a in at.iter() {
                     push_bytes(flat, self.offset.wrapping_add(*a), *len);
                 }
             }
-            Shape::Bytes => push_bytes(flat, self.offset, self.size),
+            LayoutShape::Bytes => push_bytes(flat, self.offset, self.size),
             _ => flat.push(self),
         }
     }
@@ -248,7 +248,7 @@ impl Layout {
 /// Appends a block, merged with the one before it where they touch.
 fn push_bytes(flat: &mut Vec<Layout>, at: i64, len: i64) {
     if let Some(last) = flat.last_mut()
-        && matches!(last.shape, Shape::Bytes)
+        && matches!(last.shape, LayoutShape::Bytes)
         && last.offset.wrapping_add(last.size) == at
     {
         last.size += len;
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn adjacent_blocks_become_one() {
         let l = Layout::from_blocks([(8, 4), (12, 4), (16, 0), (16, 8)]);
-        assert!(matches!(l.shape, Shape::Bytes));
+        assert!(matches!(l.shape, LayoutShape::Bytes));
         assert_eq!((l.offset, l.size), (8, 16));
     }
 
@@ -273,7 +273,7 @@ mod tests {
         let l = Layout::from_blocks([(8, 4), (0, 4), (-8, 4)]);
         assert!(matches!(
             l.shape,
-            Shape::Strided {
+            LayoutShape::Strided {
                 count: 3,
                 len: 4,
                 stride: -8
@@ -288,14 +288,14 @@ mod tests {
         let all = row.repeated(1000, 8000);
         assert!(matches!(
             all.shape,
-            Shape::Strided {
+            LayoutShape::Strided {
                 count: 1_000_000,
                 len: 4,
                 stride: 8
             }
         ));
         let gap = Layout::bytes(4).repeated(1000, 8).repeated(1000, 10_000);
-        assert!(matches!(gap.shape, Shape::Repeat { count: 1000, .. }));
+        assert!(matches!(gap.shape, LayoutShape::Repeat { count: 1000, .. }));
         assert_eq!(gap.size, 4_000_000);
     }
 
@@ -307,7 +307,7 @@ mod tests {
             Layout::bytes(8).shifted(8),
             strided.shifted(100),
         ]);
-        let Shape::Sequence(parts) = &l.shape else {
+        let LayoutShape::Sequence(parts) = &l.shape else {
             panic!("a sequence expected")
         };
         assert_eq!(parts.len(), 2);

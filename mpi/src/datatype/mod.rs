@@ -24,7 +24,7 @@ mod walk;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-pub use array::{Distribution, Order};
+pub use array::{Distribution, StorageOrder};
 pub use combiner::{Combiner, Form};
 pub use external::EXTERNAL32;
 pub use fortran::TypeClass;
@@ -34,8 +34,8 @@ pub use scalar::Scalar;
 
 use crate::attr::Attributes;
 use crate::error::{Error, ErrorClass, Result};
-use body::Body;
-use layout::Shape;
+use body::TypeBody;
+use layout::LayoutShape;
 
 /// The arguments a datatype was made with, in the order `MPI_TYPE_GET_CONTENTS` gives them.
 ///
@@ -56,7 +56,7 @@ pub struct Contents {
 /// `MPI_TYPE_FREE` only drops the handle (MPI-5.0 §5.1.9).
 #[derive(Debug)]
 pub struct Datatype {
-    body: Body,
+    body: TypeBody,
     /// Lower bound and extent of the body, asked for in every transfer.
     bounds: (i64, i64),
     /// The element type for predefined reductions, if they apply.
@@ -70,7 +70,7 @@ pub struct Datatype {
 }
 
 impl Datatype {
-    fn new(body: Body, combiner: Combiner, contents: Contents) -> Self {
+    fn new(body: TypeBody, combiner: Combiner, contents: Contents) -> Self {
         let name = match combiner {
             Combiner::Named(named) => named.name().to_owned(),
             _ => String::new(),
@@ -90,14 +90,14 @@ impl Datatype {
     }
 
     /// A type that is never committed or freed.
-    fn predefined(body: Body, combiner: Combiner, contents: Contents) -> Rc<Self> {
+    fn predefined(body: TypeBody, combiner: Combiner, contents: Contents) -> Rc<Self> {
         let datatype = Self::new(body, combiner, contents);
         datatype.committed.set(true);
         Rc::new(datatype)
     }
 
     /// A new derived type, after the last checks.
-    fn derived(body: Body, combiner: Combiner, contents: Contents) -> Result<Rc<Self>> {
+    fn derived(body: TypeBody, combiner: Combiner, contents: Contents) -> Result<Rc<Self>> {
         Ok(Rc::new(Self::new(body.check()?, combiner, contents)))
     }
 
@@ -237,7 +237,7 @@ impl Datatype {
         if count == 0 || self.size() == 0 {
             return Ok((0, 0));
         }
-        let row = self.body.row(count).and_then(Body::check);
+        let row = self.body.row(count).and_then(TypeBody::check);
         let data = row
             .map_err(|e| Error::new(ErrorClass::Count, e.message))?
             .data;
@@ -250,7 +250,7 @@ impl Datatype {
         if count == 0 || self.size() == 0 {
             return Some(0);
         }
-        let dense = matches!(self.body.layout.shape, Shape::Bytes)
+        let dense = matches!(self.body.layout.shape, LayoutShape::Bytes)
             && (count == 1 || self.size() == self.extent());
         dense.then_some(self.body.layout.offset)
     }

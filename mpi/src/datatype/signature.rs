@@ -6,7 +6,7 @@ use super::named::Named;
 
 /// One part of a sequence of signatures.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct SignaturePart {
     /// Bytes of the stream before this part.
     bytes_before: i64,
     /// Basic elements before this part.
@@ -21,7 +21,7 @@ enum Kind {
     /// Copies of a signature.
     Repeat(i64, Rc<Signature>),
     /// Signatures one after the other.
-    Sequence(Rc<[Part]>),
+    Sequence(Rc<[SignaturePart]>),
 }
 
 /// The basic types of a stream, in order.
@@ -98,10 +98,10 @@ impl Signature {
         }
         let depth = flat.iter().map(|s| s.depth).max().unwrap_or(0) + 1;
         let (mut bytes, mut elements) = (0, 0);
-        let parts: Rc<[Part]> = flat
+        let parts: Rc<[SignaturePart]> = flat
             .into_iter()
             .map(|signature| {
-                let part = Part {
+                let part = SignaturePart {
                     bytes_before: bytes,
                     elements_before: elements,
                     signature,

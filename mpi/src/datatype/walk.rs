@@ -3,7 +3,7 @@
 //! No state is kept between calls. The walk finds a range by division in loops and by binary search
 //! in lists. So a message can be packed in segments that begin and end at any byte.
 
-use super::layout::{Block, Layout, Part, Shape};
+use super::layout::{Block, Layout, LayoutPart, LayoutShape};
 use super::moves::Mover;
 
 /// The half-open range of the packed stream that a walk covers; empty ranges are skipped.
@@ -42,11 +42,11 @@ pub(super) unsafe fn walk_elements<M: Mover>(
     unsafe {
         match &layout.shape {
             _ if count == 1 => walk(layout, base, window, mover),
-            Shape::Bytes if extent == layout.size => mover.run(
+            LayoutShape::Bytes if extent == layout.size => mover.run(
                 at(base, layout.offset.wrapping_add(window.from)),
                 (window.to - window.from) as usize,
             ),
-            Shape::Bytes => {
+            LayoutShape::Bytes => {
                 let base = at(base, layout.offset);
                 let place = |i: i64| at(base, i.wrapping_mul(extent));
                 equal_blocks(layout.size, window, mover, place, |m, first, n| {
@@ -72,23 +72,27 @@ unsafe fn walk<M: Mover>(layout: &Layout, base: usize, window: Window, mover: &m
     // SAFETY: passed on from the caller.
     unsafe {
         match &layout.shape {
-            Shape::Bytes => mover.run(at(base, window.from), (window.to - window.from) as usize),
-            Shape::Strided { len, stride, .. } => {
+            LayoutShape::Bytes => {
+                mover.run(at(base, window.from), (window.to - window.from) as usize)
+            }
+            LayoutShape::Strided { len, stride, .. } => {
                 let place = |i: i64| at(base, i.wrapping_mul(*stride));
                 equal_blocks(*len, window, mover, place, |m, first, n| {
                     m.strided(place(first), n as usize, *len as usize, *stride as isize);
                 });
             }
-            Shape::Blocks { len, at: places } => {
+            LayoutShape::Blocks { len, at: places } => {
                 let place = |i: i64| at(base, places[i as usize]);
                 equal_blocks(*len, window, mover, place, |m, first, n| {
                     let some = &places[first as usize..(first + n) as usize];
                     m.scattered(base, some, *len as usize);
                 });
             }
-            Shape::List(blocks) => list(blocks, base, window, mover),
-            Shape::Repeat { stride, child, .. } => repeat(child, *stride, base, window, mover),
-            Shape::Sequence(parts) => sequence(parts, base, window, mover),
+            LayoutShape::List(blocks) => list(blocks, base, window, mover),
+            LayoutShape::Repeat { stride, child, .. } => {
+                repeat(child, *stride, base, window, mover)
+            }
+            LayoutShape::Sequence(parts) => sequence(parts, base, window, mover),
         }
     }
 }
@@ -181,17 +185,17 @@ unsafe fn whole<M: Mover>(layout: &Layout, base: usize, mover: &mut M) {
     // SAFETY: passed on from the caller.
     unsafe {
         match &layout.shape {
-            Shape::Bytes => mover.run(base, layout.size as usize),
-            Shape::Strided { count, len, stride } => {
+            LayoutShape::Bytes => mover.run(base, layout.size as usize),
+            LayoutShape::Strided { count, len, stride } => {
                 mover.strided(base, *count as usize, *len as usize, *stride as isize);
             }
-            Shape::Blocks { len, at } => mover.scattered(base, at, *len as usize),
-            Shape::List(blocks) => {
+            LayoutShape::Blocks { len, at } => mover.scattered(base, at, *len as usize),
+            LayoutShape::List(blocks) => {
                 for b in blocks.iter() {
                     mover.run(at(base, b.at), b.len as usize);
                 }
             }
-            Shape::Repeat {
+            LayoutShape::Repeat {
                 count,
                 stride,
                 child,
@@ -200,7 +204,7 @@ unsafe fn whole<M: Mover>(layout: &Layout, base: usize, mover: &mut M) {
                     whole(child, at(base, i.wrapping_mul(*stride)), mover);
                 }
             }
-            Shape::Sequence(parts) => {
+            LayoutShape::Sequence(parts) => {
                 for p in parts.iter() {
                     whole(&p.layout, base, mover);
                 }
@@ -233,7 +237,7 @@ unsafe fn list<M: Mover>(blocks: &[Block], base: usize, window: Window, mover: &
 ///
 /// # Safety
 /// As for `walk`.
-unsafe fn sequence<M: Mover>(parts: &[Part], base: usize, window: Window, mover: &mut M) {
+unsafe fn sequence<M: Mover>(parts: &[LayoutPart], base: usize, window: Window, mover: &mut M) {
     let first = match window.from {
         0 => 0,
         from => parts.partition_point(|p| p.start <= from) - 1,

@@ -4,7 +4,7 @@ use super::Data;
 use crate::adi::{MsgId, Pattern, Probe};
 use crate::check;
 use crate::comm::Communicator;
-use crate::decide::Kind;
+use crate::decide::AnswerKind;
 use crate::error::Result;
 use crate::request::{Request, RequestId, State};
 use crate::runtime::Mpi;
@@ -13,12 +13,12 @@ use std::rc::Rc;
 
 /// A message taken by a matching probe; received once.
 #[derive(Debug)]
-pub struct Message {
+pub struct MatchedMessage {
     id: Option<MsgId>,
     comm: Rc<Communicator>,
 }
 
-impl Message {
+impl MatchedMessage {
     /// `MPI_MESSAGE_NO_PROC`.
     pub fn no_proc(comm: &Rc<Communicator>) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Mpi {
             found = self.dev.borrow_mut().probe(&pattern);
         }
         let answer = found.as_ref().map(status);
-        Ok(self.decider.answer(Kind::Iprobe, answer))
+        Ok(self.decider.answer(AnswerKind::Iprobe, answer))
     }
 
     /// `MPI_Probe`.
@@ -69,7 +69,7 @@ impl Mpi {
             return Ok(Status::PROC_NULL);
         };
         let found = self.wait_until(None, |m| Ok(m.dev.borrow_mut().probe(&pattern)))?;
-        Ok(self.decider.answer(Kind::Probe, status(&found)))
+        Ok(self.decider.answer(AnswerKind::Probe, status(&found)))
     }
 
     /// `MPI_Improbe`.
@@ -78,9 +78,9 @@ impl Mpi {
         source: i32,
         tag: i32,
         comm: &Rc<Communicator>,
-    ) -> Result<Option<(Message, Status)>> {
+    ) -> Result<Option<(MatchedMessage, Status)>> {
         let Some(pattern) = self.probe_pattern(source, tag, comm)? else {
-            return Ok(Some((Message::no_proc(comm), Status::PROC_NULL)));
+            return Ok(Some((MatchedMessage::no_proc(comm), Status::PROC_NULL)));
         };
         let mut found = self.dev.borrow_mut().probe(&pattern);
         if found.is_none() {
@@ -88,7 +88,7 @@ impl Mpi {
             found = self.dev.borrow_mut().probe(&pattern);
         }
         let answer = found.as_ref().map(status);
-        match self.decider.answer(Kind::Iprobe, answer) {
+        match self.decider.answer(AnswerKind::Iprobe, answer) {
             Some(s) => self.take_message(pattern, s, comm).map(Some),
             None => Ok(None),
         }
@@ -100,7 +100,7 @@ impl Mpi {
         pattern: Pattern,
         found: Status,
         comm: &Rc<Communicator>,
-    ) -> Result<(Message, Status)> {
+    ) -> Result<(MatchedMessage, Status)> {
         // The first one of its source and tag, so the one that the wildcard found.
         let named = Pattern {
             from: Some(comm.peers().world_rank(found.source as usize)),
@@ -109,7 +109,7 @@ impl Mpi {
             ..pattern
         };
         let (id, p) = self.wait_until(None, |m| Ok(m.dev.borrow_mut().mprobe(&named)))?;
-        let message = Message {
+        let message = MatchedMessage {
             id: Some(id),
             comm: comm.clone(),
         };
@@ -122,12 +122,12 @@ impl Mpi {
         source: i32,
         tag: i32,
         comm: &Rc<Communicator>,
-    ) -> Result<(Message, Status)> {
+    ) -> Result<(MatchedMessage, Status)> {
         let Some(pattern) = self.probe_pattern(source, tag, comm)? else {
-            return Ok((Message::no_proc(comm), Status::PROC_NULL));
+            return Ok((MatchedMessage::no_proc(comm), Status::PROC_NULL));
         };
         let found = self.wait_until(None, |m| Ok(m.dev.borrow_mut().probe(&pattern)))?;
-        let answer = self.decider.answer(Kind::Probe, status(&found));
+        let answer = self.decider.answer(AnswerKind::Probe, status(&found));
         self.take_message(pattern, answer, comm)
     }
 
@@ -135,7 +135,7 @@ impl Mpi {
     ///
     /// # Safety
     /// The elements are writable until the call returns.
-    pub unsafe fn mrecv(&self, data: &Data<'_>, message: Message) -> Result<Completed> {
+    pub unsafe fn mrecv(&self, data: &Data<'_>, message: MatchedMessage) -> Result<Completed> {
         // SAFETY: the caller's, as this call waits.
         let id = unsafe { self.imrecv(data, message) }?;
         self.wait(id)
@@ -145,7 +145,7 @@ impl Mpi {
     ///
     /// # Safety
     /// The elements are writable and unaccessed until the request completes.
-    pub unsafe fn imrecv(&self, data: &Data<'_>, message: Message) -> Result<RequestId> {
+    pub unsafe fn imrecv(&self, data: &Data<'_>, message: MatchedMessage) -> Result<RequestId> {
         data.check()?;
         let Some(msg) = message.id else {
             let state = State::Ready(Completed::ok(Status::PROC_NULL));

@@ -13,7 +13,7 @@ use std::task::Poll;
 
 /// Peer and tag of one side.
 #[derive(Clone, Copy, Debug)]
-pub struct Side {
+pub struct ExchangeSide {
     /// Rank of the peer.
     pub peer: i32,
     /// Tag.
@@ -67,7 +67,7 @@ impl Mpi {
         error
     }
 
-    fn check_sides(&self, to: Side, from: Side, comm: &Communicator) -> Result<()> {
+    fn check_sides(&self, to: ExchangeSide, from: ExchangeSide, comm: &Communicator) -> Result<()> {
         check::destination(to.peer, comm)?;
         check::tag(to.tag)?;
         check::source(from.peer, comm)?;
@@ -81,9 +81,9 @@ impl Mpi {
     pub unsafe fn sendrecv(
         &self,
         send: &Data<'_>,
-        to: Side,
+        to: ExchangeSide,
         recv: &Data<'_>,
-        from: Side,
+        from: ExchangeSide,
         comm: &Rc<Communicator>,
     ) -> Result<Completed> {
         self.check_sides(to, from, comm)?;
@@ -106,8 +106,8 @@ impl Mpi {
     pub unsafe fn sendrecv_replace(
         &self,
         data: &Data<'_>,
-        to: Side,
-        from: Side,
+        to: ExchangeSide,
+        from: ExchangeSide,
         comm: &Rc<Communicator>,
     ) -> Result<Completed> {
         // SAFETY: the caller's, as this call waits.
@@ -122,9 +122,9 @@ impl Mpi {
     pub unsafe fn isendrecv(
         &self,
         send: &Data<'_>,
-        to: Side,
+        to: ExchangeSide,
         recv: &Data<'_>,
-        from: Side,
+        from: ExchangeSide,
         comm: &Rc<Communicator>,
     ) -> Result<RequestId> {
         self.check_sides(to, from, comm)?;
@@ -145,8 +145,8 @@ impl Mpi {
     pub unsafe fn isendrecv_replace(
         &self,
         data: &Data<'_>,
-        to: Side,
-        from: Side,
+        to: ExchangeSide,
+        from: ExchangeSide,
         comm: &Rc<Communicator>,
     ) -> Result<RequestId> {
         self.check_sides(to, from, comm)?;

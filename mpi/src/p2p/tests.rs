@@ -92,7 +92,10 @@ fn wildcards_get_each_message_once() {
             next[from] += 1;
         }
         assert_eq!(next, [0, 10, 10, 10]);
-        assert_eq!(m.decider.count(crate::decide::Kind::WildcardMatch), 30);
+        assert_eq!(
+            m.decider.count(crate::decide::AnswerKind::WildcardMatch),
+            30
+        );
     });
 }
 
@@ -405,11 +408,11 @@ fn sendrecv_in_rings() {
         let me = m.rank().0 as i32;
         let t = byte();
         let (to, from) = (
-            Side {
+            ExchangeSide {
                 peer: (me + 1) % 5,
                 tag: 1,
             },
-            Side {
+            ExchangeSide {
                 peer: (me + 4) % 5,
                 tag: 1,
             },

@@ -4,7 +4,7 @@
 use super::{Request, RequestId, State, Task};
 use crate::adi::{Completion, ReqId};
 use crate::comm::Communicator;
-use crate::decide::Kind;
+use crate::decide::AnswerKind;
 use crate::error::{Error, ErrorClass, Result};
 use crate::runtime::Mpi;
 use crate::status::{Completed, Status};
@@ -116,7 +116,7 @@ impl Mpi {
                 };
                 request.state = State::Ready(completed);
                 if std::mem::take(&mut request.cancelling) {
-                    self.decider.whether(Kind::Cancel, done.cancelled);
+                    self.decider.whether(AnswerKind::Cancel, done.cancelled);
                 }
                 if let Some(wild) = request.wild.take().filter(|_| !done.cancelled) {
                     self.decider.met(wild, done.source, done.tag);
@@ -267,7 +267,7 @@ impl Mpi {
             self.poke(self.hint(id))?;
         }
         let finished = self.settle(id)?;
-        if self.decider.whether(Kind::Test, finished) {
+        if self.decider.whether(AnswerKind::Test, finished) {
             return self.wait(id).map(Some);
         }
         Ok(None)
@@ -284,7 +284,7 @@ impl Mpi {
             self.poke(self.hint(id))?;
         }
         let finished = self.settle(id)?;
-        if self.decider.whether(Kind::Test, finished) {
+        if self.decider.whether(AnswerKind::Test, finished) {
             self.await_settled(id)?;
             return self.peek(id).map(Some);
         }

@@ -1,6 +1,6 @@
 //! The requests of a process, and which of them need more than their completion.
 
-use super::{RequestId, Slab};
+use super::{RequestId, RequestSlab};
 use crate::comm::Communicator;
 use std::cell::{BorrowMutError, Ref, RefCell, RefMut};
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use std::rc::Rc;
 /// All requests of a process.
 #[derive(Default)]
 pub(crate) struct RequestRegistry {
-    slab: RefCell<Slab>,
+    slab: RefCell<RequestSlab>,
     /// Requests with tasks that are to be polled.
     tasks: RefCell<Vec<RequestId>>,
     /// Freed requests that are still in flight.
@@ -20,19 +20,19 @@ pub(crate) struct RequestRegistry {
 impl RequestRegistry {
     /// The requests, to look at.
     #[inline(always)]
-    pub fn borrow(&self) -> Ref<'_, Slab> {
+    pub fn borrow(&self) -> Ref<'_, RequestSlab> {
         self.slab.borrow()
     }
 
     /// The requests, to change.
     #[inline(always)]
-    pub fn borrow_mut(&self) -> RefMut<'_, Slab> {
+    pub fn borrow_mut(&self) -> RefMut<'_, RequestSlab> {
         self.slab.borrow_mut()
     }
 
     /// The requests, to change unless they are in use.
     #[inline(always)]
-    pub fn try_borrow_mut(&self) -> Result<RefMut<'_, Slab>, BorrowMutError> {
+    pub fn try_borrow_mut(&self) -> Result<RefMut<'_, RequestSlab>, BorrowMutError> {
         self.slab.try_borrow_mut()
     }
 

@@ -27,7 +27,7 @@ fn when(shown: u64, drift: i64) -> u64 {
 
 impl<W: Work> JobWorld<W> {
     /// Gives central an input and carries out its effects, unless central crashes in the middle.
-    pub(super) fn central(&mut self, input: central::Input) -> Result<(), String> {
+    pub(super) fn central(&mut self, input: central::CentralInput) -> Result<(), String> {
         let Some(core) = &mut self.central else {
             return Ok(());
         };
@@ -53,9 +53,9 @@ impl<W: Work> JobWorld<W> {
         Ok(())
     }
 
-    fn carry_out(&mut self, effect: central::Effect) -> Result<(), String> {
+    fn carry_out(&mut self, effect: central::CentralEffect) -> Result<(), String> {
         match effect {
-            central::Effect::Persist(record) => {
+            central::CentralEffect::Persist(record) => {
                 if let central::Record::Committed { epoch, .. } = record {
                     self.tally.commits += 1;
                     self.work.committed(epoch)?;
@@ -65,13 +65,13 @@ impl<W: Work> JobWorld<W> {
                 self.records.push(record.clone());
                 self.stored.store(record, ranks, &self.images, lost)?;
             }
-            central::Effect::Send(host, order) => {
+            central::CentralEffect::Send(host, order) => {
                 if !self.stored.covers(host, &order) {
                     return Err(format!("{order:?} before it is stored"));
                 }
                 self.send_down(host, order);
             }
-            central::Effect::SendAll(hosts, order) => {
+            central::CentralEffect::SendAll(hosts, order) => {
                 if !hosts.iter().all(|host| self.stored.covers(*host, &order)) {
                     return Err(format!("{order:?} before it is stored"));
                 }
@@ -79,33 +79,33 @@ impl<W: Work> JobWorld<W> {
                     self.send_down(host, order.clone());
                 }
             }
-            central::Effect::Drop(host) => {
+            central::CentralEffect::Drop(host) => {
                 self.hosts[host].dropped = true;
                 self.tally.dropped += 1;
                 let at = self.now.max(self.hosts[host].held) + MILLI;
                 self.queue.at(at, Event::CentralLost(host));
             }
-            central::Effect::Event(event) => {
+            central::CentralEffect::Event(event) => {
                 if let central::Event::HostSilent { host, .. } = event {
                     self.is_fenced(host)?;
                 }
                 self.tally.event(&event);
             }
-            central::Effect::Decided(verdict) => self.tally.decided(&verdict)?,
-            central::Effect::Over(verdict) => {
+            central::CentralEffect::Decided(verdict) => self.tally.decided(&verdict)?,
+            central::CentralEffect::Over(verdict) => {
                 self.tally.decided(&verdict)?;
                 if self.over.replace(verdict).is_some() && self.boots == 0 {
                     return Err("the job is over twice".into());
                 }
             }
-            central::Effect::Counters(..) => {}
-            central::Effect::AskStored => self.ask_stored(),
-            central::Effect::AskRelaunchable => {
+            central::CentralEffect::Counters(..) => {}
+            central::CentralEffect::AskStored => self.ask_stored(),
+            central::CentralEffect::AskRelaunchable => {
                 let delay = self.rng.between(100_000, 5 * MILLI);
                 self.after(delay, Event::Relaunchable(self.boots));
             }
-            central::Effect::Relaunch(next) => self.relaunch(next)?,
-            central::Effect::Resumed {
+            central::CentralEffect::Relaunch(next) => self.relaunch(next)?,
+            central::CentralEffect::Resumed {
                 committed,
                 abandoned,
             } => {
@@ -152,7 +152,11 @@ impl<W: Work> JobWorld<W> {
     }
 
     /// Gives a local manager an input and carries out its effects.
-    pub(super) fn local(&mut self, host: HostIndex, input: local::Input) -> Result<(), String> {
+    pub(super) fn local(
+        &mut self,
+        host: HostIndex,
+        input: local::LocalInput,
+    ) -> Result<(), String> {
         let mut inputs = VecDeque::from([input]);
         let drift = self.hosts[host].drift;
         while let Some(input) = inputs.pop_front() {
@@ -180,11 +184,11 @@ impl<W: Work> JobWorld<W> {
     fn perform(
         &mut self,
         host: HostIndex,
-        effect: local::Effect,
-        inputs: &mut VecDeque<local::Input>,
+        effect: local::LocalEffect,
+        inputs: &mut VecDeque<local::LocalInput>,
     ) -> Result<(), String> {
         match effect {
-            local::Effect::Spawn(instance) => {
+            local::LocalEffect::Spawn(instance) => {
                 self.begins(instance)?;
                 let process = Process::new(
                     instance,
@@ -195,21 +199,21 @@ impl<W: Work> JobWorld<W> {
                 let pid = process.pid();
                 self.work.fresh(instance);
                 self.there(process)?;
-                let spawned = local::Input::Spawned(instance.rank, instance.incarnation, pid);
+                let spawned = local::LocalInput::Spawned(instance.rank, instance.incarnation, pid);
                 inputs.push_back(spawned);
             }
-            local::Effect::Wake(instance, epoch) => self.wake(instance, epoch)?,
-            local::Effect::Retire(rank, incarnation) => {
+            local::LocalEffect::Wake(instance, epoch) => self.wake(instance, epoch)?,
+            local::LocalEffect::Retire(rank, incarnation) => {
                 self.retire((rank, incarnation), inputs);
             }
-            local::Effect::Discard(rank, incarnation) => {
+            local::LocalEffect::Discard(rank, incarnation) => {
                 self.discard(rank, incarnation)?;
             }
-            local::Effect::DropImage(rank, epoch) => {
+            local::LocalEffect::DropImage(rank, epoch) => {
                 self.images.remove(&(rank, epoch));
                 self.work.forget(rank, epoch);
             }
-            local::Effect::Central(message) => {
+            local::LocalEffect::Central(message) => {
                 let delay = self.delay();
                 let link = &mut self.hosts[host];
                 link.up = link.up.max(link.held).max(self.now + delay);
@@ -218,7 +222,7 @@ impl<W: Work> JobWorld<W> {
                     self.queue.at(link.up, Event::Up(host, message));
                 }
             }
-            local::Effect::Ranks(ranks, message) => {
+            local::LocalEffect::Ranks(ranks, message) => {
                 let message = Rc::new(message);
                 let at = self.now + self.rng.between(10_000, 100_000);
                 for rank in ranks {
@@ -234,23 +238,23 @@ impl<W: Work> JobWorld<W> {
     }
 
     /// An effect of a local manager on several ranks or on its host.
-    fn of_host(&mut self, host: HostIndex, effect: local::Effect) -> Result<(), String> {
+    fn of_host(&mut self, host: HostIndex, effect: local::LocalEffect) -> Result<(), String> {
         match effect {
-            local::Effect::SignalGroup(_, CONT) | local::Effect::SignalAll(CONT) => {}
-            local::Effect::SignalGroup(rank, signal) => {
+            local::LocalEffect::SignalGroup(_, CONT) | local::LocalEffect::SignalAll(CONT) => {}
+            local::LocalEffect::SignalGroup(rank, signal) => {
                 if let Some(process) = self.current(rank) {
                     let key = (rank, process.instance.incarnation);
                     self.signal(key, signal);
                 }
             }
-            local::Effect::SignalAll(signal) => {
+            local::LocalEffect::SignalAll(signal) => {
                 let of_host = |key: &&Key| self.host_of(key.0) == host;
                 let keys: Vec<Key> = self.processes.keys().filter(of_host).copied().collect();
                 for key in keys {
                     self.signal(key, signal);
                 }
             }
-            local::Effect::StopAll => {
+            local::LocalEffect::StopAll => {
                 let link = &mut self.hosts[host];
                 link.told += 1;
                 let told = link.told;
@@ -258,19 +262,19 @@ impl<W: Work> JobWorld<W> {
                 self.tally.stops += 1;
                 self.after(delay, Event::Still(host, told));
             }
-            local::Effect::ContinueAll => {
+            local::LocalEffect::ContinueAll => {
                 let link = &mut self.hosts[host];
                 link.told += 1;
                 link.still = false;
             }
-            local::Effect::Sweep => {
+            local::LocalEffect::Sweep => {
                 let delay = self.rng.between(100_000, 3 * MILLI);
                 self.after(delay, Event::Swept(host));
             }
-            local::Effect::Exit
-            | local::Effect::Caveats(..)
-            | local::Effect::Note(..)
-            | local::Effect::Watch(..) => {}
+            local::LocalEffect::Exit
+            | local::LocalEffect::Caveats(..)
+            | local::LocalEffect::Note(..)
+            | local::LocalEffect::Watch(..) => {}
             #[allow(unreachable_patterns, reason = "cores may learn more")]
             other => return Err(format!("{other:?} in this world")),
         }
@@ -315,7 +319,7 @@ impl<W: Work> JobWorld<W> {
         Ok(())
     }
 
-    fn retire(&mut self, key: Key, inputs: &mut VecDeque<local::Input>) {
+    fn retire(&mut self, key: Key, inputs: &mut VecDeque<local::LocalInput>) {
         if let Some(wake) = self.wakes.get_mut(&key) {
             wake.stop = true;
             return;
@@ -327,7 +331,7 @@ impl<W: Work> JobWorld<W> {
                 let delay = self.rng.between(10_000, MILLI);
                 self.after(delay, Event::Stopped(key));
             }
-            None => inputs.push_back(local::Input::Retired(key.0, key.1)),
+            None => inputs.push_back(local::LocalInput::Retired(key.0, key.1)),
         }
     }
 

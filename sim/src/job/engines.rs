@@ -9,7 +9,7 @@ use crate::node::{Load, ShortCounts};
 use crate::plan::{Plan, Step, TALK_CONTEXT, content};
 use crate::rng::Rng;
 use rejoin_channel_table::{AddressBook, BusinessCard, Epoch, Identity, Incarnation, JobId, Rank};
-use rejoin_engine::{Envelope, Mode, ReqId, Segment, Sought};
+use rejoin_engine::{Envelope, MessageMode, ReqId, Segment, Sought};
 use rejoin_managers_protocol::control::ProcessInstance;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -246,7 +246,7 @@ impl Engines {
         let bytes = content(number, message.len);
         // The device would detach blocking sends. Here each waits for its completion.
         let mode = match message.mode {
-            Mode::Blocking => Mode::Standard,
+            MessageMode::Blocking => MessageMode::Standard,
             mode => mode,
         };
         let near = self.near >> ((instance.rank.0 ^ message.to) % 64) & 1 == 1;
@@ -254,7 +254,7 @@ impl Engines {
             return;
         };
         if near
-            && mode == Mode::Standard
+            && mode == MessageMode::Standard
             && let Some((id, load)) = node.send_short(Rank(message.to), envelope, &bytes)
         {
             self.travel(instance, id, Some(load), rng, wishes);

@@ -53,7 +53,7 @@ impl<W: Work> JobWorld<W> {
                 self.down_for(time);
                 Ok(())
             }
-            JobFault::Ask => self.central(central::Input::Checkpoint),
+            JobFault::Ask => self.central(central::CentralInput::Checkpoint),
             // The launcher keeps it until central is there.
             JobFault::Signal if self.central.is_none() => {
                 self.after(10 * MILLI, Event::Fault(fault));
@@ -62,7 +62,7 @@ impl<W: Work> JobWorld<W> {
             JobFault::Signal => {
                 let counts = !self.stored.finalized;
                 self.tally.signals += 1;
-                self.central(central::Input::Signal(2))?;
+                self.central(central::CentralInput::Signal(2))?;
                 let there = self.central.is_some();
                 self.signalled = Some(self.boots).filter(|_| counts && there);
                 Ok(())
@@ -147,11 +147,11 @@ impl<W: Work> JobWorld<W> {
             records.remove(last);
         }
         self.central = Some(Central::resume(self.job.clone(), records));
-        self.central(central::Input::Begin)?;
+        self.central(central::CentralInput::Begin)?;
         for host in 0..self.hosts.len() {
             let Host { local, .. } = &self.hosts[host];
             if local.as_ref().is_none_or(Local::is_over) {
-                self.central(central::Input::HostLost(host))?;
+                self.central(central::CentralInput::HostLost(host))?;
             }
         }
         Ok(())

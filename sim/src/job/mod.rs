@@ -223,7 +223,7 @@ impl<W: Work> JobWorld<W> {
     }
 
     fn go(&mut self) -> Result<(), String> {
-        self.central(central::Input::Begin)?;
+        self.central(central::CentralInput::Begin)?;
         while let Some((time, event)) = self.queue.pop() {
             self.now = time;
             if self.over.is_none() && time > self.last_fault + PATIENCE {
@@ -269,23 +269,23 @@ impl<W: Work> JobWorld<W> {
 
     fn handle(&mut self, event: Event<W::Event>) -> Result<(), String> {
         match event {
-            Event::Up(host, message) => self.central(central::Input::Local(host, message)),
+            Event::Up(host, message) => self.central(central::CentralInput::Local(host, message)),
             Event::Down(host, boot, order) => {
                 let last = self.hosts[host].relayed.get(boot as usize);
                 match last.is_some_and(|last| self.now > *last) {
                     true => Ok(()),
-                    false => self.local(host, local::Input::Central(order)),
+                    false => self.local(host, local::LocalInput::Central(order)),
                 }
             }
-            Event::LinkLost(host) => self.central(central::Input::HostLost(host)),
-            Event::CentralLost(host) => self.local(host, local::Input::CentralLost),
+            Event::LinkLost(host) => self.central(central::CentralInput::HostLost(host)),
+            Event::CentralLost(host) => self.local(host, local::LocalInput::CentralLost),
             Event::TickCentral => {
                 self.tick = None;
-                self.central(central::Input::Tick)
+                self.central(central::CentralInput::Tick)
             }
             Event::TickLocal(host) => {
                 self.hosts[host].tick = None;
-                self.local(host, local::Input::Tick)
+                self.local(host, local::LocalInput::Tick)
             }
             Event::Hear(key, message) => self.hears(key, &message),
             Event::Act(key) => self.advance(key),
@@ -293,7 +293,7 @@ impl<W: Work> JobWorld<W> {
             Event::Restored(key) => self.restored(key),
             Event::Stopped(key) => self.stopped(key),
             Event::Ends(key, end) => self.ended(key, end),
-            Event::Swept(host) => self.local(host, local::Input::Swept),
+            Event::Swept(host) => self.local(host, local::LocalInput::Swept),
             Event::Still(host, told) => {
                 let host = &mut self.hosts[host];
                 host.still |= host.told == told;

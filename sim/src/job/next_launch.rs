@@ -49,14 +49,14 @@ impl<W: Work> JobWorld<W> {
             return Ok(());
         }
         let state = self.rng.chance(90).then_some(1);
-        self.central(central::Input::Stored(state))
+        self.central(central::CentralInput::Stored(state))
     }
 
     /// Whether there is a stored state, to this run of central.
     pub(super) fn relaunchable(&mut self, boot: u32) -> Result<(), String> {
         let asked = boot == self.boots && self.central.is_some();
         match asked && self.rng.chance(50) {
-            true => self.central(central::Input::Relaunchable),
+            true => self.central(central::CentralInput::Relaunchable),
             false => Ok(()),
         }
     }
@@ -97,7 +97,7 @@ impl<W: Work> JobWorld<W> {
         self.job.generation = next.generation;
         self.last_fault = self.last_fault.max(self.now);
         self.central = Some(Central::new(self.job.clone()));
-        self.central(central::Input::Begin)
+        self.central(central::CentralInput::Begin)
     }
 
     /// It was stored, its generation is new, and no rank is placed on a host that was lost.

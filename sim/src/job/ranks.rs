@@ -31,7 +31,7 @@ impl<W: Work> JobWorld<W> {
         let Some(process) = self.processes.get(&key) else {
             return Ok(());
         };
-        let said = local::Input::Said(key.0, key.1, process.pid(), message);
+        let said = local::LocalInput::Said(key.0, key.1, process.pid(), message);
         self.local(self.host_of(key.0), said)
     }
 
@@ -249,9 +249,9 @@ impl<W: Work> JobWorld<W> {
         let host = self.host_of(key.0);
         let delay = self.rng.between(MILLI / 10, 40 * MILLI);
         self.after(delay, Event::Ends(key, end));
-        self.local(host, local::Input::ExitDetected(key.0, key.1))?;
+        self.local(host, local::LocalInput::ExitDetected(key.0, key.1))?;
         if stopping {
-            self.local(host, local::Input::Retired(key.0, key.1))?;
+            self.local(host, local::LocalInput::Retired(key.0, key.1))?;
         }
         Ok(())
     }
@@ -264,9 +264,9 @@ impl<W: Work> JobWorld<W> {
             self.work.gone(key.0);
         }
         let host = self.host_of(key.0);
-        self.local(host, local::Input::ChildEnded(key.0, key.1, end))?;
+        self.local(host, local::LocalInput::ChildEnded(key.0, key.1, end))?;
         if process.stopping {
-            self.local(host, local::Input::Retired(key.0, key.1))?;
+            self.local(host, local::LocalInput::Retired(key.0, key.1))?;
         }
         Ok(())
     }
@@ -282,7 +282,7 @@ impl<W: Work> JobWorld<W> {
         };
         self.work.gone(key.0);
         let host = self.host_of(key.0);
-        self.local(host, local::Input::Retired(key.0, key.1))
+        self.local(host, local::LocalInput::Retired(key.0, key.1))
     }
 
     pub(super) fn restored(&mut self, key: Key) -> Result<(), String> {
@@ -300,16 +300,16 @@ impl<W: Work> JobWorld<W> {
             let pid = process.pid();
             self.work.back(wake.instance, wake.epoch)?;
             self.there(process)?;
-            self.local(host, local::Input::Spawned(key.0, key.1, pid))?;
+            self.local(host, local::LocalInput::Spawned(key.0, key.1, pid))?;
             return match wake.stop {
                 true => self.stopped(key),
                 false => Ok(()),
             };
         }
         let why = "its image is gone".to_string();
-        self.local(host, local::Input::NotStarted(key.0, key.1, why))?;
+        self.local(host, local::LocalInput::NotStarted(key.0, key.1, why))?;
         match wake.stop {
-            true => self.local(host, local::Input::Retired(key.0, key.1)),
+            true => self.local(host, local::LocalInput::Retired(key.0, key.1)),
             false => Ok(()),
         }
     }
@@ -321,6 +321,9 @@ impl<W: Work> JobWorld<W> {
         }
         self.tally.images += 1;
         self.work.forget(rank, epoch);
-        self.local(self.host_of(rank), local::Input::ImageEnded(rank, epoch))
+        self.local(
+            self.host_of(rank),
+            local::LocalInput::ImageEnded(rank, epoch),
+        )
     }
 }

@@ -4,7 +4,7 @@ use rejoin_channel_table::Generation;
 use rejoin_managers_protocol::central::{Failover, HostIndex, Job, Leases, Recovery};
 use rejoin_managers_protocol::checkpoint::Interval;
 use rejoin_managers_protocol::lease::Terms;
-use rejoin_managers_protocol::policy::Limit;
+use rejoin_managers_protocol::policy::RecoveryLimit;
 
 /// Nanoseconds in a millisecond.
 pub const MILLI: u64 = 1_000_000;
@@ -49,7 +49,7 @@ impl Shape {
             failover: self.failover.then(Failover::default),
             recovery: Some(Recovery {
                 interval: self.interval,
-                limit: Limit {
+                limit: RecoveryLimit {
                     restarts: 1000,
                     within: 600_000,
                 },

@@ -1,7 +1,7 @@
 //! Steps and results of the ranks' programs.
 
 use rejoin_channel_table::{Epoch, Rank};
-use rejoin_engine::{Envelope, Mode};
+use rejoin_engine::{Envelope, MessageMode};
 
 use super::{Event, Pending, World};
 use crate::check::{self, Outcome};
@@ -98,7 +98,7 @@ impl World {
             tag: message.tag,
         };
         let bytes = content(number, message.len);
-        let plain = matches!(message.mode, Mode::Standard | Mode::Blocking);
+        let plain = matches!(message.mode, MessageMode::Standard | MessageMode::Blocking);
         if plain && self.send_short(rank, message.to, envelope, &bytes) {
             self.not_cancelled(number);
             return;
@@ -109,7 +109,7 @@ impl World {
                 id,
                 segment,
                 number,
-                blocking: message.mode == Mode::Blocking,
+                blocking: message.mode == MessageMode::Blocking,
             }),
             None => self.not_cancelled(number),
         }

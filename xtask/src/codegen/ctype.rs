@@ -98,7 +98,7 @@ impl CType {
         }
         if self.is_callback() && large.is_callback() {
             return match self.base.as_str() {
-                "MPI_User_function" => Ok("UserFunction".to_owned()),
+                "MPI_User_function" => Ok("OpFunction".to_owned()),
                 "MPI_Datarep_conversion_function" => Ok("ConversionFunction".to_owned()),
                 other => bail!(
                     "no shared type for the callbacks {other} and {}",

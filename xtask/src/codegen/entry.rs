@@ -42,8 +42,8 @@ pub fn render(model: &Model, found: &Found) -> Result<Vec<(String, String)>> {
                  #![allow(clippy::missing_safety_doc, clippy::too_many_arguments)]\n\n\
                  use std::ffi::{{c_char, c_double, c_int, c_void}};\n\n\
                  use super::types::*;\nuse crate::callback::*;\nuse crate::counts::*;\n\
-                 use crate::entry_call::{{Call, Phase}};\nuse crate::enter::{{enter, missing, missing_tool}};\n\
-                 use crate::errors::Owner;\nuse crate::functions;\nuse crate::handles::Kind;\n\n",
+                 use crate::entry_call::{{EntryPoint, Phase}};\nuse crate::enter::{{enter, missing, missing_tool}};\n\
+                 use crate::errors::ErrorOwner;\nuse crate::functions;\nuse crate::handles::HandleKind;\n\n",
                 super::mark::MARK
             )
         });
@@ -181,7 +181,7 @@ fn call(f: &Function) -> String {
                 )
             })
         });
-    format!("Call::new(\"{}\", Phase::{phase}, {always})", f.name)
+    format!("EntryPoint::new(\"{}\", Phase::{phase}, {always})", f.name)
 }
 
 /// Functions that may be called before initialisation and after finalisation (MPI-5.0 §11.4.1), and
@@ -218,19 +218,21 @@ fn any_phase(name: &str) -> bool {
 fn owner(f: &Function) -> String {
     // Extensions report their errors to the caller, so that the program decides.
     if f.is_tool() || f.is_extension() {
-        return "Owner::Tool".to_owned();
+        return "ErrorOwner::Tool".to_owned();
     }
     // Without a file handle, errors of files go to the files' default handler (MPI-5.0 §14.7).
     let before_open = ["MPI_File_open", "MPI_File_delete", "MPI_Register_datarep"];
     if before_open.contains(&f.name.trim_end_matches("_c")) {
-        return "Owner::of(super::constants::MPI_FILE_NULL)".to_owned();
+        return "ErrorOwner::of(super::constants::MPI_FILE_NULL)".to_owned();
     }
     // An object that a constructor makes without a parent has the handler that the constructor
     // gets.
     match f.name.as_str() {
-        "MPI_Session_init" => return "Owner::Made(Kind::Session, errhandler)".to_owned(),
+        "MPI_Session_init" => {
+            return "ErrorOwner::Made(HandleKind::Session, errhandler)".to_owned();
+        }
         "MPI_Comm_create_from_group" | "MPI_Intercomm_create_from_groups" => {
-            return "Owner::Made(Kind::Comm, errhandler)".to_owned();
+            return "ErrorOwner::Made(HandleKind::Comm, errhandler)".to_owned();
         }
         _ => {}
     }
@@ -242,14 +244,14 @@ fn owner(f: &Function) -> String {
             };
             let freed = ["_free", "_close", "_disconnect", "_finalize"];
             if t.is_scalar() {
-                return format!("Owner::of({})", safe(&p.name));
+                return format!("ErrorOwner::of({})", safe(&p.name));
             }
             if t.pointers == 1 && freed.iter().any(|s| f.name.ends_with(s)) {
-                return format!("Owner::at({})", safe(&p.name));
+                return format!("ErrorOwner::at({})", safe(&p.name));
             }
         }
     }
-    "Owner::None".to_owned()
+    "ErrorOwner::None".to_owned()
 }
 
 /// The arguments of `f` as its pair's shared function takes them.

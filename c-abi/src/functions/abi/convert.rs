@@ -6,8 +6,8 @@ use std::ffi::c_int;
 
 use crate::constants::MPI_REQUEST_NULL;
 use crate::functions::point_to_point::request;
-use crate::handles::Table;
-use crate::state::Mpi;
+use crate::handles::HandleTable;
+use crate::state::AbiState;
 use crate::types::*;
 use crate::{lock, state};
 
@@ -16,7 +16,7 @@ macro_rules! conversions {
         /// The integer of a handle; 0 when the handle is invalid.
         pub fn $to(handle: $handle) -> c_int {
             with(|mpi| {
-                let table: fn(&Mpi) -> &Table<$handle, _> = $table;
+                let table: fn(&AbiState) -> &HandleTable<$handle, _> = $table;
                 table(mpi).to_int(handle)
             })
         }
@@ -24,7 +24,7 @@ macro_rules! conversions {
         /// The handle of an integer; the null handle when it stands for none.
         pub fn $from(value: c_int) -> $handle {
             with(|mpi| {
-                let table: fn(&Mpi) -> &Table<$handle, _> = $table;
+                let table: fn(&AbiState) -> &HandleTable<$handle, _> = $table;
                 table(mpi).from_int(value)
             })
         }
@@ -35,12 +35,12 @@ macro_rules! predefined_only {
     ($($handle:ident $to:ident $from:ident;)*) => {$(
         /// The integer of a handle; 0 when the handle is invalid.
         pub fn $to(handle: $handle) -> c_int {
-            Table::<$handle, ()>::new().to_int(handle)
+            HandleTable::<$handle, ()>::new().to_int(handle)
         }
 
         /// The handle of an integer; the null handle when it stands for none.
         pub fn $from(value: c_int) -> $handle {
-            Table::<$handle, ()>::new().from_int(value)
+            HandleTable::<$handle, ()>::new().from_int(value)
         }
     )*};
 }
@@ -99,7 +99,7 @@ fn request_int(handle: MPI_Request) -> u32 {
 }
 
 /// These functions report no errors and may be called at any time, so they do not pass the entry.
-fn with<R>(look: impl FnOnce(&Mpi) -> R) -> R {
+fn with<R>(look: impl FnOnce(&AbiState) -> R) -> R {
     lock::acquire();
     // SAFETY: the lock is held.
     let result = look(unsafe { state::mpi() });

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use rejoin_mpi::{Info, Result};
 
 use crate::constants::{MPI_ABI_SUBVERSION, MPI_ABI_VERSION, MPI_INFO_NULL};
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::support::store;
 use crate::types::{MPI_Aint, MPI_Count, MPI_Info, MPI_Offset};
 
@@ -14,7 +14,7 @@ use crate::types::{MPI_Aint, MPI_Count, MPI_Info, MPI_Offset};
 /// # Safety
 /// The pointers are null or valid.
 pub unsafe fn abi_get_version(
-    _mpi: &Mpi,
+    _mpi: &AbiState,
     abi_major: *mut c_int,
     abi_minor: *mut c_int,
 ) -> Result<()> {
@@ -30,7 +30,7 @@ pub unsafe fn abi_get_version(
 ///
 /// # Safety
 /// `info` is null or valid.
-pub unsafe fn abi_get_info(mpi: &Mpi, info: *mut MPI_Info) -> Result<()> {
+pub unsafe fn abi_get_info(mpi: &AbiState, info: *mut MPI_Info) -> Result<()> {
     let sizes = Info::env(&[
         ("mpi_aint_size", size_of::<MPI_Aint>().to_string()),
         ("mpi_count_size", size_of::<MPI_Count>().to_string()),
@@ -45,7 +45,7 @@ pub unsafe fn abi_get_info(mpi: &Mpi, info: *mut MPI_Info) -> Result<()> {
 ///
 /// # Safety
 /// `info` is null or valid.
-pub unsafe fn abi_get_fortran_info(_mpi: &Mpi, info: *mut MPI_Info) -> Result<()> {
+pub unsafe fn abi_get_fortran_info(_mpi: &AbiState, info: *mut MPI_Info) -> Result<()> {
     // SAFETY: the program passed it for the result.
     unsafe { store(info, "the info", MPI_INFO_NULL) }
 }

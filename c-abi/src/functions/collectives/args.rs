@@ -10,7 +10,7 @@ use rejoin_mpi::{Communicator, Error, ErrorClass, Result, check};
 
 use crate::constants::MPI_IN_PLACE;
 use crate::counts::Counts;
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::support::arg_error;
 use crate::types::*;
 
@@ -72,13 +72,13 @@ unsafe fn typed(address: Address, count: i64, datatype: Rc<Datatype>) -> Result<
 
 /// A collective's communicator, and the readers of its other arguments.
 pub(crate) struct Args<'a> {
-    pub(crate) mpi: &'a Mpi,
+    pub(crate) mpi: &'a AbiState,
     pub(crate) comm: Rc<Communicator>,
 }
 
 impl<'a> Args<'a> {
     #[inline(always)]
-    pub(crate) fn new(mpi: &'a Mpi, comm: MPI_Comm) -> Result<Self> {
+    pub(crate) fn new(mpi: &'a AbiState, comm: MPI_Comm) -> Result<Self> {
         let comm = mpi.comms.get(comm)?;
         if comm.is_inter() {
             let text = "collectives on inter-communicators are not implemented yet in Rejoin";

@@ -8,8 +8,8 @@ use rejoin_mpi::p2p::Data;
 
 use super::args::is_in_place;
 use crate::enter::at_once;
-use crate::entry_call::Call;
-use crate::errors::Owner;
+use crate::entry_call::EntryPoint;
+use crate::errors::ErrorOwner;
 use crate::functions::point_to_point::send::plain;
 use crate::types::*;
 
@@ -19,7 +19,7 @@ use crate::types::*;
 /// As for its blocking form.
 #[inline(always)]
 pub unsafe fn bcast_at_once(
-    call: &'static Call,
+    call: &'static EntryPoint,
     buffer: *mut c_void,
     count: MPI_Count,
     datatype: MPI_Datatype,
@@ -29,7 +29,7 @@ pub unsafe fn bcast_at_once(
     if is_in_place(buffer) {
         return None;
     }
-    at_once(call, Owner::of(comm), |mpi| {
+    at_once(call, ErrorOwner::of(comm), |mpi| {
         // SAFETY: no function of the program runs before the last use.
         let (core, data, comm) = unsafe { plain(mpi, buffer, count, datatype, comm) }?;
         // SAFETY: the caller's.
@@ -46,7 +46,7 @@ macro_rules! exchanges {
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "the standard's")]
         pub unsafe fn $name(
-            call: &'static Call,
+            call: &'static EntryPoint,
             sendbuf: *const c_void,
             sendcount: MPI_Count,
             sendtype: MPI_Datatype,
@@ -58,7 +58,7 @@ macro_rules! exchanges {
             if is_in_place(sendbuf) || is_in_place(recvbuf) {
                 return None;
             }
-            at_once(call, Owner::of(comm), |mpi| {
+            at_once(call, ErrorOwner::of(comm), |mpi| {
                 // SAFETY: no function of the program runs before the last use.
                 let (core, recv, comm) = unsafe { plain(mpi, recvbuf, recvcount, recvtype, comm) }?;
                 let send = Data {

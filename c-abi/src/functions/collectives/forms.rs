@@ -8,7 +8,7 @@ use rejoin_mpi::Result;
 use super::args::Args;
 pub use super::at_once::{allgather_at_once, alltoall_at_once, bcast_at_once};
 use crate::counts::Counts;
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::types::*;
 
 /// A buffer that is read.
@@ -25,7 +25,7 @@ macro_rules! collectives {
         /// The program keeps MPI's rules for the arguments.
         #[inline]
         #[allow(clippy::too_many_arguments, reason = "the standard's")]
-        pub unsafe fn $blocking(mpi: &Mpi, $($argument: $kind,)* comm: MPI_Comm) -> Result<()> {
+        pub unsafe fn $blocking(mpi: &AbiState, $($argument: $kind,)* comm: MPI_Comm) -> Result<()> {
             let args = Args::new(mpi, comm)?;
             // SAFETY: the program's promise.
             let call = unsafe { args.$blocking($($argument),*) }?;
@@ -38,7 +38,7 @@ macro_rules! collectives {
         /// The program keeps MPI's rules for the arguments; `request` is null or valid.
         #[allow(clippy::too_many_arguments, reason = "the standard's")]
         pub unsafe fn $nonblocking(
-            mpi: &Mpi,
+            mpi: &AbiState,
             $($argument: $kind,)*
             comm: MPI_Comm,
             request: *mut MPI_Request,
@@ -57,7 +57,7 @@ macro_rules! collectives {
         /// is null or valid.
         #[allow(clippy::too_many_arguments, reason = "the standard's")]
         pub unsafe fn $init(
-            mpi: &Mpi,
+            mpi: &AbiState,
             $($argument: $kind,)*
             comm: MPI_Comm,
             _info: MPI_Info,

@@ -8,15 +8,15 @@ use rejoin_mpi::op::{Builtin, Op};
 use rejoin_mpi::{Error, ErrorClass, Result};
 
 use super::args::is_in_place;
-use crate::callback::{UserFunction, outside};
+use crate::callback::{OpFunction, outside};
 use crate::constants::*;
-use crate::handles::Table;
-use crate::state::{self, Mpi};
+use crate::handles::HandleTable;
+use crate::state::{self, AbiState};
 use crate::support::{arg_error, load, store};
 use crate::types::*;
 
 /// Makes the predefined operations; `MPI_Init` calls this.
-pub fn define_predefined(ops: &Table<MPI_Op, Rc<Op>>) {
+pub fn define_predefined(ops: &HandleTable<MPI_Op, Rc<Op>>) {
     for (handle, builtin) in [
         (MPI_SUM, Builtin::Sum),
         (MPI_MIN, Builtin::Min),
@@ -39,11 +39,11 @@ pub fn define_predefined(ops: &Table<MPI_Op, Rc<Op>>) {
 
 /// The program's function as an operation's. It runs inside a call, so the library's state is this
 /// thread's alone; nothing is borrowed.
-fn function(user: UserFunction) -> Option<Rc<rejoin_mpi::op::UserFunction>> {
+fn function(user: OpFunction) -> Option<Rc<rejoin_mpi::op::UserFunction>> {
     // SAFETY: the program passed a function of the type that it declared.
     unsafe {
         match user {
-            UserFunction::Int(callback) => {
+            OpFunction::Int(callback) => {
                 let call = callback.get()?;
                 Some(Rc::new(move |input, inout, count, datatype| {
                     in_ints(
@@ -57,7 +57,7 @@ fn function(user: UserFunction) -> Option<Rc<rejoin_mpi::op::UserFunction>> {
                     );
                 }))
             }
-            UserFunction::Count(callback) => {
+            OpFunction::Count(callback) => {
                 let call = callback.get()?;
                 Some(Rc::new(move |input, inout: *mut u8, count, datatype| {
                     // Through this copy, as the function may write to its arguments.
@@ -101,8 +101,8 @@ fn in_ints(
 /// # Safety
 /// The function has the declared type; `op` is null or valid.
 pub unsafe fn op_create(
-    mpi: &Mpi,
-    user_fn: UserFunction,
+    mpi: &AbiState,
+    user_fn: OpFunction,
     commute: c_int,
     op: *mut MPI_Op,
 ) -> Result<()> {
@@ -119,7 +119,7 @@ pub unsafe fn op_create(
 ///
 /// # Safety
 /// `op` is null or valid.
-pub unsafe fn op_free(mpi: &Mpi, op: *mut MPI_Op) -> Result<()> {
+pub unsafe fn op_free(mpi: &AbiState, op: *mut MPI_Op) -> Result<()> {
     // SAFETY: the caller's promise.
     let handle = unsafe { load(op, "the operation") }?;
     if let Some(builtin) = mpi.ops.get(handle)?.as_builtin() {
@@ -137,7 +137,7 @@ pub unsafe fn op_free(mpi: &Mpi, op: *mut MPI_Op) -> Result<()> {
 ///
 /// # Safety
 /// `commute` is null or valid.
-pub unsafe fn op_commutative(mpi: &Mpi, op: MPI_Op, commute: *mut c_int) -> Result<()> {
+pub unsafe fn op_commutative(mpi: &AbiState, op: MPI_Op, commute: *mut c_int) -> Result<()> {
     let commutes = mpi.ops.get(op)?.is_commutative();
     // SAFETY: the caller's promise.
     unsafe { store(commute, "the answer", c_int::from(commutes)) }
@@ -148,7 +148,7 @@ pub unsafe fn op_commutative(mpi: &Mpi, op: MPI_Op, commute: *mut c_int) -> Resu
 /// # Safety
 /// Both buffers hold `count` elements.
 pub unsafe fn reduce_local(
-    mpi: &Mpi,
+    mpi: &AbiState,
     inbuf: *const c_void,
     inoutbuf: *mut c_void,
     count: MPI_Count,

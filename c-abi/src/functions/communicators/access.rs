@@ -7,7 +7,7 @@ use rejoin_mpi::Result;
 use super::group::{self, comparison};
 use crate::constants::*;
 use crate::handles::invalid;
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::support::{store, store_string, string};
 use crate::types::*;
 
@@ -15,7 +15,7 @@ use crate::types::*;
 ///
 /// # Safety
 /// `size` is null or valid.
-pub unsafe fn comm_size(mpi: &Mpi, comm: MPI_Comm, size: *mut c_int) -> Result<()> {
+pub unsafe fn comm_size(mpi: &AbiState, comm: MPI_Comm, size: *mut c_int) -> Result<()> {
     let n = mpi.comms.with(comm, |c| c.size())?;
     // SAFETY: the program passed it for the result.
     unsafe { store(size, "the size", n as c_int) }
@@ -25,7 +25,7 @@ pub unsafe fn comm_size(mpi: &Mpi, comm: MPI_Comm, size: *mut c_int) -> Result<(
 ///
 /// # Safety
 /// `rank` is null or valid.
-pub unsafe fn comm_rank(mpi: &Mpi, comm: MPI_Comm, rank: *mut c_int) -> Result<()> {
+pub unsafe fn comm_rank(mpi: &AbiState, comm: MPI_Comm, rank: *mut c_int) -> Result<()> {
     let n = mpi.comms.with(comm, |c| c.rank())?;
     // SAFETY: the program passed it for the result.
     unsafe { store(rank, "the rank", n as c_int) }
@@ -36,7 +36,7 @@ pub unsafe fn comm_rank(mpi: &Mpi, comm: MPI_Comm, rank: *mut c_int) -> Result<(
 /// # Safety
 /// `result` is null or valid.
 pub unsafe fn comm_compare(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm1: MPI_Comm,
     comm2: MPI_Comm,
     result: *mut c_int,
@@ -50,7 +50,7 @@ pub unsafe fn comm_compare(
 ///
 /// # Safety
 /// `flag` is null or valid.
-pub unsafe fn comm_test_inter(mpi: &Mpi, comm: MPI_Comm, flag: *mut c_int) -> Result<()> {
+pub unsafe fn comm_test_inter(mpi: &AbiState, comm: MPI_Comm, flag: *mut c_int) -> Result<()> {
     let inter = mpi.comms.with(comm, |c| c.is_inter())?;
     // SAFETY: the program passed it for the result.
     unsafe { store(flag, "the flag", c_int::from(inter)) }
@@ -60,7 +60,7 @@ pub unsafe fn comm_test_inter(mpi: &Mpi, comm: MPI_Comm, flag: *mut c_int) -> Re
 ///
 /// # Safety
 /// `size` is null or valid.
-pub unsafe fn comm_remote_size(mpi: &Mpi, comm: MPI_Comm, size: *mut c_int) -> Result<()> {
+pub unsafe fn comm_remote_size(mpi: &AbiState, comm: MPI_Comm, size: *mut c_int) -> Result<()> {
     let n = mpi.comms.get(comm)?.remote_group()?.size();
     // SAFETY: the program passed it for the result.
     unsafe { store(size, "the size", n as c_int) }
@@ -70,7 +70,11 @@ pub unsafe fn comm_remote_size(mpi: &Mpi, comm: MPI_Comm, size: *mut c_int) -> R
 ///
 /// # Safety
 /// `group` is null or valid.
-pub unsafe fn comm_remote_group(mpi: &Mpi, comm: MPI_Comm, group: *mut MPI_Group) -> Result<()> {
+pub unsafe fn comm_remote_group(
+    mpi: &AbiState,
+    comm: MPI_Comm,
+    group: *mut MPI_Group,
+) -> Result<()> {
     let found = mpi.comms.get(comm)?.remote_group()?.clone();
     // SAFETY: the caller's.
     unsafe { group::give(mpi, group, found) }
@@ -80,7 +84,7 @@ pub unsafe fn comm_remote_group(mpi: &Mpi, comm: MPI_Comm, group: *mut MPI_Group
 ///
 /// # Safety
 /// `group` is null or valid.
-pub unsafe fn comm_group(mpi: &Mpi, comm: MPI_Comm, group: *mut MPI_Group) -> Result<()> {
+pub unsafe fn comm_group(mpi: &AbiState, comm: MPI_Comm, group: *mut MPI_Group) -> Result<()> {
     let found = mpi.comms.get(comm)?.group().clone();
     // SAFETY: the caller's.
     unsafe { group::give(mpi, group, found) }
@@ -90,7 +94,7 @@ pub unsafe fn comm_group(mpi: &Mpi, comm: MPI_Comm, group: *mut MPI_Group) -> Re
 ///
 /// # Safety
 /// `parent` is null or valid.
-pub unsafe fn comm_get_parent(_mpi: &Mpi, parent: *mut MPI_Comm) -> Result<()> {
+pub unsafe fn comm_get_parent(_mpi: &AbiState, parent: *mut MPI_Comm) -> Result<()> {
     // SAFETY: the program passed it for the result.
     unsafe { store(parent, "the parent", MPI_COMM_NULL) }
 }
@@ -99,7 +103,11 @@ pub unsafe fn comm_get_parent(_mpi: &Mpi, parent: *mut MPI_Comm) -> Result<()> {
 ///
 /// # Safety
 /// `comm_name` is null or a string.
-pub unsafe fn comm_set_name(mpi: &Mpi, comm: MPI_Comm, comm_name: *const c_char) -> Result<()> {
+pub unsafe fn comm_set_name(
+    mpi: &AbiState,
+    comm: MPI_Comm,
+    comm_name: *const c_char,
+) -> Result<()> {
     let comm = mpi.comms.get(comm)?;
     // SAFETY: the caller's.
     comm.set_name(&unsafe { string(comm_name, "the name") }?);
@@ -112,7 +120,7 @@ pub unsafe fn comm_set_name(mpi: &Mpi, comm: MPI_Comm, comm_name: *const c_char)
 /// # Safety
 /// `win_name` is null or has room for `MPI_MAX_OBJECT_NAME` bytes, `resultlen` is null or valid.
 pub unsafe fn win_get_name(
-    _mpi: &Mpi,
+    _mpi: &AbiState,
     win: MPI_Win,
     win_name: *mut c_char,
     resultlen: *mut c_int,
@@ -130,7 +138,7 @@ pub unsafe fn win_get_name(
 /// # Safety
 /// `comm_name` is null or has room for `MPI_MAX_OBJECT_NAME` bytes, `resultlen` is null or valid.
 pub unsafe fn comm_get_name(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     comm_name: *mut c_char,
     resultlen: *mut c_int,
@@ -146,7 +154,7 @@ pub unsafe fn comm_get_name(
 }
 
 /// `MPI_Comm_set_info`: hints are kept; none changes what the library does.
-pub fn comm_set_info(mpi: &Mpi, comm: MPI_Comm, info: MPI_Info) -> Result<()> {
+pub fn comm_set_info(mpi: &AbiState, comm: MPI_Comm, info: MPI_Info) -> Result<()> {
     let comm = mpi.comms.get(comm)?;
     if info != MPI_INFO_NULL {
         comm.info.replace(&*mpi.infos.get(info)?);
@@ -158,7 +166,11 @@ pub fn comm_set_info(mpi: &Mpi, comm: MPI_Comm, info: MPI_Info) -> Result<()> {
 ///
 /// # Safety
 /// `info_used` is null or valid.
-pub unsafe fn comm_get_info(mpi: &Mpi, comm: MPI_Comm, info_used: *mut MPI_Info) -> Result<()> {
+pub unsafe fn comm_get_info(
+    mpi: &AbiState,
+    comm: MPI_Comm,
+    info_used: *mut MPI_Info,
+) -> Result<()> {
     let copy = mpi.comms.get(comm)?.info.dup();
     // SAFETY: the caller's.
     unsafe { crate::functions::info::give(mpi, info_used, copy) }

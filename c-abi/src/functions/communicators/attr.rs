@@ -10,7 +10,7 @@ use rejoin_mpi::{Error, ErrorClass, Mpi as Core, Result};
 use crate::callback::{Callback, outside};
 use crate::constants::*;
 use crate::handles::Handle;
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::support::{arg_error, load, store};
 use crate::types::*;
 
@@ -79,7 +79,7 @@ impl Callbacks for Functions {
 /// # Safety
 /// The functions are null, constants of the ABI, or have their types.
 unsafe fn create<C: std::marker::Copy, D: std::marker::Copy>(
-    mpi: &Mpi,
+    mpi: &AbiState,
     kind: ObjectKind,
     (copy, delete): (Callback<C>, Callback<D>),
     keyval: *mut c_int,
@@ -120,7 +120,7 @@ unsafe fn create<C: std::marker::Copy, D: std::marker::Copy>(
 
 /// # Safety
 /// `keyval` is null or valid.
-unsafe fn free(mpi: &Mpi, kind: ObjectKind, keyval: *mut c_int) -> Result<()> {
+unsafe fn free(mpi: &AbiState, kind: ObjectKind, keyval: *mut c_int) -> Result<()> {
     // SAFETY: the caller's.
     let id = unsafe { load(keyval, "the keyval") }?;
     mpi.core()?.keyvals.free(kind, id)?;
@@ -149,7 +149,7 @@ unsafe fn give(found: Option<usize>, value: *mut c_void, flag: *mut c_int) -> Re
 /// The predefined attributes (MPI-5.0 §9.1.2): the address of an int. The outer `None` is for other
 /// keyvals, the inner for an attribute without a value. Every communicator has them, as libraries
 /// ask their duplicates of `MPI_COMM_WORLD` for them.
-fn predefined(mpi: &Mpi, core: &Core, keyval: c_int) -> Option<Option<usize>> {
+fn predefined(mpi: &AbiState, core: &Core, keyval: c_int) -> Option<Option<usize>> {
     let value = match keyval {
         MPI_TAG_UB => rejoin_mpi::status::TAG_UB,
         MPI_HOST => MPI_PROC_NULL,
@@ -195,7 +195,7 @@ fn check_changeable(keyval: c_int) -> Result<()> {
 /// The functions are null, constants of the ABI, or have their types; `comm_keyval` is null or
 /// valid.
 pub unsafe fn comm_create_keyval(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm_copy_attr_fn: Callback<MPI_Comm_copy_attr_function>,
     comm_delete_attr_fn: Callback<MPI_Comm_delete_attr_function>,
     comm_keyval: *mut c_int,
@@ -210,14 +210,14 @@ pub unsafe fn comm_create_keyval(
 ///
 /// # Safety
 /// `comm_keyval` is null or valid.
-pub unsafe fn comm_free_keyval(mpi: &Mpi, comm_keyval: *mut c_int) -> Result<()> {
+pub unsafe fn comm_free_keyval(mpi: &AbiState, comm_keyval: *mut c_int) -> Result<()> {
     // SAFETY: the caller's.
     unsafe { free(mpi, ObjectKind::Comm, comm_keyval) }
 }
 
 /// `MPI_Comm_set_attr`.
 pub fn comm_set_attr(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     comm_keyval: c_int,
     attribute_val: *mut c_void,
@@ -235,7 +235,7 @@ pub fn comm_set_attr(
 /// # Safety
 /// `attribute_val` is null or the address of a pointer, `flag` is null or valid.
 pub unsafe fn comm_get_attr(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     comm_keyval: c_int,
     attribute_val: *mut c_void,
@@ -255,7 +255,7 @@ pub unsafe fn comm_get_attr(
 }
 
 /// `MPI_Comm_delete_attr`.
-pub fn comm_delete_attr(mpi: &Mpi, comm: MPI_Comm, comm_keyval: c_int) -> Result<()> {
+pub fn comm_delete_attr(mpi: &AbiState, comm: MPI_Comm, comm_keyval: c_int) -> Result<()> {
     let found = mpi.comms.get(comm)?;
     check_changeable(comm_keyval)?;
     let keyval = mpi.core()?.keyvals.find(ObjectKind::Comm, comm_keyval)?;
@@ -267,7 +267,7 @@ pub fn comm_delete_attr(mpi: &Mpi, comm: MPI_Comm, comm_keyval: c_int) -> Result
 /// # Safety
 /// As [`comm_create_keyval`].
 pub unsafe fn keyval_create(
-    mpi: &Mpi,
+    mpi: &AbiState,
     copy_fn: Callback<MPI_Copy_function>,
     delete_fn: Callback<MPI_Delete_function>,
     keyval: *mut c_int,
@@ -282,14 +282,14 @@ pub unsafe fn keyval_create(
 ///
 /// # Safety
 /// `keyval` is null or valid.
-pub unsafe fn keyval_free(mpi: &Mpi, keyval: *mut c_int) -> Result<()> {
+pub unsafe fn keyval_free(mpi: &AbiState, keyval: *mut c_int) -> Result<()> {
     // SAFETY: the caller's.
     unsafe { free(mpi, ObjectKind::Comm, keyval) }
 }
 
 /// `MPI_Attr_put`, deprecated.
 pub fn attr_put(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     keyval: c_int,
     attribute_val: *mut c_void,
@@ -302,7 +302,7 @@ pub fn attr_put(
 /// # Safety
 /// As [`comm_get_attr`].
 pub unsafe fn attr_get(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     keyval: c_int,
     attribute_val: *mut c_void,
@@ -313,7 +313,7 @@ pub unsafe fn attr_get(
 }
 
 /// `MPI_Attr_delete`, deprecated.
-pub fn attr_delete(mpi: &Mpi, comm: MPI_Comm, keyval: c_int) -> Result<()> {
+pub fn attr_delete(mpi: &AbiState, comm: MPI_Comm, keyval: c_int) -> Result<()> {
     comm_delete_attr(mpi, comm, keyval)
 }
 
@@ -322,7 +322,7 @@ pub fn attr_delete(mpi: &Mpi, comm: MPI_Comm, keyval: c_int) -> Result<()> {
 /// # Safety
 /// As [`comm_create_keyval`].
 pub unsafe fn type_create_keyval(
-    mpi: &Mpi,
+    mpi: &AbiState,
     type_copy_attr_fn: Callback<MPI_Type_copy_attr_function>,
     type_delete_attr_fn: Callback<MPI_Type_delete_attr_function>,
     type_keyval: *mut c_int,
@@ -337,14 +337,14 @@ pub unsafe fn type_create_keyval(
 ///
 /// # Safety
 /// `type_keyval` is null or valid.
-pub unsafe fn type_free_keyval(mpi: &Mpi, type_keyval: *mut c_int) -> Result<()> {
+pub unsafe fn type_free_keyval(mpi: &AbiState, type_keyval: *mut c_int) -> Result<()> {
     // SAFETY: the caller's.
     unsafe { free(mpi, ObjectKind::Type, type_keyval) }
 }
 
 /// `MPI_Type_set_attr`.
 pub fn type_set_attr(
-    mpi: &Mpi,
+    mpi: &AbiState,
     datatype: MPI_Datatype,
     type_keyval: c_int,
     attribute_val: *mut c_void,
@@ -360,7 +360,7 @@ pub fn type_set_attr(
 /// # Safety
 /// As [`comm_get_attr`].
 pub unsafe fn type_get_attr(
-    mpi: &Mpi,
+    mpi: &AbiState,
     datatype: MPI_Datatype,
     type_keyval: c_int,
     attribute_val: *mut c_void,
@@ -374,7 +374,7 @@ pub unsafe fn type_get_attr(
 }
 
 /// `MPI_Type_delete_attr`.
-pub fn type_delete_attr(mpi: &Mpi, datatype: MPI_Datatype, type_keyval: c_int) -> Result<()> {
+pub fn type_delete_attr(mpi: &AbiState, datatype: MPI_Datatype, type_keyval: c_int) -> Result<()> {
     let found = mpi.datatypes.get(datatype)?;
     let keyval = mpi.core()?.keyvals.find(ObjectKind::Type, type_keyval)?;
     found.attributes.delete(datatype.raw(), &keyval)
@@ -385,7 +385,7 @@ pub fn type_delete_attr(mpi: &Mpi, datatype: MPI_Datatype, type_keyval: c_int) -
 /// # Safety
 /// As [`comm_create_keyval`].
 pub unsafe fn win_create_keyval(
-    mpi: &Mpi,
+    mpi: &AbiState,
     win_copy_attr_fn: Callback<MPI_Win_copy_attr_function>,
     win_delete_attr_fn: Callback<MPI_Win_delete_attr_function>,
     win_keyval: *mut c_int,
@@ -400,7 +400,7 @@ pub unsafe fn win_create_keyval(
 ///
 /// # Safety
 /// `win_keyval` is null or valid.
-pub unsafe fn win_free_keyval(mpi: &Mpi, win_keyval: *mut c_int) -> Result<()> {
+pub unsafe fn win_free_keyval(mpi: &AbiState, win_keyval: *mut c_int) -> Result<()> {
     // SAFETY: the caller's.
     unsafe { free(mpi, ObjectKind::Win, win_keyval) }
 }

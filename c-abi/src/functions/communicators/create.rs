@@ -8,12 +8,12 @@ use rejoin_mpi::{Communicator, Completed, Info, Mpi as Core, Result, Status};
 
 use crate::constants::*;
 use crate::functions::point_to_point::request;
-use crate::state::{self, Mpi};
+use crate::state::{self, AbiState};
 use crate::support::{arg_error, load, store};
 use crate::types::*;
 
 /// A handle for a new communicator, with its parent's error handler.
-fn enter(mpi: &Mpi, comm: Rc<Communicator>, parent: MPI_Comm) -> MPI_Comm {
+fn enter(mpi: &AbiState, comm: Rc<Communicator>, parent: MPI_Comm) -> MPI_Comm {
     let handle = mpi.comms.insert(comm.clone());
     comm.handle.set(handle.0);
     mpi.errors.inherit(handle, parent);
@@ -34,7 +34,7 @@ pub(crate) unsafe fn prepare(newcomm: *mut MPI_Comm) -> Result<()> {
 /// # Safety
 /// `newcomm` is valid.
 pub(crate) unsafe fn give(
-    mpi: &Mpi,
+    mpi: &AbiState,
     newcomm: *mut MPI_Comm,
     made: Option<Rc<Communicator>>,
     parent: MPI_Comm,
@@ -44,7 +44,7 @@ pub(crate) unsafe fn give(
     unsafe { store(newcomm, "the new communicator", handle) }
 }
 
-pub(crate) fn hints(mpi: &Mpi, info: MPI_Info) -> Result<Option<Rc<Info>>> {
+pub(crate) fn hints(mpi: &AbiState, info: MPI_Info) -> Result<Option<Rc<Info>>> {
     if info == MPI_INFO_NULL {
         return Ok(None);
     }
@@ -55,7 +55,7 @@ pub(crate) fn hints(mpi: &Mpi, info: MPI_Info) -> Result<Option<Rc<Info>>> {
 ///
 /// # Safety
 /// `newcomm` is null or valid.
-pub unsafe fn comm_dup(mpi: &Mpi, comm: MPI_Comm, newcomm: *mut MPI_Comm) -> Result<()> {
+pub unsafe fn comm_dup(mpi: &AbiState, comm: MPI_Comm, newcomm: *mut MPI_Comm) -> Result<()> {
     // SAFETY: the caller's.
     unsafe { comm_dup_with_info(mpi, comm, MPI_INFO_NULL, newcomm) }
 }
@@ -65,7 +65,7 @@ pub unsafe fn comm_dup(mpi: &Mpi, comm: MPI_Comm, newcomm: *mut MPI_Comm) -> Res
 /// # Safety
 /// `newcomm` is null or valid.
 pub unsafe fn comm_dup_with_info(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     info: MPI_Info,
     newcomm: *mut MPI_Comm,
@@ -87,7 +87,7 @@ pub unsafe fn comm_dup_with_info(
 /// # Safety
 /// The pointers are null or valid, `newcomm` until the request completes.
 pub unsafe fn comm_idup(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     newcomm: *mut MPI_Comm,
     request: *mut MPI_Request,
@@ -101,7 +101,7 @@ pub unsafe fn comm_idup(
 /// # Safety
 /// As [`comm_idup`].
 pub unsafe fn comm_idup_with_info(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     info: MPI_Info,
     newcomm: *mut MPI_Comm,
@@ -142,7 +142,7 @@ pub unsafe fn comm_idup_with_info(
 /// # Safety
 /// `newcomm` is null or valid.
 pub unsafe fn comm_create(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     group: MPI_Group,
     newcomm: *mut MPI_Comm,
@@ -160,7 +160,7 @@ pub unsafe fn comm_create(
 /// # Safety
 /// `newcomm` is null or valid.
 pub unsafe fn comm_create_group(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     group: MPI_Group,
     tag: c_int,
@@ -179,7 +179,7 @@ pub unsafe fn comm_create_group(
 /// # Safety
 /// `newcomm` is null or valid.
 pub unsafe fn comm_split(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     color: c_int,
     key: c_int,
@@ -198,7 +198,7 @@ pub unsafe fn comm_split(
 /// # Safety
 /// `newcomm` is null or valid.
 pub unsafe fn comm_split_type(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     split_type: c_int,
     key: c_int,
@@ -228,7 +228,7 @@ pub unsafe fn comm_split_type(
 ///
 /// # Safety
 /// `comm` is null or valid.
-pub unsafe fn comm_free(mpi: &Mpi, comm: *mut MPI_Comm) -> Result<()> {
+pub unsafe fn comm_free(mpi: &AbiState, comm: *mut MPI_Comm) -> Result<()> {
     // SAFETY: the caller's.
     unsafe { end(mpi, comm, Core::comm_free) }
 }
@@ -237,7 +237,7 @@ pub unsafe fn comm_free(mpi: &Mpi, comm: *mut MPI_Comm) -> Result<()> {
 ///
 /// # Safety
 /// `comm` is null or valid.
-pub unsafe fn comm_disconnect(mpi: &Mpi, comm: *mut MPI_Comm) -> Result<()> {
+pub unsafe fn comm_disconnect(mpi: &AbiState, comm: *mut MPI_Comm) -> Result<()> {
     // SAFETY: the caller's.
     unsafe { end(mpi, comm, Core::comm_disconnect) }
 }
@@ -245,7 +245,7 @@ pub unsafe fn comm_disconnect(mpi: &Mpi, comm: *mut MPI_Comm) -> Result<()> {
 /// # Safety
 /// `comm` is null or valid.
 unsafe fn end(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: *mut MPI_Comm,
     run: impl FnOnce(&Core, &Rc<Communicator>) -> Result<()>,
 ) -> Result<()> {

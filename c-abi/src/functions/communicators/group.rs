@@ -7,7 +7,7 @@ use rejoin_mpi::group::Comparison;
 use rejoin_mpi::{Group, Result};
 
 use crate::constants::*;
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::support::{arg_error, load, slice, store};
 use crate::types::*;
 
@@ -15,7 +15,7 @@ use crate::types::*;
 ///
 /// # Safety
 /// `target` is null or valid.
-pub(crate) unsafe fn give(mpi: &Mpi, target: *mut MPI_Group, group: Rc<Group>) -> Result<()> {
+pub(crate) unsafe fn give(mpi: &AbiState, target: *mut MPI_Group, group: Rc<Group>) -> Result<()> {
     if target.is_null() {
         return Err(arg_error("the pointer for the new group is null"));
     }
@@ -53,7 +53,7 @@ pub fn comparison(c: Comparison) -> c_int {
 ///
 /// # Safety
 /// `size` is null or valid.
-pub unsafe fn group_size(mpi: &Mpi, group: MPI_Group, size: *mut c_int) -> Result<()> {
+pub unsafe fn group_size(mpi: &AbiState, group: MPI_Group, size: *mut c_int) -> Result<()> {
     let n = mpi.groups.with(group, |g| g.size())?;
     // SAFETY: the program passed it for the result.
     unsafe { store(size, "the size", n as c_int) }
@@ -63,7 +63,7 @@ pub unsafe fn group_size(mpi: &Mpi, group: MPI_Group, size: *mut c_int) -> Resul
 ///
 /// # Safety
 /// `rank` is null or valid.
-pub unsafe fn group_rank(mpi: &Mpi, group: MPI_Group, rank: *mut c_int) -> Result<()> {
+pub unsafe fn group_rank(mpi: &AbiState, group: MPI_Group, rank: *mut c_int) -> Result<()> {
     let found = mpi.groups.with(group, |g| g.rank())?;
     let n = found.map_or(MPI_UNDEFINED, |r| r as c_int);
     // SAFETY: the program passed it for the result.
@@ -75,7 +75,7 @@ pub unsafe fn group_rank(mpi: &Mpi, group: MPI_Group, rank: *mut c_int) -> Resul
 /// # Safety
 /// Both lists are null or have `n` elements.
 pub unsafe fn group_translate_ranks(
-    mpi: &Mpi,
+    mpi: &AbiState,
     group1: MPI_Group,
     n: c_int,
     ranks1: *const c_int,
@@ -101,7 +101,7 @@ pub unsafe fn group_translate_ranks(
 /// # Safety
 /// `result` is null or valid.
 pub unsafe fn group_compare(
-    mpi: &Mpi,
+    mpi: &AbiState,
     group1: MPI_Group,
     group2: MPI_Group,
     result: *mut c_int,
@@ -118,7 +118,7 @@ macro_rules! of_two {
         /// # Safety
         /// `newgroup` is null or valid.
         pub unsafe fn $name(
-            mpi: &Mpi,
+            mpi: &AbiState,
             group1: MPI_Group,
             group2: MPI_Group,
             newgroup: *mut MPI_Group,
@@ -143,7 +143,7 @@ macro_rules! of_ranks {
         /// # Safety
         /// `ranks` is null or has `n` elements, `newgroup` is null or valid.
         pub unsafe fn $name(
-            mpi: &Mpi,
+            mpi: &AbiState,
             group: MPI_Group,
             n: c_int,
             ranks: *const c_int,
@@ -170,7 +170,7 @@ macro_rules! of_ranges {
         /// # Safety
         /// `ranges` is null or has `n` elements, `newgroup` is null or valid.
         pub unsafe fn $name(
-            mpi: &Mpi,
+            mpi: &AbiState,
             group: MPI_Group,
             n: c_int,
             ranges: *mut [c_int; 3],
@@ -194,7 +194,7 @@ of_ranges! {
 ///
 /// # Safety
 /// `group` is null or valid.
-pub unsafe fn group_free(mpi: &Mpi, group: *mut MPI_Group) -> Result<()> {
+pub unsafe fn group_free(mpi: &AbiState, group: *mut MPI_Group) -> Result<()> {
     // SAFETY: the caller's.
     let handle = unsafe { load(group, "the group") }?;
     // Calls that give an empty group give the predefined handle, which the program then frees.

@@ -8,12 +8,12 @@
 use std::ffi::c_int;
 use std::rc::Rc;
 
-use rejoin_mpi::datatype::{Datatype, Form, Order, TypeClass};
+use rejoin_mpi::datatype::{Datatype, Form, StorageOrder, TypeClass};
 use rejoin_mpi::{Error, ErrorClass, Result};
 
 use crate::constants::*;
 use crate::counts::Counts;
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::support::{arg_error, slice, store};
 use crate::types::*;
 
@@ -48,7 +48,7 @@ unsafe fn entries(array: Counts, len: usize, what: &'static str) -> Result<Vec<i
 /// # Safety
 /// `newtype` is null or valid.
 unsafe fn make(
-    mpi: &Mpi,
+    mpi: &AbiState,
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
     construct: impl FnOnce(&Rc<Datatype>) -> Result<Rc<Datatype>>,
@@ -62,7 +62,11 @@ unsafe fn make(
 ///
 /// # Safety
 /// `newtype` is null or valid.
-unsafe fn hand_out(mpi: &Mpi, newtype: *mut MPI_Datatype, datatype: Rc<Datatype>) -> Result<()> {
+unsafe fn hand_out(
+    mpi: &AbiState,
+    newtype: *mut MPI_Datatype,
+    datatype: Rc<Datatype>,
+) -> Result<()> {
     if newtype.is_null() {
         return Err(arg_error("the pointer for the new datatype is null"));
     }
@@ -81,7 +85,7 @@ unsafe fn hand_out(mpi: &Mpi, newtype: *mut MPI_Datatype, datatype: Rc<Datatype>
 /// # Safety
 /// `newtype` is null or valid.
 pub unsafe fn type_contiguous(
-    mpi: &Mpi,
+    mpi: &AbiState,
     count: c_int,
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
@@ -96,7 +100,7 @@ pub unsafe fn type_contiguous(
 /// # Safety
 /// `newtype` is null or valid.
 pub unsafe fn type_contiguous_c(
-    mpi: &Mpi,
+    mpi: &AbiState,
     count: MPI_Count,
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
@@ -111,7 +115,7 @@ pub unsafe fn type_contiguous_c(
 /// # Safety
 /// `newtype` is null or valid.
 pub unsafe fn type_vector(
-    mpi: &Mpi,
+    mpi: &AbiState,
     count: c_int,
     blocklength: c_int,
     stride: c_int,
@@ -129,7 +133,7 @@ pub unsafe fn type_vector(
 /// # Safety
 /// `newtype` is null or valid.
 pub unsafe fn type_vector_c(
-    mpi: &Mpi,
+    mpi: &AbiState,
     count: MPI_Count,
     blocklength: MPI_Count,
     stride: MPI_Count,
@@ -146,7 +150,7 @@ pub unsafe fn type_vector_c(
 /// # Safety
 /// `newtype` is null or valid.
 pub unsafe fn type_create_hvector(
-    mpi: &Mpi,
+    mpi: &AbiState,
     count: c_int,
     blocklength: c_int,
     stride: MPI_Aint,
@@ -164,7 +168,7 @@ pub unsafe fn type_create_hvector(
 /// # Safety
 /// `newtype` is null or valid.
 pub unsafe fn type_create_hvector_c(
-    mpi: &Mpi,
+    mpi: &AbiState,
     count: MPI_Count,
     blocklength: MPI_Count,
     stride: MPI_Count,
@@ -181,7 +185,7 @@ pub unsafe fn type_create_hvector_c(
 /// # Safety
 /// The arrays are null or have `count` entries; `newtype` is null or valid.
 pub unsafe fn type_indexed(
-    mpi: &Mpi,
+    mpi: &AbiState,
     count: MPI_Count,
     array_of_blocklengths: Counts,
     array_of_displacements: Counts,
@@ -204,7 +208,7 @@ pub unsafe fn type_indexed(
 /// # Safety
 /// The arrays are null or have `count` entries; `newtype` is null or valid.
 pub unsafe fn type_create_hindexed(
-    mpi: &Mpi,
+    mpi: &AbiState,
     count: MPI_Count,
     array_of_blocklengths: Counts,
     array_of_displacements: Counts,
@@ -227,7 +231,7 @@ pub unsafe fn type_create_hindexed(
 /// # Safety
 /// The array is null or has `count` entries; `newtype` is null or valid.
 pub unsafe fn type_create_indexed_block(
-    mpi: &Mpi,
+    mpi: &AbiState,
     count: MPI_Count,
     blocklength: MPI_Count,
     array_of_displacements: Counts,
@@ -249,7 +253,7 @@ pub unsafe fn type_create_indexed_block(
 /// # Safety
 /// The array is null or has `count` entries; `newtype` is null or valid.
 pub unsafe fn type_create_hindexed_block(
-    mpi: &Mpi,
+    mpi: &AbiState,
     count: c_int,
     blocklength: c_int,
     array_of_displacements: *const MPI_Aint,
@@ -271,7 +275,7 @@ pub unsafe fn type_create_hindexed_block(
 /// # Safety
 /// The array is null or has `count` entries; `newtype` is null or valid.
 pub unsafe fn type_create_hindexed_block_c(
-    mpi: &Mpi,
+    mpi: &AbiState,
     count: MPI_Count,
     blocklength: MPI_Count,
     array_of_displacements: *const MPI_Count,
@@ -293,7 +297,7 @@ pub unsafe fn type_create_hindexed_block_c(
 /// # Safety
 /// The arrays are null or have `count` entries; `newtype` is null or valid.
 pub unsafe fn type_create_struct(
-    mpi: &Mpi,
+    mpi: &AbiState,
     count: MPI_Count,
     array_of_blocklengths: Counts,
     array_of_displacements: Counts,
@@ -317,7 +321,7 @@ pub unsafe fn type_create_struct(
 /// # Safety
 /// `newtype` is null or valid.
 pub unsafe fn type_create_resized(
-    mpi: &Mpi,
+    mpi: &AbiState,
     oldtype: MPI_Datatype,
     lb: MPI_Aint,
     extent: MPI_Aint,
@@ -333,7 +337,7 @@ pub unsafe fn type_create_resized(
 /// # Safety
 /// `newtype` is null or valid.
 pub unsafe fn type_create_resized_c(
-    mpi: &Mpi,
+    mpi: &AbiState,
     oldtype: MPI_Datatype,
     lb: MPI_Count,
     extent: MPI_Count,
@@ -357,7 +361,7 @@ fn dimensions(ndims: c_int) -> Result<usize> {
 /// # Safety
 /// The arrays are null or have `ndims` entries; `newtype` is null or valid.
 pub unsafe fn type_create_subarray(
-    mpi: &Mpi,
+    mpi: &AbiState,
     ndims: c_int,
     array_of_sizes: Counts,
     array_of_subsizes: Counts,
@@ -366,7 +370,7 @@ pub unsafe fn type_create_subarray(
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> Result<()> {
-    let (n, order) = (dimensions(ndims)?, Order::from_abi(order)?);
+    let (n, order) = (dimensions(ndims)?, StorageOrder::from_abi(order)?);
     let form = form_of(array_of_sizes);
     // SAFETY: the caller's promise.
     unsafe {
@@ -384,7 +388,7 @@ pub unsafe fn type_create_subarray(
 /// # Safety
 /// The arrays are null or have `ndims` entries; `newtype` is null or valid.
 pub unsafe fn type_create_darray(
-    mpi: &Mpi,
+    mpi: &AbiState,
     size: c_int,
     rank: c_int,
     ndims: c_int,
@@ -396,7 +400,7 @@ pub unsafe fn type_create_darray(
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> Result<()> {
-    let (n, order) = (dimensions(ndims)?, Order::from_abi(order)?);
+    let (n, order) = (dimensions(ndims)?, StorageOrder::from_abi(order)?);
     let form = form_of(array_of_gsizes);
     // SAFETY: the caller's promise.
     unsafe {
@@ -415,7 +419,7 @@ pub unsafe fn type_create_darray(
 /// # Safety
 /// `newtype` is null or valid.
 pub unsafe fn type_create_f90_real(
-    mpi: &Mpi,
+    mpi: &AbiState,
     p: c_int,
     r: c_int,
     newtype: *mut MPI_Datatype,
@@ -429,7 +433,7 @@ pub unsafe fn type_create_f90_real(
 /// # Safety
 /// `newtype` is null or valid.
 pub unsafe fn type_create_f90_complex(
-    mpi: &Mpi,
+    mpi: &AbiState,
     p: c_int,
     r: c_int,
     newtype: *mut MPI_Datatype,
@@ -443,7 +447,7 @@ pub unsafe fn type_create_f90_complex(
 /// # Safety
 /// `newtype` is null or valid.
 pub unsafe fn type_create_f90_integer(
-    mpi: &Mpi,
+    mpi: &AbiState,
     r: c_int,
     newtype: *mut MPI_Datatype,
 ) -> Result<()> {
@@ -456,7 +460,7 @@ pub unsafe fn type_create_f90_integer(
 /// # Safety
 /// `datatype` is null or valid.
 pub unsafe fn type_match_size(
-    mpi: &Mpi,
+    mpi: &AbiState,
     typeclass: c_int,
     size: c_int,
     datatype: *mut MPI_Datatype,
@@ -478,7 +482,7 @@ pub unsafe fn type_match_size(
 /// # Safety
 /// `pair_type` is null or valid.
 pub unsafe fn type_get_value_index(
-    mpi: &Mpi,
+    mpi: &AbiState,
     value_type: MPI_Datatype,
     index_type: MPI_Datatype,
     pair_type: *mut MPI_Datatype,

@@ -8,7 +8,7 @@ use rejoin_mpi::{Error, ErrorClass, Result};
 use crate::constants::*;
 use crate::counts::OutCount;
 use crate::handles::Handle;
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::support::{arg_error, load, store, store_string, string};
 use crate::types::*;
 
@@ -16,7 +16,7 @@ use crate::types::*;
 ///
 /// # Safety
 /// `datatype` is null or valid.
-pub unsafe fn type_commit(mpi: &Mpi, datatype: *mut MPI_Datatype) -> Result<()> {
+pub unsafe fn type_commit(mpi: &AbiState, datatype: *mut MPI_Datatype) -> Result<()> {
     // SAFETY: the caller's promise.
     let handle = unsafe { load(datatype, "the datatype") }?;
     mpi.datatypes.get(handle)?.commit();
@@ -27,7 +27,7 @@ pub unsafe fn type_commit(mpi: &Mpi, datatype: *mut MPI_Datatype) -> Result<()> 
 ///
 /// # Safety
 /// `datatype` is null or valid.
-pub unsafe fn type_free(mpi: &Mpi, datatype: *mut MPI_Datatype) -> Result<()> {
+pub unsafe fn type_free(mpi: &AbiState, datatype: *mut MPI_Datatype) -> Result<()> {
     // SAFETY: the caller's promise.
     let handle = unsafe { load(datatype, "the datatype") }?;
     let object = mpi.datatypes.get(handle)?;
@@ -47,7 +47,11 @@ pub unsafe fn type_free(mpi: &Mpi, datatype: *mut MPI_Datatype) -> Result<()> {
 ///
 /// # Safety
 /// `newtype` is null or valid.
-pub unsafe fn type_dup(mpi: &Mpi, oldtype: MPI_Datatype, newtype: *mut MPI_Datatype) -> Result<()> {
+pub unsafe fn type_dup(
+    mpi: &AbiState,
+    oldtype: MPI_Datatype,
+    newtype: *mut MPI_Datatype,
+) -> Result<()> {
     let old = mpi.datatypes.get(oldtype)?;
     if newtype.is_null() {
         return Err(arg_error("the pointer for the new datatype is null"));
@@ -77,7 +81,7 @@ pub(crate) unsafe fn give(target: OutCount, what: &'static str, value: i64) -> R
 ///
 /// # Safety
 /// `size` is null or valid.
-pub unsafe fn type_size(mpi: &Mpi, datatype: MPI_Datatype, size: OutCount) -> Result<()> {
+pub unsafe fn type_size(mpi: &AbiState, datatype: MPI_Datatype, size: OutCount) -> Result<()> {
     let datatype = mpi.datatypes.get(datatype)?;
     // SAFETY: the caller's promise.
     unsafe { give(size, "the size", datatype.size()) }
@@ -87,7 +91,11 @@ pub unsafe fn type_size(mpi: &Mpi, datatype: MPI_Datatype, size: OutCount) -> Re
 ///
 /// # Safety
 /// `size` is null or valid.
-pub unsafe fn type_size_x(mpi: &Mpi, datatype: MPI_Datatype, size: *mut MPI_Count) -> Result<()> {
+pub unsafe fn type_size_x(
+    mpi: &AbiState,
+    datatype: MPI_Datatype,
+    size: *mut MPI_Count,
+) -> Result<()> {
     // SAFETY: the caller's promise.
     unsafe { type_size(mpi, datatype, size.into()) }
 }
@@ -97,7 +105,7 @@ pub unsafe fn type_size_x(mpi: &Mpi, datatype: MPI_Datatype, size: *mut MPI_Coun
 /// # Safety
 /// `lb` and `extent` are null or valid.
 pub unsafe fn type_get_extent(
-    mpi: &Mpi,
+    mpi: &AbiState,
     datatype: MPI_Datatype,
     lb: OutCount,
     extent: OutCount,
@@ -115,7 +123,7 @@ pub unsafe fn type_get_extent(
 /// # Safety
 /// `lb` and `extent` are null or valid.
 pub unsafe fn type_get_extent_x(
-    mpi: &Mpi,
+    mpi: &AbiState,
     datatype: MPI_Datatype,
     lb: *mut MPI_Count,
     extent: *mut MPI_Count,
@@ -129,7 +137,7 @@ pub unsafe fn type_get_extent_x(
 /// # Safety
 /// `true_lb` and `true_extent` are null or valid.
 pub unsafe fn type_get_true_extent(
-    mpi: &Mpi,
+    mpi: &AbiState,
     datatype: MPI_Datatype,
     true_lb: OutCount,
     true_extent: OutCount,
@@ -147,7 +155,7 @@ pub unsafe fn type_get_true_extent(
 /// # Safety
 /// `true_lb` and `true_extent` are null or valid.
 pub unsafe fn type_get_true_extent_x(
-    mpi: &Mpi,
+    mpi: &AbiState,
     datatype: MPI_Datatype,
     true_lb: *mut MPI_Count,
     true_extent: *mut MPI_Count,
@@ -161,7 +169,7 @@ pub unsafe fn type_get_true_extent_x(
 /// # Safety
 /// `type_name` is null or a string.
 pub unsafe fn type_set_name(
-    mpi: &Mpi,
+    mpi: &AbiState,
     datatype: MPI_Datatype,
     type_name: *const c_char,
 ) -> Result<()> {
@@ -182,7 +190,7 @@ pub unsafe fn type_set_name(
 /// # Safety
 /// `type_name` is null or has room for `MPI_MAX_OBJECT_NAME` bytes; `resultlen` is null or valid.
 pub unsafe fn type_get_name(
-    mpi: &Mpi,
+    mpi: &AbiState,
     datatype: MPI_Datatype,
     type_name: *mut c_char,
     resultlen: *mut c_int,
@@ -201,7 +209,7 @@ pub unsafe fn type_get_name(
 /// # Safety
 /// `address` is null or valid. `location` is not followed.
 pub unsafe fn get_address(
-    mpi: &Mpi,
+    mpi: &AbiState,
     location: *const c_void,
     address: *mut MPI_Aint,
 ) -> Result<()> {

@@ -9,14 +9,14 @@ use rejoin_mpi::datatype::{Datatype, EXTERNAL32};
 use rejoin_mpi::{Error, ErrorClass, Result};
 
 use crate::counts::OutCount;
-use crate::handles::{self, Kind};
-use crate::state::Mpi;
+use crate::handles::{self, HandleKind};
+use crate::state::AbiState;
 use crate::support::{arg_error, string};
 use crate::types::*;
 
 /// Refuses what is no communicator: the packed form is the same for all of them.
-fn check_comm(mpi: &Mpi, comm: MPI_Comm) -> Result<()> {
-    if mpi.exists(Kind::Comm, comm.0) {
+fn check_comm(mpi: &AbiState, comm: MPI_Comm) -> Result<()> {
+    if mpi.exists(HandleKind::Comm, comm.0) {
         return Ok(());
     }
     Err(handles::invalid(comm))
@@ -81,7 +81,7 @@ fn check_data(buffer: *const c_void, count: i64, datatype: &Datatype) -> Result<
 
 /// The type and the packed bytes of `count` elements, which must be there.
 fn operands(
-    mpi: &Mpi,
+    mpi: &AbiState,
     buffer: *const c_void,
     count: i64,
     datatype: MPI_Datatype,
@@ -117,7 +117,7 @@ unsafe fn advance(position: OutCount, to: i64) -> Result<()> {
 /// # Safety
 /// `inbuf` holds the elements, `outbuf` has `outsize` bytes; `position` is null or valid.
 pub unsafe fn pack(
-    mpi: &Mpi,
+    mpi: &AbiState,
     inbuf: *const c_void,
     incount: MPI_Count,
     datatype: MPI_Datatype,
@@ -143,7 +143,7 @@ pub unsafe fn pack(
 /// # Safety
 /// `inbuf` has `insize` bytes, `outbuf` has room for the elements; `position` is null or valid.
 pub unsafe fn unpack(
-    mpi: &Mpi,
+    mpi: &AbiState,
     inbuf: *const c_void,
     insize: MPI_Count,
     position: OutCount,
@@ -186,7 +186,7 @@ unsafe fn give_size(size: OutCount, bytes: i64) -> Result<()> {
 /// # Safety
 /// `size` is null or valid.
 pub unsafe fn pack_size(
-    mpi: &Mpi,
+    mpi: &AbiState,
     incount: MPI_Count,
     datatype: MPI_Datatype,
     comm: MPI_Comm,
@@ -203,7 +203,7 @@ pub unsafe fn pack_size(
 /// # Safety
 /// As for `pack`; `datarep` is null or a string.
 pub unsafe fn pack_external(
-    mpi: &Mpi,
+    mpi: &AbiState,
     datarep: *const c_char,
     inbuf: *const c_void,
     incount: MPI_Count,
@@ -234,7 +234,7 @@ pub unsafe fn pack_external(
 /// # Safety
 /// As for `unpack`; `datarep` is null or a string.
 pub unsafe fn unpack_external(
-    mpi: &Mpi,
+    mpi: &AbiState,
     datarep: *const c_char,
     inbuf: *const c_void,
     insize: MPI_Count,
@@ -264,7 +264,7 @@ pub unsafe fn unpack_external(
 /// # Safety
 /// `datarep` is null or a string; `size` is null or valid.
 pub unsafe fn pack_external_size(
-    mpi: &Mpi,
+    mpi: &AbiState,
     datarep: *const c_char,
     incount: MPI_Count,
     datatype: MPI_Datatype,

@@ -8,7 +8,7 @@ use rejoin_mpi::Result;
 use rejoin_mpi::datatype::{Combiner, Contents};
 
 use crate::functions::datatypes::objects::combiner_number;
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::support::{arg_error, store};
 use crate::types::*;
 
@@ -27,7 +27,7 @@ fn check_form(contents: &Contents) -> Result<()> {
 /// # Safety
 /// The pointers are null or valid.
 pub unsafe fn type_get_envelope(
-    mpi: &Mpi,
+    mpi: &AbiState,
     datatype: MPI_Datatype,
     num_integers: *mut c_int,
     num_addresses: *mut c_int,
@@ -65,7 +65,7 @@ pub unsafe fn type_get_envelope(
 /// # Safety
 /// The pointers are null or valid.
 pub unsafe fn type_get_envelope_c(
-    mpi: &Mpi,
+    mpi: &AbiState,
     datatype: MPI_Datatype,
     num_integers: *mut MPI_Count,
     num_addresses: *mut MPI_Count,
@@ -141,7 +141,7 @@ struct Room {
 ///
 /// # Safety
 /// The arrays are null or have room for as many entries as is said.
-unsafe fn contents(mpi: &Mpi, datatype: MPI_Datatype, large: bool, room: &Room) -> Result<()> {
+unsafe fn contents(mpi: &AbiState, datatype: MPI_Datatype, large: bool, room: &Room) -> Result<()> {
     let datatype = mpi.datatypes.get(datatype)?;
     if let Combiner::Named(named) = datatype.combiner() {
         return Err(arg_error(format!("{} has no contents", named.name())));
@@ -179,7 +179,7 @@ unsafe fn contents(mpi: &Mpi, datatype: MPI_Datatype, large: bool, room: &Room) 
 /// # Safety
 /// The arrays are null or have room for as many entries as is said.
 pub unsafe fn type_get_contents(
-    mpi: &Mpi,
+    mpi: &AbiState,
     datatype: MPI_Datatype,
     max_integers: c_int,
     max_addresses: c_int,
@@ -203,7 +203,7 @@ pub unsafe fn type_get_contents(
 /// # Safety
 /// The arrays are null or have room for as many entries as is said.
 pub unsafe fn type_get_contents_c(
-    mpi: &Mpi,
+    mpi: &AbiState,
     datatype: MPI_Datatype,
     max_integers: MPI_Count,
     max_addresses: MPI_Count,

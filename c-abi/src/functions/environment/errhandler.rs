@@ -6,10 +6,10 @@ use rejoin_mpi::Result;
 
 use crate::callback::Callback;
 use crate::constants::*;
-use crate::errors::{Handler, Installed, Owner};
+use crate::errors::{ErrorOwner, Handler, Installed};
 use crate::handles::{self, Handle};
 use crate::raise;
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::support::{arg_error, load, store};
 use crate::types::*;
 
@@ -21,7 +21,7 @@ macro_rules! errhandlers {
         /// # Safety
         /// The function has the declared type; `errhandler` is null or valid.
         pub unsafe fn $create(
-            mpi: &Mpi,
+            mpi: &AbiState,
             function: Callback<$function>,
             errhandler: *mut MPI_Errhandler,
         ) -> Result<()> {
@@ -42,7 +42,7 @@ macro_rules! errhandlers {
         /// # Safety
         /// `errhandler` is null or valid.
         pub unsafe fn $get(
-            mpi: &Mpi,
+            mpi: &AbiState,
             $arg: $handle,
             errhandler: *mut MPI_Errhandler,
         ) -> Result<()> {
@@ -53,7 +53,7 @@ macro_rules! errhandlers {
         }
 
         /// Gives the object an error handler.
-        pub fn $set(mpi: &Mpi, $arg: $handle, errhandler: MPI_Errhandler) -> Result<()> {
+        pub fn $set(mpi: &AbiState, $arg: $handle, errhandler: MPI_Errhandler) -> Result<()> {
             check(mpi, $arg)?;
             mpi.errors
                 .set_handler($arg, mpi.errors.find($handle::KIND, errhandler)?);
@@ -61,9 +61,9 @@ macro_rules! errhandlers {
         }
 
         /// Calls the object's error handler.
-        pub fn $call(mpi: &Mpi, $arg: $handle, errorcode: c_int) -> Result<()> {
+        pub fn $call(mpi: &AbiState, $arg: $handle, errorcode: c_int) -> Result<()> {
             check(mpi, $arg)?;
-            raise::invoke(mpi, Owner::of($arg), errorcode);
+            raise::invoke(mpi, ErrorOwner::of($arg), errorcode);
             Ok(())
         }
     };
@@ -114,7 +114,7 @@ errhandlers!(
 ///
 /// # Safety
 /// `errhandler` is null or valid.
-pub unsafe fn errhandler_free(mpi: &Mpi, errhandler: *mut MPI_Errhandler) -> Result<()> {
+pub unsafe fn errhandler_free(mpi: &AbiState, errhandler: *mut MPI_Errhandler) -> Result<()> {
     // SAFETY: the caller's promise.
     let handle = unsafe { load(errhandler, "the error handler") }?;
     // Handles of the predefined ones may come from MPI_Comm_get_errhandler and are freed like
@@ -127,7 +127,7 @@ pub unsafe fn errhandler_free(mpi: &Mpi, errhandler: *mut MPI_Errhandler) -> Res
 }
 
 /// The object exists.
-fn check<H: Handle>(mpi: &Mpi, object: H) -> Result<()> {
+fn check<H: Handle>(mpi: &AbiState, object: H) -> Result<()> {
     if mpi.exists(H::KIND, object.raw()) {
         return Ok(());
     }

@@ -5,14 +5,14 @@ use std::ffi::{c_char, c_int};
 use rejoin_mpi::{Error, Result};
 
 use crate::constants::MPI_MAX_ERROR_STRING;
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::support::{arg_error, store, store_string, string};
 
 /// `MPI_Error_class`.
 ///
 /// # Safety
 /// `errorclass` is null or valid.
-pub unsafe fn error_class(mpi: &Mpi, errorcode: c_int, errorclass: *mut c_int) -> Result<()> {
+pub unsafe fn error_class(mpi: &AbiState, errorcode: c_int, errorclass: *mut c_int) -> Result<()> {
     let class = mpi.errors.codes.class_of(errorcode);
     let class = class.ok_or_else(|| unknown(errorcode))?;
     // SAFETY: the program passed it for the result.
@@ -24,7 +24,7 @@ pub unsafe fn error_class(mpi: &Mpi, errorcode: c_int, errorclass: *mut c_int) -
 /// # Safety
 /// `string` is null or has room for `MPI_MAX_ERROR_STRING` bytes, `resultlen` is null or valid.
 pub unsafe fn error_string(
-    mpi: &Mpi,
+    mpi: &AbiState,
     errorcode: c_int,
     string: *mut c_char,
     resultlen: *mut c_int,
@@ -39,7 +39,7 @@ pub unsafe fn error_string(
 ///
 /// # Safety
 /// `errorclass` is null or valid.
-pub unsafe fn add_error_class(mpi: &Mpi, errorclass: *mut c_int) -> Result<()> {
+pub unsafe fn add_error_class(mpi: &AbiState, errorclass: *mut c_int) -> Result<()> {
     let class = mpi.errors.codes.add_class()?;
     // SAFETY: the program passed it for the result.
     unsafe { store(errorclass, "the error class", class) }
@@ -49,7 +49,11 @@ pub unsafe fn add_error_class(mpi: &Mpi, errorclass: *mut c_int) -> Result<()> {
 ///
 /// # Safety
 /// `errorcode` is null or valid.
-pub unsafe fn add_error_code(mpi: &Mpi, errorclass: c_int, errorcode: *mut c_int) -> Result<()> {
+pub unsafe fn add_error_code(
+    mpi: &AbiState,
+    errorclass: c_int,
+    errorcode: *mut c_int,
+) -> Result<()> {
     let code = mpi.errors.codes.add_code(errorclass)?;
     // SAFETY: the program passed it for the result.
     unsafe { store(errorcode, "the error code", code) }
@@ -59,7 +63,11 @@ pub unsafe fn add_error_code(mpi: &Mpi, errorclass: c_int, errorcode: *mut c_int
 ///
 /// # Safety
 /// `text` is null or a string that ends with NUL.
-pub unsafe fn add_error_string(mpi: &Mpi, errorcode: c_int, text: *const c_char) -> Result<()> {
+pub unsafe fn add_error_string(
+    mpi: &AbiState,
+    errorcode: c_int,
+    text: *const c_char,
+) -> Result<()> {
     // SAFETY: the caller's promise.
     let text = unsafe { string(text, "the error string") }?;
     if text.len() >= MPI_MAX_ERROR_STRING as usize {
@@ -73,17 +81,17 @@ pub unsafe fn add_error_string(mpi: &Mpi, errorcode: c_int, text: *const c_char)
 }
 
 /// `MPI_Remove_error_class`.
-pub fn remove_error_class(mpi: &Mpi, errorclass: c_int) -> Result<()> {
+pub fn remove_error_class(mpi: &AbiState, errorclass: c_int) -> Result<()> {
     mpi.errors.codes.remove_class(errorclass)
 }
 
 /// `MPI_Remove_error_code`.
-pub fn remove_error_code(mpi: &Mpi, errorcode: c_int) -> Result<()> {
+pub fn remove_error_code(mpi: &AbiState, errorcode: c_int) -> Result<()> {
     mpi.errors.codes.remove_code(errorcode)
 }
 
 /// `MPI_Remove_error_string`.
-pub fn remove_error_string(mpi: &Mpi, errorcode: c_int) -> Result<()> {
+pub fn remove_error_string(mpi: &AbiState, errorcode: c_int) -> Result<()> {
     mpi.errors.codes.remove_text(errorcode)
 }
 

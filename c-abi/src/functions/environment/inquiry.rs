@@ -6,7 +6,7 @@ use rejoin_mpi::{Info, Result};
 
 use crate::constants::*;
 use crate::library_state;
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::support::{store, store_string};
 use crate::types::*;
 
@@ -14,7 +14,11 @@ use crate::types::*;
 ///
 /// # Safety
 /// The pointers are null or valid.
-pub unsafe fn get_version(_mpi: &Mpi, version: *mut c_int, subversion: *mut c_int) -> Result<()> {
+pub unsafe fn get_version(
+    _mpi: &AbiState,
+    version: *mut c_int,
+    subversion: *mut c_int,
+) -> Result<()> {
     // SAFETY: the program passed both for results.
     unsafe {
         store(version, "the version", MPI_VERSION)?;
@@ -28,7 +32,7 @@ pub unsafe fn get_version(_mpi: &Mpi, version: *mut c_int, subversion: *mut c_in
 /// `version` is null or has room for `MPI_MAX_LIBRARY_VERSION_STRING` bytes, `resultlen` is null or
 /// valid.
 pub unsafe fn get_library_version(
-    _mpi: &Mpi,
+    _mpi: &AbiState,
     version: *mut c_char,
     resultlen: *mut c_int,
 ) -> Result<()> {
@@ -47,7 +51,7 @@ pub unsafe fn get_library_version(
 ///
 /// # Safety
 /// `hw_info` is null or valid.
-pub unsafe fn get_hw_resource_info(mpi: &Mpi, hw_info: *mut MPI_Info) -> Result<()> {
+pub unsafe fn get_hw_resource_info(mpi: &AbiState, hw_info: *mut MPI_Info) -> Result<()> {
     let info = Info::new();
     info.set("mpi_shared_memory", "true")?;
     // SAFETY: the caller's.
@@ -58,7 +62,7 @@ pub unsafe fn get_hw_resource_info(mpi: &Mpi, hw_info: *mut MPI_Info) -> Result<
 ///
 /// # Safety
 /// `flag` is null or valid.
-pub unsafe fn initialized(_mpi: &Mpi, flag: *mut c_int) -> Result<()> {
+pub unsafe fn initialized(_mpi: &AbiState, flag: *mut c_int) -> Result<()> {
     // SAFETY: the program passed it for the result.
     unsafe {
         store(
@@ -73,13 +77,13 @@ pub unsafe fn initialized(_mpi: &Mpi, flag: *mut c_int) -> Result<()> {
 ///
 /// # Safety
 /// `flag` is null or valid.
-pub unsafe fn finalized(_mpi: &Mpi, flag: *mut c_int) -> Result<()> {
+pub unsafe fn finalized(_mpi: &AbiState, flag: *mut c_int) -> Result<()> {
     // SAFETY: the program passed it for the result.
     unsafe { store(flag, "the flag", c_int::from(library_state::is_finalized())) }
 }
 
 /// `MPI_Pcontrol` (MPI-5.0 §15.2.3): there is no profiler inside the library to control.
-pub fn pcontrol(_mpi: &Mpi, _level: c_int) -> Result<()> {
+pub fn pcontrol(_mpi: &AbiState, _level: c_int) -> Result<()> {
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use rejoin_mpi::{Error, ErrorClass, Result, check};
 
 use crate::constants::*;
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::support::{arg_error, store};
 use crate::types::*;
 
@@ -14,7 +14,7 @@ use crate::types::*;
 const ALIGN: usize = 64;
 
 /// The alignment that the info asks for.
-fn alignment(mpi: &Mpi, info: MPI_Info) -> Result<usize> {
+fn alignment(mpi: &AbiState, info: MPI_Info) -> Result<usize> {
     if info == MPI_INFO_NULL {
         return Ok(ALIGN);
     }
@@ -32,7 +32,7 @@ fn alignment(mpi: &Mpi, info: MPI_Info) -> Result<usize> {
 /// # Safety
 /// `baseptr` is null or the address of a pointer.
 pub unsafe fn alloc_mem(
-    mpi: &Mpi,
+    mpi: &AbiState,
     size: MPI_Aint,
     info: MPI_Info,
     baseptr: *mut c_void,
@@ -61,7 +61,7 @@ pub unsafe fn alloc_mem(
 ///
 /// # Safety
 /// The memory is no longer in use.
-pub unsafe fn free_mem(mpi: &Mpi, base: *mut c_void) -> Result<()> {
+pub unsafe fn free_mem(mpi: &AbiState, base: *mut c_void) -> Result<()> {
     if base.is_null() {
         return Ok(());
     }

@@ -9,7 +9,7 @@ use rejoin_mpi::{Communicator, Error, ErrorClass, Result, check};
 use crate::constants::*;
 use crate::counts::OutCount;
 use crate::functions::point_to_point::request;
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::support::{arg_error, store};
 use crate::types::*;
 
@@ -17,7 +17,12 @@ type Place<'a> = Option<&'a Rc<Communicator>>;
 
 /// # Safety
 /// The memory is the library's until it is detached.
-unsafe fn attach(mpi: &Mpi, place: Place<'_>, buffer: *mut c_void, size: MPI_Count) -> Result<()> {
+unsafe fn attach(
+    mpi: &AbiState,
+    place: Place<'_>,
+    buffer: *mut c_void,
+    size: MPI_Count,
+) -> Result<()> {
     let memory = if buffer.addr() == MPI_BUFFER_AUTOMATIC.addr() {
         None
     } else {
@@ -31,7 +36,7 @@ unsafe fn attach(mpi: &Mpi, place: Place<'_>, buffer: *mut c_void, size: MPI_Cou
 /// # Safety
 /// `buffer_addr` is null or the address of a pointer, `size` is null or valid.
 unsafe fn detach(
-    mpi: &Mpi,
+    mpi: &AbiState,
     place: Place<'_>,
     buffer_addr: *mut c_void,
     size: OutCount,
@@ -58,7 +63,7 @@ unsafe fn detach(
 ///
 /// # Safety
 /// The memory is the library's until it is detached.
-pub unsafe fn buffer_attach(mpi: &Mpi, buffer: *mut c_void, size: MPI_Count) -> Result<()> {
+pub unsafe fn buffer_attach(mpi: &AbiState, buffer: *mut c_void, size: MPI_Count) -> Result<()> {
     // SAFETY: the caller's.
     unsafe { attach(mpi, None, buffer, size) }
 }
@@ -67,13 +72,17 @@ pub unsafe fn buffer_attach(mpi: &Mpi, buffer: *mut c_void, size: MPI_Count) -> 
 ///
 /// # Safety
 /// `buffer_addr` is null or the address of a pointer, `size` is null or valid.
-pub unsafe fn buffer_detach(mpi: &Mpi, buffer_addr: *mut c_void, size: OutCount) -> Result<()> {
+pub unsafe fn buffer_detach(
+    mpi: &AbiState,
+    buffer_addr: *mut c_void,
+    size: OutCount,
+) -> Result<()> {
     // SAFETY: the caller's.
     unsafe { detach(mpi, None, buffer_addr, size) }
 }
 
 /// `MPI_Buffer_flush`.
-pub fn buffer_flush(mpi: &Mpi) -> Result<()> {
+pub fn buffer_flush(mpi: &AbiState) -> Result<()> {
     mpi.core()?.buffer_flush(None)
 }
 
@@ -81,7 +90,7 @@ pub fn buffer_flush(mpi: &Mpi) -> Result<()> {
 ///
 /// # Safety
 /// `request` is null or valid.
-pub unsafe fn buffer_iflush(mpi: &Mpi, request: *mut MPI_Request) -> Result<()> {
+pub unsafe fn buffer_iflush(mpi: &AbiState, request: *mut MPI_Request) -> Result<()> {
     request::check_out(request)?;
     let id = mpi.core()?.buffer_iflush(None)?;
     // SAFETY: checked above.
@@ -93,7 +102,7 @@ pub unsafe fn buffer_iflush(mpi: &Mpi, request: *mut MPI_Request) -> Result<()> 
 /// # Safety
 /// The memory is the library's until it is detached.
 pub unsafe fn comm_attach_buffer(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     buffer: *mut c_void,
     size: MPI_Count,
@@ -108,7 +117,7 @@ pub unsafe fn comm_attach_buffer(
 /// # Safety
 /// `buffer_addr` is null or the address of a pointer, `size` is null or valid.
 pub unsafe fn comm_detach_buffer(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     buffer_addr: *mut c_void,
     size: OutCount,
@@ -119,7 +128,7 @@ pub unsafe fn comm_detach_buffer(
 }
 
 /// `MPI_Comm_flush_buffer`.
-pub fn comm_flush_buffer(mpi: &Mpi, comm: MPI_Comm) -> Result<()> {
+pub fn comm_flush_buffer(mpi: &AbiState, comm: MPI_Comm) -> Result<()> {
     let comm = mpi.comms.get(comm)?;
     mpi.core()?.buffer_flush(Some(&comm))
 }
@@ -129,7 +138,7 @@ pub fn comm_flush_buffer(mpi: &Mpi, comm: MPI_Comm) -> Result<()> {
 /// # Safety
 /// `request` is null or valid.
 pub unsafe fn comm_iflush_buffer(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {

@@ -3,11 +3,11 @@
 use std::ffi::{c_int, c_void};
 
 use rejoin_mpi::Result;
-use rejoin_mpi::p2p::{Data, Message};
+use rejoin_mpi::p2p::{Data, MatchedMessage};
 
 use crate::constants::*;
 use crate::functions::point_to_point::request::{self, finished, give, put};
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::support::{arg_error, load, store};
 use crate::types::*;
 
@@ -16,7 +16,7 @@ use crate::types::*;
 /// # Safety
 /// `status` is `MPI_STATUS_IGNORE` or valid.
 pub unsafe fn probe(
-    mpi: &Mpi,
+    mpi: &AbiState,
     source: c_int,
     tag: c_int,
     comm: MPI_Comm,
@@ -34,7 +34,7 @@ pub unsafe fn probe(
 /// # Safety
 /// `flag` is null or valid, `status` is `MPI_STATUS_IGNORE` or valid.
 pub unsafe fn iprobe(
-    mpi: &Mpi,
+    mpi: &AbiState,
     source: c_int,
     tag: c_int,
     comm: MPI_Comm,
@@ -53,7 +53,7 @@ pub unsafe fn iprobe(
     Ok(())
 }
 
-fn enter(mpi: &Mpi, message: Message) -> MPI_Message {
+fn enter(mpi: &AbiState, message: MatchedMessage) -> MPI_Message {
     if message.is_no_proc() {
         return MPI_MESSAGE_NO_PROC;
     }
@@ -72,7 +72,7 @@ fn check_out(message: *mut MPI_Message) -> Result<()> {
 /// # Safety
 /// `message` is null or valid, `status` is `MPI_STATUS_IGNORE` or valid.
 pub unsafe fn mprobe(
-    mpi: &Mpi,
+    mpi: &AbiState,
     source: c_int,
     tag: c_int,
     comm: MPI_Comm,
@@ -94,7 +94,7 @@ pub unsafe fn mprobe(
 /// # Safety
 /// As [`mprobe`]; `flag` is null or valid.
 pub unsafe fn improbe(
-    mpi: &Mpi,
+    mpi: &AbiState,
     source: c_int,
     tag: c_int,
     comm: MPI_Comm,
@@ -121,11 +121,11 @@ pub unsafe fn improbe(
 ///
 /// # Safety
 /// `message` is null or valid.
-unsafe fn take(mpi: &Mpi, message: *mut MPI_Message) -> Result<Message> {
+unsafe fn take(mpi: &AbiState, message: *mut MPI_Message) -> Result<MatchedMessage> {
     // SAFETY: the caller's.
     let handle = unsafe { load(message, "the message") }?;
     let found = if handle == MPI_MESSAGE_NO_PROC {
-        Message::no_proc(mpi.core()?.world())
+        MatchedMessage::no_proc(mpi.core()?.world())
     } else {
         mpi.messages.remove(handle)?
     };
@@ -139,7 +139,7 @@ unsafe fn take(mpi: &Mpi, message: *mut MPI_Message) -> Result<Message> {
 /// # Safety
 /// The elements are writable, `message` is null or valid, `status` is `MPI_STATUS_IGNORE` or valid.
 pub unsafe fn mrecv(
-    mpi: &Mpi,
+    mpi: &AbiState,
     buf: *mut c_void,
     count: MPI_Count,
     datatype: MPI_Datatype,
@@ -165,7 +165,7 @@ pub unsafe fn mrecv(
 /// # Safety
 /// The elements are writable and unaccessed until completion; the pointers are null or valid.
 pub unsafe fn imrecv(
-    mpi: &Mpi,
+    mpi: &AbiState,
     buf: *mut c_void,
     count: MPI_Count,
     datatype: MPI_Datatype,

@@ -10,7 +10,7 @@ use rejoin_mpi::{Completed, Result, Status};
 use crate::constants::*;
 use crate::functions::point_to_point::status::{set_bytes, set_cancelled};
 use crate::handles::{self, Handle};
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::support::{arg_error, load, store};
 use crate::types::*;
 
@@ -108,7 +108,7 @@ pub(crate) unsafe fn told(target: *mut MPI_Status, done: Completed) -> Result<()
 }
 
 /// The error of a request goes to the handler of its communicator.
-pub(crate) fn blame(mpi: &Mpi) {
+pub(crate) fn blame(mpi: &AbiState) {
     let comm = mpi.core.get().and_then(|c| c.take_blame());
     if let Some(comm) = comm {
         mpi.errors.blame(MPI_Comm(comm.handle.get()));
@@ -120,7 +120,11 @@ pub(crate) fn blame(mpi: &Mpi) {
 /// # Safety
 /// As [`told`].
 #[inline]
-pub(crate) unsafe fn finished(mpi: &Mpi, target: *mut MPI_Status, done: Completed) -> Result<()> {
+pub(crate) unsafe fn finished(
+    mpi: &AbiState,
+    target: *mut MPI_Status,
+    done: Completed,
+) -> Result<()> {
     if done.error.is_some() {
         blame(mpi);
     }
@@ -133,7 +137,11 @@ pub(crate) unsafe fn finished(mpi: &Mpi, target: *mut MPI_Status, done: Complete
 /// # Safety
 /// `request` is valid.
 #[inline]
-pub(crate) unsafe fn retire(mpi: &Mpi, request: *mut MPI_Request, id: RequestId) -> Result<()> {
+pub(crate) unsafe fn retire(
+    mpi: &AbiState,
+    request: *mut MPI_Request,
+    id: RequestId,
+) -> Result<()> {
     if mpi.core()?.request_is_over(id) {
         // SAFETY: the caller's.
         unsafe { request.write(MPI_REQUEST_NULL) };
@@ -146,7 +154,11 @@ pub(crate) unsafe fn retire(mpi: &Mpi, request: *mut MPI_Request, id: RequestId)
 /// # Safety
 /// `request` is null or valid, `status` is `MPI_STATUS_IGNORE` or valid.
 #[inline]
-pub unsafe fn wait(mpi: &Mpi, request: *mut MPI_Request, status: *mut MPI_Status) -> Result<()> {
+pub unsafe fn wait(
+    mpi: &AbiState,
+    request: *mut MPI_Request,
+    status: *mut MPI_Status,
+) -> Result<()> {
     // SAFETY: the caller's.
     let handle = unsafe { load(request, "the request") }?;
     let Some(id) = id_of(handle)? else {
@@ -176,7 +188,7 @@ pub unsafe fn wait(mpi: &Mpi, request: *mut MPI_Request, status: *mut MPI_Status
 /// # Safety
 /// `request` and `flag` are null or valid, `status` is `MPI_STATUS_IGNORE` or valid.
 pub unsafe fn test(
-    mpi: &Mpi,
+    mpi: &AbiState,
     request: *mut MPI_Request,
     flag: *mut c_int,
     status: *mut MPI_Status,
@@ -206,7 +218,7 @@ pub unsafe fn test(
 /// # Safety
 /// `flag` is null or valid, `status` is `MPI_STATUS_IGNORE` or valid.
 pub unsafe fn request_get_status(
-    mpi: &Mpi,
+    mpi: &AbiState,
     request: MPI_Request,
     flag: *mut c_int,
     status: *mut MPI_Status,
@@ -228,7 +240,7 @@ pub unsafe fn request_get_status(
 ///
 /// # Safety
 /// `request` is null or valid; the buffers given at the set-up are valid until completion.
-pub unsafe fn start(mpi: &Mpi, request: *mut MPI_Request) -> Result<()> {
+pub unsafe fn start(mpi: &AbiState, request: *mut MPI_Request) -> Result<()> {
     // SAFETY: the caller's.
     let id = real(unsafe { load(request, "the request") }?)?;
     // SAFETY: the caller's.
@@ -239,7 +251,11 @@ pub unsafe fn start(mpi: &Mpi, request: *mut MPI_Request) -> Result<()> {
 ///
 /// # Safety
 /// `array_of_requests` has `count` elements; buffers as for [`start`].
-pub unsafe fn startall(mpi: &Mpi, count: c_int, array_of_requests: *mut MPI_Request) -> Result<()> {
+pub unsafe fn startall(
+    mpi: &AbiState,
+    count: c_int,
+    array_of_requests: *mut MPI_Request,
+) -> Result<()> {
     rejoin_mpi::check::count(i64::from(count))?;
     for i in 0..count as usize {
         if array_of_requests.is_null() {
@@ -255,7 +271,7 @@ pub unsafe fn startall(mpi: &Mpi, count: c_int, array_of_requests: *mut MPI_Requ
 ///
 /// # Safety
 /// `request` is null or valid.
-pub unsafe fn cancel(mpi: &Mpi, request: *mut MPI_Request) -> Result<()> {
+pub unsafe fn cancel(mpi: &AbiState, request: *mut MPI_Request) -> Result<()> {
     // SAFETY: the caller's.
     let id = real(unsafe { load(request, "the request") }?)?;
     mpi.core()?.cancel(id)
@@ -265,7 +281,7 @@ pub unsafe fn cancel(mpi: &Mpi, request: *mut MPI_Request) -> Result<()> {
 ///
 /// # Safety
 /// `request` is null or valid.
-pub unsafe fn request_free(mpi: &Mpi, request: *mut MPI_Request) -> Result<()> {
+pub unsafe fn request_free(mpi: &AbiState, request: *mut MPI_Request) -> Result<()> {
     // SAFETY: the caller's.
     let id = real(unsafe { load(request, "the request") }?)?;
     mpi.core()?.request_free(id)?;

@@ -8,7 +8,7 @@ use rejoin_mpi::{Completed, Error, ErrorClass, Result, Status, check};
 use crate::constants::*;
 use crate::errors;
 use crate::functions::point_to_point::request::{blame, finished, id_of, put, put_empty, retire};
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::support::{arg_error, store};
 use crate::types::*;
 
@@ -40,7 +40,7 @@ impl Requests {
         id_of(unsafe { self.start.add(i).read() }).ok().flatten()
     }
 
-    fn retire(&self, mpi: &Mpi, i: usize) {
+    fn retire(&self, mpi: &AbiState, i: usize) {
         if let Some(id) = self.get(i) {
             // SAFETY: as in `get`. Without a runtime there is nothing to retire.
             let _ = unsafe { retire(mpi, self.start.add(i), id) };
@@ -85,7 +85,7 @@ impl Statuses {
 
     /// # Safety
     /// The array has more than `at` elements, if there is one.
-    unsafe fn set(&mut self, mpi: &Mpi, at: usize, done: Completed) {
+    unsafe fn set(&mut self, mpi: &AbiState, at: usize, done: Completed) {
         if !self.start.is_null() {
             let code = done.error.as_ref().map_or(MPI_SUCCESS, errors::code);
             // SAFETY: the caller's; those before `at` were set before.
@@ -123,7 +123,7 @@ impl Statuses {
 /// # Safety
 /// The arrays have `count` elements; the statuses may be `MPI_STATUSES_IGNORE`.
 pub unsafe fn waitall(
-    mpi: &Mpi,
+    mpi: &AbiState,
     count: c_int,
     array_of_requests: *mut MPI_Request,
     array_of_statuses: *mut MPI_Status,
@@ -156,7 +156,7 @@ pub unsafe fn waitall(
 /// # Safety
 /// As [`waitall`]; `flag` is null or valid.
 pub unsafe fn testall(
-    mpi: &Mpi,
+    mpi: &AbiState,
     count: c_int,
     array_of_requests: *mut MPI_Request,
     flag: *mut c_int,
@@ -182,7 +182,7 @@ pub unsafe fn testall(
 /// # Safety
 /// `indx` is null or valid, `status` is `MPI_STATUS_IGNORE` or valid.
 unsafe fn any(
-    mpi: &Mpi,
+    mpi: &AbiState,
     list: &Requests,
     found: Any,
     indx: *mut c_int,
@@ -214,7 +214,7 @@ unsafe fn any(
 /// The array has `count` elements, `indx` is null or valid, `status` is `MPI_STATUS_IGNORE` or
 /// valid.
 pub unsafe fn waitany(
-    mpi: &Mpi,
+    mpi: &AbiState,
     count: c_int,
     array_of_requests: *mut MPI_Request,
     indx: *mut c_int,
@@ -232,7 +232,7 @@ pub unsafe fn waitany(
 /// # Safety
 /// As [`waitany`]; `flag` is null or valid.
 pub unsafe fn testany(
-    mpi: &Mpi,
+    mpi: &AbiState,
     count: c_int,
     array_of_requests: *mut MPI_Request,
     indx: *mut c_int,
@@ -255,7 +255,7 @@ pub unsafe fn testany(
 /// # Safety
 /// The arrays have `incount` elements; the statuses may be `MPI_STATUSES_IGNORE`.
 unsafe fn some(
-    mpi: &Mpi,
+    mpi: &AbiState,
     list: &Requests,
     keep: bool,
     (outcount, indices, statuses): (*mut c_int, *mut c_int, *mut MPI_Status),
@@ -290,7 +290,7 @@ unsafe fn some(
 /// # Safety
 /// The arrays have `incount` elements; the statuses may be `MPI_STATUSES_IGNORE`.
 pub unsafe fn waitsome(
-    mpi: &Mpi,
+    mpi: &AbiState,
     incount: c_int,
     array_of_requests: *mut MPI_Request,
     outcount: *mut c_int,
@@ -314,7 +314,7 @@ pub unsafe fn waitsome(
 /// # Safety
 /// As [`waitsome`].
 pub unsafe fn testsome(
-    mpi: &Mpi,
+    mpi: &AbiState,
     incount: c_int,
     array_of_requests: *mut MPI_Request,
     outcount: *mut c_int,
@@ -338,7 +338,7 @@ pub unsafe fn testsome(
 /// # Safety
 /// As [`waitsome`].
 pub unsafe fn request_get_status_some(
-    mpi: &Mpi,
+    mpi: &AbiState,
     incount: c_int,
     array_of_requests: *const MPI_Request,
     outcount: *mut c_int,
@@ -362,7 +362,7 @@ pub unsafe fn request_get_status_some(
 /// # Safety
 /// As [`testany`].
 pub unsafe fn request_get_status_any(
-    mpi: &Mpi,
+    mpi: &AbiState,
     count: c_int,
     array_of_requests: *const MPI_Request,
     indx: *mut c_int,
@@ -405,7 +405,7 @@ pub unsafe fn request_get_status_any(
 /// # Safety
 /// As [`testall`].
 pub unsafe fn request_get_status_all(
-    mpi: &Mpi,
+    mpi: &AbiState,
     count: c_int,
     array_of_requests: *const MPI_Request,
     flag: *mut c_int,

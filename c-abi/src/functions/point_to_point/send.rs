@@ -10,10 +10,10 @@ use rejoin_mpi::p2p::{Data, SendMode};
 use rejoin_mpi::request::RequestId;
 
 use crate::enter::at_once;
-use crate::entry_call::Call;
-use crate::errors::Owner;
+use crate::entry_call::EntryPoint;
+use crate::errors::ErrorOwner;
 use crate::functions::point_to_point::request::{self, give};
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::types::*;
 
 macro_rules! sends {
@@ -24,7 +24,7 @@ macro_rules! sends {
         /// The elements are readable.
         #[inline]
         pub unsafe fn $send(
-            mpi: &Mpi,
+            mpi: &AbiState,
             buf: *const c_void,
             count: MPI_Count,
             datatype: MPI_Datatype,
@@ -54,7 +54,7 @@ macro_rules! sends {
         #[inline]
         #[allow(clippy::too_many_arguments, reason = "the standard's")]
         pub unsafe fn $isend(
-            mpi: &Mpi,
+            mpi: &AbiState,
             buf: *const c_void,
             count: MPI_Count,
             datatype: MPI_Datatype,
@@ -85,7 +85,7 @@ macro_rules! sends {
         /// As the nonblocking one, whenever it is started.
         #[allow(clippy::too_many_arguments, reason = "the standard's")]
         pub unsafe fn $init(
-            mpi: &Mpi,
+            mpi: &AbiState,
             buf: *const c_void,
             count: MPI_Count,
             datatype: MPI_Datatype,
@@ -118,7 +118,7 @@ sends! {
 /// No handle is made or freed while the references are used.
 #[inline(always)]
 pub(crate) unsafe fn plain(
-    mpi: &Mpi,
+    mpi: &AbiState,
     addr: *mut c_void,
     count: MPI_Count,
     datatype: MPI_Datatype,
@@ -141,7 +141,7 @@ pub(crate) unsafe fn plain(
 /// As for [`send`].
 #[inline(always)]
 pub unsafe fn send_at_once(
-    call: &'static Call,
+    call: &'static EntryPoint,
     buf: *const c_void,
     count: MPI_Count,
     datatype: MPI_Datatype,
@@ -151,7 +151,7 @@ pub unsafe fn send_at_once(
 ) -> Option<c_int> {
     let how = (SendMode::Standard, Caller::Blocking);
     // SAFETY: the caller's.
-    at_once(call, Owner::of(comm), |mpi| unsafe {
+    at_once(call, ErrorOwner::of(comm), |mpi| unsafe {
         sent_now(mpi, how, buf, count, datatype, dest, tag, comm).then_some(Ok(()))
     })
 }
@@ -163,7 +163,7 @@ pub unsafe fn send_at_once(
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "the standard's")]
 pub unsafe fn recv_at_once(
-    call: &'static Call,
+    call: &'static EntryPoint,
     buf: *mut c_void,
     count: MPI_Count,
     datatype: MPI_Datatype,
@@ -172,7 +172,7 @@ pub unsafe fn recv_at_once(
     comm: MPI_Comm,
     status: *mut MPI_Status,
 ) -> Option<c_int> {
-    at_once(call, Owner::of(comm), |mpi| {
+    at_once(call, ErrorOwner::of(comm), |mpi| {
         // SAFETY: no function of the program runs meanwhile.
         let (core, data, comm) = unsafe { plain(mpi, buf, count, datatype, comm) }?;
         // SAFETY: the caller's.
@@ -190,7 +190,7 @@ pub unsafe fn recv_at_once(
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "the standard's")]
 unsafe fn sent_now(
-    mpi: &Mpi,
+    mpi: &AbiState,
     (mode, caller): (SendMode, Caller),
     buf: *const c_void,
     count: MPI_Count,
@@ -218,7 +218,7 @@ unsafe fn sent_now(
 #[inline]
 #[allow(clippy::too_many_arguments, reason = "the standard's")]
 pub unsafe fn recv(
-    mpi: &Mpi,
+    mpi: &AbiState,
     buf: *mut c_void,
     count: MPI_Count,
     datatype: MPI_Datatype,
@@ -247,7 +247,7 @@ pub unsafe fn recv(
 #[inline]
 #[allow(clippy::too_many_arguments, reason = "the standard's")]
 pub unsafe fn irecv(
-    mpi: &Mpi,
+    mpi: &AbiState,
     buf: *mut c_void,
     count: MPI_Count,
     datatype: MPI_Datatype,
@@ -285,7 +285,7 @@ pub unsafe fn irecv(
 /// As [`irecv`], whenever it is started.
 #[allow(clippy::too_many_arguments, reason = "the standard's")]
 pub unsafe fn recv_init(
-    mpi: &Mpi,
+    mpi: &AbiState,
     buf: *mut c_void,
     count: MPI_Count,
     datatype: MPI_Datatype,

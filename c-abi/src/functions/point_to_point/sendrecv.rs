@@ -5,20 +5,25 @@ use std::rc::Rc;
 
 use rejoin_mpi::Result;
 use rejoin_mpi::datatype::Datatype;
-use rejoin_mpi::p2p::{Data, Side};
+use rejoin_mpi::p2p::{Data, ExchangeSide};
 
 use crate::constants::MPI_PROC_NULL;
 use crate::functions::point_to_point::request::{self, give};
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::types::*;
 
-fn side(peer: c_int, tag: c_int) -> Side {
-    Side { peer, tag }
+fn side(peer: c_int, tag: c_int) -> ExchangeSide {
+    ExchangeSide { peer, tag }
 }
 
 /// The datatype of a buffer that is sent and received into; the null handle does when neither
 /// happens.
-fn both(mpi: &Mpi, datatype: MPI_Datatype, dest: c_int, source: c_int) -> Result<Rc<Datatype>> {
+fn both(
+    mpi: &AbiState,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    source: c_int,
+) -> Result<Rc<Datatype>> {
     let peer = match dest {
         MPI_PROC_NULL => source,
         other => other,
@@ -32,7 +37,7 @@ fn both(mpi: &Mpi, datatype: MPI_Datatype, dest: c_int, source: c_int) -> Result
 /// The elements are readable and writable, `status` is `MPI_STATUS_IGNORE` or valid.
 #[allow(clippy::too_many_arguments, reason = "the standard's")]
 pub unsafe fn sendrecv(
-    mpi: &Mpi,
+    mpi: &AbiState,
     sendbuf: *const c_void,
     sendcount: MPI_Count,
     sendtype: MPI_Datatype,
@@ -70,7 +75,7 @@ pub unsafe fn sendrecv(
 /// The elements are readable and writable, `status` is `MPI_STATUS_IGNORE` or valid.
 #[allow(clippy::too_many_arguments, reason = "the standard's")]
 pub unsafe fn sendrecv_replace(
-    mpi: &Mpi,
+    mpi: &AbiState,
     buf: *mut c_void,
     count: MPI_Count,
     datatype: MPI_Datatype,
@@ -100,7 +105,7 @@ pub unsafe fn sendrecv_replace(
 /// The elements stay readable and writable until completion; `request` is null or valid.
 #[allow(clippy::too_many_arguments, reason = "the standard's")]
 pub unsafe fn isendrecv(
-    mpi: &Mpi,
+    mpi: &AbiState,
     sendbuf: *const c_void,
     sendcount: MPI_Count,
     sendtype: MPI_Datatype,
@@ -139,7 +144,7 @@ pub unsafe fn isendrecv(
 /// As [`isendrecv`].
 #[allow(clippy::too_many_arguments, reason = "the standard's")]
 pub unsafe fn isendrecv_replace(
-    mpi: &Mpi,
+    mpi: &AbiState,
     buf: *mut c_void,
     count: MPI_Count,
     datatype: MPI_Datatype,

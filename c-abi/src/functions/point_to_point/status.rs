@@ -11,7 +11,7 @@ use rejoin_mpi::{Error, ErrorClass, Result};
 use crate::constants::MPI_UNDEFINED;
 use crate::counts::OutCount;
 use crate::functions::datatypes::objects::give;
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::support::{arg_error, store};
 use crate::types::*;
 
@@ -65,7 +65,7 @@ unsafe fn given_mut<'a>(status: *mut MPI_Status) -> Result<&'a mut MPI_Status> {
 /// # Safety
 /// The pointers are null or valid.
 pub unsafe fn get_count(
-    mpi: &Mpi,
+    mpi: &AbiState,
     status: *const MPI_Status,
     datatype: MPI_Datatype,
     count: OutCount,
@@ -84,7 +84,7 @@ pub unsafe fn get_count(
 /// # Safety
 /// The pointers are null or valid.
 pub unsafe fn get_elements(
-    mpi: &Mpi,
+    mpi: &AbiState,
     status: *const MPI_Status,
     datatype: MPI_Datatype,
     count: OutCount,
@@ -103,7 +103,7 @@ pub unsafe fn get_elements(
 /// # Safety
 /// The pointers are null or valid.
 pub unsafe fn get_elements_x(
-    mpi: &Mpi,
+    mpi: &AbiState,
     status: *const MPI_Status,
     datatype: MPI_Datatype,
     count: *mut MPI_Count,
@@ -117,7 +117,7 @@ pub unsafe fn get_elements_x(
 /// # Safety
 /// `status` is null or valid.
 pub unsafe fn status_set_elements(
-    mpi: &Mpi,
+    mpi: &AbiState,
     status: *mut MPI_Status,
     datatype: MPI_Datatype,
     count: MPI_Count,
@@ -140,7 +140,7 @@ pub unsafe fn status_set_elements(
 /// # Safety
 /// `status` is null or valid.
 pub unsafe fn status_set_elements_x(
-    mpi: &Mpi,
+    mpi: &AbiState,
     status: *mut MPI_Status,
     datatype: MPI_Datatype,
     count: MPI_Count,
@@ -153,7 +153,11 @@ pub unsafe fn status_set_elements_x(
 ///
 /// # Safety
 /// `status` is null or valid.
-pub unsafe fn status_set_cancelled(mpi: &Mpi, status: *mut MPI_Status, flag: c_int) -> Result<()> {
+pub unsafe fn status_set_cancelled(
+    mpi: &AbiState,
+    status: *mut MPI_Status,
+    flag: c_int,
+) -> Result<()> {
     let _ = mpi; // nothing of the library is needed
     // SAFETY: the caller's promise.
     set_cancelled(unsafe { given_mut(status) }?, flag != 0);
@@ -164,7 +168,11 @@ pub unsafe fn status_set_cancelled(mpi: &Mpi, status: *mut MPI_Status, flag: c_i
 ///
 /// # Safety
 /// The pointers are null or valid.
-pub unsafe fn test_cancelled(mpi: &Mpi, status: *const MPI_Status, flag: *mut c_int) -> Result<()> {
+pub unsafe fn test_cancelled(
+    mpi: &AbiState,
+    status: *const MPI_Status,
+    flag: *mut c_int,
+) -> Result<()> {
     let _ = mpi; // nothing of the library is needed
     // SAFETY: the caller's promise.
     unsafe {
@@ -179,7 +187,7 @@ macro_rules! fields {
         ///
         /// # Safety
         /// The pointers are null or valid.
-        pub unsafe fn $get(mpi: &Mpi, status: *const MPI_Status, value: *mut c_int) -> Result<()> {
+        pub unsafe fn $get(mpi: &AbiState, status: *const MPI_Status, value: *mut c_int) -> Result<()> {
             let _ = mpi; // nothing of the library is needed
             // SAFETY: the caller's promise.
             unsafe { store(value, "the value", given(status)?.$field) }
@@ -189,7 +197,7 @@ macro_rules! fields {
         ///
         /// # Safety
         /// The pointer is null or valid.
-        pub unsafe fn $set(mpi: &Mpi, status: *mut MPI_Status, value: c_int) -> Result<()> {
+        pub unsafe fn $set(mpi: &AbiState, status: *mut MPI_Status, value: c_int) -> Result<()> {
             let _ = mpi; // nothing of the library is needed
             // SAFETY: the caller's promise.
             unsafe { given_mut(status) }?.$field = value;

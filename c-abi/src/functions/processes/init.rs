@@ -10,10 +10,10 @@ use rejoin_mpi::lock::BigLock;
 use rejoin_mpi::{Error, ErrorClass, Group, Mpi as Core, Result, checkpointing};
 
 use crate::constants::*;
-use crate::entry_call::{Call, Phase};
-use crate::errors::Owner;
+use crate::entry_call::{EntryPoint, Phase};
+use crate::errors::ErrorOwner;
 use crate::functions::collectives::op;
-use crate::state::{self, Mpi};
+use crate::state::{self, AbiState};
 use crate::support::{arg_error, store, store_string};
 use crate::types::*;
 use crate::{abort, callback, enter, image, library_state, lock};
@@ -50,7 +50,7 @@ fn give_back_lock() {
 }
 
 /// `MPI_Init` (MPI-5.0 §11.2.1). The arguments are the program's alone.
-pub fn init(mpi: &Mpi, _argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Result<()> {
+pub fn init(mpi: &AbiState, _argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Result<()> {
     start(mpi, MPI_THREAD_SINGLE)
 }
 
@@ -59,7 +59,7 @@ pub fn init(mpi: &Mpi, _argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Resul
 /// # Safety
 /// `provided` is null or valid.
 pub unsafe fn init_thread(
-    mpi: &Mpi,
+    mpi: &AbiState,
     _argc: *mut c_int,
     _argv: *mut *mut *mut c_char,
     required: c_int,
@@ -82,7 +82,7 @@ pub unsafe fn init_thread(
     unsafe { store(provided, "the provided level", required) }
 }
 
-fn start(mpi: &Mpi, level: c_int) -> Result<()> {
+fn start(mpi: &AbiState, level: c_int) -> Result<()> {
     mpi.check_process()?;
     if library_state::is_initialized() {
         let text = "called a second time: MPI is initialised once";
@@ -102,7 +102,7 @@ unsafe extern "C" fn forked() {
 }
 
 /// One more user of the runtime: the world model or a session. The first one starts it.
-pub(crate) fn open(mpi: &Mpi, level: c_int) -> Result<()> {
+pub(crate) fn open(mpi: &AbiState, level: c_int) -> Result<()> {
     mpi.check_process()?;
     match mpi.core.get() {
         None => {
@@ -149,7 +149,7 @@ fn communicator_of(context: u32, to: Option<Rank>) -> Option<String> {
     })
 }
 
-fn start_core(mpi: &Mpi) -> Result<Rc<Core>> {
+fn start_core(mpi: &AbiState) -> Result<Rc<Core>> {
     let core = Core::init()?;
     mpi.comms.define(MPI_COMM_WORLD, core.world().clone());
     mpi.comms.define(MPI_COMM_SELF, core.self_comm().clone());
@@ -170,7 +170,7 @@ fn start_core(mpi: &Mpi) -> Result<Rc<Core>> {
 /// Removes one user of the library. The last one leaves the job and waits there for the other
 /// processes. If the world model was never initialised, another session may follow, and the process
 /// leaves at its exit.
-pub(crate) fn close(mpi: &Mpi) -> Result<()> {
+pub(crate) fn close(mpi: &AbiState) -> Result<()> {
     mpi.check_process()?;
     let left = mpi.users.get().saturating_sub(1);
     mpi.users.set(left);
@@ -198,17 +198,17 @@ static LEAVES_AT_EXIT: Once = Once::new();
 /// in `MPI_Finalize` or after it. A session that is still open is the program's error: the process
 /// has not left then.
 extern "C" fn leave_at_exit() {
-    static EXIT: Call = Call::new("exit", Phase::Any, true);
+    static EXIT: EntryPoint = EntryPoint::new("exit", Phase::Any, true);
     let is_open = library_state::is_running();
     if is_open || library_state::is_initialized() || library_state::is_forked() {
         return;
     }
     // The error handler has already reported a failure here.
-    enter::enter(&EXIT, Owner::None, |mpi| mpi.core()?.finalize());
+    enter::enter(&EXIT, ErrorOwner::None, |mpi| mpi.core()?.finalize());
 }
 
 /// `MPI_Finalize` (MPI-5.0 §11.2.2): collective over the job. Sessions may continue after it.
-pub fn finalize(mpi: &Mpi) -> Result<()> {
+pub fn finalize(mpi: &AbiState) -> Result<()> {
     if !library_state::is_initialized() || library_state::is_finalized() {
         let text = "the world model is not initialised, or finalised already";
         return Err(Error::new(ErrorClass::Other, text));
@@ -221,7 +221,7 @@ pub fn finalize(mpi: &Mpi) -> Result<()> {
 
 /// `MPI_Abort` (MPI-5.0 §11.4): ends the whole job, whatever the communicator. Works at any time,
 /// also in a signal handler; before `MPI_Init` and after `MPI_Finalize` it ends this process.
-pub fn abort(mpi: &Mpi, comm: MPI_Comm, errorcode: c_int) -> Result<()> {
+pub fn abort(mpi: &AbiState, comm: MPI_Comm, errorcode: c_int) -> Result<()> {
     if abort::is_nested() {
         abort::abort_inside(mpi, errorcode);
     }
@@ -244,7 +244,7 @@ pub fn abort(mpi: &Mpi, comm: MPI_Comm, errorcode: c_int) -> Result<()> {
 ///
 /// # Safety
 /// `provided` is null or valid.
-pub unsafe fn query_thread(_mpi: &Mpi, provided: *mut c_int) -> Result<()> {
+pub unsafe fn query_thread(_mpi: &AbiState, provided: *mut c_int) -> Result<()> {
     // SAFETY: the program passed it for the result.
     unsafe {
         store(
@@ -259,7 +259,7 @@ pub unsafe fn query_thread(_mpi: &Mpi, provided: *mut c_int) -> Result<()> {
 ///
 /// # Safety
 /// `flag` is null or valid.
-pub unsafe fn is_thread_main(_mpi: &Mpi, flag: *mut c_int) -> Result<()> {
+pub unsafe fn is_thread_main(_mpi: &AbiState, flag: *mut c_int) -> Result<()> {
     let main = MAIN.get() == Some(&std::thread::current().id());
     // SAFETY: the program passed it for the result.
     unsafe { store(flag, "the flag", c_int::from(main)) }
@@ -270,7 +270,7 @@ pub unsafe fn is_thread_main(_mpi: &Mpi, flag: *mut c_int) -> Result<()> {
 /// # Safety
 /// `name` is null or has room for `MPI_MAX_PROCESSOR_NAME` bytes, `resultlen` is null or valid.
 pub unsafe fn get_processor_name(
-    mpi: &Mpi,
+    mpi: &AbiState,
     name: *mut c_char,
     resultlen: *mut c_int,
 ) -> Result<()> {

@@ -13,9 +13,9 @@ use super::init;
 use crate::constants::*;
 use crate::functions::communicators::{create, group};
 use crate::functions::info;
-use crate::handles::Kind;
+use crate::handles::HandleKind;
 use crate::library_state;
-use crate::state::{Mpi, Session};
+use crate::state::{AbiState, SessionState};
 use crate::support::{arg_error, load, store, store_string, string};
 use crate::types::*;
 
@@ -32,7 +32,7 @@ const LEVELS: [(&str, c_int); 4] = [
 ];
 
 /// The thread level that the hints of a new session ask for.
-fn level(mpi: &Mpi, info: MPI_Info) -> Result<c_int> {
+fn level(mpi: &AbiState, info: MPI_Info) -> Result<c_int> {
     if info == MPI_INFO_NULL {
         return Ok(MPI_THREAD_SINGLE);
     }
@@ -50,7 +50,7 @@ fn level(mpi: &Mpi, info: MPI_Info) -> Result<c_int> {
 /// # Safety
 /// `session` is null or valid.
 pub unsafe fn session_init(
-    mpi: &Mpi,
+    mpi: &AbiState,
     info: MPI_Info,
     errhandler: MPI_Errhandler,
     session: *mut MPI_Session,
@@ -59,9 +59,9 @@ pub unsafe fn session_init(
         return Err(arg_error("the pointer for the session is null"));
     }
     let level = level(mpi, info)?.max(library_state::thread_level());
-    let handler = mpi.errors.find(Kind::Session, errhandler)?;
+    let handler = mpi.errors.find(HandleKind::Session, errhandler)?;
     init::open(mpi, level)?;
-    let handle = mpi.sessions.insert(Rc::new(Session { level }));
+    let handle = mpi.sessions.insert(Rc::new(SessionState { level }));
     mpi.errors.set_handler(handle, handler);
     // SAFETY: not null, and so valid by the caller's promise.
     unsafe { store(session, "the session", handle) }?;
@@ -74,7 +74,7 @@ pub unsafe fn session_init(
 ///
 /// # Safety
 /// `session` is null or valid.
-pub unsafe fn session_finalize(mpi: &Mpi, session: *mut MPI_Session) -> Result<()> {
+pub unsafe fn session_finalize(mpi: &AbiState, session: *mut MPI_Session) -> Result<()> {
     // SAFETY: the caller's.
     let handle = unsafe { load(session, "the session") }?;
     drop(mpi.sessions.remove(handle)?);
@@ -89,7 +89,7 @@ pub unsafe fn session_finalize(mpi: &Mpi, session: *mut MPI_Session) -> Result<(
 /// # Safety
 /// `info_used` is null or valid.
 pub unsafe fn session_get_info(
-    mpi: &Mpi,
+    mpi: &AbiState,
     session: MPI_Session,
     info_used: *mut MPI_Info,
 ) -> Result<()> {
@@ -107,7 +107,7 @@ pub unsafe fn session_get_info(
 /// # Safety
 /// `npset_names` is null or valid.
 pub unsafe fn session_get_num_psets(
-    mpi: &Mpi,
+    mpi: &AbiState,
     session: MPI_Session,
     _info: MPI_Info,
     npset_names: *mut c_int,
@@ -124,7 +124,7 @@ pub unsafe fn session_get_num_psets(
 /// # Safety
 /// `pset_len` is null or valid, `pset_name` has room for as many bytes as it says.
 pub unsafe fn session_get_nth_pset(
-    mpi: &Mpi,
+    mpi: &AbiState,
     session: MPI_Session,
     _info: MPI_Info,
     n: c_int,
@@ -152,7 +152,7 @@ pub unsafe fn session_get_nth_pset(
 ///
 /// # Safety
 /// `name` is null or a string.
-unsafe fn members(mpi: &Mpi, name: *const c_char) -> Result<Rc<Group>> {
+unsafe fn members(mpi: &AbiState, name: *const c_char) -> Result<Rc<Group>> {
     // SAFETY: the caller's.
     let name = unsafe { string(name, "the name of the process set") }?;
     let core = mpi.core()?;
@@ -169,7 +169,7 @@ unsafe fn members(mpi: &Mpi, name: *const c_char) -> Result<Rc<Group>> {
 /// # Safety
 /// `pset_name` is null or a string, `info` is null or valid.
 pub unsafe fn session_get_pset_info(
-    mpi: &Mpi,
+    mpi: &AbiState,
     session: MPI_Session,
     pset_name: *const c_char,
     info: *mut MPI_Info,
@@ -189,7 +189,7 @@ pub unsafe fn session_get_pset_info(
 /// # Safety
 /// `pset_name` is null or a string, `newgroup` is null or valid.
 pub unsafe fn group_from_session_pset(
-    mpi: &Mpi,
+    mpi: &AbiState,
     session: MPI_Session,
     pset_name: *const c_char,
     newgroup: *mut MPI_Group,
@@ -204,7 +204,7 @@ pub unsafe fn group_from_session_pset(
 /// # Safety
 /// `stringtag` is null or a string, `newcomm` is null or valid.
 pub unsafe fn comm_create_from_group(
-    mpi: &Mpi,
+    mpi: &AbiState,
     group: MPI_Group,
     stringtag: *const c_char,
     info: MPI_Info,
@@ -213,7 +213,7 @@ pub unsafe fn comm_create_from_group(
 ) -> Result<()> {
     // SAFETY: the caller's.
     unsafe { create::prepare(newcomm) }?;
-    let handler = mpi.errors.find(Kind::Comm, errhandler)?;
+    let handler = mpi.errors.find(HandleKind::Comm, errhandler)?;
     let group = mpi.groups.get(group)?;
     // SAFETY: the caller's.
     let tag = unsafe { string(stringtag, "the tag") }?;

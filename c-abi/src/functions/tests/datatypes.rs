@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use rejoin_mpi::ErrorClass;
 
-use crate::callback::{Callback, UserFunction};
+use crate::callback::{Callback, OpFunction};
 use crate::constants::*;
 use crate::functions::collectives::op::{
     define_predefined, op_commutative, op_create, op_free, reduce_local,
@@ -16,11 +16,11 @@ use crate::functions::datatypes::query::*;
 use crate::functions::point_to_point::status::{
     get_count, get_elements, set_bytes, status_set_elements,
 };
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::types::*;
 
-fn mpi() -> Mpi {
-    let mpi = Mpi::new();
+fn mpi() -> AbiState {
+    let mpi = AbiState::new();
     mpi.datatypes.define_predefined();
     define_predefined(&mpi.ops);
     mpi
@@ -211,7 +211,7 @@ fn reductions_check_what_they_get() {
         assert_eq!(commutes, 1);
         // A null pointer is no function.
         let null = std::mem::zeroed::<Callback<MPI_User_function>>();
-        let refused = op_create(&mpi, UserFunction::Int(null), 1, &raw mut op);
+        let refused = op_create(&mpi, OpFunction::Int(null), 1, &raw mut op);
         assert_eq!(class(refused), Some(ErrorClass::Arg));
     }
 }

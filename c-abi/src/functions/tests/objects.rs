@@ -13,12 +13,12 @@ use crate::functions::communicators::attr::*;
 use crate::functions::communicators::group::*;
 use crate::functions::datatypes::objects::{type_dup, type_free};
 use crate::functions::info::*;
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::types::*;
 
 /// The library in a job of one process.
-fn mpi() -> Mpi {
-    let mpi = Mpi::new();
+fn mpi() -> AbiState {
+    let mpi = AbiState::new();
     let core = Core::init().unwrap();
     mpi.comms.define(MPI_COMM_WORLD, core.world().clone());
     let empty = Group::new(Vec::new(), core.rank());
@@ -44,7 +44,7 @@ fn constant<F: Copy>(value: usize) -> Callback<F> {
 }
 
 /// World ranks of a group.
-fn members(mpi: &Mpi, group: MPI_Group) -> Vec<u32> {
+fn members(mpi: &AbiState, group: MPI_Group) -> Vec<u32> {
     mpi.groups.get(group).unwrap().iter().collect()
 }
 
@@ -107,7 +107,7 @@ fn an_empty_group_is_the_predefined_one() {
 }
 
 /// The value of a key with a buffer of `room` bytes, and the length that came back.
-fn value(mpi: &Mpi, info: MPI_Info, key: &CStr, room: c_int) -> Option<(String, c_int)> {
+fn value(mpi: &AbiState, info: MPI_Info, key: &CStr, room: c_int) -> Option<(String, c_int)> {
     let mut buffer = [b'#'; 64];
     let (mut len, mut flag) = (room, 0);
     let at = buffer.as_mut_ptr().cast::<c_char>();
@@ -120,7 +120,7 @@ fn value(mpi: &Mpi, info: MPI_Info, key: &CStr, room: c_int) -> Option<(String, 
 
 #[test]
 fn info_strings_come_back_as_they_were() {
-    let mpi = Mpi::new();
+    let mpi = AbiState::new();
     let mut info = MPI_INFO_NULL;
     // SAFETY: all pointers are those of live variables and strings.
     unsafe {
@@ -158,7 +158,7 @@ fn info_strings_come_back_as_they_were() {
 #[test]
 fn the_environment_is_there_before_and_after_init() {
     let mut words = [c"prog".to_owned(), c"-n".to_owned(), c"3".to_owned()].map(CString::into_raw);
-    for mpi in [Mpi::new(), mpi()] {
+    for mpi in [AbiState::new(), mpi()] {
         let mut info = MPI_INFO_NULL;
         // SAFETY: all pointers are those of live variables and strings.
         unsafe {
@@ -190,7 +190,7 @@ fn the_environment_is_there_before_and_after_init() {
 }
 
 /// The int of a predefined attribute.
-fn predefined(mpi: &Mpi, keyval: c_int) -> Option<c_int> {
+fn predefined(mpi: &AbiState, keyval: c_int) -> Option<c_int> {
     let (mut at, mut flag) = (null_mut::<c_int>(), 0);
     // SAFETY: both are live; a found predefined attribute is the address of an int.
     unsafe {
@@ -251,7 +251,7 @@ unsafe extern "C" fn on_delete(
     if value.addr() == 13 { 77 } else { MPI_SUCCESS }
 }
 
-fn of_type(mpi: &Mpi, datatype: MPI_Datatype, keyval: c_int) -> Option<usize> {
+fn of_type(mpi: &AbiState, datatype: MPI_Datatype, keyval: c_int) -> Option<usize> {
     let (mut at, mut flag) = (null_mut::<c_void>(), 0);
     // SAFETY: both are live.
     let got = unsafe { type_get_attr(mpi, datatype, keyval, (&raw mut at).cast(), &raw mut flag) };

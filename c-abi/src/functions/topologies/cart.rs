@@ -7,7 +7,7 @@ use rejoin_mpi::{Error, ErrorClass, Result};
 
 use crate::constants::*;
 use crate::functions::communicators::create::{give, prepare};
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::support::{arg_error, slice, store};
 use crate::types::*;
 
@@ -59,7 +59,7 @@ unsafe fn grid(ndims: c_int, dims: *const c_int, periods: *const c_int) -> Resul
 ///
 /// # Safety
 /// `status` is null or valid.
-pub unsafe fn topo_test(mpi: &Mpi, comm: MPI_Comm, status: *mut c_int) -> Result<()> {
+pub unsafe fn topo_test(mpi: &AbiState, comm: MPI_Comm, status: *mut c_int) -> Result<()> {
     let kind = mpi
         .comms
         .with(comm, |c| match c.topology.borrow().as_deref() {
@@ -76,7 +76,12 @@ pub unsafe fn topo_test(mpi: &Mpi, comm: MPI_Comm, status: *mut c_int) -> Result
 ///
 /// # Safety
 /// `dims` is null or has `ndims` elements.
-pub unsafe fn dims_create(_mpi: &Mpi, nnodes: c_int, ndims: c_int, dims: *mut c_int) -> Result<()> {
+pub unsafe fn dims_create(
+    _mpi: &AbiState,
+    nnodes: c_int,
+    ndims: c_int,
+    dims: *mut c_int,
+) -> Result<()> {
     let n = length(ndims, "the number of dimensions")?;
     // SAFETY: the caller's.
     let mut list = unsafe { slice(dims.cast_const(), n, "the dimensions") }?.to_vec();
@@ -90,7 +95,7 @@ pub unsafe fn dims_create(_mpi: &Mpi, nnodes: c_int, ndims: c_int, dims: *mut c_
 /// # Safety
 /// The arrays are null or have `ndims` elements; `comm_cart` is null or valid.
 pub unsafe fn cart_create(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm_old: MPI_Comm,
     ndims: c_int,
     dims: *const c_int,
@@ -113,7 +118,7 @@ pub unsafe fn cart_create(
 /// # Safety
 /// The arrays are null or have `ndims` elements; `newrank` is null or valid.
 pub unsafe fn cart_map(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     ndims: c_int,
     dims: *const c_int,
@@ -131,7 +136,7 @@ pub unsafe fn cart_map(
 /// # Safety
 /// `newrank` is null or valid.
 pub(crate) unsafe fn map(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     size: usize,
     newrank: *mut c_int,
@@ -154,7 +159,7 @@ pub(crate) unsafe fn map(
 ///
 /// # Safety
 /// `ndims` is null or valid.
-pub unsafe fn cartdim_get(mpi: &Mpi, comm: MPI_Comm, ndims: *mut c_int) -> Result<()> {
+pub unsafe fn cartdim_get(mpi: &AbiState, comm: MPI_Comm, ndims: *mut c_int) -> Result<()> {
     let n = mpi.comms.get(comm)?.with_cart(|c| c.dims().len())?;
     // SAFETY: the program passed it for the result.
     unsafe { store(ndims, "the number of dimensions", n as c_int) }
@@ -165,7 +170,7 @@ pub unsafe fn cartdim_get(mpi: &Mpi, comm: MPI_Comm, ndims: *mut c_int) -> Resul
 /// # Safety
 /// The arrays are null or have `maxdims` elements.
 pub unsafe fn cart_get(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     maxdims: c_int,
     dims: *mut c_int,
@@ -189,7 +194,7 @@ pub unsafe fn cart_get(
 /// # Safety
 /// `coords` is null or has `maxdims` elements.
 pub unsafe fn cart_coords(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     rank: c_int,
     maxdims: c_int,
@@ -205,7 +210,7 @@ pub unsafe fn cart_coords(
 /// # Safety
 /// `coords` is null or has as many elements as the grid has dimensions; `rank` is null or valid.
 pub unsafe fn cart_rank(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     coords: *const c_int,
     rank: *mut c_int,
@@ -224,7 +229,7 @@ pub unsafe fn cart_rank(
 /// # Safety
 /// The pointers are null or valid.
 pub unsafe fn cart_shift(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     direction: c_int,
     disp: c_int,
@@ -247,7 +252,7 @@ pub unsafe fn cart_shift(
 /// `remain_dims` is null or has as many elements as the grid has dimensions; `newcomm` is null or
 /// valid.
 pub unsafe fn cart_sub(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     remain_dims: *const c_int,
     newcomm: *mut MPI_Comm,

@@ -10,7 +10,7 @@ use rejoin_mpi::topology::{DistGraph, Edge, Graph};
 use crate::constants::*;
 use crate::functions::communicators::create::{give, prepare};
 use crate::functions::topologies::cart::{fill, length, map};
-use crate::state::Mpi;
+use crate::state::AbiState;
 use crate::support::{arg_error, slice, store};
 use crate::types::*;
 
@@ -31,7 +31,7 @@ unsafe fn graph(nnodes: c_int, indx: *const c_int, edges: *const c_int) -> Resul
 /// # Safety
 /// The arrays are null or as long as the arguments say; `comm_graph` is null or valid.
 pub unsafe fn graph_create(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm_old: MPI_Comm,
     nnodes: c_int,
     indx: *const c_int,
@@ -54,7 +54,7 @@ pub unsafe fn graph_create(
 /// # Safety
 /// As [`graph_create`]; `newrank` is null or valid.
 pub unsafe fn graph_map(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     nnodes: c_int,
     indx: *const c_int,
@@ -73,7 +73,7 @@ pub unsafe fn graph_map(
 /// # Safety
 /// The pointers are null or valid.
 pub unsafe fn graphdims_get(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     nnodes: *mut c_int,
     nedges: *mut c_int,
@@ -92,7 +92,7 @@ pub unsafe fn graphdims_get(
 /// # Safety
 /// The arrays are null or as long as the arguments say.
 pub unsafe fn graph_get(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     maxindex: c_int,
     maxedges: c_int,
@@ -112,7 +112,7 @@ pub unsafe fn graph_get(
 /// # Safety
 /// `nneighbors` is null or valid.
 pub unsafe fn graph_neighbors_count(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     rank: c_int,
     nneighbors: *mut c_int,
@@ -128,7 +128,7 @@ pub unsafe fn graph_neighbors_count(
 /// # Safety
 /// `neighbors` is null or has `maxneighbors` elements.
 pub unsafe fn graph_neighbors(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     rank: c_int,
     maxneighbors: c_int,
@@ -164,7 +164,7 @@ unsafe fn weights_of(n: usize, weights: *const c_int) -> Result<Option<Vec<i32>>
 /// The arrays are null, a constant, or have as many elements as the degrees say; `comm_dist_graph`
 /// is null or valid.
 pub unsafe fn dist_graph_create_adjacent(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm_old: MPI_Comm,
     indegree: c_int,
     sources: *const c_int,
@@ -210,7 +210,7 @@ pub unsafe fn dist_graph_create_adjacent(
 /// `sources` and `degrees` have `n` elements, `destinations` as many as the degrees' sum, `weights`
 /// too unless it is a constant; `comm_dist_graph` is null or valid.
 pub unsafe fn dist_graph_create(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm_old: MPI_Comm,
     n: c_int,
     sources: *const c_int,
@@ -258,7 +258,7 @@ pub unsafe fn dist_graph_create(
 /// # Safety
 /// The pointers are null or valid.
 pub unsafe fn dist_graph_neighbors_count(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     indegree: *mut c_int,
     outdegree: *mut c_int,
@@ -294,7 +294,7 @@ unsafe fn fill_some(target: *mut c_int, room: usize, values: &[i32]) -> Result<(
 /// # Safety
 /// The arrays are null or as long as the arguments say; those of weights may be `MPI_UNWEIGHTED`.
 pub unsafe fn dist_graph_neighbors(
-    mpi: &Mpi,
+    mpi: &AbiState,
     comm: MPI_Comm,
     maxindegree: c_int,
     sources: *mut c_int,

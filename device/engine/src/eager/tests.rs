@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::ShortHeader;
 use crate::harness::World;
-use crate::{Config, Flags, Mode, Sent};
+use crate::{Config, Flags, MessageMode, Sent};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -58,9 +58,9 @@ impl Pair {
     fn send(&mut self, from: usize, len: usize, tag: i32, sync: bool, part: usize) {
         let content: Vec<u8> = (0..len).map(|i| (i * 7 + len) as u8).collect();
         let mode = if sync {
-            Mode::Synchronous
+            MessageMode::Synchronous
         } else {
-            Mode::Standard
+            MessageMode::Standard
         };
         let to = 1 - from;
         let env = Envelope {
@@ -167,7 +167,7 @@ impl Pair {
 fn as_short(engine: &mut Engine, from: Rank, frame: &[u8]) -> Option<(usize, Matched)> {
     let (head, rest) = frame.split_first_chunk::<HEADER_LEN>()?;
     let header = Header::decode(head).ok()?;
-    let plain = header.kind == Kind::Eager && header.flags == crate::Flags::NONE;
+    let plain = header.kind == FrameKind::Eager && header.flags == crate::Flags::NONE;
     let body = rest.get(..header.length as usize).filter(|_| plain)?;
     let short = ShortHeader::of(&header);
     assert_eq!(engine.widen(from, &short), Some(header));
@@ -306,7 +306,7 @@ fn a_length_that_no_body_can_have_is_left_to_the_slow_path() {
     let engine = &mut world.nodes[1].engine;
     for length in [u64::MAX, u64::MAX - ENVELOPE_COST + 1, 1 << 32] {
         let header = Header {
-            kind: Kind::Eager,
+            kind: FrameKind::Eager,
             flags: Flags::NONE,
             epoch: engine.epoch(),
             envelope: Envelope {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::requests::{Body, Recv};
+use crate::requests::{HeldBody, Recv};
 use crate::types::Segment;
 use proptest::prelude::*;
 use rejoin_channel_table::ids::{Rank, Ssn};
@@ -45,26 +45,26 @@ fn matches(pattern: &Pattern, env: &Envelope) -> bool {
         && pattern.tag.is_none_or(|tag| tag == env.tag)
 }
 
-fn message(envelope: Envelope) -> Message {
-    Message {
+fn message(envelope: Envelope) -> UnexpectedMessage {
+    UnexpectedMessage {
         peer: Rank(0),
         ssn: Ssn(0),
         envelope,
         len: 0,
         sync: false,
         granted: false,
-        body: Body::Remote(0),
+        body: HeldBody::Remote(0),
         bound: None,
         order: 0,
-        links: [Link::NONE; CLASSES],
+        links: [BinLink::NONE; CLASSES],
     }
 }
 
 #[derive(Default)]
 struct Both {
     matching: Matching,
-    requests: Slab<Request>,
-    messages: Slab<Message>,
+    requests: Slab<EngineRequest>,
+    messages: Slab<UnexpectedMessage>,
     /// The reference: plain lists, searched from their beginning.
     posted: Vec<(Pattern, u32)>,
     unexpected: Vec<(Envelope, u32)>,
@@ -97,7 +97,7 @@ impl Both {
                     self.messages.remove(at);
                 } else {
                     let recv = Recv::new(pattern, Segment::default());
-                    let at = self.requests.insert(Request::Recv(recv));
+                    let at = self.requests.insert(EngineRequest::Recv(recv));
                     self.matching.post(&mut self.requests, at);
                     self.posted.push((pattern, at));
                 }

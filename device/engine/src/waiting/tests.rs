@@ -1,10 +1,10 @@
 use rejoin_channel_table::ids::Rank;
 
-use super::{Cause, Waiting};
+use super::{WaitCause, Waiting};
 use crate::harness::World;
 use crate::scenarios::ANY;
 use crate::tests::{content, small};
-use crate::{HEADER_LEN, Mode, ReqId};
+use crate::{HEADER_LEN, MessageMode, ReqId};
 
 fn told(world: &World, rank: usize, id: Option<ReqId>) -> Waiting {
     let waiting = world.nodes[rank].engine.describe(id.expect("a request"));
@@ -18,23 +18,23 @@ fn words(world: &World, rank: usize, id: Option<ReqId>) -> String {
 #[test]
 fn a_send_says_how_far_it_has_come() {
     let mut world = World::new(small(), 2);
-    let medium = world.send(0, 1, 7, &content(1, 900), Mode::Standard);
-    let long = world.send(0, 1, 8, &content(2, 9000), Mode::Standard);
-    let sync = world.send(0, 1, 9, &content(3, 50), Mode::Synchronous);
+    let medium = world.send(0, 1, 7, &content(1, 900), MessageMode::Standard);
+    let long = world.send(0, 1, 8, &content(2, 9000), MessageMode::Standard);
+    let sync = world.send(0, 1, 9, &content(3, 50), MessageMode::Synchronous);
     assert_eq!(
         words(&world, 0, medium),
         "send of 900 bytes to rank 1, tag 7, context 1: not sent: there is no link to it"
     );
     world.connect_all();
     world.write(0, 1, 2 * HEADER_LEN + 10);
-    assert_eq!(told(&world, 0, medium).cause, Cause::Writing);
-    assert_eq!(told(&world, 0, sync).cause, Cause::Writing);
+    assert_eq!(told(&world, 0, medium).cause, WaitCause::Writing);
+    assert_eq!(told(&world, 0, sync).cause, WaitCause::Writing);
     while world.write(0, 1, 1000) > 0 {}
     assert_eq!(
         words(&world, 0, medium),
         "send of 900 bytes to rank 1, tag 7, context 1: sent: it has not acknowledged the message"
     );
-    assert_eq!(told(&world, 0, long).cause, Cause::ClearToSend);
+    assert_eq!(told(&world, 0, long).cause, WaitCause::ClearToSend);
     assert_eq!(
         words(&world, 0, sync),
         "synchronous send of 50 bytes to rank 1, tag 9, context 1: sent: no receive has taken the message"
@@ -43,15 +43,18 @@ fn a_send_says_how_far_it_has_come() {
     assert_eq!(world.nodes[0].engine.describe(medium.unwrap()), None);
     world.recv(1, World::pattern(Some(0), Some(8)), 9000);
     while world.write(1, 0, 1 << 20) + world.read(0, 1, 1 << 20) > 0 {}
-    assert_eq!(told(&world, 0, long).cause, Cause::Sending { handed: 0 });
+    assert_eq!(
+        told(&world, 0, long).cause,
+        WaitCause::Sending { handed: 0 }
+    );
     world.write(0, 1, HEADER_LEN + 5000);
     let handed = small().chunk as u64;
-    assert_eq!(told(&world, 0, long).cause, Cause::Sending { handed });
+    assert_eq!(told(&world, 0, long).cause, WaitCause::Sending { handed });
     world.nodes[0].engine.cancel(sync.unwrap());
     while world.write(0, 1, 1 << 20) > 0 {}
-    assert_eq!(told(&world, 0, sync).cause, Cause::CancelReply);
+    assert_eq!(told(&world, 0, sync).cause, WaitCause::CancelReply);
     world.cut(0, 1);
-    assert_eq!(told(&world, 0, long).cause, Cause::Link);
+    assert_eq!(told(&world, 0, long).cause, WaitCause::Link);
     assert_eq!(told(&world, 0, long).linked, Some(false));
 }
 
@@ -59,7 +62,7 @@ fn a_send_says_how_far_it_has_come() {
 fn a_full_window_is_told_and_counted() {
     let mut world = World::linked(small(), 2);
     let sends: Vec<_> = (0..400)
-        .map(|number| world.send(0, 1, 0, &content(number, 90), Mode::Standard))
+        .map(|number| world.send(0, 1, 0, &content(number, 90), MessageMode::Standard))
         .collect();
     world.settle();
     assert_eq!(
@@ -83,7 +86,7 @@ fn a_full_window_is_told_and_counted() {
         "rank 0 (link up): 0 messages sent, 0 not acknowledged, 0 sends wait for the window; \
          106 messages received, 106 unexpected, 1 receives posted"
     );
-    assert_eq!(told(&world, 1, Some(id)).cause, Cause::Message);
+    assert_eq!(told(&world, 1, Some(id)).cause, WaitCause::Message);
     assert_eq!(world.nodes[1].engine.peer_counts(Rank(1)), None);
 }
 
@@ -95,7 +98,7 @@ fn a_receive_says_whether_its_message_was_found() {
         words(&world, 1, Some(any)),
         "receive of up to 9000 bytes from any rank, any tag, context 1: no matching message has come"
     );
-    world.send(0, 1, 3, &content(1, 9000), Mode::Standard);
+    world.send(0, 1, 3, &content(1, 9000), MessageMode::Standard);
     while world.write(0, 1, 1 << 20) + world.read(1, 0, 1 << 20) > 0 {}
     while world.write(1, 0, 1 << 20) + world.read(0, 1, 1 << 20) > 0 {}
     assert_eq!(
@@ -105,7 +108,7 @@ fn a_receive_says_whether_its_message_was_found() {
     while world.write(0, 1, 5000) > 0 {}
     world.read(1, 0, small().chunk + 2 * HEADER_LEN + 10);
     let received = small().chunk as u64;
-    let cause = Cause::Receiving { received, of: 9000 };
+    let cause = WaitCause::Receiving { received, of: 9000 };
     assert_eq!(told(&world, 1, Some(any)).cause, cause);
     world.cut(0, 1);
     assert_eq!(
@@ -117,7 +120,7 @@ fn a_receive_says_whether_its_message_was_found() {
     world.settle();
     assert_eq!(world.nodes[1].engine.describe(any), None);
     // Taken out of the unexpected ones while the body comes, without a pattern of its own.
-    world.send(0, 1, 4, &content(2, 900), Mode::Standard);
+    world.send(0, 1, 4, &content(2, 900), MessageMode::Standard);
     world.write(0, 1, 1 << 20);
     world.read(1, 0, HEADER_LEN + 100);
     let (id, _) = world.nodes[1].engine.mprobe(&ANY).unwrap();
@@ -132,9 +135,9 @@ fn a_receive_says_whether_its_message_was_found() {
 #[test]
 fn a_message_to_oneself_waits_for_a_receive() {
     let mut world = World::linked(small(), 1);
-    let own = world.send(0, 0, 2, &content(1, 9000), Mode::Standard);
+    let own = world.send(0, 0, 2, &content(1, 9000), MessageMode::Standard);
     let waiting = told(&world, 0, own);
-    assert_eq!((waiting.cause, waiting.linked), (Cause::Match, None));
+    assert_eq!((waiting.cause, waiting.linked), (WaitCause::Match, None));
     world.recv(0, ANY, 9000);
     assert_eq!(world.nodes[0].engine.describe(own.unwrap()), None);
 }

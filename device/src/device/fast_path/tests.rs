@@ -23,7 +23,7 @@ fn try_send(device: &mut Device, body: &[u8]) -> bool {
 fn put_off(device: &mut Device, body: &[u8]) {
     let env = envelope(device, 2);
     let segment = memory::segment(body.as_ptr(), body.len());
-    let mode = rejoin_engine::Mode::Standard;
+    let mode = rejoin_engine::MessageMode::Standard;
     let sent = device.engine.send(Rank(2), env, segment, Some(body), mode);
     assert_eq!(sent.expect("kept"), rejoin_engine::Sent::Done);
     assert!(device.engine.tx_pending(Rank(2)));

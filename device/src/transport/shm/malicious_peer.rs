@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering;
 
 use rejoin_channel_table::{Rank, Resume};
 use rejoin_engine::{
-    Config, Engine, Envelope, FRAME_MAGIC, HEADER_LEN, Mode, Pattern, Sent, ShortHeader,
+    Config, Engine, Envelope, FRAME_MAGIC, HEADER_LEN, MessageMode, Pattern, Sent, ShortHeader,
 };
 
-use super::memory::{self, CELL_WORDS, CELLS, Direction, Memory, Place};
+use super::memory::{self, CELL_WORDS, CELLS, Direction, LinkMemory, SharedWord};
 use super::short::MAX_BODY;
 use super::short::MAX_SHORT;
-use super::{ShmEndpoint, Side, word};
+use super::{HandshakeRole, ShmEndpoint, word};
 use crate::links::{self, Broken, Intake, Live, STAGING};
 use crate::memory as program;
 use crate::meter::Meter;
@@ -35,17 +35,20 @@ pub(super) fn pair() -> (ShmEndpoint, ShmEndpoint) {
     for end in [&a, &b] {
         end.set_nonblocking(true).expect("non-blocking");
     }
-    let (memory, fd) = Memory::make(memory::LEAST).expect("made");
-    let theirs = Memory::open(fd).expect("mapped");
-    let shown = [Side::Dialer.show(&memory), Side::Acceptor.show(&theirs)];
+    let (memory, fd) = LinkMemory::make(memory::LEAST).expect("made");
+    let theirs = LinkMemory::open(fd).expect("mapped");
+    let shown = [
+        HandshakeRole::Dialer.show(&memory),
+        HandshakeRole::Acceptor.show(&theirs),
+    ];
     let [ours, other] = shown;
     let copies = Copies {
         single: true,
         shared_cores: false,
     };
     (
-        ShmEndpoint::new(a.into(), (memory, ours), Side::Dialer, copies),
-        ShmEndpoint::new(b.into(), (theirs, other), Side::Acceptor, copies),
+        ShmEndpoint::new(a.into(), (memory, ours), HandshakeRole::Dialer, copies),
+        ShmEndpoint::new(b.into(), (theirs, other), HandshakeRole::Acceptor, copies),
     )
 }
 
@@ -92,7 +95,7 @@ impl Input<'_> {
     }
 
     /// A word that both sides look at.
-    fn place(&mut self) -> Option<Place> {
+    fn place(&mut self) -> Option<SharedWord> {
         let byte = self.byte()?;
         let direction = if byte & 1 == 0 {
             Direction::FromDialer
@@ -100,15 +103,15 @@ impl Input<'_> {
             Direction::ToDialer
         };
         let places = [
-            Place::Doorbell,
-            Place::Tail,
-            Place::Head,
-            Place::CellHead,
-            Place::SmallRingHead,
-            Place::Reach,
-            Place::CopyBatch,
-            Place::Done,
-            Place::Pieces,
+            SharedWord::Doorbell,
+            SharedWord::Tail,
+            SharedWord::Head,
+            SharedWord::CellHead,
+            SharedWord::SmallRingHead,
+            SharedWord::Reach,
+            SharedWord::CopyBatch,
+            SharedWord::Done,
+            SharedWord::Pieces,
         ];
         let which = usize::from(byte >> 1) % places.len();
         Some(places[which](direction))
@@ -235,7 +238,9 @@ impl Tested {
         if !link.try_message(&body, || engine.send_short(PEER, &env, &body)) {
             let segment = program::segment(body.as_ptr(), len);
             let bytes = self.engine.copies(len).then_some(&body[..]);
-            let sent = self.engine.send(PEER, env, segment, bytes, Mode::Standard);
+            let sent = self
+                .engine
+                .send(PEER, env, segment, bytes, MessageMode::Standard);
             if sent.expect("there is such a peer") != Sent::Done {
                 self.sent.push(body);
             }

@@ -72,7 +72,7 @@ impl Direction {
 
 /// A shared word.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place {
+pub(crate) enum SharedWord {
     /// The wishes of the side that writes this direction.
     Doorbell(Direction),
     /// The writer's position.
@@ -98,7 +98,7 @@ pub(crate) enum Place {
     Version(Direction),
 }
 
-impl Place {
+impl SharedWord {
     /// The number of its first word.
     fn number(self) -> usize {
         let (first, direction) = match self {
@@ -128,12 +128,12 @@ impl Place {
 }
 
 /// A mapping of the two rings of a link.
-pub(crate) struct Memory {
+pub(crate) struct LinkMemory {
     start: NonNull<u8>,
     capacity: usize,
 }
 
-impl Memory {
+impl LinkMemory {
     /// Two new rings of `capacity` bytes each, a power of two, and the descriptor that the other
     /// end maps.
     ///
@@ -165,8 +165,8 @@ impl Memory {
     /// Maps the rings that the other end has made, and shows it this side's version of the layout.
     ///
     /// # Errors
-    /// A file that is none of [`Memory::make`], or of another version, or one that the system does
-    /// not map.
+    /// A file that is none of [`LinkMemory::make`], or of another version, or one that the system
+    /// does not map.
     pub(crate) fn open(fd: OwnedFd) -> io::Result<Self> {
         let file = File::from(fd);
         let seals = fcntl(&file, FcntlArg::F_GET_SEALS)?;
@@ -174,7 +174,7 @@ impl Memory {
             return Err(io::Error::other("the peer's memory may shrink"));
         }
         let mut theirs = [0; size_of::<u64>()];
-        let place = Place::Version(Direction::FromDialer);
+        let place = SharedWord::Version(Direction::FromDialer);
         // Before anything else of it counts. A file that is too short for the word is none.
         if file.read_exact_at(&mut theirs, place.offset()).is_ok()
             && let Err(error) = check_version(u64::from_ne_bytes(theirs))
@@ -196,7 +196,7 @@ impl Memory {
 
     /// Puts down which layout the side that writes this direction knows.
     fn say_version(&self, own: Direction) {
-        let word = self.word(Place::Version(own));
+        let word = self.word(SharedWord::Version(own));
         // SAFETY: the word is mapped while `self` is.
         unsafe { word.as_ref() }.store(LAYOUT, Ordering::Release);
     }
@@ -207,7 +207,7 @@ impl Memory {
     /// # Errors
     /// The two versions.
     pub(crate) fn agreed(&self, opened: bool) -> io::Result<()> {
-        let word = self.word(Place::Version(Direction::ToDialer));
+        let word = self.word(SharedWord::Version(Direction::ToDialer));
         // SAFETY: the word is mapped while `self` is.
         match unsafe { word.as_ref() }.load(Ordering::Acquire) {
             0 if !opened => Ok(()),
@@ -275,7 +275,7 @@ impl Memory {
     }
 
     /// A shared word; good for as long as the memory is mapped.
-    pub(crate) fn word(&self, place: Place) -> NonNull<AtomicU64> {
+    pub(crate) fn word(&self, place: SharedWord) -> NonNull<AtomicU64> {
         // SAFETY: the words lie within the mapping, aligned.
         unsafe { self.start.add(place.number() * WORD).cast() }
     }
@@ -286,7 +286,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for LinkMemory {
     fn drop(&mut self) {
         // SAFETY: the mapping is this value's own, and nothing of it is in use any more. A failure
         // would leave it mapped, which does no harm.
@@ -321,7 +321,7 @@ fn answer(file: &File) {
         let Ok(at) = (unsafe { mmap(None, size, rights, MapFlags::MAP_SHARED, file, 0) }) else {
             return;
         };
-        let number = Place::Version(Direction::ToDialer).number();
+        let number = SharedWord::Version(Direction::ToDialer).number();
         // SAFETY: the words lie within the mapping, which is this function's own, and the file does
         // not shrink.
         unsafe {

@@ -27,7 +27,7 @@ mod single_copy;
 
 pub use host_listener::{HostListener, connect};
 pub(crate) use host_listener::{receive, send_with};
-pub(crate) use memory::Memory;
+pub(crate) use memory::LinkMemory;
 pub(crate) use short::MAX_BODY;
 pub(crate) use single_copy::peer_memory::Exposed;
 
@@ -41,10 +41,12 @@ use nix::sys::socket::{getsockopt, sockopt};
 use rejoin_engine::{MIN_GET, ShortHeader};
 use rejoin_ring::{OutOfBounds, Reader, Writer, doorbell};
 
-use super::{Capabilities, Copies, Endpoint, Fault, GetPart, Lost, MakeHeader, Path, Piece, moved};
+use super::{
+    Capabilities, Copies, Endpoint, Fault, GetPart, Lost, MakeHeader, PathState, Piece, moved,
+};
 use buffered::small_ring::SmallRing;
 use buffered::streaming_store::StreamingStore;
-use memory::{Direction, Place};
+use memory::{Direction, SharedWord};
 use ring_side::RingSide;
 use short::cells::Cells;
 use short::{MAX_SHORT, Pace};
@@ -75,7 +77,7 @@ pub fn capacity(local_size: u32) -> usize {
 /// # Errors
 /// Why not.
 pub fn try_memory(local_size: u32) -> io::Result<()> {
-    Memory::attempt(capacity(local_size))
+    LinkMemory::attempt(capacity(local_size))
 }
 
 /// Lets the other ranks of this host read this process's memory where a security module (Yama)
@@ -95,7 +97,7 @@ pub fn be_readable(manager: BorrowedFd<'_>) {
 
 /// The side of the handshake that this process was on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum HandshakeRole {
     /// This side dialed.
     Dialer,
     /// It was dialed.
@@ -137,7 +139,7 @@ pub struct ShmEndpoint {
     own: Direction,
     socket: OwnedFd,
     /// All pointers above point into it.
-    memory: Memory,
+    memory: LinkMemory,
     /// The secret that the peer reads in this process.
     shown: Exposed,
 }
@@ -151,7 +153,7 @@ macro_rules! word {
 }
 use word;
 
-impl Side {
+impl HandshakeRole {
     fn writes(self) -> Direction {
         match self {
             Self::Dialer => Direction::FromDialer,
@@ -160,7 +162,7 @@ impl Side {
     }
 
     /// Shows the other side of the memory what it may try to read in this process.
-    pub(crate) fn show(self, memory: &Memory) -> Exposed {
+    pub(crate) fn show(self, memory: &LinkMemory) -> Exposed {
         Exposed::to(memory, self.writes())
     }
 }
@@ -170,8 +172,8 @@ impl ShmEndpoint {
     /// `shown` is what this side has shown.
     pub(crate) fn new(
         socket: OwnedFd,
-        (memory, shown): (Memory, Exposed),
-        side: Side,
+        (memory, shown): (LinkMemory, Exposed),
+        side: HandshakeRole,
         copies: Copies,
     ) -> Self {
         let out = side.writes();
@@ -189,8 +191,8 @@ impl ShmEndpoint {
             out: RingSide::ring(&memory, out),
             reader: Reader::new(memory.capacity()),
             come: RingSide::ring(&memory, come),
-            own_tail: memory.word(Place::Tail(out)),
-            peers_tail: memory.word(Place::Tail(come)),
+            own_tail: memory.word(SharedWord::Tail(out)),
+            peers_tail: memory.word(SharedWord::Tail(come)),
             cells: Cells::new(&memory, out),
             small_ring: SmallRing::new(&memory, out),
             store: StreamingStore::new(copies.shared_cores),
@@ -200,8 +202,8 @@ impl ShmEndpoint {
                 MIN_GET_APART
             },
             cooperative: CooperativeCopy::new(&memory, out),
-            own_doorbell: memory.word(Place::Doorbell(out)),
-            peers_doorbell: memory.word(Place::Doorbell(come)),
+            own_doorbell: memory.word(SharedWord::Doorbell(out)),
+            peers_doorbell: memory.word(SharedWord::Doorbell(come)),
             released: 0,
             pace: Pace::new(copies.shared_cores),
             ended: false,
@@ -401,8 +403,8 @@ impl Endpoint for ShmEndpoint {
         self.socket.as_fd()
     }
 
-    fn path(&self) -> io::Result<Path> {
-        Ok(Path {
+    fn path(&self) -> io::Result<PathState> {
+        Ok(PathState {
             // The other end is on the same host: when it is gone, the socket says so.
             waits: false,
             since_ack: Duration::ZERO,

@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-use super::memory::{Direction, Memory, Place};
+use super::memory::{Direction, LinkMemory, SharedWord};
 
 /// What one side writes and the other reads, of parts of this kind; its pointers are good for as
 /// long as the memory is mapped.
@@ -16,28 +16,28 @@ pub(super) struct RingSide<T> {
 
 impl RingSide<u8> {
     /// Of the long rings.
-    pub(super) fn ring(memory: &Memory, direction: Direction) -> Self {
+    pub(super) fn ring(memory: &LinkMemory, direction: Direction) -> Self {
         Self {
             first: memory.ring(direction),
-            head: memory.word(Place::Head(direction)),
+            head: memory.word(SharedWord::Head(direction)),
         }
     }
 
     /// Of the rings for short bodies.
-    pub(super) fn small_ring(memory: &Memory, direction: Direction) -> Self {
+    pub(super) fn small_ring(memory: &LinkMemory, direction: Direction) -> Self {
         Self {
             first: memory.small_ring(direction),
-            head: memory.word(Place::SmallRingHead(direction)),
+            head: memory.word(SharedWord::SmallRingHead(direction)),
         }
     }
 }
 
 impl RingSide<AtomicU64> {
     /// Of the cells.
-    pub(super) fn cells(memory: &Memory, direction: Direction) -> Self {
+    pub(super) fn cells(memory: &LinkMemory, direction: Direction) -> Self {
         Self {
             first: memory.cells(direction),
-            head: memory.word(Place::CellHead(direction)),
+            head: memory.word(SharedWord::CellHead(direction)),
         }
     }
 }

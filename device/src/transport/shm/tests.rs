@@ -332,9 +332,13 @@ fn positions_of_a_malicious_peer_break_the_link_and_nothing_else() {
 fn a_malicious_peer_that_gives_back_more_than_there_is_ends_the_link() {
     // Cells, short bodies, long bodies; looked at once none looks free.
     for (place, len, fits) in [
-        (Place::CellHead as fn(Direction) -> Place, 8, memory::CELLS),
-        (Place::SmallRingHead, memory::SMALL_RING / 4, 4),
-        (Place::Head, 16_000, memory::LEAST / 16_000),
+        (
+            SharedWord::CellHead as fn(Direction) -> SharedWord,
+            8,
+            memory::CELLS,
+        ),
+        (SharedWord::SmallRingHead, memory::SMALL_RING / 4, 4),
+        (SharedWord::Head, 16_000, memory::LEAST / 16_000),
     ] {
         let (mut a, b) = pair();
         let body = bytes(len, 1);
@@ -467,16 +471,16 @@ fn chunks_of_a_copy_descriptor_are_copied_by_either_side() {
 fn a_part_that_the_helper_cannot_write_is_read() {
     let (mut a, mut b) = pair();
     // The helper takes whatever lies there, and nothing of this has been asked for yet.
-    let batch = word!(a.memory.word(Place::CopyBatch(Direction::FromDialer)));
+    let batch = word!(a.memory.word(SharedWord::CopyBatch(Direction::FromDialer)));
     batch.store(1 << 8 | 1, Ordering::Release);
-    let pieces = a.memory.word(Place::Pieces(Direction::FromDialer));
+    let pieces = a.memory.word(SharedWord::Pieces(Direction::FromDialer));
     for (number, value) in [8, 16, 100].into_iter().enumerate() {
         // SAFETY: a word of the mapping.
         let word = unsafe { pieces.add(number) };
         word!(word).store(value, Ordering::Relaxed);
     }
     assert_eq!(b.serve_get(), 0);
-    let done = word!(a.memory.word(Place::Done(Direction::FromDialer)));
+    let done = word!(a.memory.word(SharedWord::Done(Direction::FromDialer)));
     assert_eq!(done.load(Ordering::Acquire), 1 << 32 | 1 << 16);
     // It does not try again, and the owner does all by itself.
     let (shared, parts) = Shared::new(3);

@@ -13,7 +13,7 @@ pub use socket::connect;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 
-use super::{Capabilities, Endpoint, Fault, Path, Piece, closed, moved};
+use super::{Capabilities, Endpoint, Fault, PathState, Piece, closed, moved};
 
 /// A connected socket, non-blocking, in the library's block of descriptors.
 pub struct TcpEndpoint {
@@ -91,7 +91,7 @@ impl Endpoint for TcpEndpoint {
         self.socket.as_fd()
     }
 
-    fn path(&self) -> io::Result<Path> {
+    fn path(&self) -> io::Result<PathState> {
         path::ask(self.socket.as_fd())
     }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use crate::transport::Path;
+use crate::transport::PathState;
 
 /// Bytes of `struct tcp_info` that are read: up to `tcpi_bytes_received` (Linux 4.1).
 const LENGTH: usize = 136;
@@ -19,7 +19,7 @@ const BYTES_RECEIVED: usize = 128;
 ///
 /// # Errors
 /// When the kernel does not tell, or tells less than Linux 4.1.
-pub(super) fn ask(socket: BorrowedFd<'_>) -> io::Result<Path> {
+pub(super) fn ask(socket: BorrowedFd<'_>) -> io::Result<PathState> {
     let mut info = [0u8; LENGTH];
     let mut length = LENGTH as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes to the array.
@@ -38,7 +38,7 @@ pub(super) fn ask(socket: BorrowedFd<'_>) -> io::Result<Path> {
     if (length as usize) < LENGTH {
         return Err(io::ErrorKind::Unsupported.into());
     }
-    Ok(Path {
+    Ok(PathState {
         waits: word(&info, UNACKED) > 0 && info[RETRANSMITS] > 0 || info[PROBES] > 0,
         since_ack: Duration::from_millis(word(&info, LAST_ACK_RECV).into()),
         moved: long(&info, BYTES_ACKED).saturating_add(long(&info, BYTES_RECEIVED)),

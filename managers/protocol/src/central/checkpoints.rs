@@ -1,6 +1,6 @@
 //! Checkpoints: orders out, images counted, the commit.
 
-use super::{Central, Effect, Event, HostIndex, Phase, Record};
+use super::{Central, CentralEffect, Event, HostIndex, Phase, Record};
 use crate::checkpoint::{Progress, Tick};
 use crate::control::{Time, ToCentral, ToLocal};
 use rejoin_channel_table::{Epoch, Rank};
@@ -13,15 +13,15 @@ impl Central {
     }
 
     /// Gives the next checkpoint its number and stores that. `None` when one is under way.
-    pub(super) fn order(&mut self, now: Time, effects: &mut Vec<Effect>) -> Option<Epoch> {
+    pub(super) fn order(&mut self, now: Time, effects: &mut Vec<CentralEffect>) -> Option<Epoch> {
         let epoch = self.mode.checkpoints_mut()?.order(now)?;
         self.ordered_at = now;
-        effects.push(Effect::Persist(Record::Ordered { epoch }));
-        effects.push(Effect::Event(Event::Ordered(epoch)));
+        effects.push(CentralEffect::Persist(Record::Ordered { epoch }));
+        effects.push(CentralEffect::Event(Event::Ordered(epoch)));
         Some(epoch)
     }
 
-    fn order_all(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    fn order_all(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         if let Some(epoch) = self.order(now, effects) {
             let generation = self.generation;
             self.send_all(|| ToLocal::Checkpoint { generation, epoch }, effects);
@@ -30,7 +30,7 @@ impl Central {
 
     /// The user or the program asks for one. Where none can be taken now, the next phase sees to
     /// it.
-    pub(super) fn checkpoint_asked(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    pub(super) fn checkpoint_asked(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         match (&self.phase, self.mode.checkpoints_mut()) {
             (Phase::Running, _) => self.order_all(now, effects),
             (Phase::Restoring(_), Some(checkpoints)) => checkpoints.want(),
@@ -39,7 +39,12 @@ impl Central {
     }
 
     /// A program asks for one later than `after`, which may be under way or there.
-    pub(super) fn checkpoint_wanted(&mut self, now: Time, after: Epoch, effects: &mut Vec<Effect>) {
+    pub(super) fn checkpoint_wanted(
+        &mut self,
+        now: Time,
+        after: Epoch,
+        effects: &mut Vec<CentralEffect>,
+    ) {
         let Some(checkpoints) = self.mode.checkpoints() else {
             return;
         };
@@ -49,7 +54,7 @@ impl Central {
         }
     }
 
-    pub(super) fn checkpoint_tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    pub(super) fn checkpoint_tick(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         let running = matches!(self.phase, Phase::Running | Phase::Finalizing);
         let Some(checkpoints) = self.mode.checkpoints_mut().filter(|_| running) else {
             return;
@@ -71,7 +76,7 @@ impl Central {
         now: Time,
         host: HostIndex,
         message: ToCentral,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CentralEffect>,
     ) {
         let (ToCentral::Imaged {
             instance, epoch, ..
@@ -106,7 +111,7 @@ impl Central {
         rank: Rank,
         epoch: Epoch,
         cost: ImageCost,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CentralEffect>,
     ) {
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
@@ -114,7 +119,7 @@ impl Central {
         if checkpoints.imaged(rank, epoch, cost) != Progress::Complete(epoch) {
             return;
         }
-        effects.push(Effect::Persist(Record::Committed {
+        effects.push(CentralEffect::Persist(Record::Committed {
             epoch,
             at: now,
             cost: checkpoints.dearest(),
@@ -122,12 +127,12 @@ impl Central {
         checkpoints.commit(now, epoch);
         let stretched = checkpoints.newly_stretched();
         self.keep(epoch, effects);
-        effects.push(Effect::Event(Event::Committed {
+        effects.push(CentralEffect::Event(Event::Committed {
             epoch,
             took: now.0.saturating_sub(self.ordered_at.0),
         }));
         effects.extend(stretched.map(|s| {
-            Effect::Event(Event::Stretched {
+            CentralEffect::Event(Event::Stretched {
                 asked: s.asked,
                 interval: s.interval,
                 cost: s.cost,
@@ -140,7 +145,7 @@ impl Central {
 
     /// All ranks are in `MPI_Finalize`. Waits for the end of a checkpoint under way, then for a
     /// last one whose images are all taken there, and releases the ranks.
-    pub(super) fn last_checkpoint(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    pub(super) fn last_checkpoint(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         let last = self.mode.last_checkpoint();
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return self.finalize(effects);
@@ -163,7 +168,7 @@ impl Central {
         rank: Rank,
         epoch: Epoch,
         why: String,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CentralEffect>,
     ) {
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
@@ -173,7 +178,13 @@ impl Central {
         }
     }
 
-    fn image_lost(&mut self, now: Time, rank: Rank, epoch: Epoch, effects: &mut Vec<Effect>) {
+    fn image_lost(
+        &mut self,
+        now: Time,
+        rank: Rank,
+        epoch: Epoch,
+        effects: &mut Vec<CentralEffect>,
+    ) {
         let host = self.ranks[rank.index()].host;
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
@@ -181,7 +192,7 @@ impl Central {
         let committed = checkpoints.committed();
         let counts = committed == Some(epoch) || checkpoints.ordered() == Some(epoch);
         if counts && self.verdict.is_none() {
-            effects.push(Effect::Event(Event::ImageLost {
+            effects.push(CentralEffect::Event(Event::ImageLost {
                 epoch,
                 committed,
                 rank,
@@ -203,11 +214,11 @@ impl Central {
         epoch: Epoch,
         rank: Rank,
         why: String,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CentralEffect>,
     ) {
         self.keep(epoch, effects);
         let due = self.checkpoint_due();
-        effects.push(Effect::Event(Event::GivenUp {
+        effects.push(CentralEffect::Event(Event::GivenUp {
             epoch,
             rank,
             why,
@@ -226,7 +237,7 @@ impl Central {
     }
 
     /// Tells the hosts which images count.
-    pub(super) fn keep(&mut self, abandoned: Epoch, effects: &mut Vec<Effect>) {
+    pub(super) fn keep(&mut self, abandoned: Epoch, effects: &mut Vec<CentralEffect>) {
         let generation = self.generation;
         let epoch = self.mode.checkpoints().and_then(|c| c.committed());
         self.send_all(

@@ -1,6 +1,6 @@
 //! Hosts that fall silent, and hosts that take no part any more.
 
-use super::{Central, Effect, Event, HostIndex, Leases, Record};
+use super::{Central, CentralEffect, Event, HostIndex, Leases, Record};
 use crate::control::{Time, ToLocal};
 use crate::lease::{Giver, Standing};
 use crate::verdict::Verdict;
@@ -19,7 +19,7 @@ impl Central {
         now: Time,
         host: HostIndex,
         number: u64,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CentralEffect>,
     ) {
         let Some(state) = self.hosts.get_mut(host).filter(|state| !state.done) else {
             return;
@@ -27,9 +27,9 @@ impl Central {
         if let Some(lease) = &mut state.lease {
             if lease.renewed(now) {
                 let name = state.name.clone();
-                effects.push(Effect::Event(Event::HostHeard { name }));
+                effects.push(CentralEffect::Event(Event::HostHeard { name }));
             }
-            effects.push(Effect::Send(host, ToLocal::Granted { number }));
+            effects.push(CentralEffect::Send(host, ToLocal::Granted { number }));
         }
     }
 
@@ -42,21 +42,21 @@ impl Central {
 
     /// No process of the job is left on a host. Its local manager may leave once that is stored:
     /// the next central manager could not ask it any more.
-    pub(super) fn host_done(&mut self, host: HostIndex, effects: &mut Vec<Effect>) {
+    pub(super) fn host_done(&mut self, host: HostIndex, effects: &mut Vec<CentralEffect>) {
         self.nothing_acts_on(host);
         if let Some(state) = self.hosts.get_mut(host) {
             state.done = true;
             if !std::mem::replace(&mut state.left, true) {
-                effects.push(Effect::Persist(Record::HostDone(host)));
+                effects.push(CentralEffect::Persist(Record::HostDone(host)));
             }
-            effects.push(Effect::Send(host, ToLocal::Leave));
+            effects.push(CentralEffect::Send(host, ToLocal::Leave));
         }
     }
 
     /// Central was started again: local managers may not have received the permission to leave.
-    pub(super) fn let_leave_again(&self, effects: &mut Vec<Effect>) {
+    pub(super) fn let_leave_again(&self, effects: &mut Vec<CentralEffect>) {
         let left = self.hosts.iter().enumerate().filter(|(_, h)| h.left);
-        effects.extend(left.map(|(host, _)| Effect::Send(host, ToLocal::Leave)));
+        effects.extend(left.map(|(host, _)| CentralEffect::Send(host, ToLocal::Leave)));
     }
 
     /// When a lease runs out, or patience does.
@@ -65,7 +65,7 @@ impl Central {
         open.filter_map(|h| h.lease.as_ref()?.deadline()).min()
     }
 
-    pub(super) fn silence_tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    pub(super) fn silence_tick(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         let (mut lost, mut silent) = (None, false);
         for (host, state) in self.hosts.iter_mut().enumerate() {
             let Some(lease) = state.lease.as_mut().filter(|_| !state.done) else {
@@ -75,7 +75,7 @@ impl Central {
             match lease.tick(now) {
                 Standing::Same => {}
                 Standing::Silent => {
-                    effects.push(Effect::Event(Event::HostSilent { host, name }));
+                    effects.push(CentralEffect::Event(Event::HostSilent { host, name }));
                     silent = true;
                 }
                 Standing::Lost => lost = lost.or(Some(host)),
@@ -83,21 +83,21 @@ impl Central {
         }
         if let Some(host) = lost {
             let why = "it has been silent for too long (--host-patience)".to_string();
-            effects.push(Effect::Drop(host));
+            effects.push(CentralEffect::Drop(host));
             self.host_gone(now, host, why, effects);
         } else if silent && self.failover.is_some() {
-            effects.push(Effect::AskRelaunchable);
+            effects.push(CentralEffect::AskRelaunchable);
         }
     }
 
     /// The job can be launched again without a lost host, so central does not wait for a silent
     /// one.
-    pub(super) fn give_up_silent(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    pub(super) fn give_up_silent(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         let silent = |lease: &Giver| lease.is_silent();
         let mut hosts = self.hosts.iter();
         let host = hosts.position(|h| !h.done && h.lease.as_ref().is_some_and(silent));
         if let Some(host) = host {
-            effects.push(Effect::Drop(host));
+            effects.push(CentralEffect::Drop(host));
             self.host_gone(now, host, "it is silent".to_string(), effects);
         }
     }
@@ -108,7 +108,7 @@ impl Central {
         now: Time,
         host: HostIndex,
         why: String,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CentralEffect>,
     ) {
         let Some(state) = self.hosts.get_mut(host) else {
             return;

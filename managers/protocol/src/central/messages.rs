@@ -16,7 +16,7 @@ pub type HostIndex = usize;
 
 /// An input of the driver to the core.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Input {
+pub enum CentralInput {
     /// Start the job, or take it up again.
     Begin,
     /// A local manager said this.
@@ -31,10 +31,10 @@ pub enum Input {
     Checkpoint,
     /// The ranks' output can't be written, for this reason; without one, it has no reader.
     OutputLost(Option<String>),
-    /// The answer to [`Effect::AskStored`]: the newest state that every rank has stored, if there
-    /// is one.
+    /// The answer to [`CentralEffect::AskStored`]: the newest state that every rank has stored, if
+    /// there is one.
     Stored(Option<u32>),
-    /// The answer to [`Effect::AskRelaunchable`], if there is such a state.
+    /// The answer to [`CentralEffect::AskRelaunchable`], if there is such a state.
     Relaunchable,
     /// The deadline may have come.
     Tick,
@@ -45,7 +45,7 @@ pub enum Input {
 
 /// An effect for the driver, which carries out effects in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Effect {
+pub enum CentralEffect {
     /// Store this before doing anything that follows.
     Persist(Record),
     /// Tell a local manager.
@@ -69,10 +69,10 @@ pub enum Effect {
     /// The job is decided: nothing later changes the verdict.
     Decided(Verdict),
     /// Say which state every rank has stored, once the last output of every host has come:
-    /// [`Input::Stored`].
+    /// [`CentralInput::Stored`].
     AskStored,
     /// Say at once whether there is a stored state from which the job can be launched again:
-    /// [`Input::Relaunchable`].
+    /// [`CentralInput::Relaunchable`].
     AskRelaunchable,
     /// This launch of the job is over, and this is the next.
     Relaunch(Relaunch),
@@ -122,7 +122,7 @@ pub enum Record {
         /// Incarnation of each rank from now on.
         incarnations: Vec<Incarnation>,
         /// The history on which the next failure is judged.
-        memory: Box<Memory>,
+        memory: Box<FailureHistory>,
     },
     /// All ranks are in `MPI_Finalize` and are about to be released: no rank needs another any
     /// more.
@@ -139,7 +139,7 @@ pub enum Record {
     /// The verdict; ranks that have left `MPI_Finalize` end by themselves.
     Settled(Verdict),
     /// The history on which the next failure is judged.
-    Memory(Box<Memory>),
+    Memory(Box<FailureHistory>),
     /// The job is launched again as soon as nothing of this launch can act.
     Relaunching(Relaunch),
     /// A signal that asks programs to end is about to be passed on.
@@ -167,7 +167,7 @@ pub struct Relaunch {
 
 /// The history of failures, for the next decision.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Memory {
+pub struct FailureHistory {
     /// Failures masked so far.
     pub history: History,
     /// Lost process instances that are not settled.
@@ -217,5 +217,5 @@ pub struct Recovery {
     /// When checkpoints are taken.
     pub interval: Interval,
     /// How many recoveries are too many.
-    pub limit: policy::Limit,
+    pub limit: policy::RecoveryLimit,
 }

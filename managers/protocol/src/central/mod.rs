@@ -4,8 +4,8 @@
 //! job back to the last one when a rank fails. It lets the ranks leave `MPI_Finalize` together, and
 //! gives exactly one [`Verdict`].
 //!
-//! [`Effect::Persist`] names the records that a restarted central manager needs. The driver must
-//! store the record before it carries out any later effect. Drivers without a store ignore it;
+//! [`CentralEffect::Persist`] names the records that a restarted central manager needs. The driver
+//! must store the record before it carries out any later effect. Drivers without a store ignore it;
 //! their job ends with its central manager. [`Central::resume`] continues a job.
 
 mod checkpoints;
@@ -21,16 +21,17 @@ mod view;
 pub use event::Event;
 pub use losses::Losses;
 pub use messages::{
-    Effect, Failover, HostIndex, Input, Job, Leases, Memory, Record, Recovery, Relaunch,
+    CentralEffect, CentralInput, Failover, FailureHistory, HostIndex, Job, Leases, Record,
+    Recovery, Relaunch,
 };
 pub use resume::REPORT_BOUND;
-pub use view::{Course, RankView, View};
+pub use view::{Course, JobView, RankView};
 
 use crate::control::{ProcessInstance, Stage, Time, ToCentral, ToLocal};
 use crate::lease::Giver;
 use crate::signals;
 use crate::verdict::Verdict;
-use recovery::{RecoveryMode, Relaunching, Restoring};
+use recovery::{GlobalRestore, RecoveryMode, Relaunching};
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_wire::Limits;
 use resume::Resuming;
@@ -68,7 +69,7 @@ enum Phase {
     /// Taken up again: hosts are asked how everything is.
     Resuming(Box<Resuming>),
     /// Ranks are being rolled back, and some have not registered.
-    Restoring(Restoring),
+    Restoring(GlobalRestore),
     /// All ranks have registered and have each other's cards.
     Running,
     /// All ranks are in `MPI_Finalize`, and their last checkpoint is not yet committed.
@@ -158,7 +159,7 @@ impl Central {
         }
     }
 
-    /// When the driver must send [`Input::Tick`] at the latest.
+    /// When the driver must send [`CentralInput::Tick`] at the latest.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         match self.phase {
@@ -192,8 +193,8 @@ impl Central {
     }
 
     /// One step.
-    pub fn step(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
-        if input == Input::Begin {
+    pub fn step(&mut self, now: Time, input: CentralInput, effects: &mut Vec<CentralEffect>) {
+        if input == CentralInput::Begin {
             self.let_leave_again(effects);
         }
         match self.phase {
@@ -205,28 +206,28 @@ impl Central {
         self.close(effects);
     }
 
-    fn take(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
+    fn take(&mut self, now: Time, input: CentralInput, effects: &mut Vec<CentralEffect>) {
         match input {
-            Input::Begin if self.phase == Phase::Ending => self.end_again(now, effects),
-            Input::Begin => self.begin(now, effects),
-            Input::Local(host, message) => self.heard(now, host, message, effects),
-            Input::HostLost(host) => {
+            CentralInput::Begin if self.phase == Phase::Ending => self.end_again(now, effects),
+            CentralInput::Begin => self.begin(now, effects),
+            CentralInput::Local(host, message) => self.heard(now, host, message, effects),
+            CentralInput::HostLost(host) => {
                 let why = "its local manager ended".to_string();
                 self.nothing_acts_on(host);
                 self.host_gone(now, host, why, effects);
             }
-            Input::HostGone(host, why) => self.host_gone(now, host, why, effects),
-            Input::Signal(signal) => self.signal(now, signal, effects),
-            Input::Checkpoint => self.checkpoint_asked(now, effects),
-            Input::OutputLost(why) => {
+            CentralInput::HostGone(host, why) => self.host_gone(now, host, why, effects),
+            CentralInput::Signal(signal) => self.signal(now, signal, effects),
+            CentralInput::Checkpoint => self.checkpoint_asked(now, effects),
+            CentralInput::OutputLost(why) => {
                 let lost = |why| Verdict::OutputLost { why };
                 self.decide(now, why.map_or(Verdict::Unread, lost), effects);
             }
-            Input::Tick => self.tick(now, effects),
-            Input::Slept => self.slept(now),
-            Input::Relaunchable => self.give_up_silent(now, effects),
+            CentralInput::Tick => self.tick(now, effects),
+            CentralInput::Slept => self.slept(now),
+            CentralInput::Relaunchable => self.give_up_silent(now, effects),
             // No pending question, or the answer to a question of a predecessor.
-            Input::Stored(_) => {}
+            CentralInput::Stored(_) => {}
         }
     }
 
@@ -236,10 +237,10 @@ impl Central {
         Some(now.plus_millis(left))
     }
 
-    fn begin(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    fn begin(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         self.began = now;
         self.limit_at = self.limit_from(now);
-        effects.push(Effect::Persist(Record::Began {
+        effects.push(CentralEffect::Persist(Record::Began {
             generation: self.generation,
             incarnations: self.ranks.iter().map(|r| r.incarnation).collect(),
             at: now,
@@ -253,12 +254,18 @@ impl Central {
                     ranks,
                     hold: self.mode.recovers(),
                 };
-                effects.push(Effect::Send(host, order));
+                effects.push(CentralEffect::Send(host, order));
             }
         }
     }
 
-    fn heard(&mut self, now: Time, host: HostIndex, message: ToCentral, effects: &mut Vec<Effect>) {
+    fn heard(
+        &mut self,
+        now: Time,
+        host: HostIndex,
+        message: ToCentral,
+        effects: &mut Vec<CentralEffect>,
+    ) {
         match message {
             ToCentral::Spawned { instance, pid } => {
                 if let Some(rank) = self.find(host, instance) {
@@ -281,7 +288,7 @@ impl Central {
             | ToCentral::Checkpoint { .. } => self.heard_of_image(now, host, message, effects),
             ToCentral::Counters { instance, counters } => {
                 if self.find(host, instance).is_some() {
-                    effects.push(Effect::Counters(instance.rank, counters));
+                    effects.push(CentralEffect::Counters(instance.rank, counters));
                 }
             }
             ToCentral::Finalizing { instance } => {
@@ -302,9 +309,7 @@ impl Central {
                 instance,
                 pid,
                 cause,
-            } => {
-                self.exit_status(now, instance, host, (pid, cause), effects);
-            }
+            } => self.exit_status(now, instance, host, (pid, cause), effects),
             ToCentral::Failed {
                 instance,
                 pid,
@@ -330,7 +335,7 @@ impl Central {
         now: Time,
         rank: Rank,
         (pid, card, limits): (u32, BusinessCard, Limits),
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CentralEffect>,
     ) {
         if let Some(state) = self.ranks.get_mut(rank.index()) {
             state.pid = pid;
@@ -350,7 +355,7 @@ impl Central {
         host: HostIndex,
         instance: ProcessInstance,
         stage: Stage,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CentralEffect>,
     ) {
         let Some(rank) = self.find(host, instance) else {
             return;
@@ -364,7 +369,7 @@ impl Central {
     }
 
     /// Ends the job if a rank goes by other settings than one that registered before it.
-    fn compare(&mut self, now: Time, rank: Rank, limits: Limits, effects: &mut Vec<Effect>) {
+    fn compare(&mut self, now: Time, rank: Rank, limits: Limits, effects: &mut Vec<CentralEffect>) {
         // Earlier ranks have equal settings, so one of them represents all.
         let mut others = (0u32..).map(Rank).zip(&self.ranks);
         let known =
@@ -384,7 +389,7 @@ impl Central {
 
     /// Lets the ranks start once all have registered. A rank that ended without registering can't
     /// come any more, so a wait for it would never end.
-    fn start_when_complete(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    fn start_when_complete(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         if !matches!(self.phase, Phase::Starting | Phase::Restoring(_)) {
             return;
         }
@@ -415,17 +420,17 @@ impl Central {
         &mut self,
         now: Time,
         table: Vec<(Incarnation, BusinessCard)>,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CentralEffect>,
     ) {
         let before = std::mem::replace(&mut self.phase, Phase::Running);
         self.complete = 0;
         // The first image is taken without being asked, at the end of MPI_Init.
         let image = match &before {
-            Phase::Restoring(Restoring { epoch: Some(_), .. }) => None,
+            Phase::Restoring(GlobalRestore { epoch: Some(_), .. }) => None,
             _ => self.order(now, effects),
         };
         let generation = self.generation;
-        effects.push(Effect::Persist(Record::Started {
+        effects.push(CentralEffect::Persist(Record::Started {
             generation,
             table: table.clone(),
         }));
@@ -442,7 +447,7 @@ impl Central {
         }
     }
 
-    fn finalize_when_complete(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    fn finalize_when_complete(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         if self.phase != Phase::Running || self.ranks.iter().any(|r| r.stage < Stage::Finalizing) {
             return;
         }
@@ -455,15 +460,18 @@ impl Central {
     }
 
     /// Lets all ranks leave `MPI_Finalize`.
-    fn finalize(&mut self, effects: &mut Vec<Effect>) {
+    fn finalize(&mut self, effects: &mut Vec<CentralEffect>) {
         self.phase = Phase::Finalized;
         let generation = self.generation;
         let last = self.mode.last_checkpoint();
-        effects.push(Effect::Persist(Record::Finalized { generation, last }));
+        effects.push(CentralEffect::Persist(Record::Finalized {
+            generation,
+            last,
+        }));
         self.send_all(|| ToLocal::AllFinalized { generation }, effects);
     }
 
-    fn signal(&mut self, now: Time, signal: i32, effects: &mut Vec<Effect>) {
+    fn signal(&mut self, now: Time, signal: i32, effects: &mut Vec<CentralEffect>) {
         let ends = signals::ends(signal);
         if ends && (self.interrupted.is_some() || self.phase == Phase::Ending) {
             // The second one means it.
@@ -471,7 +479,10 @@ impl Central {
                 // Nor is the job launched again.
                 self.interrupted = Some(signal);
                 let input = None;
-                effects.push(Effect::Persist(Record::Interrupted { signal, input }));
+                effects.push(CentralEffect::Persist(Record::Interrupted {
+                    signal,
+                    input,
+                }));
             }
             self.decide(now, Verdict::Interrupted { signal }, effects);
             return self.send_all(|| ToLocal::Kill, effects);
@@ -479,7 +490,10 @@ impl Central {
         if ends {
             self.interrupted = Some(signal);
             let input = None;
-            effects.push(Effect::Persist(Record::Interrupted { signal, input }));
+            effects.push(CentralEffect::Persist(Record::Interrupted {
+                signal,
+                input,
+            }));
             if matches!(self.phase, Phase::Restoring(_)) {
                 // A rank that is being restored would not get the signal.
                 return self.decide(now, Verdict::Interrupted { signal }, effects);
@@ -490,14 +504,14 @@ impl Central {
         }
     }
 
-    fn tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    fn tick(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         if self.phase == Phase::Ending {
             if self.end_at.is_some_and(|at| at <= now) {
                 self.end_at = None;
                 for (index, host) in self.hosts.iter_mut().enumerate() {
                     if !host.done {
                         host.done = true;
-                        effects.push(Effect::Drop(index));
+                        effects.push(CentralEffect::Drop(index));
                     }
                 }
             }
@@ -511,22 +525,22 @@ impl Central {
     }
 
     /// Gives the verdict, unless there is one, and ends everything.
-    fn decide(&mut self, now: Time, verdict: Verdict, effects: &mut Vec<Effect>) {
+    fn decide(&mut self, now: Time, verdict: Verdict, effects: &mut Vec<CentralEffect>) {
         if self.phase == Phase::Ending {
             return;
         }
         let fresh = self.verdict.is_none();
         let verdict = self.verdict.get_or_insert(verdict).clone();
-        effects.push(Effect::Persist(Record::Decided(verdict.clone())));
+        effects.push(CentralEffect::Persist(Record::Decided(verdict.clone())));
         if fresh {
-            effects.push(Effect::Decided(verdict));
+            effects.push(CentralEffect::Decided(verdict));
         }
         self.phase = Phase::Ending;
         self.end_all(now, effects);
     }
 
     /// Tells every host to end.
-    fn end_all(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    fn end_all(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         self.end_at = Some(now.plus_millis(END_BOUND));
         let verdict = self.verdict.as_ref().unwrap_or(&Verdict::Success);
         let why = format!("the job ends: {verdict}");
@@ -534,29 +548,29 @@ impl Central {
     }
 
     /// Gives the verdict, unless there is one, and lets everything continue.
-    fn settle(&mut self, verdict: Verdict, effects: &mut Vec<Effect>) {
+    fn settle(&mut self, verdict: Verdict, effects: &mut Vec<CentralEffect>) {
         if self.verdict.is_none() {
-            effects.push(Effect::Persist(Record::Settled(verdict.clone())));
-            effects.push(Effect::Decided(verdict.clone()));
+            effects.push(CentralEffect::Persist(Record::Settled(verdict.clone())));
+            effects.push(CentralEffect::Decided(verdict.clone()));
             self.verdict = Some(verdict);
         }
     }
 
-    fn close(&mut self, effects: &mut Vec<Effect>) {
+    fn close(&mut self, effects: &mut Vec<CentralEffect>) {
         let closed = matches!(self.phase, Phase::Over | Phase::Relaunching(_));
         if closed || self.hosts.iter().any(|h| !h.done) || self.relaunches(effects) {
             return;
         }
         let verdict = self.verdict.get_or_insert(Verdict::Success).clone();
         if verdict == Verdict::Success {
-            effects.push(Effect::Persist(Record::Decided(Verdict::Success)));
+            effects.push(CentralEffect::Persist(Record::Decided(Verdict::Success)));
         }
         self.over(verdict, effects);
     }
 
-    fn over(&mut self, verdict: Verdict, effects: &mut Vec<Effect>) {
+    fn over(&mut self, verdict: Verdict, effects: &mut Vec<CentralEffect>) {
         self.phase = Phase::Over;
-        effects.push(Effect::Over(verdict));
+        effects.push(CentralEffect::Over(verdict));
     }
 
     fn ranks_by_host(&self) -> Vec<Vec<(Rank, Incarnation)>> {
@@ -569,19 +583,19 @@ impl Central {
         hosts
     }
 
-    fn send_all(&self, message: impl Fn() -> ToLocal, effects: &mut Vec<Effect>) {
+    fn send_all(&self, message: impl Fn() -> ToLocal, effects: &mut Vec<CentralEffect>) {
         for (host, state) in self.hosts.iter().enumerate() {
             if !state.done {
-                effects.push(Effect::Send(host, message()));
+                effects.push(CentralEffect::Send(host, message()));
             }
         }
     }
 
     /// Sends a message that is too long to be sent to each host separately.
-    fn spread(&self, message: ToLocal, effects: &mut Vec<Effect>) {
+    fn spread(&self, message: ToLocal, effects: &mut Vec<CentralEffect>) {
         let hosts = self.hosts.iter().enumerate().filter(|(_, h)| !h.done);
         let hosts = hosts.map(|(host, _)| host).collect();
-        effects.push(Effect::SendAll(hosts, message));
+        effects.push(CentralEffect::SendAll(hosts, message));
     }
 
     /// The rank of this instance, unless the news is of an older instance or from the wrong host.

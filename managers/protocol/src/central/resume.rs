@@ -7,7 +7,9 @@
 //! central then repeats is either new to a host or has no effect there.
 
 use super::recovery::Relaunching;
-use super::{Central, Effect, HostIndex, Input, Job, Memory, Phase, Record, Relaunch};
+use super::{
+    Central, CentralEffect, CentralInput, FailureHistory, HostIndex, Job, Phase, Record, Relaunch,
+};
 use crate::control::{ProcessInstance, RankReport, Report, Stage, Time, ToCentral, ToLocal};
 use crate::verdict::Verdict;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
@@ -41,7 +43,7 @@ pub(super) struct Resuming {
     due: Option<Time>,
     reports: Vec<Option<Box<Report>>>,
     /// Inputs that arrived meanwhile.
-    later: Vec<Input>,
+    later: Vec<CentralInput>,
 }
 
 impl Resuming {
@@ -53,9 +55,9 @@ impl Resuming {
 }
 
 impl Central {
-    /// Central of a job that another central manager has begun and recorded. [`Input::Begin`] comes
-    /// first, then [`Input::HostLost`] or [`Input::HostGone`] for each host that the driver knows
-    /// to be lost.
+    /// Central of a job that another central manager has begun and recorded.
+    /// [`CentralInput::Begin`] comes first, then [`CentralInput::HostLost`] or
+    /// [`CentralInput::HostGone`] for each host that the driver knows to be lost.
     #[must_use]
     pub fn resume(job: Job, records: Vec<Record>) -> Self {
         let mut central = Central::new(job);
@@ -141,26 +143,26 @@ impl Central {
         }
     }
 
-    fn recall_memory(&mut self, memory: Memory) {
+    fn recall_memory(&mut self, memory: FailureHistory) {
         self.mode.set_history(memory.history);
         self.losses = memory.losses;
     }
 
     /// For those who follow the checkpoints.
-    pub(super) fn resumed(&self) -> Effect {
+    pub(super) fn resumed(&self) -> CentralEffect {
         let checkpoints = self.mode.checkpoints();
-        Effect::Resumed {
+        CentralEffect::Resumed {
             committed: checkpoints.and_then(|c| c.committed()),
             abandoned: checkpoints.map(|c| c.last_number()).unwrap_or_default(),
         }
     }
 
     /// The end of the job was already decided: sends the order to all hosts once more.
-    pub(super) fn end_again(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    pub(super) fn end_again(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         effects.push(self.resumed());
         self.leases_again(now);
         self.without_ranks_done();
-        effects.extend(self.verdict.clone().map(Effect::Decided));
+        effects.extend(self.verdict.clone().map(CentralEffect::Decided));
         self.end_all(now, effects);
     }
 
@@ -184,48 +186,55 @@ impl Central {
     }
 
     /// One step while hosts are asked.
-    pub(super) fn resuming(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
+    pub(super) fn resuming(
+        &mut self,
+        now: Time,
+        input: CentralInput,
+        effects: &mut Vec<CentralEffect>,
+    ) {
         let Phase::Resuming(resuming) = &mut self.phase else {
             return;
         };
         match input {
-            Input::Begin => {
+            CentralInput::Begin => {
                 resuming.asked = true;
                 resuming.due = Some(now.plus_millis(REPORT_BOUND));
                 self.leases_again(now);
                 effects.push(self.resumed());
-                effects.extend(self.verdict.clone().map(Effect::Decided));
+                effects.extend(self.verdict.clone().map(CentralEffect::Decided));
                 self.without_ranks_done();
                 self.send_all(|| ToLocal::Report, effects);
             }
-            Input::Local(host, ToCentral::Report(report)) => {
+            CentralInput::Local(host, ToCentral::Report(report)) => {
                 if let Some(place) = resuming.reports.get_mut(host) {
                     place.get_or_insert(report);
                 }
             }
-            Input::Local(host, ToCentral::Done) => self.host_done(host, effects),
-            Input::Local(_, ToCentral::Renew { .. }) | Input::HostLost(_) | Input::HostGone(..) => {
+            CentralInput::Local(host, ToCentral::Done) => self.host_done(host, effects),
+            CentralInput::Local(_, ToCentral::Renew { .. })
+            | CentralInput::HostLost(_)
+            | CentralInput::HostGone(..) => {
                 return self.take(now, input, effects);
             }
             // The report of a host includes its earlier messages.
-            Input::Local(host, _) => {
+            CentralInput::Local(host, _) => {
                 if matches!(resuming.reports.get(host), Some(Some(_))) {
                     resuming.later.push(input);
                 }
             }
-            Input::Slept => {
+            CentralInput::Slept => {
                 // No message could arrive meanwhile.
                 resuming.due = resuming.due.map(|_| now.plus_millis(REPORT_BOUND));
                 return self.slept(now);
             }
-            Input::Tick => return self.unanswered(now, effects),
+            CentralInput::Tick => return self.unanswered(now, effects),
             input => resuming.later.push(input),
         }
         self.go_on_when_complete(now, effects);
     }
 
     /// A host that does not answer in time is lost.
-    fn unanswered(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    fn unanswered(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         let Phase::Resuming(resuming) = &mut self.phase else {
             return;
         };
@@ -237,7 +246,7 @@ impl Central {
         for (host, (state, report)) in self.hosts.iter_mut().zip(&resuming.reports).enumerate() {
             if !state.done && report.is_none() && state.lease.is_none() {
                 state.done = true;
-                effects.push(Effect::Drop(host));
+                effects.push(CentralEffect::Drop(host));
                 lost.get_or_insert(state.name.clone());
             }
         }
@@ -248,7 +257,7 @@ impl Central {
     }
 
     /// Continues once every host has answered.
-    fn go_on_when_complete(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    fn go_on_when_complete(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         let Phase::Resuming(resuming) = &self.phase else {
             return;
         };
@@ -299,7 +308,7 @@ impl Central {
         match past.restored {
             _ if past.finalized => Phase::Finalized,
             _ if past.started == Some(self.generation) => Phase::Running,
-            Some(epoch) => Phase::Restoring(super::Restoring {
+            Some(epoch) => Phase::Restoring(super::GlobalRestore {
                 epoch,
                 since: self.losses.since(),
             }),
@@ -349,7 +358,7 @@ impl Central {
         mut ranks: Vec<(Rank, Incarnation)>,
         report: &Report,
         past: &Past,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CentralEffect>,
     ) {
         let generation = self.generation;
         if report.generation.is_none() {
@@ -358,7 +367,7 @@ impl Central {
                 ranks,
                 hold: self.mode.recovers(),
             };
-            effects.push(Effect::Send(host, order));
+            effects.push(CentralEffect::Send(host, order));
             return;
         }
         // All of them, or those that come back alone.
@@ -372,7 +381,7 @@ impl Central {
                 epoch: past.restored.flatten(),
                 ranks,
             };
-            effects.push(Effect::Send(host, order));
+            effects.push(CentralEffect::Send(host, order));
         }
         if past.ordered > Epoch(0) {
             let keep = ToLocal::Keep {
@@ -380,10 +389,10 @@ impl Central {
                 epoch: past.committed.map(|(epoch, ..)| epoch),
                 abandoned: past.ordered,
             };
-            effects.push(Effect::Send(host, keep));
+            effects.push(CentralEffect::Send(host, keep));
         }
         if let Some(signal) = self.interrupted.filter(|_| report.signalled.is_none()) {
-            effects.push(Effect::Send(host, ToLocal::Signal { signal }));
+            effects.push(CentralEffect::Send(host, ToLocal::Signal { signal }));
         }
     }
 
@@ -393,7 +402,7 @@ impl Central {
         now: Time,
         past: &Past,
         reports: &[Option<Box<Report>>],
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CentralEffect>,
     ) {
         if let (Phase::Restoring(_), Some(signal)) = (&self.phase, self.interrupted) {
             return self.decide(now, Verdict::Interrupted { signal }, effects);
@@ -443,7 +452,7 @@ impl Central {
     }
 
     /// Some hosts do not know that all ranks have registered, or do not have the table.
-    fn start_again(&self, effects: &mut Vec<Effect>) {
+    fn start_again(&self, effects: &mut Vec<CentralEffect>) {
         let cards = self
             .ranks
             .iter()
@@ -463,7 +472,7 @@ impl Central {
     }
 
     /// An order that was under way is void, another follows at once.
-    fn checkpoint_again(&mut self, now: Time, past: &Past, effects: &mut Vec<Effect>) {
+    fn checkpoint_again(&mut self, now: Time, past: &Past, effects: &mut Vec<CentralEffect>) {
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
         };
@@ -479,11 +488,11 @@ impl Central {
     }
 
     /// Tells of a recovery that may not have been told.
-    fn retell(&mut self, now: Time, past: &Past, effects: &mut Vec<Effect>) {
+    fn retell(&mut self, now: Time, past: &Past, effects: &mut Vec<CentralEffect>) {
         match past.restored {
             Some(epoch) if !self.losses.tells_recovery() => {
                 let since = self.losses.since();
-                self.tell_recovered(now, &super::Restoring { epoch, since }, effects);
+                self.tell_recovered(now, &super::GlobalRestore { epoch, since }, effects);
             }
             _ => self.tell_of_recovery(effects),
         }
@@ -495,7 +504,7 @@ impl Central {
         now: Time,
         host: HostIndex,
         report: Report,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CentralEffect>,
     ) {
         let committed = self.mode.checkpoints().and_then(|c| c.committed());
         for said in report.ranks {

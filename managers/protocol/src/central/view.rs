@@ -24,7 +24,7 @@ pub enum Course {
 
 /// The job at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct View {
+pub struct JobView {
     /// Generation of the job.
     pub generation: Generation,
     /// How far it has come.
@@ -55,9 +55,9 @@ pub struct RankView {
 impl Central {
     /// The job as it is now.
     #[must_use]
-    pub fn view(&self) -> View {
+    pub fn view(&self) -> JobView {
         let checkpoints = self.mode.checkpoints();
-        View {
+        JobView {
             generation: self.generation,
             course: match self.phase {
                 Phase::Starting => Course::Starting,

@@ -3,7 +3,7 @@
 //! The exit of a large process takes tens of milliseconds, and only then is its status known.
 //! Meanwhile managers begin the steps that a rollback and an end of the job have in common.
 
-use super::{Effect, Local};
+use super::{Local, LocalEffect};
 use crate::control::{Cause, End, ProcessExit, ProcessInstance, Stage};
 use rejoin_channel_table::{Incarnation, Rank};
 
@@ -13,7 +13,7 @@ impl Local {
         &mut self,
         rank: Rank,
         incarnation: Incarnation,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<LocalEffect>,
     ) {
         let hold = self.hold;
         let Some(process) = self.find(rank, incarnation) else {
@@ -37,7 +37,7 @@ impl Local {
         rank: Rank,
         incarnation: Incarnation,
         end: End,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<LocalEffect>,
     ) -> bool {
         let waits = |exit: &mut ProcessExit| {
             let instance = exit.instance();
@@ -64,7 +64,7 @@ impl Local {
         rank: Rank,
         incarnation: Incarnation,
         cause: Cause,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<LocalEffect>,
     ) {
         let Some(process) = self.find(rank, incarnation) else {
             return;

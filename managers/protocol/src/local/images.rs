@@ -1,6 +1,6 @@
 //! Images of this host's ranks: counted, kept, dropped.
 
-use super::{Effect, Local, one_line};
+use super::{Local, LocalEffect, one_line};
 use crate::control::{Cause, ProcessInstance, Stage, ToCentral};
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_wire::ImageCost;
@@ -13,7 +13,7 @@ impl Local {
         instance: ProcessInstance,
         stage: Stage,
         message: ToManager,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<LocalEffect>,
     ) {
         match message {
             _ if stage == Stage::Spawned => {
@@ -51,10 +51,10 @@ impl Local {
         pid: u32,
         cost: ImageCost,
         caveats: Vec<String>,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<LocalEffect>,
     ) {
         if epoch <= self.abandoned {
-            effects.push(Effect::DropImage(instance.rank, epoch));
+            effects.push(LocalEffect::DropImage(instance.rank, epoch));
             return;
         }
         let Some(process) = self.find(instance.rank, instance.incarnation) else {
@@ -64,7 +64,7 @@ impl Local {
         if !caveats.is_empty() {
             let lines = caveats.iter().take(MOST_CAVEATS);
             let lines = lines.map(|line| one_line(line)).collect();
-            effects.push(Effect::Caveats(instance.rank, lines));
+            effects.push(LocalEffect::Caveats(instance.rank, lines));
         }
         self.tell(
             ToCentral::Imaged {
@@ -81,7 +81,7 @@ impl Local {
         &mut self,
         kept: Option<Epoch>,
         abandoned: Epoch,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<LocalEffect>,
     ) {
         self.kept = kept;
         self.abandoned = self.abandoned.max(abandoned);
@@ -93,7 +93,7 @@ impl Local {
             process.images.retain(|epoch, _| {
                 let counts = Some(*epoch) == kept || *epoch > abandoned;
                 if !counts {
-                    effects.push(Effect::DropImage(process.instance.rank, *epoch));
+                    effects.push(LocalEffect::DropImage(process.instance.rank, *epoch));
                 }
                 counts
             });
@@ -106,7 +106,7 @@ impl Local {
         &mut self,
         instance: ProcessInstance,
         after: Epoch,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<LocalEffect>,
     ) {
         // A rank that rolled back does not know which numbers were given up by that; it asks for
         // none of them.
@@ -125,7 +125,7 @@ impl Local {
     }
 
     /// Tells the ranks that asked for a checkpoint what became of it.
-    fn answer_askers(&mut self, effects: &mut Vec<Effect>) {
+    fn answer_askers(&mut self, effects: &mut Vec<LocalEffect>) {
         let latest = self.refused.max(self.kept.unwrap_or_default());
         let mut to = Vec::new();
         for process in &mut self.ranks {
@@ -139,12 +139,12 @@ impl Local {
                 epoch: self.kept,
                 abandoned: self.refused,
             };
-            effects.push(Effect::Ranks(to, kept));
+            effects.push(LocalEffect::Ranks(to, kept));
         }
     }
 
     /// The process of an image ended.
-    pub(super) fn image_ended(&mut self, rank: Rank, epoch: Epoch, effects: &mut Vec<Effect>) {
+    pub(super) fn image_ended(&mut self, rank: Rank, epoch: Epoch, effects: &mut Vec<LocalEffect>) {
         let Some(process) = self.ranks.iter_mut().find(|r| r.instance.rank == rank) else {
             return;
         };
@@ -154,7 +154,7 @@ impl Local {
             let incarnation = process.instance.incarnation;
             let instance = self.instance(rank, incarnation);
             self.tell(ToCentral::ImageLost { instance, epoch }, effects);
-            effects.push(Effect::DropImage(rank, epoch));
+            effects.push(LocalEffect::DropImage(rank, epoch));
         }
     }
 }

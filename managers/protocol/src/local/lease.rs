@@ -1,8 +1,8 @@
 //! A host that central may lose sight of: its ranks run only as long as its lease does.
 
-use super::{Effect, Local, Phase};
+use super::{Local, LocalEffect, Phase};
 use crate::control::{Time, ToCentral};
-use crate::lease::{Duty, Holder, Terms};
+use crate::lease::{Holder, LeaseDuty, Terms};
 
 impl Local {
     /// This host is reached over a network: nothing runs here without a lease.
@@ -16,24 +16,24 @@ impl Local {
     }
 
     /// Looks at the clock; before anything else that a step does.
-    pub(super) fn lease_tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    pub(super) fn lease_tick(&mut self, now: Time, effects: &mut Vec<LocalEffect>) {
         while let Some(duty) = self.lease.as_mut().and_then(|lease| lease.due(now)) {
             match duty {
-                Duty::Renew(number) => self.tell(ToCentral::Renew { number }, effects),
-                Duty::Stop => effects.push(Effect::StopAll),
-                Duty::Forsaken => self.abandoned_by_central(effects),
+                LeaseDuty::Renew(number) => self.tell(ToCentral::Renew { number }, effects),
+                LeaseDuty::Stop => effects.push(LocalEffect::StopAll),
+                LeaseDuty::Forsaken => self.abandoned_by_central(effects),
             }
         }
     }
 
     /// Central has granted a renewal: ranks that wait for it continue.
-    pub(super) fn granted(&mut self, now: Time, number: u64, effects: &mut Vec<Effect>) {
+    pub(super) fn granted(&mut self, now: Time, number: u64, effects: &mut Vec<LocalEffect>) {
         let lease = self.lease.as_mut();
         if !lease.is_some_and(|lease| lease.granted(now, number)) {
             return;
         }
         if matches!(self.phase, Phase::Idle | Phase::Running) {
-            effects.push(Effect::ContinueAll);
+            effects.push(LocalEffect::ContinueAll);
         }
         if let Some(order) = self.awaits_lease.take() {
             self.order(now, order, effects);

@@ -1,16 +1,16 @@
 //! A large job: ranks start without the table, and ask for the cards that they need.
 
-use super::{Effect, Local, Retire};
+use super::{Local, LocalEffect, Retire};
 use crate::broadcast::Peer;
 use crate::control::{Cause, ProcessInstance, Stage, Time};
-use crate::lookup::{self, Directory, Message};
+use crate::lookup::{self, Directory, LookupMessage};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_wire::FromManager;
 use rejoin_wire::ProcessMap;
 
 /// The look-up state of a host whose ranks look cards up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Lookups {
+pub(super) struct HostLookups {
     me: Peer,
     /// Ranks of the job.
     size: u32,
@@ -20,7 +20,7 @@ pub(super) struct Lookups {
     complete: Option<Generation>,
 }
 
-impl Lookups {
+impl HostLookups {
     pub(super) fn deadline(&self) -> Option<Time> {
         self.directory.as_ref()?.deadline()
     }
@@ -30,7 +30,7 @@ impl Local {
     /// Ranks of this host look cards up, in a job of so many ranks. `position` is the place of this
     /// host in the tree; without a tree, any number.
     pub fn go_by_lookups(&mut self, position: usize, size: u32) {
-        self.lookups = Some(Lookups {
+        self.lookups = Some(HostLookups {
             me: Some(position),
             size,
             directory: None,
@@ -44,7 +44,7 @@ impl Local {
         generation: Generation,
         process_map: ProcessMap,
         image: Option<Epoch>,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<LocalEffect>,
     ) {
         if self.opens_directory(generation, &process_map, effects) {
             let cards = self.ranks.iter();
@@ -65,9 +65,9 @@ impl Local {
         generation: Generation,
         table: Vec<(Incarnation, BusinessCard)>,
         image: Option<Epoch>,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<LocalEffect>,
     ) {
-        let fits = |l: &Lookups| table.len() == l.size as usize;
+        let fits = |l: &HostLookups| table.len() == l.size as usize;
         if !self.lookups.as_ref().is_some_and(fits) {
             let start = FromManager::Start {
                 generation,
@@ -95,7 +95,7 @@ impl Local {
 
     /// Ranks of this host have begun, and the table of their generation has not come.
     pub(super) fn lacks_table(&self) -> bool {
-        let lacks = |l: &Lookups| l.directory.is_some() && l.complete != Some(self.generation);
+        let lacks = |l: &HostLookups| l.directory.is_some() && l.complete != Some(self.generation);
         self.lookups.as_ref().is_some_and(lacks)
     }
 
@@ -105,7 +105,7 @@ impl Local {
         &mut self,
         generation: Generation,
         process_map: &ProcessMap,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<LocalEffect>,
     ) -> bool {
         let Some(lookups) = &mut self.lookups else {
             return false;
@@ -132,7 +132,7 @@ impl Local {
         &mut self,
         instance: ProcessInstance,
         card: BusinessCard,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<LocalEffect>,
     ) {
         let mut wanted = Vec::new();
         if let Some(directory) = self.directory() {
@@ -153,7 +153,7 @@ impl Local {
         instance: ProcessInstance,
         rank: Rank,
         least: Incarnation,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<LocalEffect>,
     ) {
         let process = self.find(instance.rank, instance.incarnation);
         let Some(process) = process.filter(|process| process.retire == Retire::No) else {
@@ -168,7 +168,7 @@ impl Local {
                     lookups.size
                 )
             }
-            Some(Lookups {
+            Some(HostLookups {
                 directory: Some(directory),
                 ..
             }) if begun => {
@@ -190,16 +190,16 @@ impl Local {
         &mut self,
         now: Time,
         from: Peer,
-        message: Message,
-        effects: &mut Vec<Effect>,
+        message: LookupMessage,
+        effects: &mut Vec<LocalEffect>,
     ) {
         let mut wanted = Vec::new();
         match (self.directory(), &message) {
             (Some(directory), _) => directory.hear(now, from, message, &mut wanted),
             // It knows of the start before this host.
-            (None, Message::Where { .. }) => {
+            (None, LookupMessage::Where { .. }) => {
                 let answer = self.own(&message);
-                wanted.extend(answer.map(|answer| lookup::Effect::Send(from, answer)));
+                wanted.extend(answer.map(|answer| lookup::LookupEffect::Send(from, answer)));
             }
             (None, _) => {}
         }
@@ -207,8 +207,8 @@ impl Local {
     }
 
     /// The answer from this host's own data.
-    fn own(&self, question: &Message) -> Option<Message> {
-        let Message::Where {
+    fn own(&self, question: &LookupMessage) -> Option<LookupMessage> {
+        let LookupMessage::Where {
             generation,
             rank,
             least,
@@ -224,19 +224,19 @@ impl Local {
             known.filter(|p| generation == self.generation && p.instance.incarnation >= least);
         Some(
             match known.and_then(|p| p.card.clone().zip(Some(p.instance.incarnation))) {
-                Some((card, incarnation)) => Message::Here {
+                Some((card, incarnation)) => LookupMessage::Here {
                     generation,
                     rank,
                     incarnation,
                     card,
                 },
-                None => Message::Unknown { generation, rank },
+                None => LookupMessage::Unknown { generation, rank },
             },
         )
     }
 
     /// Questions that were not answered are asked again.
-    pub(super) fn ask_again(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    pub(super) fn ask_again(&mut self, now: Time, effects: &mut Vec<LocalEffect>) {
         let mut wanted = Vec::new();
         if let Some(directory) = self.directory() {
             directory.tick(now, &mut wanted);
@@ -248,11 +248,13 @@ impl Local {
         self.lookups.as_mut()?.directory.as_mut()
     }
 
-    fn pass_on(&self, wanted: Vec<lookup::Effect>, effects: &mut Vec<Effect>) {
+    fn pass_on(&self, wanted: Vec<lookup::LookupEffect>, effects: &mut Vec<LocalEffect>) {
         for effect in wanted {
             match effect {
-                lookup::Effect::Send(to, message) => effects.push(Effect::Look(to, message)),
-                lookup::Effect::Tell(mut to, rank, incarnation, card) => {
+                lookup::LookupEffect::Send(to, message) => {
+                    effects.push(LocalEffect::Look(to, message))
+                }
+                lookup::LookupEffect::Tell(mut to, rank, incarnation, card) => {
                     // A rank that was restored meanwhile asks again.
                     to.retain(|asker| self.has_begun(*asker));
                     if !to.is_empty() {
@@ -262,7 +264,7 @@ impl Local {
                             incarnation,
                             card,
                         };
-                        effects.push(Effect::Ranks(to, card));
+                        effects.push(LocalEffect::Ranks(to, card));
                     }
                 }
             }

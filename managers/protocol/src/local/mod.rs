@@ -18,11 +18,11 @@ use crate::control::{Cause, End, ProcessExit, ProcessInstance, Stage, Time, ToCe
 use crate::lease::Holder;
 use crate::lookup;
 use crate::signals::{self, CONT, KILL, TERM};
-use lookups::Lookups;
-use process::{Process, one_line, presentable, unfit};
+use lookups::HostLookups;
+use process::{RankProcess, one_line, presentable, unfit};
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 use rejoin_wire::{FromManager, ToManager};
-use restore::{Restoring, Retire};
+use restore::{LocalRestore, Retire};
 
 /// Milliseconds between the polite signal and SIGKILL.
 pub const GRACE: u64 = 200;
@@ -39,7 +39,7 @@ pub const CLOSED_GRACE: u64 = 1000;
 
 /// An input of the driver to the core.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Input {
+pub enum LocalInput {
     /// Central said this.
     Central(ToLocal),
     /// The link to central is gone: the job is over.
@@ -65,7 +65,7 @@ pub enum Input {
     /// A rank's image of this epoch ended.
     ImageEnded(Rank, Epoch),
     /// Another manager, or central, says this of where ranks are.
-    Looked(Peer, lookup::Message),
+    Looked(Peer, lookup::LookupMessage),
     /// The deadline may have come.
     Tick,
     /// The sweep is over: no process is left.
@@ -74,7 +74,7 @@ pub enum Input {
 
 /// An effect for the driver, which carries out effects in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
+pub enum LocalEffect {
     /// Start this process instance; answer with `Spawned` or `NotStarted`.
     Spawn(ProcessInstance),
     /// Stop this process instance and its descendants, and take all that it has written; answer
@@ -96,7 +96,7 @@ pub enum Effect {
     /// Tell these ranks.
     Ranks(Vec<Rank>, FromManager),
     /// Tell another manager, or central, of where ranks are.
-    Look(Peer, lookup::Message),
+    Look(Peer, lookup::LookupMessage),
     /// Watch this process, which registered and is not the one that was started.
     Watch(Rank, Incarnation, u32),
     /// Suspend all present processes of ranks; nothing of them acts any more.
@@ -134,11 +134,11 @@ pub struct Local {
     generation: Generation,
     phase: Phase,
     /// In rank order.
-    ranks: Vec<Process>,
+    ranks: Vec<RankProcess>,
     central: bool,
     /// Failed ranks keep their place until central has said how to continue.
     hold: bool,
-    restoring: Option<Restoring>,
+    restoring: Option<LocalRestore>,
     /// The last signal of those that ask programs to end that was passed on.
     signalled: Option<i32>,
     /// Exits that were not all to be expected, until central has acknowledged them.
@@ -158,7 +158,7 @@ pub struct Local {
     /// The order to start ranks, until there is a lease.
     awaits_lease: Option<ToLocal>,
     /// Of a job whose ranks look cards up.
-    lookups: Option<Lookups>,
+    lookups: Option<HostLookups>,
 }
 
 impl Default for Local {
@@ -191,7 +191,7 @@ impl Local {
         }
     }
 
-    /// When the driver must send [`Input::Tick`] at the latest.
+    /// When the driver must send [`LocalInput::Tick`] at the latest.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         let grace = match self.phase {
@@ -203,7 +203,7 @@ impl Local {
             .filter_map(|r| r.suspect)
             .chain(grace)
             .chain(self.lease.as_ref().and_then(Holder::deadline))
-            .chain(self.lookups.as_ref().and_then(Lookups::deadline))
+            .chain(self.lookups.as_ref().and_then(HostLookups::deadline))
             .min()
     }
 
@@ -214,32 +214,32 @@ impl Local {
     }
 
     /// One step.
-    pub fn step(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
+    pub fn step(&mut self, now: Time, input: LocalInput, effects: &mut Vec<LocalEffect>) {
         self.lease_tick(now, effects);
         match input {
-            Input::Central(order) => self.order(now, order, effects),
-            Input::CentralLost => {
-                self.abandoned_by_central(effects);
+            LocalInput::Central(order) => self.order(now, order, effects),
+            LocalInput::CentralLost => self.abandoned_by_central(effects),
+            LocalInput::Spawned(rank, incarnation, pid) => {
+                self.spawned(rank, incarnation, pid, effects)
             }
-            Input::Spawned(rank, incarnation, pid) => self.spawned(rank, incarnation, pid, effects),
-            Input::NotStarted(rank, incarnation, why) => {
+            LocalInput::NotStarted(rank, incarnation, why) => {
                 if let Some(process) = self.find(rank, incarnation) {
                     process.child_end = Some(End::Unknown);
                     self.fail(rank, incarnation, Cause::NotStarted { why }, effects);
                 }
             }
-            Input::Said(asker, incarnation, _, ToManager::LookUp { rank, least }) => {
+            LocalInput::Said(asker, incarnation, _, ToManager::LookUp { rank, least }) => {
                 let instance = self.instance(asker, incarnation);
                 self.looks_up(now, instance, rank, least, effects);
             }
-            Input::Looked(from, message) => self.looked(now, from, message, effects),
-            Input::Said(rank, incarnation, pid, message) => {
+            LocalInput::Looked(from, message) => self.looked(now, from, message, effects),
+            LocalInput::Said(rank, incarnation, pid, message) => {
                 self.said(rank, incarnation, pid, message, effects);
             }
-            Input::Malformed(rank, incarnation, why) => {
+            LocalInput::Malformed(rank, incarnation, why) => {
                 self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
             }
-            Input::Closed(rank, incarnation) => {
+            LocalInput::Closed(rank, incarnation) => {
                 if let Some(process) = self.find(rank, incarnation) {
                     process.closed = true;
                     let waits = matches!(process.stage, Stage::Registered | Stage::Finalizing);
@@ -250,15 +250,15 @@ impl Local {
                     }
                 }
             }
-            Input::ExitDetected(rank, incarnation) => {
+            LocalInput::ExitDetected(rank, incarnation) => {
                 self.exit_detected(rank, incarnation, effects)
             }
-            Input::ChildEnded(rank, incarnation, end) => {
+            LocalInput::ChildEnded(rank, incarnation, end) => {
                 if !self.exit_status(rank, incarnation, end, effects) {
                     self.child_ended(now, rank, incarnation, end, effects);
                 }
             }
-            Input::CallerEnded(rank, incarnation, end) => {
+            LocalInput::CallerEnded(rank, incarnation, end) => {
                 if let Some(process) = self.find(rank, incarnation) {
                     process.caller_end = Some(end);
                     if end == End::Unknown && process.child_end.is_none() {
@@ -268,10 +268,10 @@ impl Local {
                     }
                 }
             }
-            Input::Retired(rank, incarnation) => self.has_retired(rank, incarnation, effects),
-            Input::ImageEnded(rank, epoch) => self.image_ended(rank, epoch, effects),
-            Input::Tick => self.tick(now, effects),
-            Input::Swept => {
+            LocalInput::Retired(rank, incarnation) => self.has_retired(rank, incarnation, effects),
+            LocalInput::ImageEnded(rank, epoch) => self.image_ended(rank, epoch, effects),
+            LocalInput::Tick => self.tick(now, effects),
+            LocalInput::Swept => {
                 if self.phase == Phase::Sweeping {
                     self.phase = Phase::Done;
                     self.tell(ToCentral::Done, effects);
@@ -289,7 +289,7 @@ impl Local {
         rank: Rank,
         incarnation: Incarnation,
         pid: u32,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<LocalEffect>,
     ) {
         if let Some(process) = self.find(rank, incarnation) {
             process.child = Some(pid);
@@ -298,18 +298,18 @@ impl Local {
         }
         if self.is_suspended() {
             // It was on its way when the lease ended.
-            effects.push(Effect::StopAll);
+            effects.push(LocalEffect::StopAll);
         }
         // A process that was being started when all got the order to end has not received it.
         match self.phase {
-            Phase::Ending(Some(_)) => effects.push(Effect::SignalAll(TERM)),
-            Phase::Ending(None) => effects.push(Effect::SignalAll(KILL)),
+            Phase::Ending(Some(_)) => effects.push(LocalEffect::SignalAll(TERM)),
+            Phase::Ending(None) => effects.push(LocalEffect::SignalAll(KILL)),
             _ => {}
         }
     }
 
     /// The job begins on this host, as soon as anything may run here.
-    fn begin(&mut self, order: ToLocal, effects: &mut Vec<Effect>) {
+    fn begin(&mut self, order: ToLocal, effects: &mut Vec<LocalEffect>) {
         if self.is_suspended() {
             self.awaits_lease = Some(order);
             return;
@@ -327,8 +327,8 @@ impl Local {
         self.generation = generation;
         for (rank, incarnation) in ranks {
             self.ranks
-                .push(Process::new(self.instance(rank, incarnation)));
-            effects.push(Effect::Spawn(self.instance(rank, incarnation)));
+                .push(RankProcess::new(self.instance(rank, incarnation)));
+            effects.push(LocalEffect::Spawn(self.instance(rank, incarnation)));
         }
         self.ranks.sort_by_key(|r| r.instance.rank);
     }
@@ -344,7 +344,7 @@ impl Local {
         }
     }
 
-    fn order(&mut self, now: Time, order: ToLocal, effects: &mut Vec<Effect>) {
+    fn order(&mut self, now: Time, order: ToLocal, effects: &mut Vec<LocalEffect>) {
         match order {
             ToLocal::Leave => self.leave(effects),
             // The asking central manager has not received it.
@@ -370,7 +370,7 @@ impl Local {
             ToLocal::Checkpoint { generation, epoch } if generation == self.generation => {
                 let to = self.listening(&[Stage::Registered, Stage::Finalizing]);
                 let order = FromManager::Checkpoint { generation, epoch };
-                effects.push(Effect::Ranks(to, order));
+                effects.push(LocalEffect::Ranks(to, order));
             }
             ToLocal::Keep {
                 generation,
@@ -411,23 +411,23 @@ impl Local {
     }
 
     /// The job is over: orders every process to end.
-    fn end(&mut self, now: Time, why: String, effects: &mut Vec<Effect>) {
+    fn end(&mut self, now: Time, why: String, effects: &mut Vec<LocalEffect>) {
         if self.is_suspended() {
             // A suspended process can't end politely.
             return self.kill(effects);
         }
         let to = self.listening(&[Stage::Registered, Stage::Finalizing]);
-        effects.push(Effect::Ranks(to, FromManager::Stop { why }));
-        effects.push(Effect::SignalAll(TERM));
+        effects.push(LocalEffect::Ranks(to, FromManager::Stop { why }));
+        effects.push(LocalEffect::SignalAll(TERM));
         // A stopped process takes no other signal but SIGKILL.
-        effects.push(Effect::SignalAll(CONT));
+        effects.push(LocalEffect::SignalAll(CONT));
         // No successor comes any more.
         self.restoring = None;
         self.phase = Phase::Ending(Some(now.plus_millis(GRACE)));
     }
 
     /// Sends a signal on to the ranks' process groups.
-    fn pass_signal(&mut self, signal: i32, effects: &mut Vec<Effect>) {
+    fn pass_signal(&mut self, signal: i32, effects: &mut Vec<LocalEffect>) {
         if self.is_suspended() {
             // It must not wake anybody. One that ends the job is given by hand again.
             return;
@@ -439,8 +439,8 @@ impl Local {
             // A process that has left the process group of the started process gets the signal
             // separately.
             let to = match process.child_end {
-                None => Effect::SignalGroup,
-                Some(_) => Effect::SignalCaller,
+                None => LocalEffect::SignalGroup,
+                Some(_) => LocalEffect::SignalCaller,
             };
             effects.push(to(process.instance.rank, signal));
             if signals::ends(signal) {
@@ -451,18 +451,18 @@ impl Local {
     }
 
     /// Every rank has registered: those that wait for that continue.
-    fn start(&mut self, start: FromManager, effects: &mut Vec<Effect>) {
+    fn start(&mut self, start: FromManager, effects: &mut Vec<LocalEffect>) {
         let mut to = self.listening(&[Stage::Registered, Stage::Finalizing]);
         to.retain(|rank| {
             let process = self.ranks.iter_mut().find(|r| r.instance.rank == *rank);
             process.is_some_and(|process| std::mem::take(&mut process.waits))
         });
-        effects.push(Effect::Ranks(to, start));
+        effects.push(LocalEffect::Ranks(to, start));
         self.discard_retired(effects);
     }
 
     /// Every rank is in `MPI_Finalize`.
-    fn all_finalized(&mut self, effects: &mut Vec<Effect>) {
+    fn all_finalized(&mut self, effects: &mut Vec<LocalEffect>) {
         let generation = self.generation;
         let to = self.listening(&[Stage::Finalizing]);
         for process in &mut self.ranks {
@@ -470,7 +470,10 @@ impl Local {
                 process.stage = Stage::Finalized;
             }
         }
-        effects.push(Effect::Ranks(to, FromManager::AllFinalized { generation }));
+        effects.push(LocalEffect::Ranks(
+            to,
+            FromManager::AllFinalized { generation },
+        ));
     }
 
     fn said(
@@ -479,7 +482,7 @@ impl Local {
         incarnation: Incarnation,
         pid: u32,
         message: ToManager,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<LocalEffect>,
     ) {
         let instance = self.instance(rank, incarnation);
         let Some(process) = self
@@ -487,7 +490,7 @@ impl Local {
             .filter(|process| !process.is_retiring())
         else {
             if let ToManager::Imaged { epoch, .. } = message {
-                effects.push(Effect::DropImage(rank, epoch));
+                effects.push(LocalEffect::DropImage(rank, epoch));
             }
             return;
         };
@@ -544,8 +547,8 @@ impl Local {
     }
 
     /// A rank has a line for the user.
-    fn note(rank: Rank, important: bool, text: &str, effects: &mut Vec<Effect>) {
-        effects.push(Effect::Note(rank, important, one_line(text)));
+    fn note(rank: Rank, important: bool, text: &str, effects: &mut Vec<LocalEffect>) {
+        effects.push(LocalEffect::Note(rank, important, one_line(text)));
     }
 
     /// The process that called `MPI_Init` is there.
@@ -554,7 +557,7 @@ impl Local {
         instance: ProcessInstance,
         pid: u32,
         message: ToManager,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<LocalEffect>,
     ) {
         let ToManager::Register {
             rank: said,
@@ -581,7 +584,7 @@ impl Local {
         process.limits = Some(limits);
         if process.child != Some(pid) {
             process.caller = Some(pid);
-            effects.push(Effect::Watch(rank, incarnation, pid));
+            effects.push(LocalEffect::Watch(rank, incarnation, pid));
         }
         self.learn_of(instance, card.clone(), effects);
         let news = ToCentral::Registered {
@@ -600,7 +603,7 @@ impl Local {
         rank: Rank,
         incarnation: Incarnation,
         end: End,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<LocalEffect>,
     ) {
         let Some(process) = self.find(rank, incarnation) else {
             return;
@@ -614,7 +617,7 @@ impl Local {
     }
 
     /// Decides about a rank of which a process ended.
-    fn judge(&mut self, rank: Rank, incarnation: Incarnation, effects: &mut Vec<Effect>) {
+    fn judge(&mut self, rank: Rank, incarnation: Incarnation, effects: &mut Vec<LocalEffect>) {
         let instance = self.instance(rank, incarnation);
         let Some(process) = self.find(rank, incarnation) else {
             return;
@@ -634,7 +637,7 @@ impl Local {
         }
     }
 
-    fn tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    fn tick(&mut self, now: Time, effects: &mut Vec<LocalEffect>) {
         self.ask_again(now, effects);
         if let Phase::Ending(Some(at)) = self.phase
             && at <= now
@@ -672,34 +675,34 @@ impl Local {
         }
     }
 
-    fn kill(&mut self, effects: &mut Vec<Effect>) {
+    fn kill(&mut self, effects: &mut Vec<LocalEffect>) {
         if !matches!(self.phase, Phase::Sweeping | Phase::Done | Phase::Over) {
             self.restoring = None;
             self.phase = Phase::Ending(None);
-            effects.push(Effect::SignalAll(KILL));
+            effects.push(LocalEffect::SignalAll(KILL));
         }
     }
 
     /// Central does not come back: the rest of the job on this host ends.
-    fn abandoned_by_central(&mut self, effects: &mut Vec<Effect>) {
+    fn abandoned_by_central(&mut self, effects: &mut Vec<LocalEffect>) {
         self.central = false;
         self.kill(effects);
         self.leave(effects);
     }
 
     /// This local manager is no longer needed if every process of the job has ended.
-    fn leave(&mut self, effects: &mut Vec<Effect>) {
+    fn leave(&mut self, effects: &mut Vec<LocalEffect>) {
         if self.phase == Phase::Done {
             self.phase = Phase::Over;
-            effects.push(Effect::Exit);
+            effects.push(LocalEffect::Exit);
         }
     }
 
-    fn sweep_when_empty(&mut self, effects: &mut Vec<Effect>) {
+    fn sweep_when_empty(&mut self, effects: &mut Vec<LocalEffect>) {
         let ending = matches!(self.phase, Phase::Ending(_));
         // A failed rank holds the host until central has decided how to continue.
-        let held = |r: &Process| self.hold && (r.is_lost() || r.is_retiring());
-        let settled = |r: &Process| r.ended() && (ending || (r.is_reported() && !held(r)));
+        let held = |r: &RankProcess| self.hold && (r.is_lost() || r.is_retiring());
+        let settled = |r: &RankProcess| r.ended() && (ending || (r.is_reported() && !held(r)));
         // Nor may it be gone before central has stored how its ranks ended.
         let told = !self.hold || self.exits.is_empty();
         let busy = ending || (self.phase == Phase::Running && !self.ranks.is_empty() && told);
@@ -708,12 +711,12 @@ impl Local {
                 process.suspect = None;
             }
             self.phase = Phase::Sweeping;
-            effects.push(Effect::Sweep);
+            effects.push(LocalEffect::Sweep);
         }
     }
 
     fn listening(&self, stages: &[Stage]) -> Vec<Rank> {
-        let open = |r: &&Process| !r.closed && stages.contains(&r.stage);
+        let open = |r: &&RankProcess| !r.closed && stages.contains(&r.stage);
         self.ranks
             .iter()
             .filter(open)
@@ -721,9 +724,9 @@ impl Local {
             .collect()
     }
 
-    fn tell(&self, message: ToCentral, effects: &mut Vec<Effect>) {
+    fn tell(&self, message: ToCentral, effects: &mut Vec<LocalEffect>) {
         if self.central {
-            effects.push(Effect::Central(message));
+            effects.push(LocalEffect::Central(message));
         }
     }
 
@@ -735,7 +738,7 @@ impl Local {
         }
     }
 
-    fn find(&mut self, rank: Rank, incarnation: Incarnation) -> Option<&mut Process> {
+    fn find(&mut self, rank: Rank, incarnation: Incarnation) -> Option<&mut RankProcess> {
         let index = self
             .ranks
             .binary_search_by_key(&rank, |r| r.instance.rank)

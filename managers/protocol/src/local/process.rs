@@ -18,7 +18,7 @@ enum ReportedEnd {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Process {
+pub(super) struct RankProcess {
     /// In the generation in which it began.
     pub instance: ProcessInstance,
     pub stage: Stage,
@@ -50,9 +50,9 @@ pub(super) struct Process {
     pub images: BTreeMap<Epoch, u32>,
 }
 
-impl Process {
+impl RankProcess {
     pub fn new(instance: ProcessInstance) -> Self {
-        Process {
+        RankProcess {
             instance,
             stage: Stage::Spawned,
             child: None,
@@ -75,10 +75,10 @@ impl Process {
     /// The successor takes this place; the images stay.
     pub fn renew(&mut self, instance: ProcessInstance, from_image: bool) {
         let images = std::mem::take(&mut self.images);
-        *self = Process {
+        *self = RankProcess {
             images,
             from_image,
-            ..Process::new(instance)
+            ..RankProcess::new(instance)
         };
     }
 

@@ -1,11 +1,11 @@
 //! The report of this host's state to a restarted central manager.
 
-use super::{Effect, Local, Phase, Process};
+use super::{Local, LocalEffect, Phase, RankProcess};
 use crate::control::{RankReport, Report, Stage, ToCentral};
 
 impl Local {
     /// Reports the whole state, including all earlier messages.
-    pub(super) fn report(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn report(&mut self, effects: &mut Vec<LocalEffect>) {
         if self.phase == Phase::Over {
             return;
         }
@@ -20,7 +20,7 @@ impl Local {
         self.tell(ToCentral::Report(Box::new(report)), effects);
     }
 
-    fn report_of(&self, process: &Process) -> RankReport {
+    fn report_of(&self, process: &RankProcess) -> RankReport {
         let ordered = self.ordered(process.instance.rank).unwrap_or_default();
         let mut said = RankReport {
             rank: process.instance.rank,

@@ -3,7 +3,7 @@
 //! No new process sends before all old ones are stopped: a process that was stopped in the middle
 //! of a write must not end that write beside its successor.
 
-use super::{Effect, Local};
+use super::{Local, LocalEffect};
 use crate::control::{Cause, ProcessInstance};
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 
@@ -20,7 +20,7 @@ pub(super) enum Retire {
 
 /// Ranks that are being rolled back.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Restoring {
+pub(super) struct LocalRestore {
     epoch: Option<Epoch>,
     ranks: Vec<(Rank, Incarnation)>,
 }
@@ -32,7 +32,7 @@ impl Local {
         generation: Generation,
         epoch: Option<Epoch>,
         mut ranks: Vec<(Rank, Incarnation)>,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<LocalEffect>,
     ) {
         // One that came before, from a central manager that has died since.
         ranks.retain(|(rank, incarnation)| self.ordered(*rank) < Some(*incarnation));
@@ -64,10 +64,10 @@ impl Local {
                 let ProcessInstance {
                     rank, incarnation, ..
                 } = process.instance;
-                effects.push(Effect::Retire(rank, incarnation));
+                effects.push(LocalEffect::Retire(rank, incarnation));
             }
         }
-        self.restoring = Some(Restoring { epoch, ranks });
+        self.restoring = Some(LocalRestore { epoch, ranks });
         self.take_over(effects);
     }
 
@@ -87,7 +87,7 @@ impl Local {
         &mut self,
         rank: Rank,
         incarnation: Incarnation,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<LocalEffect>,
     ) {
         let Some(process) = self
             .find(rank, incarnation)
@@ -100,7 +100,7 @@ impl Local {
     }
 
     /// Once all are out of the way, their successors begin.
-    fn take_over(&mut self, effects: &mut Vec<Effect>) {
+    fn take_over(&mut self, effects: &mut Vec<LocalEffect>) {
         let waiting = self.ranks.iter().any(|r| r.retire == Retire::Asked);
         let Some(restoring) = self.restoring.take_if(|_| !waiting) else {
             return;
@@ -115,8 +115,8 @@ impl Local {
             let there = |epoch: &Epoch| process.images.contains_key(epoch);
             let (image, lost) = (restoring.epoch.filter(there), restoring.epoch);
             match (image, lost) {
-                (Some(epoch), _) => effects.push(Effect::Wake(instance, epoch)),
-                (None, None) => effects.push(Effect::Spawn(instance)),
+                (Some(epoch), _) => effects.push(LocalEffect::Wake(instance, epoch)),
+                (None, None) => effects.push(LocalEffect::Spawn(instance)),
                 (None, Some(epoch)) => {
                     if let Some(process) = self.find(rank, incarnation) {
                         process.child_end = Some(crate::control::End::Unknown);
@@ -130,9 +130,9 @@ impl Local {
 
     /// Ends the processes whose successors have all begun; until then that would only keep the
     /// cores busy with taking down memory.
-    pub(super) fn discard_retired(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn discard_retired(&mut self, effects: &mut Vec<LocalEffect>) {
         for (rank, incarnation) in self.retired.drain(..) {
-            effects.push(Effect::Discard(rank, incarnation));
+            effects.push(LocalEffect::Discard(rank, incarnation));
         }
     }
 }

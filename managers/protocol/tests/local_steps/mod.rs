@@ -1,15 +1,15 @@
 //! Steps of a local manager's core.
 
 use rejoin_managers_protocol::control::Time;
-use rejoin_managers_protocol::local::{Effect, Input, Local};
+use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
 
 /// The effects of the core after these inputs, at time 0.
-pub fn steps(core: &mut Local, inputs: Vec<Input>) -> Vec<Effect> {
+pub fn steps(core: &mut Local, inputs: Vec<LocalInput>) -> Vec<LocalEffect> {
     at(core, Time(0), inputs)
 }
 
 /// The same at another time.
-pub fn at(core: &mut Local, now: Time, inputs: Vec<Input>) -> Vec<Effect> {
+pub fn at(core: &mut Local, now: Time, inputs: Vec<LocalInput>) -> Vec<LocalEffect> {
     let mut effects = Vec::new();
     for input in inputs {
         core.step(now, input, &mut effects);

@@ -27,14 +27,14 @@ fn remember(records: &mut Vec<Record>, record: &Record) {
 }
 
 impl System {
-    pub fn central(&mut self, input: central::Input) {
+    pub fn central(&mut self, input: central::CentralInput) {
         let mut effects = Vec::new();
         self.central.step(Time(0), input, &mut effects);
         let doomed = self.doomed.take();
         let mut stored = 0;
         for effect in effects {
             match effect {
-                central::Effect::Persist(record) => {
+                central::CentralEffect::Persist(record) => {
                     // Records that no central manager reads would only separate equal states.
                     let forgotten = self.forgets && matches!(record, Record::Restoring { .. });
                     if !self.prompt && !forgotten {
@@ -48,17 +48,17 @@ impl System {
                         break;
                     }
                 }
-                central::Effect::Send(host, order) => {
+                central::CentralEffect::Send(host, order) => {
                     if !self.stored.covers(host, &order) {
                         self.complain(format!("{order:?} before it is stored"));
                     }
                     if self.prompt && matches!(order, ToLocal::Acknowledged { .. }) {
-                        self.local(host, local::Input::Central(order));
+                        self.local(host, local::LocalInput::Central(order));
                     } else {
                         self.hosts[host].down.push_back(order);
                     }
                 }
-                central::Effect::SendAll(hosts, order) => {
+                central::CentralEffect::SendAll(hosts, order) => {
                     if !hosts.iter().all(|host| self.stored.covers(*host, &order)) {
                         self.complain(format!("{order:?} before it is stored"));
                     }
@@ -66,9 +66,9 @@ impl System {
                         self.hosts[host].down.push_back(order.clone());
                     }
                 }
-                central::Effect::Event(event) => self.note(event),
-                central::Effect::Decided(_) | central::Effect::Resumed { .. } => {}
-                central::Effect::Over(verdict) => self.over = Some(verdict),
+                central::CentralEffect::Event(event) => self.note(event),
+                central::CentralEffect::Decided(_) | central::CentralEffect::Resumed { .. } => {}
+                central::CentralEffect::Over(verdict) => self.over = Some(verdict),
                 other => panic!("{other:?} in this model"),
             }
         }
@@ -87,10 +87,10 @@ impl System {
             }
         }
         self.central = Central::resume(job(self.hosts.len(), self.ranks), self.records.clone());
-        self.central(central::Input::Begin);
+        self.central(central::CentralInput::Begin);
         for host in 0..self.hosts.len() {
             if self.hosts[host].done {
-                self.central(central::Input::HostLost(host));
+                self.central(central::CentralInput::HostLost(host));
             }
         }
     }
@@ -141,18 +141,18 @@ impl System {
         }
     }
 
-    pub fn local(&mut self, host: usize, input: local::Input) {
+    pub fn local(&mut self, host: usize, input: local::LocalInput) {
         self.local_at(host, Time(0), input);
     }
 
     /// Its clock rings.
     pub fn tick(&mut self, host: usize) {
         if let Some(at) = self.hosts[host].local.deadline() {
-            self.local_at(host, at, local::Input::Tick);
+            self.local_at(host, at, local::LocalInput::Tick);
         }
     }
 
-    fn local_at(&mut self, host: usize, at: Time, input: local::Input) {
+    fn local_at(&mut self, host: usize, at: Time, input: local::LocalInput) {
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             let mut effects = Vec::new();
@@ -170,9 +170,14 @@ impl System {
         processes.find(|p| p.instance == instance && p.acts())
     }
 
-    fn perform(&mut self, host: usize, effect: local::Effect, inputs: &mut VecDeque<local::Input>) {
+    fn perform(
+        &mut self,
+        host: usize,
+        effect: local::LocalEffect,
+        inputs: &mut VecDeque<local::LocalInput>,
+    ) {
         match effect {
-            local::Effect::Spawn(instance) => {
+            local::LocalEffect::Spawn(instance) => {
                 self.begins(instance);
                 let process = Process::new(
                     instance,
@@ -181,13 +186,13 @@ impl System {
                     None,
                 );
                 let pid = process.pid();
-                let spawned = local::Input::Spawned(instance.rank, instance.incarnation, pid);
+                let spawned = local::LocalInput::Spawned(instance.rank, instance.incarnation, pid);
                 inputs.push_back(spawned);
                 self.processes.push(process);
             }
-            local::Effect::Wake(instance, epoch) => self.wake(instance, epoch),
-            local::Effect::Retire(rank, incarnation) => self.retire(rank, incarnation, inputs),
-            local::Effect::Discard(rank, incarnation) => {
+            local::LocalEffect::Wake(instance, epoch) => self.wake(instance, epoch),
+            local::LocalEffect::Retire(rank, incarnation) => self.retire(rank, incarnation, inputs),
+            local::LocalEffect::Discard(rank, incarnation) => {
                 let same =
                     |p: &Process| p.instance.rank == rank && p.instance.incarnation == incarnation;
                 if self.processes.iter().any(|p| p.acts() && same(p)) {
@@ -195,26 +200,26 @@ impl System {
                 }
                 self.processes.retain(|p| p.dying || !same(p));
             }
-            local::Effect::DropImage(rank, epoch) => {
+            local::LocalEffect::DropImage(rank, epoch) => {
                 self.images.remove(&(rank, epoch));
             }
-            local::Effect::Central(message) => {
+            local::LocalEffect::Central(message) => {
                 self.hosts[host].up.push_back(message);
             }
-            local::Effect::Ranks(ranks, message) => {
+            local::LocalEffect::Ranks(ranks, message) => {
                 for rank in ranks {
                     if let Some(process) = self.current(rank) {
                         process.hear(&message);
                     }
                 }
             }
-            local::Effect::SignalGroup(_, CONT) | local::Effect::SignalAll(CONT) => {}
-            local::Effect::SignalGroup(rank, signal) => {
+            local::LocalEffect::SignalGroup(_, CONT) | local::LocalEffect::SignalAll(CONT) => {}
+            local::LocalEffect::SignalGroup(rank, signal) => {
                 if let Some(process) = self.current(rank) {
                     process.asked = process.asked.or(Some(signal));
                 }
             }
-            local::Effect::SignalAll(signal) => {
+            local::LocalEffect::SignalAll(signal) => {
                 let hosts = self.hosts.len();
                 for process in &mut self.processes {
                     if process.instance.rank.index() % hosts == host {
@@ -222,8 +227,8 @@ impl System {
                     }
                 }
             }
-            local::Effect::Sweep => self.hosts[host].sweeping = true,
-            local::Effect::Exit => self.hosts[host].done = true,
+            local::LocalEffect::Sweep => self.hosts[host].sweeping = true,
+            local::LocalEffect::Exit => self.hosts[host].done = true,
             other => panic!("{other:?} in this model"),
         }
     }
@@ -252,7 +257,7 @@ impl System {
         &mut self,
         rank: Rank,
         incarnation: Incarnation,
-        inputs: &mut VecDeque<local::Input>,
+        inputs: &mut VecDeque<local::LocalInput>,
     ) {
         let same = |instance: ProcessInstance| {
             instance.rank == rank && instance.incarnation == incarnation
@@ -264,7 +269,7 @@ impl System {
         let there = self.processes.iter_mut().find(|p| same(p.instance));
         match there.filter(|process| process.acts()) {
             Some(process) => process.stopping = true,
-            None => inputs.push_back(local::Input::Retired(rank, incarnation)),
+            None => inputs.push_back(local::LocalInput::Retired(rank, incarnation)),
         }
     }
 
@@ -274,7 +279,7 @@ impl System {
         while let [host] = &mut self.hosts[..]
             && let Some(message) = host.up.pop_front()
         {
-            self.central(central::Input::Local(0, message));
+            self.central(central::CentralInput::Local(0, message));
         }
         self.processes
             .sort_by_key(|p| (p.instance.rank, p.instance.incarnation));

@@ -11,7 +11,7 @@ use rejoin_managers_protocol::central::{Central, Job, Record, Recovery};
 use rejoin_managers_protocol::checkpoint::Interval;
 use rejoin_managers_protocol::control::{End, ProcessInstance, ToCentral, ToLocal};
 use rejoin_managers_protocol::local::{self, Local};
-use rejoin_managers_protocol::policy::Limit;
+use rejoin_managers_protocol::policy::RecoveryLimit;
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_wire::ImageCost;
 use rejoin_wire::{Limits, ToManager, VERSION};
@@ -87,7 +87,7 @@ fn job(hosts: usize, ranks: u32) -> Job {
         spent: 0,
         recovery: Some(Recovery {
             interval: Interval::Asked,
-            limit: Limit::default(),
+            limit: RecoveryLimit::default(),
         }),
         leases: None,
         failover: None,
@@ -140,7 +140,7 @@ impl System {
     fn says(&mut self, index: usize, message: ToManager) {
         let process = &self.processes[index];
         let (instance, pid) = (process.instance, process.pid());
-        let said = local::Input::Said(instance.rank, instance.incarnation, pid, message);
+        let said = local::LocalInput::Said(instance.rank, instance.incarnation, pid, message);
         self.local(self.host_of(instance.rank), said);
     }
 
@@ -154,9 +154,9 @@ impl System {
         let exit = counts && self.over.is_none() && matches!(end, End::Exited(1..));
         self.faults.exits += u8::from(exit);
         let host = self.host_of(rank);
-        self.local(host, local::Input::ChildEnded(rank, incarnation, end));
+        self.local(host, local::LocalInput::ChildEnded(rank, incarnation, end));
         if process.stopping {
-            self.local(host, local::Input::Retired(rank, incarnation));
+            self.local(host, local::LocalInput::Retired(rank, incarnation));
         }
     }
 
@@ -178,12 +178,12 @@ impl System {
         let host = self.host_of(instance.rank);
         self.local(
             host,
-            local::Input::ExitDetected(instance.rank, instance.incarnation),
+            local::LocalInput::ExitDetected(instance.rank, instance.incarnation),
         );
         if stopping {
             self.local(
                 host,
-                local::Input::Retired(instance.rank, instance.incarnation),
+                local::LocalInput::Retired(instance.rank, instance.incarnation),
             );
         }
     }
@@ -281,7 +281,7 @@ impl System {
         let host = self.host_of(instance.rank);
         self.local(
             host,
-            local::Input::Retired(instance.rank, instance.incarnation),
+            local::LocalInput::Retired(instance.rank, instance.incarnation),
         );
     }
 
@@ -302,7 +302,7 @@ impl System {
             process.alone = alone;
             let pid = process.pid();
             self.processes.push(process);
-            self.local(host, local::Input::Spawned(rank, incarnation, pid));
+            self.local(host, local::LocalInput::Spawned(rank, incarnation, pid));
             let there = self.processes.iter().position(|p| p.instance == instance);
             if let Some(index) = there.filter(|_| stop) {
                 self.stop(index);
@@ -310,9 +310,9 @@ impl System {
             return;
         }
         let why = "its image is gone".to_string();
-        self.local(host, local::Input::NotStarted(rank, incarnation, why));
+        self.local(host, local::LocalInput::NotStarted(rank, incarnation, why));
         if stop {
-            self.local(host, local::Input::Retired(rank, incarnation));
+            self.local(host, local::LocalInput::Retired(rank, incarnation));
         }
     }
 }

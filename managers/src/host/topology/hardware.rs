@@ -15,7 +15,7 @@ pub(super) struct Thread {
 
 /// The content of a cache: instructions, data or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Holds {
+pub enum CacheContent {
     /// Both.
     Unified,
     /// Data.
@@ -30,7 +30,7 @@ pub struct Cache {
     /// 1 is next to the core.
     pub level: u32,
     /// Whether it holds data, instructions or both.
-    pub holds: Holds,
+    pub holds: CacheContent,
     /// Size in bytes, where the kernel knows it.
     pub bytes: Option<u64>,
     /// The CPUs that share it.

@@ -13,7 +13,7 @@ mod read;
 mod trees;
 
 pub use cpus::Cpus;
-pub use hardware::{Cache, Holds};
+pub use hardware::{Cache, CacheContent};
 
 use hardware::Thread;
 use std::path::Path;
@@ -23,7 +23,7 @@ const SYSFS: &str = "/sys/devices/system";
 
 /// Parts of a machine, from small to large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum MachinePart {
     /// A core with its hardware threads.
     Core,
     /// The CPUs that share the largest cache.
@@ -36,41 +36,41 @@ pub enum Part {
 
 /// The topology of a machine, or of the part that a process may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Topology {
+pub struct HostTopology {
     /// In the order of packages, nodes, caches, cores.
     threads: Vec<Thread>,
     caches: Vec<Cache>,
 }
 
-impl Topology {
+impl HostTopology {
     /// All of this machine that is switched on.
     #[must_use]
-    pub fn machine() -> Topology {
-        Topology::read(Path::new(SYSFS))
+    pub fn machine() -> HostTopology {
+        HostTopology::read(Path::new(SYSFS))
     }
 
     /// The part of this machine that this process may use.
     #[must_use]
-    pub fn usable() -> Topology {
-        Topology::machine().restricted(&Cpus::allowed())
+    pub fn usable() -> HostTopology {
+        HostTopology::machine().restricted(&Cpus::allowed())
     }
 
     /// Reads a folder as `/sys/devices/system`.
     #[must_use]
-    pub fn read(root: &Path) -> Topology {
+    pub fn read(root: &Path) -> HostTopology {
         let (threads, caches) = read::all(root);
-        Topology::new(threads, caches)
+        HostTopology::new(threads, caches)
     }
 
-    fn new(mut threads: Vec<Thread>, caches: Vec<Cache>) -> Topology {
+    fn new(mut threads: Vec<Thread>, caches: Vec<Cache>) -> HostTopology {
         threads.sort_by_key(|t| (t.package, t.node, t.cache, t.core, t.number));
-        Topology { threads, caches }
+        HostTopology { threads, caches }
     }
 
     /// The part with these CPUs only. CPUs that the topology lacks are cores of their own in its
     /// first package.
     #[must_use]
-    pub fn restricted(&self, allowed: &Cpus) -> Topology {
+    pub fn restricted(&self, allowed: &Cpus) -> HostTopology {
         let kept = self.threads.iter().copied();
         let mut threads: Vec<Thread> = kept.filter(|t| allowed.has(t.number)).collect();
         let known = self.cpus();
@@ -88,7 +88,7 @@ impl Topology {
         };
         let caches = self.caches.iter().map(left);
         let caches = caches.filter(|c| !c.cpus.is_empty()).collect();
-        Topology::new(threads, caches)
+        HostTopology::new(threads, caches)
     }
 
     /// All CPUs.
@@ -105,15 +105,15 @@ impl Topology {
 
     /// Its parts of a kind, neighbours beside each other.
     #[must_use]
-    pub fn parts(&self, kind: Part) -> Vec<Cpus> {
+    pub fn parts(&self, kind: MachinePart) -> Vec<Cpus> {
         let mut keys = Vec::new();
         let mut parts: Vec<Cpus> = Vec::new();
         for thread in &self.threads {
             let key = match kind {
-                Part::Core => Some(thread.core),
-                Part::Cache => Some(thread.cache),
-                Part::Node => thread.node,
-                Part::Package => thread.package,
+                MachinePart::Core => Some(thread.core),
+                MachinePart::Cache => Some(thread.cache),
+                MachinePart::Node => thread.node,
+                MachinePart::Package => thread.package,
             };
             let at = keys.iter().position(|&k| k == key).unwrap_or_else(|| {
                 keys.push(key);
@@ -154,14 +154,17 @@ mod tests {
         // Numbered as Linux does on x86: the second threads after all first ones.
         let topology = Tree::new(&Shape::two_sockets()).read();
         assert_eq!(
-            texts(&topology.parts(Part::Package)),
+            texts(&topology.parts(MachinePart::Package)),
             ["0-3,8-11", "4-7,12-15"]
         );
-        assert_eq!(topology.parts(Part::Node), topology.parts(Part::Package));
-        let cores = ["0,8", "1,9", "2,10", "3,11", "4,12", "5,13", "6,14", "7,15"];
-        assert_eq!(texts(&topology.parts(Part::Core)), cores);
         assert_eq!(
-            texts(&topology.parts(Part::Cache)),
+            topology.parts(MachinePart::Node),
+            topology.parts(MachinePart::Package)
+        );
+        let cores = ["0,8", "1,9", "2,10", "3,11", "4,12", "5,13", "6,14", "7,15"];
+        assert_eq!(texts(&topology.parts(MachinePart::Core)), cores);
+        assert_eq!(
+            texts(&topology.parts(MachinePart::Cache)),
             ["0-3,8-11", "4-7,12-15"]
         );
         let levels = topology.caches().iter().map(|c| (c.level, c.bytes));
@@ -185,12 +188,12 @@ mod tests {
         let topology = tree.read();
         assert_eq!(topology.cpus().to_string(), "0-1,3-4,8-12");
         assert_eq!(
-            texts(&topology.parts(Part::Package)),
+            texts(&topology.parts(MachinePart::Package)),
             ["0-1,3,8-11", "4,12"]
         );
         // A core whose first thread is off is a core still.
         let cores = ["0,8", "1,9", "3,11", "10", "4,12"];
-        assert_eq!(texts(&topology.parts(Part::Core)), cores);
+        assert_eq!(texts(&topology.parts(MachinePart::Core)), cores);
         assert_eq!(
             topology
                 .numbers(&Cpus::parse("3-4"), |t| t.package)
@@ -209,11 +212,11 @@ mod tests {
         shape.package_unknown();
         let tree = Tree::new(&shape);
         let topology = tree.read();
-        assert_eq!(topology.parts(Part::Package).len(), 1);
+        assert_eq!(topology.parts(MachinePart::Package).len(), 1);
         assert_eq!(
             (
-                topology.parts(Part::Node).len(),
-                topology.parts(Part::Core).len()
+                topology.parts(MachinePart::Node).len(),
+                topology.parts(MachinePart::Core).len()
             ),
             (2, 8)
         );
@@ -223,23 +226,23 @@ mod tests {
         let topology = tree.read();
         assert_eq!(
             (
-                topology.parts(Part::Node).len(),
-                topology.parts(Part::Core).len()
+                topology.parts(MachinePart::Node).len(),
+                topology.parts(MachinePart::Core).len()
             ),
             (1, 8)
         );
         assert!(topology.caches().is_empty());
         // Nor anything of cores.
         tree.remove_each("topology");
-        assert_eq!(tree.read().parts(Part::Core).len(), 16);
+        assert_eq!(tree.read().parts(MachinePart::Core).len(), 16);
     }
 
     #[test]
     fn a_container_sees_the_machine_and_may_use_a_part() {
         let machine = Tree::new(&Shape::two_sockets()).read();
         let usable = machine.restricted(&Cpus::parse("3,11,12"));
-        assert_eq!(texts(&usable.parts(Part::Core)), ["3,11", "12"]);
-        assert_eq!(texts(&usable.parts(Part::Package)), ["3,11", "12"]);
+        assert_eq!(texts(&usable.parts(MachinePart::Core)), ["3,11", "12"]);
+        assert_eq!(texts(&usable.parts(MachinePart::Package)), ["3,11", "12"]);
         let shared = usable.caches().iter().filter(|c| c.level == 3);
         assert_eq!(
             shared.map(|c| c.cpus.to_string()).collect::<Vec<_>>(),
@@ -248,7 +251,7 @@ mod tests {
         // It may also use CPUs that it does not know.
         let usable = machine.restricted(&Cpus::parse("4,40"));
         assert_eq!(usable.cpus().to_string(), "4,40");
-        assert_eq!(usable.parts(Part::Core).len(), 2);
+        assert_eq!(usable.parts(MachinePart::Core).len(), 2);
     }
 
     #[test]
@@ -256,12 +259,12 @@ mod tests {
         let tree = Tree::new(&Shape::two_sockets());
         tree.remove("cpu");
         let topology = tree.read();
-        assert!(topology.cpus().is_empty() && topology.parts(Part::Package).is_empty());
+        assert!(topology.cpus().is_empty() && topology.parts(MachinePart::Package).is_empty());
         let usable = topology.restricted(&Cpus::parse("0-3"));
         assert_eq!(
             (
-                usable.parts(Part::Core).len(),
-                usable.parts(Part::Package).len()
+                usable.parts(MachinePart::Core).len(),
+                usable.parts(MachinePart::Package).len()
             ),
             (4, 1)
         );
@@ -277,9 +280,14 @@ mod tests {
 
     #[test]
     fn this_machine_has_what_is_allowed() {
-        let usable = Topology::usable();
+        let usable = HostTopology::usable();
         assert_eq!(usable.cpus(), Cpus::allowed());
-        for kind in [Part::Core, Part::Cache, Part::Node, Part::Package] {
+        for kind in [
+            MachinePart::Core,
+            MachinePart::Cache,
+            MachinePart::Node,
+            MachinePart::Package,
+        ] {
             let parts = usable.parts(kind);
             let all = parts.iter().flat_map(Cpus::iter);
             assert_eq!(all.count(), usable.cpus().len(), "{kind:?}");

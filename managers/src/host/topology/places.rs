@@ -5,7 +5,7 @@
 //! or node around it. More ranks than cores begin again with the first, so a job that is relaunched
 //! on fewer hosts still starts.
 
-use super::{Cpus, Part, Topology};
+use super::{Cpus, HostTopology, MachinePart};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
@@ -59,18 +59,18 @@ pub struct Places {
     to: Bind,
     /// The CPUs to which each rank is bound; empty without a binding.
     list: Vec<Cpus>,
-    topology: Topology,
+    topology: HostTopology,
 }
 
 impl Places {
     /// The places that a topology gives.
     #[must_use]
-    pub fn new(topology: Topology, binding: Binding) -> Places {
+    pub fn new(topology: HostTopology, binding: Binding) -> Places {
         let around = match binding.to {
             Bind::None => Vec::new(),
-            Bind::Core => topology.parts(Part::Core),
-            Bind::Socket => topology.parts(Part::Package),
-            Bind::Numa => topology.parts(Part::Node),
+            Bind::Core => topology.parts(MachinePart::Core),
+            Bind::Socket => topology.parts(MachinePart::Package),
+            Bind::Numa => topology.parts(MachinePart::Node),
         };
         let place = |core: Cpus| {
             let first = core.first()?;
@@ -88,9 +88,9 @@ impl Places {
     #[must_use]
     pub fn here(binding: Binding) -> Places {
         let topology = if binding.to == Bind::None && !binding.told {
-            Topology::new(Vec::new(), Vec::new())
+            HostTopology::new(Vec::new(), Vec::new())
         } else {
-            Topology::usable()
+            HostTopology::usable()
         };
         Places::new(topology, binding)
     }
@@ -131,12 +131,12 @@ impl Places {
 }
 
 /// The cores in the order in which ranks get them.
-fn order(topology: &Topology, by: MappingPolicy) -> Vec<Cpus> {
-    let cores = topology.parts(Part::Core);
+fn order(topology: &HostTopology, by: MappingPolicy) -> Vec<Cpus> {
+    let cores = topology.parts(MachinePart::Core);
     let groups = match by {
         MappingPolicy::Packed => return cores,
-        MappingPolicy::Sockets => topology.parts(Part::Package),
-        MappingPolicy::Nodes => topology.parts(Part::Node),
+        MappingPolicy::Sockets => topology.parts(MachinePart::Package),
+        MappingPolicy::Nodes => topology.parts(MachinePart::Node),
     };
     let of = |group: &Cpus| {
         let own = |core: &&Cpus| core.first().is_some_and(|first| group.has(first));
@@ -155,7 +155,7 @@ mod tests {
     use super::super::trees::{Shape, Tree};
     use super::*;
 
-    fn places(topology: &Topology, to: Bind, by: MappingPolicy, ranks: usize) -> Vec<String> {
+    fn places(topology: &HostTopology, to: Bind, by: MappingPolicy, ranks: usize) -> Vec<String> {
         let binding = Binding {
             to,
             by,

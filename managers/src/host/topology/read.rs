@@ -1,7 +1,7 @@
 //! From files to threads and caches.
 
 use super::cpus::Cpus;
-use super::hardware::{Cache, Holds, Thread};
+use super::hardware::{Cache, CacheContent, Thread};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -15,7 +15,10 @@ pub(super) fn all(root: &Path) -> (Vec<Thread>, Vec<Cache>) {
         let folder = cpu.join(format!("cpu{number}"));
         let topology = folder.join("topology");
         let own = shared_caches(&folder.join("cache"));
-        let largest = own.iter().filter(|c| c.holds != Holds::Instructions).max();
+        let largest = own
+            .iter()
+            .filter(|c| c.holds != CacheContent::Instructions)
+            .max();
         threads.push(Thread {
             number,
             core: core(&topology).unwrap_or(number),
@@ -80,9 +83,9 @@ fn shared_caches(folder: &Path) -> Vec<Cache> {
         let folder = folder.join(format!("index{index}"));
         let level = text(&folder.join("level"))?.trim().parse().ok()?;
         let holds = match text(&folder.join("type"))?.trim() {
-            "Unified" => Holds::Unified,
-            "Data" => Holds::Data,
-            _ => Holds::Instructions,
+            "Unified" => CacheContent::Unified,
+            "Data" => CacheContent::Data,
+            _ => CacheContent::Instructions,
         };
         Some(Cache {
             level,

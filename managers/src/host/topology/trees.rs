@@ -1,6 +1,6 @@
 //! Folders as sysfs has them, made for tests.
 
-use super::{Cpus, Topology};
+use super::{Cpus, HostTopology};
 use rejoin_tests::folder::Folder;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -130,7 +130,7 @@ impl Tree {
         }
     }
 
-    pub fn read(&self) -> Topology {
-        Topology::read(&self.path(""))
+    pub fn read(&self) -> HostTopology {
+        HostTopology::read(&self.path(""))
     }
 }

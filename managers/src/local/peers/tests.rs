@@ -30,7 +30,7 @@ impl Node {
             interface: Some("127.0.0.0/8".into()),
             ..RankOptions::default()
         };
-        let plan = Plan {
+        let plan = LaunchPlan {
             job: JOB,
             key: key(),
             size: 3,
@@ -47,7 +47,7 @@ impl Node {
             tree: None,
             lookups: false,
         };
-        let place = Place {
+        let place = TreePlace {
             position,
             hosts: 3,
             fanout: 1,
@@ -78,8 +78,8 @@ impl Node {
         self.peers.tend(&self.reactor).expect("tending");
     }
 
-    fn given(&mut self, word: &Word) {
-        let give = Message::Give {
+    fn given(&mut self, word: &TreeOrder) {
+        let give = BroadcastMessage::Give {
             stamp: STAMP,
             whole: true,
             word: word.clone(),
@@ -114,8 +114,8 @@ fn turns(nodes: &mut [Node], what: &str, mut done: impl FnMut(&[Node]) -> bool) 
     }
 }
 
-fn got(missing: &[usize]) -> Vec<Message<Word>> {
-    vec![Message::Got {
+fn got(missing: &[usize]) -> Vec<BroadcastMessage<TreeOrder>> {
+    vec![BroadcastMessage::Got {
         stamp: STAMP,
         whole: true,
         missing: missing.to_vec(),
@@ -126,7 +126,7 @@ fn got(missing: &[usize]) -> Vec<Message<Word>> {
 fn a_word_goes_down_the_chain_and_the_answer_back() {
     let mut nodes = [0, 1, 2].map(Node::new);
     let addresses = nodes.iter().map(|n| vec![n.port()]).collect();
-    let word = Word::new(addresses, &start()).expect("a word");
+    let word = TreeOrder::new(addresses, &start()).expect("a word");
     nodes[0].given(&word);
     turns(&mut nodes, "an answer", |n| !n[0].peers.up.is_empty());
     assert_eq!(nodes[0].peers.up, got(&[]));
@@ -145,14 +145,14 @@ fn who_can_not_be_reached_is_named_and_gone_around() {
     let silent = nobody.local_addr().expect("its number");
     // It listens, and says nothing.
     let addresses = vec![vec![nodes[0].port()], vec![silent], vec![nodes[1].port()]];
-    let word = Word::new(addresses, &start()).expect("a word");
+    let word = TreeOrder::new(addresses, &start()).expect("a word");
     nodes[0].given(&word);
     turns(&mut nodes, "an answer", |n| !n[0].peers.up.is_empty());
     assert_eq!(nodes[0].peers.up, got(&[1]));
     assert_eq!(nodes[1].peers.orders, [start()]);
     // One that has no address is not even tried.
     let mut alone = Node::new(1);
-    let word = Word::new(Vec::new(), &start()).expect("a word");
+    let word = TreeOrder::new(Vec::new(), &start()).expect("a word");
     alone.given(&word);
     assert_eq!(alone.peers.up, got(&[2]));
     assert!(alone.peers.dialing.is_empty());
@@ -161,7 +161,7 @@ fn who_can_not_be_reached_is_named_and_gone_around() {
 #[test]
 fn other_orders_do_not_come_this_way() {
     let mut node = Node::new(2);
-    let word = Word::new(Vec::new(), &ToLocal::Kill).expect("a word");
+    let word = TreeOrder::new(Vec::new(), &ToLocal::Kill).expect("a word");
     node.given(&word);
     assert!(node.peers.orders.is_empty());
 }
@@ -223,14 +223,14 @@ fn only_members_of_the_tree_are_taken_in() {
 fn a_question_goes_across_and_the_answer_comes_back_over_the_same_link() {
     let generation = Generation(1);
     let (rank, least) = (Rank(2), Incarnation(0));
-    let question = lookup::Message::Where {
+    let question = lookup::LookupMessage::Where {
         generation,
         rank,
         least,
     };
-    let answer = lookup::Message::Unknown { generation, rank };
+    let answer = lookup::LookupMessage::Unknown { generation, rank };
     let mut nodes = [0, 2].map(Node::new);
-    let ask = |node: &mut Node, to, message: &lookup::Message| {
+    let ask = |node: &mut Node, to, message: &lookup::LookupMessage| {
         let across = Across::Look(message.clone());
         let sent = node.peers.send(to, &across, &node.reactor);
         sent.expect("no error")
@@ -238,7 +238,7 @@ fn a_question_goes_across_and_the_answer_comes_back_over_the_same_link() {
     // A manager without the addresses of the others cannot reach them.
     assert!(!ask(&mut nodes[0], 2, &question));
     let addresses = vec![vec![nodes[0].port()], Vec::new(), vec![nodes[1].port()]];
-    nodes[0].peers.word = Some(Word::new(addresses, &start()).expect("a word"));
+    nodes[0].peers.word = Some(TreeOrder::new(addresses, &start()).expect("a word"));
     assert!(!ask(&mut nodes[0], 1, &question), "it has no address");
     assert!(ask(&mut nodes[0], 2, &question));
     turns(&mut nodes, "a question", |n| !n[1].peers.looks.is_empty());

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::super::ctx::{Ctx, Table, Temp};
+use super::super::ctx::{Ctx, RegionTable, Temp};
 use super::super::mem::{Blocks, Mem};
 use super::super::p2p::P2p;
 use crate::datatype::Datatype;
@@ -162,7 +162,7 @@ impl<'a> Staged<'a> {
 
 /// Several buffers as contiguous bytes each.
 pub(super) struct StagedParts<'a> {
-    table: Table<'a>,
+    table: RegionTable<'a>,
     _temp: Temp<'a>,
     parts: &'a [Typed],
     access: Access,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use proptest::prelude::*;
 
-use crate::datatype::{Datatype, Form, Named, Order};
+use crate::datatype::{Datatype, Form, Named, StorageOrder};
 use crate::error::Result;
 
 /// A type map with the bounds the user may have set.
@@ -140,7 +140,11 @@ impl Recipe {
                 let sizes: Vec<_> = dims.iter().map(|d| d.0 + d.1 + d.2).collect();
                 let parts: Vec<_> = dims.iter().map(|d| d.1).collect();
                 let starts: Vec<_> = dims.iter().map(|d| d.0).collect();
-                let order = if *fortran { Order::Fortran } else { Order::C };
+                let order = if *fortran {
+                    StorageOrder::Fortran
+                } else {
+                    StorageOrder::C
+                };
                 Datatype::subarray(form, &sizes, &parts, &starts, order, &old.build(form)?)?
             }
             Recipe::Resized(lb, extent, old) => {

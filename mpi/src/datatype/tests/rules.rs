@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::datatype::{Combiner, Datatype, Form, Named, Order, TypeClass};
+use crate::datatype::{Combiner, Datatype, Form, Named, StorageOrder, TypeClass};
 use crate::error::ErrorClass;
 
 fn int() -> Rc<Datatype> {
@@ -72,7 +72,14 @@ fn bad_arguments_have_the_standard_class() {
     assert_eq!(class(Datatype::indexed_block(f, -2, &[0], &i)), arg);
     assert_eq!(class(Datatype::structure(f, &[1], &[0], &[])), arg);
     let sub = |sizes: &[i64], parts: &[i64], starts: &[i64]| {
-        class(Datatype::subarray(f, sizes, parts, starts, Order::C, &i))
+        class(Datatype::subarray(
+            f,
+            sizes,
+            parts,
+            starts,
+            StorageOrder::C,
+            &i,
+        ))
     };
     assert_eq!(sub(&[4], &[2], &[2]), None);
     assert_eq!(sub(&[4], &[2], &[3]), arg);
@@ -81,7 +88,7 @@ fn bad_arguments_have_the_standard_class() {
     assert_eq!(sub(&[4], &[1], &[-1]), arg);
     assert_eq!(sub(&[0], &[0], &[0]), arg);
     assert_eq!(sub(&[], &[], &[]), arg);
-    assert_eq!(class(Order::from_abi(7)), arg);
+    assert_eq!(class(StorageOrder::from_abi(7)), arg);
     assert_eq!(class(i.bytes(-1)), count);
 }
 
@@ -114,9 +121,9 @@ fn contents_give_back_what_was_given() {
     assert_eq!(t.contents().addresses, [0, 8]);
     let t = Datatype::structure(Form::Large, &[1, 2], &[0, 8], &types).unwrap();
     assert_eq!(t.contents().large_counts, [2, 1, 2, 0, 8]);
-    let t = Datatype::subarray(Form::Int, &[5], &[2], &[1], Order::C, &i).unwrap();
+    let t = Datatype::subarray(Form::Int, &[5], &[2], &[1], StorageOrder::C, &i).unwrap();
     assert_eq!(t.contents().integers, [1, 5, 2, 1, 12]);
-    let t = Datatype::subarray(Form::Large, &[5], &[2], &[1], Order::Fortran, &i).unwrap();
+    let t = Datatype::subarray(Form::Large, &[5], &[2], &[1], StorageOrder::Fortran, &i).unwrap();
     assert_eq!(t.contents().integers, [1, 15]);
     assert_eq!(t.contents().large_counts, [5, 2, 1]);
     let t = Datatype::resized(Form::Int, &i, -4, 12).unwrap();
@@ -136,7 +143,7 @@ fn owned(t: &Datatype) -> Vec<i64> {
 #[test]
 fn distributed_arrays_cover_the_array_once() {
     let (block, cyclic, none, default) = (17, 18, 16, 19);
-    for order in [Order::C, Order::Fortran] {
+    for order in [StorageOrder::C, StorageOrder::Fortran] {
         for (distributions, arguments) in [
             ([block, block, none], [default, default, default]),
             ([cyclic, cyclic, none], [default, 2, default]),
@@ -179,7 +186,7 @@ fn distributed_arrays_give_each_process_its_part() {
             &[distribution],
             &[argument],
             &[3],
-            Order::C,
+            StorageOrder::C,
             &int(),
         );
         t.map(|t| owned(&t))

@@ -7,7 +7,7 @@
 
 use rejoin_ring::{OutOfBounds, Reader, Writer};
 
-use super::super::memory::{Direction, Memory, SMALL_RING};
+use super::super::memory::{Direction, LinkMemory, SMALL_RING};
 use super::super::ring_side::RingSide;
 use crate::transport::Piece;
 
@@ -34,7 +34,7 @@ fn span(position: u32, len: usize) -> (usize, usize) {
 
 impl SmallRing {
     /// Of the side that writes this direction.
-    pub(in crate::transport::shm) fn new(memory: &Memory, out: Direction) -> Self {
+    pub(in crate::transport::shm) fn new(memory: &LinkMemory, out: Direction) -> Self {
         Self {
             writer: Writer::new(SMALL_RING),
             out: RingSide::small_ring(memory, out),

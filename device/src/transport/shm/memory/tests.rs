@@ -1,19 +1,25 @@
 use super::*;
 use std::sync::atomic::Ordering;
 
-fn word(memory: &Memory, place: Place) -> &AtomicU64 {
+fn word(memory: &LinkMemory, place: SharedWord) -> &AtomicU64 {
     // SAFETY: the memory is mapped while it is borrowed.
     unsafe { memory.word(place).as_ref() }
 }
 
 #[test]
 fn both_ends_see_the_same_memory() {
-    let (ours, fd) = Memory::make(LEAST).expect("made");
-    let theirs = Memory::open(fd).expect("mapped");
+    let (ours, fd) = LinkMemory::make(LEAST).expect("made");
+    let theirs = LinkMemory::open(fd).expect("mapped");
     assert_eq!(theirs.capacity(), LEAST);
     let all = [Direction::FromDialer, Direction::ToDialer]
         .into_iter()
-        .flat_map(|d| [Place::Doorbell(d), Place::Tail(d), Place::Head(d)]);
+        .flat_map(|d| {
+            [
+                SharedWord::Doorbell(d),
+                SharedWord::Tail(d),
+                SharedWord::Head(d),
+            ]
+        });
     for (number, place) in all.clone().enumerate() {
         word(&ours, place).store(number as u64 + 1, Ordering::Relaxed);
     }
@@ -37,7 +43,7 @@ fn foreign_memory_is_refused() {
     let plain = create().expect("a file");
     let file = File::from(plain);
     file.set_len(length(LEAST) as u64).expect("long");
-    let said = Memory::open(file.into()).err().map(|e| e.to_string());
+    let said = LinkMemory::open(file.into()).err().map(|e| e.to_string());
     assert_eq!(said.as_deref(), Some("the peer's memory may shrink"));
     for bytes in [
         0,
@@ -49,24 +55,24 @@ fn foreign_memory_is_refused() {
         let file = File::from(create().expect("a file"));
         file.set_len(bytes as u64).expect("long");
         if bytes > WORDS {
-            let place = Place::Version(Direction::FromDialer).offset();
+            let place = SharedWord::Version(Direction::FromDialer).offset();
             file.write_all_at(&LAYOUT.to_ne_bytes(), place)
                 .expect("said");
         }
         let seals = SealFlag::F_SEAL_SHRINK;
         fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).expect("sealed");
-        assert!(Memory::open(file.into()).is_err(), "{bytes}");
+        assert!(LinkMemory::open(file.into()).is_err(), "{bytes}");
     }
     let null = File::open("/dev/null").expect("open");
-    assert!(Memory::open(null.into()).is_err());
+    assert!(LinkMemory::open(null.into()).is_err());
 }
 
 #[test]
 fn memory_of_another_layout_is_refused_and_both_sides_know_why() {
-    let (ours, fd) = Memory::make(LEAST).expect("made");
+    let (ours, fd) = LinkMemory::make(LEAST).expect("made");
     assert!(ours.agreed(false).is_ok(), "nobody has looked at it");
     assert!(ours.agreed(true).is_err(), "who opens it says so");
-    let fits = Memory::open(fd.try_clone().expect("a copy")).is_ok();
+    let fits = LinkMemory::open(fd.try_clone().expect("a copy")).is_ok();
     assert!(fits && ours.agreed(true).is_ok());
     let says = |theirs: u64| {
         format!(
@@ -75,15 +81,15 @@ fn memory_of_another_layout_is_refused_and_both_sides_know_why() {
         )
     };
     for theirs in [0, LAYOUT + 1] {
-        let version = word(&ours, Place::Version(Direction::FromDialer));
+        let version = word(&ours, SharedWord::Version(Direction::FromDialer));
         version.store(theirs, Ordering::Relaxed);
-        word(&ours, Place::Version(Direction::ToDialer)).store(0, Ordering::Relaxed);
-        let refused = Memory::open(fd.try_clone().expect("a copy")).err();
+        word(&ours, SharedWord::Version(Direction::ToDialer)).store(0, Ordering::Relaxed);
+        let refused = LinkMemory::open(fd.try_clone().expect("a copy")).err();
         assert_eq!(refused.map(|e| e.to_string()), Some(says(theirs)));
         // The other side's view of this side's secret.
         assert!(ours.agreed(true).is_ok());
     }
-    let version = word(&ours, Place::Version(Direction::ToDialer));
+    let version = word(&ours, SharedWord::Version(Direction::ToDialer));
     version.store(LAYOUT + 2, Ordering::Relaxed);
     for opened in [false, true] {
         let said = ours.agreed(opened).err();
@@ -92,18 +98,18 @@ fn memory_of_another_layout_is_refused_and_both_sides_know_why() {
     // A later layout may be of another length: its version is what counts.
     let later = File::from(create().expect("a file"));
     later.set_len(length(LEAST) as u64 + 4096).expect("long");
-    let place = Place::Version(Direction::FromDialer).offset();
+    let place = SharedWord::Version(Direction::FromDialer).offset();
     let written = later.write_all_at(&(LAYOUT + 3).to_ne_bytes(), place);
     written.expect("written");
     let shrinks_not = FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK);
     fcntl(&later, shrinks_not).expect("sealed");
-    let refused = Memory::open(later.into()).err().map(|e| e.to_string());
+    let refused = LinkMemory::open(later.into()).err().map(|e| e.to_string());
     assert_eq!(refused, Some(says(LAYOUT + 3)));
 }
 
 #[test]
 fn it_stays_out_of_forks() {
-    let (memory, _fd) = Memory::make(LEAST).expect("made");
+    let (memory, _fd) = LinkMemory::make(LEAST).expect("made");
     let start = memory.start.as_ptr() as usize;
     let text = std::fs::read_to_string("/proc/self/smaps").expect("smaps");
     let mut lines = text.lines();

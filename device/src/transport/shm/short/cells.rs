@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rejoin_engine::ShortHeader;
 use rejoin_ring::{OutOfBounds, cells};
 
-use super::super::memory::{CELL_WORDS, CELLS, Direction, Memory};
+use super::super::memory::{CELL_WORDS, CELLS, Direction, LinkMemory};
 use super::super::ring_side::RingSide;
 use super::cell_line as line;
 use crate::transport::Piece;
@@ -27,9 +27,9 @@ impl RingSide<AtomicU64> {
 /// The state with which a link writes and reads cells. Its pointers are valid while its memory is
 /// mapped.
 pub(in crate::transport::shm) struct Cells {
-    writer: cells::Writer,
+    writer: cells::CellWriter,
     out: RingSide<AtomicU64>,
-    reader: cells::Reader,
+    reader: cells::CellReader,
     come: RingSide<AtomicU64>,
 }
 
@@ -40,11 +40,11 @@ const IN_LINE: usize = 8 * (cells::WORDS - line::BODY);
 
 impl Cells {
     /// Of the side that writes this direction.
-    pub(in crate::transport::shm) fn new(memory: &Memory, out: Direction) -> Self {
+    pub(in crate::transport::shm) fn new(memory: &LinkMemory, out: Direction) -> Self {
         Self {
-            writer: cells::Writer::new(CELLS),
+            writer: cells::CellWriter::new(CELLS),
             out: RingSide::cells(memory, out),
-            reader: cells::Reader::new(CELLS),
+            reader: cells::CellReader::new(CELLS),
             come: RingSide::cells(memory, out.opposite()),
         }
     }

@@ -11,9 +11,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rejoin_ring::chunks::{Helped, Helper, MOST, Owner};
+use rejoin_ring::chunks::{ChunkOwner, Helped, Helper, MOST};
 
-use super::super::memory::{Direction, Memory, Place};
+use super::super::memory::{Direction, LinkMemory, SharedWord};
 use super::peer_memory::PeerMemory;
 use crate::transport::GetPart;
 
@@ -34,11 +34,11 @@ struct CopyDescriptors {
 }
 
 impl CopyDescriptors {
-    fn new(memory: &Memory, owner: Direction) -> Self {
+    fn new(memory: &LinkMemory, owner: Direction) -> Self {
         Self {
-            batch: memory.word(Place::CopyBatch(owner)),
-            done: memory.word(Place::Done(owner)),
-            pieces: memory.word(Place::Pieces(owner)),
+            batch: memory.word(SharedWord::CopyBatch(owner)),
+            done: memory.word(SharedWord::Done(owner)),
+            pieces: memory.word(SharedWord::Pieces(owner)),
         }
     }
 
@@ -52,7 +52,7 @@ impl CopyDescriptors {
 /// The copy descriptors of both sides of a link. The pointers are valid for as long as its memory
 /// is mapped.
 pub(in crate::transport::shm) struct CooperativeCopy {
-    owner: Owner,
+    owner: ChunkOwner,
     own: CopyDescriptors,
     helper: Helper,
     theirs: CopyDescriptors,
@@ -68,9 +68,9 @@ macro_rules! word {
 }
 
 impl CooperativeCopy {
-    pub(in crate::transport::shm) fn new(memory: &Memory, own: Direction) -> Self {
+    pub(in crate::transport::shm) fn new(memory: &LinkMemory, own: Direction) -> Self {
         Self {
-            owner: Owner::default(),
+            owner: ChunkOwner::default(),
             own: CopyDescriptors::new(memory, own),
             helper: Helper::default(),
             theirs: CopyDescriptors::new(memory, own.opposite()),

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::os;
 
-use super::super::memory::{Direction, Memory, Place};
+use super::super::memory::{Direction, LinkMemory, SharedWord};
 
 /// Most bytes of one call: the kernel takes no more than 2 GiB.
 const MOST: usize = 1 << 30;
@@ -29,7 +29,7 @@ pub(crate) struct Exposed {
 
 impl Exposed {
     /// Shows a new secret to the other side of the memory.
-    pub(in crate::transport::shm) fn to(memory: &Memory, own: Direction) -> Self {
+    pub(in crate::transport::shm) fn to(memory: &LinkMemory, own: Direction) -> Self {
         // Without one the other side reads nothing.
         let secret = os::noise().unwrap_or(0);
         let shown = Self {
@@ -38,7 +38,7 @@ impl Exposed {
         let address = shown.secret.as_ptr().expose_provenance() as u64;
         let parts = [u64::from(std::process::id()), address, secret];
         for (number, part) in parts.into_iter().enumerate() {
-            word(memory.word(Place::Secret(own, number))).store(part, Ordering::Release);
+            word(memory.word(SharedWord::Secret(own, number))).store(part, Ordering::Release);
         }
         shown
     }
@@ -80,13 +80,13 @@ impl PeerMemory {
     /// # Errors
     /// The obstacle; none if the read was not `wanted`.
     pub(in crate::transport::shm) fn try_read(
-        memory: &Memory,
+        memory: &LinkMemory,
         own: Direction,
         wanted: bool,
     ) -> Result<Self, Option<io::Error>> {
         let theirs = own.opposite();
         let part =
-            |number| word(memory.word(Place::Secret(theirs, number))).load(Ordering::Acquire);
+            |number| word(memory.word(SharedWord::Secret(theirs, number))).load(Ordering::Acquire);
         let peer = Self {
             pid: libc::pid_t::try_from(part(0)).unwrap_or(0),
             address: part(1),
@@ -97,7 +97,7 @@ impl PeerMemory {
         let can = shown && unsafe { peer.read(0, std::ptr::null_mut(), 0) };
         let error = shown.then(io::Error::last_os_error);
         let said = if can { CAN } else { CANNOT };
-        word(memory.word(Place::Reach(own))).store(said, Ordering::Release);
+        word(memory.word(SharedWord::Reach(own))).store(said, Ordering::Release);
         if can { Ok(peer) } else { Err(error) }
     }
 
@@ -179,8 +179,8 @@ impl PeerMemory {
 }
 
 /// The other side's report of its reads so far.
-pub(in crate::transport::shm) fn reach_of(memory: &Memory, own: Direction) -> Option<bool> {
-    match word(memory.word(Place::Reach(own.opposite()))).load(Ordering::Acquire) {
+pub(in crate::transport::shm) fn reach_of(memory: &LinkMemory, own: Direction) -> Option<bool> {
+    match word(memory.word(SharedWord::Reach(own.opposite()))).load(Ordering::Acquire) {
         0 => None,
         said => Some(said == CAN),
     }

@@ -1,9 +1,11 @@
 //! Failures as local managers tell of them: judged by the mode, told, and acknowledged.
 
 use super::response::{JobProgress, Response, Situation};
-use super::restoring::Restoring;
+use super::restoring::GlobalRestore;
 use crate::central::losses::NotBack;
-use crate::central::{Central, END_BOUND, Effect, Event, HostIndex, Memory, Phase, Record};
+use crate::central::{
+    Central, CentralEffect, END_BOUND, Event, FailureHistory, HostIndex, Phase, Record,
+};
 use crate::control::{Cause, End, ProcessInstance, Stage, Time, ToLocal};
 use crate::policy::Refusal;
 use crate::verdict::{Described, Verdict};
@@ -18,7 +20,7 @@ impl Central {
         host: HostIndex,
         pid: u32,
         cause: Cause,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CentralEffect>,
     ) {
         if matches!(cause, Cause::NotStarted { .. }) && self.mode.recovers() {
             self.losses.cannot_return(NotBack {
@@ -63,7 +65,7 @@ impl Central {
         self.mode.respond(&situation, rank, cause)
     }
 
-    fn go_back(&mut self, now: Time, rank: Rank, to: &Response, effects: &mut Vec<Effect>) {
+    fn go_back(&mut self, now: Time, rank: Rank, to: &Response, effects: &mut Vec<CentralEffect>) {
         match *to {
             Response::RollBack(epoch) => self.restore_all(now, epoch, effects),
             Response::RestoreOne(epoch) => self.restore_one(now, rank, epoch, effects),
@@ -99,7 +101,7 @@ impl Central {
 
     /// Ends the job if a rank can't be brought back, once it is known how those exited for which
     /// that was tried.
-    fn end_if_not_back(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    fn end_if_not_back(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         if let Some(lost) = self.losses.settled_not_back() {
             self.is_not_back(now, lost, effects);
         }
@@ -109,7 +111,7 @@ impl Central {
     pub(in crate::central) fn not_back_tick(
         &mut self,
         now: Time,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CentralEffect>,
     ) -> bool {
         match self.losses.overdue(now) {
             Some(lost) => self.is_not_back(now, lost, effects),
@@ -119,7 +121,7 @@ impl Central {
     }
 
     /// A rank can't be brought back: the failure for which that was tried is the job's end.
-    fn is_not_back(&mut self, now: Time, lost: NotBack, effects: &mut Vec<Effect>) {
+    fn is_not_back(&mut self, now: Time, lost: NotBack, effects: &mut Vec<CentralEffect>) {
         match self.losses.reason().cloned() {
             Some(Event::Lost {
                 rank,
@@ -165,7 +167,7 @@ impl Central {
         now: Time,
         host: HostIndex,
         instance: ProcessInstance,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CentralEffect>,
     ) {
         if self.find(host, instance).is_none() {
             // One that the job has just rolled back because of another is to be named, too.
@@ -197,7 +199,7 @@ impl Central {
         instance: ProcessInstance,
         host: HostIndex,
         failure: (u32, Cause),
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CentralEffect>,
     ) {
         if let Some(epoch) = self.taken_back(host, instance) {
             self.exited_too(now, instance, host, failure, epoch, effects);
@@ -206,7 +208,7 @@ impl Central {
 
     /// To where the job has just gone back, if this was a process of it then.
     fn taken_back(&self, host: HostIndex, instance: ProcessInstance) -> Option<Option<Epoch>> {
-        let Phase::Restoring(Restoring { epoch, .. }) = self.phase else {
+        let Phase::Restoring(GlobalRestore { epoch, .. }) = self.phase else {
             return None;
         };
         let rank = self.ranks.get(instance.rank.index())?;
@@ -222,7 +224,7 @@ impl Central {
         instance: ProcessInstance,
         host: HostIndex,
         (pid, cause): (u32, Cause),
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CentralEffect>,
     ) {
         match self.losses.status_known(instance) {
             Some((from, true)) => self.confirm(now, instance, host, (pid, cause), from, effects),
@@ -252,7 +254,7 @@ impl Central {
         host: HostIndex,
         (pid, cause): (u32, Cause),
         from: Option<Epoch>,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CentralEffect>,
     ) {
         let rank = instance.rank;
         // Another checkpoint may be committed by now.
@@ -263,7 +265,9 @@ impl Central {
         // No generation has begun for one that comes back alone.
         let alone = instance.generation == self.generation;
         self.lost((instance.generation, rank), host, pid, cause, alone);
-        effects.push(Effect::Persist(Record::Memory(Box::new(self.memory()))));
+        effects.push(CentralEffect::Persist(Record::Memory(Box::new(
+            self.memory(),
+        ))));
         self.tell_of_recovery(effects);
         self.end_if_not_back(now, effects);
     }
@@ -277,13 +281,15 @@ impl Central {
         host: HostIndex,
         (pid, cause): (u32, Cause),
         from: Option<Epoch>,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CentralEffect>,
     ) {
         let rank = instance.rank;
         match self.mode.confirm(rank, &cause, from) {
             Ok(()) => {
                 self.lost((instance.generation, rank), host, pid, cause, false);
-                effects.push(Effect::Persist(Record::Memory(Box::new(self.memory()))));
+                effects.push(CentralEffect::Persist(Record::Memory(Box::new(
+                    self.memory(),
+                ))));
             }
             Err(Refusal::Meant) => {}
             Err(refusal) => {
@@ -294,23 +300,31 @@ impl Central {
     }
 
     /// The local manager need not keep this exit any longer.
-    fn acknowledge(&self, host: HostIndex, instance: ProcessInstance, effects: &mut Vec<Effect>) {
+    fn acknowledge(
+        &self,
+        host: HostIndex,
+        instance: ProcessInstance,
+        effects: &mut Vec<CentralEffect>,
+    ) {
         if self.phase != Phase::Ending {
-            effects.push(Effect::Send(host, ToLocal::Acknowledged { instance }));
+            effects.push(CentralEffect::Send(
+                host,
+                ToLocal::Acknowledged { instance },
+            ));
         }
     }
 
     /// The history on which the next failure is judged.
-    pub(super) fn memory(&self) -> Memory {
-        Memory {
+    pub(super) fn memory(&self) -> FailureHistory {
+        FailureHistory {
             history: self.mode.history(),
             losses: self.losses.stored(),
         }
     }
 
     /// Tells what was held back until every exit status is known.
-    pub(in crate::central) fn tell_of_recovery(&mut self, effects: &mut Vec<Effect>) {
-        effects.extend(self.losses.told().into_iter().map(Effect::Event));
+    pub(in crate::central) fn tell_of_recovery(&mut self, effects: &mut Vec<CentralEffect>) {
+        effects.extend(self.losses.told().into_iter().map(CentralEffect::Event));
     }
 
     #[expect(clippy::too_many_arguments, reason = "what is known of a failure")]
@@ -322,7 +336,7 @@ impl Central {
         pid: u32,
         cause: Cause,
         refusal: Option<Refusal>,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CentralEffect>,
     ) {
         let by_signal = match (&cause, self.interrupted) {
             (
@@ -356,6 +370,6 @@ impl Central {
             rank,
             incarnation: self.ranks[rank.index()].incarnation,
         };
-        effects.push(Effect::Send(host, ToLocal::Release { instance }));
+        effects.push(CentralEffect::Send(host, ToLocal::Release { instance }));
     }
 }

@@ -20,4 +20,4 @@ mod start_anew;
 
 pub(super) use mode::RecoveryMode;
 pub(super) use relaunching::Relaunching;
-pub(super) use restoring::Restoring;
+pub(super) use restoring::GlobalRestore;

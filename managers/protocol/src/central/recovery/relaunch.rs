@@ -6,7 +6,7 @@
 
 use super::relaunching::Relaunching;
 use crate::central::{
-    Central, Effect, Failover, HostIndex, Input, Phase, Record, Relaunch, placement,
+    Central, CentralEffect, CentralInput, Failover, HostIndex, Phase, Record, Relaunch, placement,
 };
 use crate::control::Time;
 use crate::signals;
@@ -14,12 +14,12 @@ use crate::verdict::Verdict;
 
 impl Central {
     /// Every host is done. Asks whether the job can be launched again, if it ended for a lost host.
-    pub(in crate::central) fn relaunches(&mut self, effects: &mut Vec<Effect>) -> bool {
+    pub(in crate::central) fn relaunches(&mut self, effects: &mut Vec<CentralEffect>) -> bool {
         if self.placement_without_lost().is_none() {
             return false;
         }
         self.phase = Phase::Relaunching(Relaunching::Asked);
-        effects.push(Effect::AskStored);
+        effects.push(CentralEffect::AskStored);
         true
     }
 
@@ -39,33 +39,33 @@ impl Central {
     pub(in crate::central) fn relaunching(
         &mut self,
         now: Time,
-        input: Input,
-        effects: &mut Vec<Effect>,
+        input: CentralInput,
+        effects: &mut Vec<CentralEffect>,
     ) {
         let Phase::Relaunching(state) = &self.phase else {
             return;
         };
         match (input, state) {
-            (Input::Begin, Relaunching::Decided(relaunch, None)) => {
+            (CentralInput::Begin, Relaunching::Decided(relaunch, None)) => {
                 let relaunch = relaunch.clone();
                 effects.push(self.resumed());
-                effects.extend(self.verdict.clone().map(Effect::Decided));
+                effects.extend(self.verdict.clone().map(CentralEffect::Decided));
                 self.leases_again(now);
                 self.wait_for_fence(now, relaunch, effects);
             }
-            (Input::Stored(state), Relaunching::Asked) => self.stored(now, state, effects),
-            (Input::Signal(signal), _) if signals::ends(signal) => {
+            (CentralInput::Stored(state), Relaunching::Asked) => self.stored(now, state, effects),
+            (CentralInput::Signal(signal), _) if signals::ends(signal) => {
                 self.over(Verdict::Interrupted { signal }, effects);
             }
-            (Input::OutputLost(why), _) => {
+            (CentralInput::OutputLost(why), _) => {
                 let lost = |why| Verdict::OutputLost { why };
                 self.over(why.map_or(Verdict::Unread, lost), effects);
             }
-            (Input::Tick, _) if self.limit_at.is_some_and(|at| at <= now) => {
+            (CentralInput::Tick, _) if self.limit_at.is_some_and(|at| at <= now) => {
                 let limit = self.limit.unwrap_or_default();
                 self.over(Verdict::TimedOut { limit }, effects);
             }
-            (Input::Tick, Relaunching::Decided(relaunch, Some(at))) if *at <= now => {
+            (CentralInput::Tick, Relaunching::Decided(relaunch, Some(at))) if *at <= now => {
                 let relaunch = relaunch.clone();
                 self.launch(*relaunch, effects);
             }
@@ -74,7 +74,7 @@ impl Central {
     }
 
     /// The newest state that every rank has stored, if there is one.
-    fn stored(&mut self, now: Time, state: Option<u32>, effects: &mut Vec<Effect>) {
+    fn stored(&mut self, now: Time, state: Option<u32>, effects: &mut Vec<CentralEffect>) {
         let next = state.and_then(|state| {
             let (host, placement) = self.placement_without_lost()?;
             Some(Relaunch {
@@ -87,7 +87,9 @@ impl Central {
         match (next, self.interrupted) {
             (Some(_), Some(signal)) => self.over(Verdict::Interrupted { signal }, effects),
             (Some(relaunch), None) => {
-                effects.push(Effect::Persist(Record::Relaunching(relaunch.clone())));
+                effects.push(CentralEffect::Persist(Record::Relaunching(
+                    relaunch.clone(),
+                )));
                 self.wait_for_fence(now, Box::new(relaunch), effects);
             }
             (None, _) => {
@@ -98,7 +100,12 @@ impl Central {
     }
 
     /// Launches once no lease that was given can last any more.
-    fn wait_for_fence(&mut self, now: Time, relaunch: Box<Relaunch>, effects: &mut Vec<Effect>) {
+    fn wait_for_fence(
+        &mut self,
+        now: Time,
+        relaunch: Box<Relaunch>,
+        effects: &mut Vec<CentralEffect>,
+    ) {
         let leases = self.hosts.iter().filter_map(|h| h.lease.as_ref());
         let fence = leases.filter_map(|lease| lease.runs_out()).max();
         match fence.filter(|at| *at > now) {
@@ -107,9 +114,9 @@ impl Central {
         }
     }
 
-    fn launch(&mut self, relaunch: Relaunch, effects: &mut Vec<Effect>) {
+    fn launch(&mut self, relaunch: Relaunch, effects: &mut Vec<CentralEffect>) {
         self.phase = Phase::Over;
-        effects.push(Effect::Relaunch(relaunch));
+        effects.push(CentralEffect::Relaunch(relaunch));
     }
 
     /// When the relaunch may begin.

@@ -1,7 +1,7 @@
 //! Rollback of ranks: the orders, and the events when they are restored.
 
-use super::restoring::Restoring;
-use crate::central::{Central, Effect, Event, Phase, RankState, Record};
+use super::restoring::GlobalRestore;
+use crate::central::{Central, CentralEffect, Event, Phase, RankState, Record};
 use crate::control::{Stage, Time, ToLocal};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 
@@ -11,7 +11,7 @@ impl Central {
         &mut self,
         now: Time,
         epoch: Option<Epoch>,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CentralEffect>,
     ) {
         let since = match &self.phase {
             Phase::Restoring(restoring) => restoring.since,
@@ -24,7 +24,7 @@ impl Central {
         }
         self.losses.goes_back(since);
         self.losses.try_again();
-        self.phase = Phase::Restoring(Restoring { epoch, since });
+        self.phase = Phase::Restoring(GlobalRestore { epoch, since });
         self.mode.set_last_checkpoint(None);
         self.store_restoring(epoch, effects);
         let generation = self.generation;
@@ -36,7 +36,7 @@ impl Central {
                     epoch,
                     ranks,
                 };
-                effects.push(Effect::Send(host, order));
+                effects.push(CentralEffect::Send(host, order));
             }
         }
         if let Some(abandoned) = abandoned {
@@ -50,7 +50,7 @@ impl Central {
         now: Time,
         rank: Rank,
         epoch: Option<Epoch>,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CentralEffect>,
     ) {
         // It may fail again on its way.
         self.alone.entry(rank).or_insert(now);
@@ -67,11 +67,11 @@ impl Central {
             epoch,
             ranks: vec![(rank, incarnation)],
         };
-        effects.push(Effect::Send(host, order));
+        effects.push(CentralEffect::Send(host, order));
     }
 
-    fn store_restoring(&self, epoch: Option<Epoch>, effects: &mut Vec<Effect>) {
-        effects.push(Effect::Persist(Record::Restoring {
+    fn store_restoring(&self, epoch: Option<Epoch>, effects: &mut Vec<CentralEffect>) {
+        effects.push(CentralEffect::Persist(Record::Restoring {
             generation: self.generation,
             epoch,
             incarnations: self.ranks.iter().map(|r| r.incarnation).collect(),
@@ -84,7 +84,7 @@ impl Central {
         &mut self,
         now: Time,
         rank: Rank,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CentralEffect>,
     ) {
         if self.phase != Phase::Finalized {
             return;
@@ -103,7 +103,7 @@ impl Central {
             table,
             image: None,
         };
-        effects.push(Effect::Send(host, start));
+        effects.push(CentralEffect::Send(host, start));
         if let Some(since) = self.alone.remove(&rank) {
             let epoch = self.mode.last_checkpoint();
             self.tell_back(now, epoch, since, Some((rank, incarnation)), effects);
@@ -121,18 +121,25 @@ impl Central {
     }
 
     /// A rank that was restored alone is released, like all ranks before.
-    pub(in crate::central) fn let_go_alone(&mut self, rank: Rank, effects: &mut Vec<Effect>) {
+    pub(in crate::central) fn let_go_alone(
+        &mut self,
+        rank: Rank,
+        effects: &mut Vec<CentralEffect>,
+    ) {
         let generation = self.generation;
         let host = self.ranks[rank.index()].host;
-        effects.push(Effect::Send(host, ToLocal::AllFinalized { generation }));
+        effects.push(CentralEffect::Send(
+            host,
+            ToLocal::AllFinalized { generation },
+        ));
     }
 
     /// Every rank is back.
     pub(in crate::central) fn recovered(
         &mut self,
         now: Time,
-        restoring: &Restoring,
-        effects: &mut Vec<Effect>,
+        restoring: &GlobalRestore,
+        effects: &mut Vec<CentralEffect>,
     ) {
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
@@ -145,8 +152,8 @@ impl Central {
     pub(in crate::central) fn tell_recovered(
         &mut self,
         now: Time,
-        restoring: &Restoring,
-        effects: &mut Vec<Effect>,
+        restoring: &GlobalRestore,
+        effects: &mut Vec<CentralEffect>,
     ) {
         self.tell_back(now, restoring.epoch, restoring.since, None, effects);
     }
@@ -157,7 +164,7 @@ impl Central {
         epoch: Option<Epoch>,
         since: Time,
         alone: Option<(Rank, Incarnation)>,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CentralEffect>,
     ) {
         let Some(checkpoints) = self.mode.checkpoints() else {
             return;
