@@ -123,7 +123,7 @@ fn manage(mut lines: Vec<Line>, edit: impl Fn(&mut Vec<(Incarnation, BusinessCar
             image: None,
         });
     }
-    // A rank whose test has failed leaves without a word.
+    // A rank whose test has failed leaves silently.
     let all = lines
         .iter_mut()
         .map(Line::hear)

@@ -142,8 +142,8 @@ impl Passage {
     }
 }
 
-/// Passes on what ranks say to each other until the handshake is over, then breaks the connection:
-/// unless it is open.
+/// Forwards the bytes of ranks to each other until the handshake is over, then breaks the
+/// connection: unless it is open.
 fn gate(to: SocketAddr, passage: Arc<Passage>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
     let here = listener.local_addr().expect("an address");

@@ -13,7 +13,7 @@ pub enum Error {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// The other manager sent what is no message.
+    /// The other manager sent malformed bytes.
     #[error("the link between the managers: {0}")]
     Link(#[from] CodecError),
     /// The user's request can't be carried out.
@@ -33,7 +33,7 @@ pub fn plain(error: &std::io::Error) -> String {
     }
 }
 
-/// Says what was tried when a system call fails.
+/// Names the attempt when a system call fails.
 pub trait Context<T> {
     /// Turns the system's error into [`Error::System`].
     ///

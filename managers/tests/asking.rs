@@ -157,7 +157,7 @@ fn what_a_killed_mpirun_leaves_goes_with_the_next_command() {
 fn a_stranger_on_the_socket_is_let_go_and_the_job_goes_on() {
     let place = Place::new("stranger");
     let (job, socket) = place.job(&["cat"]);
-    // One says nothing, one what is no question, one claims a length that it may not have.
+    // One is silent, one sends no question, one claims a forbidden length.
     let mut silent = UnixStream::connect(&socket).unwrap();
     for words in [
         &[1, 0, 0, 0, 9][..],

@@ -208,7 +208,7 @@ impl Dev {
         ask!(self, d => d.local_host_of(a) == d.local_host_of(b), t => t.same_host(a, b))
     }
 
-    /// What a message between ranks of one host costs, the same on all ranks.
+    /// The cost of a message between ranks of one host, the same on all ranks.
     pub fn local_cost(&self) -> LocalCost {
         ask!(self, d => d.local_cost(), _t => LocalCost::Copy)
     }

@@ -223,7 +223,7 @@ impl Communicator {
     }
 }
 
-/// `name` without what is beyond [`MAX_NAME`] bytes.
+/// `name`, cut to [`MAX_NAME`] bytes.
 pub fn cut(name: &str) -> &str {
     let mut end = name.len().min(MAX_NAME);
     while !name.is_char_boundary(end) {

@@ -1,5 +1,4 @@
-//! Registered memory as a job's state: how all ranks agree on what they store and on what they
-//! load.
+//! Registered memory as a job's state: how all ranks agree on the stored and on the loaded state.
 //!
 //! The files are [`rejoin_device::regions`]'s; the ranks agree by allreduces over the world.
 
@@ -231,8 +230,8 @@ impl Mpi {
     }
 }
 
-/// Removes what was stored after the state that the job continues from: it was never reported, and
-/// the job repeats it.
+/// Removes states that were stored after the one from which the job continues: it was never
+/// reported, and the job repeats it.
 fn forget_newer(folder: &Path, rank: u32, agreed: u32) {
     let newer = regions::stored(folder, rank)
         .into_iter()

@@ -169,7 +169,7 @@ impl Zygote {
         self.flush()
     }
 
-    /// Sends what is left of a wake: `true` when nothing is left. To be called when the socket is
+    /// Sends the rest of a wake: `true` when nothing is left. To be called when the socket is
     /// writable.
     ///
     /// # Errors

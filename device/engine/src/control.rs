@@ -54,7 +54,7 @@ impl SendContext<'_> {
                 core.pool.put(buf);
             }
         });
-        // Room in the retention may be what a message waits for.
+        // A message may wait for room in the retention.
         if !self.channel.tx.blocked.is_empty() {
             self.drain_queues();
         }
@@ -189,7 +189,7 @@ impl SendContext<'_> {
         Ok(())
     }
 
-    /// Changes what an open send waits for; it is closed when no word about it can come.
+    /// Changes the events that an open send waits for; it is closed when no word about it can come.
     pub(crate) fn settle(&mut self, request: u32, ssn: Ssn, change: impl FnOnce(&mut Send)) {
         let mut open = true;
         self.core.update_send(request, |send| {

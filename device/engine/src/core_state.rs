@@ -149,7 +149,7 @@ impl Core {
         }
     }
 
-    /// Changes what a send waits for and notices when nothing is left.
+    /// Changes the events that a send waits for, and notices when none is left.
     pub(crate) fn update_send(&mut self, at: u32, change: impl FnOnce(&mut Send)) {
         if let EngineRequest::Send(send) = &mut self.requests[at] {
             change(send);

@@ -34,12 +34,12 @@
 //! [`Engine::next_get`] together with `next_copy`, and reads the body. It reports success or
 //! failure with [`Engine::get_done`]; after a failure the body is sent.
 //!
-//! **Links.** When a handshake needs it, [`Engine::resume`] says what this rank has of the peer.
-//! When it succeeded, [`Engine::link_up`] takes the peer's answer and queues what the peer lacks. A
-//! resume is an ack: one of a later epoch is refused untouched, as a frame is;
-//! [`Engine::accepts_epoch`] says so before the table opens the link. [`Engine::link_down`] at a
-//! lost link. A resume must be taken when the old link is no longer read; frames that tell of later
-//! changes are queued by themselves.
+//! **Links.** When a handshake needs it, [`Engine::resume`] gives this rank's resume for the peer.
+//! When the handshake succeeded, [`Engine::link_up`] takes the peer's resume and queues the frames
+//! that the peer lacks. A resume is an ack: one of a later epoch is refused untouched, as a frame
+//! is; [`Engine::accepts_epoch`] says so before the table opens the link. [`Engine::link_down`] at
+//! a lost link. A resume must be taken when the old link is no longer read; frames that tell of
+//! later changes are queued by themselves.
 //!
 //! **Waiting.** [`Engine::poll`] of a send that is not acknowledged may ask the peer for the ack,
 //! so it may make a peer ready to write. Poll before blocking, so that a rank that blocks has

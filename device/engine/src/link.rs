@@ -81,7 +81,7 @@ impl Engine {
         done
     }
 
-    /// Whether what was said in `epoch` may be accepted now.
+    /// Whether a resume or frame of `epoch` may be accepted now.
     ///
     /// # Errors
     /// [`ProtocolError::LaterEpoch`]: take the image first. A device that asks before it lets the
@@ -187,7 +187,7 @@ impl SendContext<'_> {
         Ok(())
     }
 
-    /// Finishes, matches and clears what the resume says of open sends.
+    /// Finishes, matches and clears open sends according to the resume.
     fn settle_open(&mut self, resume: &Resume) -> Result<(), ProtocolError> {
         let known = |list: &[Ssn], ssn: Ssn| list.binary_search(&ssn).is_ok();
         let open: Vec<(Ssn, u32)> = self.channel.tx.open.iter().copied().collect();

@@ -242,7 +242,7 @@ impl Channel {
         self.plan_word_of_acks(core, epoch, Flags::NONE);
     }
 
-    /// Asks the peer to acknowledge what was sent to it, unless it was asked already: the program
+    /// Asks the peer to acknowledge the sent messages, unless it was asked already: the program
     /// waits for this message.
     pub(crate) fn ask_for_ack(&mut self, core: &mut Core, epoch: Epoch, ssn: Ssn) {
         if self.up && ssn >= self.tx.unasked {

@@ -52,7 +52,7 @@ impl Pair {
         id.expect("a receive")
     }
 
-    /// Moves what both have for one another, until neither has anything.
+    /// Moves the frames of both, until neither has any left.
     fn exchange(&mut self) {
         while self.transfer(0) | self.transfer(1) {}
     }

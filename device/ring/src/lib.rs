@@ -44,10 +44,9 @@ pub trait Word {
     fn load(&self, order: Ordering) -> u64;
     /// Writes it.
     fn store(&self, value: u64, order: Ordering);
-    /// Writes it and returns what it held.
+    /// Writes it and returns its old value.
     fn swap(&self, value: u64, order: Ordering) -> u64;
-    /// Writes `new` if it holds `old`, and returns what it holds instead if not; acquires and
-    /// releases.
+    /// Writes `new` if it holds `old`, else returns its present value; acquires and releases.
     ///
     /// # Errors
     /// It holds something else, or seems to.
@@ -208,7 +207,7 @@ impl Reader {
         self.head as u32
     }
 
-    /// How many bytes come before what the writer put at this position of its own.
+    /// How many bytes precede this position of the writer.
     ///
     /// # Errors
     /// [`OutOfBounds`] when it is none that the ring can hold.
@@ -222,7 +221,8 @@ impl Reader {
         Ok(ahead as usize)
     }
 
-    /// Whether the writer has published nothing beyond what was read. May lag; fails never.
+    /// Whether the writer has published nothing beyond the bytes already read. May lag; fails
+    /// never.
     #[inline]
     #[must_use]
     pub fn is_empty(&self, tail: &impl Word) -> bool {
@@ -248,8 +248,8 @@ impl Reader {
     }
 
     /// Whether the writer may have found the ring full: at least half of it is known to be in use.
-    /// A full ring shows at one of two looks at the latest, since what the first one does not see
-    /// is more than half.
+    /// One of two readings at the latest shows a full ring, since the part that the first one does
+    /// not see is more than half.
     #[inline]
     #[must_use]
     pub fn is_crowded(&self) -> bool {

@@ -161,7 +161,7 @@ impl Device {
         }
     }
 
-    /// Feeds staged bytes to the handshake and does what it asks for.
+    /// Passes staged bytes to the handshake and makes the steps that it requests.
     fn feed(
         &mut self,
         token: PollToken,
@@ -263,7 +263,7 @@ impl Device {
         Some(Step::Fail(refused.to_string()))
     }
 
-    /// Tells the engine what the peer has.
+    /// Passes the peer's resume to the engine.
     fn link_up(&mut self, rank: Rank, resume: &Resume) -> Step {
         self.begin_link(rank, resume);
         match self.engine.link_up(rank, resume) {

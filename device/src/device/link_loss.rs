@@ -82,7 +82,7 @@ impl Device {
         self.links.redial_after(rank, pause);
     }
 
-    /// A link to `rank` is about to be used; `theirs` is what the peer has.
+    /// A link to `rank` is about to be used; `theirs` is the peer's resume.
     pub(super) fn begin_link(&mut self, rank: Rank, theirs: &Resume) {
         let ours = self.engine.resume(rank);
         self.links.dial(rank).row().begin((theirs.clone(), ours));

@@ -1,4 +1,4 @@
-//! A pass of progress: flush what is ready, read what has come.
+//! A pass of progress: write ready frames, read arrived bytes.
 //!
 //! The link that a hint names is read directly; epoll is looked at every so many passes only. An
 //! edge in epoll means "read until it is empty". So a link that was not read to its end is listed,
@@ -91,7 +91,7 @@ impl Device {
         Ok(self.look_at(Some(Duration::ZERO), reads)? | moved)
     }
 
-    /// Looks at epoll, at most for `limit`, and serves what is ready; true if anything moved.
+    /// Polls epoll, at most for `limit`, and serves ready descriptors; true if anything moved.
     pub(super) fn look(&mut self, limit: Option<Duration>) -> Result<bool> {
         self.look_at(limit, Reads::All)
     }
@@ -111,7 +111,7 @@ impl Device {
             self.meter.stats.late += unnoticed;
         }
         let mut moved = false;
-        // An edge comes once: an error at one link must not lose what is ready at the others.
+        // An edge comes once: an error at one link must not lose the readiness of the others.
         let mut first = Ok(());
         for event in &events {
             match self.event(*event) {

@@ -16,7 +16,7 @@ impl Device {
         self.progress.stall.set_names(names);
     }
 
-    /// Says once per period what a wait that lasts is for.
+    /// Reports once per period the reason of a long wait.
     pub(super) fn report_stall(&mut self, hint: Option<ReqId>) {
         let wanted = self.member.options().stall_report;
         if let Some(period) = self.progress.stall.lasts(wanted) {

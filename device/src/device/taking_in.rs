@@ -1,4 +1,4 @@
-//! Taking in what a link has brought, and making the copies that follow from it.
+//! Ingests the bytes of a link, and makes the copies that follow from them.
 
 use super::Device;
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! Writing to peers what the engine has for them.
+//! Writes the engine's frames to peers.
 
 use rejoin_channel_table::ids::Rank;
 
@@ -21,7 +21,7 @@ impl Device {
         Ok(moved)
     }
 
-    /// Writes what the engine has for a peer, or sees to a link.
+    /// Writes the engine's frames for a peer, or dials it.
     #[inline]
     pub(super) fn flush_link(&mut self, rank: Rank) -> Result<bool> {
         let Some(token) = self.links.token_of(rank) else {

@@ -46,7 +46,7 @@ const _: () = assert!(transport::MAX_BESIDE_STREAM < STAGING / 2);
 pub(crate) enum Broken {
     /// The connection broke.
     Lost(Lost),
-    /// The peer sent what it must not.
+    /// The peer broke the protocol.
     Breach(String),
     /// The program's memory cannot be used: no fault of the link.
     Memory(io::Error),
@@ -255,7 +255,7 @@ impl Intake<'_> {
         self.finish_if_whole(live)
     }
 
-    /// Works through `fresh` bytes that were read behind what the link kept in the staging buffer.
+    /// Parses `fresh` bytes that were read behind the link's kept bytes in the staging buffer.
     pub(crate) fn parse(&mut self, live: &mut Live, fresh: usize) -> Result<(), Broken> {
         let end = live.have + fresh;
         live.have = 0;

@@ -255,7 +255,7 @@ impl Links {
         self.slots.lift(token)
     }
 
-    /// Puts back what was taken out.
+    /// Puts back the connection that was taken out.
     pub(crate) fn put_back(&mut self, token: PollToken, pending: Box<PendingConnection>) {
         self.slots.put(token, Slot::Pending(pending));
     }

@@ -229,8 +229,8 @@ impl PendingConnection {
         }
     }
 
-    /// Proves who this rank is, and offers what the link needs where `local_size` ranks share the
-    /// host. The dialer's part.
+    /// Proves the identity of this rank, and offers the memory of the link if `local_size` ranks
+    /// share the host. The dialer's part.
     ///
     /// # Errors
     /// Why the attempt is over.
@@ -259,7 +259,7 @@ impl PendingConnection {
         }
     }
 
-    /// The acceptor has taken what this rank offered, if it understands that. The dialer's part.
+    /// The acceptor has taken this rank's offer, if it understands it. The dialer's part.
     ///
     /// # Errors
     /// The two versions.
@@ -270,7 +270,7 @@ impl PendingConnection {
         })
     }
 
-    /// Takes over what the dialer offers. The acceptor's part.
+    /// Accepts the dialer's offer. The acceptor's part.
     ///
     /// # Errors
     /// Nothing came, or it cannot be used.

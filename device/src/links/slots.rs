@@ -49,7 +49,7 @@ impl Slots {
         }
     }
 
-    /// Fills a slot, or changes what it holds; false for a stale token.
+    /// Fills a slot, or changes its content; false for a stale token.
     pub(super) fn put(&mut self, token: PollToken, slot: Slot) -> bool {
         let Some(entry) = self.entry(token) else {
             return false;

@@ -1,4 +1,4 @@
-//! Writing what the engine has for a link, in as few system calls as there can be.
+//! Writes the engine's frames for a link, in as few system calls as possible.
 
 use rejoin_channel_table::ids::Rank;
 use rejoin_engine::{Engine, Envelope, GATHER_PIECES};

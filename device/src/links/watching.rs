@@ -3,7 +3,7 @@
 //! A watched socket costs the sender's side of the kernel a callback per segment, 5 to 8 % of a
 //! small message's latency. A link that a spinning rank reads directly needs none: busy links leave
 //! epoll for as long as their rank spins. Before the rank blocks, every such link is watched again,
-//! which reports at once what has come meanwhile.
+//! which reports at once bytes that have arrived meanwhile.
 //!
 //! Links over shared memory raise no event by themselves: they are polled, and armed before the
 //! rank blocks.

@@ -116,7 +116,7 @@ impl ProgressState {
         self.probing.add(pattern);
     }
 
-    /// Lets peers send on that may hold what is waited or probed for.
+    /// Lets peers continue that may have a message for a wait or a probe.
     pub(crate) fn grant(&mut self, engine: &mut Engine) {
         engine.grant_if_starved(&std::mem::take(&mut self.probing));
     }

@@ -27,7 +27,7 @@ pub(crate) fn connect(address: &Address) -> io::Result<Socket> {
 /// A failure that may occur again with the same kind of connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failing {
-    /// The connection broke, or was closed without a word.
+    /// The connection broke, or was closed without an answer.
     Connection,
     /// No memory can be shared.
     Memory,
@@ -125,7 +125,7 @@ impl Wireup {
         Ok(())
     }
 
-    /// Takes over what the dialer has sent. The acceptor's part.
+    /// Accepts the memory that the dialer has sent. The acceptor's part.
     ///
     /// # Errors
     /// Nothing came, or it cannot be used.

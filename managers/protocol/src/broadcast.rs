@@ -246,8 +246,8 @@ impl<P: Clone> Member<P> {
     }
 
     /// The host at a position is gone, or the link to it: its children are adopted at once. Central
-    /// does not wait for it any more; others name it upwards, for only central knows who is gone
-    /// for good.
+    /// does not wait for it any more; others name it upwards, because only central knows which
+    /// hosts are lost.
     pub fn lost(&mut self, now: Time, position: usize, effects: &mut Vec<BroadcastEffect<P>>) {
         let central = self.me.is_none();
         if central && !self.lost.insert(position) {

@@ -29,7 +29,7 @@ pub struct Terms {
     pub term: u64,
     /// Without contact for so long, a host counts as lost.
     pub patience: u64,
-    /// Without contact for so long, a local manager ends what it holds.
+    /// Without contact for so long, a local manager ends its processes.
     pub forsaken: u64,
 }
 

@@ -40,8 +40,8 @@ pub struct CoreDriver {
 }
 
 impl CoreDriver {
-    /// A driver of this core, which stores what it must in this journal. The events of its links
-    /// are of these kinds, and its hosts have these names.
+    /// A driver of this core, which stores its records in this journal. The events of its links are
+    /// of these kinds, and its hosts have these names.
     #[must_use]
     pub fn new(
         core: Central,
@@ -164,7 +164,7 @@ impl CoreDriver {
         self.feed(number, input, reactor, out)
     }
 
-    /// Does what is due.
+    /// Does the due work.
     ///
     /// # Errors
     /// An order is above the limit of messages, or the system refuses.
@@ -176,7 +176,7 @@ impl CoreDriver {
         }
     }
 
-    /// Writes what the links to the local managers take.
+    /// Writes as much as the links to the local managers take.
     ///
     /// # Errors
     /// The system refuses to watch a socket.
@@ -252,7 +252,7 @@ impl CoreDriver {
         }
         tracing::debug!(?record, "a point of no return");
         if let Err(error) = journal.append(&record) {
-            // Said before what comes of it.
+            // Reported before its effects.
             out.push(CentralToMpirun::JournalFailed(error.to_string()));
             self.journal = None;
         }

@@ -157,7 +157,7 @@ impl HostLinks {
         Ok(())
     }
 
-    /// Writes what the links take, and watches those that did not take all.
+    /// Writes as much as the links take, and watches those that did not take all.
     ///
     /// # Errors
     /// The system refuses to watch a socket.
@@ -168,10 +168,10 @@ impl HostLinks {
         Ok(())
     }
 
-    /// Reads once from a host. Returns what it says to the core; `None`: there was nothing to read.
+    /// Reads once from a host. Returns its messages to the core; `None`: there was nothing to read.
     ///
     /// # Errors
-    /// What came is no message.
+    /// The bytes are no message.
     pub fn read(&mut self, host: HostIndex, reactor: &Reactor) -> Result<Option<Vec<ToCentral>>> {
         let Some(link) = self.open(host) else {
             return Ok(None);
@@ -248,7 +248,7 @@ impl HostLinks {
         Ok(())
     }
 
-    /// Does what is due.
+    /// Does the due work.
     ///
     /// # Errors
     /// The system refuses to watch a socket.

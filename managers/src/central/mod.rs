@@ -134,7 +134,7 @@ impl Process {
         }
     }
 
-    /// Does what mpirun says. Returns whether there is more to do.
+    /// Handles a message of mpirun. Returns whether there is more to do.
     fn hear(&mut self, message: MpirunToCentral) -> Result<bool> {
         match message {
             MpirunToCentral::Begin(begin) => return self.begin(*begin),
@@ -200,7 +200,7 @@ impl Process {
         self.drive(|driver, reactor, out| driver.step(number, input, reactor, out))
     }
 
-    /// Has the core driven, if there is one, and tells mpirun what comes of it.
+    /// Drives the core, if there is one, and reports its effects to mpirun.
     fn drive(
         &mut self,
         act: impl FnOnce(&mut CoreDriver, &Reactor, &mut Vec<CentralToMpirun>) -> Result<()>,

@@ -104,8 +104,8 @@ impl Top {
         }
     }
 
-    /// Begins to spread the table of a generation, and ahead of it what ranks begin with that look
-    /// cards up. `None`: it can't go this way.
+    /// Begins to spread the table of a generation. If ranks look cards up, the data with which they
+    /// begin goes ahead of it. `None`: it can't go this way.
     pub fn cast(
         &mut self,
         now: Time,
@@ -190,7 +190,7 @@ impl Top {
         self.outgoing(effects)
     }
 
-    /// Looks who is late.
+    /// Checks which members are late.
     pub fn tick(&mut self, now: Time) -> Outgoing {
         let mut effects = Vec::new();
         if self.deadline().is_some_and(|at| at <= now) {

@@ -4,7 +4,7 @@ use super::finding::Finding;
 use crate::host::topology::places::{Bind, Binding, MappingPolicy, Places};
 use crate::host::topology::{Cache, CacheContent, Cpus, HostTopology, MachinePart, parallelism};
 
-/// What stands on the line of the machine, of binding, and of what stands between ranks.
+/// The lines of the machine, of binding, and of the obstacles between ranks.
 pub(super) fn all() -> Vec<Finding> {
     let machine = HostTopology::machine();
     let usable = machine.restricted(&Cpus::allowed());
@@ -151,7 +151,7 @@ fn seccomp(status: &str) -> Finding {
     };
     match of("Seccomp:") {
         Some("0") => Finding::good(what, "no filter"),
-        // Whether it forbids what is needed, the other lines say: they try it.
+        // The other lines say whether it forbids a needed access: they try it.
         Some("2") => {
             let filters = of("Seccomp_filters:").and_then(|n| n.parse().ok());
             Finding::good(what, count(filters.unwrap_or(1), "filter"))

@@ -118,7 +118,7 @@ struct Fault {
 struct Plan {
     faults: Vec<Fault>,
     file: Option<std::path::PathBuf>,
-    /// Points that are reached when what is queued has left.
+    /// Points that are reached when the queued messages are sent.
     pending: Mutex<Vec<Point>>,
 }
 
@@ -141,7 +141,7 @@ fn plan() -> Option<&'static Plan> {
     .as_ref()
 }
 
-/// Whether what the variable says can be done.
+/// Whether the faults of the variable can be injected.
 ///
 /// # Errors
 /// One line that names what is wrong.
@@ -204,7 +204,7 @@ pub fn at(point: Point) {
     }
 }
 
-/// This process comes to this point when what it has queued so far has left it ([`sent`]).
+/// This process reaches this point when its queued messages are sent ([`sent`]).
 pub fn when_sent(point: Point) {
     if let Some(plan) = plan() {
         let mut pending = plan.pending.lock().unwrap_or_else(PoisonError::into_inner);

@@ -137,7 +137,7 @@ pub fn rank_of(pid: u32) -> Option<u32> {
     value.to_str()?.parse().ok()
 }
 
-/// The letter by which the kernel tells what a process does.
+/// The kernel's letter for the state of a process.
 fn state_of(pid: u32) -> Option<char> {
     Some(stat(pid)?.state)
 }

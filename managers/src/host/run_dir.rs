@@ -75,7 +75,7 @@ fn make(dir: &Path) -> Result<()> {
 /// The run directory for a new job, made if it is not there.
 ///
 /// # Errors
-/// There is no place where it could be, or what is there is not ours alone.
+/// There is no place for it, or the existing folder is accessible to other users.
 pub fn open() -> Result<PathBuf> {
     let mut last = None;
     for dir in places() {

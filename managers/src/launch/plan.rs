@@ -60,7 +60,7 @@ pub struct LaunchPlan {
     pub interactive: bool,
     /// Ranks begin with SIGXFSZ ignored, as mpirun did.
     pub file_limit_ignored: bool,
-    /// By what this host goes when it is reached over a network.
+    /// The terms of this host's lease, when it is reached over a network.
     pub lease: Option<Terms>,
     /// Where the central manager listens for this host; in a part only.
     pub central: Option<CentralPlace>,

@@ -43,7 +43,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Reads what came through the pipe of failures.
+    /// Reads a message of the pipe of failures.
     #[must_use]
     pub fn read(message: [u8; FAILURE_LENGTH]) -> Failure {
         let word = |at: usize| {

@@ -139,7 +139,7 @@ impl LocalManager {
         }
     }
 
-    /// Reads what an image says.
+    /// Reads the messages of an image.
     pub(super) fn image_event(&mut self, token: Token) -> Result<()> {
         let slot = token.index as usize;
         loop {

@@ -228,7 +228,7 @@ impl LocalManager {
         }
     }
 
-    /// Feeds the core all there is, and does what it says.
+    /// Passes all inputs to the core, and carries out its effects.
     fn steps(&mut self) -> Result<()> {
         while let Some(input) = self.queue.pop_front() {
             tracing::debug!(?input, "local");

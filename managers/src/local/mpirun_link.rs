@@ -107,12 +107,12 @@ impl MpirunLink {
         self.link.fill(reactor)
     }
 
-    /// The next whole message of what was read.
+    /// The next whole message of the received bytes.
     pub fn next(&mut self) -> Result<Option<MpirunToLocal>> {
         self.link.next()
     }
 
-    /// Writes what the link takes.
+    /// Writes as much as the link takes.
     pub fn flush(&mut self, reactor: &Reactor) -> Result<()> {
         if self.open {
             self.link.flush(reactor)?;

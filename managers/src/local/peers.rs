@@ -48,7 +48,7 @@ struct Caller {
     number: u32,
 }
 
-/// What a local manager has beside its links to mpirun and central.
+/// A local manager's links to other local managers.
 pub(super) struct Peers {
     member: Member<TreeOrder>,
     place: TreePlace,
@@ -56,7 +56,7 @@ pub(super) struct Peers {
     key: JobKey,
     /// `None`: this host cannot be reached.
     listener: Option<Listener>,
-    /// The last word that was given: it says who is where.
+    /// The last word that was given: it holds the addresses of the managers.
     word: Option<TreeOrder>,
     dialing: BTreeMap<u32, Dialing>,
     callers: BTreeMap<u32, Caller>,
@@ -311,7 +311,7 @@ impl Peers {
         Ok(())
     }
 
-    /// Does what is due.
+    /// Does the due work.
     fn tend(&mut self, reactor: &Reactor) -> Result<()> {
         if let Some(listener) = &mut self.listener {
             listener.tidy(reactor)?;
@@ -418,7 +418,7 @@ impl LocalManager {
         Ok(())
     }
 
-    /// Does what is due to other hosts' managers, and writes what their links take.
+    /// Does the due work for other hosts' managers, and writes as much as their links take.
     pub(super) fn tend_peers(&mut self) -> Result<()> {
         if let Some(peers) = &mut self.peers {
             peers.tend(&self.reactor)?;

@@ -112,7 +112,7 @@ impl RankIo {
         token.incarnation != self.incarnation.0 & 0x00ff_ffff
     }
 
-    /// Queues a frame and writes what the socket takes.
+    /// Queues a frame and writes as much as the socket takes.
     pub fn send(&mut self, frame: &[u8], slot: usize, reactor: &Reactor) -> Result<()> {
         let token = token(kind::SOCKET, self.incarnation, slot);
         if let Some(socket) = &mut self.socket {

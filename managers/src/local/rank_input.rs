@@ -27,7 +27,7 @@ pub(super) struct RankInput {
     pipe: Option<OwnedFd>,
     /// Device and inode of the pipe.
     name: (u64, u64),
-    /// Ranks come back, so what was given to one is kept for its successor.
+    /// Ranks come back, so input that was given to a rank is kept for its successor.
     keeps: bool,
     /// The stream from position `from` on.
     kept: VecDeque<u8>,
@@ -271,8 +271,8 @@ impl LocalManager {
         Ok(Some(reader))
     }
 
-    /// Writes what the pipe takes; called when there is more, when there is room, and when the rank
-    /// has closed its side.
+    /// Writes as much as the pipe takes; called when there is more, when there is room, and when
+    /// the rank has closed its side.
     pub(super) fn write_input(&mut self) -> Result<()> {
         let Some(input) = &mut self.input else {
             return Ok(());

@@ -175,7 +175,7 @@ impl LocalManager {
         }
     }
 
-    /// Watches again what was left alone for want of a window.
+    /// Watches again the outputs that were not watched for lack of a window.
     pub(super) fn resume_outputs(&mut self) -> Result<()> {
         if self.window <= 0 {
             return Ok(());

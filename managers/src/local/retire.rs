@@ -157,7 +157,7 @@ impl LocalManager {
         }
     }
 
-    /// A process was reaped that is none of the present ones.
+    /// A process was reaped that is not one of the present ones.
     pub(super) fn forget(&mut self, pid: u32, status: Option<i32>) {
         for rank in &mut self.ranks {
             if let Some(image) = rank.images.iter().find(|i| i.pid == pid) {

@@ -1,6 +1,6 @@
 //! The central manager as mpirun has it: in this process, or, for a job with recovery, in one of
 //! its own ([`super::remote_central`]). Here is what both have in common: what comes of what
-//! central does for mpirun and the user. Streams are none of its business.
+//! central does for mpirun and the user. It does not concern streams.
 
 use super::remote_central::{CentralSetup, Gone, Heard, RemoteCentral};
 use crate::central::central_messages::CentralToMpirun;
@@ -183,7 +183,7 @@ impl CentralHandle {
         self.drive(|core, out| core.event(token, reactor, out))
     }
 
-    /// Drives the core, if it is in this process, and does what it says.
+    /// Drives the core, if it is in this process, and carries out its effects.
     fn drive(
         &mut self,
         act: impl FnOnce(&mut CoreDriver, &mut Vec<CentralToMpirun>) -> Result<()>,
@@ -196,7 +196,7 @@ impl CentralHandle {
         Ok(())
     }
 
-    /// Feeds the core all there is, and does what it says.
+    /// Passes all inputs to the core, and carries out its effects.
     pub fn steps(&mut self, reactor: &Reactor) -> Result<()> {
         while let Some(input) = self.queue.pop_front() {
             match &mut self.core {

@@ -52,7 +52,7 @@ struct Away {
     /// It is lost if no message comes from it until then; `None` while it is connected. The lease
     /// covers other silence.
     until: Option<Instant>,
-    /// The user knows that its agent has ended without a word.
+    /// The user knows that its agent has ended without a report.
     told: bool,
 }
 
@@ -203,7 +203,7 @@ impl LocalManagers {
         (0..self.locals.len()).try_for_each(|host| self.queue(host, message))
     }
 
-    /// Writes what the links take, and watches those that did not take all.
+    /// Writes as much as the links take, and watches those that did not take all.
     pub fn flush(&mut self, reactor: &Reactor) -> Result<()> {
         for local in self.locals.iter_mut().flatten().filter(|l| l.open) {
             local.link.flush(reactor)?;

@@ -137,7 +137,7 @@ struct Launcher {
     state_folder: StateFolder,
 }
 
-/// Whether mpirun and the local manager of its host may have what they need; others look for
+/// Whether the limits suffice for mpirun and the local manager of its host; others look for
 /// themselves.
 fn check_limits(machines: &Machines, come_back: bool) -> Result<()> {
     let own = (0..machines.hosts.len()).filter(|&host| !machines.is_away(host));
@@ -464,7 +464,8 @@ impl Launcher {
         }
     }
 
-    /// Tells that the job is launched again, and gives what the next launch needs of this one.
+    /// Reports that the job is launched again. Returns the data of this launch that the next one
+    /// needs.
     fn relaunch(&mut self) -> Option<Launch> {
         let (relaunch, verdict) = self.central.relaunch()?;
         let mut next = state_folder::after(&self.launch, relaunch);
@@ -498,7 +499,7 @@ impl Launcher {
         self.central.steps(&self.reactor)
     }
 
-    /// Shows what the ranks counted, if that is wanted.
+    /// Shows the counters of the ranks, if that is wanted.
     fn report(&self) {
         if let Some(size) = self.counted {
             // A reader that went away misses it.

@@ -284,7 +284,7 @@ impl RemoteCentral {
         (!self.over).then(|| self.watchdog.wait_limit(Instant::now()))
     }
 
-    /// Writes what the link takes.
+    /// Writes as much as the link takes.
     pub fn flush(&mut self, reactor: &Reactor) -> Result<()> {
         if self.over {
             return Ok(());

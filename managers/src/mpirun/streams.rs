@@ -76,7 +76,7 @@ pub(super) struct Streams {
     hold: Option<OutputCommit>,
     /// The part of it that a relaunch may repeat.
     stored: Option<StoredOutput>,
-    /// When what central says of checkpoints counts.
+    /// When central's reports about checkpoints count.
     order: CommitOrder,
     /// The states that ranks have stored, if `stored` is absent.
     states: States,
@@ -128,8 +128,7 @@ impl Streams {
         })
     }
 
-    /// Takes output of a rank, and drops what it has written before. Says if it writes something
-    /// else now.
+    /// Takes output of a rank, and drops repeated output. Says if it writes something else now.
     pub fn push(
         &mut self,
         host: HostIndex,
@@ -394,7 +393,8 @@ impl Streams {
         self.sinks.iter_mut().find_map(Sink::lost)
     }
 
-    /// Writes what the sinks take, watches those that did not take all, and tells the hosts.
+    /// Writes as much as the sinks take, watches those that did not take all, and gives the hosts
+    /// their window back.
     pub fn flush(&mut self, hosts: &mut LocalManagers, reactor: &Reactor) -> Result<()> {
         self.feed();
         let mut closed = Vec::new();

@@ -1,7 +1,7 @@
 //! Accepting connections when the system has no descriptor left for them.
 //!
-//! Who waits to be accepted stays ready, so a listener that can't accept would be looked at again
-//! at once, forever. It is left alone for a while instead.
+//! A waiting connection stays ready, so a listener that can't accept would be tried again at once,
+//! forever. It is left alone for a while instead.
 
 use crate::error::Result;
 use crate::net::reactor::{Interest, Reactor, Token};

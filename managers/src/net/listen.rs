@@ -215,7 +215,8 @@ impl Listener {
         first.into_iter().chain(self.pause.wait_limit()).min()
     }
 
-    /// Shows out who did not prove itself in time, and accepts again where that was not possible.
+    /// Drops callers that did not prove themselves in time, and accepts again where that was not
+    /// possible.
     ///
     /// # Errors
     /// The system refuses to watch a socket.

@@ -53,7 +53,7 @@ impl LocalLink {
         }
     }
 
-    /// Writes what the socket takes. Returns whether something is left.
+    /// Writes as much as the socket takes. Returns whether something is left.
     pub fn flush(&mut self) -> bool {
         while self.written < self.out.len() && !self.closed {
             let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
@@ -99,7 +99,7 @@ impl LocalLink {
     /// The next whole message.
     ///
     /// # Errors
-    /// What came is no message.
+    /// The bytes are no message.
     #[expect(clippy::should_implement_trait, reason = "it is generic and can fail")]
     pub fn next<T: DeserializeOwned>(&mut self) -> std::result::Result<Option<T>, CodecError> {
         self.reader.next()

@@ -115,7 +115,7 @@ impl Reactor {
         }
     }
 
-    /// Changes what is watched for.
+    /// Changes the watched readiness.
     ///
     /// # Errors
     /// The system refuses.

@@ -78,7 +78,7 @@ impl Session {
         }
     }
 
-    /// Ends the link after what was pushed.
+    /// Ends the link after the pushed bytes.
     pub fn say_bye(&mut self) {
         self.bye.wanted = true;
     }
@@ -153,7 +153,7 @@ impl Session {
         true
     }
 
-    /// Takes what came on the connection; payload goes to `sink`.
+    /// Takes the bytes that arrived on the connection; payload goes to `sink`.
     ///
     /// # Errors
     /// The other side breaks the rules: the connection is of no use.
@@ -271,8 +271,7 @@ mod tests {
     }
 
     proptest! {
-        /// Connections break anywhere, in both directions; each side gets what the other sent,
-        /// once.
+        /// Connections break anywhere, in both directions; each side gets the other's bytes, once.
         #[test]
         fn nothing_is_lost_or_repeated(
             steps in proptest::collection::vec((0usize..6, 0usize..200_000), 1..80)

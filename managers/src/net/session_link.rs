@@ -146,12 +146,12 @@ impl SessionLink {
         self.session.backlog()
     }
 
-    /// Ends the link after what was queued.
+    /// Ends the link after the queued bytes.
     pub fn say_bye(&mut self) {
         self.session.say_bye();
     }
 
-    /// Writes what the socket takes. Returns whether something is left.
+    /// Writes as much as the socket takes. Returns whether something is left.
     ///
     /// # Errors
     /// The system refuses to watch the socket.
@@ -226,7 +226,7 @@ impl SessionLink {
     /// The next whole message.
     ///
     /// # Errors
-    /// What came is no message.
+    /// The bytes are no message.
     #[expect(clippy::should_implement_trait, reason = "it is generic and can fail")]
     pub fn next<T: DeserializeOwned>(&mut self) -> std::result::Result<Option<T>, CodecError> {
         self.reader.next()

@@ -92,7 +92,7 @@ impl QueryServer {
         }
     }
 
-    /// Something came for the listener or a client. Returns what is asked for.
+    /// Something came for the listener or a client. Returns the request.
     pub fn ready(&mut self, index: u32, view: &JobView, reactor: &Reactor) -> Option<Asked> {
         if index == LISTENER {
             self.accept(reactor);
@@ -191,7 +191,7 @@ impl QueryServer {
             client.state = State::Answered;
             client.since = Instant::now();
             if client.link.queue(answer).is_err() {
-                // Above what the other end takes.
+                // Longer than the other end takes.
                 self.clients.remove(&index);
             }
         }

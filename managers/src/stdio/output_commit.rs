@@ -221,7 +221,7 @@ impl OutputCommit {
         }
     }
 
-    /// Holds what a rank wrote.
+    /// Holds output of a rank.
     ///
     /// # Errors
     /// There is no room for it.
@@ -238,8 +238,8 @@ impl OutputCommit {
         }
     }
 
-    /// A rank rolls back to the committed checkpoint, or to its start: what is held of it from
-    /// there on is void. The word of that commit may come later.
+    /// A rank rolls back to the committed checkpoint, or to its start: its held output from there
+    /// on is void. The report of that commit may come later.
     pub fn rewind(&mut self, rank: Rank, epoch: Option<Epoch>) {
         let place = self.places.entry(rank).or_default();
         place.life += 1;

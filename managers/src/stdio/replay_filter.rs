@@ -1,11 +1,11 @@
-//! Drops what a rank writes again after a rollback.
+//! Drops output that a rank repeats after a rollback.
 //!
 //! The filter keeps length and hash of each line that was passed on since the last committed
-//! checkpoint. It compares what a restored rank writes with these lines, and drops a line that is
-//! repeated. A line that differs (it holds a time, or wildcards matched otherwise) is passed on.
-//! The filter then looks for the next repeated line among the next [`WINDOW`] lines, so that it
-//! drops again from where the runs agree again. After [`WINDOW`] lines in a row that are not
-//! repeated it expects nothing more.
+//! checkpoint. It compares the output of a restored rank with these lines, and drops a repeated
+//! line. A line that differs (it holds a time, or wildcards matched otherwise) is passed on. The
+//! filter then looks for the next repeated line among the next [`WINDOW`] lines, so that it drops
+//! again from where the runs agree again. After [`WINDOW`] lines in a row that are not repeated it
+//! expects nothing more.
 
 use rejoin_channel_table::Epoch;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -117,7 +117,7 @@ impl ReplayFilter {
         self.start + self.written.iter().map(|piece| piece.len).sum::<u64>()
     }
 
-    /// Takes what the rank wrote and appends to `out` what is new. Says so at the first difference
+    /// Takes output of the rank and appends the new part to `out`. Says so at the first difference
     /// since a rollback.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Option<Diverged> {
         let before = self.differing;
@@ -153,7 +153,7 @@ impl ReplayFilter {
         now.len() == wanted || self.held.len() > LONGEST_LINE
     }
 
-    /// Compares what is held back with the piece that is expected next, and takes some of it.
+    /// Compares the held-back bytes with the next expected piece, and takes some of them.
     fn compare(&mut self, piece: Piece, out: &mut Vec<u8>) {
         let newline = self.held.iter().position(|byte| *byte == b'\n');
         let line = newline.map_or(self.held.len(), |at| at + 1);

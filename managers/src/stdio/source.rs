@@ -53,8 +53,8 @@ pub struct InputSource {
 }
 
 impl InputSource {
-    /// Standard input, or none: first what an earlier launch has read of it. Keeps it for the next
-    /// one, or not.
+    /// Standard input, or none: first the bytes that an earlier launch has read. Keeps it for the
+    /// next one, or not.
     #[must_use]
     pub fn new(open: bool, keeps: bool, mut consumed: Consumed, token: Token) -> InputSource {
         if keeps && consumed.begun.is_none() {
@@ -125,7 +125,7 @@ impl InputSource {
         std::mem::take(&mut self.consumed)
     }
 
-    /// Of what an earlier launch has read.
+    /// The next bytes that an earlier launch has read.
     fn again(&mut self) -> Vec<u8> {
         let rest = &self.consumed.bytes[self.given..];
         let bytes = rest[..rest.len().min(self.window)].to_vec();

@@ -24,7 +24,7 @@ pub(super) async fn among<P: P2p>(ctx: &Ctx<'_, P>, recv: Blocks<'_>) -> Result<
     }
 }
 
-/// For powers of two: groups of 1, 2, 4 … ranks exchange what they have.
+/// For powers of two: groups of 1, 2, 4 … ranks exchange their data.
 async fn doubling<P: P2p>(ctx: &Ctx<'_, P>, all: Mem, each: usize) -> Result<()> {
     let rank = ctx.rank();
     let mut mask = 1;

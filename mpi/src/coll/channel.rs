@@ -91,7 +91,7 @@ impl<'a> Ctx<'a, GroupChannel<'a>> {
 impl<'a> GroupChannel<'a> {
     #[inline(always)]
     fn new(comm: &'a Communicator, hosts: &Locality, state: &'a CallState<'a>) -> Self {
-        // With several threads the slow path tells the others what it does.
+        // With several threads the slow path notifies the others.
         let fast = hosts.is_cheap_within() && !state.mpi.has_lock();
         Self {
             mpi: state.mpi,

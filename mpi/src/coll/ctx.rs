@@ -218,7 +218,7 @@ impl<'a, P: P2p> Ctx<'a, P> {
         poll_fn(|_| self.poll_received(&mut receive)).await
     }
 
-    /// What the caller of the collective calls this rank.
+    /// The number of this rank for the caller of the collective.
     pub(super) fn named(&self, rank: usize) -> usize {
         self.p2p.named(rank)
     }

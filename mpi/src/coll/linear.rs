@@ -1,5 +1,5 @@
-//! Exchanges without steps: every rank sends all that it has for others at once, and then takes
-//! what they sent.
+//! Exchanges without steps: every rank sends all its messages to others at once, and then takes
+//! theirs.
 //!
 //! Between ranks of one host a message costs little, and waiting much where ranks share cores: each
 //! rank runs once.

@@ -117,7 +117,7 @@ impl Mem {
         }
     }
 
-    /// Exchanges what is in this region and in another of the same length.
+    /// Exchanges the contents of this region and of another of the same length.
     ///
     /// # Panics
     /// When the lengths differ or the regions overlap.

@@ -178,7 +178,7 @@ async fn binomial<P: P2p>(
     send_value(ctx, op, rank(place & (place - 1)), current).await
 }
 
-/// Room for `len` bytes such that what comes after it is aligned.
+/// Room for `len` bytes such that the next buffer is aligned.
 pub(super) const fn stride(len: usize) -> usize {
     len.next_multiple_of(64)
 }

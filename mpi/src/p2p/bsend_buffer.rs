@@ -75,7 +75,7 @@ impl BsendBuffer {
         }
     }
 
-    /// Forgets what has left; true if nothing is left.
+    /// Forgets messages that have left; true if nothing is left.
     pub(super) fn reap(&self, dev: &mut Dev) -> bool {
         let mut pieces = self.pieces.borrow_mut();
         pieces.retain(|p| dev.poll(p.request).is_none());

@@ -1,5 +1,5 @@
-//! The fast path of a short message, for calls whose arguments are all plainly right. Whatever is
-//! not is refused before anything is done, and the slow path says what is wrong.
+//! The fast path of a short message, for calls whose arguments are all plainly right. Other
+//! arguments are refused before anything is done, and the slow path reports the error.
 
 use super::Data;
 use crate::adi::{Caller, Pattern};
@@ -112,7 +112,7 @@ impl Mpi {
     ) -> Option<(Pattern, *mut u8, usize)> {
         let (addr, len) = data.plain()?;
         let named = source >= 0 && (source as usize) < comm.peers().size() && tag >= 0;
-        // With several threads the slow path tells the others what it does.
+        // With several threads the slow path notifies the others.
         (named && !self.has_lock()).then(|| (comm.pattern(source, tag), addr, len))
     }
 }

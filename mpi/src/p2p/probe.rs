@@ -1,4 +1,4 @@
-//! Probing, and receiving what a matching probe took (MPI-5.0 §3.8).
+//! Probes, and receives of messages that a matched probe took (MPI-5.0 §3.8).
 
 use super::Data;
 use crate::adi::{MsgId, Pattern, Probe};

@@ -20,7 +20,7 @@ pub struct ExchangeSide {
     pub tag: i32,
 }
 
-/// A task that ends when both requests have; it says what the receive says.
+/// A task that ends when both requests have; it has the status of the receive.
 fn both(mpi: &Mpi, send: RequestId, recv: RequestId, replace: Option<Box<Staging>>) -> Task {
     let mpi = mpi.rc();
     Box::pin(async move {

@@ -188,7 +188,7 @@ impl Mpi {
         self.take(id).map(Some)
     }
 
-    /// Takes what the finished request `id` says.
+    /// Takes the result of the finished request `id`.
     fn take(&self, id: RequestId) -> Result<Completed> {
         let mut requests = self.requests.borrow_mut();
         let request = requests.get(id)?;

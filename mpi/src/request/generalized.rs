@@ -8,7 +8,7 @@ use std::cell::Cell;
 pub trait GeneralizedCallbacks {
     /// Tells the status of the finished operation.
     fn query(&self) -> (Status, Result<(), i32>);
-    /// Frees what the program keeps with the request.
+    /// Frees the program's data of the request.
     fn free(&self) -> Result<(), i32>;
     /// Asked to cancel; `complete` says that the operation is over.
     fn cancel(&self, complete: bool) -> Result<(), i32>;

@@ -161,7 +161,7 @@ impl HandshakeRole {
         }
     }
 
-    /// Shows the other side of the memory what it may try to read in this process.
+    /// Publishes the secret that the other side may try to read in this process.
     pub(crate) fn show(self, memory: &LinkMemory) -> Exposed {
         Exposed::to(memory, self.writes())
     }
@@ -169,7 +169,7 @@ impl HandshakeRole {
 
 impl ShmEndpoint {
     /// Takes over the socket of a handshake that is over, and the memory that came with it.
-    /// `shown` is what this side has shown.
+    /// `shown` is the secret that this side has published.
     pub(crate) fn new(
         socket: OwnedFd,
         (memory, shown): (LinkMemory, Exposed),

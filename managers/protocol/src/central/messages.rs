@@ -54,7 +54,7 @@ pub enum CentralEffect {
     SendAll(Vec<HostIndex>, ToLocal),
     /// Drop a local manager that does not answer: close its link, kill what is reachable.
     Drop(HostIndex),
-    /// A rank reported what it counted.
+    /// A rank reported its counters.
     Counters(Rank, Vec<(String, u64)>),
     /// For the user and the journal of events. After a resumption some events come a second time.
     Event(Event),

@@ -47,8 +47,8 @@ pub(super) struct Resuming {
 }
 
 impl Resuming {
-    /// When who has not answered is lost. Hosts that may fall silent have as long as their leases
-    /// give.
+    /// When hosts without an answer count as lost. Hosts that may fall silent have as long as their
+    /// leases give.
     pub fn due(&self) -> Option<Time> {
         self.due
     }
@@ -316,7 +316,7 @@ impl Central {
         }
     }
 
-    /// Takes over what a host says of its ranks; one that is through says nothing.
+    /// Takes over a host's report about its ranks; one that is through says nothing.
     fn adopt(&mut self, host: HostIndex, report: Option<&Report>) {
         let finalized = self.phase == Phase::Finalized;
         let Some(report) = report else {

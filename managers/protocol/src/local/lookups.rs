@@ -99,7 +99,7 @@ impl Local {
         self.lookups.as_ref().is_some_and(lacks)
     }
 
-    /// From here on it is known who can be asked. `false`: this host's ranks get the table, or the
+    /// From here on the managers to ask are known. `false`: this host's ranks get the table, or the
     /// process map is of another job.
     fn opens_directory(
         &mut self,

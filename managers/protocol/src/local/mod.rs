@@ -87,9 +87,9 @@ pub enum LocalEffect {
     Discard(Rank, Incarnation),
     /// Drop an image.
     DropImage(Rank, Epoch),
-    /// Tell the user once what an image of this rank can't bring back.
+    /// Tell the user once which state an image of this rank can't restore.
     Caveats(Rank, Vec<String>),
-    /// Tell the user what this rank has said: in any case, or only who wants to know how things go.
+    /// Show the user this message of a rank: in any case, or only who wants to know how things go.
     Note(Rank, bool, String),
     /// Tell central.
     Central(ToCentral),
@@ -110,7 +110,7 @@ pub enum LocalEffect {
     SignalCaller(Rank, i32),
     /// Send this signal to every process below this one.
     SignalAll(i32),
-    /// End what is left below this process, answer with `Swept`.
+    /// End the remaining processes below this one, answer with `Swept`.
     Sweep,
     /// Nothing is left to do.
     Exit,

@@ -151,7 +151,7 @@ impl<'a> Staged<'a> {
         self.mem
     }
 
-    /// Brings what was written to the program's buffer.
+    /// Brings the written data to the program's buffer.
     #[inline]
     pub(super) fn finish(self) {
         if self.temp.is_some() && self.access != Access::Read {

@@ -150,7 +150,8 @@ impl CooperativeCopy {
         self.helper.is_asked(word!(self.theirs.batch))
     }
 
-    /// Carries what the peer has laid out, as far as it has not done so itself; returns the bytes.
+    /// Copies the peer's described parts, as far as it has not copied them itself; returns the
+    /// bytes.
     pub(in crate::transport::shm) fn help(&mut self, peer: PeerMemory) -> usize {
         let mut carried = 0;
         while !self.barred

@@ -322,7 +322,7 @@ impl Central {
         }
     }
 
-    /// Tells what was held back until every exit status is known.
+    /// Reports the events that were held back until every exit status was known.
     pub(in crate::central) fn tell_of_recovery(&mut self, effects: &mut Vec<CentralEffect>) {
         effects.extend(self.losses.told().into_iter().map(CentralEffect::Event));
     }

@@ -2,7 +2,7 @@
 
 use super::response::Response;
 
-/// What the job does about any failure.
+/// The response of the job to any failure.
 pub(super) fn respond() -> Response {
     Response::End(None)
 }
