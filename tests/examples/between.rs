@@ -7,9 +7,9 @@
 //!
 //! `HOSTS` is as for `mpirun --host` (`h1:2,h2:2`), a setting an environment variable for the
 //! ranks, `A=B`: `LD_LIBRARY_PATH=…` takes the library of another installation (not below `/tmp`,
-//! which each host has for itself). Prints a line for each length: the median microseconds of a
-//! call for each setting, and the median ratio of the first setting to each other one in the same
-//! round.
+//! which each host has for itself). Prints a line for each length. It has the median microseconds
+//! of a call for each setting, and the median ratio of the first setting to each other one in the
+//! same round.
 
 use rejoin_tests::hosts::Hosts;
 use rejoin_tests::prefix;

@@ -1,5 +1,5 @@
-//! `cargo xtask demo`: builds Rejoin, compiles a real MPI program, kills a rank in the middle of
-//! its run, and compares its output with that of an undisturbed run.
+//! `cargo xtask demo`: builds Rejoin, compiles a real MPI program, and kills a rank in the middle
+//! of its run. Compares its output with that of an undisturbed run.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;

@@ -2,9 +2,9 @@
 //! receiving side it matches a receive.
 //!
 //! The fast path has the same effects as the slow path (`tx.rs`, `rx.rs`). It skips the write plan,
-//! the list of ready peers and the state of a body under way, because such a message would enter
-//! and leave them at once. The fast path refuses all other messages before it changes any state;
-//! they take the slow path. Every message that is received here, over any transport, passes
+//! the list of ready peers and the state of a body under way. Such a message would enter and leave
+//! them at once. The fast path refuses all other messages before it changes any state; they take
+//! the slow path. Every message that is received here, over any transport, passes
 //! [`Engine::accept`].
 
 use std::ops::Range;

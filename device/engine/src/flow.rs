@@ -107,8 +107,8 @@ impl Engine {
         self.peer(peer).is_none_or(Channel::quiet)
     }
 
-    /// Whether all frames to a peer are acknowledged, and only a report of the peer is missing:
-    /// that a receive has matched a message, or that there is new credit.
+    /// Whether all frames to a peer are acknowledged, and only a report of the peer is missing. It
+    /// reports that a receive has matched a message, or that there is new credit.
     pub fn awaits(&self, peer: Rank) -> bool {
         self.peer(peer).is_some_and(Channel::awaits)
     }

@@ -58,8 +58,8 @@ impl Device {
         }
     }
 
-    /// A place where only bodies can be incomplete, which links send again: the end of a pass over
-    /// the links, the end of `MPI_Init`, or the program's own code.
+    /// A place where only bodies can be incomplete, which links send again. Such places are the end
+    /// of a pass over the links, the end of `MPI_Init`, and the program's own code.
     ///
     /// # Errors
     /// A manager that cannot be spoken to.

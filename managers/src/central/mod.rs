@@ -1,6 +1,6 @@
 //! The central manager of a job with recovery: a process of its own around the core and its
-//! journal. mpirun starts it, repeatedly if it must, and passes it the sockets that listen for
-//! local managers. Messages between central and local managers do not pass through mpirun.
+//! journal. mpirun starts it, repeatedly if it must. mpirun also passes it the sockets that listen
+//! for local managers. Messages between central and local managers do not pass through mpirun.
 
 pub mod central_messages;
 pub mod core_driver;

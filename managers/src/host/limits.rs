@@ -11,12 +11,12 @@ pub const MOST_QUESTIONS: usize = 32;
 /// Open files of a local manager beside those of its ranks, with room for the start of one rank.
 const OWN_FILES: u64 = 40;
 
-/// Open files of a local manager for each rank: the socket, two pipes, the descriptor of its
-/// process, and that of the process that called `MPI_Init`, which differs under a wrapper.
+/// Open files of a local manager for each rank: the socket, two pipes, and the descriptors of two
+/// processes. The process that called `MPI_Init` differs from the started one under a wrapper.
 const FILES_PER_RANK: u64 = 5;
 
-/// The same for ranks with images: also the ends of its images, of processes made ahead, and of its
-/// successor, while the pipes of the old process are read to their end.
+/// The same for ranks with images: also the ends of its images and of processes made ahead. Its
+/// successor's ends are open, too, while the pipes of the old process are read to their end.
 const FILES_PER_IMAGED_RANK: u64 = 9;
 
 /// Open files that each process of a job must be allowed to have.

@@ -1,9 +1,9 @@
 //! Numbered bytes in both directions over any number of connections. This module touches no socket.
 //!
-//! After the handshake, a connection carries records. The header of a record is a little-endian
-//! `u32`, the length of its data or a mark, and a `u64`, the count of all bytes that its sender has
-//! received on this link. Each side keeps bytes until the other side's count includes them. A new
-//! connection begins with both counts, so no byte is lost or duplicated.
+//! After the handshake, a connection carries records. The header of a record has a little-endian
+//! `u32`, the length of its data or a mark. A `u64` follows, the count of all bytes that its sender
+//! has received on this link. Each side keeps bytes until the other side's count includes them. A
+//! new connection begins with both counts, so no byte is lost or duplicated.
 
 use std::collections::VecDeque;
 

@@ -1,6 +1,6 @@
 //! Ranks roll back: the present processes retire, and when all of them have, images take over.
 //!
-//! No new process sends before all old ones are stopped: a process that was stopped in the middle
+//! No new process sends before all old ones are stopped. A process that was stopped in the middle
 //! of a write must not end that write beside its successor.
 
 use super::{Local, LocalEffect};

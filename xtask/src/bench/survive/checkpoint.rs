@@ -1,5 +1,5 @@
 //! The cost of a checkpoint of 4 × 256 MB: the pause of the ranks, the time from request to commit,
-//! and the pages that are copied after it.
+//! and the pages copied after it.
 
 use super::figures::{Figure, median, part};
 use super::job::{Setting, numbers};
