@@ -20,7 +20,7 @@ use crate::types::{
 /// ```
 /// use rejoin_channel_table::{Rank, Resume};
 /// use rejoin_engine::{
-///     Config, Engine, Envelope, HEADER_LEN, Header, Mode, Pattern, Piece, RxBody, Segment, Sent,
+///     Config, Engine, Envelope, HEADER_LEN, Header, MessageMode, Pattern, WritePiece, RxBody, Segment, Sent,
 /// };
 ///
 /// let (zero, one) = (Rank(0), Rank(1));
@@ -32,7 +32,7 @@ use crate::types::{
 /// // A short body is copied: the send is complete before anything is written.
 /// let env = Envelope { context: 1, source: 0, tag: 7 };
 /// let segment = Segment { addr: 0, len: 5 };
-/// let sent = sender.send(one, env, segment, Some(b"hello"), Mode::Standard)?;
+/// let sent = sender.send(one, env, segment, Some(b"hello"), MessageMode::Standard)?;
 /// assert!(matches!(sent, Sent::Done));
 /// let pattern = Pattern { context: 1, source: None, tag: Some(7), from: Some(zero) };
 /// let request = receiver.recv(pattern, segment)?;
@@ -41,7 +41,7 @@ use crate::types::{
 /// assert_eq!(sender.next_ready(), Some(one));
 /// let mut wire = Vec::new();
 /// for piece in sender.tx_gather(one).pieces() {
-///     if let Piece::Bytes(bytes) = piece {
+///     if let WritePiece::Bytes(bytes) = piece {
 ///         wire.extend_from_slice(bytes);
 ///     }
 /// }
