@@ -1,97 +1,52 @@
 //! `MPI_Allgather` and `MPI_Allgatherv` (MPI-5.0 §6.7).
 
-use super::ctx::Ctx;
-use super::mem::{Blocks, Mem};
-use super::p2p::P2p;
-use super::tuning::AllgatherAlgorithm;
-use super::windows::{Receives, Sends};
+use std::future::Future;
+
+use super::algorithms::allgather_steps;
+use super::call::{Ctx, Initiated, P2p, initiated_or};
+use super::hosts::two_level;
+use super::linear;
+use super::memory::{Blocks, Mem, check_equal};
+use super::tuning::ALLGATHER_LOGARITHMIC;
 use crate::error::Result;
 
-/// Each rank's own block is in its place.
-pub(super) async fn among<P: P2p>(ctx: &Ctx<'_, P>, recv: Blocks<'_>) -> Result<()> {
-    let (rank, size) = (ctx.rank(), ctx.size());
-    let total = recv.total(0, size, size);
-    if size == 1 || total == 0 {
-        return Ok(());
+/// `send` of rank i goes to block i of `recv` on all ranks. `None`: it is there already
+/// (`MPI_IN_PLACE`).
+///
+/// # Errors
+/// When a message fails or the blocks' lengths differ among ranks.
+#[inline(always)]
+pub fn allgather<'a, P: P2p>(
+    ctx: Ctx<'a, P>,
+    send: Option<Mem>,
+    recv: Blocks<'a>,
+) -> Initiated<impl Future<Output = Result<()>>> {
+    let own = recv.get(ctx.rank());
+    let mine = send.unwrap_or(own);
+    if let Err(error) = check_equal(mine.len(), own.len()) {
+        return Initiated::Failed(error);
     }
-    let equal = matches!(recv, Blocks::Uniform { .. });
-    match (ctx.tuning().allgather(size, total, equal), recv) {
-        (AllgatherAlgorithm::Ring, _) => ring(ctx, recv, rank).await,
-        (AllgatherAlgorithm::Doubling, Blocks::Uniform { all, each }) => {
-            doubling(ctx, all, each).await
+    let some = |data: Mem| (!data.is_empty()).then_some(data);
+    let initiated = match ctx.is_linear() {
+        true => {
+            let into = move |from| some(recv.get(from));
+            let exchange = linear::exchange_all(ctx, move |_| some(mine), into);
+            Some(exchange.then(move || own.copy_from(mine)))
         }
-        _ => bruck(ctx, recv).await,
-    }
+        false => None,
+    };
+    initiated_or(initiated, move || stepwise(ctx, mine, recv))
 }
 
-/// For powers of two: groups of 1, 2, 4 … ranks exchange their data.
-async fn doubling<P: P2p>(ctx: &Ctx<'_, P>, all: Mem, each: usize) -> Result<()> {
-    let rank = ctx.rank();
-    let mut mask = 1;
-    while mask < ctx.size() {
-        let partner = rank ^ mask;
-        let group = |r: usize| all.part((r & !(mask - 1)) * each, mask * each);
-        ctx.exchange(partner, group(rank), partner, group(partner))
-            .await?;
-        mask *= 2;
+/// In steps: among the hosts first where that pays.
+async fn stepwise<P: P2p>(ctx: Ctx<'_, P>, mine: Mem, recv: Blocks<'_>) -> Result<()> {
+    let ctx = &ctx;
+    let total = recv.total(0, ctx.size(), ctx.size());
+    if let Some(hosts) = ctx.hosts()
+        && (1..=ALLGATHER_LOGARITHMIC).contains(&total)
+    {
+        return Box::pin(two_level::allgather(ctx, hosts, mine, recv)).await;
     }
-    Ok(())
-}
-
-/// Every rank collects its own block, its successor's and so on, doubling their number in each
-/// step.
-async fn bruck<P: P2p>(ctx: &Ctx<'_, P>, recv: Blocks<'_>) -> Result<()> {
-    let (rank, size) = (ctx.rank(), ctx.size());
-    let temp = ctx.temp(recv.total(0, size, size))?;
-    let gathered = temp.mem();
-    gathered.copy_from(recv.get(rank));
-    let mut distance = 1;
-    while distance < size {
-        let n = distance.min(size - distance);
-        let (to, from) = ((rank + size - distance) % size, (rank + distance) % size);
-        let out = gathered.head(recv.total(rank, n, size));
-        let into = gathered.part(
-            recv.total(rank, distance, size),
-            recv.total(rank + distance, n, size),
-        );
-        ctx.exchange(to, out, from, into).await?;
-        distance *= 2;
-    }
-    let mut at = 0;
-    for i in 0..size {
-        let block = recv.get((rank + i) % size);
-        if i != 0 {
-            block.copy_from(gathered.part(at, block.len()));
-        }
-        at += block.len();
-    }
-    Ok(())
-}
-
-/// Blocks travel round the ring. `place` is this process's position; its successor on the ring is
-/// the next rank, round the end (a broadcast counts places from its root).
-pub(super) async fn ring<P: P2p>(ctx: &Ctx<'_, P>, blocks: Blocks<'_>, place: usize) -> Result<()> {
-    let (rank, size) = (ctx.rank(), ctx.size());
-    let (after, before) = ((rank + 1) % size, (rank + size - 1) % size);
-    let block = |step: usize| blocks.get((place + size - step) % size);
-    let mut ahead = 1..size;
-    let mut receives = Receives::new();
-    let mut sends = Sends::new();
-    for step in 1..size {
-        while !receives.is_full()
-            && let Some(next) = ahead.next()
-        {
-            if !block(next).is_empty() {
-                receives.push(ctx.irecv(before, block(next))?);
-            }
-        }
-        if !block(step - 1).is_empty() {
-            let send = ctx.isend(after, block(step - 1))?;
-            sends.push_or_wait(ctx, send).await?;
-        }
-        if !block(step).is_empty() {
-            receives.pop(ctx).await?;
-        }
-    }
-    sends.finish(ctx).await
+    recv.get(ctx.rank()).copy_from(mine);
+    allgather_steps::among(ctx, recv).await
 }

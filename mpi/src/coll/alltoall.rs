@@ -1,142 +1,64 @@
 //! `MPI_Alltoall`, `MPI_Alltoallv` and `MPI_Alltoallw` (MPI-5.0 §6.8).
 
-use super::ctx::Ctx;
-use super::mem::{Blocks, Mem};
-use super::p2p::P2p;
-use super::tuning::AlltoallAlgorithm;
-use super::windows::{Receives, Sends, WINDOW};
+use std::future::Future;
+
+use super::algorithms::alltoall_steps;
+use super::call::{Ctx, Initiated, P2p, initiated_or};
+use super::hosts::aggregate;
+use super::linear;
+use super::memory::{Blocks, Mem, check_equal};
 use crate::error::Result;
 
-/// The exchange in the steps of one algorithm, whatever the hosts.
-pub(super) async fn among<P: P2p>(
-    ctx: &Ctx<'_, P>,
+/// Block j of `send` on rank i goes to block i of `recv` on rank j. `None`: sends and replaces the
+/// content of `recv` (`MPI_IN_PLACE`).
+///
+/// # Errors
+/// When a message fails or the blocks' lengths differ among ranks.
+#[inline(always)]
+pub fn alltoall<'a, P: P2p>(
+    ctx: Ctx<'a, P>,
+    send: Option<Blocks<'a>>,
+    recv: Blocks<'a>,
+) -> Initiated<impl Future<Output = Result<()>>> {
+    let rank = ctx.rank();
+    if matches!(recv, Blocks::Uniform { each: 0, .. }) {
+        return Initiated::Done;
+    }
+    if let Some(send) = send
+        && let Err(error) = check_equal(send.len(rank), recv.len(rank))
+    {
+        return Initiated::Failed(error);
+    }
+    let some = |data: Mem| (!data.is_empty()).then_some(data);
+    let initiated = match send {
+        Some(send) if ctx.is_linear() => {
+            let (out, into) = (
+                move |to| some(send.get(to)),
+                move |from| some(recv.get(from)),
+            );
+            let exchange = linear::exchange_all(ctx, out, into);
+            Some(exchange.then(move || recv.get(rank).copy_from(send.get(rank))))
+        }
+        _ => None,
+    };
+    initiated_or(initiated, move || stepwise(ctx, send, recv))
+}
+
+/// In steps: by the leaders of hosts where that pays.
+async fn stepwise<P: P2p>(
+    ctx: Ctx<'_, P>,
     send: Option<Blocks<'_>>,
     recv: Blocks<'_>,
 ) -> Result<()> {
-    let equal = matches!(recv, Blocks::Uniform { .. });
-    // Only equal blocks have the same tuning everywhere when it depends on their length.
-    let block = if equal { recv.get(0).len() } else { 0 };
-    match (ctx.tuning().alltoall(ctx.size(), block, equal), send, recv) {
-        (AlltoallAlgorithm::Bruck, _, Blocks::Uniform { all, each }) => {
-            let from = match send {
-                Some(Blocks::Uniform { all, .. }) => all,
-                _ => all,
-            };
-            bruck(ctx, from, all, each).await
-        }
-        (_, None, _) => in_place(ctx, recv).await,
-        (AlltoallAlgorithm::Pairwise, Some(send), _) => pairwise(ctx, send, recv).await,
-        (_, Some(send), _) => windowed(ctx, send, recv).await,
+    let ctx = &ctx;
+    if let (Some(hosts), Blocks::Uniform { all, each }) = (ctx.hosts(), recv)
+        && ctx.tuning().by_leaders(hosts, each)
+    {
+        let from = match send {
+            Some(Blocks::Uniform { all, .. }) => Some(all),
+            _ => None,
+        };
+        return Box::pin(aggregate::by_leaders(ctx, hosts, from, (all, each))).await;
     }
-}
-
-/// log2 n steps: in the step of distance d, every block that has still to travel d (a bit of its
-/// distance) does.
-pub(super) async fn bruck<P: P2p>(
-    ctx: &Ctx<'_, P>,
-    send: Mem,
-    recv: Mem,
-    each: usize,
-) -> Result<()> {
-    let (rank, size) = (ctx.rank(), ctx.size());
-    let half = size.div_ceil(2);
-    let temp = ctx.temp((size + 2 * half) * each)?;
-    let blocks = temp.mem().head(size * each);
-    let out = temp.mem().part(size * each, half * each);
-    let into = temp.mem().part((size + half) * each, half * each);
-    let straight = (size - rank) * each;
-    blocks.copy_from(send.part(rank * each, straight));
-    blocks
-        .range(straight, size * each)
-        .copy_from(send.head(rank * each));
-    let mut distance = 1;
-    while distance < size {
-        let moving = || (distance..size).filter(|i| i & distance != 0);
-        let mut n = 0;
-        for i in moving() {
-            out.part(n * each, each)
-                .copy_from(blocks.part(i * each, each));
-            n += 1;
-        }
-        let (to, from) = ((rank + distance) % size, (rank + size - distance) % size);
-        ctx.exchange(to, out.head(n * each), from, into.head(n * each))
-            .await?;
-        for (n, i) in moving().enumerate() {
-            blocks
-                .part(i * each, each)
-                .copy_from(into.part(n * each, each));
-        }
-        distance *= 2;
-    }
-    for i in 0..size {
-        recv.part((rank + size - i) % size * each, each)
-            .copy_from(blocks.part(i * each, each));
-    }
-    Ok(())
-}
-
-async fn pairwise<P: P2p>(ctx: &Ctx<'_, P>, send: Blocks<'_>, recv: Blocks<'_>) -> Result<()> {
-    let (rank, size) = (ctx.rank(), ctx.size());
-    recv.get(rank).copy_from(send.get(rank));
-    for step in 1..size {
-        let (to, from) = ((rank + step) % size, (rank + size - step) % size);
-        swap(ctx, to, send.get(to), from, recv.get(from)).await?;
-    }
-    Ok(())
-}
-
-/// An exchange without empty messages.
-async fn swap<P: P2p>(ctx: &Ctx<'_, P>, to: usize, out: Mem, from: usize, into: Mem) -> Result<()> {
-    match (out.is_empty(), into.is_empty()) {
-        (false, false) => ctx.exchange(to, out, from, into).await,
-        (false, true) => ctx.send(to, out).await,
-        (true, false) => ctx.recv(from, into).await,
-        (true, true) => Ok(()),
-    }
-}
-
-/// All messages of a batch of steps are in flight before the first wait. So no cycle of ranks can
-/// wait for each other, whichever blocks are empty.
-pub(super) async fn windowed<P: P2p>(
-    ctx: &Ctx<'_, P>,
-    send: Blocks<'_>,
-    recv: Blocks<'_>,
-) -> Result<()> {
-    let (rank, size) = (ctx.rank(), ctx.size());
-    for first in (1..size).step_by(WINDOW) {
-        let steps = first..size.min(first + WINDOW);
-        let mut receives = Receives::new();
-        let mut sends = Sends::new();
-        for from in steps.clone().map(|step| (rank + size - step) % size) {
-            if !recv.get(from).is_empty() {
-                receives.push(ctx.irecv(from, recv.get(from))?);
-            }
-        }
-        for to in steps.map(|step| (rank + step) % size) {
-            if !send.get(to).is_empty() {
-                let pending = ctx.isend(to, send.get(to))?;
-                sends.push_or_wait(ctx, pending).await?;
-            }
-        }
-        receives.finish(ctx).await?;
-        sends.finish(ctx).await?;
-    }
-    recv.get(rank).copy_from(send.get(rank));
-    Ok(())
-}
-
-/// One partner in each round, the same for both: those whose ranks add up to the round's number.
-async fn in_place<P: P2p>(ctx: &Ctx<'_, P>, recv: Blocks<'_>) -> Result<()> {
-    let (rank, size) = (ctx.rank(), ctx.size());
-    let temp = ctx.temp(recv.longest(size))?;
-    for round in 0..size {
-        let partner = (round + size - rank) % size;
-        let block = recv.get(partner);
-        if partner != rank && !block.is_empty() {
-            let out = temp.mem().head(block.len());
-            out.copy_from(block);
-            ctx.exchange(partner, out, partner, block).await?;
-        }
-    }
-    Ok(())
+    alltoall_steps::among(ctx, send, recv).await
 }

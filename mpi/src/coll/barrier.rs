@@ -2,64 +2,31 @@
 
 use std::future::Future;
 
-use super::ctx::Ctx;
-use super::initiated::Initiated;
+use super::algorithms::barrier_steps;
+use super::call::{Ctx, Initiated, P2p, initiated_or};
+use super::hosts::two_level;
 use super::linear;
-use super::mem::Mem;
-use super::p2p::P2p;
-use super::tuning::BarrierAlgorithm;
+use super::memory::Mem;
 use crate::error::Result;
 
-/// Without steps, where that is the way.
+/// Returns on no rank before it was called on all.
+///
+/// # Errors
+/// When a message fails.
 #[inline(always)]
-pub(super) fn linear<P: P2p>(
-    ctx: Ctx<'_, P>,
-) -> Option<Initiated<impl Future<Output = Result<()>>>> {
+pub fn barrier<P: P2p>(ctx: Ctx<'_, P>) -> Initiated<impl Future<Output = Result<()>>> {
     let empty = |_| Some(Mem::EMPTY);
-    match ctx.is_linear() {
+    let initiated = match ctx.is_linear() {
         true => Some(linear::exchange_all(ctx, empty, empty)),
         false => None,
-    }
+    };
+    initiated_or(initiated, move || stepwise(ctx))
 }
 
-/// In steps.
-pub(super) async fn stepwise<P: P2p>(ctx: &Ctx<'_, P>) -> Result<()> {
-    match ctx.tuning().barrier() {
-        BarrierAlgorithm::Dissemination => dissemination(ctx).await,
-        BarrierAlgorithm::Tree => tree(ctx).await,
+/// In steps: within each host and between hosts where that pays.
+async fn stepwise<P: P2p>(ctx: Ctx<'_, P>) -> Result<()> {
+    match ctx.hosts() {
+        Some(hosts) => Box::pin(two_level::barrier(&ctx, hosts)).await,
+        None => barrier_steps::stepwise(&ctx).await,
     }
-}
-
-async fn dissemination<P: P2p>(ctx: &Ctx<'_, P>) -> Result<()> {
-    let (rank, size) = (ctx.rank(), ctx.size());
-    let mut distance = 1;
-    while distance < size {
-        let to = (rank + distance) % size;
-        let from = (rank + size - distance) % size;
-        ctx.exchange(to, Mem::EMPTY, from, Mem::EMPTY).await?;
-        distance *= 2;
-    }
-    Ok(())
-}
-
-async fn tree<P: P2p>(ctx: &Ctx<'_, P>) -> Result<()> {
-    let (rank, size) = (ctx.rank(), ctx.size());
-    let mut mask = 1;
-    while mask < size && rank & mask == 0 {
-        if rank + mask < size {
-            ctx.recv(rank + mask, Mem::EMPTY).await?;
-        }
-        mask *= 2;
-    }
-    if rank != 0 {
-        ctx.exchange(rank - mask, Mem::EMPTY, rank - mask, Mem::EMPTY)
-            .await?;
-    }
-    while mask > 1 {
-        mask /= 2;
-        if rank + mask < size {
-            ctx.send(rank + mask, Mem::EMPTY).await?;
-        }
-    }
-    Ok(())
 }

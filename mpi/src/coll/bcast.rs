@@ -2,146 +2,33 @@
 
 use std::future::Future;
 
-use super::allgather;
-use super::ctx::Ctx;
-use super::initiated::{Initiated, initiated_or};
-use super::linear;
-use super::mem::Mem;
-use super::p2p::P2p;
-use super::tuning::{BcastAlgorithm, SEGMENT};
-use super::windows::{Receives, Sends};
+use super::algorithms::bcast_steps;
+use super::call::{Ctx, Initiated, P2p, initiated_or};
+use super::hosts::two_level;
+use super::memory::Mem;
 use crate::error::Result;
 
-/// Without steps, where that is the way.
+/// `data` on `root` goes to `data` on all ranks; the length is the same everywhere.
+///
+/// # Errors
+/// When a message fails or the lengths differ.
 #[inline(always)]
-pub(super) fn linear<P: P2p>(
+pub fn bcast<P: P2p>(
     ctx: Ctx<'_, P>,
     data: Mem,
     root: usize,
-) -> Option<Initiated<impl Future<Output = Result<()>>>> {
-    match ctx.is_linear() {
-        true => Some(linear::scatter(ctx, root, move |_| Some(data), Some(data))),
-        false => None,
+) -> Initiated<impl Future<Output = Result<()>>> {
+    if ctx.size() == 1 || data.is_empty() {
+        return Initiated::Done;
     }
+    let initiated = bcast_steps::linear(ctx, data, root);
+    initiated_or(initiated, move || stepwise(ctx, data, root))
 }
 
-/// Among all ranks alike.
-pub(super) async fn among<P: P2p>(ctx: &Ctx<'_, P>, data: Mem, root: usize) -> Result<()> {
-    initiated_or(linear(*ctx, data, root), || stepwise(ctx, data, root))
-        .finish()
-        .await
-}
-
-pub(super) async fn stepwise<P: P2p>(ctx: &Ctx<'_, P>, data: Mem, root: usize) -> Result<()> {
-    match ctx.tuning().bcast(ctx.size(), data.len()) {
-        BcastAlgorithm::Binomial => binomial(ctx, data, root).await,
-        BcastAlgorithm::Chain => chain(ctx, data, root).await,
-        BcastAlgorithm::ScatterDoubling => scatter_allgather(ctx, data, root, true).await,
-        BcastAlgorithm::ScatterRing => scatter_allgather(ctx, data, root, false).await,
+/// In steps: between hosts first where some ranks share one.
+async fn stepwise<P: P2p>(ctx: Ctx<'_, P>, data: Mem, root: usize) -> Result<()> {
+    match ctx.hosts() {
+        Some(hosts) => Box::pin(two_level::bcast(&ctx, hosts, data, root)).await,
+        None => bcast_steps::stepwise(&ctx, data, root).await,
     }
-}
-
-async fn binomial<P: P2p>(ctx: &Ctx<'_, P>, data: Mem, root: usize) -> Result<()> {
-    let size = ctx.size();
-    let place = (ctx.rank() + size - root) % size;
-    let mut mask = 1;
-    while mask < size && place & mask == 0 {
-        mask *= 2;
-    }
-    if place != 0 {
-        ctx.recv((place - mask + root) % size, data).await?;
-    }
-    let mut sends = Sends::new();
-    while mask > 1 {
-        mask /= 2;
-        if place + mask < size {
-            let send = ctx.isend((place + mask + root) % size, data)?;
-            sends.push_or_wait(ctx, send).await?;
-        }
-    }
-    sends.finish(ctx).await
-}
-
-async fn chain<P: P2p>(ctx: &Ctx<'_, P>, data: Mem, root: usize) -> Result<()> {
-    let size = ctx.size();
-    let place = (ctx.rank() + size - root) % size;
-    let (before, after) = ((ctx.rank() + size - 1) % size, (ctx.rank() + 1) % size);
-    let segment = |at: usize| data.part(at, SEGMENT.min(data.len() - at));
-    let mut ahead = (0..data.len()).step_by(SEGMENT);
-    let mut receives = Receives::new();
-    let mut sends = Sends::new();
-    for at in (0..data.len()).step_by(SEGMENT) {
-        if place > 0 {
-            while !receives.is_full()
-                && let Some(next) = ahead.next()
-            {
-                receives.push(ctx.irecv(before, segment(next))?);
-            }
-            receives.pop(ctx).await?;
-        }
-        if place + 1 < size {
-            let send = ctx.isend(after, segment(at))?;
-            sends.push_or_wait(ctx, send).await?;
-        }
-    }
-    sends.finish(ctx).await
-}
-
-/// The root's data is cut into one share for each place; places count ranks from the root. Shares
-/// travel down a binomial tree, then all ranks gather all shares.
-async fn scatter_allgather<P: P2p>(
-    ctx: &Ctx<'_, P>,
-    data: Mem,
-    root: usize,
-    doubling: bool,
-) -> Result<()> {
-    let size = ctx.size();
-    let place = (ctx.rank() + size - root) % size;
-    let share = data.len().div_ceil(size);
-    let from = |p: usize| (p * share).min(data.len());
-    let shares = |start: usize, end: usize| data.range(from(start), from(end.min(size)));
-    let mut mask = 1;
-    while mask < size && place & mask == 0 {
-        mask *= 2;
-    }
-    if place != 0 {
-        let mine = shares(place, place + mask);
-        if !mine.is_empty() {
-            ctx.recv((place - mask + root) % size, mine).await?;
-        }
-    }
-    let mut sends = Sends::new();
-    while mask > 1 {
-        mask /= 2;
-        let theirs = shares((place + mask).min(size), place + 2 * mask);
-        if place + mask < size && !theirs.is_empty() {
-            let send = ctx.isend((place + mask + root) % size, theirs)?;
-            sends.push_or_wait(ctx, send).await?;
-        }
-    }
-    sends.finish(ctx).await?;
-    if doubling {
-        return doubling_shares(ctx, root, place, shares).await;
-    }
-    let table = ctx.table(size, |p| shares(p, p + 1))?;
-    allgather::ring(ctx, table.blocks(), place).await
-}
-
-async fn doubling_shares<P: P2p>(
-    ctx: &Ctx<'_, P>,
-    root: usize,
-    place: usize,
-    shares: impl Fn(usize, usize) -> Mem,
-) -> Result<()> {
-    let size = ctx.size();
-    let mut mask = 1;
-    while mask < size {
-        let partner = place ^ mask;
-        let (mine, theirs) = (place & !(mask - 1), partner & !(mask - 1));
-        let (out, into) = (shares(mine, mine + mask), shares(theirs, theirs + mask));
-        let peer = (partner + root) % size;
-        ctx.exchange(peer, out, peer, into).await?;
-        mask *= 2;
-    }
-    Ok(())
 }

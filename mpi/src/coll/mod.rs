@@ -6,59 +6,55 @@
 //! boxed, is a nonblocking collective. [`Ctx`] is one call: its tag, its messages, its temporary
 //! memory.
 //!
+//! A collective begins in the file of its name. The rooms: `call/` is one call and its messages,
+//! `linear/` and `algorithms/` are exchanges at once and in steps, `hosts/` is what ranks of one
+//! host do together, `reduction/` is what reductions share, `memory/` has regions and temporary
+//! memory. `typed/` packs elements before and after; `collective.rs` makes calls values.
+//!
 //! All ranks of a communicator call collectives in the same order, each call with a tag of its own,
 //! the same on all ranks. The order in which a reduction combines operands is a function of the
 //! number of ranks, the count, the operation (and the root) alone.
 
-mod aggregate;
+mod algorithms;
 mod allgather;
 mod allreduce;
 mod alltoall;
 mod barrier;
 mod bcast;
 mod call;
-mod channel;
-mod ctx;
-mod entry;
+mod collective;
 mod gather;
-mod halving;
-mod initiated;
+mod hosts;
 mod linear;
-mod linear_reduction;
-mod locality;
-mod mem;
-mod order;
-mod p2p;
+mod memory;
 mod reduce;
 mod reduce_scatter;
-mod reducer;
-mod run;
+mod reduction;
 mod scan;
 mod scatter;
-mod scratch;
 pub mod tuning;
-mod two_level;
 pub mod typed;
-mod windows;
 
 #[cfg(test)]
 mod testnet;
 #[cfg(test)]
 mod tests;
 
-pub use call::*;
-pub use channel::{CallState, GroupChannel};
-pub use ctx::{Ctx, Resources};
-pub use entry::{allgather, allreduce, alltoall, barrier, bcast, reduce};
+pub use allgather::allgather;
+pub use allreduce::allreduce;
+pub use alltoall::alltoall;
+pub use barrier::barrier;
+pub use bcast::bcast;
+pub use call::{
+    Boxed, CallState, Ctx, GroupChannel, Initiated, P2p, Pending, Resources, block_on, poll_once,
+};
+pub use collective::*;
 pub use gather::{gather, gatherv};
-pub use initiated::Initiated;
-pub use locality::Locality;
-pub use mem::{Blocks, Mem, Split};
-pub use p2p::{P2p, Pending};
+pub use hosts::Locality;
+pub use memory::{Blocks, Mem, Scratch, Split};
+pub use reduce::reduce;
 pub use reduce_scatter::reduce_scatter;
-pub use reducer::Reducer;
-pub use run::{Boxed, block_on, poll_once};
+pub use reduction::Reducer;
 pub use scan::scan;
 pub use scatter::{scatter, scatterv};
-pub use scratch::Scratch;
 pub use tuning::Tuning;

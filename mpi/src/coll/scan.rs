@@ -1,12 +1,9 @@
 //! `MPI_Scan` and `MPI_Exscan` (MPI-5.0 §6.11).
 
-use super::ctx::Ctx;
-use super::mem::{Mem, check_equal};
-use super::p2p::P2p;
-use super::reduce::stride;
-use super::reducer::{Pair, Reducer, fold};
-use super::tuning::{SEGMENT, ScanAlgorithm};
-use super::windows::{Receives, Sends};
+use crate::coll::call::{Ctx, P2p, Receives, Sends};
+use crate::coll::memory::{Mem, check_equal, stride};
+use crate::coll::reduction::{Pair, Reducer, fold};
+use crate::coll::tuning::{SEGMENT, ScanAlgorithm};
 use crate::error::Result;
 
 /// Combines the values of ranks 0 to i into `recv` of rank i, in the order of ranks. With

@@ -8,8 +8,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use super::p2p::{P2p, Pending};
-use super::{Ctx, Locality, Mem, Resources, Scratch, Tuning, poll_once};
+use super::{Ctx, Locality, Mem, P2p, Pending, Resources, Scratch, Tuning, poll_once};
 use crate::adi::LocalCost;
 use crate::error::{Error, ErrorClass, Result};
 

@@ -6,7 +6,7 @@
 //! Limits are in bytes. They were set for TCP: below them a message costs its start, above them its
 //! bytes.
 
-use super::locality::Locality;
+use super::hosts::Locality;
 
 /// From twice this on a message that is reduced on arrival is cut into pieces.
 pub(super) const PIECE: usize = 64 << 10;

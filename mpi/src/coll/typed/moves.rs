@@ -4,12 +4,10 @@
 
 use std::future::Future;
 
-use super::super::ctx::Ctx;
-use super::super::initiated::{Initiated, initiated_or};
-use super::super::mem::{Blocks, Mem, check_equal};
-use super::super::p2p::P2p;
 use super::staging::{Access, Staged, StagedParts, Typed, direct};
 use crate::coll as bytes;
+use crate::coll::call::{Ctx, Initiated, P2p, initiated_or};
+use crate::coll::memory::{Blocks, Mem, check_equal};
 use crate::error::Result;
 
 fn access(in_place: bool) -> Access {

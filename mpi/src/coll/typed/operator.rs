@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use super::super::reducer::Reducer;
-use super::super::scratch::Scratch;
+use crate::coll::memory::Scratch;
+use crate::coll::reduction::Reducer;
 use crate::datatype::Datatype;
 use crate::error::Result;
 use crate::op::Op;

@@ -2,13 +2,11 @@
 
 use std::future::Future;
 
-use super::super::ctx::Ctx;
-use super::super::initiated::{Initiated, initiated_or};
-use super::super::mem::{Mem, Split};
-use super::super::p2p::P2p;
 use super::operator::Operator;
 use super::staging::{Access, Staged, Typed, direct};
 use crate::coll as bytes;
+use crate::coll::call::{Ctx, Initiated, P2p, initiated_or};
+use crate::coll::memory::{Mem, Split};
 use crate::error::{Error, ErrorClass, Result};
 use crate::op::Op;
 

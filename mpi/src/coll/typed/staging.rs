@@ -2,9 +2,8 @@
 
 use std::rc::Rc;
 
-use super::super::ctx::{Ctx, RegionTable, Temp};
-use super::super::mem::{Blocks, Mem};
-use super::super::p2p::P2p;
+use crate::coll::call::{Ctx, P2p, RegionTable, Temp};
+use crate::coll::memory::{Blocks, Mem};
 use crate::datatype::Datatype;
 use crate::error::{Error, ErrorClass, Result};
 use crate::p2p::data::Data;

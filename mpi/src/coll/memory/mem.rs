@@ -259,11 +259,16 @@ impl Split<'_> {
 
 /// Both sides of a block that stays on its rank must have the same length.
 #[inline(always)]
-pub(super) fn check_equal(a: usize, b: usize) -> Result<()> {
+pub(in crate::coll) fn check_equal(a: usize, b: usize) -> Result<()> {
     if a == b {
         return Ok(());
     }
     Err(unequal(a, b))
+}
+
+/// Room for `len` bytes such that the next buffer is aligned.
+pub(in crate::coll) const fn stride(len: usize) -> usize {
+    len.next_multiple_of(64)
 }
 
 #[cold]

@@ -3,9 +3,8 @@
 use std::future::poll_fn;
 use std::task::{Poll, ready};
 
-use super::ctx::{Ctx, RegionReceive};
-use super::mem::Mem;
-use super::p2p::{P2p, Pending};
+use crate::coll::call::{Ctx, P2p, Pending, RegionReceive};
+use crate::coll::memory::Mem;
 use crate::error::Result;
 
 /// How many requests of one kind an algorithm keeps in flight.
@@ -89,7 +88,11 @@ impl Sends {
 
     /// Ready when there is room for so many more.
     #[inline(always)]
-    pub(super) fn poll_room<P: P2p>(&mut self, ctx: &Ctx<'_, P>, room: usize) -> Poll<Result<()>> {
+    pub(in crate::coll) fn poll_room<P: P2p>(
+        &mut self,
+        ctx: &Ctx<'_, P>,
+        room: usize,
+    ) -> Poll<Result<()>> {
         while self.0.len() + room > WINDOW
             && let Some(oldest) = self.0.oldest()
         {
@@ -102,7 +105,7 @@ impl Sends {
 
     /// Ready when all are done.
     #[inline(always)]
-    pub(super) fn poll_finish<P: P2p>(&mut self, ctx: &Ctx<'_, P>) -> Poll<Result<()>> {
+    pub(in crate::coll) fn poll_finish<P: P2p>(&mut self, ctx: &Ctx<'_, P>) -> Poll<Result<()>> {
         self.poll_room(ctx, WINDOW)
     }
 
@@ -146,7 +149,7 @@ impl Receives {
 
     /// Ready when there is room for one more.
     #[inline(always)]
-    pub(super) fn poll_room<P: P2p>(&mut self, ctx: &Ctx<'_, P>) -> Poll<Result<()>> {
+    pub(in crate::coll) fn poll_room<P: P2p>(&mut self, ctx: &Ctx<'_, P>) -> Poll<Result<()>> {
         while self.is_full() {
             ready!(self.poll_oldest(ctx))?;
         }
@@ -187,7 +190,7 @@ impl Receives {
 
     /// Ready when all are done.
     #[inline(always)]
-    pub(super) fn poll_finish<P: P2p>(&mut self, ctx: &Ctx<'_, P>) -> Poll<Result<()>> {
+    pub(in crate::coll) fn poll_finish<P: P2p>(&mut self, ctx: &Ctx<'_, P>) -> Poll<Result<()>> {
         while self.0.len() > 0 {
             ready!(self.poll_oldest(ctx))?;
         }

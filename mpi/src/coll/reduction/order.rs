@@ -5,17 +5,16 @@
 //! results have the same bits. A reduction may move its operands as the hosts require, and has the
 //! same result on any placement.
 
-use super::halving::ActiveSet;
-use super::mem::Mem;
-use super::reducer::{Reducer, fold};
+use crate::coll::memory::Mem;
+use crate::coll::reduction::{ActiveSet, Reducer, fold};
 use crate::error::Result;
 
 /// Most ranks whose values one rank combines alone.
-pub(super) const MOST: usize = 32;
+pub(in crate::coll) const MOST: usize = 32;
 
 /// An algorithm's order. Places are numbers of ranks from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ExchangeOrder {
+pub(in crate::coll) enum ExchangeOrder {
     /// A binomial tree to place 0.
     Binomial,
     /// Recursive doubling: keeps the order of ranks.
@@ -76,7 +75,7 @@ impl ExchangeOrder {
     }
 
     /// Combines the values at all places, which are overwritten, and returns where the result is.
-    pub(super) fn combine(
+    pub(in crate::coll) fn combine(
         self,
         op: &dyn Reducer,
         size: usize,
@@ -101,7 +100,7 @@ impl ExchangeOrder {
     /// The same for a commutative operation, without a write to the value at the place `kept`. The
     /// result is at the place `target`. It may be the same place if the value there need not be
     /// kept.
-    pub(super) fn combine_into(
+    pub(in crate::coll) fn combine_into(
         self,
         op: &dyn Reducer,
         size: usize,

@@ -4,12 +4,10 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 
-use super::channel::{CallState, GroupChannel};
-use super::ctx::Ctx;
-use super::entry as bytes;
-use super::initiated::Initiated;
-use super::mem::{Blocks, Mem};
 use super::typed::{self, Shares, Typed};
+use crate::coll as bytes;
+use crate::coll::call::{CallState, Ctx, GroupChannel, Initiated};
+use crate::coll::memory::{Blocks, Mem};
 use crate::comm::Communicator;
 use crate::error::{Error, ErrorClass, Result};
 use crate::op::Op;
@@ -134,7 +132,7 @@ collectives! {
 /// How a collective is called, as the highest bits of its tags.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub(super) enum CallKind {
+pub(in crate::coll) enum CallKind {
     Blocking = 0,
     Nonblocking = 1 << 28,
     /// These keep their tag for as long as they live.
@@ -142,7 +140,7 @@ pub(super) enum CallKind {
 }
 
 #[inline]
-pub(super) fn next_tag(comm: &Communicator, kind: CallKind) -> i32 {
+pub(in crate::coll) fn next_tag(comm: &Communicator, kind: CallKind) -> i32 {
     let number =
         comm.next_collective(kind == CallKind::Blocking) & (CallKind::Nonblocking as u32 - 1);
     (number | kind as u32) as i32

@@ -1,27 +1,25 @@
 //! Recursive halving and doubling over a power of two of the ranks, as several reductions share it.
 
-use super::ctx::Ctx;
-use super::mem::Mem;
-use super::p2p::P2p;
-use super::reducer::{Reducer, combine_into};
-use super::windows::Sends;
+use crate::coll::call::{Ctx, P2p, Sends};
+use crate::coll::memory::Mem;
+use crate::coll::reduction::{Reducer, combine_into};
 use crate::error::Result;
 
 /// The active ranks, when their number is reduced to a power of two. Among the first `2 * extra`
 /// places, one of each pair of neighbours is excluded after it has passed its value to the other.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ActiveSet {
+pub(in crate::coll) struct ActiveSet {
     /// Number that stay, a power of two.
-    pub(super) count: usize,
+    pub(in crate::coll) count: usize,
     /// Number that leave.
-    pub(super) extra: usize,
+    pub(in crate::coll) extra: usize,
     /// Whether the even one of each pair stays (else the odd one).
-    pub(super) even: bool,
+    pub(in crate::coll) even: bool,
 }
 
 /// A place's part while the number is brought down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Membership {
+pub(in crate::coll) enum Membership {
     /// Hands its value to this place and waits for the result.
     Excluded(usize),
     /// Stays under a new number; takes the value of that place first, if any.
@@ -29,7 +27,7 @@ pub(super) enum Membership {
 }
 
 impl ActiveSet {
-    pub(super) fn new(size: usize, even: bool) -> Self {
+    pub(in crate::coll) fn new(size: usize, even: bool) -> Self {
         let count = if size.is_power_of_two() {
             size
         } else {
@@ -42,7 +40,7 @@ impl ActiveSet {
         }
     }
 
-    pub(super) fn part(&self, place: usize) -> Membership {
+    pub(in crate::coll) fn part(&self, place: usize) -> Membership {
         if place >= 2 * self.extra {
             return Membership::Active(place - self.extra, None);
         }
@@ -55,7 +53,7 @@ impl ActiveSet {
     }
 
     /// The place of active rank `number`.
-    pub(super) fn place(&self, number: usize) -> usize {
+    pub(in crate::coll) fn place(&self, number: usize) -> usize {
         if number < self.extra {
             2 * number + usize::from(!self.even)
         } else {
@@ -65,7 +63,7 @@ impl ActiveSet {
 
     /// The first place that active rank `number` represents: its own, or that of its excluded
     /// neighbour.
-    pub(super) fn first(&self, number: usize) -> usize {
+    pub(in crate::coll) fn first(&self, number: usize) -> usize {
         if number < self.extra {
             2 * number
         } else {
@@ -75,15 +73,15 @@ impl ActiveSet {
 }
 
 /// A vector cut into one block for each active rank, on one of them.
-pub(super) struct Halves<'a, P, S, R> {
-    pub(super) ctx: &'a Ctx<'a, P>,
-    pub(super) active: ActiveSet,
+pub(in crate::coll) struct Halves<'a, P, S, R> {
+    pub(in crate::coll) ctx: &'a Ctx<'a, P>,
+    pub(in crate::coll) active: ActiveSet,
     /// This process's number among the active.
-    pub(super) number: usize,
+    pub(in crate::coll) number: usize,
     /// Where block i starts, in bytes.
-    pub(super) start: S,
+    pub(in crate::coll) start: S,
     /// The rank at a place.
-    pub(super) rank: R,
+    pub(in crate::coll) rank: R,
 }
 
 impl<P: P2p, S: Fn(usize) -> usize, R: Fn(usize) -> usize> Halves<'_, P, S, R> {
@@ -97,7 +95,7 @@ impl<P: P2p, S: Fn(usize) -> usize, R: Fn(usize) -> usize> Halves<'_, P, S, R> {
 
     /// Leaves the fully reduced block of this active rank in its place in `work`. `mine` is the
     /// vector to be reduced, `work` itself or another one that stays as it is.
-    pub(super) async fn reduce_scatter(
+    pub(in crate::coll) async fn reduce_scatter(
         &self,
         op: &dyn Reducer,
         mine: Mem,
@@ -127,7 +125,7 @@ impl<P: P2p, S: Fn(usize) -> usize, R: Fn(usize) -> usize> Halves<'_, P, S, R> {
     }
 
     /// The way back: every active rank gets all blocks of `work`.
-    pub(super) async fn allgather(&self, work: Mem) -> Result<()> {
+    pub(in crate::coll) async fn allgather(&self, work: Mem) -> Result<()> {
         let mut mask = 1;
         while mask < self.active.count {
             let partner = self.number ^ mask;
@@ -145,7 +143,7 @@ impl<P: P2p, S: Fn(usize) -> usize, R: Fn(usize) -> usize> Halves<'_, P, S, R> {
     }
 
     /// Survivor 0 gets all blocks of `work`, along a binomial tree.
-    pub(super) async fn gather(&self, work: Mem) -> Result<()> {
+    pub(in crate::coll) async fn gather(&self, work: Mem) -> Result<()> {
         let mut mask = 1;
         while mask < self.active.count {
             let first = self.number & !(mask - 1);

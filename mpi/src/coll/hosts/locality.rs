@@ -7,7 +7,7 @@ pub const FLAT_RANKS: usize = 16;
 
 /// Where the ranks of a call are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Span {
+pub(in crate::coll) enum Span {
     /// It is not known, or nothing follows from it.
     Unknown,
     /// All on one host, few, and messages within it cost little.
@@ -75,7 +75,7 @@ impl Locality {
 
     /// Where all these ranks are.
     #[inline(always)]
-    pub(super) fn span(&self) -> Span {
+    pub(in crate::coll) fn span(&self) -> Span {
         self.span
     }
 

@@ -4,7 +4,7 @@ use std::alloc::{Layout, alloc, dealloc};
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 
-use super::mem::Mem;
+use crate::coll::memory::Mem;
 use crate::error::{Error, ErrorClass, Result};
 
 /// Alignment of every buffer: a cache line, enough for any predefined type.
@@ -28,14 +28,14 @@ pub struct Scratch {
 
 /// A buffer lent by [`Scratch::take`].
 #[derive(Debug)]
-pub(super) struct Loan {
+pub(in crate::coll) struct Loan {
     ptr: NonNull<u8>,
     layout: Layout,
 }
 
 impl Loan {
     /// The first `len` bytes asked for.
-    pub(super) fn mem(&self, len: usize) -> Mem {
+    pub(in crate::coll) fn mem(&self, len: usize) -> Mem {
         assert!(len <= self.layout.size());
         // SAFETY: the buffer has at least `len` bytes and lives as long as the loan is out.
         unsafe { Mem::new(self.ptr.as_ptr(), len) }
@@ -58,7 +58,7 @@ impl Scratch {
     }
 
     /// Lends a buffer of at least `len` bytes, not initialised.
-    pub(super) fn take(&self, len: usize) -> Result<Loan> {
+    pub(in crate::coll) fn take(&self, len: usize) -> Result<Loan> {
         let no_memory = || {
             Error::new(
                 ErrorClass::NoMem,
@@ -86,7 +86,7 @@ impl Scratch {
     }
 
     /// Takes a buffer back.
-    pub(super) fn give_back(&self, loan: Loan) {
+    pub(in crate::coll) fn give_back(&self, loan: Loan) {
         self.lent.set(self.lent.get() - 1);
         let size = loan.layout.size();
         match self.slot(class(size)) {

@@ -7,12 +7,14 @@
 use std::cell::Cell;
 use std::task::Poll;
 
-use super::ctx::Ctx;
-use super::linear::{self, send_to_all};
-use super::locality::{FLAT_RANKS, Locality};
-use super::mem::{Blocks, Mem};
-use super::p2p::{P2p, Pending};
-use super::reducer::Reducer;
+use crate::coll::algorithms::{
+    allgather_steps, allreduce_steps, barrier_steps, bcast_steps, reduce_steps,
+};
+use crate::coll::call::{Ctx, P2p, Pending};
+use crate::coll::hosts::{FLAT_RANKS, Locality};
+use crate::coll::linear;
+use crate::coll::memory::{Blocks, Mem};
+use crate::coll::reduction::Reducer;
 use crate::error::Result;
 
 /// Some of the ranks of a call.
@@ -45,7 +47,7 @@ impl Members<'_> {
 
 /// The messages of a call among some of its ranks.
 #[derive(Clone, Copy)]
-pub(super) struct GroupPart<'a, P> {
+pub(in crate::coll) struct GroupPart<'a, P> {
     whole: &'a Ctx<'a, P>,
     members: Members<'a>,
     me: usize,
@@ -102,17 +104,21 @@ impl<P: P2p> P2p for GroupPart<'_, P> {
 }
 
 /// This rank's host, as a part of a call; `chosen` leads its host.
-pub(super) struct TwoLevel<'a, P> {
+pub(in crate::coll) struct TwoLevel<'a, P> {
     whole: &'a Ctx<'a, P>,
     hosts: &'a Locality,
     chosen: Option<usize>,
-    pub(super) intra: Ctx<'a, GroupPart<'a, P>>,
+    pub(in crate::coll) intra: Ctx<'a, GroupPart<'a, P>>,
     /// The leader's number among the ranks of this host.
-    pub(super) leader: usize,
+    pub(in crate::coll) leader: usize,
 }
 
 impl<'a, P: P2p> TwoLevel<'a, P> {
-    pub(super) fn new(whole: &'a Ctx<'a, P>, hosts: &'a Locality, chosen: Option<usize>) -> Self {
+    pub(in crate::coll) fn new(
+        whole: &'a Ctx<'a, P>,
+        hosts: &'a Locality,
+        chosen: Option<usize>,
+    ) -> Self {
         let host = hosts.of(whole.rank());
         let ranks = hosts.ranks(host);
         let place = |rank: usize| ranks.partition_point(|&r| (r as usize) < rank);
@@ -138,7 +144,7 @@ impl<'a, P: P2p> TwoLevel<'a, P> {
     }
 
     /// The leaders, if this rank is one.
-    pub(super) fn leaders(&self) -> Option<Ctx<'a, GroupPart<'a, P>>> {
+    pub(in crate::coll) fn leaders(&self) -> Option<Ctx<'a, GroupPart<'a, P>>> {
         if self.intra.rank() != self.leader {
             return None;
         }
@@ -150,7 +156,7 @@ impl<'a, P: P2p> TwoLevel<'a, P> {
     }
 }
 
-pub(super) async fn barrier<P: P2p>(ctx: &Ctx<'_, P>, hosts: &Locality) -> Result<()> {
+pub(in crate::coll) async fn barrier<P: P2p>(ctx: &Ctx<'_, P>, hosts: &Locality) -> Result<()> {
     let levels = TwoLevel::new(ctx, hosts, None);
     let intra = &levels.intra;
     let empty = |_| Some(Mem::EMPTY);
@@ -160,11 +166,11 @@ pub(super) async fn barrier<P: P2p>(ctx: &Ctx<'_, P>, hosts: &Locality) -> Resul
     let Some(inter) = levels.leaders() else {
         return intra.recv(levels.leader, Mem::EMPTY).await;
     };
-    super::barrier::stepwise(&inter).await?;
-    send_to_all(*intra, Mem::EMPTY).finish().await
+    barrier_steps::stepwise(&inter).await?;
+    linear::send_to_all(*intra, Mem::EMPTY).finish().await
 }
 
-pub(super) async fn bcast<P: P2p>(
+pub(in crate::coll) async fn bcast<P: P2p>(
     ctx: &Ctx<'_, P>,
     hosts: &Locality,
     data: Mem,
@@ -172,13 +178,13 @@ pub(super) async fn bcast<P: P2p>(
 ) -> Result<()> {
     let levels = TwoLevel::new(ctx, hosts, Some(root));
     if let Some(inter) = levels.leaders() {
-        super::bcast::among(&inter, data, hosts.of(root)).await?;
+        bcast_steps::among(&inter, data, hosts.of(root)).await?;
     }
-    super::bcast::among(&levels.intra, data, levels.leader).await
+    bcast_steps::among(&levels.intra, data, levels.leader).await
 }
 
 /// Blocks of all ranks, host by host, in temporary memory: one message takes those of a host.
-pub(super) async fn allgather<P: P2p>(
+pub(in crate::coll) async fn allgather<P: P2p>(
     ctx: &Ctx<'_, P>,
     hosts: &Locality,
     mine: Mem,
@@ -208,16 +214,16 @@ pub(super) async fn allgather<P: P2p>(
         .finish()
         .await?;
     if let Some(inter) = levels.leaders() {
-        super::allgather::among(&inter, whole.blocks()).await?;
+        allgather_steps::among(&inter, whole.blocks()).await?;
     }
-    super::bcast::among(intra, temp.mem(), levels.leader).await?;
+    bcast_steps::among(intra, temp.mem(), levels.leader).await?;
     for (at, &rank) in order.iter().enumerate() {
         recv.get(rank as usize).copy_from(ranks.blocks().get(at));
     }
     Ok(())
 }
 
-pub(super) async fn reduce<P: P2p>(
+pub(in crate::coll) async fn reduce<P: P2p>(
     ctx: &Ctx<'_, P>,
     hosts: &Locality,
     op: &dyn Reducer,
@@ -226,24 +232,24 @@ pub(super) async fn reduce<P: P2p>(
 ) -> Result<()> {
     let levels = TwoLevel::new(ctx, hosts, Some(root));
     let Some(inter) = levels.leaders() else {
-        return super::reduce::among(&levels.intra, op, mine, Mem::EMPTY, levels.leader).await;
+        return reduce_steps::among(&levels.intra, op, mine, Mem::EMPTY, levels.leader).await;
     };
     let temp = ctx.temp(if ctx.rank() == root { 0 } else { mine.len() })?;
     let value = if ctx.rank() == root { recv } else { temp.mem() };
-    super::reduce::among(&levels.intra, op, mine, value, levels.leader).await?;
-    super::reduce::among(&inter, op, value, value, hosts.of(root)).await
+    reduce_steps::among(&levels.intra, op, mine, value, levels.leader).await?;
+    reduce_steps::among(&inter, op, value, value, hosts.of(root)).await
 }
 
-pub(super) async fn allreduce<P: P2p>(
+pub(in crate::coll) async fn allreduce<P: P2p>(
     ctx: &Ctx<'_, P>,
     hosts: &Locality,
     op: &dyn Reducer,
     (mine, recv): (Mem, Mem),
 ) -> Result<()> {
     let levels = TwoLevel::new(ctx, hosts, None);
-    super::reduce::among(&levels.intra, op, mine, recv, levels.leader).await?;
+    reduce_steps::among(&levels.intra, op, mine, recv, levels.leader).await?;
     if let Some(inter) = levels.leaders() {
-        super::allreduce::stepwise(&inter, op, recv, recv).await?;
+        allreduce_steps::stepwise(&inter, op, recv, recv).await?;
     }
-    super::bcast::among(&levels.intra, recv, levels.leader).await
+    bcast_steps::among(&levels.intra, recv, levels.leader).await
 }

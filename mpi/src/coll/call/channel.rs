@@ -5,12 +5,9 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Poll, ready};
 
-use super::ctx::Ctx;
-use super::initiated::Initiated;
-use super::locality::Locality;
-use super::p2p::{P2p, Pending};
-use super::run::block_on;
 use crate::adi::{Caller, Completion, Envelope, Mode, Pattern, Rank, ReqId};
+use crate::coll::call::{Ctx, Initiated, P2p, Pending, block_on};
+use crate::coll::hosts::Locality;
 use crate::comm::{Communicator, Traffic};
 use crate::error::{Error, ErrorClass, Result};
 use crate::group::Group;
@@ -47,7 +44,7 @@ pub struct GroupChannel<'a> {
 }
 
 /// Which ranks of `comm` share a host, as the job's table says: it says the same to all of them.
-pub(super) fn hosts(mpi: &Mpi, comm: &Communicator) -> Locality {
+pub(in crate::coll) fn hosts(mpi: &Mpi, comm: &Communicator) -> Locality {
     let (dev, group) = (mpi.dev.borrow(), comm.group());
     let same = |a, b| dev.same_host(group.world_rank(a), group.world_rank(b));
     Locality::new(comm.size(), dev.local_cost(), same)

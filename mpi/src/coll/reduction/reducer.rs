@@ -1,10 +1,8 @@
 //! Applying an operation to blocks of elements, and exchanging blocks while doing so.
 
-use super::ctx::Ctx;
-use super::mem::Mem;
-use super::p2p::{P2p, Pending};
-use super::tuning;
-use super::windows::{Receives, Sends, WINDOW};
+use crate::coll::call::{Ctx, P2p, Pending, Receives, Sends, WINDOW};
+use crate::coll::memory::Mem;
+use crate::coll::tuning;
 use crate::error::Result;
 
 /// A reduction operation together with a datatype (MPI-5.0 §6.9), on packed elements.

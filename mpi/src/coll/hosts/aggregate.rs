@@ -2,19 +2,18 @@
 //! sends one message to each other leader. Two more copies and two messages within the host save
 //! the start-up costs of all other messages.
 
-use super::ctx::Ctx;
-use super::locality::Locality;
-use super::mem::{Blocks, Mem};
-use super::p2p::P2p;
-use super::tuning::AlltoallAlgorithm;
-use super::two_level::TwoLevel;
-use super::windows::Sends;
-use super::{alltoall, linear};
+use crate::coll::algorithms::alltoall_steps;
+use crate::coll::call::{Ctx, P2p, Sends};
+use crate::coll::hosts::Locality;
+use crate::coll::hosts::two_level::TwoLevel;
+use crate::coll::linear;
+use crate::coll::memory::{Blocks, Mem};
+use crate::coll::tuning::AlltoallAlgorithm;
 use crate::error::Result;
 
 /// Block j of `send` on rank i, of `each` bytes, goes to block i of `recv` on rank j. `None`: what
 /// is in `recv` is sent and replaced.
-pub(super) async fn by_leaders<P: P2p>(
+pub(in crate::coll) async fn by_leaders<P: P2p>(
     ctx: &Ctx<'_, P>,
     hosts: &Locality,
     send: Option<Mem>,
@@ -110,7 +109,7 @@ impl Rows<'_> {
             out.clear();
             let uniform = |all| Blocks::Uniform { all, each: widest };
             self.pack(uniform(out));
-            alltoall::bruck(inter, out, into, widest).await?;
+            alltoall_steps::bruck(inter, out, into, widest).await?;
             self.unpack(uniform(into));
             return Ok(());
         }
@@ -126,7 +125,7 @@ impl Rows<'_> {
         let out = inter.table(count, |host| part(out, host))?;
         let into = inter.table(count, |host| part(into, host))?;
         self.pack(out.blocks());
-        alltoall::windowed(inter, out.blocks(), into.blocks()).await?;
+        alltoall_steps::windowed(inter, out.blocks(), into.blocks()).await?;
         self.unpack(into.blocks());
         Ok(())
     }

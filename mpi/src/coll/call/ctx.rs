@@ -4,20 +4,19 @@ use std::cell::Cell;
 use std::future::poll_fn;
 use std::task::{Poll, ready};
 
-use super::locality::{Locality, Span};
-use super::mem::{Blocks, Mem};
-use super::p2p::{P2p, Pending};
-use super::scratch::{Loan, Scratch};
-use super::tuning::Tuning;
+use crate::coll::call::{P2p, Pending};
+use crate::coll::hosts::{Locality, Span};
+use crate::coll::memory::{Blocks, Loan, Mem, Scratch};
+use crate::coll::tuning::Tuning;
 use crate::error::{Error, ErrorClass, Result};
 
 /// State that the collectives of a process share.
 #[derive(Debug, Default)]
 pub struct Resources {
     /// Temporary memory.
-    pub(super) scratch: Scratch,
+    pub(in crate::coll) scratch: Scratch,
     /// Which algorithms are used, the same on all ranks.
-    pub(super) tuning: Tuning,
+    pub(in crate::coll) tuning: Tuning,
 }
 
 impl Resources {
@@ -68,7 +67,7 @@ impl<'a, P: P2p> Ctx<'a, P> {
 
     /// Which algorithms are used.
     #[inline(always)]
-    pub(super) fn tuning(&self) -> &'a Tuning {
+    pub(in crate::coll) fn tuning(&self) -> &'a Tuning {
         &self.resources.tuning
     }
 
@@ -104,7 +103,7 @@ impl<'a, P: P2p> Ctx<'a, P> {
 
     /// Whether all ranks exchange at once, without steps.
     #[inline(always)]
-    pub(super) fn is_linear(&self) -> bool {
+    pub(in crate::coll) fn is_linear(&self) -> bool {
         self.tuning().is_linear(self.on_one_host())
     }
 
@@ -119,12 +118,12 @@ impl<'a, P: P2p> Ctx<'a, P> {
     }
 
     /// Says that the ranks of this call share a host.
-    pub(super) fn share_a_host(&mut self) {
+    pub(in crate::coll) fn share_a_host(&mut self) {
         self.span = Span::OneHost;
     }
 
     /// A call among some of the ranks, as a part of this one.
-    pub(super) fn part<Q: P2p>(&self, p2p: Q) -> Ctx<'a, Q> {
+    pub(in crate::coll) fn part<Q: P2p>(&self, p2p: Q) -> Ctx<'a, Q> {
         Ctx::new(p2p, self.tag, None, self.resources, self.live)
     }
 
@@ -153,7 +152,7 @@ impl<'a, P: P2p> Ctx<'a, P> {
 
     /// [`Ctx::isend`] for where a call of a function counts.
     #[inline(always)]
-    pub(super) fn isend_inlined(&self, to: usize, data: Mem) -> Result<Pending> {
+    pub(in crate::coll) fn isend_inlined(&self, to: usize, data: Mem) -> Result<Pending> {
         // SAFETY: the region is valid until the collective ends (`Mem::new`), and the algorithms do
         // not change it before the request is done.
         let pending = unsafe { self.p2p.isend(to, self.tag, data.ptr(), data.len())? };
@@ -192,7 +191,7 @@ impl<'a, P: P2p> Ctx<'a, P> {
 
     /// Polls a request of this call, for a caller that waits in another way.
     #[inline(always)]
-    pub(super) fn poll_part(&self, pending: &mut Pending) -> Poll<Result<usize>> {
+    pub(in crate::coll) fn poll_part(&self, pending: &mut Pending) -> Poll<Result<usize>> {
         let polled = self.p2p.poll(pending);
         if polled.is_ready() {
             self.live.set(self.live.get() - 1);
@@ -209,7 +208,7 @@ impl<'a, P: P2p> Ctx<'a, P> {
 
     /// Polls a receive; not again once it is ready.
     #[inline(always)]
-    pub(super) fn poll_received(&self, receive: &mut RegionReceive) -> Poll<Result<()>> {
+    pub(in crate::coll) fn poll_received(&self, receive: &mut RegionReceive) -> Poll<Result<()>> {
         let len = ready!(self.poll_part(&mut receive.pending))?;
         Poll::Ready(self.check_length(receive.from, receive.len, len))
     }
@@ -219,7 +218,7 @@ impl<'a, P: P2p> Ctx<'a, P> {
     }
 
     /// The number of this rank for the caller of the collective.
-    pub(super) fn named(&self, rank: usize) -> usize {
+    pub(in crate::coll) fn named(&self, rank: usize) -> usize {
         self.p2p.named(rank)
     }
 
@@ -243,13 +242,17 @@ impl<'a, P: P2p> Ctx<'a, P> {
 
     /// Receives a message that is there, or posts the receive.
     #[inline(never)]
-    pub(super) fn recv_or_post(&self, from: usize, into: Mem) -> Result<Option<RegionReceive>> {
+    pub(in crate::coll) fn recv_or_post(
+        &self,
+        from: usize,
+        into: Mem,
+    ) -> Result<Option<RegionReceive>> {
         self.recv_or_post_inlined(from, into)
     }
 
     /// [`Ctx::recv_or_post`] for where a call of a function counts.
     #[inline(always)]
-    pub(super) fn recv_or_post_inlined(
+    pub(in crate::coll) fn recv_or_post_inlined(
         &self,
         from: usize,
         into: Mem,
@@ -298,7 +301,7 @@ fn mismatch((from, len): (usize, usize), (me, expected): (usize, usize)) -> Erro
 /// A posted receive whose message must have exactly the region's length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegionReceive {
-    pub(super) pending: Pending,
+    pub(in crate::coll) pending: Pending,
     len: usize,
     from: usize,
 }

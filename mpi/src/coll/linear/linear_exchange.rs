@@ -7,11 +7,8 @@
 use std::future::Future;
 use std::task::{Poll, ready};
 
-use super::ctx::Ctx;
-use super::initiated::{Initiated, begin};
-use super::mem::Mem;
-use super::p2p::P2p;
-use super::windows::{Receives, Sends, WINDOW};
+use crate::coll::call::{Ctx, Initiated, P2p, Receives, Sends, WINDOW, begin};
+use crate::coll::memory::Mem;
 use crate::error::Result;
 
 /// So many ranks on, around the end.
@@ -24,7 +21,7 @@ fn after(rank: usize, steps: usize, size: usize) -> usize {
 /// Sends `out(i)` to each other rank i and receives `into(i)` from it; `None` on both sides is no
 /// message.
 #[inline(always)]
-pub(super) fn exchange_all<'a, P: P2p>(
+pub(in crate::coll) fn exchange_all<'a, P: P2p>(
     ctx: Ctx<'a, P>,
     out: impl Fn(usize) -> Option<Mem>,
     into: impl Fn(usize) -> Option<Mem>,
@@ -101,7 +98,7 @@ where
 
 /// Sends `data` to all other ranks.
 #[inline]
-pub(super) fn send_to_all<'a, P: P2p>(
+pub(in crate::coll) fn send_to_all<'a, P: P2p>(
     ctx: Ctx<'a, P>,
     data: Mem,
 ) -> Initiated<impl Future<Output = Result<()>>> {
@@ -157,7 +154,7 @@ impl SendToEach {
 /// `root` sends `out(i)` to each other rank i, which receives it in its `into`; `None` on both
 /// sides is no message.
 #[inline(always)]
-pub(super) fn scatter<'a, P: P2p>(
+pub(in crate::coll) fn scatter<'a, P: P2p>(
     ctx: Ctx<'a, P>,
     root: usize,
     out: impl Fn(usize) -> Option<Mem>,
@@ -190,7 +187,7 @@ pub(super) fn scatter<'a, P: P2p>(
 /// `root` receives in `into(i)` what each other rank i sends, its `mine`; `None` on both sides is
 /// no message.
 #[inline(always)]
-pub(super) fn gather<'a, P: P2p>(
+pub(in crate::coll) fn gather<'a, P: P2p>(
     ctx: Ctx<'a, P>,
     root: usize,
     mine: Option<Mem>,

@@ -7,15 +7,11 @@
 use std::future::{Future, poll_fn};
 use std::task::{Poll, ready};
 
-use super::ctx::{Ctx, Temp};
-use super::initiated::{Initiated, begin};
-use super::linear::send_to_all;
-use super::mem::{Mem, Split};
-use super::order::{ExchangeOrder, MOST};
-use super::p2p::P2p;
-use super::reducer::Reducer;
-use super::tuning::{DIRECT_CACHE, DIRECT_PIECE, LINEAR_REDUCTION_RANKS};
-use super::windows::{Receives, Sends, WINDOW};
+use crate::coll::call::{Ctx, Initiated, P2p, Receives, Sends, Temp, WINDOW, begin};
+use crate::coll::linear::send_to_all;
+use crate::coll::memory::{Mem, Split};
+use crate::coll::reduction::{ExchangeOrder, MOST, Reducer};
+use crate::coll::tuning::{DIRECT_CACHE, DIRECT_PIECE, LINEAR_REDUCTION_RANKS};
 use crate::error::Result;
 
 // The sends of one piece fit in a window, and the operands in a plan.
@@ -23,7 +19,7 @@ const _: () = assert!(LINEAR_REDUCTION_RANKS <= WINDOW && LINEAR_REDUCTION_RANKS
 
 /// Which ranks combine operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Combiners {
+pub(in crate::coll) enum Combiners {
     /// Every rank combines the whole vector: no rank waits for another's result.
     Everyone,
     /// This rank the whole vector.
@@ -35,23 +31,27 @@ pub(super) enum Combiners {
 
 /// A linear reduction.
 #[derive(Clone, Copy)]
-pub(super) struct Linear<'a, P, R> {
-    pub(super) ctx: Ctx<'a, P>,
-    pub(super) op: R,
+pub(in crate::coll) struct Linear<'a, P, R> {
+    pub(in crate::coll) ctx: Ctx<'a, P>,
+    pub(in crate::coll) op: R,
     /// The rank at place 0: places count on from there.
-    pub(super) first: usize,
+    pub(in crate::coll) first: usize,
     /// The order of combining; along a ring each block begins at its own place.
-    pub(super) order: ExchangeOrder,
-    pub(super) combiners: Combiners,
+    pub(in crate::coll) order: ExchangeOrder,
+    pub(in crate::coll) combiners: Combiners,
     /// Elements of the whole vector.
-    pub(super) elements: usize,
+    pub(in crate::coll) elements: usize,
 }
 
 impl<'a, P: P2p, R: Reducer + Copy> Linear<'a, P, R> {
     /// Leaves the result in `recv` on all ranks ([`Combiners::Everyone`]) or on one
     /// ([`Combiners::Only`]), each of which combines all of it.
     #[inline(always)]
-    pub(super) fn whole(self, mine: Mem, recv: Mem) -> Initiated<impl Future<Output = Result<()>>> {
+    pub(in crate::coll) fn whole(
+        self,
+        mine: Mem,
+        recv: Mem,
+    ) -> Initiated<impl Future<Output = Result<()>>> {
         let combining = self.combine(mine, self.part(recv, self.ctx.rank()));
         let mut progress = match combining.begin() {
             Ok(progress) => progress,
@@ -65,7 +65,7 @@ impl<'a, P: P2p, R: Reducer + Copy> Linear<'a, P, R> {
 
     /// Leaves the result in `recv` on all ranks, each of which combines a block
     /// ([`Combiners::Blocks`]).
-    pub(super) async fn by_blocks(self, mine: Mem, recv: Mem) -> Result<()> {
+    pub(in crate::coll) async fn by_blocks(self, mine: Mem, recv: Mem) -> Result<()> {
         let ctx = &self.ctx;
         let block = self.part(recv, ctx.rank());
         let mut operands = self.combine(mine, block).run().await?;
@@ -83,7 +83,12 @@ impl<'a, P: P2p, R: Reducer + Copy> Linear<'a, P, R> {
     }
 
     /// Leaves the result in `recv` on `root`; each rank combines a block ([`Combiners::Blocks`]).
-    pub(super) async fn blocks_to_root(self, mine: Mem, recv: Mem, root: usize) -> Result<()> {
+    pub(in crate::coll) async fn blocks_to_root(
+        self,
+        mine: Mem,
+        recv: Mem,
+        root: usize,
+    ) -> Result<()> {
         let (ctx, rank) = (&self.ctx, self.ctx.rank());
         if rank == root {
             let block = self.part(recv, root);

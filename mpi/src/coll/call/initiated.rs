@@ -30,18 +30,18 @@ impl<F> From<Result<()>> for Initiated<F> {
 macro_rules! begin {
     ($advance:expr, $again:expr) => {
         match $advance {
-            std::task::Poll::Ready(result) => $crate::coll::initiated::Initiated::from(result),
+            std::task::Poll::Ready(result) => $crate::coll::call::Initiated::from(result),
             std::task::Poll::Pending => {
-                $crate::coll::initiated::Initiated::Rest(std::future::poll_fn(move |_| $again))
+                $crate::coll::call::Initiated::Rest(std::future::poll_fn(move |_| $again))
             }
         }
     };
 }
-pub(super) use begin;
+pub(in crate::coll) use begin;
 
 /// The initiated operation, if there is one; else all of it is `rest`.
 #[inline(always)]
-pub(super) fn initiated_or<F, G>(
+pub(in crate::coll) fn initiated_or<F, G>(
     initiated: Option<Initiated<F>>,
     rest: impl FnOnce() -> G,
 ) -> Initiated<impl Future<Output = Result<()>>>
@@ -82,7 +82,10 @@ impl<F: Future<Output = Result<()>>> Initiated<F> {
 
     /// The same with something to do at the end, if all went well.
     #[inline(always)]
-    pub(super) fn then(self, end: impl FnOnce()) -> Initiated<impl Future<Output = Result<()>>> {
+    pub(in crate::coll) fn then(
+        self,
+        end: impl FnOnce(),
+    ) -> Initiated<impl Future<Output = Result<()>>> {
         match self {
             Initiated::Done => {
                 end();

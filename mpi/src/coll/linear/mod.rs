@@ -1,0 +1,7 @@
+//! Collectives without steps: every rank sends all its messages at once.
+
+mod linear_exchange;
+mod linear_reduction;
+
+pub(in crate::coll) use linear_exchange::{exchange_all, gather, scatter, send_to_all};
+pub(in crate::coll) use linear_reduction::{Combiners, Linear};
