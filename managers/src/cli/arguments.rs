@@ -6,6 +6,9 @@ use rejoin_managers_protocol::checkpoint::Interval;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+/// How the user set this value of an option: on the command line, or by a variable.
+pub(super) type Given<'a> = &'a dyn Fn(&str, &str) -> String;
+
 /// Runs MPI programs.
 #[derive(Debug, Parser)]
 #[command(

@@ -1,7 +1,6 @@
 //! Host lists: the hosts that the user names, and the ranks of each.
 
-use super::arguments::{JobArguments, MapBy, ProgramArguments};
-use super::job::Given;
+use super::arguments::{Given, JobArguments, MapBy, ProgramArguments};
 use super::segments;
 use crate::launch::machines::{Machine, Machines};
 use rejoin_managers_protocol::central::HostIndex;

@@ -1,6 +1,8 @@
 //! From options to a launch: checks the options, numbers programs and hosts, and makes the plan.
 
-use super::arguments::{BindTo, Carrier, JobArguments, MapBy, OutputAt, ProgramArguments, Stdin};
+use super::arguments::{
+    BindTo, Carrier, Given, JobArguments, MapBy, OutputAt, ProgramArguments, Stdin,
+};
 use super::{host_list, ports};
 use crate::host::interfaces;
 use crate::host::signals;
@@ -17,9 +19,6 @@ use serde_bytes::ByteBuf;
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStringExt;
 use std::time::Instant;
-
-/// How the user set this value of an option: on the command line, or by a variable.
-pub(super) type Given<'a> = &'a dyn Fn(&str, &str) -> String;
 
 /// Makes the launch of a job from its options and those of its programs.
 pub(super) fn launch(

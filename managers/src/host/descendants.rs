@@ -129,6 +129,19 @@ pub fn has_ended(pid: u32) -> bool {
     state_of(pid).is_none_or(|state| matches!(state, 'Z' | 'X'))
 }
 
+/// Whether a process has locks of files (proc_pid_fdinfo(5)); those of one that is not ours to look
+/// at go unseen.
+#[must_use]
+pub fn has_locks(pid: u32) -> bool {
+    let Ok(all) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else {
+        return false;
+    };
+    all.flatten().any(|one| {
+        let text = std::fs::read(one.path()).unwrap_or_default();
+        text.windows(6).any(|window| window == b"\nlock:")
+    })
+}
+
 /// The rank that a process was started as, or that it is a clone of.
 #[must_use]
 pub fn rank_of(pid: u32) -> Option<u32> {

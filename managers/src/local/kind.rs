@@ -1,5 +1,8 @@
 //! Kinds of a local manager's events.
 
+use crate::net::reactor::Token;
+use rejoin_channel_table::Incarnation;
+
 /// The link to mpirun.
 pub const LINK: u8 = 0;
 /// Signals for the manager.
@@ -36,3 +39,12 @@ pub const PEER_IN: u8 = 15;
 pub const CENTRAL: u8 = 16;
 /// A call to central.
 pub const CENTRAL_DIAL: u8 = 17;
+
+/// The token of an event of a rank's process.
+pub fn of_process(kind: u8, incarnation: Incarnation, slot: usize) -> Token {
+    Token {
+        kind,
+        incarnation: incarnation.0 & 0x00ff_ffff,
+        index: slot as u32,
+    }
+}

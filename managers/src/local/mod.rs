@@ -1,43 +1,40 @@
 //! The local manager: starts one host's ranks, watches them, passes their output on.
 
-mod central_link;
+mod image_events;
 mod images;
 mod kind;
+mod link_messages;
 mod links;
-mod mpirun_link;
-mod peers;
-mod prepare;
-mod rank;
-mod rank_input;
-mod rank_output;
+mod local_rank;
+mod rank_events;
 mod restore_process;
 mod retire;
 mod start;
+mod start_ranks;
+mod streams;
 mod sweep;
 
 use crate::error::{Context, Result};
 use crate::host::signals::Signals;
 use crate::host::{descendants, limits};
 use crate::launch::local_messages::{LocalToCentral, LocalToMpirun};
-use crate::launch::plan::LaunchPlan;
 use crate::launch::supervisor;
 use crate::net::reactor::{Interest, Reactor, Token};
-use crate::stdio::{OUTPUT_WINDOW, Stream};
+use crate::stdio::Stream;
 use crate::{clock, fault, logs};
-use central_link::CentralLink;
-use mpirun_link::MpirunLink;
+use images::{CheckpointRequests, PendingRestores, RankImages};
+use links::{CentralLink, MpirunLink, Peers};
+use local_rank::LocalRank;
 use nix::sys::signal::Signal;
-use rank::RankIo;
-use rank_input::RankInput;
-use rejoin_channel_table::{Epoch, Incarnation, Rank};
-use rejoin_ckpt::watch::Watcher;
-use rejoin_managers_protocol::control::{End, Time};
+use rejoin_channel_table::{Incarnation, Rank};
+use rejoin_managers_protocol::control::Time;
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
 use rejoin_wire::FromManager;
 use rejoin_wire::codec::{MANAGER_LIMIT, encode};
+use start::ProcessStarter;
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use streams::{RankInput, RankOutputs};
 use sweep::Sweep;
 
 /// Runs a local manager whose link to mpirun is its standard input. Returns its exit code.
@@ -66,39 +63,32 @@ fn run_with(link: impl FnOnce(&Reactor) -> Result<MpirunLink>) -> i32 {
     }
 }
 
+/// The local manager: the parts of its state, and the inputs that wait for its core. A slot is a
+/// rank's position among the ranks of this host, and its local rank.
 struct LocalManager {
     core: Local,
+    /// Inputs that the core has not taken yet.
+    queue: VecDeque<LocalInput>,
+    over: bool,
+    reactor: Reactor,
+    signals: Signals,
+    /// The limit of open files before the manager raised its own.
+    open_files: Option<libc::rlimit>,
     mpirun: MpirunLink,
     /// From the plan on.
     central: Option<CentralLink>,
     /// Of a job on many hosts.
-    peers: Option<Box<peers::Peers>>,
-    reactor: Reactor,
-    signals: Signals,
-    plan: Option<Box<LaunchPlan>>,
-    /// In rank order; a slot is an index here, and the local rank.
-    ranks: Vec<RankIo>,
-    start: Option<start::Start>,
-    failures: (OwnedFd, OwnedFd),
-    /// Bytes of output that mpirun can still take; a little below zero at times.
-    window: isize,
+    peers: Option<Box<Peers>>,
+    /// From the plan on.
+    starter: Option<ProcessStarter>,
+    /// By slot, in rank order.
+    ranks: Vec<LocalRank>,
+    outputs: RankOutputs,
     input: Option<RankInput>,
-    queue: VecDeque<LocalInput>,
+    requests: CheckpointRequests,
+    images: RankImages,
+    restores: PendingRestores,
     sweep: Sweep,
-    /// Notices ends at once.
-    watcher: Option<Watcher>,
-    /// Streams without a reader.
-    closed_sinks: [bool; 2],
-    over: bool,
-    /// The checkpoint that counts.
-    kept: Option<Epoch>,
-    /// When to make processes ahead of the next recovery.
-    prepare_at: Option<Instant>,
-    /// When to try orders again.
-    orders: Option<rank::Again>,
-    /// Ends of processes that were reaped before they were known.
-    strays: VecDeque<(u32, i32)>,
-    open_files: Option<libc::rlimit>,
 }
 
 impl LocalManager {
@@ -117,33 +107,25 @@ impl LocalManager {
             nix::unistd::dup2_stdout(&null).context("replace standard output")?;
         }
         let signals = Signals::new(&[Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP])?;
-        let failures = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).context("make a pipe")?;
-        rank_output::set_nonblocking(&failures.0)?;
         reactor.add(&signals, Token::single(kind::SIGNALS), Interest::READ)?;
-        reactor.add(&failures.0, Token::single(kind::FAILURES), Interest::READ)?;
         Ok(LocalManager {
             core: Local::new(),
+            queue: VecDeque::new(),
+            over: false,
+            reactor,
+            signals,
+            open_files: limits::raise_open_files(),
             mpirun,
             central: None,
             peers: None,
-            reactor,
-            signals,
-            plan: None,
+            starter: None,
             ranks: Vec::new(),
-            start: None,
-            failures,
-            window: OUTPUT_WINDOW as isize,
+            outputs: RankOutputs::new(),
             input: None,
-            queue: VecDeque::new(),
+            requests: CheckpointRequests::default(),
+            images: RankImages::default(),
+            restores: PendingRestores::default(),
             sweep: Sweep::default(),
-            watcher: None,
-            closed_sinks: [false; 2],
-            over: false,
-            kept: None,
-            prepare_at: None,
-            orders: None,
-            strays: VecDeque::new(),
-            open_files: limits::raise_open_files(),
         })
     }
 
@@ -152,8 +134,7 @@ impl LocalManager {
         loop {
             self.steps()?;
             if self.over {
-                self.drain_outputs();
-                let written = self.outputs_done();
+                let written = self.outputs.drain_all(&mut self.mpirun, &self.reactor);
                 if self.mpirun.has_said_all(written, &self.reactor)? {
                     self.job_ended();
                     return Ok(());
@@ -182,30 +163,23 @@ impl LocalManager {
             .core
             .deadline()
             .map(|at| Duration::from_nanos(at.0.saturating_sub(now.0)));
-        let interactive = self.plan.as_ref().is_some_and(|p| p.interactive);
-        let prompt = if interactive {
-            self.prompt_limit()
-        } else {
-            None
-        };
         let starting = self.is_starting().then_some(Duration::ZERO);
         // Inputs from the start of processes are due, too. The limit only matters if the kernel
         // does not report an end.
         let retiring = self.any_retiring().then_some(Duration::from_millis(1));
-        let waking = self.ranks.iter().any(|r| r.waking.is_some());
-        let waking = waking.then_some(Duration::from_secs(1));
+        let restoring = self.restores.is_any().then_some(Duration::from_secs(1));
         let queued = (!self.queue.is_empty()).then_some(Duration::ZERO);
         [
             core,
             self.sweep.wait_limit(),
-            prompt,
+            self.outputs.prompt_limit(),
             starting,
             retiring,
             queued,
-            waking,
-            self.prepare_limit(),
-            self.order_limit(),
-            self.peers_limit(),
+            restoring,
+            self.images.prepare_limit(),
+            self.requests.wait_limit(),
+            self.peers.as_ref().and_then(|peers| peers.wait_limit()),
         ]
         .into_iter()
         .flatten()
@@ -214,15 +188,14 @@ impl LocalManager {
 
     fn timers(&mut self) {
         self.check_all_retiring();
-        self.check_waking();
-        self.prepare_images();
-        self.order_again();
+        self.check_restores();
+        let recovering = self.restores.is_any() || self.any_retiring();
+        self.images.prepare(recovering, &self.reactor);
+        self.retry_requests();
         if self.core.deadline().is_some_and(|at| at <= self.now()) {
             self.queue.push_back(LocalInput::Tick);
         }
-        if self.plan.as_ref().is_some_and(|p| p.interactive) {
-            self.pass_prompts();
-        }
+        self.outputs.pass_prompts(&mut self.mpirun, &self.reactor);
         if self.sweep.is_running() && self.sweep.advance(&self.tracked()) {
             self.queue.push_back(LocalInput::Swept);
         }
@@ -236,7 +209,7 @@ impl LocalManager {
             let mut effects = Vec::new();
             self.core.step(self.now(), input, &mut effects);
             for effect in effects {
-                let first = || self.ranks.iter().all(|r| r.waking.is_none());
+                let first = || !self.restores.is_any();
                 let point = fault::before_local(&effect, first);
                 self.perform(effect)?;
                 fault::after_local(point);
@@ -247,16 +220,7 @@ impl LocalManager {
 
     fn perform(&mut self, effect: LocalEffect) -> Result<()> {
         match effect {
-            LocalEffect::Spawn(life) => {
-                if life.incarnation > Incarnation(0) {
-                    let rewound = LocalToMpirun::Rewound {
-                        rank: life.rank,
-                        epoch: None,
-                    };
-                    self.mpirun.tell(&rewound)?;
-                }
-                self.order_process(life);
-            }
+            LocalEffect::Spawn(instance) => self.order_process(instance)?,
             LocalEffect::Central(news) => self.tell_central(LocalToCentral::News(news))?,
             LocalEffect::Ranks(ranks, message) => {
                 let mut frame = Vec::new();
@@ -264,40 +228,17 @@ impl LocalManager {
                 for (told, rank) in ranks.iter().enumerate() {
                     fault::halfway(&message, told, ranks.len());
                     if let Some(slot) = self.slot(*rank) {
-                        self.ranks[slot].send(&frame, slot, &self.reactor)?;
-                        if let FromManager::Checkpoint { epoch, .. } = message {
-                            self.ranks[slot].order(epoch);
-                        }
+                        self.send_to_rank(slot, &message, &frame)?;
                     }
                 }
-                self.ordered();
+                if let FromManager::Checkpoint { .. } = message {
+                    self.requests.sent();
+                }
             }
             LocalEffect::Watch(rank, incarnation, pid) => {
-                let Some(slot) = self.slot(rank) else {
-                    return Ok(());
-                };
-                match descendants::watch(pid) {
-                    Ok(pidfd) => {
-                        let token = rank::token(kind::CALLER, incarnation, slot);
-                        self.reactor.add(&pidfd, token, Interest::READ)?;
-                        self.ranks[slot].caller = Some((pid, pidfd));
-                    }
-                    // It ended before we could look.
-                    Err(_) => {
-                        let ended = LocalInput::CallerEnded(rank, incarnation, End::Unknown);
-                        self.queue.push_back(ended);
-                    }
-                }
+                self.watch_caller(rank, incarnation, pid)?;
             }
-            LocalEffect::SignalGroup(rank, signal) => {
-                if !self.ends_unstarted(rank, signal)
-                    && let Some(slot) = self.slot(rank)
-                    && let Some(group) = self.ranks[slot].group
-                    && self.ranks[slot].child.is_some()
-                {
-                    descendants::send_group(group, signal);
-                }
-            }
+            LocalEffect::SignalGroup(rank, signal) => self.signal_group(rank, signal),
             LocalEffect::SignalAll(signal) => {
                 self.start_no_more();
                 let count = descendants::signal_all(signal);
@@ -310,7 +251,10 @@ impl LocalManager {
                     self.queue.push_back(LocalInput::Swept);
                 }
             }
-            LocalEffect::Exit => self.over = true,
+            LocalEffect::Exit => {
+                self.over = true;
+                self.outputs.job_over();
+            }
             other => self.perform_on_images(other)?,
         }
         Ok(())
@@ -320,16 +264,14 @@ impl LocalManager {
     fn perform_on_images(&mut self, effect: LocalEffect) -> Result<()> {
         match effect {
             LocalEffect::SignalCaller(rank, signal) => {
-                let caller = self
-                    .slot(rank)
-                    .and_then(|slot| self.ranks[slot].caller.as_ref());
-                if let Some((pid, _)) = caller {
-                    descendants::send(*pid, signal);
+                let slot = self.slot(rank);
+                if let Some(pid) = slot.and_then(|slot| self.ranks[slot].caller_pid()) {
+                    descendants::send(pid, signal);
                 }
             }
             LocalEffect::Retire(rank, incarnation) => self.retire(rank, incarnation),
             LocalEffect::Look(to, message) => self.look(to, message)?,
-            LocalEffect::Wake(life, epoch) => self.wake(life, epoch)?,
+            LocalEffect::Wake(instance, epoch) => self.wake(instance, epoch)?,
             LocalEffect::Discard(rank, incarnation) => self.discard(rank, incarnation),
             LocalEffect::DropImage(rank, epoch) => self.drop_image(rank, epoch),
             LocalEffect::StopAll => self.stop_all(),
@@ -364,8 +306,14 @@ impl LocalManager {
             }
             _ if self.ranks.get(slot).is_none_or(|r| r.is_stale(token)) => {}
             kind::SOCKET => self.read_socket(slot),
-            kind::OUT => self.read_output(slot, Stream::Out),
-            kind::ERR => self.read_output(slot, Stream::Err),
+            kind::OUT => {
+                self.outputs
+                    .read(slot, Stream::Out, &mut self.mpirun, &self.reactor);
+            }
+            kind::ERR => {
+                self.outputs
+                    .read(slot, Stream::Err, &mut self.mpirun, &self.reactor);
+            }
             kind::CHILD => self.child_ended(slot),
             kind::CALLER => self.caller_ended(slot),
             _ => {}
@@ -383,8 +331,7 @@ impl LocalManager {
         }
         // Orphans that came to us are reaped; ranks are reaped where their end is noticed.
         while let Some(pid) = descendants::ended_child() {
-            let is_caller =
-                |r: &RankIo| r.caller.as_ref().is_some_and(|(caller, _)| *caller == pid);
+            let is_caller = |r: &LocalRank| r.caller_pid() == Some(pid);
             if let Some(slot) = self.ranks.iter().position(|r| r.child_pid() == Some(pid)) {
                 self.child_ended(slot);
             } else if let Some(slot) = self.ranks.iter().position(is_caller) {
@@ -408,15 +355,15 @@ impl LocalManager {
 
     /// Pids of ranks' processes that are not reaped yet.
     fn tracked(&self) -> Vec<u32> {
-        self.ranks.iter().filter_map(RankIo::child_pid).collect()
+        self.ranks.iter().filter_map(LocalRank::child_pid).collect()
     }
 
     fn slot(&self, rank: Rank) -> Option<usize> {
-        self.ranks.binary_search_by_key(&rank, |r| r.rank).ok()
+        self.ranks.binary_search_by_key(&rank, LocalRank::rank).ok()
     }
 
     fn told(&mut self, slot: usize, input: impl FnOnce(Rank, Incarnation) -> LocalInput) {
         let rank = &self.ranks[slot];
-        self.queue.push_back(input(rank.rank, rank.incarnation));
+        self.queue.push_back(input(rank.rank(), rank.incarnation()));
     }
 }

@@ -11,7 +11,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// A program that can be started.
-pub(super) struct Prepared {
+pub struct Prepared {
+    /// Its file, arguments and working directory.
     pub image: ProgramImage,
     /// Its environment, without each rank's own variables.
     pub environment: Vec<CString>,

@@ -1,9 +1,9 @@
 //! The link to mpirun: from this host, a socket pair that mpirun made; from another, one that this
 //! manager calls for.
 
-use super::kind;
 use crate::error::{Context, Result};
 use crate::launch::local_messages::{LocalToMpirun, MpirunToLocal};
+use crate::local::kind;
 use crate::net::invite::Invitation;
 use crate::net::local_link::{Filled, LocalLink};
 use crate::net::manager_link::ManagerLink;
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// A local manager's link to mpirun.
-pub(super) struct MpirunLink {
+pub struct MpirunLink {
     link: ManagerLink,
     open: bool,
     invited: Option<Invited>,

@@ -1,11 +1,12 @@
 //! Standard input for the one rank that gets it, and again for the process that comes back in its
 //! place.
 
-use super::rank_output::set_nonblocking;
-use super::{LocalManager, kind};
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
+use crate::host::set_nonblocking;
 use crate::launch::local_messages::LocalToMpirun;
-use crate::net::reactor::{Interest, Token};
+use crate::local::kind;
+use crate::local::links::MpirunLink;
+use crate::net::reactor::{Interest, Reactor, Token};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -23,7 +24,9 @@ const MOST_WRITES: usize = 4096;
 
 /// The pipe to the rank, the bytes that it has not taken yet (at most a window), and the bytes that
 /// it would read again after a rollback.
-pub(super) struct RankInput {
+pub struct RankInput {
+    /// The rank that reads it.
+    rank: Rank,
     pipe: Option<OwnedFd>,
     /// Device and inode of the pipe.
     name: (u64, u64),
@@ -46,11 +49,12 @@ pub(super) struct RankInput {
 
 /// Where the rank's image stood in its input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stood {
+enum InputPosition {
     /// It has another standard input.
     Relaunch,
     /// A write fell into the moment of counting.
     Unknown,
+    /// So many bytes of it were read.
     At(u64),
 }
 
@@ -105,8 +109,10 @@ fn now() -> u64 {
 }
 
 impl RankInput {
-    fn new(keeps: bool) -> Self {
+    /// Input of this rank, without a pipe. `keeps`: the rank may come back.
+    fn new(rank: Rank, keeps: bool) -> Self {
         RankInput {
+            rank,
             pipe: None,
             name: (0, 0),
             keeps,
@@ -140,16 +146,28 @@ impl RankInput {
     }
 
     /// Where the rank was in its input when its image was taken.
-    pub fn stood(&self, unread: Option<Unread>) -> Stood {
+    fn stood(&self, unread: Option<Unread>) -> InputPosition {
         let Some(unread) = unread.filter(|u| u.pipe == self.name) else {
-            return Stood::Relaunch;
+            return InputPosition::Relaunch;
         };
         let filled = self.writes.filled(unread.counted);
         let read = filled.and_then(|filled| filled.checked_sub(unread.bytes));
-        read.map_or(Stood::Unknown, Stood::At)
+        read.map_or(InputPosition::Unknown, InputPosition::At)
     }
 
-    pub fn imaged(&mut self, epoch: Epoch, position: u64) {
+    /// Records where this rank's image of an epoch stands in its input; `false` if that is unknown.
+    pub fn note_image(&mut self, rank: Rank, epoch: Epoch, unread: Option<Unread>) -> bool {
+        if rank == self.rank {
+            match self.stood(unread) {
+                InputPosition::At(position) => self.imaged(epoch, position),
+                InputPosition::Relaunch => {}
+                InputPosition::Unknown => return false,
+            }
+        }
+        true
+    }
+
+    fn imaged(&mut self, epoch: Epoch, position: u64) {
         self.images.insert(epoch, position);
     }
 
@@ -211,122 +229,113 @@ impl RankInput {
     }
 }
 
-impl LocalManager {
-    /// Makes the pipe, before its rank is started: input may come at once, and its end too. Returns
-    /// the rank's end.
-    pub(super) fn open_input(&mut self, keeps: bool) -> Result<OwnedFd> {
-        self.input = Some(RankInput::new(keeps));
-        let reader = self.input_from(0)?;
-        reader.ok_or_else(|| crate::error::Error::Usage("there is no standard input".into()))
+impl RankInput {
+    /// Makes the pipe of a rank, before the rank is started: input may come at once, and its end
+    /// too. Returns the rank's end beside it. `keeps`: the rank may come back.
+    pub fn open(rank: Rank, keeps: bool, reactor: &Reactor) -> Result<(RankInput, OwnedFd)> {
+        let mut input = RankInput::new(rank, keeps);
+        let reader = input.reopen(0, reactor)?;
+        let reader = reader.ok_or_else(|| Error::Usage("there is no standard input".into()))?;
+        Ok((input, reader))
     }
 
-    /// A new pipe for a process that comes back from an image, or (`None`) from the start. `None`
-    /// when it keeps the one that it has.
-    pub(super) fn input_again(
+    /// A new pipe for a process of this rank that comes back from an image, or (`None`) from the
+    /// start. `None` when it keeps the one that it has, or when another rank reads the input.
+    pub fn again(
         &mut self,
         rank: Rank,
         epoch: Option<Epoch>,
+        reactor: &Reactor,
     ) -> Result<Option<OwnedFd>> {
-        let Some(input) = &mut self.input else {
-            return Ok(None);
-        };
-        if self.plan.as_ref().and_then(|p| p.stdin) != Some(rank) {
+        if self.rank != rank {
             return Ok(None);
         }
         let position = match epoch {
             None => {
-                input.images.clear();
+                self.images.clear();
                 0
             }
             Some(epoch) => {
                 // Later images are of a history that is no more.
-                input.images.retain(|other, _| *other <= epoch);
-                match input.images.get(&epoch) {
+                self.images.retain(|other, _| *other <= epoch);
+                match self.images.get(&epoch) {
                     Some(position) => *position,
                     None => return Ok(None),
                 }
             }
         };
-        let reader = self.input_from(position)?;
-        self.write_input()?;
-        Ok(reader)
+        self.reopen(position, reactor)
     }
 
-    fn input_from(&mut self, position: u64) -> Result<Option<OwnedFd>> {
-        let Some(input) = self.input.as_mut().filter(|i| i.from <= position) else {
+    fn reopen(&mut self, position: u64, reactor: &Reactor) -> Result<Option<OwnedFd>> {
+        if self.from > position {
             return Ok(None);
-        };
-        if let Some(before) = input.pipe.take() {
-            self.reactor.remove(&before);
         }
-        let reader = input.renew(position)?;
-        if let Some(pipe) = &input.pipe {
+        if let Some(before) = self.pipe.take() {
+            reactor.remove(&before);
+        }
+        let reader = self.renew(position)?;
+        if let Some(pipe) = &self.pipe {
             // No interest: a closed reader is still reported.
             let none = Interest {
                 read: false,
                 write: false,
             };
-            self.reactor.add(pipe, Token::single(kind::INPUT), none)?;
+            reactor.add(pipe, Token::single(kind::INPUT), none)?;
         }
         Ok(Some(reader))
     }
 
     /// Writes as much as the pipe takes; called when there is more, when there is room, and when
-    /// the rank has closed its side.
-    pub(super) fn write_input(&mut self) -> Result<()> {
-        let Some(input) = &mut self.input else {
-            return Ok(());
-        };
-        let Some(pipe) = &input.pipe else {
-            return Ok(());
+    /// the rank has closed its side. Returns whether any input is still needed.
+    pub fn write_all(&mut self, mpirun: &mut MpirunLink, reactor: &Reactor) -> Result<bool> {
+        let Some(pipe) = &self.pipe else {
+            return Ok(true);
         };
         // With nothing to write only an error can tell that the rank closed its side.
-        let mut closed = input.waiting() == 0 && is_broken(pipe);
+        let mut closed = self.waiting() == 0 && is_broken(pipe);
         let mut goes_on = !closed;
         while goes_on {
-            match input.write() {
+            match self.write() {
                 Some(more) => goes_on = more,
                 None => (goes_on, closed) = (false, true),
             }
         }
-        let taken = input.at.saturating_sub(input.credited);
-        input.credited += taken;
-        let ended = input.ended && input.waiting() == 0;
-        let lost = input.trim();
+        let taken = self.at.saturating_sub(self.credited);
+        self.credited += taken;
+        let ended = self.ended && self.waiting() == 0;
+        let lost = self.trim();
         if (closed || ended)
-            && let Some(pipe) = input.pipe.take()
+            && let Some(pipe) = self.pipe.take()
         {
-            self.reactor.remove(&pipe);
+            reactor.remove(&pipe);
         }
-        if let Some(pipe) = &input.pipe {
+        if let Some(pipe) = &self.pipe {
             let interest = Interest {
                 read: false,
-                write: input.waiting() > 0,
+                write: self.waiting() > 0,
             };
-            self.reactor
-                .change(pipe, Token::single(kind::INPUT), interest)?;
+            reactor.change(pipe, Token::single(kind::INPUT), interest)?;
         }
-        if !input.keeps && input.pipe.is_none() {
-            self.input = None;
+        if !self.keeps && self.pipe.is_none() {
             if !ended {
-                self.mpirun.tell(&LocalToMpirun::InputClosed)?;
+                mpirun.tell(&LocalToMpirun::InputClosed)?;
             }
-            return Ok(());
+            return Ok(false);
         }
         if taken > 0 {
-            self.mpirun
-                .tell(&LocalToMpirun::InputCredit(taken as u32))?;
+            mpirun.tell(&LocalToMpirun::InputCredit(taken as u32))?;
         }
-        if lost && let Some(rank) = self.plan.as_ref().and_then(|p| p.stdin) {
+        if lost {
             let line = format!(
                 "of its standard input since the checkpoint only the last {} MiB are kept, so it \
                  goes on with what was not read",
                 KEPT_LIMIT >> 20
             );
-            let lines = vec![line];
-            self.mpirun.tell(&LocalToMpirun::Caveats { rank, lines })?;
+            let (rank, lines) = (self.rank, vec![line]);
+            mpirun.tell(&LocalToMpirun::Caveats { rank, lines })?;
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -358,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_successor_reads_on_from_the_image() {
-        let mut input = RankInput::new(true);
+        let mut input = RankInput::new(Rank(0), true);
         let reader = input.renew(0).unwrap();
         input.push(b"one two three");
         given(&mut input);
@@ -369,13 +378,13 @@ mod tests {
             bytes: 9,
             counted: (moment, moment + 1),
         };
-        assert_eq!(input.stood(Some(unread)), Stood::At(4));
-        assert_eq!(input.stood(None), Stood::Relaunch);
+        assert_eq!(input.stood(Some(unread)), InputPosition::At(4));
+        assert_eq!(input.stood(None), InputPosition::Relaunch);
         let stranger = Unread {
             pipe: (0, 0),
             ..unread
         };
-        assert_eq!(input.stood(Some(stranger)), Stood::Relaunch);
+        assert_eq!(input.stood(Some(stranger)), InputPosition::Relaunch);
         input.imaged(Epoch(1), 4);
         input.committed(Epoch(1));
         assert_eq!((input.from, input.kept.len()), (4, 9));
@@ -408,7 +417,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let mut input = RankInput::new(true);
+        let mut input = RankInput::new(Rank(0), true);
         let _reader = input.renew(0).unwrap();
         input.push(&vec![0; KEPT_LIMIT + 5]);
         input.at = input.kept.len() as u64;

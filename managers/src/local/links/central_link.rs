@@ -2,10 +2,10 @@
 //! at the same address. Bytes kept for its predecessor are dropped, since the new one asks for a
 //! report.
 
-use super::kind;
 use crate::error::Result;
 use crate::launch::local_messages::{CentralToLocal, LocalToCentral};
 use crate::launch::plan::CentralPlace;
+use crate::local::kind;
 use crate::net::auth::{Whose, central_key};
 use crate::net::local_link::Filled;
 use crate::net::reactor::{Reactor, Token};
@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A local manager's link to the central manager.
-pub(super) struct CentralLink {
+pub struct CentralLink {
     link: SessionLink,
     redial: Redial,
     open: bool,

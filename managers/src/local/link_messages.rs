@@ -1,14 +1,21 @@
-//! Messages over the links to mpirun and to the central manager, and the ends of these links.
+//! Messages over the links to mpirun, to the central manager and to other local managers, and the
+//! ends of these links.
 
 use super::LocalManager;
 use crate::error::Result;
 use crate::host::descendants;
-use crate::launch::local_messages::{CentralToLocal, LocalToMpirun, MpirunToLocal};
+use crate::launch::local_messages::{
+    Across, CentralToLocal, LocalToCentral, LocalToMpirun, MpirunToLocal,
+};
+use crate::launch::tree::TreeOrder;
 use crate::net::local_link::Filled;
+use crate::net::reactor::Token;
 use crate::net::redial::Called;
+use rejoin_managers_protocol::broadcast::{BroadcastMessage, Peer};
 use rejoin_managers_protocol::control::ToLocal;
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::local::LocalInput;
+use rejoin_managers_protocol::lookup::LookupMessage;
 use std::time::Duration;
 
 impl LocalManager {
@@ -54,14 +61,10 @@ impl LocalManager {
                 self.write_input()?;
             }
             MpirunToLocal::OutputCredit(count) => {
-                self.window += count as isize;
-                self.resume_outputs()?;
+                self.outputs.credit(count, &self.reactor)?;
             }
             MpirunToLocal::SinkClosed(stream) => {
-                self.closed_sinks[stream as usize] = true;
-                for rank in &mut self.ranks {
-                    rank.close_output(stream, &self.reactor);
-                }
+                self.outputs.close_sink(stream, &self.reactor);
             }
             MpirunToLocal::Ping => self.mpirun.tell(&LocalToMpirun::Alive)?,
         }
@@ -71,7 +74,10 @@ impl LocalManager {
     fn central_said(&mut self, message: CentralToLocal) -> Result<()> {
         match message {
             CentralToLocal::Order(order) => {
-                if let ToLocal::Keep { epoch, .. } = order {
+                if let ToLocal::Keep {
+                    epoch: Some(epoch), ..
+                } = order
+                {
                     self.keep(epoch);
                 }
                 // At once, because the next message on the link may be for a rank that this starts.
@@ -170,14 +176,76 @@ impl LocalManager {
 
     /// Not to process groups: processes that have retired must stay as they are.
     fn signal_present(&self, signal: i32) {
-        let present = self.ranks.iter().filter(|r| !r.retiring);
-        let mut waiting: Vec<u32> = present
-            .flat_map(|r| r.child.iter().chain(&r.caller))
-            .map(|(pid, _)| *pid)
-            .collect();
+        let present = self.ranks.iter().filter(|r| !r.is_retiring());
+        let mut waiting: Vec<u32> = present.flat_map(|r| r.pids()).collect();
         while let Some(pid) = waiting.pop() {
             descendants::send(pid, signal);
             waiting.extend(descendants::children(pid));
         }
+    }
+
+    /// A tree message from central.
+    fn tree_said(&mut self, message: BroadcastMessage<TreeOrder>) -> Result<()> {
+        if let Some(peers) = &mut self.peers {
+            peers.hear(None, message, &self.reactor)?;
+        }
+        self.take_words()
+    }
+
+    pub(super) fn peer_event(&mut self, token: Token) -> Result<()> {
+        if let Some(peers) = &mut self.peers {
+            peers.event(token, &self.reactor)?;
+        }
+        self.take_words()
+    }
+
+    /// Sends a look-up question or answer. An unreachable peer counts as one that does not know.
+    pub(super) fn look(&mut self, to: Peer, message: LookupMessage) -> Result<()> {
+        let Some(position) = to else {
+            return self.tell_central(LocalToCentral::Look(message));
+        };
+        let narrow = u32::try_from(position).unwrap_or(u32::MAX);
+        let across = Across::Look(message.clone());
+        let sent = match &mut self.peers {
+            Some(peers) => peers.send(narrow, &across, &self.reactor)?,
+            None => false,
+        };
+        if let (
+            LookupMessage::Where {
+                generation, rank, ..
+            },
+            false,
+        ) = (message, sent)
+        {
+            let unknown = LookupMessage::Unknown { generation, rank };
+            self.queue.push_back(LocalInput::Looked(to, unknown));
+        }
+        Ok(())
+    }
+
+    /// Does the due work for other hosts' managers, and writes as much as their links take.
+    pub(super) fn tend_peers(&mut self) -> Result<()> {
+        if let Some(peers) = &mut self.peers {
+            peers.tend(&self.reactor)?;
+        }
+        self.take_words()
+    }
+
+    /// Passes on what the links to other local managers have brought.
+    fn take_words(&mut self) -> Result<()> {
+        let Some(peers) = &mut self.peers else {
+            return Ok(());
+        };
+        if let Some(central) = &mut self.central {
+            let mut up = peers.take_up().into_iter();
+            up.try_for_each(|message| central.tell(&LocalToCentral::Tree(message)))?;
+        }
+        let orders = peers.take_orders().into_iter();
+        self.queue.extend(orders.map(LocalInput::Central));
+        let from = |position: u32| Some(position as usize);
+        let looks = peers.take_looks().into_iter();
+        self.queue
+            .extend(looks.map(|(by, message)| LocalInput::Looked(from(by), message)));
+        Ok(())
     }
 }

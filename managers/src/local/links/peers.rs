@@ -4,13 +4,13 @@
 //! A link that breaks is not resumed. The core waits for an answer, and without one it tries
 //! another way.
 
-use super::{LocalManager, kind};
 use crate::clock;
 use crate::error::Result;
 use crate::host::limits;
-use crate::launch::local_messages::{Across, LocalToCentral};
+use crate::launch::local_messages::Across;
 use crate::launch::plan::LaunchPlan;
 use crate::launch::tree::{TreeOrder, TreePlace};
+use crate::local::kind;
 use crate::net::auth::{Whose, peer_key};
 use crate::net::dial::{Dialed, ManagerDialer};
 use crate::net::listen::{Listener, ProvedManager};
@@ -18,9 +18,8 @@ use crate::net::local_link::Filled;
 use crate::net::reactor::{Reactor, Token};
 use crate::net::session_link::SessionLink;
 use rejoin_channel_table::{JobId, JobKey};
-use rejoin_managers_protocol::broadcast::{BroadcastEffect, BroadcastMessage, Member, Peer};
+use rejoin_managers_protocol::broadcast::{BroadcastEffect, BroadcastMessage, Member};
 use rejoin_managers_protocol::control::ToLocal;
-use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::lookup;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -49,7 +48,7 @@ struct Caller {
 }
 
 /// A local manager's links to other local managers.
-pub(super) struct Peers {
+pub struct Peers {
     member: Member<TreeOrder>,
     place: TreePlace,
     job: JobId,
@@ -71,6 +70,7 @@ pub(super) struct Peers {
 }
 
 impl Peers {
+    /// A manager without links, whose listener takes calls from now on.
     pub fn new(plan: &LaunchPlan, place: TreePlace, reactor: &Reactor) -> Peers {
         let key = peer_key(&plan.key, place.launch, place.position);
         let choice = plan.options.interface.as_deref();
@@ -97,9 +97,34 @@ impl Peers {
         }
     }
 
-    fn addresses(&self) -> Vec<SocketAddr> {
+    /// Addresses at which other local managers reach this one; none if they can't.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
         let listener = self.listener.as_ref();
         listener.map_or_else(Vec::new, |l| l.addresses().to_vec())
+    }
+
+    /// An event of the listener, of a dial or of a link.
+    pub fn event(&mut self, token: Token, reactor: &Reactor) -> Result<()> {
+        match token.kind {
+            kind::PEERS => self.called(token.index, reactor),
+            kind::PEER_DIAL => self.dialed(token, reactor),
+            _ => self.read(token, reactor),
+        }
+    }
+
+    /// Takes the messages for central.
+    pub fn take_up(&mut self) -> Vec<BroadcastMessage<TreeOrder>> {
+        std::mem::take(&mut self.up)
+    }
+
+    /// Takes the orders for this manager's own core.
+    pub fn take_orders(&mut self) -> Vec<ToLocal> {
+        std::mem::take(&mut self.orders)
+    }
+
+    /// Takes the look-up messages for this manager's own core, with their senders.
+    pub fn take_looks(&mut self) -> Vec<(u32, lookup::LookupMessage)> {
+        std::mem::take(&mut self.looks)
     }
 
     fn token(&mut self, kind: u8, index: u32) -> Token {
@@ -112,7 +137,7 @@ impl Peers {
     }
 
     /// A manager says this: central (`None`) or the one at a position.
-    fn hear(
+    pub fn hear(
         &mut self,
         from: Option<u32>,
         message: BroadcastMessage<TreeOrder>,
@@ -168,7 +193,7 @@ impl Peers {
     }
 
     /// Queues a message. Returns whether there is a way.
-    fn send(&mut self, to: u32, message: &Across, reactor: &Reactor) -> Result<bool> {
+    pub fn send(&mut self, to: u32, message: &Across, reactor: &Reactor) -> Result<bool> {
         let caller = self.callers.get_mut(&to);
         if let Some(caller) = caller.filter(|caller| caller.link.is_connected()) {
             caller.link.queue(message)?;
@@ -311,8 +336,8 @@ impl Peers {
         Ok(())
     }
 
-    /// Does the due work.
-    fn tend(&mut self, reactor: &Reactor) -> Result<()> {
+    /// Does the due work, and writes as much as the links take.
+    pub fn tend(&mut self, reactor: &Reactor) -> Result<()> {
         if let Some(listener) = &mut self.listener {
             listener.tidy(reactor)?;
         }
@@ -348,7 +373,8 @@ impl Peers {
         Ok(())
     }
 
-    fn wait_limit(&self) -> Option<Duration> {
+    /// Time until [`Peers::tend`] is due.
+    pub fn wait_limit(&self) -> Option<Duration> {
         let strangers = self.listener.as_ref().and_then(Listener::wait_limit);
         let due = self.member.deadline();
         let due = due.map(|at| Duration::from_nanos(at.0.saturating_sub(clock::now().0)));
@@ -362,89 +388,6 @@ impl Peers {
             dial.map_or(left, |dial| dial.min(left))
         });
         strangers.into_iter().chain(due).chain(links).min()
-    }
-}
-
-impl LocalManager {
-    /// This host has a place in the tree.
-    pub(super) fn join_tree(&mut self, plan: &LaunchPlan, place: TreePlace) {
-        let peers = Peers::new(plan, place, &self.reactor);
-        if let Some(central) = &mut self.central {
-            central.listens(peers.addresses());
-        }
-        self.peers = Some(Box::new(peers));
-    }
-
-    /// A tree message from central.
-    pub(super) fn tree_said(&mut self, message: BroadcastMessage<TreeOrder>) -> Result<()> {
-        if let Some(peers) = &mut self.peers {
-            peers.hear(None, message, &self.reactor)?;
-        }
-        self.take_words()
-    }
-
-    pub(super) fn peer_event(&mut self, token: Token) -> Result<()> {
-        if let Some(peers) = &mut self.peers {
-            match token.kind {
-                kind::PEERS => peers.called(token.index, &self.reactor)?,
-                kind::PEER_DIAL => peers.dialed(token, &self.reactor)?,
-                _ => peers.read(token, &self.reactor)?,
-            }
-        }
-        self.take_words()
-    }
-
-    /// Sends a look-up question or answer. An unreachable peer counts as one that does not know.
-    pub(super) fn look(&mut self, to: Peer, message: lookup::LookupMessage) -> Result<()> {
-        let Some(position) = to else {
-            return self.tell_central(LocalToCentral::Look(message));
-        };
-        let narrow = u32::try_from(position).unwrap_or(u32::MAX);
-        let across = Across::Look(message.clone());
-        let sent = match &mut self.peers {
-            Some(peers) => peers.send(narrow, &across, &self.reactor)?,
-            None => false,
-        };
-        if let (
-            lookup::LookupMessage::Where {
-                generation, rank, ..
-            },
-            false,
-        ) = (message, sent)
-        {
-            let unknown = lookup::LookupMessage::Unknown { generation, rank };
-            self.queue.push_back(LocalInput::Looked(to, unknown));
-        }
-        Ok(())
-    }
-
-    /// Does the due work for other hosts' managers, and writes as much as their links take.
-    pub(super) fn tend_peers(&mut self) -> Result<()> {
-        if let Some(peers) = &mut self.peers {
-            peers.tend(&self.reactor)?;
-        }
-        self.take_words()
-    }
-
-    pub(super) fn peers_limit(&self) -> Option<Duration> {
-        self.peers.as_ref()?.wait_limit()
-    }
-
-    fn take_words(&mut self) -> Result<()> {
-        let Some(peers) = &mut self.peers else {
-            return Ok(());
-        };
-        if let Some(central) = &mut self.central {
-            let mut up = peers.up.drain(..);
-            up.try_for_each(|message| central.tell(&LocalToCentral::Tree(message)))?;
-        }
-        let orders = peers.orders.drain(..);
-        self.queue.extend(orders.map(LocalInput::Central));
-        let looks = peers.looks.drain(..);
-        let from = |position: u32| Some(position as usize);
-        self.queue
-            .extend(looks.map(|(by, message)| LocalInput::Looked(from(by), message)));
-        Ok(())
     }
 }
 

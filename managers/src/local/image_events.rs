@@ -1,0 +1,165 @@
+//! What ranks report of their images, and what images say.
+
+use super::LocalManager;
+use super::images::{ImageEvent, ImageReport};
+use crate::error::Result;
+use crate::fault::{self, Point};
+use crate::launch::local_messages::LocalToMpirun;
+use crate::net::reactor::Token;
+use crate::stdio::Stream;
+use rejoin_channel_table::{Epoch, Rank};
+use rejoin_managers_protocol::local::LocalInput;
+use rejoin_wire::ToManager;
+
+impl LocalManager {
+    /// A rank reports a new image, and passes its descriptors.
+    pub(super) fn take_image(&mut self, slot: usize, pid: u32, message: ToManager) {
+        let ToManager::Imaged {
+            generation,
+            epoch,
+            streams,
+            ref holds,
+            ..
+        } = message
+        else {
+            return;
+        };
+        fault::at(Point::ImageAnnounced);
+        let Some(zygote) = self.ranks[slot].take_handed() else {
+            let why = "its image came without a socket: the local manager may have no more open files (ulimit -n)".to_string();
+            return self.told(slot, |rank, incarnation| {
+                LocalInput::Malformed(rank, incarnation, why)
+            });
+        };
+        let mut partial = [Vec::new(), Vec::new()];
+        for (stream, renewed) in [Stream::Out, Stream::Err].into_iter().zip(streams) {
+            let pipe = match renewed {
+                true => self.ranks[slot].take_handed(),
+                false => None,
+            };
+            partial[stream as usize] =
+                self.outputs
+                    .renew(slot, stream, pipe, &mut self.mpirun, &self.reactor);
+        }
+        let rank = self.ranks[slot].rank();
+        let mark = LocalToMpirun::Mark { rank, epoch };
+        let marked = self.mpirun.tell(&mark).is_ok();
+        if let Some(input) = &mut self.input
+            && !input.note_image(rank, epoch, holds.input)
+        {
+            let why = "its standard input was being filled at that moment".to_string();
+            let message = ToManager::NotImaged {
+                generation,
+                epoch,
+                why,
+            };
+            return self.told(slot, |rank, incarnation| {
+                LocalInput::Said(rank, incarnation, pid, message)
+            });
+        }
+        let report = ImageReport {
+            incarnation: self.ranks[slot].incarnation(),
+            pid,
+            message,
+        };
+        let added = self
+            .images
+            .add(slot, report, zygote, partial, &self.reactor);
+        if added.is_err() || !marked {
+            self.images.drop_image(slot, epoch, &self.reactor);
+            self.told(slot, |rank, _| LocalInput::ImageEnded(rank, epoch));
+        }
+    }
+
+    /// A checkpoint counts from now on.
+    pub(super) fn keep(&mut self, epoch: Epoch) {
+        if self.images.commit(epoch)
+            && let Some(input) = &mut self.input
+        {
+            input.committed(epoch);
+        }
+    }
+
+    /// Reads the messages of an image.
+    pub(super) fn image_event(&mut self, token: Token) -> Result<()> {
+        let slot = token.index as usize;
+        while let Some((epoch, event)) = self.images.event(token, &self.reactor) {
+            match event {
+                ImageEvent::Whole {
+                    report,
+                    shares_files,
+                } => {
+                    if let Some(report) = report {
+                        self.image_said(slot, report);
+                    }
+                    if shares_files {
+                        let line = "its images share open files with it that they can't open anew: \
+                                    a lock of one stays when the rank closes it";
+                        let (rank, lines) = (self.ranks[slot].rank(), vec![line.to_string()]);
+                        self.mpirun.tell(&LocalToMpirun::Caveats { rank, lines })?;
+                    }
+                }
+                ImageEvent::Incomplete { report, missing } => {
+                    if let Some(report) = report {
+                        self.image_said(slot, refused(report, missing));
+                    }
+                }
+                ImageEvent::Running { pid } => self.arrived(slot, pid)?,
+                ImageEvent::Failed { why } => self.not_arrived(slot, why),
+                ImageEvent::Lost { why } => self.image_lost(slot, epoch, &why),
+            }
+        }
+        Ok(())
+    }
+
+    fn image_said(&mut self, slot: usize, report: ImageReport) {
+        let ImageReport {
+            incarnation,
+            pid,
+            message,
+        } = report;
+        let rank = self.ranks[slot].rank();
+        self.queue
+            .push_back(LocalInput::Said(rank, incarnation, pid, message));
+    }
+
+    /// Drops an image.
+    pub(super) fn drop_image(&mut self, rank: Rank, epoch: Epoch) {
+        if let Some(slot) = self.slot(rank) {
+            self.images.drop_image(slot, epoch, &self.reactor);
+        }
+    }
+
+    /// Drops everything that is kept for a recovery.
+    pub(super) fn drop_all_images(&mut self) {
+        self.images.drop_all(&self.reactor);
+        self.ranks.iter().for_each(|rank| rank.discard(None));
+    }
+
+    /// An image is gone without our doing.
+    pub(super) fn image_lost(&mut self, slot: usize, epoch: Epoch, why: &str) {
+        let rank = self.ranks[slot].rank();
+        tracing::warn!(rank = rank.0, epoch = epoch.0, why, "an image is lost");
+        if self.restores.is_from(slot, epoch) {
+            self.not_arrived(slot, format!("its image: {why}"));
+        }
+        if self.images.drop_image(slot, epoch, &self.reactor) {
+            self.queue.push_back(LocalInput::ImageEnded(rank, epoch));
+        }
+    }
+}
+
+/// The report of an image that lacks so many bytes, as one of an image that was not taken.
+fn refused(report: ImageReport, missing: u64) -> ImageReport {
+    let message = match report.message {
+        ToManager::Imaged {
+            generation, epoch, ..
+        } => ToManager::NotImaged {
+            generation,
+            epoch,
+            why: format!("{missing} bytes of its memory are marked to stay out of clones"),
+        },
+        other => other,
+    };
+    ImageReport { message, ..report }
+}

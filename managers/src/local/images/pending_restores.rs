@@ -1,0 +1,98 @@
+//! Processes that are being made from images.
+
+use crate::local::start::DescriptorPairs;
+use crate::net::local_link::LocalLink;
+use rejoin_channel_table::{Epoch, Incarnation};
+use rejoin_managers_protocol::control::ProcessInstance;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// An image that has not answered by then does not.
+pub const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+
+/// Most ends of unknown processes that are remembered.
+const MOST_STRAYS: usize = 256;
+
+/// A process that an image is making.
+pub struct PendingRestore {
+    /// The process.
+    pub instance: ProcessInstance,
+    /// The epoch of its image.
+    pub epoch: Epoch,
+    /// Its descriptors: the image has copies of the process's ends.
+    pub ends: DescriptorPairs,
+    /// The socket to it, with its Welcome.
+    pub socket: LocalLink,
+    /// It is to retire as soon as it is there.
+    pub stop: bool,
+    /// When the image was asked for it.
+    pub since: Instant,
+}
+
+/// The processes that images of this host are making.
+#[derive(Default)]
+pub struct PendingRestores {
+    /// By slot.
+    ranks: Vec<Option<PendingRestore>>,
+    /// Ends of processes that were reaped before they were known, with their statuses.
+    strays: VecDeque<(u32, i32)>,
+}
+
+impl PendingRestores {
+    /// So many ranks are on this host.
+    pub fn serve(&mut self, ranks: usize) {
+        self.ranks.resize_with(ranks, || None);
+    }
+
+    /// Whether any process is being made.
+    pub fn is_any(&self) -> bool {
+        self.ranks.iter().any(Option::is_some)
+    }
+
+    /// The image of this rank makes this process.
+    pub fn begin(&mut self, slot: usize, restore: PendingRestore) {
+        self.ranks[slot] = Some(restore);
+    }
+
+    /// The process is there, or will not come.
+    pub fn take(&mut self, slot: usize) -> Option<PendingRestore> {
+        self.ranks[slot].take()
+    }
+
+    /// A process shall retire as soon as it is there; `false` if it is not being made.
+    pub fn stop(&mut self, slot: usize, incarnation: Incarnation) -> bool {
+        let restore = self.ranks[slot].as_mut();
+        let restore = restore.filter(|r| r.instance.incarnation == incarnation);
+        restore.is_some_and(|r| {
+            r.stop = true;
+            true
+        })
+    }
+
+    /// Whether the rank's image of this epoch is making a process.
+    pub fn is_from(&self, slot: usize, epoch: Epoch) -> bool {
+        self.ranks[slot].as_ref().is_some_and(|r| r.epoch == epoch)
+    }
+
+    /// Slots whose images have not answered within [`ANSWER_LIMIT`].
+    pub fn overdue(&self) -> Vec<usize> {
+        let late = |r: &PendingRestore| r.since.elapsed() > ANSWER_LIMIT;
+        let ranks = self.ranks.iter().enumerate();
+        let late = ranks.filter(|(_, r)| r.as_ref().is_some_and(late));
+        late.map(|(slot, _)| slot).collect()
+    }
+
+    /// An unknown process was reaped. It may be one that an image has just made.
+    pub fn add_stray(&mut self, pid: u32, status: i32) {
+        if self.is_any() {
+            self.strays.truncate(MOST_STRAYS - 1);
+            self.strays.push_front((pid, status));
+        }
+    }
+
+    /// The status of a process that was reaped before it was known.
+    pub fn take_stray(&mut self, pid: u32) -> Option<i32> {
+        let at = self.strays.iter().position(|(p, _)| *p == pid)?;
+        self.strays.remove(at).map(|(_, status)| status)
+    }
+}

@@ -1,0 +1,195 @@
+//! What ranks say, and ends of their processes.
+
+use super::LocalManager;
+use super::local_rank::end_of;
+use super::start::watch_place;
+use crate::error::Result;
+use crate::host::descendants;
+use crate::launch::local_messages::LocalToMpirun;
+use crate::launch::spawn::SpawnStep;
+use rejoin_channel_table::{Incarnation, Rank};
+use rejoin_managers_protocol::control::End;
+use rejoin_managers_protocol::local::LocalInput;
+use rejoin_wire::{FromManager, ToManager};
+
+impl LocalManager {
+    /// Sends a frame with this message to a rank; a checkpoint request goes by signal too.
+    pub(super) fn send_to_rank(
+        &mut self,
+        slot: usize,
+        message: &FromManager,
+        frame: &[u8],
+    ) -> Result<()> {
+        let rank = &mut self.ranks[slot];
+        rank.send(frame, slot, &self.reactor)?;
+        if let FromManager::Checkpoint { epoch, .. } = message {
+            let target = rank.signal_target();
+            self.requests.send(slot, *epoch, target.as_ref());
+        }
+        Ok(())
+    }
+
+    /// Sends checkpoint requests again by signal, where a process did not take them.
+    pub(super) fn retry_requests(&mut self) {
+        let (ranks, images) = (&self.ranks, &self.images);
+        self.requests.retry(|slot, epoch| {
+            let rank = &ranks[slot];
+            let counts = !rank.is_retiring() && images.lacks(slot, epoch);
+            rank.signal_target().filter(|_| counts)
+        });
+    }
+
+    /// Reads all messages of a rank that have arrived.
+    pub(super) fn read_socket(&mut self, slot: usize) {
+        let Some((said, open)) = self.ranks[slot].read(slot, &self.reactor) else {
+            return;
+        };
+        for (pid, message) in said {
+            let message = match message {
+                Ok(message @ ToManager::Imaged { .. }) => {
+                    self.take_image(slot, pid, message);
+                    continue;
+                }
+                Ok(ToManager::Stored { number }) => {
+                    self.has_stored(slot, number);
+                    continue;
+                }
+                other => other,
+            };
+            self.told(slot, |rank, incarnation| match message {
+                Ok(message) => LocalInput::Said(rank, incarnation, pid, message),
+                Err(error) => LocalInput::Malformed(rank, incarnation, error.to_string()),
+            });
+        }
+        if !open {
+            self.ranks[slot].hang_up(&self.reactor);
+            self.told(slot, LocalInput::Closed);
+        }
+    }
+
+    /// The program of a rank has stored its state: its earlier output precedes the report of that.
+    fn has_stored(&mut self, slot: usize, number: u32) {
+        if self.ranks[slot].is_retiring() {
+            return;
+        }
+        let stored = LocalToMpirun::Stored {
+            rank: self.ranks[slot].rank(),
+            number,
+            begun: self.outputs.stored(slot, &mut self.mpirun, &self.reactor),
+        };
+        if let Err(error) = self.mpirun.tell(&stored) {
+            tracing::error!(%error, "a stored state is not reported");
+        }
+    }
+
+    /// Watches the process that called `MPI_Init` under a wrapper.
+    pub(super) fn watch_caller(
+        &mut self,
+        rank: Rank,
+        incarnation: Incarnation,
+        pid: u32,
+    ) -> Result<()> {
+        let Some(slot) = self.slot(rank) else {
+            return Ok(());
+        };
+        match descendants::watch(pid) {
+            Ok(pidfd) => {
+                let caller = (pid, pidfd);
+                self.ranks[slot].registered(slot, incarnation, caller, &self.reactor)?;
+            }
+            // It ended before we could look.
+            Err(_) => {
+                let ended = LocalInput::CallerEnded(rank, incarnation, End::Unknown);
+                self.queue.push_back(ended);
+            }
+        }
+        Ok(())
+    }
+
+    /// The started process ended: reads its last messages, then reaps it.
+    pub(super) fn child_ended(&mut self, slot: usize) {
+        self.read_failures();
+        self.read_socket(slot);
+        let Some(pid) = self.ranks[slot].child_pid() else {
+            return;
+        };
+        let Some(status) = descendants::reap(pid) else {
+            return;
+        };
+        if self.ranks[slot].child_reaped(&self.reactor) {
+            self.told(slot, LocalInput::ExitDetected);
+        }
+        let end = end_of(status);
+        if matches!(end, End::Exited(_)) {
+            self.outputs
+                .rank_exited(slot, &mut self.mpirun, &self.reactor);
+        }
+        self.told(slot, |rank, incarnation| {
+            LocalInput::ChildEnded(rank, incarnation, end)
+        });
+    }
+
+    /// The process that called MPI_Init under a wrapper ended.
+    pub(super) fn caller_ended(&mut self, slot: usize) {
+        self.read_socket(slot);
+        if let Some(end) = self.ranks[slot].caller_ended(slot, &self.reactor) {
+            self.told(slot, |rank, incarnation| {
+                LocalInput::CallerEnded(rank, incarnation, end)
+            });
+        }
+    }
+
+    /// Ends that have begun.
+    pub(super) fn ends_noticed(&mut self) {
+        let ended = self.starter.as_ref().map(|starter| starter.ended());
+        for place in ended.unwrap_or_default() {
+            let slot = place as usize / 2;
+            let Some(rank) = self.ranks.get_mut(slot) else {
+                continue;
+            };
+            let is_present = watch_place(slot, rank.incarnation()) == place;
+            if is_present && rank.child_pid().is_some() && rank.exit_begins() {
+                self.told(slot, LocalInput::ExitDetected);
+            }
+        }
+    }
+
+    /// Reads the reports of processes that could not exec.
+    pub(super) fn read_failures(&mut self) {
+        while let Some(starter) = &self.starter
+            && let Some(failure) = starter.take_failure()
+        {
+            if failure.step == SpawnStep::Binding {
+                // It runs in spite of the failure.
+                if let Some(rank) = self.ranks.get(failure.slot) {
+                    let unbound = LocalToMpirun::Unbound(rank.rank(), failure.errno);
+                    // A broken link shows itself where it is read.
+                    let _ = self.mpirun.tell(&unbound);
+                }
+            } else if let Some(why) = starter.describe(failure) {
+                self.told(failure.slot, |rank, incarnation| {
+                    LocalInput::NotStarted(rank, incarnation, why)
+                });
+            }
+        }
+    }
+
+    /// A process has ended that is not one of the present ones: an image, a retired one, or one of
+    /// which this manager is about to learn.
+    pub(super) fn forget(&mut self, pid: u32, status: Option<i32>) {
+        if let Some((slot, epoch)) = self.images.of_process(pid) {
+            // Its socket may still be held by a process that it is making.
+            return self.image_lost(slot, epoch, "its process ended");
+        }
+        for rank in &mut self.ranks {
+            if let Some(incarnation) = rank.reaped(pid) {
+                let end = status.map_or(End::Unknown, end_of);
+                let ended = LocalInput::ChildEnded(rank.rank(), incarnation, end);
+                return self.queue.push_back(ended);
+            }
+        }
+        if let Some(status) = status {
+            self.restores.add_stray(pid, status);
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Takes the plan, and starts its ranks.
+
+use super::LocalManager;
+use super::links::{CentralLink, Peers};
+use super::local_rank::LocalRank;
+use super::start::ProcessStarter;
+use super::streams::RankInput;
+use crate::error::{Error, Result};
+use crate::host::limits::{self, HostLimits};
+use crate::launch::local_messages::LocalToMpirun;
+use crate::launch::plan::{LaunchPlan, Program};
+use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_managers_protocol::control::{End, ProcessInstance};
+use rejoin_managers_protocol::local::LocalInput;
+use rejoin_managers_protocol::signals;
+use std::os::fd::OwnedFd;
+
+/// Processes that are started before signals and orders are looked at again.
+const BATCH: usize = 16;
+
+impl LocalManager {
+    pub(super) fn take_plan(&mut self, mut plan: Box<LaunchPlan>) -> Result<()> {
+        if self.starter.is_some() {
+            return Err(Error::Usage("a second plan for one local manager".into()));
+        }
+        if let Some(key) = self.mpirun.key() {
+            plan.key = key;
+        }
+        self.open_links(&plan);
+        let come_back = plan.options.images.is_some();
+        let here = |rank: &Rank| plan.ranks.iter().any(|(r, _)| r == rank);
+        let mut reader = None;
+        if let Some(rank) = plan.stdin.filter(here) {
+            let (input, end) = RankInput::open(rank, come_back, &self.reactor)?;
+            (self.input, reader) = (Some(input), Some(end));
+        }
+        let (told, interactive) = (plan.binding.told, plan.interactive);
+        plan.ranks.sort();
+        self.ranks = plan
+            .ranks
+            .iter()
+            .map(|&(rank, _)| LocalRank::new(rank))
+            .collect();
+        let ranks = self.ranks.iter().map(LocalRank::rank);
+        self.outputs.serve(ranks, come_back, interactive);
+        self.images.serve(self.ranks.len());
+        self.restores.serve(self.ranks.len());
+        self.requests.serve(self.ranks.len());
+        let refusal = |plan: &LaunchPlan, program: &Program| self.refusal(plan, program);
+        let starter = ProcessStarter::new(plan, reader, self.open_files, refusal, &self.reactor)?;
+        self.starter = Some(starter);
+        self.tell_places(told)
+    }
+
+    /// Opens the links that the plan asks for.
+    fn open_links(&mut self, plan: &LaunchPlan) {
+        if let Some(place) = &plan.central {
+            let away = self.mpirun.is_away();
+            self.central = Some(CentralLink::new(plan.job, &plan.key, place, away));
+        }
+        if let Some(terms) = plan.lease {
+            self.go_by_leases(terms);
+        }
+        if let Some(place) = plan.tree {
+            let peers = Peers::new(plan, place, &self.reactor);
+            if let Some(central) = &mut self.central {
+                central.listens(peers.addresses());
+            }
+            self.peers = Some(Box::new(peers));
+        }
+        if plan.lookups {
+            let position = plan.tree.map_or(0, |place| place.position as usize);
+            self.core.go_by_lookups(position, plan.size);
+        }
+    }
+
+    /// Says where ranks run, if that is asked for, and that they share cores.
+    fn tell_places(&mut self, told: bool) -> Result<()> {
+        let Some(starter) = &self.starter else {
+            return Ok(());
+        };
+        let places = starter.places();
+        let ranks = self.ranks.iter().enumerate();
+        let line = |(slot, rank): (usize, &LocalRank)| (rank.rank(), places.describe(slot));
+        let lines: Vec<_> = ranks.filter(|_| told).map(line).collect();
+        let count = self.ranks.len();
+        let crowded = places.crowded(count);
+        let crowded = crowded.map(|cores| (count as u32, cores as u32));
+        if lines.is_empty() && crowded.is_none() {
+            return Ok(());
+        }
+        self.mpirun.tell(&LocalToMpirun::Bound { lines, crowded })
+    }
+
+    /// Why a program can't run on this host. On another host than mpirun's, its files may be
+    /// missing.
+    fn refusal(&self, plan: &LaunchPlan, program: &Program) -> std::result::Result<(), String> {
+        if !self.mpirun.is_away() {
+            return Ok(());
+        }
+        let ranks = plan.ranks.len() as u64;
+        let come_back = plan.options.images.is_some();
+        HostLimits::here(ranks).allow(ranks, come_back)?;
+        if come_back {
+            limits::allow_watching()?;
+        }
+        match (&program.wdir, self.mpirun.missing()) {
+            (None, Some(missing)) => {
+                let shown = String::from_utf8_lossy(missing);
+                Err(format!("the working directory {shown} is not there"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes a process to be started.
+    pub(super) fn order_process(&mut self, instance: ProcessInstance) -> Result<()> {
+        if instance.incarnation > Incarnation(0) {
+            let rewound = LocalToMpirun::Rewound {
+                rank: instance.rank,
+                epoch: None,
+            };
+            self.mpirun.tell(&rewound)?;
+        }
+        match &mut self.starter {
+            Some(starter) => starter.order(instance),
+            None => self.not_started(instance, "there is no plan"),
+        }
+        Ok(())
+    }
+
+    fn not_started(&mut self, instance: ProcessInstance, why: impl Into<String>) {
+        let ProcessInstance {
+            rank, incarnation, ..
+        } = instance;
+        let input = LocalInput::NotStarted(rank, incarnation, why.into());
+        self.queue.push_back(input);
+    }
+
+    pub(super) fn is_starting(&self) -> bool {
+        self.starter.as_ref().is_some_and(|s| s.is_starting())
+    }
+
+    /// Starts the next few processes.
+    pub(super) fn start_some(&mut self) {
+        for _ in 0..BATCH {
+            let starter = self.starter.as_mut();
+            let Some(instance) = starter.and_then(ProcessStarter::take_next) else {
+                return;
+            };
+            let result = match self.slot(instance.rank) {
+                Some(slot) => self.start_process(slot, instance),
+                None => Err("the plan does not name this rank".to_string()),
+            };
+            match result {
+                Ok(pid) => self.queue.push_back(LocalInput::Spawned(
+                    instance.rank,
+                    instance.incarnation,
+                    pid,
+                )),
+                Err(why) => self.not_started(instance, why),
+            }
+        }
+    }
+
+    fn start_process(
+        &mut self,
+        slot: usize,
+        instance: ProcessInstance,
+    ) -> std::result::Result<u32, String> {
+        let again = match instance.incarnation {
+            Incarnation(0) => None,
+            _ => self
+                .input_again(instance.rank, None)
+                .map_err(|e| e.to_string())?,
+        };
+        let starter = self.starter.as_mut().ok_or("there is no plan")?;
+        let new = starter.spawn(slot, instance, again)?;
+        let (pid, incarnation) = (new.child.pid, instance.incarnation);
+        let child = Some((pid, new.child.pidfd));
+        self.ranks[slot]
+            .begin(slot, incarnation, child, new.socket, &self.reactor)
+            .and_then(|()| {
+                self.outputs
+                    .begin(slot, incarnation, new.pipes, new.begun, &self.reactor)
+            })
+            .map_err(|e| e.to_string())?;
+        Ok(pid)
+    }
+
+    /// A new pipe of standard input for a process of a rank that comes back from an image, or
+    /// (`None`) from the start. `None` when it keeps the one that it has.
+    pub(super) fn input_again(
+        &mut self,
+        rank: Rank,
+        epoch: Option<Epoch>,
+    ) -> Result<Option<OwnedFd>> {
+        let Some(input) = &mut self.input else {
+            return Ok(None);
+        };
+        let reader = input.again(rank, epoch, &self.reactor)?;
+        self.write_input()?;
+        Ok(reader)
+    }
+
+    /// Writes as much of the standard input as its rank takes.
+    pub(super) fn write_input(&mut self) -> Result<()> {
+        if let Some(input) = &mut self.input
+            && !input.write_all(&mut self.mpirun, &self.reactor)?
+        {
+            self.input = None;
+        }
+        Ok(())
+    }
+
+    /// A signal comes for the processes of a rank. One that ends also ends a rank that waits to be
+    /// started.
+    pub(super) fn signal_group(&mut self, rank: Rank, signal: i32) {
+        if let Some(starter) = &mut self.starter
+            && starter.is_waiting(rank)
+        {
+            if signals::ends(signal)
+                && let Some(instance) = starter.cancel(rank)
+            {
+                let end = End::Signaled(signal);
+                self.queue.push_back(LocalInput::ChildEnded(
+                    instance.rank,
+                    instance.incarnation,
+                    end,
+                ));
+            }
+        } else if let Some(slot) = self.slot(rank)
+            && let Some(group) = self.ranks[slot].group()
+        {
+            crate::host::descendants::send_group(group, signal);
+        }
+    }
+
+    /// The job ends: drops all pending starts.
+    pub(super) fn start_no_more(&mut self) {
+        let waiting = self.starter.as_mut().map(ProcessStarter::cancel_all);
+        for instance in waiting.into_iter().flatten() {
+            self.not_started(instance, "the job ended before");
+        }
+    }
+}
