@@ -124,9 +124,8 @@ collectives! {
         };
     "`MPI_Scan` and `MPI_Exscan`"
         Scan { op: Rc<Op>, send: Option<Typed>, recv: Typed, exclusive: bool }
-        |this, ctx| {
-            rest!(typed::scan(&ctx, &this.op, &this.send, &this.recv, this.exclusive))
-        };
+        #[inline(always)]
+        |this, ctx| typed::scan(ctx, &this.op, &this.send, &this.recv, this.exclusive);
 }
 
 /// How a collective is called, as the highest bits of its tags.

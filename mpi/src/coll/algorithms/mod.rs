@@ -8,4 +8,5 @@ pub(in crate::coll) mod bcast_steps;
 pub(in crate::coll) mod gather_tree;
 pub(in crate::coll) mod reduce_scatter_steps;
 pub(in crate::coll) mod reduce_steps;
+pub(in crate::coll) mod scan_steps;
 pub(in crate::coll) mod scatter_tree;

@@ -148,7 +148,7 @@ proptest! {
         prop_assert_eq!(&got[root], &expected);
         let got = run(run_as, &values, &blank(size, len), |ctx, s, r| Box::pin(async move { allreduce(ctx, &op, Some(s), r).await }));
         prop_assert!(got.iter().all(|g| *g == expected));
-        let got = run(run_as, &values, &blank(size, len), |ctx, s, r| Box::pin(async move { scan(ctx, &op, Some(s), r, false).await }));
+        let got = run(run_as, &values, &blank(size, len), |ctx, s, r| Box::pin(async move { scan(*ctx, &op, Some(s), r, false).finish().await }));
         for (rank, got) in got.iter().enumerate() {
             prop_assert_eq!(got, &op.all(&values[..=rank]));
         }

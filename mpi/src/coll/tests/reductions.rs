@@ -1,7 +1,7 @@
 //! Operations that reduce.
 
 use super::super::tuning::{
-    AllreduceAlgorithm, ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm, Tuning,
+    AllreduceAlgorithm, Exchange, ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm, Tuning,
 };
 use super::super::{Split, reduce, reduce_scatter, scan};
 use super::*;
@@ -198,12 +198,15 @@ fn check_reduce_scatter(
 fn scan_and_exscan() {
     for size in SIZES {
         for count in counts(size) {
-            for (algorithm, op) in [ScanAlgorithm::Doubling, ScanAlgorithm::Chain]
-                .into_iter()
-                .flat_map(|a| OPS.map(|op| (a, op)))
-            {
+            let ways = [
+                (ScanAlgorithm::Doubling, Exchange::Stepwise),
+                (ScanAlgorithm::Doubling, Exchange::Linear),
+                (ScanAlgorithm::Chain, Exchange::Stepwise),
+            ];
+            for (way, op) in ways.into_iter().flat_map(|w| OPS.map(|op| (w, op))) {
                 let tuning = Tuning {
-                    scan: Some(algorithm),
+                    scan: Some(way.0),
+                    exchange: Some(way.1),
                     ..Tuning::default()
                 };
                 let values = op.operands(size, count, 1);
@@ -216,7 +219,9 @@ fn scan_and_exscan() {
                     };
                     let got = run(with(size, 5, tuning), &values, &recvs, |ctx, send, recv| {
                         let send = (!in_place).then_some(send);
-                        Box::pin(async move { scan(ctx, &op, send, recv, exclusive).await })
+                        Box::pin(
+                            async move { scan(*ctx, &op, send, recv, exclusive).finish().await },
+                        )
                     });
                     for rank in 0..size {
                         let expected = match (exclusive, rank) {
@@ -226,7 +231,7 @@ fn scan_and_exscan() {
                         };
                         assert_eq!(
                             got[rank], expected,
-                            "{algorithm:?} {op:?} n={size} {count} exclusive={exclusive}"
+                            "{way:?} {op:?} n={size} {count} exclusive={exclusive}"
                         );
                     }
                 }

@@ -192,19 +192,39 @@ pub(in crate::coll) async fn reduce_scatter<P: P2p>(
 ///
 /// # Errors
 /// See [`bytes::scan`].
-pub(in crate::coll) async fn scan<P: P2p>(
-    ctx: &Ctx<'_, P>,
-    op: &Op,
+#[inline(always)]
+pub(in crate::coll) fn scan<'a, P: P2p>(
+    ctx: Ctx<'a, P>,
+    op: &'a Op,
+    send: &'a Option<Typed>,
+    recv: &'a Typed,
+    exclusive: bool,
+) -> Initiated<impl Future<Output = Result<()>>> {
+    let operator = Operator::new(op, recv.datatype(), ctx.scratch());
+    let out = send.as_ref().map(|send| direct(&send.data()));
+    let initiated = match (out, direct(&recv.data())) {
+        (Some(None), _) | (_, None) => None,
+        (out, Some(into)) => Some(bytes::scan(ctx, operator, out.flatten(), into, exclusive)),
+    };
+    initiated_or(initiated, move || {
+        staged_scan(ctx, operator, send, recv, exclusive)
+    })
+}
+
+async fn staged_scan<P: P2p>(
+    ctx: Ctx<'_, P>,
+    operator: Operator<'_>,
     send: &Option<Typed>,
     recv: &Typed,
     exclusive: bool,
 ) -> Result<()> {
-    let operator = Operator::new(op, recv.datatype(), ctx.scratch());
-    let out = stage(ctx, send)?;
+    let out = stage(&ctx, send)?;
     // An exclusive scan leaves rank 0's buffer as it was.
-    let into = Staged::new(ctx, recv.data(), access(send.is_none() || exclusive))?;
+    let into = Staged::new(&ctx, recv.data(), access(send.is_none() || exclusive))?;
     let from = out.as_ref().map(Staged::mem);
-    bytes::scan(ctx, &operator, from, into.mem(), exclusive).await?;
+    bytes::scan(ctx, operator, from, into.mem(), exclusive)
+        .finish()
+        .await?;
     into.finish();
     Ok(())
 }
