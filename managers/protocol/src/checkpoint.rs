@@ -231,15 +231,16 @@ impl Coordinator {
         Progress::GivenUp(epoch)
     }
 
-    /// The commit is stored.
-    pub fn commit(&mut self, now: Time, epoch: Epoch) {
+    /// The commit is stored. Returns the nanoseconds since the order; 0 without such an order.
+    pub fn commit(&mut self, now: Time, epoch: Epoch) -> u64 {
         let Some(order) = self.order.take_if(|order| order.epoch == epoch) else {
-            return;
+            return 0;
         };
         self.committed = Some(epoch);
         self.committed_at = now;
         self.cost_before = self.cost.replace(order.dearest).unwrap_or_default();
         self.schedule(now);
+        now.0.saturating_sub(order.since.0)
     }
 
     /// The interval that was asked for does not hold, because of the last two checkpoints' costs. A

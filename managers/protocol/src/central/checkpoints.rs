@@ -1,21 +1,19 @@
-//! Checkpoints: orders out, images counted, the commit.
+//! Checkpoints: orders out, images counted, the commit; and the release from `MPI_Finalize`, which
+//! waits for the last one.
 
-use super::{Central, CentralEffect, Event, HostIndex, Phase, Record};
+use super::event::Event;
+use super::job_state::Central;
+use super::messages::{CentralEffect, HostIndex, Record};
+use super::phase::CentralPhase;
 use crate::checkpoint::{Progress, Tick};
 use crate::control::{Time, ToCentral, ToLocal};
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_wire::ImageCost;
 
 impl Central {
-    /// When the next checkpoint is due, or the one under way is late.
-    pub(super) fn checkpoint_due(&self) -> Option<Time> {
-        self.mode.checkpoints().and_then(|c| c.deadline())
-    }
-
     /// Gives the next checkpoint its number and stores that. `None` when one is under way.
     pub(super) fn order(&mut self, now: Time, effects: &mut Vec<CentralEffect>) -> Option<Epoch> {
         let epoch = self.mode.checkpoints_mut()?.order(now)?;
-        self.ordered_at = now;
         effects.push(CentralEffect::Persist(Record::Ordered { epoch }));
         effects.push(CentralEffect::Event(Event::Ordered(epoch)));
         Some(epoch)
@@ -23,8 +21,9 @@ impl Central {
 
     fn order_all(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         if let Some(epoch) = self.order(now, effects) {
-            let generation = self.generation;
-            self.send_all(|| ToLocal::Checkpoint { generation, epoch }, effects);
+            let generation = self.ranks.generation();
+            let order = || ToLocal::Checkpoint { generation, epoch };
+            self.hosts.send_all(order, effects);
         }
     }
 
@@ -32,19 +31,14 @@ impl Central {
     /// it.
     pub(super) fn checkpoint_asked(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         match (&self.phase, self.mode.checkpoints_mut()) {
-            (Phase::Running, _) => self.order_all(now, effects),
-            (Phase::Restoring(_), Some(checkpoints)) => checkpoints.want(),
+            (CentralPhase::Running, _) => self.order_all(now, effects),
+            (CentralPhase::Restoring(_), Some(checkpoints)) => checkpoints.want(),
             _ => {}
         }
     }
 
     /// A program asks for one later than `after`, which may be under way or there.
-    pub(super) fn checkpoint_wanted(
-        &mut self,
-        now: Time,
-        after: Epoch,
-        effects: &mut Vec<CentralEffect>,
-    ) {
+    fn checkpoint_wanted(&mut self, now: Time, after: Epoch, effects: &mut Vec<CentralEffect>) {
         let Some(checkpoints) = self.mode.checkpoints() else {
             return;
         };
@@ -55,13 +49,13 @@ impl Central {
     }
 
     pub(super) fn checkpoint_tick(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
-        let running = matches!(self.phase, Phase::Running | Phase::Finalizing);
+        let running = matches!(self.phase, CentralPhase::Running | CentralPhase::Finalizing);
         let Some(checkpoints) = self.mode.checkpoints_mut().filter(|_| running) else {
             return;
         };
         match checkpoints.tick(now) {
             Tick::Nothing => {}
-            Tick::Due if self.phase == Phase::Running => self.order_all(now, effects),
+            Tick::Due if self.phase == CentralPhase::Running => self.order_all(now, effects),
             Tick::Due => {}
             Tick::Late { epoch, rank } => {
                 let why = "it did not come to a place where an image can be taken".into();
@@ -92,7 +86,7 @@ impl Central {
         else {
             return;
         };
-        if self.find(host, instance).is_none() {
+        if !self.ranks.is_live(host, instance) {
             return;
         }
         match message {
@@ -124,13 +118,11 @@ impl Central {
             at: now,
             cost: checkpoints.dearest(),
         }));
-        checkpoints.commit(now, epoch);
+        let took = checkpoints.commit(now, epoch);
         let stretched = checkpoints.newly_stretched();
         self.keep(epoch, effects);
-        effects.push(CentralEffect::Event(Event::Committed {
-            epoch,
-            took: now.0.saturating_sub(self.ordered_at.0),
-        }));
+        let committed = Event::Committed { epoch, took };
+        effects.push(CentralEffect::Event(committed));
         effects.extend(stretched.map(|s| {
             CentralEffect::Event(Event::Stretched {
                 asked: s.asked,
@@ -138,14 +130,40 @@ impl Central {
                 cost: s.cost,
             })
         }));
-        if self.phase == Phase::Finalizing {
+        if self.phase == CentralPhase::Finalizing {
             self.last_checkpoint(now, effects);
         }
     }
 
+    /// Lets the ranks leave `MPI_Finalize` once all are there. With recovery on, a last checkpoint
+    /// comes first: from then on no rank needs another, and each can come back alone.
+    pub(super) fn finalize_when_complete(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
+        if self.phase != CentralPhase::Running || !self.ranks.all_finalizing() {
+            return;
+        }
+        if !self.mode.recovers() {
+            return self.finalize(effects);
+        }
+        self.phase = CentralPhase::Finalizing;
+        self.last_checkpoint(now, effects);
+    }
+
+    /// Lets all ranks leave `MPI_Finalize`.
+    fn finalize(&mut self, effects: &mut Vec<CentralEffect>) {
+        self.phase = CentralPhase::Finalized;
+        let generation = self.ranks.generation();
+        let last = self.mode.last_checkpoint();
+        effects.push(CentralEffect::Persist(Record::Finalized {
+            generation,
+            last,
+        }));
+        let released = || ToLocal::AllFinalized { generation };
+        self.hosts.send_all(released, effects);
+    }
+
     /// All ranks are in `MPI_Finalize`. Waits for the end of a checkpoint under way, then for a
     /// last one whose images are all taken there, and releases the ranks.
-    pub(super) fn last_checkpoint(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
+    fn last_checkpoint(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         let last = self.mode.last_checkpoint();
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return self.finalize(effects);
@@ -185,18 +203,17 @@ impl Central {
         epoch: Epoch,
         effects: &mut Vec<CentralEffect>,
     ) {
-        let host = self.ranks[rank.index()].host;
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
         };
         let committed = checkpoints.committed();
         let counts = committed == Some(epoch) || checkpoints.ordered() == Some(epoch);
-        if counts && self.verdict.is_none() {
+        if counts && self.end.verdict().is_none() {
             effects.push(CentralEffect::Event(Event::ImageLost {
                 epoch,
                 committed,
                 rank,
-                host: self.hosts[host].name.clone(),
+                host: self.hosts.name(self.ranks.host_of(rank)),
             }));
         }
         let given_up = checkpoints.image_lost(now, epoch) == Progress::GivenUp(epoch);
@@ -217,14 +234,14 @@ impl Central {
         effects: &mut Vec<CentralEffect>,
     ) {
         self.keep(epoch, effects);
-        let due = self.checkpoint_due();
+        let due = self.mode.checkpoints().and_then(|c| c.deadline());
         effects.push(CentralEffect::Event(Event::GivenUp {
             epoch,
             rank,
             why,
             again: due.is_some_and(|at| at <= now),
         }));
-        if self.phase == Phase::Finalizing {
+        if self.phase == CentralPhase::Finalizing {
             // No image, no return: better an end without the last net than none at all.
             if self.mode.last_checkpoint() == Some(epoch) {
                 if let Some(checkpoints) = self.mode.checkpoints_mut() {
@@ -238,15 +255,13 @@ impl Central {
 
     /// Tells the hosts which images count.
     pub(super) fn keep(&mut self, abandoned: Epoch, effects: &mut Vec<CentralEffect>) {
-        let generation = self.generation;
+        let generation = self.ranks.generation();
         let epoch = self.mode.checkpoints().and_then(|c| c.committed());
-        self.send_all(
-            || ToLocal::Keep {
-                generation,
-                epoch,
-                abandoned,
-            },
-            effects,
-        );
+        let keep = || ToLocal::Keep {
+            generation,
+            epoch,
+            abandoned,
+        };
+        self.hosts.send_all(keep, effects);
     }
 }

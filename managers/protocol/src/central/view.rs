@@ -1,8 +1,10 @@
 //! A snapshot of the job that the driver may show.
 
-use super::{Central, HostIndex, Phase};
-use crate::control::{Stage, Time};
-use rejoin_channel_table::{Epoch, Generation, Incarnation};
+use super::job_state::Central;
+use super::phase::CentralPhase;
+use super::rank_table::RankView;
+use crate::control::Time;
+use rejoin_channel_table::{Epoch, Generation};
 use serde::{Deserialize, Serialize};
 
 /// How far the job has come.
@@ -37,35 +39,22 @@ pub struct JobView {
     pub committed: Option<(Epoch, Time)>,
 }
 
-/// A rank at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RankView {
-    /// Number of its host.
-    pub host: HostIndex,
-    /// Its process id there; 0 while it has none.
-    pub pid: u32,
-    /// Incarnation of the rank.
-    pub incarnation: Incarnation,
-    /// How far it has come.
-    pub stage: Stage,
-    /// Its process has ended.
-    pub ended: bool,
-}
-
 impl Central {
     /// The job as it is now.
     #[must_use]
     pub fn view(&self) -> JobView {
         let checkpoints = self.mode.checkpoints();
         JobView {
-            generation: self.generation,
+            generation: self.ranks.generation(),
             course: match self.phase {
-                Phase::Starting => Course::Starting,
-                Phase::Resuming(_) => Course::Resuming,
-                Phase::Restoring(_) => Course::Restoring,
-                Phase::Running => Course::Running,
-                Phase::Finalizing | Phase::Finalized => Course::Finalizing,
-                Phase::Ending | Phase::Relaunching(_) | Phase::Over => Course::Ending,
+                CentralPhase::Starting => Course::Starting,
+                CentralPhase::Resuming(_) => Course::Resuming,
+                CentralPhase::Restoring(_) => Course::Restoring,
+                CentralPhase::Running => Course::Running,
+                CentralPhase::Finalizing | CentralPhase::Finalized => Course::Finalizing,
+                CentralPhase::Ending | CentralPhase::Relaunching(_) | CentralPhase::Over => {
+                    Course::Ending
+                }
             },
             recovers: checkpoints.is_some(),
             ordered: checkpoints.and_then(|c| c.ordered()),
@@ -75,12 +64,6 @@ impl Central {
 
     /// The ranks as they are now, in their order.
     pub fn ranks(&self) -> impl Iterator<Item = RankView> {
-        self.ranks.iter().map(|rank| RankView {
-            host: rank.host,
-            pid: rank.pid,
-            incarnation: rank.incarnation,
-            stage: rank.stage,
-            ended: rank.ended,
-        })
+        self.ranks.views()
     }
 }

@@ -1,12 +1,26 @@
 //! Images of this host's ranks: counted, kept, dropped.
 
-use super::{Local, LocalEffect, one_line};
+use super::host_state::Local;
+use super::inputs::LocalEffect;
+use super::process::one_line;
 use crate::control::{Cause, ProcessInstance, Stage, ToCentral};
-use rejoin_channel_table::{Epoch, Rank};
-use rejoin_wire::ImageCost;
-use rejoin_wire::{FromManager, MOST_CAVEATS, ToManager};
+use rejoin_channel_table::{Epoch, Generation, Rank};
+use rejoin_wire::{FromManager, ImageCost, MOST_CAVEATS, ToManager};
 
 impl Local {
+    /// Central orders a checkpoint.
+    pub(super) fn order_images(
+        &self,
+        generation: Generation,
+        epoch: Epoch,
+        effects: &mut Vec<LocalEffect>,
+    ) {
+        let inside = [Stage::Registered, Stage::Finalizing];
+        let to = self.processes.listening(&inside);
+        let order = FromManager::Checkpoint { generation, epoch };
+        effects.push(LocalEffect::Ranks(to, order));
+    }
+
     /// A rank's report about an image.
     pub(super) fn said_of_image(
         &mut self,
@@ -53,11 +67,11 @@ impl Local {
         caveats: Vec<String>,
         effects: &mut Vec<LocalEffect>,
     ) {
-        if epoch <= self.abandoned {
+        if self.images.is_abandoned(epoch) {
             effects.push(LocalEffect::DropImage(instance.rank, epoch));
             return;
         }
-        let Some(process) = self.find(instance.rank, instance.incarnation) else {
+        let Some(process) = self.processes.find(instance.rank, instance.incarnation) else {
             return;
         };
         process.images.insert(epoch, pid);
@@ -83,15 +97,10 @@ impl Local {
         abandoned: Epoch,
         effects: &mut Vec<LocalEffect>,
     ) {
-        self.kept = kept;
-        self.abandoned = self.abandoned.max(abandoned);
-        if !std::mem::take(&mut self.resumed) {
-            self.refused = self.refused.max(abandoned);
-        }
-        let abandoned = self.abandoned;
-        for process in &mut self.ranks {
+        self.images.keep(kept, abandoned);
+        for process in self.processes.iter_mut() {
             process.images.retain(|epoch, _| {
-                let counts = Some(*epoch) == kept || *epoch > abandoned;
+                let counts = self.images.counts(*epoch);
                 if !counts {
                     effects.push(LocalEffect::DropImage(process.instance.rank, *epoch));
                 }
@@ -108,17 +117,12 @@ impl Local {
         after: Epoch,
         effects: &mut Vec<LocalEffect>,
     ) {
-        // A rank that rolled back does not know which numbers were given up by that; it asks for
-        // none of them.
-        let after = match self.kept {
-            Some(kept) if kept > after => after,
-            _ => after.max(self.abandoned),
-        };
-        if let Some(process) = self.find(instance.rank, instance.incarnation) {
+        let after = self.images.asked_after(after);
+        if let Some(process) = self.processes.find(instance.rank, instance.incarnation) {
             process.asked = Some(after);
         }
         self.answer_askers(effects);
-        let waits = self.find(instance.rank, instance.incarnation);
+        let waits = self.processes.find(instance.rank, instance.incarnation);
         if waits.is_some_and(|process| process.asked.is_some()) {
             self.tell(ToCentral::Checkpoint { instance, after }, effects);
         }
@@ -126,33 +130,29 @@ impl Local {
 
     /// Tells the ranks that asked for a checkpoint what became of it.
     fn answer_askers(&mut self, effects: &mut Vec<LocalEffect>) {
-        let latest = self.refused.max(self.kept.unwrap_or_default());
         let mut to = Vec::new();
-        for process in &mut self.ranks {
-            if process.asked.take_if(|after| *after < latest).is_some() {
+        for process in self.processes.iter_mut() {
+            let answered = |after: &mut Epoch| self.images.answers(*after);
+            if process.asked.take_if(answered).is_some() {
                 to.push(process.instance.rank);
             }
         }
         if !to.is_empty() {
-            let kept = FromManager::Kept {
-                generation: self.generation,
-                epoch: self.kept,
-                abandoned: self.refused,
-            };
+            let kept = self.images.answer(self.processes.generation());
             effects.push(LocalEffect::Ranks(to, kept));
         }
     }
 
     /// The process of an image ended.
     pub(super) fn image_ended(&mut self, rank: Rank, epoch: Epoch, effects: &mut Vec<LocalEffect>) {
-        let Some(process) = self.ranks.iter_mut().find(|r| r.instance.rank == rank) else {
+        let Some(process) = self.processes.of_mut(rank) else {
             return;
         };
         // One of which nothing was said yet would be waited for.
-        let counts = epoch > self.abandoned || Some(epoch) == self.kept;
+        let counts = self.images.counts(epoch);
         if process.images.remove(&epoch).is_some() || counts {
             let incarnation = process.instance.incarnation;
-            let instance = self.instance(rank, incarnation);
+            let instance = self.processes.instance(rank, incarnation);
             self.tell(ToCentral::ImageLost { instance, epoch }, effects);
             effects.push(LocalEffect::DropImage(rank, epoch));
         }

@@ -1,23 +1,19 @@
 //! A host that central may lose sight of: its ranks run only as long as its lease does.
 
-use super::{Local, LocalEffect, Phase};
+use super::host_state::{Local, LocalPhase};
+use super::inputs::LocalEffect;
 use crate::control::{Time, ToCentral};
-use crate::lease::{Holder, LeaseDuty, Terms};
+use crate::lease::{LeaseDuty, Terms};
 
 impl Local {
     /// This host is reached over a network: nothing runs here without a lease.
     pub fn go_by_leases(&mut self, terms: Terms, now: Time) {
-        self.lease = Some(Holder::new(terms, now));
-    }
-
-    /// Ranks may not run now.
-    pub(super) fn is_suspended(&self) -> bool {
-        self.lease.as_ref().is_some_and(|lease| !lease.holds())
+        self.lease.begin(terms, now);
     }
 
     /// Looks at the clock; before anything else that a step does.
     pub(super) fn lease_tick(&mut self, now: Time, effects: &mut Vec<LocalEffect>) {
-        while let Some(duty) = self.lease.as_mut().and_then(|lease| lease.due(now)) {
+        while let Some(duty) = self.lease.due(now) {
             match duty {
                 LeaseDuty::Renew(number) => self.tell(ToCentral::Renew { number }, effects),
                 LeaseDuty::Stop => effects.push(LocalEffect::StopAll),
@@ -28,14 +24,13 @@ impl Local {
 
     /// Central has granted a renewal: ranks that wait for it continue.
     pub(super) fn granted(&mut self, now: Time, number: u64, effects: &mut Vec<LocalEffect>) {
-        let lease = self.lease.as_mut();
-        if !lease.is_some_and(|lease| lease.granted(now, number)) {
+        if !self.lease.granted(now, number) {
             return;
         }
-        if matches!(self.phase, Phase::Idle | Phase::Running) {
+        if matches!(self.phase, LocalPhase::Idle | LocalPhase::Running) {
             effects.push(LocalEffect::ContinueAll);
         }
-        if let Some(order) = self.awaits_lease.take() {
+        if let Some(order) = self.lease.take_order() {
             self.order(now, order, effects);
         }
     }

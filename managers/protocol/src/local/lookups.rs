@@ -1,6 +1,9 @@
 //! A large job: ranks start without the table, and ask for the cards that they need.
 
-use super::{Local, LocalEffect, Retire};
+use super::host_lookups::HostLookups;
+use super::host_state::Local;
+use super::inputs::LocalEffect;
+use super::process::Retire;
 use crate::broadcast::Peer;
 use crate::control::{Cause, ProcessInstance, Stage, Time};
 use crate::lookup::{self, Directory, LookupMessage};
@@ -8,34 +11,11 @@ use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_wire::FromManager;
 use rejoin_wire::ProcessMap;
 
-/// The look-up state of a host whose ranks look cards up.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct HostLookups {
-    me: Peer,
-    /// Ranks of the job.
-    size: u32,
-    /// From the first start on.
-    directory: Option<Directory>,
-    /// The generation whose table was the last to come.
-    complete: Option<Generation>,
-}
-
-impl HostLookups {
-    pub(super) fn deadline(&self) -> Option<Time> {
-        self.directory.as_ref()?.deadline()
-    }
-}
-
 impl Local {
     /// Ranks of this host look cards up, in a job of so many ranks. `position` is the place of this
     /// host in the tree; without a tree, any number.
     pub fn go_by_lookups(&mut self, position: usize, size: u32) {
-        self.lookups = Some(HostLookups {
-            me: Some(position),
-            size,
-            directory: None,
-            complete: None,
-        });
+        self.lookups = Some(HostLookups::new(Some(position), size));
     }
 
     /// All ranks have registered: those that wait for that continue, the table may come later.
@@ -47,7 +27,7 @@ impl Local {
         effects: &mut Vec<LocalEffect>,
     ) {
         if self.opens_directory(generation, &process_map, effects) {
-            let cards = self.ranks.iter();
+            let cards = self.processes.iter();
             let cards = cards.filter_map(|p| Some((p.instance.rank, p.card.clone()?)));
             let begin = FromManager::Begin {
                 generation,
@@ -67,7 +47,7 @@ impl Local {
         image: Option<Epoch>,
         effects: &mut Vec<LocalEffect>,
     ) {
-        let fits = |l: &HostLookups| table.len() == l.size as usize;
+        let fits = |l: &HostLookups| table.len() == l.size() as usize;
         if !self.lookups.as_ref().is_some_and(fits) {
             let start = FromManager::Start {
                 generation,
@@ -76,7 +56,7 @@ impl Local {
             };
             return self.start(start, effects);
         }
-        if self.ranks.iter().any(|process| process.waits) {
+        if self.processes.iter().any(|process| process.waits) {
             // For data that is not in the table, other hosts should ask central.
             let process_map = ProcessMap::of(&table, |_| usize::MAX);
             self.begin_without_table(generation, process_map, image, effects);
@@ -89,14 +69,15 @@ impl Local {
         }
         self.pass_on(wanted, effects);
         if let Some(lookups) = &mut self.lookups {
-            lookups.complete = Some(generation);
+            lookups.completed(generation);
         }
     }
 
     /// Ranks of this host have begun, and the table of their generation has not come.
     pub(super) fn lacks_table(&self) -> bool {
-        let lacks = |l: &HostLookups| l.directory.is_some() && l.complete != Some(self.generation);
-        self.lookups.as_ref().is_some_and(lacks)
+        let generation = self.processes.generation();
+        let lookups = self.lookups.as_ref();
+        lookups.is_some_and(|lookups| lookups.lacks_table(generation))
     }
 
     /// From here on the managers to ask are known. `false`: this host's ranks get the table, or the
@@ -110,14 +91,11 @@ impl Local {
         let Some(lookups) = &mut self.lookups else {
             return false;
         };
-        let Ok(positions) = process_map.positions(lookups.size) else {
+        let Some(directory) = lookups.open(process_map) else {
             return false;
         };
-        let me = lookups.me;
-        let new = || Directory::new(me, positions.into());
-        let directory = lookups.directory.get_or_insert_with(new);
         let mut wanted = Vec::new();
-        for process in &self.ranks {
+        for process in self.processes.iter() {
             if let Some(card) = process.card.clone() {
                 let (rank, incarnation) = (process.instance.rank, process.instance.incarnation);
                 directory.learn(generation, rank, incarnation, card, &mut wanted);
@@ -155,27 +133,25 @@ impl Local {
         least: Incarnation,
         effects: &mut Vec<LocalEffect>,
     ) {
-        let process = self.find(instance.rank, instance.incarnation);
+        let process = self.processes.find(instance.rank, instance.incarnation);
         let Some(process) = process.filter(|process| process.retire == Retire::No) else {
             return;
         };
         let begun = process.stage >= Stage::Registered && !process.waits;
         let mut wanted = Vec::new();
-        let why = match &mut self.lookups {
-            Some(lookups) if begun && rank.0 >= lookups.size => {
-                format!(
-                    "it asked where rank {rank} is, in a job of {}",
-                    lookups.size
-                )
+        let lookups = self.lookups.as_mut().filter(|_| begun);
+        let size = lookups.as_ref().map(|lookups| lookups.size());
+        let why = match (lookups.and_then(HostLookups::directory), size) {
+            (_, Some(size)) if rank.0 >= size => {
+                format!("it asked where rank {rank} is, in a job of {size}")
             }
-            Some(HostLookups {
-                directory: Some(directory),
-                ..
-            }) if begun => {
+            (Some(directory), _) => {
                 directory.ask(now, instance.rank, rank, least, &mut wanted);
                 return self.pass_on(wanted, effects);
             }
-            _ => format!("it asked where rank {rank} is before the start, or has the table"),
+            (None, _) => {
+                format!("it asked where rank {rank} is before the start, or has the table")
+            }
         };
         self.fail(
             instance.rank,
@@ -216,12 +192,10 @@ impl Local {
         else {
             return None;
         };
-        let known = self
-            .ranks
-            .iter()
-            .find(|process| process.instance.rank == rank);
-        let known =
-            known.filter(|p| generation == self.generation && p.instance.incarnation >= least);
+        let known = self.processes.of(rank);
+        let known = known.filter(|p| {
+            generation == self.processes.generation() && p.instance.incarnation >= least
+        });
         Some(
             match known.and_then(|p| p.card.clone().zip(Some(p.instance.incarnation))) {
                 Some((card, incarnation)) => LookupMessage::Here {
@@ -245,7 +219,7 @@ impl Local {
     }
 
     fn directory(&mut self) -> Option<&mut Directory> {
-        self.lookups.as_mut()?.directory.as_mut()
+        self.lookups.as_mut()?.directory()
     }
 
     fn pass_on(&self, wanted: Vec<lookup::LookupEffect>, effects: &mut Vec<LocalEffect>) {
@@ -259,7 +233,7 @@ impl Local {
                     to.retain(|asker| self.has_begun(*asker));
                     if !to.is_empty() {
                         let card = FromManager::Card {
-                            generation: self.generation,
+                            generation: self.processes.generation(),
                             rank,
                             incarnation,
                             card,
@@ -272,8 +246,7 @@ impl Local {
     }
 
     fn has_begun(&self, rank: Rank) -> bool {
-        let mut all = self.ranks.iter();
-        let process = all.find(|process| process.instance.rank == rank);
+        let process = self.processes.of(rank);
         process.is_some_and(|process| {
             let inside = (Stage::Registered..=Stage::Finalized).contains(&process.stage);
             inside && !process.waits && !process.closed && process.retire == Retire::No

@@ -1,7 +1,6 @@
 //! The local manager's state of one rank's processes, and its reactions to their messages and
 //! exits.
 
-use super::restore::Retire;
 use crate::control::{End, ProcessInstance, Stage, Time};
 use rejoin_channel_table::{BusinessCard, Epoch, Incarnation, Rank};
 use rejoin_wire::{Limits, MOST_COUNTERS, VERSION};
@@ -15,6 +14,17 @@ enum ReportedEnd {
     Ended,
     /// It failed, and central has not said how to continue.
     Lost,
+}
+
+/// How far a process has come on its way out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Retire {
+    /// It is the present one.
+    No,
+    /// It got the order.
+    Asked,
+    /// It can do nothing any more.
+    Done,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -1,20 +1,22 @@
 //! The report of this host's state to a restarted central manager.
 
-use super::{Local, LocalEffect, Phase, RankProcess};
+use super::host_state::{Local, LocalPhase};
+use super::inputs::LocalEffect;
+use super::process::RankProcess;
 use crate::control::{RankReport, Report, Stage, ToCentral};
 
 impl Local {
     /// Reports the whole state, including all earlier messages.
     pub(super) fn report(&mut self, effects: &mut Vec<LocalEffect>) {
-        if self.phase == Phase::Over {
+        if self.phase == LocalPhase::Over {
             return;
         }
-        self.resumed = true;
+        self.images.resumed();
         let report = Report {
-            generation: (!self.ranks.is_empty()).then_some(self.generation),
+            generation: (!self.processes.is_empty()).then_some(self.processes.generation()),
             signalled: self.signalled,
             lacks_table: self.lacks_table(),
-            ranks: self.ranks.iter().map(|p| self.report_of(p)).collect(),
+            ranks: self.processes.iter().map(|p| self.report_of(p)).collect(),
             exits: self.exits.clone(),
         };
         self.tell(ToCentral::Report(Box::new(report)), effects);

@@ -3,27 +3,12 @@
 //! No new process sends before all old ones are stopped. A process that was stopped in the middle
 //! of a write must not end that write beside its successor.
 
-use super::{Local, LocalEffect};
-use crate::control::{Cause, ProcessInstance};
+use super::host_rollback::LocalRestore;
+use super::host_state::Local;
+use super::inputs::LocalEffect;
+use super::process::Retire;
+use crate::control::{Cause, End, ProcessInstance};
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
-
-/// How far a process has come on its way out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Retire {
-    /// It is the present one.
-    No,
-    /// It got the order.
-    Asked,
-    /// It can do nothing any more.
-    Done,
-}
-
-/// Ranks that are being rolled back.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct LocalRestore {
-    epoch: Option<Epoch>,
-    ranks: Vec<(Rank, Incarnation)>,
-}
 
 impl Local {
     /// Central's order. One that comes before the last was carried out replaces it.
@@ -48,14 +33,10 @@ impl Local {
         self.exits
             .retain(|exit| exit.was_detected() || !renewed(exit.instance()));
         // Others that come back alone, too, do so still.
-        if let Some(before) = self.restoring.take_if(|_| generation == self.generation) {
-            let anew: Vec<Rank> = ranks.iter().map(|(rank, _)| *rank).collect();
-            let rest = before.ranks.into_iter();
-            ranks.extend(rest.filter(|(rank, _)| !anew.contains(rank)));
-        }
-        self.generation = generation;
+        let adds = generation == self.processes.generation();
+        self.processes.enter(generation);
         for (rank, _) in &ranks {
-            let Some(process) = self.ranks.iter_mut().find(|r| r.instance.rank == *rank) else {
+            let Some(process) = self.processes.of_mut(*rank) else {
                 continue;
             };
             process.suspect = None;
@@ -67,19 +48,14 @@ impl Local {
                 effects.push(LocalEffect::Retire(rank, incarnation));
             }
         }
-        self.restoring = Some(LocalRestore { epoch, ranks });
+        self.restore.order(LocalRestore { epoch, ranks }, adds);
         self.take_over(effects);
     }
 
     /// The incarnation of a rank that was last ordered.
     pub(super) fn ordered(&self, rank: Rank) -> Option<Incarnation> {
-        let pending = self.restoring.iter().flat_map(|r| &r.ranks);
-        let process = self.ranks.iter().find(|r| r.instance.rank == rank)?;
-        pending
-            .filter(|(other, _)| *other == rank)
-            .map(|(_, incarnation)| *incarnation)
-            .chain([process.instance.incarnation])
-            .max()
+        let present = self.processes.of(rank)?.instance.incarnation;
+        self.restore.to_come(rank).chain([present]).max()
     }
 
     /// A process is out of the way.
@@ -90,6 +66,7 @@ impl Local {
         effects: &mut Vec<LocalEffect>,
     ) {
         let Some(process) = self
+            .processes
             .find(rank, incarnation)
             .filter(|process| process.retire == Retire::Asked)
         else {
@@ -101,16 +78,19 @@ impl Local {
 
     /// Once all are out of the way, their successors begin.
     fn take_over(&mut self, effects: &mut Vec<LocalEffect>) {
-        let waiting = self.ranks.iter().any(|r| r.retire == Retire::Asked);
-        let Some(restoring) = self.restoring.take_if(|_| !waiting) else {
+        if self.processes.iter().any(|p| p.retire == Retire::Asked) {
+            return;
+        }
+        let Some(restoring) = self.restore.take() else {
             return;
         };
         for (rank, incarnation) in restoring.ranks {
-            let instance = self.instance(rank, incarnation);
-            let Some(process) = self.ranks.iter_mut().find(|r| r.instance.rank == rank) else {
+            let instance = self.processes.instance(rank, incarnation);
+            let Some(process) = self.processes.of_mut(rank) else {
                 continue;
             };
-            self.retired.push((rank, process.instance.incarnation));
+            self.restore
+                .leaves_behind(rank, process.instance.incarnation);
             process.renew(instance, restoring.epoch.is_some());
             let there = |epoch: &Epoch| process.images.contains_key(epoch);
             let (image, lost) = (restoring.epoch.filter(there), restoring.epoch);
@@ -118,8 +98,8 @@ impl Local {
                 (Some(epoch), _) => effects.push(LocalEffect::Wake(instance, epoch)),
                 (None, None) => effects.push(LocalEffect::Spawn(instance)),
                 (None, Some(epoch)) => {
-                    if let Some(process) = self.find(rank, incarnation) {
-                        process.child_end = Some(crate::control::End::Unknown);
+                    if let Some(process) = self.processes.find(rank, incarnation) {
+                        process.child_end = Some(End::Unknown);
                     }
                     let why = format!("its image of checkpoint {epoch} is gone");
                     self.fail(rank, incarnation, Cause::NotStarted { why }, effects);
@@ -131,7 +111,7 @@ impl Local {
     /// Ends the processes whose successors have all begun; until then that would only keep the
     /// cores busy with taking down memory.
     pub(super) fn discard_retired(&mut self, effects: &mut Vec<LocalEffect>) {
-        for (rank, incarnation) in self.retired.drain(..) {
+        for (rank, incarnation) in self.restore.take_retired() {
             effects.push(LocalEffect::Discard(rank, incarnation));
         }
     }

@@ -2,10 +2,12 @@
 
 use super::response::{JobProgress, Response, Situation};
 use super::restoring::GlobalRestore;
+use crate::central::event::Event;
+use crate::central::job_end::END_BOUND;
+use crate::central::job_state::Central;
 use crate::central::losses::NotBack;
-use crate::central::{
-    Central, CentralEffect, END_BOUND, Event, FailureHistory, HostIndex, Phase, Record,
-};
+use crate::central::messages::{CentralEffect, FailureHistory, HostIndex, Record};
+use crate::central::phase::CentralPhase;
 use crate::control::{Cause, End, ProcessInstance, Stage, Time, ToLocal};
 use crate::policy::Refusal;
 use crate::verdict::{Described, Verdict};
@@ -37,7 +39,7 @@ impl Central {
             response => {
                 self.begins_to_go_back();
                 let alone = matches!(response, Response::RestoreOne(_));
-                self.lost((self.generation, rank), host, pid, cause, alone);
+                self.lost((self.ranks.generation(), rank), host, pid, cause, alone);
                 self.go_back(now, rank, &response, effects);
                 self.tell_of_recovery(effects);
             }
@@ -47,20 +49,23 @@ impl Central {
     /// The response of the job to a failure.
     fn response(&mut self, now: Time, rank: Rank, cause: &Cause) -> Response {
         let progress = match self.phase {
-            Phase::Starting | Phase::Restoring(_) => JobProgress::InInit,
-            Phase::Running | Phase::Finalizing => JobProgress::Running,
-            Phase::Finalized => JobProgress::Finalized,
-            Phase::Resuming(_) | Phase::Ending | Phase::Relaunching(_) | Phase::Over => {
+            CentralPhase::Starting | CentralPhase::Restoring(_) => JobProgress::InInit,
+            CentralPhase::Running | CentralPhase::Finalizing => JobProgress::Running,
+            CentralPhase::Finalized => JobProgress::Finalized,
+            CentralPhase::Resuming(_)
+            | CentralPhase::Ending
+            | CentralPhase::Relaunching(_)
+            | CentralPhase::Over => {
                 return Response::End(None);
             }
         };
-        if self.interrupted.is_some() || self.verdict.is_some() {
+        if self.end.interrupted().is_some() || self.end.verdict().is_some() {
             return Response::End(None);
         }
         let situation = Situation {
             now,
             progress,
-            absent: self.absent.is_some(),
+            absent: self.ranks.has_absent(),
         };
         self.mode.respond(&situation, rank, cause)
     }
@@ -84,7 +89,7 @@ impl Central {
     ) {
         self.losses.lost(Event::Lost {
             rank,
-            host: self.hosts[host].name.clone(),
+            host: self.hosts.name(host),
             pid,
             cause,
             generation: if alone { generation } else { generation.next() },
@@ -94,7 +99,7 @@ impl Central {
 
     /// A failure is masked; unless the job rolls back already, it is the reason.
     fn begins_to_go_back(&mut self) {
-        if !matches!(self.phase, Phase::Restoring(_)) {
+        if !matches!(self.phase, CentralPhase::Restoring(_)) {
             self.losses.begin();
         }
     }
@@ -129,7 +134,7 @@ impl Central {
                 pid,
                 cause,
                 ..
-            }) if self.interrupted.is_none() => {
+            }) if self.end.interrupted().is_none() => {
                 let why = match lost.cause {
                     Cause::NotStarted { why } => why,
                     other => Described(&other).to_string(),
@@ -169,7 +174,7 @@ impl Central {
         instance: ProcessInstance,
         effects: &mut Vec<CentralEffect>,
     ) {
-        if self.find(host, instance).is_none() {
+        if !self.ranks.failed(host, instance) {
             // One that the job has just rolled back because of another is to be named, too.
             if let Some(epoch) = self.taken_back(host, instance) {
                 self.losses.detect(instance, epoch, false);
@@ -180,9 +185,6 @@ impl Central {
             end: End::Unknown,
             stage: Stage::Registered,
         };
-        if let Some(rank) = self.ranks.get_mut(instance.rank.index()) {
-            rank.ended = true;
-        }
         // A refusal is said with the cause, when that is known.
         let response = self.response(now, instance.rank, &cause);
         if let Response::RollBack(from) | Response::RestoreOne(from) = response {
@@ -208,13 +210,11 @@ impl Central {
 
     /// To where the job has just gone back, if this was a process of it then.
     fn taken_back(&self, host: HostIndex, instance: ProcessInstance) -> Option<Option<Epoch>> {
-        let Phase::Restoring(GlobalRestore { epoch, .. }) = self.phase else {
+        let CentralPhase::Restoring(GlobalRestore { epoch, .. }) = self.phase else {
             return None;
         };
-        let rank = self.ranks.get(instance.rank.index())?;
-        let last = instance.generation.next() == self.generation
-            && instance.incarnation.next() == rank.incarnation;
-        (last && rank.host == host).then_some(epoch)
+        let last = self.ranks.was_rolled_back(host, instance);
+        last.then_some(epoch)
     }
 
     /// The status of an exit that was detected is known.
@@ -232,18 +232,12 @@ impl Central {
                 self.exited_too(now, instance, host, (pid, cause), from, effects);
             }
             // Nothing was done for it: ranks may not roll back, or do so for another.
-            None if self.is_current(instance) => {
+            None if self.ranks.is_current(instance) => {
                 self.failed(now, instance.rank, host, pid, cause, effects);
             }
             None => {}
         }
         self.acknowledge(host, instance, effects);
-    }
-
-    fn is_current(&self, instance: ProcessInstance) -> bool {
-        let rank = self.ranks.get(instance.rank.index());
-        let same = rank.is_some_and(|rank| rank.incarnation == instance.incarnation);
-        same && instance.generation == self.generation
     }
 
     /// Ranks roll back for this exit already: either it is a failure, or it ends the job after all.
@@ -263,7 +257,7 @@ impl Central {
             return self.is_end(now, rank, host, pid, cause, refusal, effects);
         }
         // No generation has begun for one that comes back alone.
-        let alone = instance.generation == self.generation;
+        let alone = instance.generation == self.ranks.generation();
         self.lost((instance.generation, rank), host, pid, cause, alone);
         effects.push(CentralEffect::Persist(Record::Memory(Box::new(
             self.memory(),
@@ -306,7 +300,7 @@ impl Central {
         instance: ProcessInstance,
         effects: &mut Vec<CentralEffect>,
     ) {
-        if self.phase != Phase::Ending {
+        if self.phase != CentralPhase::Ending {
             effects.push(CentralEffect::Send(
                 host,
                 ToLocal::Acknowledged { instance },
@@ -338,7 +332,7 @@ impl Central {
         refusal: Option<Refusal>,
         effects: &mut Vec<CentralEffect>,
     ) {
-        let by_signal = match (&cause, self.interrupted) {
+        let by_signal = match (&cause, self.end.interrupted()) {
             (
                 Cause::Ended {
                     end: End::Signaled(signal),
@@ -350,26 +344,22 @@ impl Central {
         };
         // An aborting rank requests the end of all ranks, and waits for its own.
         let alone = matches!(cause, Cause::Ended { .. });
-        let verdict = match self.interrupted {
+        let verdict = match self.end.interrupted() {
             Some(signal) if by_signal => Verdict::Interrupted { signal },
             _ => Verdict::Failed {
                 rank,
-                host: self.hosts[host].name.clone(),
+                host: self.hosts.name(host),
                 pid,
                 cause,
                 refusal,
             },
         };
-        if self.phase != Phase::Finalized || !alone {
+        if self.phase != CentralPhase::Finalized || !alone {
             return self.decide(now, verdict, effects);
         }
         // After MPI_Finalize the others may still have output to write: they end by themselves.
-        self.settle(verdict, effects);
-        let instance = ProcessInstance {
-            generation: self.generation,
-            rank,
-            incarnation: self.ranks[rank.index()].incarnation,
-        };
+        self.end.settle(verdict, effects);
+        let instance = self.ranks.instance(rank);
         effects.push(CentralEffect::Send(host, ToLocal::Release { instance }));
     }
 }

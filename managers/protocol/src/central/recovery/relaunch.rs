@@ -5,9 +5,12 @@
 //! the end of the lost host's last lease. So no rank acts there when another one replaces it.
 
 use super::relaunching::Relaunching;
-use crate::central::{
-    Central, CentralEffect, CentralInput, Failover, HostIndex, Phase, Record, Relaunch, placement,
+use crate::central::job_state::Central;
+use crate::central::messages::{
+    CentralEffect, CentralInput, Failover, HostIndex, Record, Relaunch,
 };
+use crate::central::phase::CentralPhase;
+use crate::central::placement;
 use crate::control::Time;
 use crate::signals;
 use crate::verdict::Verdict;
@@ -18,19 +21,19 @@ impl Central {
         if self.placement_without_lost().is_none() {
             return false;
         }
-        self.phase = Phase::Relaunching(Relaunching::Asked);
+        self.phase = CentralPhase::Relaunching(Relaunching::Asked);
         effects.push(CentralEffect::AskStored);
         true
     }
 
     /// The host by whose loss the job ended, and where its ranks can run.
     fn placement_without_lost(&self) -> Option<(HostIndex, Vec<HostIndex>)> {
-        let Some(Verdict::HostLost { host: name, .. }) = &self.verdict else {
+        let Some(Verdict::HostLost { host: name, .. }) = self.end.verdict() else {
             return None;
         };
         let Failover { lost: before } = self.failover.as_ref()?;
-        let host = self.hosts.iter().position(|h| h.name == *name)?;
-        let placement: Vec<HostIndex> = self.ranks.iter().map(|r| r.host).collect();
+        let host = self.hosts.position(name)?;
+        let placement = self.ranks.placement();
         let usable = (0..self.hosts.len()).filter(|other| !before.contains(other));
         Some((host, placement::without(host, &placement, usable)?))
     }
@@ -42,15 +45,15 @@ impl Central {
         input: CentralInput,
         effects: &mut Vec<CentralEffect>,
     ) {
-        let Phase::Relaunching(state) = &self.phase else {
+        let CentralPhase::Relaunching(state) = &self.phase else {
             return;
         };
         match (input, state) {
             (CentralInput::Begin, Relaunching::Decided(relaunch, None)) => {
                 let relaunch = relaunch.clone();
                 effects.push(self.resumed());
-                effects.extend(self.verdict.clone().map(CentralEffect::Decided));
-                self.leases_again(now);
+                self.end.tell_again(effects);
+                self.hosts.count_leases_from(now);
                 self.wait_for_fence(now, relaunch, effects);
             }
             (CentralInput::Stored(state), Relaunching::Asked) => self.stored(now, state, effects),
@@ -61,13 +64,14 @@ impl Central {
                 let lost = |why| Verdict::OutputLost { why };
                 self.over(why.map_or(Verdict::Unread, lost), effects);
             }
-            (CentralInput::Tick, _) if self.limit_at.is_some_and(|at| at <= now) => {
-                let limit = self.limit.unwrap_or_default();
-                self.over(Verdict::TimedOut { limit }, effects);
-            }
-            (CentralInput::Tick, Relaunching::Decided(relaunch, Some(at))) if *at <= now => {
-                let relaunch = relaunch.clone();
-                self.launch(*relaunch, effects);
+            (CentralInput::Tick, state) => {
+                let due = state.due().is_some_and(|at| at <= now);
+                if let Some(limit) = self.clock.exceeded(now) {
+                    self.over(Verdict::TimedOut { limit }, effects);
+                } else if let (Relaunching::Decided(relaunch, _), true) = (state, due) {
+                    let relaunch = relaunch.clone();
+                    self.launch(*relaunch, effects);
+                }
             }
             _ => {}
         }
@@ -78,13 +82,13 @@ impl Central {
         let next = state.and_then(|state| {
             let (host, placement) = self.placement_without_lost()?;
             Some(Relaunch {
-                generation: self.generation.next(),
+                generation: self.ranks.generation().next(),
                 lost: host,
                 placement,
                 state,
             })
         });
-        match (next, self.interrupted) {
+        match (next, self.end.interrupted()) {
             (Some(_), Some(signal)) => self.over(Verdict::Interrupted { signal }, effects),
             (Some(relaunch), None) => {
                 effects.push(CentralEffect::Persist(Record::Relaunching(
@@ -93,7 +97,8 @@ impl Central {
                 self.wait_for_fence(now, Box::new(relaunch), effects);
             }
             (None, _) => {
-                let verdict = self.verdict.clone().unwrap_or(Verdict::Success);
+                let verdict = self.end.verdict().cloned();
+                let verdict = verdict.unwrap_or(Verdict::Success);
                 self.over(verdict, effects);
             }
         }
@@ -106,24 +111,14 @@ impl Central {
         relaunch: Box<Relaunch>,
         effects: &mut Vec<CentralEffect>,
     ) {
-        let leases = self.hosts.iter().filter_map(|h| h.lease.as_ref());
-        let fence = leases.filter_map(|lease| lease.runs_out()).max();
-        match fence.filter(|at| *at > now) {
+        match self.hosts.fence().filter(|at| *at > now) {
             None => self.launch(*relaunch, effects),
-            fence => self.phase = Phase::Relaunching(Relaunching::Decided(relaunch, fence)),
+            fence => self.phase = CentralPhase::Relaunching(Relaunching::Decided(relaunch, fence)),
         }
     }
 
     fn launch(&mut self, relaunch: Relaunch, effects: &mut Vec<CentralEffect>) {
-        self.phase = Phase::Over;
+        self.phase = CentralPhase::Over;
         effects.push(CentralEffect::Relaunch(relaunch));
-    }
-
-    /// When the relaunch may begin.
-    pub(in crate::central) fn relaunch_due(&self) -> Option<Time> {
-        match &self.phase {
-            Phase::Relaunching(Relaunching::Decided(_, at)) => *at,
-            _ => None,
-        }
     }
 }

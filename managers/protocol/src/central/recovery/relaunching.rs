@@ -12,3 +12,13 @@ pub(in crate::central) enum Relaunching {
     /// decided by a central manager that has ended.
     Decided(Box<Relaunch>, Option<Time>),
 }
+
+impl Relaunching {
+    /// When the relaunch may begin.
+    pub fn due(&self) -> Option<Time> {
+        match self {
+            Relaunching::Asked => None,
+            Relaunching::Decided(_, at) => *at,
+        }
+    }
+}

@@ -1,8 +1,11 @@
 //! Rollback of ranks: the orders, and the events when they are restored.
 
 use super::restoring::GlobalRestore;
-use crate::central::{Central, CentralEffect, Event, Phase, RankState, Record};
-use crate::control::{Stage, Time, ToLocal};
+use crate::central::event::Event;
+use crate::central::job_state::Central;
+use crate::central::messages::{CentralEffect, Record};
+use crate::central::phase::CentralPhase;
+use crate::control::{ProcessInstance, Time, ToLocal};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 
 impl Central {
@@ -14,23 +17,20 @@ impl Central {
         effects: &mut Vec<CentralEffect>,
     ) {
         let since = match &self.phase {
-            Phase::Restoring(restoring) => restoring.since,
+            CentralPhase::Restoring(restoring) => restoring.since,
             _ => now,
         };
-        self.generation = self.generation.next();
         let abandoned = self.mode.checkpoints_mut().and_then(|c| c.rolled_back());
-        for rank in &mut self.ranks {
-            rank.back();
-        }
+        self.ranks.roll_back();
         self.losses.goes_back(since);
         self.losses.try_again();
-        self.phase = Phase::Restoring(GlobalRestore { epoch, since });
+        self.phase = CentralPhase::Restoring(GlobalRestore { epoch, since });
         self.mode.set_last_checkpoint(None);
         self.store_restoring(epoch, effects);
-        let generation = self.generation;
-        (self.absent, self.complete) = (None, 0);
-        for (host, ranks) in self.ranks_by_host().into_iter().enumerate() {
-            if !ranks.is_empty() && !self.hosts[host].done {
+        let generation = self.ranks.generation();
+        let by_host = self.ranks.by_host(self.hosts.len());
+        for (host, ranks) in by_host.into_iter().enumerate() {
+            if !ranks.is_empty() && !self.hosts.is_done(host) {
                 let order = ToLocal::Restore {
                     generation,
                     epoch,
@@ -52,29 +52,28 @@ impl Central {
         epoch: Option<Epoch>,
         effects: &mut Vec<CentralEffect>,
     ) {
-        // It may fail again on its way.
-        self.alone.entry(rank).or_insert(now);
+        self.ranks.restore_alone(now, rank);
         self.losses.goes_back(now);
-        let state = &mut self.ranks[rank.index()];
-        // Nothing is sent any more; others that come back alone must not wait for this one.
-        let card = state.card.take();
-        state.back();
-        state.card = card;
-        let (host, incarnation) = (state.host, state.incarnation);
         self.store_restoring(epoch, effects);
+        let ProcessInstance {
+            generation,
+            incarnation,
+            ..
+        } = self.ranks.instance(rank);
         let order = ToLocal::Restore {
-            generation: self.generation,
+            generation,
             epoch,
             ranks: vec![(rank, incarnation)],
         };
+        let host = self.ranks.host_of(rank);
         effects.push(CentralEffect::Send(host, order));
     }
 
     fn store_restoring(&self, epoch: Option<Epoch>, effects: &mut Vec<CentralEffect>) {
         effects.push(CentralEffect::Persist(Record::Restoring {
-            generation: self.generation,
+            generation: self.ranks.generation(),
             epoch,
-            incarnations: self.ranks.iter().map(|r| r.incarnation).collect(),
+            incarnations: self.ranks.incarnations(),
             memory: Box::new(self.memory()),
         }));
     }
@@ -86,37 +85,23 @@ impl Central {
         rank: Rank,
         effects: &mut Vec<CentralEffect>,
     ) {
-        if self.phase != Phase::Finalized {
+        if self.phase != CentralPhase::Finalized {
             return;
         }
-        let cards = self
-            .ranks
-            .iter()
-            .map(|r| Some((r.incarnation, r.card.clone()?)));
-        let Some(table) = cards.collect::<Option<Vec<_>>>() else {
+        let Some(table) = self.ranks.table() else {
             return;
         };
-        let state = &self.ranks[rank.index()];
-        let (host, incarnation) = (state.host, state.incarnation);
         let start = ToLocal::Start {
-            generation: self.generation,
+            generation: self.ranks.generation(),
             table,
             image: None,
         };
+        let host = self.ranks.host_of(rank);
         effects.push(CentralEffect::Send(host, start));
-        if let Some(since) = self.alone.remove(&rank) {
+        if let Some(since) = self.ranks.is_back(rank) {
             let epoch = self.mode.last_checkpoint();
+            let incarnation = self.ranks.instance(rank).incarnation;
             self.tell_back(now, epoch, since, Some((rank, incarnation)), effects);
-        }
-    }
-
-    /// Central was started again: these are coming back alone.
-    pub(in crate::central) fn alone_again(&mut self, waiting: &[Rank]) {
-        for (rank, state) in (0u32..).map(Rank).zip(&self.ranks) {
-            let begins = state.stage == Stage::Spawned && !state.ended;
-            if begins || waiting.contains(&rank) {
-                self.alone.insert(rank, self.losses.since());
-            }
         }
     }
 
@@ -126,8 +111,8 @@ impl Central {
         rank: Rank,
         effects: &mut Vec<CentralEffect>,
     ) {
-        let generation = self.generation;
-        let host = self.ranks[rank.index()].host;
+        let generation = self.ranks.generation();
+        let host = self.ranks.host_of(rank);
         effects.push(CentralEffect::Send(
             host,
             ToLocal::AllFinalized { generation },
@@ -169,26 +154,15 @@ impl Central {
         let Some(checkpoints) = self.mode.checkpoints() else {
             return;
         };
-        let from = epoch.map_or(self.began, |_| checkpoints.committed_at()).0;
+        let from = epoch.map_or(self.clock.began(), |_| checkpoints.committed_at());
         let recovered = Event::Recovered {
-            generation: self.generation,
+            generation: self.ranks.generation(),
             alone,
             epoch,
             took: now.0.saturating_sub(since.0),
-            repeated: since.0.saturating_sub(from),
+            repeated: since.0.saturating_sub(from.0),
         };
         self.losses.tell(recovered);
         self.tell_of_recovery(effects);
-    }
-}
-
-impl RankState {
-    /// The next incarnation, of which nothing is known yet.
-    fn back(&mut self) {
-        self.incarnation = self.incarnation.next();
-        self.stage = Stage::Spawned;
-        self.pid = 0;
-        self.card = None;
-        self.ended = false;
     }
 }

@@ -1,0 +1,135 @@
+//! Which event goes where.
+
+use super::job_state::Central;
+use super::messages::{CentralEffect, CentralInput, HostIndex};
+use super::phase::CentralPhase;
+use crate::control::{Time, ToCentral};
+use crate::verdict::Verdict;
+
+impl Central {
+    /// One step.
+    pub fn step(&mut self, now: Time, input: CentralInput, effects: &mut Vec<CentralEffect>) {
+        if input == CentralInput::Begin {
+            self.hosts.let_leave_again(effects);
+        }
+        match self.phase {
+            CentralPhase::Over => return,
+            CentralPhase::Resuming(_) => {
+                // Inputs that a resumption does not answer, or no longer.
+                for input in self.resuming(now, input, effects) {
+                    self.take(now, input, effects);
+                }
+            }
+            CentralPhase::Relaunching(_) => self.relaunching(now, input, effects),
+            _ => self.take(now, input, effects),
+        }
+        self.close(effects);
+    }
+
+    fn take(&mut self, now: Time, input: CentralInput, effects: &mut Vec<CentralEffect>) {
+        match input {
+            CentralInput::Begin if self.phase == CentralPhase::Ending => {
+                self.end_again(now, effects);
+            }
+            CentralInput::Begin => self.begin(now, effects),
+            CentralInput::Local(host, message) => self.heard(now, host, message, effects),
+            CentralInput::HostLost(host) => {
+                let why = "its local manager ended".to_string();
+                self.hosts.nothing_acts_on(host);
+                self.host_gone(now, host, why, effects);
+            }
+            CentralInput::HostGone(host, why) => self.host_gone(now, host, why, effects),
+            CentralInput::Signal(signal) => self.signal(now, signal, effects),
+            CentralInput::Checkpoint => self.checkpoint_asked(now, effects),
+            CentralInput::OutputLost(why) => {
+                let lost = |why| Verdict::OutputLost { why };
+                self.decide(now, why.map_or(Verdict::Unread, lost), effects);
+            }
+            CentralInput::Tick => self.tick(now, effects),
+            CentralInput::Slept => self.hosts.slept(now),
+            CentralInput::Relaunchable => self.give_up_silent(now, effects),
+            // No pending question, or the answer to a question of a predecessor.
+            CentralInput::Stored(_) => {}
+        }
+    }
+
+    fn heard(
+        &mut self,
+        now: Time,
+        host: HostIndex,
+        message: ToCentral,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        match message {
+            ToCentral::Spawned { instance, pid } => self.ranks.spawned(host, instance, pid),
+            ToCentral::Registered {
+                instance,
+                pid,
+                card,
+                limits,
+            } => {
+                if self.ranks.registered(host, instance, (pid, card, limits)) {
+                    self.registered(now, instance.rank, effects);
+                }
+            }
+            ToCentral::Imaged { .. }
+            | ToCentral::NotImaged { .. }
+            | ToCentral::ImageLost { .. }
+            | ToCentral::Checkpoint { .. } => self.heard_of_image(now, host, message, effects),
+            ToCentral::Counters { instance, counters } => {
+                if self.ranks.is_live(host, instance) {
+                    effects.push(CentralEffect::Counters(instance.rank, counters));
+                }
+            }
+            ToCentral::Finalizing { instance } => {
+                if !self.ranks.finalizing(host, instance) {
+                } else if self.phase == CentralPhase::Finalized {
+                    self.let_go_alone(instance.rank, effects);
+                } else {
+                    self.finalize_when_complete(now, effects);
+                }
+            }
+            ToCentral::Ended { instance, stage } => {
+                if self.ranks.ended(host, instance, stage) {
+                    self.start_when_complete(now, effects);
+                }
+            }
+            ToCentral::ExitDetected { instance, .. } => {
+                self.exit_detected(now, host, instance, effects)
+            }
+            ToCentral::ExitStatus {
+                instance,
+                pid,
+                cause,
+            } => self.exit_status(now, instance, host, (pid, cause), effects),
+            ToCentral::Failed {
+                instance,
+                pid,
+                cause,
+            } => {
+                if self.ranks.failed(host, instance) {
+                    self.failed(now, instance.rank, host, pid, cause, effects);
+                } else {
+                    self.failed_too(now, instance, host, (pid, cause), effects);
+                }
+            }
+            ToCentral::Done => self.hosts.done(host, effects),
+            ToCentral::Renew { number } => self.hosts.renewed(now, host, number, effects),
+            // No pending question, or the answer to a question of a predecessor.
+            ToCentral::Report(_) => {}
+        }
+    }
+
+    fn tick(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
+        if self.phase == CentralPhase::Ending {
+            if self.end.is_overdue(now) {
+                self.hosts.drop_open(effects);
+            }
+        } else if let Some(limit) = self.clock.exceeded(now) {
+            self.decide(now, Verdict::TimedOut { limit }, effects);
+        } else if !self.not_back_tick(now, effects) {
+            self.checkpoint_tick(now, effects);
+            self.silence_tick(now, effects);
+        }
+    }
+}

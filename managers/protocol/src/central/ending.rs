@@ -1,0 +1,82 @@
+//! The end of the job: by a signal, by the loss of a host, or because every host is done.
+
+use super::job_state::Central;
+use super::messages::{CentralEffect, HostIndex};
+use super::phase::CentralPhase;
+use crate::control::{Time, ToLocal};
+use crate::signals;
+use crate::verdict::Verdict;
+
+impl Central {
+    /// The launcher got a signal.
+    pub(super) fn signal(&mut self, now: Time, signal: i32, effects: &mut Vec<CentralEffect>) {
+        let ends = signals::ends(signal);
+        let interrupted = self.end.interrupted().is_some();
+        if ends && (interrupted || self.phase == CentralPhase::Ending) {
+            // The second one means it.
+            if self.failover.is_some() && !interrupted {
+                // Nor is the job launched again.
+                self.end.interrupt(signal, effects);
+            }
+            self.decide(now, Verdict::Interrupted { signal }, effects);
+            return self.hosts.send_all(|| ToLocal::Kill, effects);
+        }
+        if ends {
+            self.end.interrupt(signal, effects);
+            if matches!(self.phase, CentralPhase::Restoring(_)) {
+                // A rank that is being restored would not get the signal.
+                return self.decide(now, Verdict::Interrupted { signal }, effects);
+            }
+        }
+        if self.phase != CentralPhase::Ending {
+            self.hosts.send_all(|| ToLocal::Signal { signal }, effects);
+        }
+    }
+
+    /// A host is lost, with everything that ran there.
+    pub(super) fn host_gone(
+        &mut self,
+        now: Time,
+        host: HostIndex,
+        why: String,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        if let Some(host) = self.hosts.lose(host) {
+            self.decide(now, Verdict::HostLost { host, why }, effects);
+        }
+    }
+
+    /// Looks for hosts that have fallen silent, and for one that has been for too long.
+    pub(super) fn silence_tick(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
+        let silence = self.hosts.silence_tick(now, effects);
+        if let Some(host) = silence.lost {
+            let why = "it has been silent for too long (--host-patience)".to_string();
+            effects.push(CentralEffect::Drop(host));
+            self.host_gone(now, host, why, effects);
+        } else if silence.begins && self.failover.is_some() {
+            effects.push(CentralEffect::AskRelaunchable);
+        }
+    }
+
+    /// The job can be launched again without a lost host, so central does not wait for a silent
+    /// one.
+    pub(super) fn give_up_silent(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
+        if let Some(host) = self.hosts.silent() {
+            effects.push(CentralEffect::Drop(host));
+            self.host_gone(now, host, "it is silent".to_string(), effects);
+        }
+    }
+
+    /// The job is over, or may be launched again, once every host is done.
+    pub(super) fn close(&mut self, effects: &mut Vec<CentralEffect>) {
+        let closed = matches!(
+            self.phase,
+            CentralPhase::Over | CentralPhase::Relaunching(_)
+        );
+        if closed || !self.hosts.all_done() || self.relaunches(effects) {
+            return;
+        }
+        let verdict = self.end.conclude(effects);
+        self.over(verdict, effects);
+    }
+}

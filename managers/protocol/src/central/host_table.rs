@@ -1,0 +1,240 @@
+//! The hosts of the job: their leases, and which of them take part no more.
+
+use super::event::Event;
+use super::messages::{CentralEffect, HostIndex, Leases, Record};
+use crate::control::{Time, ToLocal};
+use crate::lease::{Giver, Standing};
+use rejoin_channel_table::{Incarnation, Rank};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct HostState {
+    name: String,
+    /// No more is expected from it.
+    done: bool,
+    /// It has reported so, and that is stored.
+    left: bool,
+    /// Of a host that may fall silent.
+    lease: Option<Giver>,
+}
+
+/// The hosts whose leases ran out, as far as that is new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Silence {
+    /// A host that has been silent for longer than the user's patience.
+    pub lost: Option<HostIndex>,
+    /// Some host has fallen silent.
+    pub begins: bool,
+}
+
+/// The hosts of the job.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct HostTable {
+    hosts: Vec<HostState>,
+}
+
+impl HostTable {
+    /// Hosts of these names, of which some have leases.
+    pub fn new(names: Vec<String>, leases: Option<&Leases>) -> HostTable {
+        let lease = |host| {
+            let leases = leases.filter(|l| l.hosts.contains(&host))?;
+            Some(Giver::new(leases.terms))
+        };
+        let host = |(host, name)| HostState {
+            name,
+            done: false,
+            left: false,
+            lease: lease(host),
+        };
+        HostTable {
+            hosts: names.into_iter().enumerate().map(host).collect(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.hosts.len()
+    }
+
+    pub fn name(&self, host: HostIndex) -> String {
+        self.hosts[host].name.clone()
+    }
+
+    /// The number of the host of this name.
+    pub fn position(&self, name: &str) -> Option<HostIndex> {
+        self.hosts.iter().position(|h| h.name == name)
+    }
+
+    /// No more is expected from this host.
+    pub fn is_done(&self, host: HostIndex) -> bool {
+        self.hosts[host].done
+    }
+
+    /// No more is expected from any host.
+    pub fn all_done(&self) -> bool {
+        self.hosts.iter().all(|h| h.done)
+    }
+
+    /// Sends a message to each host that takes part.
+    pub fn send_all(&self, message: impl Fn() -> ToLocal, effects: &mut Vec<CentralEffect>) {
+        let open = self.open().map(|(host, _)| host);
+        effects.extend(open.map(|host| CentralEffect::Send(host, message())));
+    }
+
+    /// Sends a message that is too long to be sent to each host separately.
+    pub fn spread(&self, message: ToLocal, effects: &mut Vec<CentralEffect>) {
+        let hosts = self.open().map(|(host, _)| host).collect();
+        effects.push(CentralEffect::SendAll(hosts, message));
+    }
+
+    fn open(&self) -> impl Iterator<Item = (HostIndex, &HostState)> {
+        self.hosts.iter().enumerate().filter(|(_, h)| !h.done)
+    }
+
+    /// Nothing is expected from hosts without ranks. `by_host`: the ranks of each host.
+    pub fn without_ranks_done(&mut self, by_host: &[Vec<(Rank, Incarnation)>]) {
+        for (host, ranks) in self.hosts.iter_mut().zip(by_host) {
+            host.done |= ranks.is_empty();
+        }
+    }
+
+    /// A host is lost: its name, if it took part until now.
+    pub fn lose(&mut self, host: HostIndex) -> Option<String> {
+        let state = self.hosts.get_mut(host).filter(|state| !state.done)?;
+        state.done = true;
+        Some(state.name.clone())
+    }
+
+    /// Drops every host that is not done.
+    pub fn drop_open(&mut self, effects: &mut Vec<CentralEffect>) {
+        self.drop_if(|_, _| true, effects);
+    }
+
+    /// Drops the hosts without leases that have not answered. Returns the name of the first one.
+    pub fn drop_unanswered(
+        &mut self,
+        answered: impl Fn(HostIndex) -> bool,
+        effects: &mut Vec<CentralEffect>,
+    ) -> Option<String> {
+        self.drop_if(|host, h| h.lease.is_none() && !answered(host), effects)
+    }
+
+    fn drop_if(
+        &mut self,
+        condition: impl Fn(HostIndex, &HostState) -> bool,
+        effects: &mut Vec<CentralEffect>,
+    ) -> Option<String> {
+        let mut first = None;
+        for (host, state) in self.hosts.iter_mut().enumerate() {
+            if !state.done && condition(host, state) {
+                state.done = true;
+                effects.push(CentralEffect::Drop(host));
+                first.get_or_insert_with(|| state.name.clone());
+            }
+        }
+        first
+    }
+
+    /// No process of the job is left on a host. Its local manager may leave once that is stored:
+    /// the next central manager could not ask it any more.
+    pub fn done(&mut self, host: HostIndex, effects: &mut Vec<CentralEffect>) {
+        self.nothing_acts_on(host);
+        if let Some(state) = self.hosts.get_mut(host) {
+            state.done = true;
+            if !std::mem::replace(&mut state.left, true) {
+                effects.push(CentralEffect::Persist(Record::HostDone(host)));
+            }
+            effects.push(CentralEffect::Send(host, ToLocal::Leave));
+        }
+    }
+
+    /// Central was started again: this host had reported that it is done.
+    pub fn recall_done(&mut self, host: HostIndex) {
+        if let Some(state) = self.hosts.get_mut(host) {
+            (state.done, state.left) = (true, true);
+        }
+    }
+
+    /// Central was started again: local managers may not have received the permission to leave.
+    pub fn let_leave_again(&self, effects: &mut Vec<CentralEffect>) {
+        let left = self.hosts.iter().enumerate().filter(|(_, h)| h.left);
+        effects.extend(left.map(|(host, _)| CentralEffect::Send(host, ToLocal::Leave)));
+    }
+
+    /// A host renews its lease. One that has a successor, or that the job has no use for any more,
+    /// gets nothing and runs out.
+    pub fn renewed(
+        &mut self,
+        now: Time,
+        host: HostIndex,
+        number: u64,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let Some(state) = self.hosts.get_mut(host).filter(|state| !state.done) else {
+            return;
+        };
+        if let Some(lease) = &mut state.lease {
+            if lease.renewed(now) {
+                let name = state.name.clone();
+                effects.push(CentralEffect::Event(Event::HostHeard { name }));
+            }
+            effects.push(CentralEffect::Send(host, ToLocal::Granted { number }));
+        }
+    }
+
+    /// A local manager has ended, and every process below it: no process uses its lease any more.
+    pub fn nothing_acts_on(&mut self, host: HostIndex) {
+        if let Some(state) = self.hosts.get_mut(host) {
+            state.lease = None;
+        }
+    }
+
+    /// When a lease runs out, or patience does.
+    pub fn silence_due(&self) -> Option<Time> {
+        let leases = self.open().filter_map(|(_, h)| h.lease.as_ref());
+        leases.filter_map(Giver::deadline).min()
+    }
+
+    /// Looks for hosts whose leases have run out.
+    pub fn silence_tick(&mut self, now: Time, effects: &mut Vec<CentralEffect>) -> Silence {
+        let (mut lost, mut begins) = (None, false);
+        for (host, state) in self.hosts.iter_mut().enumerate() {
+            let Some(lease) = state.lease.as_mut().filter(|_| !state.done) else {
+                continue;
+            };
+            let name = state.name.clone();
+            match lease.tick(now) {
+                Standing::Same => {}
+                Standing::Silent => {
+                    effects.push(CentralEffect::Event(Event::HostSilent { host, name }));
+                    begins = true;
+                }
+                Standing::Lost => lost = lost.or(Some(host)),
+            }
+        }
+        Silence { lost, begins }
+    }
+
+    /// A host whose lease has run out.
+    pub fn silent(&self) -> Option<HostIndex> {
+        let silent = |h: &HostState| h.lease.as_ref().is_some_and(Giver::is_silent);
+        let mut open = self.open();
+        open.find(|(_, h)| silent(h)).map(|(host, _)| host)
+    }
+
+    /// Nothing is known of the leases that were given: they are counted from now.
+    pub fn count_leases_from(&mut self, now: Time) {
+        let leases = self.hosts.iter_mut().filter_map(|h| h.lease.as_mut());
+        leases.for_each(|lease| lease.count_from(now));
+    }
+
+    /// Central was suspended and could receive no message meanwhile.
+    pub fn slept(&mut self, now: Time) {
+        let leases = self.hosts.iter_mut().filter_map(|h| h.lease.as_mut());
+        leases.for_each(|lease| lease.slept(now));
+    }
+
+    /// When the last lease runs out that some process may still use.
+    pub fn fence(&self) -> Option<Time> {
+        let leases = self.hosts.iter().filter_map(|h| h.lease.as_ref());
+        leases.filter_map(Giver::runs_out).max()
+    }
+}

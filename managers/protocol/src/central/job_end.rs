@@ -1,0 +1,97 @@
+//! The job's verdict, and the signal that asked for its end.
+
+use super::messages::{CentralEffect, Record};
+use crate::control::Time;
+use crate::verdict::Verdict;
+
+/// Milliseconds that local managers have to end all processes before central drops them.
+pub const END_BOUND: u64 = 2000;
+
+/// The end of the job, as far as it is decided.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct JobEnd {
+    verdict: Option<Verdict>,
+    /// The last signal that asked the ranks to end.
+    interrupted: Option<i32>,
+    /// When hosts that have not ended are dropped.
+    drop_at: Option<Time>,
+}
+
+impl JobEnd {
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.verdict.as_ref()
+    }
+
+    pub fn interrupted(&self) -> Option<i32> {
+        self.interrupted
+    }
+
+    pub fn drop_at(&self) -> Option<Time> {
+        self.drop_at
+    }
+
+    /// The user asks the ranks to end; stores that.
+    pub fn interrupt(&mut self, signal: i32, effects: &mut Vec<CentralEffect>) {
+        self.interrupted = Some(signal);
+        let input = None;
+        effects.push(CentralEffect::Persist(Record::Interrupted {
+            signal,
+            input,
+        }));
+    }
+
+    /// Gives the verdict, unless there is one.
+    pub fn decide(&mut self, verdict: Verdict, effects: &mut Vec<CentralEffect>) {
+        let fresh = self.verdict.is_none();
+        let verdict = self.verdict.get_or_insert(verdict).clone();
+        effects.push(CentralEffect::Persist(Record::Decided(verdict.clone())));
+        if fresh {
+            effects.push(CentralEffect::Decided(verdict));
+        }
+    }
+
+    /// Gives the verdict, unless there is one, while ranks go on.
+    pub fn settle(&mut self, verdict: Verdict, effects: &mut Vec<CentralEffect>) {
+        if self.verdict.is_none() {
+            effects.push(CentralEffect::Persist(Record::Settled(verdict.clone())));
+            effects.push(CentralEffect::Decided(verdict.clone()));
+            self.verdict = Some(verdict);
+        }
+    }
+
+    /// Every host is done. Without a verdict by then, the job has succeeded.
+    pub fn conclude(&mut self, effects: &mut Vec<CentralEffect>) -> Verdict {
+        let verdict = self.verdict.get_or_insert(Verdict::Success).clone();
+        if verdict == Verdict::Success {
+            effects.push(CentralEffect::Persist(Record::Decided(Verdict::Success)));
+        }
+        verdict
+    }
+
+    /// Hosts get the order to end now. Returns the reason for the ranks.
+    pub fn begin(&mut self, now: Time) -> String {
+        self.drop_at = Some(now.plus_millis(END_BOUND));
+        let verdict = self.verdict.as_ref().unwrap_or(&Verdict::Success);
+        format!("the job ends: {verdict}")
+    }
+
+    /// Hosts that have not ended are dropped now.
+    pub fn is_overdue(&mut self, now: Time) -> bool {
+        self.drop_at.take_if(|at| *at <= now).is_some()
+    }
+
+    /// Central was started again: this verdict was given.
+    pub fn recall_verdict(&mut self, verdict: Verdict) {
+        self.verdict = Some(verdict);
+    }
+
+    /// Central was started again: the user had sent this signal.
+    pub fn recall_interrupted(&mut self, signal: i32) {
+        self.interrupted = Some(signal);
+    }
+
+    /// Central was started again: tells observers the verdict once more.
+    pub fn tell_again(&self, effects: &mut Vec<CentralEffect>) {
+        effects.extend(self.verdict.clone().map(CentralEffect::Decided));
+    }
+}

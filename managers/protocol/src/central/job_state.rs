@@ -1,0 +1,101 @@
+//! The central manager's state. Each part has its own fields; handlers of events change the parts
+//! through their methods.
+
+use super::host_table::HostTable;
+use super::job_clock::JobClock;
+use super::job_end::JobEnd;
+use super::losses::Losses;
+use super::messages::{CentralEffect, Failover, Job};
+use super::phase::CentralPhase;
+use super::rank_table::RankTable;
+use super::recovery::RecoveryMode;
+use crate::control::Time;
+use crate::verdict::Verdict;
+
+/// State of the job's central manager.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Central {
+    pub(super) phase: CentralPhase,
+    pub(super) hosts: HostTable,
+    pub(super) ranks: RankTable,
+    pub(super) clock: JobClock,
+    pub(super) end: JobEnd,
+    pub(super) mode: RecoveryMode,
+    pub(super) losses: Losses,
+    /// Of a job that may be launched again without a lost host.
+    pub(super) failover: Option<Failover>,
+}
+
+impl Central {
+    /// Central of a job that has not begun.
+    #[must_use]
+    pub fn new(job: Job) -> Self {
+        let size = u32::try_from(job.placement.len()).unwrap_or(u32::MAX);
+        Central {
+            phase: CentralPhase::Starting,
+            hosts: HostTable::new(job.hosts, job.leases.as_ref()),
+            ranks: RankTable::new(job.generation, &job.placement),
+            clock: JobClock::new(job.limit, job.spent),
+            end: JobEnd::default(),
+            mode: RecoveryMode::new(job.recovery, size),
+            losses: Losses::default(),
+            failover: job.failover,
+        }
+    }
+
+    /// When the driver must send [`CentralInput::Tick`](super::CentralInput::Tick) at the latest.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        let of_phase = match &self.phase {
+            CentralPhase::Over => return None,
+            CentralPhase::Ending => return self.end.drop_at(),
+            CentralPhase::Relaunching(relaunching) => {
+                return earlier(self.clock.limit_at(), relaunching.due());
+            }
+            CentralPhase::Resuming(resuming) => resuming.due(),
+            CentralPhase::Running => self.mode.checkpoints().and_then(|c| c.deadline()),
+            _ => self.losses.deadline(),
+        };
+        let of_job = earlier(self.clock.limit_at(), self.hosts.silence_due());
+        earlier(of_job, of_phase)
+    }
+
+    /// The verdict, once it is given.
+    #[must_use]
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.end.verdict()
+    }
+
+    /// The last signal that asked the ranks to end.
+    #[must_use]
+    pub fn interrupted(&self) -> Option<i32> {
+        self.end.interrupted()
+    }
+
+    /// Gives the verdict, unless there is one, and ends everything.
+    pub(super) fn decide(&mut self, now: Time, verdict: Verdict, effects: &mut Vec<CentralEffect>) {
+        if self.phase == CentralPhase::Ending {
+            return;
+        }
+        self.end.decide(verdict, effects);
+        self.phase = CentralPhase::Ending;
+        self.end_all(now, effects);
+    }
+
+    /// Tells every host to end.
+    pub(super) fn end_all(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
+        let why = self.end.begin(now);
+        let end = || crate::control::ToLocal::End { why: why.clone() };
+        self.hosts.send_all(end, effects);
+    }
+
+    /// The job is over on every host.
+    pub(super) fn over(&mut self, verdict: Verdict, effects: &mut Vec<CentralEffect>) {
+        self.phase = CentralPhase::Over;
+        effects.push(CentralEffect::Over(verdict));
+    }
+}
+
+fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
+    one.into_iter().chain(other).min()
+}

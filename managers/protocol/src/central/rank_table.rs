@@ -1,0 +1,360 @@
+//! The present process instance of each rank, as far as central knows it.
+
+use super::messages::HostIndex;
+use crate::control::{ProcessInstance, RankReport, Stage, Time};
+use crate::verdict::Verdict;
+use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
+use rejoin_wire::Limits;
+use serde::{Deserialize, Serialize};
+
+/// A rank at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankView {
+    /// Number of its host.
+    pub host: HostIndex,
+    /// Its process id there; 0 while it has none.
+    pub pid: u32,
+    /// Incarnation of the rank.
+    pub incarnation: Incarnation,
+    /// How far it has come.
+    pub stage: Stage,
+    /// Its process has ended.
+    pub ended: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct RankState {
+    host: HostIndex,
+    incarnation: Incarnation,
+    stage: Stage,
+    pid: u32,
+    card: Option<BusinessCard>,
+    limits: Option<Limits>,
+    ended: bool,
+    /// It is coming back alone, since this time.
+    alone_since: Option<Time>,
+}
+
+impl RankState {
+    /// The next incarnation, of which nothing is known yet.
+    fn back(&mut self) {
+        self.incarnation = self.incarnation.next();
+        self.stage = Stage::Spawned;
+        self.pid = 0;
+        self.card = None;
+        self.ended = false;
+    }
+}
+
+/// The job's generation, and the present process instance of each rank.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct RankTable {
+    generation: Generation,
+    ranks: Vec<RankState>,
+    /// A rank that ended without registering: a wait for it would never end.
+    absent: Option<Rank>,
+    /// Ranks below this one have registered: where to look first for one that has not.
+    complete: usize,
+}
+
+impl RankTable {
+    /// Ranks that have not been started, each on its host.
+    pub fn new(generation: Generation, placement: &[HostIndex]) -> RankTable {
+        let rank = |&host: &HostIndex| RankState {
+            host,
+            incarnation: Incarnation(0),
+            stage: Stage::Spawned,
+            pid: 0,
+            card: None,
+            limits: None,
+            ended: false,
+            alone_since: None,
+        };
+        RankTable {
+            generation,
+            ranks: placement.iter().map(rank).collect(),
+            absent: None,
+            complete: 0,
+        }
+    }
+
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    pub fn incarnations(&self) -> Vec<Incarnation> {
+        self.ranks.iter().map(|r| r.incarnation).collect()
+    }
+
+    /// For each rank its host.
+    pub fn placement(&self) -> Vec<HostIndex> {
+        self.ranks.iter().map(|r| r.host).collect()
+    }
+
+    /// For each of so many hosts its ranks.
+    pub fn by_host(&self, hosts: usize) -> Vec<Vec<(Rank, Incarnation)>> {
+        let mut lists = vec![Vec::new(); hosts];
+        for (rank, state) in self.numbered() {
+            if let Some(ranks) = lists.get_mut(state.host) {
+                ranks.push((rank, state.incarnation));
+            }
+        }
+        lists
+    }
+
+    pub fn host_of(&self, rank: Rank) -> HostIndex {
+        self.ranks[rank.index()].host
+    }
+
+    /// The present instance of a rank.
+    pub fn instance(&self, rank: Rank) -> ProcessInstance {
+        ProcessInstance {
+            generation: self.generation,
+            rank,
+            incarnation: self.ranks[rank.index()].incarnation,
+        }
+    }
+
+    /// The ranks as they are now, in their order.
+    pub fn views(&self) -> impl Iterator<Item = RankView> {
+        self.ranks.iter().map(|rank| RankView {
+            host: rank.host,
+            pid: rank.pid,
+            incarnation: rank.incarnation,
+            stage: rank.stage,
+            ended: rank.ended,
+        })
+    }
+
+    fn numbered(&self) -> impl Iterator<Item = (Rank, &RankState)> {
+        (0u32..).map(Rank).zip(&self.ranks)
+    }
+
+    /// The rank of this instance, unless the news is of an older instance or from the wrong host.
+    fn find(&mut self, host: HostIndex, instance: ProcessInstance) -> Option<&mut RankState> {
+        let live = self.is_live(host, instance);
+        self.ranks.get_mut(instance.rank.index()).filter(|_| live)
+    }
+
+    /// It is the present instance of its rank, which may have ended.
+    pub fn is_current(&self, instance: ProcessInstance) -> bool {
+        instance.generation == self.generation
+            && self.is_last_incarnation(instance.rank, instance.incarnation)
+    }
+
+    pub fn is_last_incarnation(&self, rank: Rank, incarnation: Incarnation) -> bool {
+        let rank = self.ranks.get(rank.index());
+        rank.is_some_and(|rank| rank.incarnation == incarnation)
+    }
+
+    /// It is the present instance of its rank on this host, and has not ended.
+    pub fn is_live(&self, host: HostIndex, instance: ProcessInstance) -> bool {
+        let rank = self.ranks.get(instance.rank.index());
+        self.is_current(instance) && rank.is_some_and(|rank| rank.host == host && !rank.ended)
+    }
+
+    /// It was the present instance of its rank on this host before the last rollback of all ranks.
+    pub fn was_rolled_back(&self, host: HostIndex, instance: ProcessInstance) -> bool {
+        self.ranks.get(instance.rank.index()).is_some_and(|rank| {
+            instance.generation.next() == self.generation
+                && instance.incarnation.next() == rank.incarnation
+                && rank.host == host
+        })
+    }
+
+    /// The process of a live instance was started.
+    pub fn spawned(&mut self, host: HostIndex, instance: ProcessInstance, pid: u32) {
+        if let Some(rank) = self.find(host, instance) {
+            rank.pid = pid;
+        }
+    }
+
+    /// A live instance called `MPI_Init`; its process id, card and sizes are known. `false`: it is
+    /// not live.
+    pub fn registered(
+        &mut self,
+        host: HostIndex,
+        instance: ProcessInstance,
+        (pid, card, limits): (u32, BusinessCard, Limits),
+    ) -> bool {
+        let Some(rank) = self.find(host, instance) else {
+            return false;
+        };
+        rank.pid = pid;
+        rank.card = Some(card);
+        rank.limits = Some(limits);
+        rank.stage = rank.stage.max(Stage::Registered);
+        true
+    }
+
+    /// A live instance called `MPI_Finalize`. `false`: it is not live.
+    pub fn finalizing(&mut self, host: HostIndex, instance: ProcessInstance) -> bool {
+        let Some(rank) = self.find(host, instance) else {
+            return false;
+        };
+        rank.stage = rank.stage.max(Stage::Finalizing);
+        true
+    }
+
+    /// A live instance ended as it should. `false`: it is not live.
+    pub fn ended(&mut self, host: HostIndex, instance: ProcessInstance, stage: Stage) -> bool {
+        let Some(rank) = self.find(host, instance) else {
+            return false;
+        };
+        rank.ended = true;
+        rank.stage = rank.stage.max(stage);
+        if rank.stage == Stage::Spawned {
+            self.absent = self.absent.or(Some(instance.rank));
+        }
+        true
+    }
+
+    /// A live instance failed. `false`: it is not live.
+    pub fn failed(&mut self, host: HostIndex, instance: ProcessInstance) -> bool {
+        let Some(rank) = self.find(host, instance) else {
+            return false;
+        };
+        rank.ended = true;
+        true
+    }
+
+    /// A rank ended without registering.
+    pub fn has_absent(&self) -> bool {
+        self.absent.is_some()
+    }
+
+    /// A rank that ended without registering, and one that waits for it in `MPI_Init`.
+    pub fn waits_in_vain(&self) -> Option<(Rank, Rank)> {
+        let absent = self.absent?;
+        let (waiting, _) = self
+            .numbered()
+            .find(|(_, r)| r.stage >= Stage::Registered)?;
+        Some((absent, waiting))
+    }
+
+    /// The verdict on a rank that goes by other settings than one that registered before it.
+    pub fn differing(&self, rank: Rank) -> Option<Verdict> {
+        let here = self.ranks.get(rank.index())?.limits?;
+        // Earlier ranks have equal settings, so one of them represents all.
+        let known = |(other, r): (Rank, &RankState)| Some((other, r.limits?));
+        let mut others = self.numbered().filter(|(other, _)| *other != rank);
+        let (other, theirs) = others.find_map(known)?;
+        let (variable, here, there) = here.difference(&theirs)?;
+        Some(Verdict::Differing {
+            variable: variable.into(),
+            one: (other, there),
+            other: (rank, here),
+        })
+    }
+
+    /// The ranks that have registered and said their settings.
+    pub fn with_limits(&self) -> Vec<Rank> {
+        let known = self.numbered().filter(|(_, r)| r.limits.is_some());
+        known.map(|(rank, _)| rank).collect()
+    }
+
+    /// Incarnation and card of each rank, once all are known.
+    pub fn table(&self) -> Option<Vec<(Incarnation, BusinessCard)>> {
+        let cards = self.ranks.iter();
+        let cards = cards.map(|r| Some((r.incarnation, r.card.clone()?)));
+        cards.collect()
+    }
+
+    /// The same for ranks that register one after the other. With many ranks, looking at all of
+    /// them at each message would take longer than the messages.
+    pub fn complete_table(&mut self) -> Option<Vec<(Incarnation, BusinessCard)>> {
+        let open = |r: &RankState| r.card.is_none();
+        if let Some(more) = self.ranks[self.complete..].iter().position(open) {
+            self.complete += more;
+            return None;
+        }
+        let table = self.table()?;
+        self.complete = 0;
+        Some(table)
+    }
+
+    /// Every rank has called `MPI_Finalize`.
+    pub fn all_finalizing(&self) -> bool {
+        self.ranks.iter().all(|r| r.stage >= Stage::Finalizing)
+    }
+
+    /// Every rank rolls back: a new generation begins.
+    pub fn roll_back(&mut self) {
+        self.generation = self.generation.next();
+        self.ranks.iter_mut().for_each(RankState::back);
+        (self.absent, self.complete) = (None, 0);
+    }
+
+    /// Only this rank comes back. It may fail again on its way.
+    pub fn restore_alone(&mut self, now: Time, rank: Rank) {
+        let state = &mut self.ranks[rank.index()];
+        state.alone_since.get_or_insert(now);
+        // Nothing is sent any more; others that come back alone must not wait for this one.
+        let card = state.card.take();
+        state.back();
+        state.card = card;
+    }
+
+    /// A rank that came back alone is there, on its way since this time.
+    pub fn is_back(&mut self, rank: Rank) -> Option<Time> {
+        self.ranks[rank.index()].alone_since.take()
+    }
+
+    /// Central was started again: these process instances were last ordered.
+    pub fn recall(&mut self, generation: Generation, incarnations: &[Incarnation]) {
+        self.generation = generation;
+        for (rank, incarnation) in self.ranks.iter_mut().zip(incarnations) {
+            rank.incarnation = *incarnation;
+        }
+    }
+
+    /// Central was started again after the release of all ranks. Ranks that come back alone send
+    /// nothing any more: an old card does for them.
+    pub fn recall_cards(&mut self, cards: &[BusinessCard]) {
+        for (rank, card) in self.ranks.iter_mut().zip(cards) {
+            rank.card = Some(card.clone());
+        }
+    }
+
+    /// Takes over a host's report about one of its ranks.
+    pub fn adopt(&mut self, host: HostIndex, said: &RankReport) {
+        let Some(rank) = self.ranks.get_mut(said.rank.index()) else {
+            return;
+        };
+        if rank.host != host || rank.incarnation != said.incarnation {
+            return;
+        }
+        rank.pid = said.pid;
+        rank.stage = said.stage;
+        rank.ended = said.ended;
+        if said.stage >= Stage::Registered {
+            rank.card = said.card.clone().or(rank.card.take());
+            rank.limits = said.limits;
+        }
+    }
+
+    /// The ranks of a host that gives no report have ended, at this stage.
+    pub fn adopt_ended(&mut self, host: HostIndex, stage: Stage) {
+        for rank in self.ranks.iter_mut().filter(|r| r.host == host) {
+            rank.ended = true;
+            rank.stage = stage;
+        }
+    }
+
+    /// All reports have been taken over: looks for a rank that ended without registering.
+    pub fn adopted(&mut self) {
+        let ended = |(_, r): &(Rank, &RankState)| r.ended && r.stage == Stage::Spawned;
+        let absent = self.numbered().find(ended);
+        self.absent = absent.map(|(rank, _)| rank);
+    }
+
+    /// Central was started again: these ranks, and all that begin, are coming back alone.
+    pub fn adopt_alone(&mut self, waiting: &[Rank], since: Time) {
+        for (rank, state) in (0u32..).map(Rank).zip(&mut self.ranks) {
+            let begins = state.stage == Stage::Spawned && !state.ended;
+            if begins || waiting.contains(&rank) {
+                state.alone_since = Some(since);
+            }
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The state of the hosts, as they report it to a restarted central manager, and the orders that
+//! are repeated.
+
+use super::past::{Past, Reports};
+use crate::central::job_state::Central;
+use crate::central::messages::{CentralEffect, CentralInput, HostIndex};
+use crate::central::phase::CentralPhase;
+use crate::central::recovery::GlobalRestore;
+use crate::control::{ProcessInstance, RankReport, Report, Stage, Time, ToCentral, ToLocal};
+use crate::verdict::Verdict;
+use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
+
+impl Central {
+    /// Every host has answered: takes over the reports, and repeats what may have been lost.
+    /// Returns the events in the reports, of which some may have reached no central manager.
+    pub(super) fn go_on(
+        &mut self,
+        now: Time,
+        past: &Past,
+        reports: Reports,
+        effects: &mut Vec<CentralEffect>,
+    ) -> Vec<CentralInput> {
+        self.phase = self.phase_after(past);
+        if past.finalized {
+            self.ranks.recall_cards(&past.cards);
+        }
+        for (host, report) in reports.iter().enumerate() {
+            self.adopt(host, report.as_deref());
+        }
+        self.ranks.adopted();
+        let by_host = self.ranks.by_host(self.hosts.len());
+        for (host, (report, ranks)) in reports.iter().zip(by_host).enumerate() {
+            if let Some(report) = report {
+                self.say_again(host, ranks, report, past, effects);
+            }
+        }
+        // Of this generation, as it was when the hosts reported.
+        let generation = self.ranks.generation();
+        self.continue_phase(now, past, &reports, effects);
+        let committed = self.mode.checkpoints().and_then(|c| c.committed());
+        let numbered = reports.into_iter().enumerate();
+        let said = numbered.filter_map(|(host, report)| Some((host, *report?)));
+        said.flat_map(|(host, report)| {
+            let events = events_of(report, generation, committed);
+            events
+                .into_iter()
+                .map(move |event| CentralInput::Local(host, event))
+        })
+        .collect()
+    }
+
+    fn phase_after(&self, past: &Past) -> CentralPhase {
+        match past.restored {
+            _ if past.finalized => CentralPhase::Finalized,
+            _ if past.started == Some(self.ranks.generation()) => CentralPhase::Running,
+            Some(epoch) => CentralPhase::Restoring(GlobalRestore {
+                epoch,
+                since: self.losses.since(),
+            }),
+            None => CentralPhase::Starting,
+        }
+    }
+
+    /// Takes over a host's report about its ranks; one that is through says nothing.
+    fn adopt(&mut self, host: HostIndex, report: Option<&Report>) {
+        let finalized = self.phase == CentralPhase::Finalized;
+        let Some(report) = report else {
+            // No rank that ended well before the release of all ranks had called MPI_Init.
+            let stage = if finalized {
+                Stage::Left
+            } else {
+                Stage::Spawned
+            };
+            self.ranks.adopt_ended(host, stage);
+            return;
+        };
+        if report.generation == Some(self.ranks.generation()) {
+            for said in &report.ranks {
+                self.ranks.adopt(host, said);
+            }
+        }
+    }
+
+    /// Repeats the messages that a host may not have received.
+    fn say_again(
+        &mut self,
+        host: HostIndex,
+        mut ranks: Vec<(Rank, Incarnation)>,
+        report: &Report,
+        past: &Past,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let generation = self.ranks.generation();
+        if report.generation.is_none() {
+            let order = ToLocal::Spawn {
+                generation,
+                ranks,
+                hold: self.mode.recovers(),
+            };
+            effects.push(CentralEffect::Send(host, order));
+            return;
+        }
+        // All of them, or those that come back alone.
+        ranks.retain(|(rank, incarnation)| {
+            let said = report.ranks.binary_search_by_key(rank, |said| said.rank);
+            said.is_err() || said.is_ok_and(|at| report.ranks[at].incarnation < *incarnation)
+        });
+        if !ranks.is_empty() {
+            let order = ToLocal::Restore {
+                generation,
+                epoch: past.restored.flatten(),
+                ranks,
+            };
+            effects.push(CentralEffect::Send(host, order));
+        }
+        if past.ordered > Epoch(0) {
+            let keep = ToLocal::Keep {
+                generation,
+                epoch: past.committed.map(|(epoch, ..)| epoch),
+                abandoned: past.ordered,
+            };
+            effects.push(CentralEffect::Send(host, keep));
+        }
+        if let Some(signal) = self
+            .end
+            .interrupted()
+            .filter(|_| report.signalled.is_none())
+        {
+            effects.push(CentralEffect::Send(host, ToLocal::Signal { signal }));
+        }
+    }
+
+    /// Continues the phase that the reports of all hosts describe.
+    fn continue_phase(
+        &mut self,
+        now: Time,
+        past: &Past,
+        reports: &Reports,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        if let (CentralPhase::Restoring(_), Some(signal)) = (&self.phase, self.end.interrupted()) {
+            return self.decide(now, Verdict::Interrupted { signal }, effects);
+        }
+        let present =
+            |said: &&RankReport| self.ranks.is_last_incarnation(said.rank, said.incarnation);
+        let waiting: Vec<Rank> = reports
+            .iter()
+            .flatten()
+            .filter(|report| report.generation == Some(self.ranks.generation()))
+            .flat_map(|report| &report.ranks)
+            .filter(|said| said.waits && present(said))
+            .map(|said| said.rank)
+            .collect();
+        match &self.phase {
+            CentralPhase::Starting | CentralPhase::Restoring(_) => {
+                for rank in self.ranks.with_limits() {
+                    self.compare(now, rank, effects);
+                }
+                self.start_when_complete(now, effects);
+            }
+            CentralPhase::Running => {
+                let lacks_table = reports.iter().flatten().any(|report| report.lacks_table);
+                if !waiting.is_empty() || lacks_table {
+                    self.start_again(effects);
+                }
+                self.checkpoint_again(now, past, effects);
+                self.retell(now, past, effects);
+                self.finalize_when_complete(now, effects);
+            }
+            CentralPhase::Finalized => {
+                let generation = self.ranks.generation();
+                let released = || ToLocal::AllFinalized { generation };
+                self.hosts.send_all(released, effects);
+                self.ranks.adopt_alone(&waiting, self.losses.since());
+                for rank in waiting {
+                    self.start_alone(now, rank, effects);
+                }
+                self.tell_of_recovery(effects);
+            }
+            _ => {}
+        }
+    }
+
+    /// Some hosts do not know that all ranks have registered, or do not have the table.
+    fn start_again(&self, effects: &mut Vec<CentralEffect>) {
+        let generation = self.ranks.generation();
+        if let Some(table) = self.ranks.table() {
+            let start = ToLocal::Start {
+                generation,
+                table,
+                image: None,
+            };
+            self.hosts.spread(start, effects);
+        }
+    }
+
+    /// An order that was under way is void, another follows at once.
+    fn checkpoint_again(&mut self, now: Time, past: &Past, effects: &mut Vec<CentralEffect>) {
+        let Some(checkpoints) = self.mode.checkpoints_mut() else {
+            return;
+        };
+        if past
+            .committed
+            .is_none_or(|(epoch, ..)| epoch < past.ordered)
+        {
+            self.checkpoint_asked(now, effects);
+        } else {
+            // Failures that come faster than checkpoints don't put them off.
+            checkpoints.schedule(checkpoints.committed_at());
+        }
+    }
+
+    /// Tells of a recovery that may not have been told.
+    fn retell(&mut self, now: Time, past: &Past, effects: &mut Vec<CentralEffect>) {
+        match past.restored {
+            Some(epoch) if !self.losses.tells_recovery() => {
+                let since = self.losses.since();
+                self.tell_recovered(now, &GlobalRestore { epoch, since }, effects);
+            }
+            _ => self.tell_of_recovery(effects),
+        }
+    }
+}
+
+/// The events in a host's report, as the host would report them now. `generation`: that of its
+/// ranks.
+fn events_of(report: Report, generation: Generation, committed: Option<Epoch>) -> Vec<ToCentral> {
+    let mut events = Vec::new();
+    for said in report.ranks {
+        let instance = ProcessInstance {
+            generation,
+            rank: said.rank,
+            incarnation: said.incarnation,
+        };
+        let lost = committed.filter(|epoch| !said.images.contains(epoch));
+        events.extend(lost.map(|epoch| ToCentral::ImageLost { instance, epoch }));
+        let asked = said.asked;
+        events.extend(asked.map(|after| ToCentral::Checkpoint { instance, after }));
+    }
+    events.extend(report.exits.iter().map(|exit| exit.news()));
+    events
+}

@@ -1,0 +1,102 @@
+//! The state of a job that was taken up again, until every host has reported.
+
+use crate::central::messages::{CentralInput, HostIndex, Relaunch};
+use crate::control::{Report, Time};
+use rejoin_channel_table::{BusinessCard, Epoch, Generation};
+use rejoin_wire::ImageCost;
+
+/// Milliseconds that a host has for its report.
+pub const REPORT_BOUND: u64 = 10_000;
+
+/// The job's course according to the records.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(in crate::central) struct Past {
+    pub began: bool,
+    /// The last generation in which all ranks were released from `MPI_Init`.
+    pub started: Option<Generation>,
+    /// Where their ranks listened.
+    pub cards: Vec<BusinessCard>,
+    /// The checkpoint that the job last rolled back to.
+    pub restored: Option<Option<Epoch>>,
+    pub ordered: Epoch,
+    pub committed: Option<(Epoch, Time, ImageCost)>,
+    pub finalized: bool,
+    pub decided: bool,
+    pub relaunching: Option<Relaunch>,
+}
+
+/// What the hosts reported, in their order; `None` from hosts that are done.
+pub(in crate::central) type Reports = Vec<Option<Box<Report>>>;
+
+/// Hosts are being asked.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::central) struct Resuming {
+    past: Past,
+    asked: bool,
+    due: Option<Time>,
+    reports: Reports,
+    /// Inputs that arrived meanwhile.
+    later: Vec<CentralInput>,
+}
+
+impl Resuming {
+    /// So many hosts are to be asked.
+    pub fn new(past: Past, hosts: usize) -> Resuming {
+        Resuming {
+            past,
+            asked: false,
+            due: None,
+            reports: vec![None; hosts],
+            later: Vec::new(),
+        }
+    }
+
+    /// When hosts without an answer count as lost. Hosts that may fall silent have as long as their
+    /// leases give.
+    pub fn due(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// The hosts are asked now.
+    pub fn ask(&mut self, now: Time) {
+        self.asked = true;
+        self.due = Some(now.plus_millis(REPORT_BOUND));
+    }
+
+    /// Central was suspended, and no message could arrive meanwhile.
+    pub fn slept(&mut self, now: Time) {
+        self.due = self.due.map(|_| now.plus_millis(REPORT_BOUND));
+    }
+
+    /// Hosts without an answer count as lost now.
+    pub fn is_overdue(&mut self, now: Time) -> bool {
+        self.due.take_if(|at| *at <= now).is_some()
+    }
+
+    /// A host has reported. Its first report counts.
+    pub fn reported(&mut self, host: HostIndex, report: Box<Report>) {
+        if let Some(place) = self.reports.get_mut(host) {
+            place.get_or_insert(report);
+        }
+    }
+
+    pub fn has_reported(&self, host: HostIndex) -> bool {
+        matches!(self.reports.get(host), Some(Some(_)))
+    }
+
+    /// Keeps an input until every host has reported.
+    pub fn put_off(&mut self, input: CentralInput) {
+        self.later.push(input);
+    }
+
+    /// Every host has been asked, and has reported or is done.
+    pub fn is_complete(&self, is_done: impl Fn(HostIndex) -> bool) -> bool {
+        let known = |(host, report): (HostIndex, &Option<_>)| report.is_some() || is_done(host);
+        self.asked && self.reports.iter().enumerate().all(known)
+    }
+
+    /// The records, the reports, and the inputs that arrived meanwhile.
+    pub fn into_parts(self) -> (Past, Reports, Vec<CentralInput>) {
+        (self.past, self.reports, self.later)
+    }
+}

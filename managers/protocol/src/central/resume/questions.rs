@@ -1,0 +1,111 @@
+//! The questions of a restarted central manager to the hosts, until all have answered.
+
+use crate::central::job_state::Central;
+use crate::central::messages::{CentralEffect, CentralInput};
+use crate::central::phase::CentralPhase;
+use crate::control::{Time, ToCentral, ToLocal};
+use crate::verdict::Verdict;
+
+impl Central {
+    /// For observers of checkpoints.
+    pub(in crate::central) fn resumed(&self) -> CentralEffect {
+        let checkpoints = self.mode.checkpoints();
+        CentralEffect::Resumed {
+            committed: checkpoints.and_then(|c| c.committed()),
+            abandoned: checkpoints.map(|c| c.last_number()).unwrap_or_default(),
+        }
+    }
+
+    /// Tells observers where the job stands, and prepares the hosts' state.
+    fn take_up(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
+        effects.push(self.resumed());
+        self.end.tell_again(effects);
+        self.hosts.count_leases_from(now);
+        let by_host = self.ranks.by_host(self.hosts.len());
+        self.hosts.without_ranks_done(&by_host);
+    }
+
+    /// The end of the job was already decided: sends the order to all hosts once more.
+    pub(in crate::central) fn end_again(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
+        self.take_up(now, effects);
+        self.end_all(now, effects);
+    }
+
+    /// One step while hosts are asked. Returns the inputs that are to be handled as in a job that
+    /// was not taken up again.
+    pub(in crate::central) fn resuming(
+        &mut self,
+        now: Time,
+        input: CentralInput,
+        effects: &mut Vec<CentralEffect>,
+    ) -> Vec<CentralInput> {
+        let CentralPhase::Resuming(resuming) = &mut self.phase else {
+            return vec![input];
+        };
+        match input {
+            CentralInput::Begin => {
+                resuming.ask(now);
+                self.take_up(now, effects);
+                self.hosts.send_all(|| ToLocal::Report, effects);
+            }
+            CentralInput::Local(host, ToCentral::Report(report)) => resuming.reported(host, report),
+            CentralInput::Local(host, ToCentral::Done) => self.hosts.done(host, effects),
+            CentralInput::Local(_, ToCentral::Renew { .. })
+            | CentralInput::HostLost(_)
+            | CentralInput::HostGone(..) => return vec![input],
+            // The report of a host includes its earlier messages.
+            CentralInput::Local(host, _) => {
+                if resuming.has_reported(host) {
+                    resuming.put_off(input);
+                }
+            }
+            CentralInput::Slept => {
+                resuming.slept(now);
+                return vec![input];
+            }
+            CentralInput::Tick => {
+                if !resuming.is_overdue(now) {
+                    return vec![input];
+                }
+                self.unanswered(now, effects);
+                return Vec::new();
+            }
+            input => resuming.put_off(input),
+        }
+        self.go_on_when_complete(now, effects)
+    }
+
+    /// A host that does not answer in time is lost.
+    fn unanswered(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
+        let CentralPhase::Resuming(resuming) = &self.phase else {
+            return;
+        };
+        let answered = |host| resuming.has_reported(host);
+        if let Some(host) = self.hosts.drop_unanswered(answered, effects) {
+            let why = "its local manager does not answer".to_string();
+            self.decide(now, Verdict::HostLost { host, why }, effects);
+        }
+    }
+
+    /// Continues once every host has answered. Returns the events of which some may have reached
+    /// no central manager.
+    fn go_on_when_complete(
+        &mut self,
+        now: Time,
+        effects: &mut Vec<CentralEffect>,
+    ) -> Vec<CentralInput> {
+        let is_done = |host| self.hosts.is_done(host);
+        match std::mem::replace(&mut self.phase, CentralPhase::Starting) {
+            CentralPhase::Resuming(resuming) if resuming.is_complete(is_done) => {
+                let (past, reports, later) = resuming.into_parts();
+                let mut inputs = self.go_on(now, &past, reports, effects);
+                inputs.extend(later);
+                inputs
+            }
+            before => {
+                self.phase = before;
+                Vec::new()
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The job's state from the records of an earlier central manager.
+
+use super::past::{Past, Resuming};
+use crate::central::job_state::Central;
+use crate::central::messages::{FailureHistory, Job, Record};
+use crate::central::phase::CentralPhase;
+use crate::central::recovery::Relaunching;
+
+impl Central {
+    /// Central of a job that another central manager has begun and recorded.
+    /// [`CentralInput::Begin`](crate::central::CentralInput::Begin) comes first, then
+    /// [`CentralInput::HostLost`](crate::central::CentralInput::HostLost) or
+    /// [`CentralInput::HostGone`](crate::central::CentralInput::HostGone) for each host that the
+    /// driver knows to be lost.
+    #[must_use]
+    pub fn resume(job: Job, records: Vec<Record>) -> Self {
+        let mut central = Central::new(job);
+        let mut past = Past::default();
+        for record in records {
+            central.recall(record, &mut past);
+        }
+        if let Some(checkpoints) = central.mode.checkpoints_mut() {
+            checkpoints.resume(past.committed, past.ordered);
+        }
+        if let Some(relaunch) = past.relaunching {
+            let decided = Relaunching::Decided(Box::new(relaunch), None);
+            central.phase = CentralPhase::Relaunching(decided);
+        } else if past.decided {
+            central.phase = CentralPhase::Ending;
+        } else if past.began {
+            let resuming = Resuming::new(past, central.hosts.len());
+            central.phase = CentralPhase::Resuming(Box::new(resuming));
+        }
+        central
+    }
+
+    fn recall(&mut self, record: Record, past: &mut Past) {
+        match record {
+            Record::Began {
+                generation,
+                incarnations,
+                at,
+            } => {
+                past.began = true;
+                self.clock.begin(at);
+                self.ranks.recall(generation, &incarnations);
+            }
+            Record::Started { generation, table } => {
+                past.started = Some(generation);
+                past.cards = table.into_iter().map(|(_, card)| card).collect();
+            }
+            Record::Ordered { epoch } => past.ordered = past.ordered.max(epoch),
+            Record::Committed { epoch, at, cost } => {
+                past.ordered = past.ordered.max(epoch);
+                past.committed = Some((epoch, at, cost));
+            }
+            Record::Restoring {
+                generation,
+                epoch,
+                incarnations,
+                memory,
+            } => {
+                past.restored = Some(epoch);
+                self.ranks.recall(generation, &incarnations);
+                self.recall_memory(*memory);
+            }
+            Record::Finalized { last, .. } => {
+                past.finalized = true;
+                self.mode.set_last_checkpoint(last);
+            }
+            Record::HostDone(host) => self.hosts.recall_done(host),
+            Record::Decided(verdict) => {
+                past.decided = true;
+                self.end.recall_verdict(verdict);
+            }
+            Record::Settled(verdict) => self.end.recall_verdict(verdict),
+            Record::Memory(memory) => self.recall_memory(*memory),
+            Record::Interrupted { signal, .. } => self.end.recall_interrupted(signal),
+            Record::Relaunching(relaunch) => past.relaunching = Some(relaunch),
+        }
+    }
+
+    fn recall_memory(&mut self, memory: FailureHistory) {
+        self.mode.set_history(memory.history);
+        self.losses = memory.losses;
+    }
+}

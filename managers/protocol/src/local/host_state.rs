@@ -1,0 +1,96 @@
+//! The local manager's state. Handlers of inputs change its parts through their methods.
+
+use super::host_lease::HostLease;
+use super::host_lookups::HostLookups;
+use super::host_rollback::HostRollback;
+use super::inputs::LocalEffect;
+use super::kept_images::KeptImages;
+use super::process_table::ProcessTable;
+use crate::control::{ProcessExit, Time, ToCentral};
+
+/// How far the job has come on this host.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) enum LocalPhase {
+    #[default]
+    Idle,
+    Running,
+    /// Asked to end; SIGKILL follows at the deadline.
+    Ending(Option<Time>),
+    Sweeping,
+    /// No process is left; central has not confirmed that it has stored this.
+    Done,
+    Over,
+}
+
+/// State of one host's local manager.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Local {
+    pub(super) phase: LocalPhase,
+    pub(super) processes: ProcessTable,
+    /// Central may still come back.
+    pub(super) central: bool,
+    /// Failed ranks keep their place until central has said how to continue.
+    pub(super) hold: bool,
+    /// The last signal of those that ask programs to end that was passed on.
+    pub(super) signalled: Option<i32>,
+    /// Exits that were not all to be expected, until central has acknowledged them.
+    pub(super) exits: Vec<ProcessExit>,
+    pub(super) restore: HostRollback,
+    pub(super) images: KeptImages,
+    pub(super) lease: HostLease,
+    /// Of a job whose ranks look cards up.
+    pub(super) lookups: Option<HostLookups>,
+}
+
+impl Default for Local {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Local {
+    /// A local manager with no ranks yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Local {
+            phase: LocalPhase::Idle,
+            processes: ProcessTable::default(),
+            central: true,
+            hold: false,
+            signalled: None,
+            exits: Vec::new(),
+            restore: HostRollback::default(),
+            images: KeptImages::default(),
+            lease: HostLease::default(),
+            lookups: None,
+        }
+    }
+
+    /// When the driver must send [`LocalInput::Tick`](super::LocalInput::Tick) at the latest.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        let grace = match self.phase {
+            LocalPhase::Ending(at) => at,
+            _ => None,
+        };
+        let suspects = self.processes.iter().filter_map(|p| p.suspect);
+        suspects
+            .chain(grace)
+            .chain(self.lease.deadline())
+            .chain(self.lookups.as_ref().and_then(HostLookups::deadline))
+            .min()
+    }
+
+    /// Every process of the job on this host has ended and central knows it.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.phase == LocalPhase::Over
+    }
+
+    /// Tells central, unless it does not come back.
+    pub(super) fn tell(&self, message: ToCentral, effects: &mut Vec<LocalEffect>) {
+        if self.central {
+            effects.push(LocalEffect::Central(message));
+        }
+    }
+}

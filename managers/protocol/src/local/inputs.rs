@@ -1,0 +1,86 @@
+//! Inputs and effects of the local manager's core.
+
+use crate::broadcast::Peer;
+use crate::control::{End, ProcessInstance, ToCentral, ToLocal};
+use crate::lookup;
+use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_wire::{FromManager, ToManager};
+
+/// An input of the driver to the core.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum LocalInput {
+    /// Central said this.
+    Central(ToLocal),
+    /// The link to central is gone: the job is over.
+    CentralLost,
+    /// A process was started.
+    Spawned(Rank, Incarnation, u32),
+    /// A process could not be started.
+    NotStarted(Rank, Incarnation, String),
+    /// A rank said this; the kernel says that this process did.
+    Said(Rank, Incarnation, u32, ToManager),
+    /// Malformed bytes came from a rank.
+    Malformed(Rank, Incarnation, String),
+    /// A rank closed its socket (or all that held it ended).
+    Closed(Rank, Incarnation),
+    /// The process that the driver started has begun to end and does nothing more.
+    ExitDetected(Rank, Incarnation),
+    /// The process that the driver started ended.
+    ChildEnded(Rank, Incarnation, End),
+    /// The process that registered, another one, ended.
+    CallerEnded(Rank, Incarnation, End),
+    /// A process that was to retire can do nothing any more, and all that it wrote has been taken.
+    Retired(Rank, Incarnation),
+    /// A rank's image of this epoch ended.
+    ImageEnded(Rank, Epoch),
+    /// Another manager, or central, says this of where ranks are.
+    Looked(Peer, lookup::LookupMessage),
+    /// The deadline may have come.
+    Tick,
+    /// The sweep is over: no process is left.
+    Swept,
+}
+
+/// An effect for the driver, which carries out effects in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LocalEffect {
+    /// Start this process instance; answer with `Spawned` or `NotStarted`.
+    Spawn(ProcessInstance),
+    /// Stop this process instance and its descendants, and take all that it has written; answer
+    /// with `Retired`.
+    Retire(Rank, Incarnation),
+    /// Have the rank's image of this epoch make this process instance; answer with `Spawned` or
+    /// `NotStarted`.
+    Wake(ProcessInstance, Epoch),
+    /// End a retired process, and drop all that belongs to it.
+    Discard(Rank, Incarnation),
+    /// Drop an image.
+    DropImage(Rank, Epoch),
+    /// Tell the user once which state an image of this rank can't restore.
+    Caveats(Rank, Vec<String>),
+    /// Show the user this message of a rank: in any case, or only who wants to know how things go.
+    Note(Rank, bool, String),
+    /// Tell central.
+    Central(ToCentral),
+    /// Tell these ranks.
+    Ranks(Vec<Rank>, FromManager),
+    /// Tell another manager, or central, of where ranks are.
+    Look(Peer, lookup::LookupMessage),
+    /// Watch this process, which registered and is not the one that was started.
+    Watch(Rank, Incarnation, u32),
+    /// Suspend all present processes of ranks; nothing of them acts any more.
+    StopAll,
+    /// Have them continue.
+    ContinueAll,
+    /// Send this signal to the process group of this rank.
+    SignalGroup(Rank, i32),
+    /// Send this signal to the process of this rank that registered and is not the one that was
+    /// started.
+    SignalCaller(Rank, i32),
+    /// Send this signal to every process below this one.
+    SignalAll(i32),
+    /// End the remaining processes below this one, answer with `Swept`.
+    Sweep,
+    /// Nothing is left to do.
+    Exit,
+}

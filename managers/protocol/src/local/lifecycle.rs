@@ -1,0 +1,158 @@
+//! From the first process on this host to the end of the last one.
+
+use super::host_state::{Local, LocalPhase};
+use super::inputs::LocalEffect;
+use super::process::RankProcess;
+use crate::control::{Stage, Time, ToCentral, ToLocal};
+use crate::signals::{self, CONT, KILL, TERM};
+use rejoin_channel_table::{Incarnation, Rank};
+use rejoin_wire::FromManager;
+
+/// Milliseconds between the polite signal and SIGKILL.
+pub const GRACE: u64 = 200;
+
+impl Local {
+    /// The job begins on this host, as soon as anything may run here.
+    pub(super) fn begin(&mut self, order: ToLocal, effects: &mut Vec<LocalEffect>) {
+        if self.lease.is_suspended() {
+            return self.lease.put_off(order);
+        }
+        let ToLocal::Spawn {
+            generation,
+            ranks,
+            hold,
+        } = order
+        else {
+            return;
+        };
+        self.phase = LocalPhase::Running;
+        self.hold = hold;
+        self.processes.begin(generation, ranks);
+        let spawned = self.processes.iter().map(|process| process.instance);
+        effects.extend(spawned.map(LocalEffect::Spawn));
+    }
+
+    /// A process was started.
+    pub(super) fn spawned(
+        &mut self,
+        rank: Rank,
+        incarnation: Incarnation,
+        pid: u32,
+        effects: &mut Vec<LocalEffect>,
+    ) {
+        if let Some(process) = self.processes.find(rank, incarnation) {
+            process.child = Some(pid);
+            let instance = self.processes.instance(rank, incarnation);
+            self.tell(ToCentral::Spawned { instance, pid }, effects);
+        }
+        if self.lease.is_suspended() {
+            // It was on its way when the lease ended.
+            effects.push(LocalEffect::StopAll);
+        }
+        // A process that was being started when all got the order to end has not received it.
+        match self.phase {
+            LocalPhase::Ending(Some(_)) => effects.push(LocalEffect::SignalAll(TERM)),
+            LocalPhase::Ending(None) => effects.push(LocalEffect::SignalAll(KILL)),
+            _ => {}
+        }
+    }
+
+    /// Sends a signal on to the ranks' process groups.
+    pub(super) fn pass_signal(&mut self, signal: i32, effects: &mut Vec<LocalEffect>) {
+        if self.lease.is_suspended() {
+            // It must not wake anybody. One that ends the job is given by hand again.
+            return;
+        }
+        if signals::ends(signal) {
+            self.signalled = Some(signal);
+        }
+        for process in self.processes.iter().filter(|r| !r.ended()) {
+            // A process that has left the process group of the started process gets the signal
+            // separately.
+            let to = match process.child_end {
+                None => LocalEffect::SignalGroup,
+                Some(_) => LocalEffect::SignalCaller,
+            };
+            effects.push(to(process.instance.rank, signal));
+            if signals::ends(signal) {
+                // A stopped process would keep it pending.
+                effects.push(to(process.instance.rank, CONT));
+            }
+        }
+    }
+
+    /// The job is over: orders every process to end.
+    pub(super) fn end(&mut self, now: Time, why: String, effects: &mut Vec<LocalEffect>) {
+        if self.lease.is_suspended() {
+            // A suspended process can't end politely.
+            return self.kill(effects);
+        }
+        let to = self
+            .processes
+            .listening(&[Stage::Registered, Stage::Finalizing]);
+        effects.push(LocalEffect::Ranks(to, FromManager::Stop { why }));
+        effects.push(LocalEffect::SignalAll(TERM));
+        // A stopped process takes no other signal but SIGKILL.
+        effects.push(LocalEffect::SignalAll(CONT));
+        // No successor comes any more.
+        self.restore.cancel();
+        self.phase = LocalPhase::Ending(Some(now.plus_millis(GRACE)));
+    }
+
+    /// Ends every process at once.
+    pub(super) fn kill(&mut self, effects: &mut Vec<LocalEffect>) {
+        if !matches!(
+            self.phase,
+            LocalPhase::Sweeping | LocalPhase::Done | LocalPhase::Over
+        ) {
+            self.restore.cancel();
+            self.phase = LocalPhase::Ending(None);
+            effects.push(LocalEffect::SignalAll(KILL));
+        }
+    }
+
+    /// Central does not come back: the rest of the job on this host ends.
+    pub(super) fn abandoned_by_central(&mut self, effects: &mut Vec<LocalEffect>) {
+        self.central = false;
+        self.kill(effects);
+        self.leave(effects);
+    }
+
+    /// This local manager is no longer needed if every process of the job has ended.
+    pub(super) fn leave(&mut self, effects: &mut Vec<LocalEffect>) {
+        if self.phase == LocalPhase::Done {
+            self.phase = LocalPhase::Over;
+            effects.push(LocalEffect::Exit);
+        }
+    }
+
+    /// No process is left.
+    pub(super) fn swept(&mut self, effects: &mut Vec<LocalEffect>) {
+        if self.phase == LocalPhase::Sweeping {
+            self.phase = LocalPhase::Done;
+            self.tell(ToCentral::Done, effects);
+            if !self.central {
+                self.leave(effects);
+            }
+        }
+    }
+
+    /// Ends the remaining processes once every rank is settled.
+    pub(super) fn sweep_when_empty(&mut self, effects: &mut Vec<LocalEffect>) {
+        let ending = matches!(self.phase, LocalPhase::Ending(_));
+        // A failed rank holds the host until central has decided how to continue.
+        let held = |r: &RankProcess| self.hold && (r.is_lost() || r.is_retiring());
+        let settled = |r: &RankProcess| r.ended() && (ending || (r.is_reported() && !held(r)));
+        // Nor may it be gone before central has stored how its ranks ended.
+        let told = !self.hold || self.exits.is_empty();
+        let busy =
+            ending || (self.phase == LocalPhase::Running && !self.processes.is_empty() && told);
+        if busy && self.processes.iter().all(settled) {
+            for process in self.processes.iter_mut() {
+                process.suspect = None;
+            }
+            self.phase = LocalPhase::Sweeping;
+            effects.push(LocalEffect::Sweep);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Which input goes where.
+
+use super::host_state::{Local, LocalPhase};
+use super::inputs::{LocalEffect, LocalInput};
+use crate::control::{Cause, End, Time, ToCentral, ToLocal};
+use rejoin_wire::ToManager;
+
+impl Local {
+    /// One step.
+    pub fn step(&mut self, now: Time, input: LocalInput, effects: &mut Vec<LocalEffect>) {
+        self.lease_tick(now, effects);
+        match input {
+            LocalInput::Central(order) => self.order(now, order, effects),
+            LocalInput::CentralLost => self.abandoned_by_central(effects),
+            LocalInput::Spawned(rank, incarnation, pid) => {
+                self.spawned(rank, incarnation, pid, effects)
+            }
+            LocalInput::NotStarted(rank, incarnation, why) => {
+                if let Some(process) = self.processes.find(rank, incarnation) {
+                    process.child_end = Some(End::Unknown);
+                    self.fail(rank, incarnation, Cause::NotStarted { why }, effects);
+                }
+            }
+            LocalInput::Said(asker, incarnation, _, ToManager::LookUp { rank, least }) => {
+                let instance = self.processes.instance(asker, incarnation);
+                self.looks_up(now, instance, rank, least, effects);
+            }
+            LocalInput::Looked(from, message) => self.looked(now, from, message, effects),
+            LocalInput::Said(rank, incarnation, pid, message) => {
+                self.said(rank, incarnation, pid, message, effects);
+            }
+            LocalInput::Malformed(rank, incarnation, why) => {
+                self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
+            }
+            LocalInput::Closed(rank, incarnation) => {
+                self.closed(now, rank, incarnation, effects);
+            }
+            LocalInput::ExitDetected(rank, incarnation) => {
+                self.exit_detected(rank, incarnation, effects)
+            }
+            LocalInput::ChildEnded(rank, incarnation, end) => {
+                if !self.exit_status(rank, incarnation, end, effects) {
+                    self.child_ended(now, rank, incarnation, end, effects);
+                }
+            }
+            LocalInput::CallerEnded(rank, incarnation, end) => {
+                self.caller_ended(now, rank, incarnation, end, effects);
+            }
+            LocalInput::Retired(rank, incarnation) => self.has_retired(rank, incarnation, effects),
+            LocalInput::ImageEnded(rank, epoch) => self.image_ended(rank, epoch, effects),
+            LocalInput::Tick => self.tick(now, effects),
+            LocalInput::Swept => self.swept(effects),
+        }
+        self.sweep_when_empty(effects);
+    }
+
+    /// An order of central.
+    pub(super) fn order(&mut self, now: Time, order: ToLocal, effects: &mut Vec<LocalEffect>) {
+        let present = self.processes.generation();
+        match order {
+            ToLocal::Leave => self.leave(effects),
+            // The asking central manager has not received it.
+            ToLocal::Report | ToLocal::End { .. } | ToLocal::Kill
+                if self.phase == LocalPhase::Done =>
+            {
+                self.tell(ToCentral::Done, effects);
+            }
+            ToLocal::Granted { number } => self.granted(now, number, effects),
+            ToLocal::Spawn { .. } if self.phase == LocalPhase::Idle => self.begin(order, effects),
+            ToLocal::Start {
+                generation,
+                table,
+                image,
+            } if generation == present && self.phase == LocalPhase::Running => {
+                self.take_table(generation, table, image, effects);
+            }
+            ToLocal::Begin {
+                generation,
+                process_map,
+                image,
+            } if generation == present && self.phase == LocalPhase::Running => {
+                self.begin_without_table(generation, process_map, image, effects);
+            }
+            ToLocal::Checkpoint { generation, epoch } if generation == present => {
+                self.order_images(generation, epoch, effects);
+            }
+            ToLocal::Keep {
+                generation,
+                epoch,
+                abandoned,
+            } if generation == present => self.keep(epoch, abandoned, effects),
+            ToLocal::Restore {
+                generation,
+                epoch,
+                ranks,
+            } if self.phase == LocalPhase::Running && generation >= present => {
+                self.restore(generation, epoch, ranks, effects);
+            }
+            ToLocal::Restore {
+                generation, ranks, ..
+            } if self.lease.awaits() => self.lease.begin_in(generation, ranks),
+            ToLocal::Release { instance } => self.release(instance),
+            ToLocal::AllFinalized { generation } if generation == present => {
+                self.all_finalized(effects);
+            }
+            ToLocal::Signal { signal } => self.pass_signal(signal, effects),
+            ToLocal::End { why }
+                if matches!(self.phase, LocalPhase::Idle | LocalPhase::Running) =>
+            {
+                self.end(now, why, effects);
+            }
+            ToLocal::Kill => self.kill(effects),
+            ToLocal::Report => self.report(effects),
+            ToLocal::Acknowledged { instance } => self.acknowledged(instance),
+            // Stale news of an older generation, or an order that came twice.
+            ToLocal::Spawn { .. }
+            | ToLocal::Start { .. }
+            | ToLocal::Begin { .. }
+            | ToLocal::Checkpoint { .. }
+            | ToLocal::Keep { .. }
+            | ToLocal::Restore { .. }
+            | ToLocal::AllFinalized { .. }
+            | ToLocal::End { .. } => {}
+        }
+    }
+}

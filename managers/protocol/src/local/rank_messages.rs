@@ -1,0 +1,162 @@
+//! Messages of ranks, and the answers that several of them wait for.
+
+use super::host_state::Local;
+use super::inputs::LocalEffect;
+use super::process::{one_line, presentable, unfit};
+use crate::control::{Cause, ProcessInstance, Stage, ToCentral};
+use rejoin_channel_table::{Incarnation, Rank};
+use rejoin_wire::{FromManager, ToManager};
+
+impl Local {
+    /// A rank sent this message.
+    pub(super) fn said(
+        &mut self,
+        rank: Rank,
+        incarnation: Incarnation,
+        pid: u32,
+        message: ToManager,
+        effects: &mut Vec<LocalEffect>,
+    ) {
+        let instance = self.processes.instance(rank, incarnation);
+        let Some(process) = self
+            .processes
+            .find(rank, incarnation)
+            .filter(|process| !process.is_retiring())
+        else {
+            if let ToManager::Imaged { epoch, .. } = message {
+                effects.push(LocalEffect::DropImage(rank, epoch));
+            }
+            return;
+        };
+        let stage = process.stage;
+        match message {
+            ToManager::Imaged { .. } | ToManager::NotImaged { .. } => {
+                self.said_of_image(instance, stage, message, effects);
+            }
+            ToManager::Checkpoint { after } if stage == Stage::Registered => {
+                self.asked_for(instance, after, effects);
+            }
+            ToManager::Register { .. } if stage == Stage::Spawned => {
+                self.register(instance, pid, message, effects);
+            }
+            // The driver tells mpirun, in its place among the output.
+            ToManager::Stored { .. } => {}
+            ToManager::Note { important, text } => {
+                effects.push(LocalEffect::Note(rank, important, one_line(&text)));
+            }
+            ToManager::Finalizing if stage == Stage::Registered => {
+                process.stage = Stage::Finalizing;
+                self.tell(ToCentral::Finalizing { instance }, effects);
+            }
+            ToManager::Counters { counters } if stage == Stage::Finalized => {
+                let counters = presentable(counters);
+                self.tell(ToCentral::Counters { instance, counters }, effects);
+            }
+            ToManager::Leave if stage == Stage::Finalized => {
+                process.stage = Stage::Left;
+                process.suspect = None;
+            }
+            ToManager::Abort { code, why } => {
+                let why = one_line(&why);
+                self.fail(rank, incarnation, Cause::Aborted { code, why }, effects);
+            }
+            ToManager::Register { .. } => {
+                let why = "a second process of this rank called MPI_Init".to_string();
+                self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
+            }
+            ToManager::Checkpoint { .. }
+            | ToManager::Finalizing
+            | ToManager::Counters { .. }
+            | ToManager::LookUp { .. }
+            | ToManager::Leave => {
+                let said = name_of(&message);
+                let why = format!("it said {said} when it was {stage:?}");
+                self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
+            }
+        }
+    }
+
+    /// The process that called `MPI_Init` is there.
+    fn register(
+        &mut self,
+        instance: ProcessInstance,
+        pid: u32,
+        message: ToManager,
+        effects: &mut Vec<LocalEffect>,
+    ) {
+        let ToManager::Register {
+            rank: said,
+            incarnation: also,
+            card,
+            version,
+            limits,
+            ..
+        } = message
+        else {
+            return;
+        };
+        let (rank, incarnation) = (instance.rank, instance.incarnation);
+        if let Some(why) = unfit(said, also, version, instance) {
+            return self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
+        }
+        let Some(process) = self.processes.find(rank, incarnation) else {
+            return;
+        };
+        process.stage = Stage::Registered;
+        process.suspect = None;
+        process.waits = true;
+        process.card = Some(card.clone());
+        process.limits = Some(limits);
+        if process.child != Some(pid) {
+            process.caller = Some(pid);
+            effects.push(LocalEffect::Watch(rank, incarnation, pid));
+        }
+        self.learn_of(instance, card.clone(), effects);
+        let news = ToCentral::Registered {
+            instance,
+            pid,
+            card,
+            limits,
+        };
+        self.tell(news, effects);
+    }
+
+    /// Every rank has registered: those that wait for that continue.
+    pub(super) fn start(&mut self, start: FromManager, effects: &mut Vec<LocalEffect>) {
+        let mut to = self
+            .processes
+            .listening(&[Stage::Registered, Stage::Finalizing]);
+        to.retain(|rank| {
+            let process = self.processes.of_mut(*rank);
+            process.is_some_and(|process| std::mem::take(&mut process.waits))
+        });
+        effects.push(LocalEffect::Ranks(to, start));
+        self.discard_retired(effects);
+    }
+
+    /// Every rank is in `MPI_Finalize`.
+    pub(super) fn all_finalized(&mut self, effects: &mut Vec<LocalEffect>) {
+        let generation = self.processes.generation();
+        let to = self.processes.listening(&[Stage::Finalizing]);
+        for process in self.processes.iter_mut() {
+            if process.stage == Stage::Finalizing {
+                process.stage = Stage::Finalized;
+            }
+        }
+        effects.push(LocalEffect::Ranks(
+            to,
+            FromManager::AllFinalized { generation },
+        ));
+    }
+}
+
+/// The name of a message that came at the wrong time.
+fn name_of(message: &ToManager) -> &'static str {
+    match message {
+        ToManager::Checkpoint { .. } => "Checkpoint",
+        ToManager::Finalizing => "Finalizing",
+        ToManager::Leave => "Leave",
+        ToManager::LookUp { .. } => "LookUp",
+        _ => "Counters",
+    }
+}
