@@ -247,11 +247,12 @@ impl Giver {
     /// When [`Giver::tick`] has something.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        let lost = self.heard?.plus_millis(self.terms.patience);
-        if self.silent {
-            return Some(lost);
+        let heard = self.heard?;
+        match self.silent {
+            true => Some(heard.plus_millis(self.terms.patience)),
+            // A host counts as lost only after its lease has run out, however short the patience.
+            false => self.until,
         }
-        self.until.map(|until| until.min(lost))
     }
 
     /// Looks at the clock.
@@ -339,6 +340,18 @@ mod tests {
         resumed.slept(at(90_000));
         assert_eq!(resumed.tick(at(90_000)), Standing::Same);
         assert!(resumed.renewed(at(90_001)));
+    }
+
+    #[test]
+    fn a_patience_shorter_than_the_fence_rings_no_clock_in_vain() {
+        let mut giver = Giver::new(Terms::new(2000, 2000));
+        giver.renewed(at(0));
+        let mut standings = Vec::new();
+        while let Some(due) = giver.deadline().filter(|_| standings.len() < 3) {
+            standings.push(giver.tick(due));
+        }
+        let [silent, lost] = [Standing::Silent, Standing::Lost];
+        assert_eq!(standings, [silent, lost, lost]);
     }
 
     #[test]

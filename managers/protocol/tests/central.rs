@@ -6,7 +6,7 @@ use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, END_BOUND, Event, Failover, Job, Leases, Record,
     Recovery, Relaunch,
 };
-use rejoin_managers_protocol::checkpoint::Interval;
+use rejoin_managers_protocol::checkpoint::{Interval, ORDER_LIMIT};
 use rejoin_managers_protocol::control::{
     Cause, End, ProcessInstance, RankReport, Report, Stage, Time, ToCentral, ToLocal,
 };
@@ -292,6 +292,24 @@ fn how_a_lost_rank_ended_is_not_waited_for_without_end() {
     step(&mut central, due, CentralInput::Tick);
     let verdict = central.verdict().expect("a verdict");
     assert!(verdict.to_string().contains("no image"), "{verdict}");
+}
+
+#[test]
+fn a_rank_that_takes_no_last_image_is_not_waited_for_without_end() {
+    let mut central = running();
+    for rank in 0..RANKS {
+        let instance = instance(rank, 0);
+        step(
+            &mut central,
+            at(0),
+            said(ToCentral::Finalizing { instance }),
+        );
+    }
+    assert_eq!(central.deadline(), Some(at(ORDER_LIMIT)));
+    let effects = step(&mut central, at(ORDER_LIMIT), CentralInput::Tick);
+    let generation = Generation(0);
+    let released = CentralEffect::Send(0, ToLocal::AllFinalized { generation });
+    assert!(effects.contains(&released), "{effects:?}");
 }
 
 #[test]

@@ -53,7 +53,9 @@ impl Central {
                 return earlier(self.clock.limit_at(), relaunching.due());
             }
             CentralPhase::Resuming(resuming) => resuming.due(),
-            CentralPhase::Running => self.mode.checkpoints().and_then(|c| c.deadline()),
+            CentralPhase::Running | CentralPhase::Finalizing => {
+                self.mode.checkpoints().and_then(|c| c.deadline())
+            }
             _ => self.losses.deadline(),
         };
         let of_job = earlier(self.clock.limit_at(), self.hosts.silence_due());

@@ -1,7 +1,7 @@
 //! The drivers of the cores. They carry out effects at once where the order makes no difference.
 
+use super::System;
 use super::{PendingWake, Process, ProcessStep};
-use super::{System, job};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, Event, Record};
 use rejoin_managers_protocol::control::{Cause, End, ProcessInstance, Time, ToLocal};
@@ -29,7 +29,8 @@ fn remember(records: &mut Vec<Record>, record: &Record) {
 impl System {
     pub fn central(&mut self, input: central::CentralInput) {
         let mut effects = Vec::new();
-        self.central.step(Time(0), input, &mut effects);
+        let now = self.now();
+        self.central.step(now, input, &mut effects);
         let doomed = self.doomed.take();
         let mut stored = 0;
         for effect in effects {
@@ -37,6 +38,11 @@ impl System {
                 central::CentralEffect::Persist(record) => {
                     // Records that no central manager reads would only separate equal states.
                     let forgotten = self.forgets && matches!(record, Record::Restoring { .. });
+                    if let (Some(leased), Record::Committed { epoch, .. }) =
+                        (&mut self.leased, &record)
+                    {
+                        leased.committed(*epoch);
+                    }
                     if !self.prompt && !forgotten {
                         remember(&mut self.records, &record);
                     }
@@ -51,6 +57,9 @@ impl System {
                 central::CentralEffect::Send(host, order) => {
                     if !self.stored.covers(host, &order) {
                         self.complain(format!("{order:?} before it is stored"));
+                    }
+                    if let (Some(leased), ToLocal::Granted { .. }) = (&mut self.leased, &order) {
+                        leased.granted(host);
                     }
                     if self.prompt && matches!(order, ToLocal::Acknowledged { .. }) {
                         self.local(host, local::LocalInput::Central(order));
@@ -69,7 +78,7 @@ impl System {
                 central::CentralEffect::Event(event) => self.note(event),
                 central::CentralEffect::Decided(_) | central::CentralEffect::Resumed { .. } => {}
                 central::CentralEffect::Over(verdict) => self.over = Some(verdict),
-                other => panic!("{other:?} in this model"),
+                other => self.of_lost_hosts(other),
             }
         }
         if doomed.is_some() && self.over.is_none() {
@@ -86,10 +95,10 @@ impl System {
                 host.down.clear();
             }
         }
-        self.central = Central::resume(job(self.hosts.len(), self.ranks), self.records.clone());
+        self.central = Central::resume(self.job(), self.records.clone());
         self.central(central::CentralInput::Begin);
         for host in 0..self.hosts.len() {
-            if self.hosts[host].done {
+            if self.hosts[host].done || self.is_noticed(host) {
                 self.central(central::CentralInput::HostLost(host));
             }
         }
@@ -98,6 +107,7 @@ impl System {
     fn note(&mut self, event: Event) {
         match event {
             Event::Recovered { alone: None, .. } => self.recovered = true,
+            Event::HostSilent { host, .. } => self.is_silent(host),
             Event::Recovered {
                 alone: Some((rank, _)),
                 ..
@@ -142,7 +152,7 @@ impl System {
     }
 
     pub fn local(&mut self, host: usize, input: local::LocalInput) {
-        self.local_at(host, Time(0), input);
+        self.local_at(host, self.now(), input);
     }
 
     /// Its clock rings.
@@ -153,6 +163,9 @@ impl System {
     }
 
     fn local_at(&mut self, host: usize, at: Time, input: local::LocalInput) {
+        if self.is_gone(host) {
+            return;
+        }
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             let mut effects = Vec::new();
@@ -220,15 +233,17 @@ impl System {
                 }
             }
             local::LocalEffect::SignalAll(signal) => {
-                let hosts = self.hosts.len();
-                for process in &mut self.processes {
-                    if process.instance.rank.index() % hosts == host {
-                        process.asked = process.asked.or(Some(signal));
+                for index in 0..self.processes.len() {
+                    if self.host_of(self.processes[index].instance.rank) == host {
+                        let asked = &mut self.processes[index].asked;
+                        *asked = asked.or(Some(signal));
                     }
                 }
             }
             local::LocalEffect::Sweep => self.hosts[host].sweeping = true,
             local::LocalEffect::Exit => self.hosts[host].done = true,
+            local::LocalEffect::StopAll => self.suspends(host, true),
+            local::LocalEffect::ContinueAll => self.suspends(host, false),
             other => panic!("{other:?} in this model"),
         }
     }
@@ -244,6 +259,13 @@ impl System {
 
     fn wake(&mut self, instance: ProcessInstance, epoch: Epoch) {
         self.begins(instance);
+        if self
+            .leased
+            .as_ref()
+            .is_some_and(|leased| !leased.has_committed(epoch))
+        {
+            self.complain(format!("{epoch:?} is restored and was not committed"));
+        }
         self.wakes.push(PendingWake {
             instance,
             epoch,

@@ -1,11 +1,14 @@
 //! A small job: the cores, the processes, and the messages between them.
 
 mod drive;
+mod leased;
+mod lost_hosts;
 
 pub use drive::FAULT;
 pub use rejoin_sim::job::process::{PendingWake, Process, ProcessStep, SimImage};
 pub use rejoin_sim::job::stored::Stored;
 
+use leased::Leased;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Rank};
 use rejoin_managers_protocol::central::{Central, Job, Record, Recovery};
 use rejoin_managers_protocol::checkpoint::Interval;
@@ -76,6 +79,8 @@ pub struct System {
     pub alone: bool,
     /// Ranks that were told as lost alone and not as back.
     pub away: BTreeSet<Rank>,
+    /// Of a job whose hosts go by leases.
+    leased: Option<Box<Leased>>,
 }
 
 fn job(hosts: usize, ranks: u32) -> Job {
@@ -125,12 +130,24 @@ impl System {
             recovered: false,
             alone: false,
             away: BTreeSet::new(),
+            leased: None,
         }
     }
 
-    /// Ranks are dealt out to the hosts in turn.
+    /// The present launch of the job.
+    fn job(&self) -> Job {
+        match &self.leased {
+            Some(leased) => leased.job.clone(),
+            None => job(self.hosts.len(), self.ranks),
+        }
+    }
+
+    /// Ranks are dealt out to the hosts in turn, until the job loses a host.
     pub fn host_of(&self, rank: Rank) -> usize {
-        rank.index() % self.hosts.len()
+        match &self.leased {
+            Some(leased) => leased.job.placement[rank.index()],
+            None => rank.index() % self.hosts.len(),
+        }
     }
 
     pub fn complain(&mut self, what: impl Into<String>) {
