@@ -57,6 +57,7 @@ fn run(seed: u64, forgets: bool) -> Result<Tally, String> {
         kills: rng.below(12) as u32,
         crowds: rng.below(2) as u32,
         parts: rng.below(4) as u32,
+        cuts: rng.below(4) as u32,
         asks: rng.below(3) as u32,
         centrals: rng.below(4) as u32,
         ..Fate::default()
@@ -90,6 +91,7 @@ fn jobs_of_many_ranks_end_well_whatever_dies() {
                 all.commits += tally.commits;
                 all.alone += tally.alone;
                 all.parts += tally.parts;
+                all.cuts += tally.cuts;
                 all.centrals += tally.centrals;
                 all.stops += tally.stops;
                 all.silent += tally.silent;
@@ -110,7 +112,7 @@ fn jobs_of_many_ranks_end_well_whatever_dies() {
         let enough = all.kills > 2000 && all.early > 100 && all.recoveries > 450;
         assert!(enough && all.alone > 5, "{all:?}");
         assert!(
-            all.parts > 300 && all.centrals > 150 && all.silent > 20,
+            all.parts > 300 && all.cuts > 300 && all.centrals > 150 && all.silent > 20,
             "{all:?}"
         );
         assert!(all.cards > 1000, "{all:?}");
@@ -137,6 +139,7 @@ fn run_without_hosts(seed: u64) -> Result<Tally, String> {
         until: 20 * MILLI + rounds * round,
         kills: rng.below(4) as u32,
         parts: rng.below(4) as u32,
+        cuts: rng.below(4) as u32,
         locals: rng.below(3) as u32,
         centrals: rng.below(4) as u32,
         signals: u32::from(rng.chance(10)),
@@ -190,6 +193,7 @@ fn exchange(seed: u64, blind: Blind) -> Result<(Tally, u64, ShortCounts), String
         until: rng.between(20, 150) * MILLI,
         kills: rng.below(8) as u32,
         parts: rng.below(3) as u32,
+        cuts: rng.below(3) as u32,
         asks: rng.below(3) as u32,
         centrals: rng.below(4) as u32,
         ..Fate::default()

@@ -5,7 +5,7 @@ use super::work::Work;
 use super::{Event, JobWorld, Key, MILLI, STOPPING};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, HostIndex};
-use rejoin_managers_protocol::control::{ProcessInstance, Time, ToLocal};
+use rejoin_managers_protocol::control::{ProcessInstance, Time};
 use rejoin_managers_protocol::local;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -80,9 +80,9 @@ impl<W: Work> JobWorld<W> {
                 }
             }
             central::CentralEffect::Drop(host) => {
-                self.hosts[host].dropped = true;
+                self.hosts[host].link.drop_host();
                 self.tally.dropped += 1;
-                let at = self.now.max(self.hosts[host].held) + MILLI;
+                let at = self.now.max(self.hosts[host].link.parted()) + MILLI;
                 self.queue.at(at, Event::CentralLost(host));
             }
             central::CentralEffect::Event(event) => {
@@ -130,25 +130,6 @@ impl<W: Work> JobWorld<W> {
             return Ok(());
         }
         Err(format!("host {host} counts as silent, and its ranks act"))
-    }
-
-    fn delay(&mut self) -> u64 {
-        match self.rng.below(50) {
-            0 => self.rng.between(1, 20) * MILLI,
-            _ => self.rng.between(20_000, 200_000),
-        }
-    }
-
-    fn send_down(&mut self, host: HostIndex, order: ToLocal) {
-        let delay = self.delay();
-        let link = &mut self.hosts[host];
-        if link.dropped {
-            return;
-        }
-        link.down = link.down.max(link.held).max(self.now + delay);
-        self.tally.orders += 1;
-        let event = Event::Down(host, self.boots, order);
-        self.queue.at(link.down, event);
     }
 
     /// Gives a local manager an input and carries out its effects.
@@ -213,15 +194,7 @@ impl<W: Work> JobWorld<W> {
                 self.images.remove(&(rank, epoch));
                 self.work.forget(rank, epoch);
             }
-            local::LocalEffect::Central(message) => {
-                let delay = self.delay();
-                let link = &mut self.hosts[host];
-                link.up = link.up.max(link.held).max(self.now + delay);
-                self.tally.reports += 1;
-                if !link.dropped {
-                    self.queue.at(link.up, Event::Up(host, message));
-                }
-            }
+            local::LocalEffect::Central(message) => self.send_up(host, message),
             local::LocalEffect::Ranks(ranks, message) => {
                 let message = Rc::new(message);
                 let at = self.now + self.rng.between(10_000, 100_000);

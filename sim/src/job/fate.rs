@@ -15,8 +15,11 @@ pub enum JobFault {
     Image(Rank),
     /// The next image can't be taken.
     Refuse,
-    /// The link between central and this host delivers nothing for so many nanoseconds.
+    /// Nothing reaches this host, or comes from it, for so many nanoseconds.
     Part(usize, u64),
+    /// The connection between this host and central is cut, and made anew after so many
+    /// nanoseconds.
+    Cut(usize, u64),
     /// A local manager dies, and with it all that is on its host.
     Local(usize),
     /// Central dies, and is started again after so many nanoseconds.
@@ -44,8 +47,10 @@ pub struct Fate {
     pub images: u32,
     /// Images that can't be taken.
     pub refusals: u32,
-    /// Parted links.
+    /// Parted hosts.
     pub parts: u32,
+    /// Cut connections between hosts and central.
+    pub cuts: u32,
     /// Dead local managers.
     pub locals: u32,
     /// Deaths of central.
@@ -84,6 +89,9 @@ impl Fate {
         strike(self.refusals, &|_| JobFault::Refuse);
         strike(self.parts, &|rng| {
             JobFault::Part(host(rng), rng.between(1, 2500) * MILLI)
+        });
+        strike(self.cuts, &|rng| {
+            JobFault::Cut(host(rng), rng.between(1, 1000) * MILLI)
         });
         strike(self.locals, &|rng| JobFault::Local(host(rng)));
         strike(self.centrals, &|rng| {

@@ -39,10 +39,15 @@ impl<W: Work> JobWorld<W> {
                 Ok(())
             }
             JobFault::Part(host, time) => {
-                let link = &mut self.hosts[host];
-                link.held = link.held.max(self.now + time);
-                self.last_fault = self.last_fault.max(link.held);
+                self.hosts[host].link.part(self.now + time);
+                self.last_fault = self.last_fault.max(self.now + time);
                 self.tally.parts += 1;
+                Ok(())
+            }
+            JobFault::Cut(host, time) => {
+                self.hosts[host].link.cut(self.now + time);
+                self.last_fault = self.last_fault.max(self.now + time);
+                self.tally.cuts += 1;
                 Ok(())
             }
             JobFault::Local(host) => {
@@ -107,9 +112,8 @@ impl<W: Work> JobWorld<W> {
             self.images.remove(&(rank, epoch));
             self.work.forget(rank, epoch);
         }
-        let link = &self.hosts[host];
-        let at = link.up.max(link.held).max(self.now) + MILLI;
-        self.queue.at(at, Event::LinkLost(host));
+        let at = self.hosts[host].link.parted().max(self.now) + MILLI;
+        self.queue.at(at, Event::LocalEnded(host));
     }
 
     /// Central dies: now, or in the middle of its next step.
@@ -129,17 +133,16 @@ impl<W: Work> JobWorld<W> {
         self.crashes = None;
         self.central = None;
         self.tick = None;
+        for host in &mut self.hosts {
+            host.link.central_died(self.boots, &mut self.rng);
+        }
         self.boots += 1;
         self.last_fault = self.last_fault.max(self.now + self.outage);
-        for host in &mut self.hosts {
-            // Messages that the relay has already taken from a link arrive; the rest is lost.
-            host.relayed.push(self.now + self.rng.below(MILLI));
-        }
         self.after(self.outage, Event::Resume);
     }
 
-    /// Central begins again from its journal. The process that has the links reports those that
-    /// have closed.
+    /// Central begins again from its journal. The launcher reports the local managers that have
+    /// ended.
     pub(super) fn resume(&mut self) -> Result<(), String> {
         let mut records = self.records.clone();
         let ordered = |r: &central::Record| matches!(r, central::Record::Ordered { .. });
@@ -147,6 +150,7 @@ impl<W: Work> JobWorld<W> {
             records.remove(last);
         }
         self.central = Some(Central::resume(self.job.clone(), records));
+        self.dialed_soon();
         self.central(central::CentralInput::Begin)?;
         for host in 0..self.hosts.len() {
             let Host { local, .. } = &self.hosts[host];

@@ -1,5 +1,6 @@
 //! Jobs: the cores of central and of every local manager, as they run in the daemons, with the
 //! processes of thousands of ranks. Links delay and break, and every kind of process is killed.
+//! Each host has a link of its own to central, which ends with central.
 //!
 //! One thread, one seed, virtual time. The checkers are independent of the cores and check that
 //!
@@ -8,10 +9,13 @@
 //! - no checkpoint number is used twice;
 //! - every rank that leaves has the right answer ([`work::Work`]).
 
+mod delivery;
 mod drive;
 pub mod engines;
 mod fate;
 mod faults;
+mod host_link;
+
 mod next_launch;
 pub mod process;
 pub mod queue;
@@ -28,11 +32,12 @@ pub use shape::{MILLI, Shape};
 pub use tally::Tally;
 
 use crate::rng::Rng;
+use host_link::SimLink;
 use process::{PendingWake, Process, SimImage};
 use queue::Queue;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, HostIndex, Job, Record};
-use rejoin_managers_protocol::control::{End, ProcessInstance, Time, ToCentral, ToLocal};
+use rejoin_managers_protocol::control::{End, ProcessInstance, Time};
 use rejoin_managers_protocol::lease::{DRIFT, STOPPING};
 use rejoin_managers_protocol::local::{self, Local};
 use rejoin_managers_protocol::verdict::Verdict;
@@ -53,12 +58,14 @@ type Key = (Rank, Incarnation);
 
 #[derive(Debug)]
 enum Event<E> {
-    /// A message from a local manager arrives.
-    Up(HostIndex, ToCentral),
-    /// A message from central arrives; this run of central sent it.
-    Down(HostIndex, u32, ToLocal),
-    /// Central notices that a host's link is gone.
-    LinkLost(HostIndex),
+    /// The next report of a local manager arrives, which it sent to this run of central.
+    Up(HostIndex, u32),
+    /// The next order of this run of central arrives.
+    Down(HostIndex, u32),
+    /// A local manager has dialed this run of central.
+    Dialed(HostIndex, u32),
+    /// The launcher reports that a local manager has ended.
+    LocalEnded(HostIndex),
     /// A host notices that its link to central is gone.
     CentralLost(HostIndex),
     TickCentral,
@@ -92,15 +99,7 @@ enum Event<E> {
 struct Host {
     /// `None`: it crashed.
     local: Option<Local>,
-    /// When the last message in each direction arrives.
-    up: u64,
-    down: u64,
-    /// The link is parted until then.
-    held: u64,
-    /// For each run of central that has ended: messages that arrive later than this are lost.
-    relayed: Vec<u64>,
-    /// Central has given up this host.
-    dropped: bool,
+    link: SimLink,
     tick: Option<u64>,
     /// Its clock is so many parts per million too fast.
     drift: i64,
@@ -169,7 +168,10 @@ impl<W: Work> JobWorld<W> {
             0
         };
         let drifts: Vec<u64> = (0..shape.hosts).map(|_| rng.below(most + 1)).collect();
-        let host = |drift: u64| Host::new(&shape, drift as i64 - (most / 2) as i64, Time(0), 0);
+        let host = |drift: u64| {
+            let drift = drift as i64 - (most / 2) as i64;
+            Host::new(&shape, drift, Time(0), SimLink::new(0))
+        };
         let mut queue = Queue::default();
         let mut last_fault = 0;
         for (at, fault) in fate.draw(&mut rng, &shape) {
@@ -269,15 +271,13 @@ impl<W: Work> JobWorld<W> {
 
     fn handle(&mut self, event: Event<W::Event>) -> Result<(), String> {
         match event {
-            Event::Up(host, message) => self.central(central::CentralInput::Local(host, message)),
-            Event::Down(host, boot, order) => {
-                let last = self.hosts[host].relayed.get(boot as usize);
-                match last.is_some_and(|last| self.now > *last) {
-                    true => Ok(()),
-                    false => self.local(host, local::LocalInput::Central(order)),
-                }
+            Event::Up(host, run) => self.arrives_up(host, run),
+            Event::Down(host, run) => self.arrives_down(host, run),
+            Event::Dialed(host, run) => {
+                self.dialed(host, run);
+                Ok(())
             }
-            Event::LinkLost(host) => self.central(central::CentralInput::HostLost(host)),
+            Event::LocalEnded(host) => self.local_ended(host),
             Event::CentralLost(host) => self.local(host, local::LocalInput::CentralLost),
             Event::TickCentral => {
                 self.tick = None;

@@ -1,5 +1,6 @@
 //! The relaunch of a job that has lost a host: the steps of mpirun.
 
+use super::host_link::SimLink;
 use super::stored::Stored;
 use super::work::Work;
 use super::{Event, Host, JobWorld, MILLI, Shape};
@@ -9,8 +10,8 @@ use rejoin_managers_protocol::control::Time;
 use rejoin_managers_protocol::local::Local;
 
 impl Host {
-    /// A host whose local manager begins now, after `boots` runs of central have ended.
-    pub(super) fn new(shape: &Shape, drift: i64, now: Time, boots: u32) -> Host {
+    /// A host whose local manager begins now, with this link to central.
+    pub(super) fn new(shape: &Shape, drift: i64, now: Time, link: SimLink) -> Host {
         let mut local = Local::new();
         if let Some(terms) = shape.leases {
             local.go_by_leases(terms, now);
@@ -24,11 +25,7 @@ impl Host {
             still: false,
             told: 0,
             local: Some(local),
-            up: 0,
-            down: 0,
-            held: 0,
-            relayed: vec![0; boots as usize],
-            dropped: false,
+            link,
             tick: None,
         }
     }
@@ -85,10 +82,7 @@ impl<W: Work> JobWorld<W> {
         let (shape, boots) = (self.shape, self.boots);
         for host in &mut self.hosts {
             let now = Time(super::drive::clock(self.now, host.drift));
-            *host = Host {
-                held: host.held,
-                ..Host::new(&shape, host.drift, now, boots)
-            };
+            *host = Host::new(&shape, host.drift, now, host.link.anew(boots));
         }
         if let Some(failover) = &mut self.job.failover {
             failover.lost.push(next.lost);

@@ -24,8 +24,10 @@ pub struct Tally {
     pub refuses: u64,
     /// Images that were refused.
     pub refused: u64,
-    /// Parted links.
+    /// Parted hosts.
     pub parts: u64,
+    /// Cut connections between hosts and central.
+    pub cuts: u64,
     /// Dead local managers.
     pub locals: u64,
     /// Orders to suspend ranks.
