@@ -11,17 +11,17 @@ pub use rejoin_device::safe_point::is_pending;
 impl Mpi {
     /// Job, generation and incarnation of this process.
     pub fn identity(&self) -> Identity {
-        self.dev.borrow().identity()
+        self.dev().identity()
     }
 
     /// Folder for the memory that the program registers as its state, if the user named one.
     pub fn state_folder(&self) -> Option<PathBuf> {
-        self.dev.borrow().state_folder().0
+        self.dev().state_folder().0
     }
 
     /// The newest state in that folder that the job may continue from, if it continues from there.
     pub fn restart_from(&self) -> Option<u32> {
-        self.dev.borrow().state_folder().1
+        self.dev().state_folder().1
     }
 
     /// The registered memory is stored as the state of this number, on all ranks.
@@ -29,12 +29,12 @@ impl Mpi {
     /// # Errors
     /// The manager cannot be spoken to.
     pub fn has_stored(&self, number: u32) -> Result<()> {
-        self.dev.borrow_mut().has_stored(number)
+        self.dev_mut().has_stored(number)
     }
 
     /// Whether the job takes images of its processes.
     pub fn takes_images(&self) -> bool {
-        self.dev.borrow().takes_images()
+        self.dev().takes_images()
     }
 
     /// Has the job take a checkpoint with this process's present state, and waits until it can go
@@ -48,8 +48,8 @@ impl Mpi {
                         or without mpirun";
             return Err(Error::new(ErrorClass::UnsupportedOperation, text));
         }
-        let after = self.dev.borrow_mut().ask_for_checkpoint()?;
-        match self.wait_until(None, |mpi| Ok(mpi.dev.borrow().checkpointed(after)))? {
+        let after = self.dev_mut().ask_for_checkpoint()?;
+        match self.wait_until(None, |mpi| Ok(mpi.dev().checkpointed(after)))? {
             true => Ok(()),
             false => {
                 let text = "the checkpoint was given up; mpirun says why";

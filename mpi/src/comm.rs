@@ -16,7 +16,7 @@ use crate::coll::Locality;
 use crate::error::{Error, ErrorClass, Result};
 use crate::group::{Comparison, Group};
 use crate::info::Info;
-use crate::p2p::BsendBuffer;
+use crate::p2p::BufferSlot;
 use crate::status::{ANY_SOURCE, ANY_TAG};
 use crate::topology::Topology;
 use rejoin_channel_table::Rank;
@@ -44,7 +44,7 @@ pub struct Communicator {
     /// Virtual topology, if one is attached.
     pub topology: RefCell<Option<Rc<Topology>>>,
     /// Buffer of `MPI_Comm_attach_buffer`.
-    pub(crate) buffer: RefCell<Option<Rc<BsendBuffer>>>,
+    pub(crate) buffer: BufferSlot,
     /// Which of the group share a host, once it was asked.
     hosts: OnceCell<Rc<Locality>>,
     /// Numbers of blocking and of other collectives.
@@ -75,7 +75,7 @@ impl Communicator {
             attributes: Attributes::default(),
             info: Info::new(),
             topology: RefCell::new(None),
-            buffer: RefCell::new(None),
+            buffer: BufferSlot::default(),
             hosts: OnceCell::new(),
             sequence: Default::default(),
             handle: Cell::new(0),

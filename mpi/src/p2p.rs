@@ -10,7 +10,7 @@ mod persistent;
 mod probe;
 mod sendrecv;
 
-pub(crate) use bsend_buffer::BsendBuffer;
+pub(crate) use bsend_buffer::BufferSlot;
 pub use bsend_buffer::{Detached, OVERHEAD};
 pub use data::Data;
 pub(crate) use data::Staging;

@@ -3,62 +3,38 @@
 //! All of it is behind `&self`. No `RefCell` is borrowed while a callback of the program runs, a
 //! collective's future is polled, or other threads may come in ([`BigLock::block`]).
 
+mod thread_sync;
+mod world_member;
+
 use crate::adi::{Dev, Names, ReqId};
 use crate::attr::Keyvals;
 use crate::coll::{Resources, Tuning};
-use crate::comm::{Communicator, ContextIds, Contexts};
+use crate::comm::{Communicator, ContextId};
 use crate::decide::Decider;
 use crate::error::{Error, ErrorClass, Result};
-use crate::group::Group;
 use crate::info::Info;
 use crate::lock::BigLock;
-use crate::p2p::BsendBuffer;
+use crate::p2p::BufferSlot;
 use crate::request::RequestRegistry;
 use rejoin_channel_table::Rank;
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Ref, RefCell, RefMut};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Instant;
+use thread_sync::ThreadSync;
+use world_member::WorldMember;
 
 /// The MPI state of a process.
 pub struct Mpi {
     this: Weak<Mpi>,
-    pub(crate) dev: RefCell<Dev>,
-    lock: OnceCell<Arc<BigLock>>,
-    rank: Rank,
-    size: u32,
-    pub(crate) ids: Rc<ContextIds>,
-    world: Rc<Communicator>,
-    self_comm: Rc<Communicator>,
-    /// Keyvals of all kinds of objects.
-    pub keyvals: Keyvals,
-    /// The hook of nondeterministic answers.
-    pub decider: Decider,
-    pub(crate) requests: RequestRegistry,
-    /// Buffer of `MPI_Buffer_attach`.
-    pub(crate) buffer: RefCell<Option<Rc<BsendBuffer>>>,
-    /// Things that completed without the device: a generalized request, a future.
-    events: Cell<u64>,
-    env_info: Rc<Info>,
-    /// State that collectives share.
-    pub(crate) resources: Resources,
-}
-
-/// `MPI_INFO_ENV` (MPI-5.0 §11.2.1). A key is a request from before the program's start, so
-/// `thread_level` is not among them.
-fn env_info(dev: &Dev) -> Info {
-    let mut args = std::env::args_os().map(|a| a.to_string_lossy().into_owned());
-    let command = args.next().unwrap_or_default();
-    let rest = args.collect::<Vec<_>>().join(" ");
-    let wdir = std::env::current_dir().map_or(String::new(), |d| d.display().to_string());
-    Info::env(&[
-        ("command", command),
-        ("argv", rest),
-        ("maxprocs", dev.size().to_string()),
-        ("host", dev.host_of(dev.rank())),
-        ("arch", std::env::consts::ARCH.to_string()),
-        ("wdir", wdir),
-    ])
+    dev: RefCell<Dev>,
+    threads: ThreadSync,
+    member: WorldMember,
+    keyvals: Keyvals,
+    decider: Decider,
+    requests: RequestRegistry,
+    buffer: BufferSlot,
+    resources: Resources,
 }
 
 impl Mpi {
@@ -68,34 +44,16 @@ impl Mpi {
     }
 
     fn with_tuning(dev: Dev, tuning: Tuning) -> Rc<Self> {
-        let (rank, size) = (dev.rank(), dev.size());
-        let ids = Rc::new(ContextIds::default());
-        let world = Rc::new(Group::world(size, rank));
-        let alone = Rc::new(Group::new(vec![rank.0], rank));
-        // The first two ids, and so the same at all ranks.
-        let [world, self_comm] = [world, alone].map(|group| {
-            let own = ids.take().expect("no id is in use");
-            let all = Vec::new();
-            Communicator::new(Contexts { own, all }, group, None)
-        });
-        world.set_name("MPI_COMM_WORLD");
-        self_comm.set_name("MPI_COMM_SELF");
-        let env_info = Rc::new(env_info(&dev));
+        let member = WorldMember::new(&dev);
         Rc::new_cyclic(|this| Self {
             this: this.clone(),
             dev: RefCell::new(dev),
-            lock: OnceCell::new(),
-            rank,
-            size,
-            ids,
-            world,
-            self_comm,
+            threads: ThreadSync::default(),
+            member,
             keyvals: Keyvals::default(),
             decider: Decider::default(),
             requests: RequestRegistry::default(),
-            buffer: RefCell::new(None),
-            events: Cell::new(0),
-            env_info,
+            buffer: BufferSlot::default(),
             resources: Resources::new(tuning),
         })
     }
@@ -116,26 +74,72 @@ impl Mpi {
         self.this.upgrade().expect("the state lives in an Rc")
     }
 
+    /// The device, to look at.
+    #[inline(always)]
+    pub(crate) fn dev(&self) -> Ref<'_, Dev> {
+        self.dev.borrow()
+    }
+
+    /// The device, to change.
+    #[inline(always)]
+    pub(crate) fn dev_mut(&self) -> RefMut<'_, Dev> {
+        self.dev.borrow_mut()
+    }
+
+    /// The device, to change unless a call further up this stack has it.
+    #[inline(always)]
+    pub(crate) fn try_dev_mut(&self) -> Option<RefMut<'_, Dev>> {
+        self.dev.try_borrow_mut().ok()
+    }
+
+    /// All requests.
+    #[inline(always)]
+    pub(crate) fn requests(&self) -> &RequestRegistry {
+        &self.requests
+    }
+
+    /// The hook of nondeterministic answers.
+    #[inline(always)]
+    pub(crate) fn decider(&self) -> &Decider {
+        &self.decider
+    }
+
+    /// Keyvals of all kinds of objects.
+    pub fn keyvals(&self) -> &Keyvals {
+        &self.keyvals
+    }
+
+    /// Where the buffer of `MPI_Buffer_attach` is.
+    pub(crate) fn buffer(&self) -> &BufferSlot {
+        &self.buffer
+    }
+
+    /// State that collectives share.
+    #[inline(always)]
+    pub(crate) fn resources(&self) -> &Resources {
+        &self.resources
+    }
+
     /// A place where an image of this process may be taken, if one is due: nothing of the library
     /// is borrowed or half done. Returns again in each process that is restored from it.
     ///
     /// # Errors
     /// The job can't be come back into.
     pub fn safe_point(&self) -> Result<()> {
-        self.dev.borrow_mut().safe_point()
+        self.dev_mut().safe_point()
     }
 
     /// Takes the image of an epoch, requested by signal while the program runs its own code. False:
     /// the device is in use at the end of a call, and the request stays pending. For the signal's
     /// handler.
     pub fn take_checkpoint(&self, epoch: u32) -> bool {
-        match self.dev.try_borrow_mut() {
-            Ok(mut dev) => {
+        match self.try_dev_mut() {
+            Some(mut dev) => {
                 // An error shuts the device, and the program's next call reports it.
                 let _ = dev.enter_epoch(epoch);
                 true
             }
-            Err(_) => false,
+            None => false,
         }
     }
 
@@ -147,82 +151,86 @@ impl Mpi {
     /// # Errors
     /// The system refuses the signal.
     pub fn accept_checkpoints(&self, ask: fn(u32) -> bool) -> Result<()> {
-        self.dev.borrow_mut().accept_checkpoints(ask)
+        self.dev_mut().accept_checkpoints(ask)
     }
 
     /// World rank of this process.
     pub fn rank(&self) -> Rank {
-        self.rank
+        self.member.rank()
     }
 
     /// Number of ranks of the job.
     pub fn size(&self) -> u32 {
-        self.size
+        self.member.size()
     }
 
     /// Says how reports of long waits call functions and communicators.
     pub fn set_names(&self, names: Names) {
-        self.dev.borrow_mut().set_names(names);
+        self.dev_mut().set_names(names);
     }
 
     /// `MPI_COMM_WORLD`.
     pub fn world(&self) -> &Rc<Communicator> {
-        &self.world
+        self.member.world()
     }
 
     /// `MPI_COMM_SELF`.
     pub fn self_comm(&self) -> &Rc<Communicator> {
-        &self.self_comm
+        self.member.self_comm()
     }
 
     /// `MPI_INFO_ENV`.
     pub fn env_info(&self) -> &Rc<Info> {
-        &self.env_info
+        self.member.env_info()
     }
 
     /// `MPI_APPNUM`.
     pub fn appnum(&self) -> Option<u32> {
-        self.dev.borrow().appnum()
+        self.dev().appnum()
     }
 
     /// `MPI_Get_processor_name`.
     pub fn processor_name(&self) -> String {
-        self.dev.borrow().host_of(self.rank)
+        self.dev().host_of(self.rank())
     }
 
     /// Number of communicators alive in this process.
     pub fn live_communicators(&self) -> u32 {
-        self.ids.in_use()
+        self.member.live_communicators()
+    }
+
+    /// A context id that no communicator of this process has; `None`: all are in use.
+    pub(crate) fn take_context_id(&self) -> Option<ContextId> {
+        self.member.take_context_id()
     }
 
     /// Makes the lock for `MPI_THREAD_MULTIPLE`; from here on every call is between
     /// [`BigLock::enter`] and [`BigLock::leave`].
     pub fn make_lock(&self) -> Arc<BigLock> {
-        let make = || Arc::new(BigLock::new(self.dev.borrow().waker()));
-        self.lock.get_or_init(make).clone()
+        self.threads.make_lock(|| self.dev().waker())
     }
 
     /// Whether calls are between [`BigLock::enter`] and [`BigLock::leave`].
     #[inline]
     pub(crate) fn has_lock(&self) -> bool {
-        self.lock.get().is_some()
+        self.threads.has_lock()
     }
 
     /// Counts what moved or completed, for [`BigLock::leave`].
     pub fn events(&self) -> u64 {
-        self.events.get().wrapping_add(self.dev.borrow().moved())
+        self.threads.events().wrapping_add(self.dev().moved())
     }
 
     /// Something completed that the device does not know of.
     pub(crate) fn event(&self) {
-        self.events.set(self.events.get().wrapping_add(1));
+        self.threads.event();
     }
 
     /// Tells waiting threads of an operation that may complete another one at once: one with this
     /// rank itself, or from any source.
     #[inline]
     pub(crate) fn posted(&self, peer: Option<Rank>) {
-        if self.lock.get().is_some() && peer.is_none_or(|p| p == self.rank) {
+        if self.has_lock() && peer.is_none_or(|p| p == self.rank()) {
             self.event();
         }
     }
@@ -230,7 +238,7 @@ impl Mpi {
     /// One pass of progress that does not block.
     #[inline]
     pub fn poke(&self, hint: Option<ReqId>) -> Result<()> {
-        self.dev.borrow_mut().progress(hint)?;
+        self.dev_mut().progress(hint)?;
         self.housekeeping();
         Ok(())
     }
@@ -247,12 +255,8 @@ impl Mpi {
 
     /// Makes progress, and blocks until something happened or for a bounded time.
     pub(crate) fn block(&self, hint: Option<ReqId>) -> Result<()> {
-        match self.lock.get() {
-            None => self.dev.borrow_mut().wait(hint, None)?,
-            Some(lock) => lock.block(&|| self.events(), &mut || {
-                self.dev.borrow_mut().wait(hint, None)
-            })?,
-        }
+        let wait = || self.dev_mut().wait(hint, None);
+        self.threads.block(|| self.events(), wait)?;
         self.housekeeping();
         Ok(())
     }
@@ -264,7 +268,7 @@ impl Mpi {
     /// The device's.
     #[inline]
     pub fn await_links(&self) -> Result<()> {
-        if self.dev.borrow().awaits_links() {
+        if self.dev().awaits_links() {
             return self.wait_for_links();
         }
         Ok(())
@@ -274,17 +278,16 @@ impl Mpi {
     fn wait_for_links(&self) -> Result<()> {
         let begun = Instant::now();
         loop {
-            let left = self.dev.borrow_mut().links_to_wait_for(begun.elapsed());
+            let left = self.dev_mut().links_to_wait_for(begun.elapsed());
             let Some(left) = left else {
                 return Ok(());
             };
-            let mut wait = || self.dev.borrow_mut().wait(None, Some(left));
-            match self.lock.get() {
-                None => wait()?,
-                // The thread that blocks in the device makes progress with the links.
-                Some(lock) if lock.is_blocking_elsewhere() => return Ok(()),
-                Some(lock) => lock.block(&|| self.events(), &mut wait)?,
+            // The thread that blocks in the device makes progress with the links.
+            if self.threads.is_blocking_elsewhere() {
+                return Ok(());
             }
+            let wait = || self.dev_mut().wait(None, Some(left));
+            self.threads.block(|| self.events(), wait)?;
         }
     }
 
@@ -298,9 +301,9 @@ impl Mpi {
             if let Some(value) = ready(self)? {
                 return Ok(value);
             }
-            let seen = self.events.get();
+            let seen = self.threads.events();
             self.housekeeping();
-            if seen == self.events.get() {
+            if seen == self.threads.events() {
                 self.block(hint)?;
             }
         }
@@ -309,13 +312,11 @@ impl Mpi {
     /// `MPI_Finalize` before the device: attributes of `MPI_COMM_SELF` go first, last set first;
     /// then freed and buffered sends are completed.
     pub fn leave_world(&self) -> Result<()> {
-        self.self_comm
-            .attributes
-            .delete_all(self.self_comm.handle.get())?;
-        self.world.attributes.delete_all(self.world.handle.get())?;
+        for comm in [self.self_comm(), self.world()] {
+            comm.attributes.delete_all(comm.handle.get())?;
+        }
         self.drain_freed()?;
-        let buffer = self.buffer.borrow_mut().take();
-        if let Some(buffer) = buffer {
+        if let Some(buffer) = self.buffer.take() {
             self.flush_buffer(&buffer)?;
         }
         Ok(())
@@ -326,19 +327,19 @@ impl Mpi {
     /// # Errors
     /// The job or a peer is lost.
     pub fn flush(&self) -> Result<()> {
-        self.dev.borrow_mut().flush()
+        self.dev_mut().flush()
     }
 
     /// The end of the runtime, with the job's other processes.
     pub fn finalize(&self) -> Result<()> {
         self.leave_world()?;
-        self.dev.borrow_mut().finalize()
+        self.dev_mut().finalize()
     }
 
     /// `MPI_Abort`. Comes back only from inside a call that moves messages: then the process is to
     /// be ended without the others being told why.
     pub fn abort(&self, code: i32) {
-        if let Ok(mut dev) = self.dev.try_borrow_mut() {
+        if let Some(mut dev) = self.try_dev_mut() {
             dev.abort(code);
         }
     }
@@ -350,5 +351,4 @@ impl Mpi {
 }
 
 #[cfg(test)]
-#[path = "runtime_tests.rs"]
 mod tests;

@@ -416,7 +416,7 @@ impl Port {
 
 /// Lets the device of `mpi`'s rank fail with `text` the next time that it is to move messages.
 pub fn fail_next(mpi: &Mpi, text: &'static str) {
-    let dev = mpi.dev.borrow();
+    let dev = mpi.dev();
     let super::Inner::Test(port) = &dev.inner else {
         unreachable!("a test's device");
     };

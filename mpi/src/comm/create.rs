@@ -137,8 +137,7 @@ impl Mpi {
             return Err(Error::new(ErrorClass::Comm, text));
         }
         comm.attributes.delete_all(comm.handle.get())?;
-        let buffer = comm.buffer.borrow_mut().take();
-        if let Some(buffer) = buffer {
+        if let Some(buffer) = comm.buffer.take() {
             self.flush_buffer(&buffer)?;
         }
         Ok(())
@@ -151,8 +150,7 @@ impl Mpi {
             m.reap();
             Ok(m.is_quiet(comm)?.then_some(()))
         })?;
-        let process = self.buffer.borrow().clone();
-        if let Some(buffer) = process {
+        if let Some(buffer) = self.buffer().attached() {
             self.flush_buffer(&buffer)?;
         }
         self.comm_free(comm)

@@ -18,7 +18,7 @@ impl Ctx<'_, GroupChannel<'_>> {
 
     /// The same, and each member's `word` beside its id: bytes of one length, in order of rank.
     pub(crate) async fn exchange_contexts_and(&self, word: &[u8]) -> Result<(Contexts, Vec<u8>)> {
-        let own = self.p2p().mpi().ids.take();
+        let own = self.p2p().mpi().take_context_id();
         let number = own.as_ref().map_or(NONE, ContextId::number);
         let mut mine = number.to_le_bytes().to_vec();
         mine.extend_from_slice(word);

@@ -73,7 +73,7 @@ impl Mpi {
 
     /// Rank of the first member of `comm` on this host, and whether all are on it.
     fn my_host(&self, comm: &Communicator) -> (usize, bool) {
-        let dev = self.dev.borrow();
+        let dev = self.dev();
         let group = comm.group();
         let here = |r: usize| dev.same_host(dev.rank(), group.world_rank(r));
         let first = (0..comm.size()).find(|&r| here(r)).unwrap_or(comm.rank());

@@ -338,8 +338,8 @@ fn attributes_follow_their_communicator() {
         let log: Rc<RefCell<Vec<(usize, usize)>>> = Rc::default();
         let kind = crate::attr::ObjectKind::Comm;
         let new = || {
-            let id = m.keyvals.create(kind, Box::new(Count(log.clone())));
-            m.keyvals.get(kind, id).unwrap()
+            let id = m.keyvals().create(kind, Box::new(Count(log.clone())));
+            m.keyvals().get(kind, id).unwrap()
         };
         let (a, b) = (new(), new());
         m.self_comm().attributes.set(1, &a, 1).unwrap();

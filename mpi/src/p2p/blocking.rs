@@ -15,10 +15,10 @@ impl Mpi {
     /// Waits for one request of the device.
     #[inline]
     pub(crate) fn device_wait(&self, r: ReqId) -> Result<Completion> {
-        if let Some(done) = self.dev.borrow_mut().poll(r) {
+        if let Some(done) = self.dev_mut().poll(r) {
             return Ok(done);
         }
-        self.wait_until(Some(r), |m| Ok(m.dev.borrow_mut().poll(r)))
+        self.wait_until(Some(r), |m| Ok(m.dev_mut().poll(r)))
     }
 
     /// `MPI_Send` and its modes.
@@ -71,7 +71,7 @@ impl Mpi {
         let env = comm.envelope(dest as usize, tag);
         self.posted(Some(to));
         let started = {
-            let mut dev = self.dev.borrow_mut();
+            let mut dev = self.dev_mut();
             match mode {
                 // SAFETY: the caller keeps the bytes until this call returns, which waits.
                 Mode::Standard => unsafe { dev.send(to, env, addr, len) }?,
@@ -103,19 +103,19 @@ impl Mpi {
         if source == PROC_NULL {
             return Ok(Completed::ok(Status::PROC_NULL));
         }
-        let (pattern, wild) = self.decider.post(comm.pattern(source, tag));
+        let (pattern, wild) = self.decider().post(comm.pattern(source, tag));
         self.posted(pattern.from);
         let done = match data.direct()? {
             Some((addr, len)) => {
                 // SAFETY: the bytes are the elements, and this call waits.
-                let r = unsafe { self.dev.borrow_mut().irecv(pattern, addr, len) }?;
+                let r = unsafe { self.dev_mut().irecv(pattern, addr, len) }?;
                 self.device_wait(r)?
             }
             None => {
                 let mut staging = data.staging()?;
                 let (addr, len) = (staging.bytes.as_mut_ptr(), staging.bytes.len());
                 // SAFETY: the temporary lives until the receive is complete.
-                let r = unsafe { self.dev.borrow_mut().irecv(pattern, addr, len) }?;
+                let r = unsafe { self.dev_mut().irecv(pattern, addr, len) }?;
                 let done = self.device_wait(r)?;
                 // SAFETY: the caller's.
                 unsafe { staging.finish(done.len) }?;
@@ -123,7 +123,7 @@ impl Mpi {
             }
         };
         if let Some(wild) = wild {
-            self.decider.met(wild, done.source, done.tag);
+            self.decider().met(wild, done.source, done.tag);
         }
         Ok(received(&done, true))
     }

@@ -1,7 +1,7 @@
 //! Memory for buffered sends (MPI-5.0 §3.6), and the messages that are on their way out of it.
 
 use crate::adi::{Dev, ReqId};
-use crate::error::{Error, ErrorClass};
+use crate::error::{Error, ErrorClass, Result};
 use std::any::Any;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -50,9 +50,41 @@ pub enum Detached {
     Automatic,
 }
 
+/// The attached buffer of a process or a communicator, if there is one.
+#[derive(Default)]
+pub(crate) struct BufferSlot(RefCell<Option<Rc<BsendBuffer>>>);
+
+impl BufferSlot {
+    /// Attaches memory (address and length in bytes), or without it `MPI_BUFFER_AUTOMATIC`.
+    pub(super) fn attach(&self, memory: Option<(*mut u8, usize)>) -> Result<()> {
+        let mut slot = self.0.borrow_mut();
+        if slot.is_some() {
+            let text = "a buffer for buffered sends is attached already";
+            return Err(Error::new(ErrorClass::Buffer, text));
+        }
+        if memory.is_some_and(|(addr, len)| addr.is_null() && len > 0) {
+            let text = "the buffer to attach is null";
+            return Err(Error::new(ErrorClass::Buffer, text));
+        }
+        let memory = memory.map(|(addr, len)| (addr.expose_provenance(), len));
+        *slot = Some(Rc::new(BsendBuffer::new(memory)));
+        Ok(())
+    }
+
+    /// The attached buffer.
+    pub(crate) fn attached(&self) -> Option<Rc<BsendBuffer>> {
+        self.0.borrow().clone()
+    }
+
+    /// Detaches the buffer.
+    pub(crate) fn take(&self) -> Option<Rc<BsendBuffer>> {
+        self.0.borrow_mut().take()
+    }
+}
+
 impl BsendBuffer {
     /// An attached buffer: address and length in bytes, or `None` for `MPI_BUFFER_AUTOMATIC`.
-    pub(super) fn new(memory: Option<(usize, usize)>) -> Self {
+    fn new(memory: Option<(usize, usize)>) -> Self {
         let (addr, len) = memory.unwrap_or_default();
         Self {
             addr,

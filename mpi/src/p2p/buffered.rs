@@ -2,7 +2,7 @@
 //! process, or with the library's (`MPI_BUFFER_AUTOMATIC`).
 
 use super::Data;
-use super::bsend_buffer::{BsendBuffer, Detached, Gap};
+use super::bsend_buffer::{BsendBuffer, BufferSlot, Detached, Gap};
 use super::data::room;
 use crate::adi::Mode;
 use crate::comm::Communicator;
@@ -10,26 +10,9 @@ use crate::error::{Error, ErrorClass, Result};
 use crate::request::RequestId;
 use crate::runtime::Mpi;
 use crate::status::{Completed, Status};
-use std::cell::RefCell;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
-
-/// Where a buffer is attached.
-#[derive(Clone, Copy)]
-enum Place<'a> {
-    Process(&'a Mpi),
-    Comm(&'a Communicator),
-}
-
-impl Place<'_> {
-    fn slot(&self) -> &RefCell<Option<Rc<BsendBuffer>>> {
-        match self {
-            Place::Process(m) => &m.buffer,
-            Place::Comm(c) => &c.buffer,
-        }
-    }
-}
 
 fn no_buffer() -> Error {
     Error::new(
@@ -39,37 +22,13 @@ fn no_buffer() -> Error {
 }
 
 impl Mpi {
-    fn attach(&self, place: Place<'_>, memory: Option<(*mut u8, usize)>) -> Result<()> {
-        let mut slot = place.slot().borrow_mut();
-        if slot.is_some() {
-            let text = "a buffer for buffered sends is attached already";
-            return Err(Error::new(ErrorClass::Buffer, text));
-        }
-        let (addr, len) = memory.unwrap_or((std::ptr::null_mut(), 0));
-        if addr.is_null() && len > 0 {
-            return Err(Error::new(
-                ErrorClass::Buffer,
-                "the buffer to attach is null",
-            ));
-        }
-        let memory = memory.map(|_| (addr.expose_provenance(), len));
-        *slot = Some(Rc::new(BsendBuffer::new(memory)));
-        Ok(())
+    /// Where the buffer of the process, or of a communicator, is.
+    fn slot<'a>(&'a self, comm: Option<&'a Communicator>) -> &'a BufferSlot {
+        comm.map_or(self.buffer(), |comm| &comm.buffer)
     }
 
-    fn attached(place: Place<'_>) -> Result<Rc<BsendBuffer>> {
-        place.slot().borrow().clone().ok_or_else(no_buffer)
-    }
-
-    fn detach(&self, place: Place<'_>) -> Result<Detached> {
-        let buffer = Self::attached(place)?;
-        self.flush_buffer(&buffer)?;
-        *place.slot().borrow_mut() = None;
-        Ok(buffer.detached())
-    }
-
-    fn place<'a>(&'a self, comm: Option<&'a Communicator>) -> Place<'a> {
-        comm.map_or(Place::Process(self), Place::Comm)
+    fn attached(&self, comm: Option<&Communicator>) -> Result<Rc<BsendBuffer>> {
+        self.slot(comm).attached().ok_or_else(no_buffer)
     }
 
     /// `MPI_Buffer_attach`, or `MPI_Comm_attach_buffer` with a communicator; `memory` without is
@@ -82,26 +41,29 @@ impl Mpi {
         comm: Option<&Communicator>,
         memory: Option<(*mut u8, usize)>,
     ) -> Result<()> {
-        self.attach(self.place(comm), memory)
+        self.slot(comm).attach(memory)
     }
 
     /// `MPI_Buffer_detach`, `MPI_Comm_detach_buffer`: waits until all of it has left.
     pub fn buffer_detach(&self, comm: Option<&Communicator>) -> Result<Detached> {
-        self.detach(self.place(comm))
+        let buffer = self.attached(comm)?;
+        self.flush_buffer(&buffer)?;
+        self.slot(comm).take();
+        Ok(buffer.detached())
     }
 
     /// `MPI_Buffer_flush`, `MPI_Comm_flush_buffer`.
     pub fn buffer_flush(&self, comm: Option<&Communicator>) -> Result<()> {
-        let buffer = Self::attached(self.place(comm))?;
+        let buffer = self.attached(comm)?;
         self.flush_buffer(&buffer)
     }
 
     /// `MPI_Buffer_iflush`, `MPI_Comm_iflush_buffer`.
     pub fn buffer_iflush(&self, comm: Option<&Rc<Communicator>>) -> Result<RequestId> {
-        let buffer = Self::attached(self.place(comm.map(|c| &**c)))?;
+        let buffer = self.attached(comm.map(|c| &**c))?;
         let mpi = self.rc();
         let task = Box::pin(async move {
-            poll_fn(|_| match buffer.reap(&mut mpi.dev.borrow_mut()) {
+            poll_fn(|_| match buffer.reap(&mut mpi.dev_mut()) {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
             })
@@ -112,9 +74,7 @@ impl Mpi {
     }
 
     pub(crate) fn flush_buffer(&self, buffer: &BsendBuffer) -> Result<()> {
-        self.wait_until(None, |m| {
-            Ok(buffer.reap(&mut m.dev.borrow_mut()).then_some(()))
-        })
+        self.wait_until(None, |m| Ok(buffer.reap(&mut m.dev_mut()).then_some(())))
     }
 
     /// A buffered send; arguments are checked.
@@ -128,13 +88,12 @@ impl Mpi {
         tag: i32,
         comm: &Rc<Communicator>,
     ) -> Result<()> {
-        let of_comm = comm.buffer.borrow().clone();
-        let buffer = match of_comm {
-            Some(b) => b,
-            None => Self::attached(Place::Process(self))?,
+        let buffer = match comm.buffer.attached() {
+            Some(buffer) => buffer,
+            None => self.attached(None)?,
         };
         let len = data.bytes()?;
-        buffer.reap(&mut self.dev.borrow_mut());
+        buffer.reap(&mut self.dev_mut());
         let mut own = None;
         let (gap, addr) = if buffer.is_automatic() {
             (buffer.end(), own.insert(room(len)?).as_mut_ptr())
@@ -147,7 +106,7 @@ impl Mpi {
         unsafe { data.pack_into(addr, len) };
         let to = comm.peers().world_rank(dest as usize);
         self.posted(Some(to));
-        let mut dev = self.dev.borrow_mut();
+        let mut dev = self.dev_mut();
         let env = comm.envelope(dest as usize, tag);
         // SAFETY: the piece stays in the buffer until the send is complete.
         let request = unsafe { dev.isend(to, env, addr, len, Mode::Standard) }?;
@@ -162,7 +121,7 @@ impl Mpi {
             return Ok(found);
         }
         self.poke(None)?;
-        buffer.reap(&mut self.dev.borrow_mut());
+        buffer.reap(&mut self.dev_mut());
         buffer.gap(len).ok_or_else(|| buffer.no_room(len))
     }
 }

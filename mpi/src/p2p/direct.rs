@@ -54,7 +54,7 @@ impl Mpi {
         }
         let dest = dest as usize;
         let (to, env) = (peers.world_rank(dest), comm.envelope(dest, tag));
-        let Ok(mut dev) = self.dev.try_borrow_mut() else {
+        let Some(mut dev) = self.try_dev_mut() else {
             return false;
         };
         // SAFETY: the bytes are the elements.
@@ -75,7 +75,7 @@ impl Mpi {
         comm: &Communicator,
     ) -> Option<Status> {
         let (pattern, addr, len) = self.named(data, source, tag, comm)?;
-        let mut dev = self.dev.try_borrow_mut().ok()?;
+        let mut dev = self.try_dev_mut()?;
         // SAFETY: the bytes are the elements.
         let done = unsafe { dev.try_recv(&pattern, addr, len) }?;
         Some(Status::of(done.source, done.tag, done.len))
@@ -94,8 +94,8 @@ impl Mpi {
         comm: &Rc<Communicator>,
     ) -> Option<RequestId> {
         let (pattern, addr, len) = self.named(data, source, tag, comm)?;
-        let mut requests = self.requests.try_borrow_mut().ok()?;
-        let mut dev = self.dev.try_borrow_mut().ok()?;
+        let mut requests = self.requests().try_borrow_mut().ok()?;
+        let mut dev = self.try_dev_mut()?;
         // SAFETY: the bytes are the elements.
         let request = unsafe { dev.post_now(&pattern, addr, len) }?;
         Some(requests.insert_plain(request, comm.clone()))

@@ -57,7 +57,7 @@ impl Mpi {
         let to = comm.peers().world_rank(dest as usize);
         let env = comm.envelope(dest as usize, tag);
         self.posted(Some(to));
-        let mut dev = self.dev.borrow_mut();
+        let mut dev = self.dev_mut();
         // SAFETY: the caller keeps the elements, the request keeps the packed copy.
         let r = unsafe { dev.isend(to, env, addr, len, device_mode(mode)) }?;
         Ok((State::Device(r), staging))
@@ -86,10 +86,10 @@ impl Mpi {
                 (addr, len, Some(staging))
             }
         };
-        let (pattern, wild) = self.decider.post(comm.pattern(source, tag));
+        let (pattern, wild) = self.decider().post(comm.pattern(source, tag));
         self.posted(pattern.from);
         // SAFETY: the caller keeps the elements, the request keeps the temporary.
-        let r = unsafe { self.dev.borrow_mut().irecv(pattern, addr, len) }?;
+        let r = unsafe { self.dev_mut().irecv(pattern, addr, len) }?;
         Ok(((State::Device(r), staging), wild))
     }
 

@@ -82,7 +82,7 @@ impl Mpi {
     /// The elements given at the set-up are valid, as for the nonblocking call, until completion.
     pub unsafe fn start(&self, id: RequestId) -> Result<()> {
         let (p, comm) = {
-            let mut requests = self.requests.borrow_mut();
+            let mut requests = self.requests().borrow_mut();
             let request = requests.get(id)?;
             match (&request.state, &request.persistent, &request.comm) {
                 (State::Inactive, Some(p), Some(comm)) => (p.clone(), comm.clone()),
@@ -113,14 +113,14 @@ impl Mpi {
             _ => return Err(Self::broken("a persistent message without data")),
         };
         let is_task = matches!(state, State::Task(_));
-        let mut requests = self.requests.borrow_mut();
+        let mut requests = self.requests().borrow_mut();
         let request = requests.get(id)?;
         request.state = state;
         request.staging = staging;
         request.wild = wild;
         drop(requests);
         if is_task {
-            self.requests.add_task(id);
+            self.requests().add_task(id);
             self.poll_task(id);
         }
         Ok(())

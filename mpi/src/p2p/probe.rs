@@ -54,13 +54,13 @@ impl Mpi {
         let Some(pattern) = self.probe_pattern(source, tag, comm)? else {
             return Ok(Some(Status::PROC_NULL));
         };
-        let mut found = self.dev.borrow_mut().probe(&pattern);
+        let mut found = self.dev_mut().probe(&pattern);
         if found.is_none() {
             self.poke(None)?;
-            found = self.dev.borrow_mut().probe(&pattern);
+            found = self.dev_mut().probe(&pattern);
         }
         let answer = found.as_ref().map(status);
-        Ok(self.decider.answer(AnswerKind::Iprobe, answer))
+        Ok(self.decider().answer(AnswerKind::Iprobe, answer))
     }
 
     /// `MPI_Probe`.
@@ -68,8 +68,8 @@ impl Mpi {
         let Some(pattern) = self.probe_pattern(source, tag, comm)? else {
             return Ok(Status::PROC_NULL);
         };
-        let found = self.wait_until(None, |m| Ok(m.dev.borrow_mut().probe(&pattern)))?;
-        Ok(self.decider.answer(AnswerKind::Probe, status(&found)))
+        let found = self.wait_until(None, |m| Ok(m.dev_mut().probe(&pattern)))?;
+        Ok(self.decider().answer(AnswerKind::Probe, status(&found)))
     }
 
     /// `MPI_Improbe`.
@@ -82,13 +82,13 @@ impl Mpi {
         let Some(pattern) = self.probe_pattern(source, tag, comm)? else {
             return Ok(Some((MatchedMessage::no_proc(comm), Status::PROC_NULL)));
         };
-        let mut found = self.dev.borrow_mut().probe(&pattern);
+        let mut found = self.dev_mut().probe(&pattern);
         if found.is_none() {
             self.poke(None)?;
-            found = self.dev.borrow_mut().probe(&pattern);
+            found = self.dev_mut().probe(&pattern);
         }
         let answer = found.as_ref().map(status);
-        match self.decider.answer(AnswerKind::Iprobe, answer) {
+        match self.decider().answer(AnswerKind::Iprobe, answer) {
             Some(s) => self.take_message(pattern, s, comm).map(Some),
             None => Ok(None),
         }
@@ -108,7 +108,7 @@ impl Mpi {
             tag: Some(found.tag),
             ..pattern
         };
-        let (id, p) = self.wait_until(None, |m| Ok(m.dev.borrow_mut().mprobe(&named)))?;
+        let (id, p) = self.wait_until(None, |m| Ok(m.dev_mut().mprobe(&named)))?;
         let message = MatchedMessage {
             id: Some(id),
             comm: comm.clone(),
@@ -126,8 +126,8 @@ impl Mpi {
         let Some(pattern) = self.probe_pattern(source, tag, comm)? else {
             return Ok((MatchedMessage::no_proc(comm), Status::PROC_NULL));
         };
-        let found = self.wait_until(None, |m| Ok(m.dev.borrow_mut().probe(&pattern)))?;
-        let answer = self.decider.answer(AnswerKind::Probe, status(&found));
+        let found = self.wait_until(None, |m| Ok(m.dev_mut().probe(&pattern)))?;
+        let answer = self.decider().answer(AnswerKind::Probe, status(&found));
         self.take_message(pattern, answer, comm)
     }
 
@@ -161,7 +161,7 @@ impl Mpi {
         };
         self.posted(None);
         // SAFETY: the caller keeps the elements, the request keeps the temporary.
-        let r = unsafe { self.dev.borrow_mut().imrecv(msg, addr, len) }?;
+        let r = unsafe { self.dev_mut().imrecv(msg, addr, len) }?;
         let mut request = Request::new(State::Device(r), Some(message.comm));
         request.staging = staging;
         request.receives = true;

@@ -93,7 +93,7 @@ fn wildcards_get_each_message_once() {
         }
         assert_eq!(next, [0, 10, 10, 10]);
         assert_eq!(
-            m.decider.count(crate::decide::AnswerKind::WildcardMatch),
+            m.decider().count(crate::decide::AnswerKind::WildcardMatch),
             30
         );
     });

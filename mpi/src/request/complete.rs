@@ -38,21 +38,21 @@ pub(crate) fn sent(done: &Completion) -> Completed {
 impl Mpi {
     /// Enters a request.
     pub(crate) fn enter_request(&self, request: Request) -> RequestId {
-        self.requests.borrow_mut().insert(request)
+        self.requests().borrow_mut().insert(request)
     }
 
     /// A request that runs `task`; it is polled once at once.
     pub fn start_task(&self, comm: Option<&Rc<Communicator>>, task: Task) -> RequestId {
         let request = Request::new(State::Task(Some(task)), comm.cloned());
         let id = self.enter_request(request);
-        self.requests.add_task(id);
+        self.requests().add_task(id);
         self.poll_task(id);
         id
     }
 
     /// Polls one task; true when it is finished or gone.
     pub(crate) fn poll_task(&self, id: RequestId) -> bool {
-        let mut task = match self.requests.borrow_mut().get(id) {
+        let mut task = match self.requests().borrow_mut().get(id) {
             Ok(Request {
                 state: State::Task(slot),
                 ..
@@ -69,7 +69,7 @@ impl Mpi {
             Poll::Ready(done) => (State::Ready(done), true),
             Poll::Pending => (State::Task(Some(task)), false),
         };
-        if let Ok(request) = self.requests.borrow_mut().get(id) {
+        if let Ok(request) = self.requests().borrow_mut().get(id) {
             request.state = state;
         }
         if over {
@@ -80,15 +80,15 @@ impl Mpi {
 
     /// Polls all tasks once.
     pub(crate) fn poll_tasks(&self) {
-        self.requests.poll_tasks(|id| self.poll_task(id));
+        self.requests().poll_tasks(|id| self.poll_task(id));
     }
 
     /// The device's request behind `id`, to be looked after first.
     pub(crate) fn hint(&self, id: RequestId) -> Option<ReqId> {
-        if let plain @ Some(_) = self.requests.borrow().plain(id) {
+        if let plain @ Some(_) = self.requests().borrow().plain(id) {
             return plain;
         }
-        match self.requests.borrow_mut().get(id) {
+        match self.requests().borrow_mut().get(id) {
             Ok(Request {
                 state: State::Device(r),
                 ..
@@ -99,14 +99,14 @@ impl Mpi {
 
     /// Turns a completion of the device into a finished request; true when the request is finished.
     pub(crate) fn settle(&self, id: RequestId) -> Result<bool> {
-        let mut requests = self.requests.borrow_mut();
+        let mut requests = self.requests().borrow_mut();
         let request = requests.get(id)?;
         match &request.state {
             State::Inactive | State::Ready(_) => Ok(true),
             State::Task(_) => Ok(false),
             State::General(g) => Ok(g.is_complete()),
             State::Device(r) => {
-                let Some(done) = self.dev.borrow_mut().poll(*r) else {
+                let Some(done) = self.dev_mut().poll(*r) else {
                     return Ok(false);
                 };
                 let completed = if request.receives {
@@ -116,10 +116,10 @@ impl Mpi {
                 };
                 request.state = State::Ready(completed);
                 if std::mem::take(&mut request.cancelling) {
-                    self.decider.whether(AnswerKind::Cancel, done.cancelled);
+                    self.decider().whether(AnswerKind::Cancel, done.cancelled);
                 }
                 if let Some(wild) = request.wild.take().filter(|_| !done.cancelled) {
-                    self.decider.met(wild, done.source, done.tag);
+                    self.decider().met(wild, done.source, done.tag);
                 }
                 if let Some(staging) = request.staging.take() {
                     // SAFETY: the request's buffer is the library's until here.
@@ -136,9 +136,9 @@ impl Mpi {
         if let Some(status) = self.ended(id) {
             return Ok(Some(Completed::ok(status)));
         }
-        let mut requests = self.requests.borrow_mut();
+        let mut requests = self.requests().borrow_mut();
         if let Some(r) = requests.plain(id)
-            && !self.dev.borrow().is_complete(r)
+            && !self.dev().is_complete(r)
         {
             return Ok(None);
         }
@@ -151,7 +151,7 @@ impl Mpi {
             drop(requests);
             return self.finish_any(id);
         }
-        let Some(done) = self.dev.borrow_mut().poll(r) else {
+        let Some(done) = self.dev_mut().poll(r) else {
             return Ok(None);
         };
         let completed = if request.receives {
@@ -160,7 +160,7 @@ impl Mpi {
             sent(&done)
         };
         if completed.error.is_some() {
-            self.requests.blame(request.comm.clone());
+            self.requests().blame(request.comm.clone());
         }
         requests.discard(id);
         Ok(Some(completed))
@@ -173,9 +173,9 @@ impl Mpi {
         if id == RequestId::SENT {
             return Some(Status::EMPTY);
         }
-        let mut requests = self.requests.try_borrow_mut().ok()?;
+        let mut requests = self.requests().try_borrow_mut().ok()?;
         let request = requests.plain(id)?;
-        let done = self.dev.try_borrow_mut().ok()?.poll_whole(request)?;
+        let done = self.try_dev_mut()?.poll_whole(request)?;
         requests.discard_plain(id);
         Some(Status::of(done.source, done.tag, done.len))
     }
@@ -190,13 +190,13 @@ impl Mpi {
 
     /// Takes the result of the finished request `id`.
     fn take(&self, id: RequestId) -> Result<Completed> {
-        let mut requests = self.requests.borrow_mut();
+        let mut requests = self.requests().borrow_mut();
         let request = requests.get(id)?;
         match std::mem::replace(&mut request.state, State::Inactive) {
             State::Inactive => Ok(Completed::ok(Status::EMPTY)),
             State::Ready(done) => {
                 if done.error.is_some() {
-                    self.requests.blame(request.comm.clone());
+                    self.requests().blame(request.comm.clone());
                 }
                 if request.persistent.is_none() {
                     requests.remove(id)?;
@@ -209,7 +209,7 @@ impl Mpi {
                 drop(removed);
                 let done = g.finish();
                 if done.error.is_some() {
-                    self.requests.blame(None);
+                    self.requests().blame(None);
                 }
                 Ok(done)
             }
@@ -222,33 +222,33 @@ impl Mpi {
 
     /// Whether `id` names a request.
     pub fn request_exists(&self, id: RequestId) -> bool {
-        self.requests.borrow().contains(id)
+        self.requests().borrow().contains(id)
     }
 
     /// After a wait or test that has finished `id`: whether its handle becomes null.
     #[inline]
     pub fn request_is_over(&self, id: RequestId) -> bool {
-        id == RequestId::SENT || !self.requests.borrow().contains(id)
+        id == RequestId::SENT || !self.requests().borrow().contains(id)
     }
 
     /// The request in a slot (the low 32 bits of its number), for handles that keep less of it.
     pub fn request_in_slot(&self, slot: u32) -> Option<RequestId> {
-        self.requests.borrow().in_slot(slot)
+        self.requests().borrow().in_slot(slot)
     }
 
     /// Number of requests, inactive ones too.
     pub fn live_requests(&self) -> usize {
-        self.requests.borrow().len()
+        self.requests().borrow().len()
     }
 
     /// The communicator of the last request that failed, whose error handler is to be called.
     pub fn take_blame(&self) -> Option<Rc<Communicator>> {
-        self.requests.take_blamed()
+        self.requests().take_blamed()
     }
 
     /// The communicator of a request.
     pub fn request_comm(&self, id: RequestId) -> Option<Rc<Communicator>> {
-        self.requests.borrow_mut().get(id).ok()?.comm.clone()
+        self.requests().borrow_mut().get(id).ok()?.comm.clone()
     }
 
     /// `MPI_Wait`.
@@ -267,7 +267,7 @@ impl Mpi {
             self.poke(self.hint(id))?;
         }
         let finished = self.settle(id)?;
-        if self.decider.whether(AnswerKind::Test, finished) {
+        if self.decider().whether(AnswerKind::Test, finished) {
             return self.wait(id).map(Some);
         }
         Ok(None)
@@ -284,7 +284,7 @@ impl Mpi {
             self.poke(self.hint(id))?;
         }
         let finished = self.settle(id)?;
-        if self.decider.whether(AnswerKind::Test, finished) {
+        if self.decider().whether(AnswerKind::Test, finished) {
             self.await_settled(id)?;
             return self.peek(id).map(Some);
         }
@@ -293,7 +293,7 @@ impl Mpi {
 
     /// The result of the finished request `id`, without taking it.
     pub(crate) fn peek(&self, id: RequestId) -> Result<Completed> {
-        let general = match &self.requests.borrow_mut().get(id)?.state {
+        let general = match &self.requests().borrow_mut().get(id)?.state {
             State::Ready(done) => return Ok(done.clone()),
             State::General(g) => g.clone(),
             _ => return Ok(Completed::ok(Status::EMPTY)),
@@ -304,11 +304,11 @@ impl Mpi {
     /// `MPI_Cancel` (MPI-5.0 §3.8.4): marks for cancellation; the completion says whether it
     /// worked.
     pub fn cancel(&self, id: RequestId) -> Result<()> {
-        let mut requests = self.requests.borrow_mut();
+        let mut requests = self.requests().borrow_mut();
         let request = requests.get(id)?;
         let general = match &request.state {
             State::Device(r) => {
-                self.dev.borrow_mut().cancel(*r);
+                self.dev_mut().cancel(*r);
                 request.cancelling = true;
                 return Ok(());
             }
@@ -334,7 +334,7 @@ impl Mpi {
         }
         let finished = self.settle(id)?;
         if finished {
-            let mut requests = self.requests.borrow_mut();
+            let mut requests = self.requests().borrow_mut();
             requests.get(id)?.persistent = None;
             let removed = requests.remove(id)?;
             drop(requests);
@@ -343,16 +343,16 @@ impl Mpi {
             }
             return Ok(());
         }
-        self.requests.borrow_mut().get(id)?.freed = true;
-        self.requests.add_freed(id);
+        self.requests().borrow_mut().get(id)?.freed = true;
+        self.requests().add_freed(id);
         Ok(())
     }
 
     /// Drops freed requests that are over.
     pub(crate) fn reap(&self) {
         let is_over = |id| !matches!(self.settle(id), Ok(false));
-        self.requests.reap_freed(is_over, |id| {
-            let gone = self.requests.borrow_mut().remove(id);
+        self.requests().reap_freed(is_over, |id| {
+            let gone = self.requests().borrow_mut().remove(id);
             if let Ok(Request {
                 state: State::General(g),
                 ..
@@ -366,7 +366,7 @@ impl Mpi {
 
     /// True when no request on `comm` is in flight.
     pub(crate) fn is_quiet(&self, comm: &Rc<Communicator>) -> Result<bool> {
-        let ids = self.requests.borrow().of(comm);
+        let ids = self.requests().borrow().of(comm);
         for id in ids {
             if !self.settle(id)? {
                 return Ok(false);
@@ -379,8 +379,8 @@ impl Mpi {
     pub(crate) fn drain_freed(&self) -> Result<()> {
         self.wait_until(None, |m| {
             m.reap();
-            let ids = m.requests.freed();
-            let mut requests = m.requests.borrow_mut();
+            let ids = m.requests().freed();
+            let mut requests = m.requests().borrow_mut();
             let sends = ids.iter().any(|&id| {
                 requests
                     .get(id)

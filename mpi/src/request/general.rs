@@ -14,7 +14,7 @@ impl Mpi {
 
     /// `MPI_Grequest_complete`.
     pub fn grequest_complete(&self, id: RequestId) -> Result<()> {
-        match &self.requests.borrow_mut().get(id)?.state {
+        match &self.requests().borrow_mut().get(id)?.state {
             State::General(g) if g.complete() => {}
             _ => {
                 let text = "not a generalized request that is still under way";

@@ -30,7 +30,7 @@ enum Look {
 impl Mpi {
     /// Whether `id` is an active request.
     fn is_active(&self, id: RequestId) -> Result<bool> {
-        let mut requests = self.requests.borrow_mut();
+        let mut requests = self.requests().borrow_mut();
         Ok(!matches!(requests.get(id)?.state, State::Inactive))
     }
 
@@ -52,7 +52,7 @@ impl Mpi {
 
     /// Asks about what a look found, and takes what the answer names.
     fn take_any(&self, look: Look, get: &dyn Fn(usize) -> Option<RequestId>) -> Result<Any> {
-        Ok(match self.decider.answer(AnswerKind::Any, look) {
+        Ok(match self.decider().answer(AnswerKind::Any, look) {
             Look::NoneActive => Any::NoneActive,
             Look::NotYet => Any::NotYet,
             Look::Finished(i) => match get(i) {
@@ -110,7 +110,7 @@ impl Mpi {
             }
             active = true;
             let finished = self.settle(id)?;
-            if self.decider.whether(AnswerKind::Some, finished) {
+            if self.decider().whether(AnswerKind::Some, finished) {
                 each(i, end(self, id)?);
                 found += 1;
             }
@@ -191,7 +191,7 @@ impl Mpi {
         each: &mut dyn FnMut(usize, Completed),
     ) -> Result<bool> {
         let all = self.all_settled(n, get)?;
-        if self.decider.whether(AnswerKind::Test, all) {
+        if self.decider().whether(AnswerKind::Test, all) {
             self.end_all(n, get, Self::wait, each)?;
             return Ok(true);
         }
@@ -206,7 +206,7 @@ impl Mpi {
         each: &mut dyn FnMut(usize, Completed),
     ) -> Result<bool> {
         let all = self.all_settled(n, get)?;
-        if !self.decider.whether(AnswerKind::Test, all) {
+        if !self.decider().whether(AnswerKind::Test, all) {
             return Ok(false);
         }
         self.end_all(n, get, Self::settled, each)?;
@@ -227,7 +227,7 @@ impl Mpi {
             return self.take_some(n, get, Self::settled, each);
         }
         let look = self.find_any(n, get)?;
-        Ok(match self.decider.answer(AnswerKind::Any, look) {
+        Ok(match self.decider().answer(AnswerKind::Any, look) {
             Look::NoneActive => None,
             Look::NotYet => Some(0),
             Look::Finished(i) => match get(i) {

@@ -113,7 +113,7 @@ unsafe fn create<C: std::marker::Copy, D: std::marker::Copy>(
         delete,
         extra_state,
     };
-    let id = mpi.core()?.keyvals.create(kind, Box::new(functions));
+    let id = mpi.core()?.keyvals().create(kind, Box::new(functions));
     // SAFETY: not null, and so valid by the caller's promise.
     unsafe { store(keyval, "the keyval", id) }
 }
@@ -123,7 +123,7 @@ unsafe fn create<C: std::marker::Copy, D: std::marker::Copy>(
 unsafe fn free(mpi: &AbiState, kind: ObjectKind, keyval: *mut c_int) -> Result<()> {
     // SAFETY: the caller's.
     let id = unsafe { load(keyval, "the keyval") }?;
-    mpi.core()?.keyvals.free(kind, id)?;
+    mpi.core()?.keyvals().free(kind, id)?;
     // SAFETY: as above.
     unsafe { store(keyval, "the keyval", MPI_KEYVAL_INVALID) }
 }
@@ -224,7 +224,7 @@ pub fn comm_set_attr(
 ) -> Result<()> {
     let found = mpi.comms.get(comm)?;
     check_changeable(comm_keyval)?;
-    let keyval = mpi.core()?.keyvals.get(ObjectKind::Comm, comm_keyval)?;
+    let keyval = mpi.core()?.keyvals().get(ObjectKind::Comm, comm_keyval)?;
     found
         .attributes
         .set(comm.raw(), &keyval, attribute_val.expose_provenance())
@@ -246,7 +246,7 @@ pub unsafe fn comm_get_attr(
     let value = match predefined(mpi, core, comm_keyval) {
         Some(value) => value,
         None => {
-            core.keyvals.find(ObjectKind::Comm, comm_keyval)?;
+            core.keyvals().find(ObjectKind::Comm, comm_keyval)?;
             found.attributes.get(comm_keyval)
         }
     };
@@ -258,7 +258,7 @@ pub unsafe fn comm_get_attr(
 pub fn comm_delete_attr(mpi: &AbiState, comm: MPI_Comm, comm_keyval: c_int) -> Result<()> {
     let found = mpi.comms.get(comm)?;
     check_changeable(comm_keyval)?;
-    let keyval = mpi.core()?.keyvals.find(ObjectKind::Comm, comm_keyval)?;
+    let keyval = mpi.core()?.keyvals().find(ObjectKind::Comm, comm_keyval)?;
     found.attributes.delete(comm.raw(), &keyval)
 }
 
@@ -350,7 +350,7 @@ pub fn type_set_attr(
     attribute_val: *mut c_void,
 ) -> Result<()> {
     let found = mpi.datatypes.get(datatype)?;
-    let keyval = mpi.core()?.keyvals.get(ObjectKind::Type, type_keyval)?;
+    let keyval = mpi.core()?.keyvals().get(ObjectKind::Type, type_keyval)?;
     let value = attribute_val.expose_provenance();
     found.attributes.set(datatype.raw(), &keyval, value)
 }
@@ -367,7 +367,7 @@ pub unsafe fn type_get_attr(
     flag: *mut c_int,
 ) -> Result<()> {
     let found = mpi.datatypes.get(datatype)?;
-    mpi.core()?.keyvals.find(ObjectKind::Type, type_keyval)?;
+    mpi.core()?.keyvals().find(ObjectKind::Type, type_keyval)?;
     let value = found.attributes.get(type_keyval);
     // SAFETY: the caller's.
     unsafe { give(value, attribute_val, flag) }
@@ -376,7 +376,7 @@ pub unsafe fn type_get_attr(
 /// `MPI_Type_delete_attr`.
 pub fn type_delete_attr(mpi: &AbiState, datatype: MPI_Datatype, type_keyval: c_int) -> Result<()> {
     let found = mpi.datatypes.get(datatype)?;
-    let keyval = mpi.core()?.keyvals.find(ObjectKind::Type, type_keyval)?;
+    let keyval = mpi.core()?.keyvals().find(ObjectKind::Type, type_keyval)?;
     found.attributes.delete(datatype.raw(), &keyval)
 }
 

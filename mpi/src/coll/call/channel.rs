@@ -45,7 +45,7 @@ pub struct GroupChannel<'a> {
 
 /// Which ranks of `comm` share a host, as the job's table says: it says the same to all of them.
 pub(in crate::coll) fn hosts(mpi: &Mpi, comm: &Communicator) -> Locality {
-    let (dev, group) = (mpi.dev.borrow(), comm.group());
+    let (dev, group) = (mpi.dev(), comm.group());
     let same = |a, b| dev.same_host(group.world_rank(a), group.world_rank(b));
     Locality::new(comm.size(), dev.local_cost(), same)
 }
@@ -57,7 +57,7 @@ impl<'a> Ctx<'a, GroupChannel<'a>> {
         let mpi = state.mpi;
         let hosts = comm.hosts(|| hosts(mpi, comm));
         let channel = GroupChannel::new(comm, hosts, state);
-        Ctx::new(channel, tag, Some(hosts), &mpi.resources, &state.live)
+        Ctx::new(channel, tag, Some(hosts), mpi.resources(), &state.live)
     }
 
     /// A call of the members of `group`, some of `comm`, in its context for them.
@@ -81,7 +81,7 @@ impl<'a> Ctx<'a, GroupChannel<'a>> {
             traffic: Traffic::Creation,
             ..GroupChannel::new(comm, hosts, state)
         };
-        Ok(Ctx::new(channel, tag, None, &mpi.resources, &state.live))
+        Ok(Ctx::new(channel, tag, None, mpi.resources(), &state.live))
     }
 }
 
@@ -171,7 +171,7 @@ impl P2p for GroupChannel<'_> {
             tag,
         };
         if len <= AT_ONCE {
-            let mut dev = self.mpi.dev.borrow_mut();
+            let mut dev = self.mpi.dev_mut();
             // SAFETY: the caller's promise.
             if unsafe { dev.try_send(world, &env, buf, len, Caller::Blocking) } {
                 return Ok(Pending::DONE);
@@ -191,7 +191,7 @@ impl P2p for GroupChannel<'_> {
     ) -> Result<Option<usize>> {
         let pattern = self.pattern(from, tag);
         // SAFETY: the caller's promise.
-        let done = unsafe { self.mpi.dev.borrow_mut().try_recv(&pattern, buf, len) };
+        let done = unsafe { self.mpi.dev_mut().try_recv(&pattern, buf, len) };
         match done {
             Some(done) => self.whole(&done).map(Some),
             None => Ok(None),
@@ -237,7 +237,7 @@ impl<'a> CallState<'a> {
         len: usize,
     ) -> Result<Pending> {
         self.slow.set(true);
-        let mut dev = self.mpi.dev.borrow_mut();
+        let mut dev = self.mpi.dev_mut();
         if len <= AT_ONCE {
             // SAFETY: the caller's promise.
             let request = unsafe { dev.send(world, env, buf, len)? };
@@ -255,13 +255,13 @@ impl<'a> CallState<'a> {
     unsafe fn irecv(&self, pattern: &Pattern, buf: *mut u8, len: usize) -> Result<Pending> {
         self.slow.set(true);
         // SAFETY: the caller's promise.
-        let request = unsafe { self.mpi.dev.borrow_mut().irecv(*pattern, buf, len)? };
+        let request = unsafe { self.mpi.dev_mut().irecv(*pattern, buf, len)? };
         Ok(Pending::new(request.0))
     }
 
     #[inline(never)]
     fn poll(&self, request: ReqId) -> Poll<Completion> {
-        let done = self.mpi.dev.borrow_mut().poll(request);
+        let done = self.mpi.dev_mut().poll(request);
         self.hint.set(done.is_none().then_some(request));
         done.map_or(Poll::Pending, Poll::Ready)
     }
@@ -295,7 +295,7 @@ impl<'a> CallState<'a> {
     #[inline(never)]
     fn end<T>(&self, result: Result<T>) -> Result<T> {
         let attended = |value| {
-            self.mpi.dev.borrow_mut().attend()?;
+            self.mpi.dev_mut().attend()?;
             self.mpi.await_links()?;
             Ok(value)
         };
@@ -309,6 +309,6 @@ impl<'a> CallState<'a> {
         if self.live.get() == 0 {
             return error;
         }
-        self.mpi.dev.borrow_mut().fail(error)
+        self.mpi.dev_mut().fail(error)
     }
 }

@@ -209,8 +209,8 @@ fn idup_copies_attributes_at_the_call() {
     run_seeds(2, |m| {
         let copies = Rc::new(Cell::new(0));
         let kind = crate::attr::ObjectKind::Comm;
-        let id = m.keyvals.create(kind, Box::new(Count(copies.clone())));
-        let keyval = m.keyvals.get(kind, id).unwrap();
+        let id = m.keyvals().create(kind, Box::new(Count(copies.clone())));
+        let keyval = m.keyvals().get(kind, id).unwrap();
         let comm = m.comm_dup(m.world()).unwrap();
         comm.attributes.set(0, &keyval, 1).unwrap();
         let made = Rc::new(Cell::new(None));
@@ -240,7 +240,7 @@ fn what_is_finished_stays_when_the_answer_is_not_yet() {
             m.await_settled(id).unwrap();
         }
         let get = |i: usize| Some(ids[i]);
-        let refuse = |n| m.decider.refuse.set(n);
+        let refuse = |n| m.decider().refuse.set(n);
         refuse(1);
         assert!(m.test(ids[0]).unwrap().is_none());
         refuse(1);
@@ -268,6 +268,6 @@ fn cancelling_is_told_when_it_is_over() {
         let id = irecv(&m, &mut bytes, 0).unwrap();
         m.cancel(id).unwrap();
         assert!(m.wait(id).unwrap().status.cancelled);
-        assert_eq!(m.decider.count(crate::decide::AnswerKind::Cancel), 1);
+        assert_eq!(m.decider().count(crate::decide::AnswerKind::Cancel), 1);
     });
 }

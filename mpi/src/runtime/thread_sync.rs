@@ -1,0 +1,66 @@
+//! What the threads of a process share while they wait.
+
+use crate::error::Result;
+use crate::lock::BigLock;
+use std::cell::{Cell, OnceCell};
+use std::sync::Arc;
+
+/// The lock of `MPI_THREAD_MULTIPLE`, if the program asked for it, and the count of events that
+/// the lock's waiting threads look at.
+#[derive(Default)]
+pub(super) struct ThreadSync {
+    lock: OnceCell<Arc<BigLock>>,
+    /// Things that completed without the device: a generalized request, a future.
+    events: Cell<u64>,
+}
+
+impl ThreadSync {
+    /// The lock, made at the first call. `waker` gives what brings a thread back from the device.
+    pub(super) fn make_lock(
+        &self,
+        waker: impl FnOnce() -> Box<dyn Fn() + Send + Sync>,
+    ) -> Arc<BigLock> {
+        let make = || Arc::new(BigLock::new(waker()));
+        self.lock.get_or_init(make).clone()
+    }
+
+    /// Whether there is a lock.
+    #[inline(always)]
+    pub(super) fn has_lock(&self) -> bool {
+        self.lock.get().is_some()
+    }
+
+    /// Counts something that completed without the device.
+    #[inline]
+    pub(super) fn event(&self) {
+        self.events.set(self.events.get().wrapping_add(1));
+    }
+
+    /// Number of events so far, those of the device not among them.
+    #[inline(always)]
+    pub(super) fn events(&self) -> u64 {
+        self.events.get()
+    }
+
+    /// Whether another thread blocks in the device.
+    pub(super) fn is_blocking_elsewhere(&self) -> bool {
+        self.lock.get().is_some_and(|l| l.is_blocking_elsewhere())
+    }
+
+    /// Blocks in `wait` (the device's), as [`BigLock::block`] if there is a lock; `events` counts
+    /// all events.
+    ///
+    /// # Errors
+    /// Those of `wait`.
+    #[inline]
+    pub(super) fn block(
+        &self,
+        events: impl Fn() -> u64,
+        mut wait: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        match self.lock.get() {
+            None => wait(),
+            Some(lock) => lock.block(&events, &mut wait),
+        }
+    }
+}
