@@ -386,11 +386,6 @@ impl Dev {
         on!(self, d => d.poll_whole(r), t => t.poll_whole(r))
     }
 
-    /// True once [`Dev::poll`] would give a completion.
-    pub fn is_complete(&self, r: ReqId) -> bool {
-        self.failed.is_none() && ask!(self, d => d.is_complete(r), t => t.is_complete(r))
-    }
-
     /// Asks to cancel `r`; its completion says whether that worked.
     pub fn cancel(&mut self, r: ReqId) {
         if self.failed.is_none() {

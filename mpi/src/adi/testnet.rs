@@ -293,10 +293,6 @@ impl Port {
         (done.truncated.is_none() && !done.cancelled).then(|| self.poll(r))?
     }
 
-    pub(super) fn is_complete(&self, r: ReqId) -> bool {
-        self.s().ports[self.rank].done.contains_key(&r.0)
-    }
-
     pub(super) fn cancel(&mut self, r: ReqId) {
         let mut s = self.s();
         let me = self.rank;

@@ -94,11 +94,11 @@ impl Mpi {
         comm: &Rc<Communicator>,
     ) -> Option<RequestId> {
         let (pattern, addr, len) = self.named(data, source, tag, comm)?;
-        let mut requests = self.requests().try_borrow_mut().ok()?;
-        let mut dev = self.try_dev_mut()?;
-        // SAFETY: the bytes are the elements.
-        let request = unsafe { dev.post_now(&pattern, addr, len) }?;
-        Some(requests.insert_plain(request, comm.clone()))
+        self.requests().insert_plain(comm, || {
+            let mut dev = self.try_dev_mut()?;
+            // SAFETY: the bytes are the elements.
+            unsafe { dev.post_now(&pattern, addr, len) }
+        })
     }
 
     /// The expected message and the buffer of a receive without wildcards.

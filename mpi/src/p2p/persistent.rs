@@ -81,17 +81,15 @@ impl Mpi {
     /// # Safety
     /// The elements given at the set-up are valid, as for the nonblocking call, until completion.
     pub unsafe fn start(&self, id: RequestId) -> Result<()> {
-        let (p, comm) = {
-            let mut requests = self.requests().borrow_mut();
-            let request = requests.get(id)?;
-            match (&request.state, &request.persistent, &request.comm) {
-                (State::Inactive, Some(p), Some(comm)) => (p.clone(), comm.clone()),
+        let ready =
+            |request: &mut Request| match (&request.state, &request.persistent, &request.comm) {
+                (State::Inactive, Some(p), Some(comm)) => Ok((p.clone(), comm.clone())),
                 _ => {
                     let text = "only an inactive persistent request can be started";
-                    return Err(Error::new(ErrorClass::Request, text));
+                    Err(Error::new(ErrorClass::Request, text))
                 }
-            }
-        };
+            };
+        let (p, comm) = self.requests().with(id, ready)??;
         let data = p.datatype.as_ref().map(|datatype| Data {
             addr: std::ptr::with_exposed_provenance_mut(p.addr),
             count: p.count,
@@ -113,12 +111,11 @@ impl Mpi {
             _ => return Err(Self::broken("a persistent message without data")),
         };
         let is_task = matches!(state, State::Task(_));
-        let mut requests = self.requests().borrow_mut();
-        let request = requests.get(id)?;
-        request.state = state;
-        request.staging = staging;
-        request.wild = wild;
-        drop(requests);
+        self.requests().with(id, |request| {
+            request.state = state;
+            request.staging = staging;
+            request.wild = wild;
+        })?;
         if is_task {
             self.requests().add_task(id);
             self.poll_task(id);

@@ -1,6 +1,7 @@
 //! Completing one request: `MPI_Wait`, `MPI_Test`, `MPI_Request_get_status`, `MPI_Cancel`,
 //! `MPI_Request_free`.
 
+use super::registry::SimpleEnd;
 use super::{Request, RequestId, State, Task};
 use crate::adi::{Completion, ReqId};
 use crate::comm::Communicator;
@@ -35,10 +36,18 @@ pub(crate) fn sent(done: &Completion) -> Completed {
     })
 }
 
+/// The result of a receive or a send, from the device's completion.
+fn completed(done: &Completion, receives: bool) -> Completed {
+    match receives {
+        true => received(done, true),
+        false => sent(done),
+    }
+}
+
 impl Mpi {
     /// Enters a request.
     pub(crate) fn enter_request(&self, request: Request) -> RequestId {
-        self.requests().borrow_mut().insert(request)
+        self.requests().insert(request)
     }
 
     /// A request that runs `task`; it is polled once at once.
@@ -52,15 +61,16 @@ impl Mpi {
 
     /// Polls one task; true when it is finished or gone.
     pub(crate) fn poll_task(&self, id: RequestId) -> bool {
-        let mut task = match self.requests().borrow_mut().get(id) {
-            Ok(Request {
-                state: State::Task(slot),
-                ..
-            }) => match slot.take() {
-                Some(task) => task,
-                // It is being polled further up this stack.
-                None => return false,
-            },
+        let taken = self
+            .requests()
+            .with(id, |request| match &mut request.state {
+                State::Task(slot) => Some(slot.take()),
+                _ => None,
+            });
+        let mut task = match taken {
+            Ok(Some(Some(task))) => task,
+            // It is being polled further up this stack.
+            Ok(Some(None)) => return false,
             _ => return true,
         };
         let mut context = Context::from_waker(Waker::noop());
@@ -69,9 +79,8 @@ impl Mpi {
             Poll::Ready(done) => (State::Ready(done), true),
             Poll::Pending => (State::Task(Some(task)), false),
         };
-        if let Ok(request) = self.requests().borrow_mut().get(id) {
-            request.state = state;
-        }
+        // Nobody has removed the request meanwhile; else its state goes with it.
+        let _ = self.requests().with(id, |request| request.state = state);
         if over {
             self.event();
         }
@@ -85,22 +94,16 @@ impl Mpi {
 
     /// The device's request behind `id`, to be looked after first.
     pub(crate) fn hint(&self, id: RequestId) -> Option<ReqId> {
-        if let plain @ Some(_) = self.requests().borrow().plain(id) {
-            return plain;
-        }
-        match self.requests().borrow_mut().get(id) {
-            Ok(Request {
-                state: State::Device(r),
-                ..
-            }) => Some(*r),
-            _ => None,
-        }
+        self.requests().device_request(id)
     }
 
     /// Turns a completion of the device into a finished request; true when the request is finished.
     pub(crate) fn settle(&self, id: RequestId) -> Result<bool> {
-        let mut requests = self.requests().borrow_mut();
-        let request = requests.get(id)?;
+        self.requests()
+            .with(id, |request| self.settle_request(request))?
+    }
+
+    fn settle_request(&self, request: &mut Request) -> Result<bool> {
         match &request.state {
             State::Inactive | State::Ready(_) => Ok(true),
             State::Task(_) => Ok(false),
@@ -109,11 +112,7 @@ impl Mpi {
                 let Some(done) = self.dev_mut().poll(*r) else {
                     return Ok(false);
                 };
-                let completed = if request.receives {
-                    received(&done, true)
-                } else {
-                    sent(&done)
-                };
+                let completed = completed(&done, request.receives);
                 request.state = State::Ready(completed);
                 if std::mem::take(&mut request.cancelling) {
                     self.decider().whether(AnswerKind::Cancel, done.cancelled);
@@ -136,34 +135,15 @@ impl Mpi {
         if let Some(status) = self.ended(id) {
             return Ok(Some(Completed::ok(status)));
         }
-        let mut requests = self.requests().borrow_mut();
-        if let Some(r) = requests.plain(id)
-            && !self.dev().is_complete(r)
-        {
-            return Ok(None);
-        }
-        let request = requests.get(id)?;
-        let State::Device(r) = request.state else {
-            drop(requests);
-            return self.finish_any(id);
+        let poll = |r, receives| {
+            let done = self.dev_mut().poll(r)?;
+            Some(completed(&done, receives))
         };
-        if !request.is_plain() {
-            drop(requests);
-            return self.finish_any(id);
+        match self.requests().end_simple(id, poll)? {
+            SimpleEnd::Done(done) => Ok(Some(done)),
+            SimpleEnd::NotYet => Ok(None),
+            SimpleEnd::Other => self.finish_any(id),
         }
-        let Some(done) = self.dev_mut().poll(r) else {
-            return Ok(None);
-        };
-        let completed = if request.receives {
-            received(&done, true)
-        } else {
-            sent(&done)
-        };
-        if completed.error.is_some() {
-            self.requests().blame(request.comm.clone());
-        }
-        requests.discard(id);
-        Ok(Some(completed))
     }
 
     /// The status of a simple receive or send that has ended without error. The request is then
@@ -173,10 +153,8 @@ impl Mpi {
         if id == RequestId::SENT {
             return Some(Status::EMPTY);
         }
-        let mut requests = self.requests().try_borrow_mut().ok()?;
-        let request = requests.plain(id)?;
-        let done = self.try_dev_mut()?.poll_whole(request)?;
-        requests.discard_plain(id);
+        let poll = |request| self.try_dev_mut()?.poll_whole(request);
+        let done = self.requests().end_plain(id, poll)?;
         Some(Status::of(done.source, done.tag, done.len))
     }
 
@@ -190,23 +168,23 @@ impl Mpi {
 
     /// Takes the result of the finished request `id`.
     fn take(&self, id: RequestId) -> Result<Completed> {
-        let mut requests = self.requests().borrow_mut();
-        let request = requests.get(id)?;
-        match std::mem::replace(&mut request.state, State::Inactive) {
+        let (state, persistent) = self.requests().with(id, |request| {
+            let state = std::mem::replace(&mut request.state, State::Inactive);
+            if matches!(&state, State::Ready(done) if done.error.is_some()) {
+                self.requests().blame(request.comm.clone());
+            }
+            (state, request.persistent.is_some())
+        })?;
+        match state {
             State::Inactive => Ok(Completed::ok(Status::EMPTY)),
             State::Ready(done) => {
-                if done.error.is_some() {
-                    self.requests().blame(request.comm.clone());
-                }
-                if request.persistent.is_none() {
-                    requests.remove(id)?;
+                if !persistent {
+                    self.requests().remove(id)?;
                 }
                 Ok(done)
             }
             State::General(g) => {
-                let removed = requests.remove(id)?;
-                drop(requests);
-                drop(removed);
+                self.requests().remove(id)?;
                 let done = g.finish();
                 if done.error.is_some() {
                     self.requests().blame(None);
@@ -214,7 +192,7 @@ impl Mpi {
                 Ok(done)
             }
             other => {
-                request.state = other;
+                self.requests().with(id, |request| request.state = other)?;
                 Err(Self::broken("an unfinished request was taken"))
             }
         }
@@ -222,23 +200,23 @@ impl Mpi {
 
     /// Whether `id` names a request.
     pub fn request_exists(&self, id: RequestId) -> bool {
-        self.requests().borrow().contains(id)
+        self.requests().contains(id)
     }
 
     /// After a wait or test that has finished `id`: whether its handle becomes null.
     #[inline]
     pub fn request_is_over(&self, id: RequestId) -> bool {
-        id == RequestId::SENT || !self.requests().borrow().contains(id)
+        id == RequestId::SENT || !self.requests().contains(id)
     }
 
     /// The request in a slot (the low 32 bits of its number), for handles that keep less of it.
     pub fn request_in_slot(&self, slot: u32) -> Option<RequestId> {
-        self.requests().borrow().in_slot(slot)
+        self.requests().in_slot(slot)
     }
 
     /// Number of requests, inactive ones too.
     pub fn live_requests(&self) -> usize {
-        self.requests().borrow().len()
+        self.requests().len()
     }
 
     /// The communicator of the last request that failed, whose error handler is to be called.
@@ -248,7 +226,9 @@ impl Mpi {
 
     /// The communicator of a request.
     pub fn request_comm(&self, id: RequestId) -> Option<Rc<Communicator>> {
-        self.requests().borrow_mut().get(id).ok()?.comm.clone()
+        self.requests()
+            .with(id, |request| request.comm.clone())
+            .ok()?
     }
 
     /// `MPI_Wait`.
@@ -293,38 +273,36 @@ impl Mpi {
 
     /// The result of the finished request `id`, without taking it.
     pub(crate) fn peek(&self, id: RequestId) -> Result<Completed> {
-        let general = match &self.requests().borrow_mut().get(id)?.state {
-            State::Ready(done) => return Ok(done.clone()),
-            State::General(g) => g.clone(),
-            _ => return Ok(Completed::ok(Status::EMPTY)),
-        };
-        Ok(general.ask())
+        let done = self.requests().with(id, |request| match &request.state {
+            State::Ready(done) => Ok(done.clone()),
+            State::General(g) => Err(g.clone()),
+            _ => Ok(Completed::ok(Status::EMPTY)),
+        })?;
+        // The callback runs while no request is in use.
+        Ok(done.unwrap_or_else(|general| general.ask()))
     }
 
     /// `MPI_Cancel` (MPI-5.0 §3.8.4): marks for cancellation; the completion says whether it
     /// worked.
     pub fn cancel(&self, id: RequestId) -> Result<()> {
-        let mut requests = self.requests().borrow_mut();
-        let request = requests.get(id)?;
-        let general = match &request.state {
+        let general = self.requests().with(id, |request| match &request.state {
             State::Device(r) => {
                 self.dev_mut().cancel(*r);
                 request.cancelling = true;
-                return Ok(());
+                Ok(None)
             }
-            State::Ready(_) => return Ok(()),
-            State::General(g) => g.clone(),
+            State::Ready(_) => Ok(None),
+            State::General(g) => Ok(Some(g.clone())),
             State::Inactive => {
                 let text = "an inactive request cannot be cancelled";
-                return Err(Error::new(ErrorClass::Request, text));
+                Err(Error::new(ErrorClass::Request, text))
             }
             State::Task(_) => {
                 let text = "this kind of request cannot be cancelled";
-                return Err(Error::new(ErrorClass::Request, text));
+                Err(Error::new(ErrorClass::Request, text))
             }
-        };
-        drop(requests);
-        general.cancel()
+        })??;
+        general.map_or(Ok(()), |general| general.cancel())
     }
 
     /// `MPI_Request_free`: the operation continues; the request goes when it is over.
@@ -334,16 +312,15 @@ impl Mpi {
         }
         let finished = self.settle(id)?;
         if finished {
-            let mut requests = self.requests().borrow_mut();
-            requests.get(id)?.persistent = None;
-            let removed = requests.remove(id)?;
-            drop(requests);
+            self.requests()
+                .with(id, |request| request.persistent = None)?;
+            let removed = self.requests().remove(id)?;
             if let State::General(g) = &removed.state {
                 return g.release();
             }
             return Ok(());
         }
-        self.requests().borrow_mut().get(id)?.freed = true;
+        self.requests().with(id, |request| request.freed = true)?;
         self.requests().add_freed(id);
         Ok(())
     }
@@ -352,7 +329,7 @@ impl Mpi {
     pub(crate) fn reap(&self) {
         let is_over = |id| !matches!(self.settle(id), Ok(false));
         self.requests().reap_freed(is_over, |id| {
-            let gone = self.requests().borrow_mut().remove(id);
+            let gone = self.requests().remove(id);
             if let Ok(Request {
                 state: State::General(g),
                 ..
@@ -366,7 +343,7 @@ impl Mpi {
 
     /// True when no request on `comm` is in flight.
     pub(crate) fn is_quiet(&self, comm: &Rc<Communicator>) -> Result<bool> {
-        let ids = self.requests().borrow().of(comm);
+        let ids = self.requests().of(comm);
         for id in ids {
             if !self.settle(id)? {
                 return Ok(false);
@@ -380,12 +357,10 @@ impl Mpi {
         self.wait_until(None, |m| {
             m.reap();
             let ids = m.requests().freed();
-            let mut requests = m.requests().borrow_mut();
-            let sends = ids.iter().any(|&id| {
-                requests
-                    .get(id)
-                    .is_ok_and(|r| !r.receives && !matches!(r.state, State::General(_)))
-            });
+            let is_send = |r: &mut Request| !r.receives && !matches!(r.state, State::General(_));
+            let sends = ids
+                .iter()
+                .any(|&id| m.requests().with(id, is_send).unwrap_or(false));
             Ok((!sends).then_some(()))
         })
     }

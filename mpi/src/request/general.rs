@@ -14,12 +14,13 @@ impl Mpi {
 
     /// `MPI_Grequest_complete`.
     pub fn grequest_complete(&self, id: RequestId) -> Result<()> {
-        match &self.requests().borrow_mut().get(id)?.state {
-            State::General(g) if g.complete() => {}
-            _ => {
-                let text = "not a generalized request that is still under way";
-                return Err(Error::new(ErrorClass::Request, text));
-            }
+        let under_way = self.requests().with(id, |request| match &request.state {
+            State::General(general) => general.complete(),
+            _ => false,
+        })?;
+        if !under_way {
+            let text = "not a generalized request that is still under way";
+            return Err(Error::new(ErrorClass::Request, text));
         }
         self.event();
         Ok(())

@@ -1,7 +1,7 @@
 //! Completing several requests (MPI-5.0 §3.7.5). The caller gives the requests by index (`None` for
 //! null handles), so that no list of them has to be made.
 
-use super::{RequestId, State};
+use super::{Request, RequestId, State};
 use crate::decide::AnswerKind;
 use crate::error::Result;
 use crate::runtime::Mpi;
@@ -30,8 +30,8 @@ enum Look {
 impl Mpi {
     /// Whether `id` is an active request.
     fn is_active(&self, id: RequestId) -> Result<bool> {
-        let mut requests = self.requests().borrow_mut();
-        Ok(!matches!(requests.get(id)?.state, State::Inactive))
+        let active = |request: &mut Request| !matches!(request.state, State::Inactive);
+        self.requests().with(id, active)
     }
 
     /// One look at all of them, which takes nothing: the first that is finished.

@@ -1,9 +1,23 @@
 //! The requests of a process, and which of them need more than their completion.
 
-use super::{RequestId, RequestSlab};
+use super::slab::RequestSlab;
+use super::{Request, RequestId, State};
+use crate::adi::ReqId;
 use crate::comm::Communicator;
-use std::cell::{BorrowMutError, Ref, RefCell, RefMut};
+use crate::error::Result;
+use crate::status::Completed;
+use std::cell::RefCell;
 use std::rc::Rc;
+
+/// The outcome of [`RequestRegistry::end_simple`].
+pub(crate) enum SimpleEnd {
+    /// Its end is not only the device's.
+    Other,
+    /// It is not over.
+    NotYet,
+    /// It is over, and gone.
+    Done(Completed),
+}
 
 /// All requests of a process.
 #[derive(Default)]
@@ -18,22 +32,115 @@ pub(crate) struct RequestRegistry {
 }
 
 impl RequestRegistry {
-    /// The requests, to look at.
-    #[inline(always)]
-    pub fn borrow(&self) -> Ref<'_, RequestSlab> {
-        self.slab.borrow()
+    /// Enters a request.
+    pub fn insert(&self, request: Request) -> RequestId {
+        self.slab.borrow_mut().insert(request)
     }
 
-    /// The requests, to change.
+    /// Enters a receive on `comm` that `post` gives to the device. `None`: `post` gave none, or
+    /// the requests are in use.
     #[inline(always)]
-    pub fn borrow_mut(&self) -> RefMut<'_, RequestSlab> {
-        self.slab.borrow_mut()
+    pub fn insert_plain(
+        &self,
+        comm: &Rc<Communicator>,
+        post: impl FnOnce() -> Option<ReqId>,
+    ) -> Option<RequestId> {
+        let mut slab = self.slab.try_borrow_mut().ok()?;
+        let request = post()?;
+        Some(slab.insert_plain(request, comm.clone()))
     }
 
-    /// The requests, to change unless they are in use.
-    #[inline(always)]
-    pub fn try_borrow_mut(&self) -> Result<RefMut<'_, RequestSlab>, BorrowMutError> {
-        self.slab.try_borrow_mut()
+    /// What `act` makes of a request. No other request is at hand meanwhile.
+    ///
+    /// # Errors
+    /// `Request` when there is none of this id.
+    #[inline]
+    pub fn with<T>(&self, id: RequestId, act: impl FnOnce(&mut Request) -> T) -> Result<T> {
+        self.slab.borrow_mut().get(id).map(act)
+    }
+
+    /// The device's request behind `id`.
+    #[inline]
+    pub fn device_request(&self, id: RequestId) -> Option<ReqId> {
+        let mut slab = self.slab.borrow_mut();
+        if let plain @ Some(_) = slab.plain(id) {
+            return plain;
+        }
+        match slab.get(id).ok()?.state {
+            State::Device(request) => Some(request),
+            _ => None,
+        }
+    }
+
+    /// Ends a receive of which nothing is to be kept if `poll` gives its result. `None`: it is not
+    /// such a receive, it is not over, or the requests are in use.
+    #[inline]
+    pub fn end_plain<T>(&self, id: RequestId, poll: impl FnOnce(ReqId) -> Option<T>) -> Option<T> {
+        let mut slab = self.slab.try_borrow_mut().ok()?;
+        let done = poll(slab.plain(id)?)?;
+        slab.discard_plain(id);
+        Some(done)
+    }
+
+    /// Ends a request whose end is the device's and nothing else, if `poll` gives its result; the
+    /// request's communicator takes the blame for an error. `poll` is told whether it receives.
+    ///
+    /// # Errors
+    /// `Request` when there is none of this id.
+    #[inline]
+    pub fn end_simple(
+        &self,
+        id: RequestId,
+        poll: impl FnOnce(ReqId, bool) -> Option<Completed>,
+    ) -> Result<SimpleEnd> {
+        let mut slab = self.slab.borrow_mut();
+        let polled = match slab.plain(id) {
+            Some(request) => poll(request, true),
+            None => {
+                let request = slab.get(id)?;
+                match request.state {
+                    State::Device(r) if request.is_plain() => poll(r, request.receives),
+                    _ => return Ok(SimpleEnd::Other),
+                }
+            }
+        };
+        let Some(done) = polled else {
+            return Ok(SimpleEnd::NotYet);
+        };
+        if done.error.is_some() {
+            self.blame(slab.get(id)?.comm.clone());
+        }
+        slab.discard(id);
+        Ok(SimpleEnd::Done(done))
+    }
+
+    /// Takes a request out.
+    ///
+    /// # Errors
+    /// `Request` when there is none of this id.
+    pub fn remove(&self, id: RequestId) -> Result<Request> {
+        self.slab.borrow_mut().remove(id)
+    }
+
+    /// Whether `id` names a request.
+    #[inline]
+    pub fn contains(&self, id: RequestId) -> bool {
+        self.slab.borrow().contains(id)
+    }
+
+    /// The id of the request in a slot.
+    pub fn in_slot(&self, slot: u32) -> Option<RequestId> {
+        self.slab.borrow().in_slot(slot)
+    }
+
+    /// Ids of the requests on `comm`.
+    pub fn of(&self, comm: &Rc<Communicator>) -> Vec<RequestId> {
+        self.slab.borrow().of(comm)
+    }
+
+    /// Number of requests.
+    pub fn len(&self) -> usize {
+        self.slab.borrow().len()
     }
 
     /// Lists a request whose task is to be polled.
