@@ -6,7 +6,7 @@ mod general;
 mod generalized;
 mod many;
 mod registry;
-mod slab;
+mod request_slab;
 pub use many::Any;
 pub(crate) use registry::RequestRegistry;
 

@@ -35,7 +35,7 @@ pub fn allgather<'a, P: P2p>(
         }
         false => None,
     };
-    initiated_or(initiated, move || stepwise(ctx, mine, recv))
+    initiated_or(initiated, move || stepwise(ctx.out_of_line(), mine, recv))
 }
 
 /// In steps: among the hosts first where that pays.

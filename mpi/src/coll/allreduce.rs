@@ -30,7 +30,9 @@ pub fn allreduce<P: P2p, R: Reducer + Copy>(
         return Initiated::Done;
     }
     let initiated = allreduce_steps::linear(ctx, op, mine, recv);
-    initiated_or(initiated, move || stepwise(ctx, op, mine, recv))
+    initiated_or(initiated, move || {
+        stepwise(ctx.out_of_line(), op, mine, recv)
+    })
 }
 
 /// In steps: within each host first where the operation allows it.

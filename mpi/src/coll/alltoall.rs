@@ -41,7 +41,7 @@ pub fn alltoall<'a, P: P2p>(
         }
         _ => None,
     };
-    initiated_or(initiated, move || stepwise(ctx, send, recv))
+    initiated_or(initiated, move || stepwise(ctx.out_of_line(), send, recv))
 }
 
 /// In steps: by the leaders of hosts where that pays.

@@ -22,7 +22,7 @@ pub fn bcast<P: P2p>(
         return Initiated::Done;
     }
     let initiated = bcast_steps::linear(ctx, data, root);
-    initiated_or(initiated, move || stepwise(ctx, data, root))
+    initiated_or(initiated, move || stepwise(ctx.out_of_line(), data, root))
 }
 
 /// In steps: between hosts first where some ranks share one.

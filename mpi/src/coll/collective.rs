@@ -32,9 +32,10 @@ pub trait Collective: 'static {
 
 /// A collective all of which is a future.
 macro_rules! rest {
-    ($future:expr) => {
+    ($ctx:ident, $future:expr) => {{
+        let $ctx = $ctx.out_of_line();
         Initiated::Rest(async move { $future.await })
-    };
+    }};
 }
 
 /// The type of a collective's arguments, and how it begins.
@@ -93,23 +94,23 @@ collectives! {
     "`MPI_Barrier`" Barrier {}
         #[inline(always)] |_this, ctx| bytes::barrier(ctx);
     "`MPI_Bcast`" Bcast { data: Typed, root: usize }
-        |this, ctx| rest!(typed::bcast(&ctx, &this.data, this.root));
+        |this, ctx| rest!(ctx, typed::bcast(&ctx, &this.data, this.root));
     "`MPI_Gather`" Gather { send: Option<Typed>, recv: Option<Typed>, root: usize }
         #[inline(always)] |this, ctx| typed::gather(ctx, &this.send, &this.recv, this.root);
     "`MPI_Gatherv`" Gatherv { send: Option<Typed>, recv: Vec<Typed>, root: usize }
-        |this, ctx| rest!(typed::gatherv(&ctx, &this.send, &this.recv, this.root));
+        |this, ctx| rest!(ctx, typed::gatherv(&ctx, &this.send, &this.recv, this.root));
     "`MPI_Scatter`" Scatter { send: Option<Typed>, recv: Option<Typed>, root: usize }
         #[inline(always)] |this, ctx| typed::scatter(ctx, &this.send, &this.recv, this.root);
     "`MPI_Scatterv`" Scatterv { send: Vec<Typed>, recv: Option<Typed>, root: usize }
-        |this, ctx| rest!(typed::scatterv(&ctx, &this.send, &this.recv, this.root));
+        |this, ctx| rest!(ctx, typed::scatterv(&ctx, &this.send, &this.recv, this.root));
     "`MPI_Allgather`" Allgather { send: Option<Typed>, recv: Typed }
-        |this, ctx| rest!(typed::allgather(&ctx, &this.send, &this.recv));
+        |this, ctx| rest!(ctx, typed::allgather(&ctx, &this.send, &this.recv));
     "`MPI_Allgatherv`" Allgatherv { send: Option<Typed>, recv: Vec<Typed> }
-        |this, ctx| rest!(typed::allgatherv(&ctx, &this.send, &this.recv));
+        |this, ctx| rest!(ctx, typed::allgatherv(&ctx, &this.send, &this.recv));
     "`MPI_Alltoall`" Alltoall { send: Option<Typed>, recv: Typed }
-        |this, ctx| rest!(typed::alltoall(&ctx, &this.send, &this.recv));
+        |this, ctx| rest!(ctx, typed::alltoall(&ctx, &this.send, &this.recv));
     "`MPI_Alltoallv` and `MPI_Alltoallw`" Alltoallv { send: Option<Vec<Typed>>, recv: Vec<Typed> }
-        |this, ctx| rest!(typed::alltoallv(&ctx, &this.send, &this.recv));
+        |this, ctx| rest!(ctx, typed::alltoallv(&ctx, &this.send, &this.recv));
     "`MPI_Reduce`"
         Reduce { op: Rc<Op>, send: Option<Typed>, recv: Option<Typed>, root: usize }
         #[inline(always)]
@@ -120,7 +121,7 @@ collectives! {
         ReduceScatter { op: Rc<Op>, send: Option<Typed>, recv: Typed, shares: Shares }
         |this, ctx| {
             let (send, recv) = (&this.send, &this.recv);
-            rest!(typed::reduce_scatter(&ctx, &this.op, send, recv, &this.shares))
+            rest!(ctx, typed::reduce_scatter(&ctx, &this.op, send, recv, &this.shares))
         };
     "`MPI_Scan` and `MPI_Exscan`"
         Scan { op: Rc<Op>, send: Option<Typed>, recv: Typed, exclusive: bool }

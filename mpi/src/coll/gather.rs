@@ -33,7 +33,9 @@ pub fn gather<'a, P: P2p>(
         }
         GatherAlgorithm::Binomial => None,
     };
-    initiated_or(initiated, move || tree(ctx, send, (recv, each), root))
+    initiated_or(initiated, move || {
+        tree(ctx.out_of_line(), send, (recv, each), root)
+    })
 }
 
 /// The same with blocks of any length: every rank sends straight to the root.

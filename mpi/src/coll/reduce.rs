@@ -37,7 +37,9 @@ pub fn reduce<P: P2p, R: Reducer + Copy>(
         return Initiated::Done;
     }
     let initiated = reduce_steps::linear(ctx, op, mine, recv, root);
-    initiated_or(initiated, move || stepwise(ctx, op, mine, recv, root))
+    initiated_or(initiated, move || {
+        stepwise(ctx.out_of_line(), op, mine, recv, root)
+    })
 }
 
 /// In steps: within each host first where the operation allows it.

@@ -44,7 +44,9 @@ pub fn scan<P: P2p, R: Reducer + Copy>(
         }
         _ => None,
     };
-    initiated_or(initiated, move || stepwise(ctx, op, mine, recv, exclusive))
+    initiated_or(initiated, move || {
+        stepwise(ctx.out_of_line(), op, mine, recv, exclusive)
+    })
 }
 
 async fn stepwise<P: P2p>(

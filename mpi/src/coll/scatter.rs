@@ -33,7 +33,9 @@ pub fn scatter<'a, P: P2p>(
         }
         GatherAlgorithm::Binomial => None,
     };
-    initiated_or(initiated, move || tree(ctx, (send, each), recv, root))
+    initiated_or(initiated, move || {
+        tree(ctx.out_of_line(), (send, each), recv, root)
+    })
 }
 
 /// The same with blocks of any length: the root sends straight to every rank.

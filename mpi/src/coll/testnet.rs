@@ -228,6 +228,12 @@ impl Endpoint {
 }
 
 impl P2p for &Endpoint {
+    type OutOfLine = Self;
+
+    fn out_of_line(self) -> Self {
+        self
+    }
+
     fn rank(self) -> usize {
         self.rank
     }

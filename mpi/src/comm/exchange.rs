@@ -42,7 +42,7 @@ impl Ctx<'_, GroupChannel<'_>> {
         let (all, each) = (temp.mem(), mine.len());
         let blocks = Blocks::Uniform { all, each };
         blocks.get(self.rank()).fill(mine);
-        allgather(*self, None, blocks).finish().await?;
+        allgather(self.out_of_line(), None, blocks).finish().await?;
         Ok(all.to_vec())
     }
 
@@ -53,7 +53,7 @@ impl Ctx<'_, GroupChannel<'_>> {
         let temp = self.temp(lengths.len())?;
         temp.mem().fill(&lengths);
         let (all, each) = (temp.mem(), size_of::<usize>());
-        alltoall(*self, None, Blocks::Uniform { all, each })
+        alltoall(self.out_of_line(), None, Blocks::Uniform { all, each })
             .finish()
             .await?;
         let theirs = all.to_vec();
@@ -68,9 +68,13 @@ impl Ctx<'_, GroupChannel<'_>> {
         out.mem().fill(&parts.concat());
         let send = in_order(out.mem(), parts.iter().map(Vec::len));
         let recv = in_order(into.mem(), theirs.into_iter());
-        alltoall(*self, Some(Blocks::Table(&send)), Blocks::Table(&recv))
-            .finish()
-            .await?;
+        alltoall(
+            self.out_of_line(),
+            Some(Blocks::Table(&send)),
+            Blocks::Table(&recv),
+        )
+        .finish()
+        .await?;
         Ok(into.mem().to_vec())
     }
 }

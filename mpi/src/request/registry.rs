@@ -1,6 +1,6 @@
 //! The requests of a process, and which of them need more than their completion.
 
-use super::slab::RequestSlab;
+use super::request_slab::RequestSlab;
 use super::{Request, RequestId, State};
 use crate::adi::ReqId;
 use crate::comm::Communicator;

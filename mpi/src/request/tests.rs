@@ -27,7 +27,7 @@ fn post(m: &Mpi, cell: &mut u8, peer: i32, tag: i32, sends: bool) -> RequestId {
 
 #[test]
 fn stale_ids_are_errors() {
-    let mut slab = super::slab::RequestSlab::default();
+    let mut slab = super::request_slab::RequestSlab::default();
     let make = || Request::new(State::Inactive, None);
     let a = slab.insert(make());
     slab.remove(a).unwrap();

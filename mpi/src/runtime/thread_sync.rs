@@ -52,7 +52,7 @@ impl ThreadSync {
     ///
     /// # Errors
     /// Those of `wait`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn block(
         &self,
         events: impl Fn() -> u64,

@@ -4,43 +4,28 @@ use std::future::Future;
 
 use crate::coll::algorithms::allgather_steps;
 use crate::coll::call::{Ctx, Initiated, P2p, Sends};
-use crate::coll::linear::{Combiners, Linear};
+use crate::coll::linear::{self, Combiners, Linear};
 use crate::coll::memory::{Mem, Split, stride};
 use crate::coll::reduction::{
     ActiveSet, ExchangeOrder, Halves, Membership, Pair, Reducer, combine_into, send_value,
 };
-use crate::coll::tuning::{AllreduceAlgorithm, Exchange};
+use crate::coll::tuning::AllreduceAlgorithm;
 use crate::error::Result;
 
-/// How a reduction of `len` bytes goes: in linear form, if that is the way, or by an algorithm in
-/// steps.
+/// The linear form, if that is the way, and the algorithm in steps.
 #[inline(always)]
 fn plan<'a, P: P2p, R: Reducer + Copy>(
     ctx: Ctx<'a, P>,
     op: R,
     len: usize,
 ) -> (Option<Linear<'a, P, R>>, AllreduceAlgorithm) {
-    let (size, tuning) = (ctx.size(), ctx.tuning());
-    let algorithm = tuning.allreduce(size, len, op.commutative());
+    let algorithm = ctx.tuning().allreduce(ctx.size(), len, op.commutative());
     let order = match algorithm {
         AllreduceAlgorithm::Doubling => ExchangeOrder::Doubling,
         AllreduceAlgorithm::Rabenseifner => ExchangeOrder::Halving,
         AllreduceAlgorithm::Ring => ExchangeOrder::Ring(0),
     };
-    let combiners = match tuning.operands(ctx.on_one_host(), size, len, op.symmetric()) {
-        Exchange::Linear if !matches!(order, ExchangeOrder::Ring(_)) => Some(Combiners::Everyone),
-        Exchange::LinearBlocks if size == 2 => Some(Combiners::Everyone),
-        Exchange::LinearBlocks => Some(Combiners::Blocks),
-        Exchange::Stepwise | Exchange::Linear => None,
-    };
-    let linear = combiners.map(|combiners| Linear {
-        ctx,
-        op,
-        first: 0,
-        order,
-        combiners,
-        elements: len / op.element(),
-    });
+    let linear = linear::plan(ctx, op, len, (order, 0), Combiners::Everyone);
     (linear, algorithm)
 }
 
@@ -56,9 +41,9 @@ pub(in crate::coll) fn linear<P: P2p, R: Reducer + Copy>(
         return None;
     }
     let linear = plan(ctx, op, recv.len()).0?;
-    match linear.combiners {
-        Combiners::Everyone => Some(linear.whole(mine, recv)),
-        _ => None,
+    match linear.is_whole() {
+        true => Some(linear.whole(mine, recv)),
+        false => None,
     }
 }
 
@@ -70,9 +55,7 @@ pub(in crate::coll) async fn stepwise<P: P2p>(
     recv: Mem,
 ) -> Result<()> {
     match plan(*ctx, op, recv.len()) {
-        (Some(linear), _) if linear.combiners == Combiners::Blocks => {
-            linear.by_blocks(mine, recv).await
-        }
+        (Some(linear), _) if !linear.is_whole() => linear.by_blocks(mine, recv).await,
         (_, AllreduceAlgorithm::Doubling) => doubling(ctx, op, mine, recv).await,
         (_, AllreduceAlgorithm::Rabenseifner) => rabenseifner(ctx, op, mine, recv).await,
         (_, AllreduceAlgorithm::Ring) => ring(ctx, op, mine, recv).await,

@@ -3,16 +3,15 @@
 use std::future::Future;
 
 use crate::coll::call::{Ctx, Initiated, P2p, Sends, initiated_or};
-use crate::coll::linear::{Combiners, Linear};
+use crate::coll::linear::{self, Combiners, Linear};
 use crate::coll::memory::{Mem, Split, stride};
 use crate::coll::reduction::{
     ActiveSet, ExchangeOrder, Halves, Membership, Reducer, combine_into, exchange_fold, send_value,
 };
-use crate::coll::tuning::{Exchange, ReduceAlgorithm};
+use crate::coll::tuning::ReduceAlgorithm;
 use crate::error::Result;
 
-/// How a reduction of `len` bytes goes: in linear form, if that is the way, or by an algorithm in
-/// steps.
+/// The linear form, if that is the way, and the algorithm in steps.
 #[inline(always)]
 fn plan<'a, P: P2p, R: Reducer + Copy>(
     ctx: Ctx<'a, P>,
@@ -20,26 +19,15 @@ fn plan<'a, P: P2p, R: Reducer + Copy>(
     len: usize,
     root: usize,
 ) -> (Option<Linear<'a, P, R>>, ReduceAlgorithm) {
-    let (size, tuning, commutative) = (ctx.size(), ctx.tuning(), op.commutative());
-    let algorithm = tuning.reduce(size, len, commutative);
+    let commutative = op.commutative();
+    let algorithm = ctx.tuning().reduce(ctx.size(), len, commutative);
     let order = match algorithm {
         ReduceAlgorithm::Binomial => ExchangeOrder::Binomial,
         ReduceAlgorithm::Rabenseifner => ExchangeOrder::Halving,
     };
-    let combiners = match tuning.operands(ctx.on_one_host(), size, len, op.symmetric()) {
-        Exchange::Stepwise => None,
-        Exchange::Linear => Some(Combiners::Only(root)),
-        Exchange::LinearBlocks => Some(Combiners::Blocks),
-    };
-    let linear = combiners.map(|combiners| Linear {
-        ctx,
-        op,
-        // In the order of ranks the tree's root is rank 0, for the others it is the root.
-        first: if commutative { root } else { 0 },
-        order,
-        combiners,
-        elements: len / op.element(),
-    });
+    // In the order of ranks the tree's root is rank 0, for the others it is the root.
+    let first = if commutative { root } else { 0 };
+    let linear = linear::plan(ctx, op, len, (order, first), Combiners::Only(root));
     (linear, algorithm)
 }
 
@@ -56,9 +44,9 @@ pub(in crate::coll) fn linear<P: P2p, R: Reducer + Copy>(
         return None;
     }
     let linear = plan(ctx, op, mine.len(), root).0?;
-    match linear.combiners {
-        Combiners::Only(_) => Some(linear.whole(mine, recv)),
-        _ => None,
+    match linear.is_whole() {
+        true => Some(linear.whole(mine, recv)),
+        false => None,
     }
 }
 
@@ -89,9 +77,7 @@ pub(in crate::coll) async fn stepwise<P: P2p>(
     root: usize,
 ) -> Result<()> {
     match plan(*ctx, op, mine.len(), root) {
-        (Some(linear), _) if linear.combiners == Combiners::Blocks => {
-            linear.blocks_to_root(mine, recv, root).await
-        }
+        (Some(linear), _) if !linear.is_whole() => linear.blocks_to_root(mine, recv, root).await,
         (Some(linear), _) => linear.whole(mine, recv).finish().await,
         (None, ReduceAlgorithm::Rabenseifner) => rabenseifner(ctx, op, mine, recv, root).await,
         (None, ReduceAlgorithm::Binomial) if op.commutative() => {

@@ -43,6 +43,10 @@ pub struct GroupChannel<'a> {
     state: &'a CallState<'a>,
 }
 
+/// A [`GroupChannel`] whose sends and receives are calls of functions.
+#[derive(Clone, Copy)]
+pub struct OutOfLineChannel<'a>(GroupChannel<'a>);
+
 /// Which ranks of `comm` share a host, as the job's table says: it says the same to all of them.
 pub(in crate::coll) fn hosts(mpi: &Mpi, comm: &Communicator) -> Locality {
     let (dev, group) = (mpi.dev(), comm.group());
@@ -146,7 +150,14 @@ fn truncated(me: usize, source: i32, sent: u64, room: u64) -> Error {
     Error::new(ErrorClass::Truncate, text)
 }
 
-impl P2p for GroupChannel<'_> {
+impl<'a> P2p for GroupChannel<'a> {
+    type OutOfLine = OutOfLineChannel<'a>;
+
+    #[inline(always)]
+    fn out_of_line(self) -> OutOfLineChannel<'a> {
+        OutOfLineChannel(self)
+    }
+
     #[inline(always)]
     fn rank(self) -> usize {
         self.me
@@ -208,6 +219,59 @@ impl P2p for GroupChannel<'_> {
     fn poll(self, pending: &mut Pending) -> Poll<Result<usize>> {
         let done = ready!(self.state.poll(ReqId(pending.raw())));
         Poll::Ready(self.whole(&done))
+    }
+}
+
+impl P2p for OutOfLineChannel<'_> {
+    type OutOfLine = Self;
+
+    #[inline(always)]
+    fn out_of_line(self) -> Self {
+        self
+    }
+
+    #[inline(always)]
+    fn rank(self) -> usize {
+        self.0.rank()
+    }
+
+    #[inline(always)]
+    fn size(self) -> usize {
+        self.0.size()
+    }
+
+    #[inline(always)]
+    fn max_short(self) -> usize {
+        self.0.max_short()
+    }
+
+    #[inline(never)]
+    unsafe fn isend(self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending> {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.isend(to, tag, buf, len) }
+    }
+
+    #[inline(never)]
+    unsafe fn try_recv(
+        self,
+        from: usize,
+        tag: i32,
+        buf: *mut u8,
+        len: usize,
+    ) -> Result<Option<usize>> {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.try_recv(from, tag, buf, len) }
+    }
+
+    #[inline(never)]
+    unsafe fn irecv(self, from: usize, tag: i32, buf: *mut u8, len: usize) -> Result<Pending> {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.irecv(from, tag, buf, len) }
+    }
+
+    #[inline(never)]
+    fn poll(self, pending: &mut Pending) -> Poll<Result<usize>> {
+        self.0.poll(pending)
     }
 }
 

@@ -122,6 +122,19 @@ impl<'a, P: P2p> Ctx<'a, P> {
         self.span = Span::OneHost;
     }
 
+    /// The same call on [`P2p::out_of_line`].
+    #[inline(always)]
+    pub(crate) fn out_of_line(&self) -> Ctx<'a, P::OutOfLine> {
+        Ctx {
+            p2p: self.p2p.out_of_line(),
+            tag: self.tag,
+            live: self.live,
+            resources: self.resources,
+            hosts: self.hosts,
+            span: self.span,
+        }
+    }
+
     /// A call among some of the ranks, as a part of this one.
     pub(in crate::coll) fn part<Q: P2p>(&self, p2p: Q) -> Ctx<'a, Q> {
         Ctx::new(p2p, self.tag, None, self.resources, self.live)
@@ -145,14 +158,8 @@ impl<'a, P: P2p> Ctx<'a, P> {
     }
 
     /// Starts a send.
-    #[inline(never)]
-    pub(crate) fn isend(&self, to: usize, data: Mem) -> Result<Pending> {
-        self.isend_inlined(to, data)
-    }
-
-    /// [`Ctx::isend`] for where a call of a function counts.
     #[inline(always)]
-    pub(in crate::coll) fn isend_inlined(&self, to: usize, data: Mem) -> Result<Pending> {
+    pub(crate) fn isend(&self, to: usize, data: Mem) -> Result<Pending> {
         // SAFETY: the region is valid until the collective ends (`Mem::new`), and the algorithms do
         // not change it before the request is done.
         let pending = unsafe { self.p2p.isend(to, self.tag, data.ptr(), data.len())? };
@@ -241,18 +248,8 @@ impl<'a, P: P2p> Ctx<'a, P> {
     }
 
     /// Receives a message that is there, or posts the receive.
-    #[inline(never)]
-    pub(in crate::coll) fn recv_or_post(
-        &self,
-        from: usize,
-        into: Mem,
-    ) -> Result<Option<RegionReceive>> {
-        self.recv_or_post_inlined(from, into)
-    }
-
-    /// [`Ctx::recv_or_post`] for where a call of a function counts.
     #[inline(always)]
-    pub(in crate::coll) fn recv_or_post_inlined(
+    pub(in crate::coll) fn recv_or_post(
         &self,
         from: usize,
         into: Mem,

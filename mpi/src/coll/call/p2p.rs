@@ -31,6 +31,13 @@ impl Pending {
 /// given out by the caller of a collective, one for each call, so that calls in flight at the same
 /// time never mix.
 pub trait P2p: Copy {
+    /// The same channel with sends and receives that are calls of functions.
+    type OutOfLine: P2p<OutOfLine = Self::OutOfLine>;
+
+    /// The channel for all but the first steps of a short blocking call: so the library has the
+    /// code of a send and of a receive once, not in each algorithm.
+    fn out_of_line(self) -> Self::OutOfLine;
+
     /// This process's rank in the communicator.
     fn rank(self) -> usize;
 

@@ -141,7 +141,7 @@ impl Receives {
         from: usize,
         into: Mem,
     ) -> Result<()> {
-        if let Some(receive) = ctx.recv_or_post_inlined(from, into)? {
+        if let Some(receive) = ctx.recv_or_post(from, into)? {
             self.0.push(receive);
         }
         Ok(())

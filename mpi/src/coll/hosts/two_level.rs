@@ -54,6 +54,12 @@ pub(in crate::coll) struct GroupPart<'a, P> {
 }
 
 impl<P: P2p> P2p for GroupPart<'_, P> {
+    type OutOfLine = Self;
+
+    fn out_of_line(self) -> Self {
+        self
+    }
+
     fn rank(self) -> usize {
         self.me
     }

@@ -72,7 +72,12 @@ where
 
     #[inline(never)]
     fn go_on(&self, progress: &mut Progress) -> Poll<Result<()>> {
-        self.advance(progress)
+        let exchange = Exchange {
+            ctx: self.ctx.out_of_line(),
+            out: &self.out,
+            into: &self.into,
+        };
+        exchange.advance(progress)
     }
 
     #[inline(always)]
@@ -82,7 +87,7 @@ where
         for steps in progress.next..end {
             let to = after(rank, steps, size);
             if let Some(data) = (self.out)(to) {
-                progress.sends.push(ctx.isend_inlined(to, data)?);
+                progress.sends.push(ctx.isend(to, data)?);
             }
         }
         for steps in progress.next..end {
@@ -134,7 +139,7 @@ impl SendToEach {
             ready!(self.sends.poll_room(ctx, 1))?;
             let to = after(ctx.rank(), self.next, size);
             if let Some(data) = out(to) {
-                self.sends.push(ctx.isend_inlined(to, data)?);
+                self.sends.push(ctx.isend(to, data)?);
             }
             self.next += 1;
         }
@@ -147,7 +152,7 @@ impl SendToEach {
         ctx: &Ctx<'_, P>,
         out: &impl Fn(usize) -> Option<Mem>,
     ) -> Poll<Result<()>> {
-        self.advance(ctx, out)
+        self.advance(&ctx.out_of_line(), out)
     }
 }
 
@@ -166,7 +171,7 @@ pub(in crate::coll) fn scatter<'a, P: P2p>(
         let Some(into) = into else {
             return Initiated::Done;
         };
-        match ctx.recv_or_post_inlined(root, into) {
+        match ctx.recv_or_post(root, into) {
             Ok(None) => return Initiated::Done,
             Ok(posted) => receive = posted,
             Err(error) => return Initiated::Failed(error),
@@ -200,7 +205,7 @@ pub(in crate::coll) fn gather<'a, P: P2p>(
         receives: Receives::new(),
     };
     if let (false, Some(mine)) = (is_root, mine) {
-        match ctx.isend_inlined(root, mine) {
+        match ctx.isend(root, mine) {
             Ok(pending) => collection.sends.push(pending),
             Err(error) => return Initiated::Failed(error),
         }
@@ -245,6 +250,6 @@ impl Collection {
         ctx: &Ctx<'_, P>,
         into: &impl Fn(usize) -> Option<Mem>,
     ) -> Poll<Result<()>> {
-        self.advance(ctx, into)
+        self.advance(&ctx.out_of_line(), into)
     }
 }

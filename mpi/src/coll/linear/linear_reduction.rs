@@ -11,7 +11,7 @@ use crate::coll::call::{Ctx, Initiated, P2p, Receives, Sends, Temp, WINDOW, begi
 use crate::coll::linear::send_to_all;
 use crate::coll::memory::{Mem, Split};
 use crate::coll::reduction::{ExchangeOrder, MOST, Reducer};
-use crate::coll::tuning::{DIRECT_CACHE, DIRECT_PIECE, LINEAR_REDUCTION_RANKS};
+use crate::coll::tuning::{DIRECT_CACHE, DIRECT_PIECE, Exchange, LINEAR_REDUCTION_RANKS};
 use crate::error::Result;
 
 // The sends of one piece fit in a window, and the operands in a plan.
@@ -32,18 +32,53 @@ pub(in crate::coll) enum Combiners {
 /// A linear reduction.
 #[derive(Clone, Copy)]
 pub(in crate::coll) struct Linear<'a, P, R> {
-    pub(in crate::coll) ctx: Ctx<'a, P>,
-    pub(in crate::coll) op: R,
+    ctx: Ctx<'a, P>,
+    op: R,
     /// The rank at place 0: places count on from there.
-    pub(in crate::coll) first: usize,
+    first: usize,
     /// The order of combining; along a ring each block begins at its own place.
-    pub(in crate::coll) order: ExchangeOrder,
-    pub(in crate::coll) combiners: Combiners,
+    order: ExchangeOrder,
+    combiners: Combiners,
     /// Elements of the whole vector.
-    pub(in crate::coll) elements: usize,
+    elements: usize,
+}
+
+/// How a reduction of `len` bytes goes whose algorithm in steps has this order. `first` is the rank
+/// at place 0. `whole` combine all of the vector where that is the way. `None`: in steps.
+#[inline(always)]
+pub(in crate::coll) fn plan<'a, P: P2p, R: Reducer + Copy>(
+    ctx: Ctx<'a, P>,
+    op: R,
+    len: usize,
+    (order, first): (ExchangeOrder, usize),
+    whole: Combiners,
+) -> Option<Linear<'a, P, R>> {
+    let (size, tuning) = (ctx.size(), ctx.tuning());
+    let combiners = match tuning.operands(ctx.on_one_host(), size, len, op.symmetric()) {
+        Exchange::Stepwise => return None,
+        // Along a ring each block has its own order.
+        Exchange::Linear if matches!(order, ExchangeOrder::Ring(_)) => return None,
+        Exchange::Linear => whole,
+        Exchange::LinearBlocks if size == 2 && whole == Combiners::Everyone => whole,
+        Exchange::LinearBlocks => Combiners::Blocks,
+    };
+    Some(Linear {
+        ctx,
+        op,
+        first,
+        order,
+        combiners,
+        elements: len / op.element(),
+    })
 }
 
 impl<'a, P: P2p, R: Reducer + Copy> Linear<'a, P, R> {
+    /// Whether each combiner combines all of the vector.
+    #[inline(always)]
+    pub(in crate::coll) fn is_whole(&self) -> bool {
+        self.combiners != Combiners::Blocks
+    }
+
     /// Leaves the result in `recv` on all ranks ([`Combiners::Everyone`]) or on one
     /// ([`Combiners::Only`]), each of which combines all of it.
     #[inline(always)]
@@ -294,7 +329,30 @@ impl<'a, P: P2p, R: Reducer + Copy> Combining<'a, P, R> {
 
     #[inline(never)]
     fn go_on(&self, progress: &mut Progress<'_>) -> Poll<Result<()>> {
-        self.poll_to_end(progress)
+        self.out_of_line().poll_to_end(progress)
+    }
+
+    fn out_of_line(&self) -> Combining<'a, P::OutOfLine, R> {
+        let linear = &self.linear;
+        Combining {
+            linear: Linear {
+                ctx: linear.ctx.out_of_line(),
+                op: linear.op,
+                first: linear.first,
+                order: linear.order,
+                combiners: linear.combiners,
+                elements: linear.elements,
+            },
+            mine: self.mine,
+            own: self.own,
+            result: self.result,
+            room: self.room,
+            step: self.step,
+            longest: self.longest,
+            ahead: self.ahead,
+            reread: self.reread,
+            direct: self.direct,
+        }
     }
 
     #[inline(always)]
@@ -348,7 +406,7 @@ impl<'a, P: P2p, R: Reducer + Copy> Combining<'a, P, R> {
         let (rank, size) = (linear.ctx.rank(), linear.ctx.size());
         for to in (0..rank).rev().chain((rank + 1..size).rev()) {
             if let Some(piece) = self.piece(linear.part(self.mine, to), progress.offered) {
-                progress.sends.push(linear.ctx.isend_inlined(to, piece)?);
+                progress.sends.push(linear.ctx.isend(to, piece)?);
             }
         }
         progress.offered += self.step;

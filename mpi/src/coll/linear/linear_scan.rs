@@ -61,6 +61,7 @@ struct LinearScan<'a, P, R> {
 }
 
 /// Where the values are.
+#[derive(Clone, Copy)]
 struct Operands {
     /// The value of this rank.
     mine: Mem,
@@ -99,7 +100,7 @@ impl<P: P2p, R: Reducer + Copy> LinearScan<'_, P, R> {
         let (ctx, operands) = (&self.ctx, &self.operands);
         while progress.next < ctx.size() {
             ready!(progress.sends.poll_room(ctx, 1))?;
-            let send = ctx.isend_inlined(progress.next, operands.mine)?;
+            let send = ctx.isend(progress.next, operands.mine)?;
             progress.sends.push(send);
             progress.next += 1;
         }
@@ -126,7 +127,12 @@ impl<P: P2p, R: Reducer + Copy> LinearScan<'_, P, R> {
 
     #[inline(never)]
     fn go_on(&self, progress: &mut Progress<'_>) -> Poll<Result<()>> {
-        self.advance(progress)
+        let scan = LinearScan {
+            ctx: self.ctx.out_of_line(),
+            op: self.op,
+            operands: self.operands,
+        };
+        scan.advance(progress)
     }
 }
 

@@ -160,6 +160,11 @@ fn an_operation_that_fails_ends_the_call() {
 struct Alone;
 
 impl super::super::P2p for Alone {
+    type OutOfLine = Self;
+
+    fn out_of_line(self) -> Self {
+        self
+    }
     fn rank(self) -> usize {
         0
     }

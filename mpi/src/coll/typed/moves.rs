@@ -68,7 +68,9 @@ pub(in crate::coll) fn gather<'a, P: P2p>(
         (Some(None), _) | (_, None) => None,
         (out, Some(into)) => Some(bytes::gather(ctx, out.flatten(), into, root)),
     };
-    initiated_or(initiated, move || staged_gather(ctx, send, recv, root))
+    initiated_or(initiated, move || {
+        staged_gather(ctx.out_of_line(), send, recv, root)
+    })
 }
 
 /// So many blocks as they lie in memory, if that is how they are packed.
@@ -143,7 +145,9 @@ pub(in crate::coll) fn scatter<'a, P: P2p>(
         (None, _) | (_, Some(None)) => None,
         (Some(out), into) => Some(bytes::scatter(ctx, out, into.flatten(), root)),
     };
-    initiated_or(initiated, move || staged_scatter(ctx, send, recv, root))
+    initiated_or(initiated, move || {
+        staged_scatter(ctx.out_of_line(), send, recv, root)
+    })
 }
 
 /// A scatter of elements that are packed first.

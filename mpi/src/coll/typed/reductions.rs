@@ -82,7 +82,7 @@ pub(in crate::coll) fn reduce<'a, P: P2p>(
         (out, Some(into)) => Some(bytes::reduce(ctx, operator, out.flatten(), into, root)),
     };
     initiated_or(initiated, move || {
-        staged_reduce(ctx, operator, send, recv, root)
+        staged_reduce(ctx.out_of_line(), operator, send, recv, root)
     })
 }
 
@@ -135,7 +135,9 @@ pub(in crate::coll) fn allreduce<'a, P: P2p>(
         (Some(out), Some(into)) => Some(bytes::allreduce(ctx, operator, Some(out), into)),
         _ => None,
     };
-    initiated_or(initiated, move || staged_allreduce(ctx, op, send, recv))
+    initiated_or(initiated, move || {
+        staged_allreduce(ctx.out_of_line(), op, send, recv)
+    })
 }
 
 /// An allreduce of elements that are packed first.
@@ -207,7 +209,7 @@ pub(in crate::coll) fn scan<'a, P: P2p>(
         (out, Some(into)) => Some(bytes::scan(ctx, operator, out.flatten(), into, exclusive)),
     };
     initiated_or(initiated, move || {
-        staged_scan(ctx, operator, send, recv, exclusive)
+        staged_scan(ctx.out_of_line(), operator, send, recv, exclusive)
     })
 }
 
