@@ -1,9 +1,9 @@
 //! The one hook that every nondeterministic answer passes.
 //!
 //! The answer of an MPI call may depend on timing: the message that a wildcard matched, the result
-//! of a test, the first of several requests. Message logging must record and repeat these answers
-//! (DESIGN.md section 9). So each of them goes through [`Decider::answer`], which numbers it. Today
-//! the hook returns the raw answer.
+//! of a test, the first of several requests. Message logging must record and repeat these answers.
+//! So each of them goes through [`Decider::answer`], which numbers it. Today the hook returns the
+//! raw answer.
 //!
 //! The order is always: **find a candidate, ask, then take.** No message is consumed before the
 //! answer is known, so a replay may answer "not yet" for a message that has arrived. The steps

@@ -1,7 +1,7 @@
 //! MPI semantics over the device.
 //!
 //! [`Mpi`] is the state of a process; communicators, groups and datatypes are counted objects. The
-//! C ABI above it has the handles, the device below it moves bytes. See DESIGN.md section 3.
+//! C ABI above it has the handles, the device below it moves bytes.
 
 pub mod adi;
 pub mod attr;

@@ -27,6 +27,7 @@ mod deps;
 mod docstrings;
 mod length;
 mod names;
+mod paths;
 mod purity;
 mod ratchet;
 mod report;
@@ -73,6 +74,7 @@ pub fn run(args: Args) -> Result<()> {
         ("dependencies", unused),
         ("docstrings", docstrings::check(&sources)),
         ("width", width::check(&root, &sources)?),
+        ("paths", paths::check(&root, &sources)?),
     ] {
         ratchet::check(&root, rule, findings, args.update_known, &mut report)?;
     }

@@ -120,15 +120,22 @@ fn stand_by(imager: &Imager, context: &CloneContext) -> Side {
     }
 }
 
+/// Milliseconds within which a prepared runner takes its wake.
+const RUNNER_TAKES_IN: i32 = 2_000;
+
 impl Ahead {
     /// Passes the wake to the runner. Returns the runner's number once it has the wake; if the
     /// runner ends before, another one can take the wake.
     fn take(self, message: &WakeMessage) -> Option<i32> {
         let mut byte = 0u8;
         let passed = wire::pass(self.socket, message);
-        // Signals are blocked.
+        if passed {
+            // A runner that was stopped may not answer. It ends when it finds the socket closed.
+            sys::wait_readable(self.socket, RUNNER_TAKES_IN);
+        }
+        let (at, flags) = ((&raw mut byte).cast(), libc::MSG_DONTWAIT);
         // SAFETY: the pointer is to one byte.
-        let taken = passed && unsafe { libc::read(self.socket, (&raw mut byte).cast(), 1) } == 1;
+        let taken = passed && unsafe { libc::recv(self.socket, at, 1, flags) } == 1;
         sys::close(self.socket);
         taken.then_some(self.pid)
     }

@@ -5,12 +5,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use super::{DIED, Page, wake};
 use crate::sys;
 
 /// `futex_waitv`: the same number on every machine.
 const SYS_FUTEX_WAITV: i64 = 449;
+/// From a wait that the kernel could not do to the next.
+const RETRY: Duration = Duration::from_millis(10);
 /// The kernel's limit for one call, less the watcher's own word.
 const SLOTS_PER_THREAD: usize = 127;
 /// A word of 32 bits, seen by several processes.
@@ -52,14 +55,19 @@ impl Watcher {
     /// Starts a thread for each 127 slots of `page`.
     ///
     /// # Errors
-    /// `Unsupported` where the kernel cannot wait for several words (before Linux 5.16), and when
-    /// the system gives no descriptor or thread.
+    /// `Unsupported` where the system cannot wait for several words: a kernel before Linux 5.16, or
+    /// a filter of system calls. Else when the system gives no descriptor or thread.
     pub fn new(page: Page) -> io::Result<Self> {
         // Without words the call fails with EINVAL if the kernel has it.
         // SAFETY: no words are given.
         let probe = unsafe { libc::syscall(SYS_FUTEX_WAITV, 0, 0, 0, 0, 0) };
-        if sys::check(probe) == Err(libc::ENOSYS) {
-            let text = "this kernel has no futex_waitv (Linux 5.16)";
+        if let Err(why) = sys::check(probe)
+            && why != libc::EINVAL
+        {
+            let text = match why {
+                libc::ENOSYS => "this kernel has no futex_waitv (Linux 5.16)",
+                _ => "a filter of system calls refuses futex_waitv",
+            };
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
         // SAFETY: the descriptor is new.
@@ -176,7 +184,13 @@ impl State {
             self.look(first, &mut waits);
             let none = std::ptr::null::<libc::timespec>();
             // SAFETY: the pointer is to as many waits; their words live as long as this.
-            unsafe { libc::syscall(SYS_FUTEX_WAITV, waits.as_ptr(), waits.len(), 0, none, 0) };
+            let ended =
+                unsafe { libc::syscall(SYS_FUTEX_WAITV, waits.as_ptr(), waits.len(), 0, none, 0) };
+            match sys::check(ended) {
+                Ok(_) | Err(libc::EAGAIN | libc::EINTR) => {}
+                // The kernel lacks memory: the words are read again after a while.
+                Err(_) => std::thread::sleep(RETRY),
+            }
         }
     }
 

@@ -13,7 +13,8 @@ pub struct Stats {
     pub reads_empty: u64,
     /// Reads and writes of shared memory among these: they make no system call.
     pub ring_calls: u64,
-    /// Messages of one cache line written over shared memory: no writes, and not among their bytes.
+    /// Messages with a cell, short or by buffered copy, sent over shared memory: no writes, and not
+    /// among their bytes.
     pub short_out: u64,
     /// Such messages read.
     pub short_in: u64,

@@ -2,8 +2,9 @@
 
 use rejoin_channel_table::Epoch;
 
-/// The one checkpoint request that has reached this rank and is not met yet. It comes from the
-/// manager, by socket or signal, or from a peer of a later epoch.
+/// The one checkpoint request that has reached the device and is not met yet. It comes from the
+/// manager, by socket or signal, or from a peer of a later epoch. A signal that comes while the
+/// program computes is kept by the checkpointer until the device hears of it at the next call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PendingCheckpoint {
     epoch: Option<Epoch>,

@@ -36,10 +36,10 @@ impl AnyEndpoint {
     /// nothing was done.
     #[inline(always)]
     pub fn try_message(&mut self, body: &[u8], pack: impl MakeHeader) -> bool {
-        each!(self, endpoint => match endpoint.capabilities().mechanism(body.len(), false) {
+        each!(self, endpoint => match endpoint.capabilities().mechanism(body.len()) {
             Mechanism::Short => endpoint.try_short(body, pack),
             Mechanism::BufferedCopy => endpoint.try_bcopy(body, pack),
-            Mechanism::Stream | Mechanism::SingleCopy => false,
+            Mechanism::Stream => false,
         })
     }
 }

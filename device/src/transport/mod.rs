@@ -109,26 +109,22 @@ pub enum Mechanism {
     Short,
     /// Through a buffer of the link ([`Endpoint::try_bcopy`]).
     BufferedCopy,
-    /// As a frame in the stream of bytes.
+    /// As a frame in the stream of bytes. Where the receiver can read the sender's memory, the
+    /// frame of a body from [`Capabilities::min_get`] on says where the body is (single copy): the
+    /// engine knows whether the receiver can.
     Stream,
-    /// The receiver reads it out of the sender's memory ([`Endpoint::get`]). The engine chooses
-    /// this by [`Capabilities::min_get`], once it knows that the receiver can.
-    SingleCopy,
 }
 
 impl Capabilities {
-    /// The mechanism for a body of `len` bytes, where the receiver can read the sender's memory or
-    /// cannot.
+    /// The mechanism for a body of `len` bytes.
     #[inline(always)]
     #[must_use]
-    pub fn mechanism(&self, len: usize, readable: bool) -> Mechanism {
+    pub fn mechanism(&self, len: usize) -> Mechanism {
         let fits = |most: Option<usize>| most.is_some_and(|most| len <= most);
         if fits(self.max_short) {
             Mechanism::Short
         } else if fits(self.max_bcopy) {
             Mechanism::BufferedCopy
-        } else if readable && self.min_get.is_some_and(|least| len >= least) {
-            Mechanism::SingleCopy
         } else {
             Mechanism::Stream
         }

@@ -1,7 +1,9 @@
 //! Messages about ranks between the central manager and the local managers.
 //!
-//! Every message carries the generation, and a message about one process its incarnation. So a
-//! report about a replaced process never counts for its successor.
+//! A message that depends on the state of the job carries the generation, and a message about one
+//! process its incarnation. So a report about a replaced process never counts for its successor.
+//! Messages about the host (its lease, its end) and about the whole job (signals, the verdict) hold
+//! for every generation.
 
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_wire::ImageCost;

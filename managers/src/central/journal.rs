@@ -2,10 +2,10 @@
 //! file per job.
 //!
 //! Central appends to the file. Each entry is a [`HEAD`] and a message of the managers' codec. An
-//! entry survives any end of this process. It survives the end of the machine only with
-//! [`Keep::Machine`], which costs an fsync each time. That helps only jobs whose checkpoints
-//! outlive the machine too. An entry that the end of its writer has cut short was never acted upon,
-//! and is dropped. When most entries are obsolete, a file with the others replaces the old one.
+//! entry survives any end of this process, but not the end of the machine: the checkpoints of the
+//! job, which are processes, don't survive that either. An entry that the end of its writer has cut
+//! short was never acted upon, and is dropped. When most entries are obsolete, a file with the
+//! others replaces the old one.
 
 use crate::error::plain;
 use crate::host::run_dir::NEW;
@@ -62,15 +62,6 @@ pub enum JournalError {
     },
 }
 
-/// The failures that a record must survive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keep {
-    /// The end of this process.
-    Process,
-    /// The end of the machine.
-    Machine,
-}
-
 /// Kinds of records of which only the last counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -106,7 +97,6 @@ impl Kind {
 pub struct Journal {
     file: File,
     path: PathBuf,
-    keep: Keep,
     /// The job's entry, and those of the records that count.
     first: Vec<u8>,
     live: Vec<(Kind, Vec<u8>)>,
@@ -132,14 +122,13 @@ impl Journal {
     ///
     /// # Errors
     /// There is one already, or the file can't be made.
-    pub fn create(path: &Path, job: JobId, keep: Keep) -> Result<Journal, JournalError> {
+    pub fn create(path: &Path, job: JobId) -> Result<Journal, JournalError> {
         let first = entry(path, &(FORMAT, job))?;
         let file = made(path).map_err(|error| file_error(path, error))?;
         lock(path, &file)?;
         let mut journal = Journal {
             file,
             path: path.to_path_buf(),
-            keep,
             first: Vec::new(),
             live: Vec::new(),
             length: 0,
@@ -177,16 +166,9 @@ impl Journal {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), JournalError> {
-        let written = self.file.write_all(bytes).and_then(|()| self.sync());
+        let written = self.file.write_all(bytes);
         self.length += bytes.len() as u64;
         written.map_err(|error| file_error(&self.path, error))
-    }
-
-    fn sync(&self) -> std::io::Result<()> {
-        match self.keep {
-            Keep::Process => Ok(()),
-            Keep::Machine => self.file.sync_data(),
-        }
     }
 
     /// Puts a file with the records that count in the place of this one.
@@ -199,10 +181,7 @@ impl Journal {
         lock(&self.path, &file)?;
         let mut bytes = self.first.clone();
         self.live.iter().for_each(|(_, live)| bytes.extend(live));
-        let written = (&file).write_all(&bytes).and_then(|()| match self.keep {
-            Keep::Process => Ok(()),
-            Keep::Machine => file.sync_all(),
-        });
+        let written = (&file).write_all(&bytes);
         let placed = written.and_then(|()| std::fs::rename(&new, &self.path));
         placed.map_err(|error| {
             let _ = std::fs::remove_file(&new);
@@ -217,7 +196,7 @@ impl Journal {
     ///
     /// # Errors
     /// It is empty, torn, altered, of another format, or in use.
-    pub fn resume(path: &Path, keep: Keep) -> Result<(Journal, JobId, Vec<Record>), JournalError> {
+    pub fn resume(path: &Path) -> Result<(Journal, JobId, Vec<Record>), JournalError> {
         let wrong = |error| file_error(path, error);
         let mut options = File::options();
         let opened = options.read(true).append(true).open(path);
@@ -245,7 +224,6 @@ impl Journal {
         let mut journal = Journal {
             file,
             path: path.to_path_buf(),
-            keep,
             first: first.to_vec(),
             live: Vec::new(),
             length: 0,
@@ -403,43 +381,41 @@ mod tests {
     #[test]
     fn what_counts_is_read_back_in_its_order() {
         let _alone = alone();
-        for keep in [Keep::Process, Keep::Machine] {
-            let scratch = Scratch::new("back");
-            let mut journal = Journal::create(&scratch.0, JobId(7), keep).unwrap();
-            assert_eq!(std::fs::metadata(&scratch.0).unwrap().mode() & 0o777, 0o600);
-            journal.append(&began()).unwrap();
-            for epoch in 1..=20 {
-                journal.append(&ordered(epoch)).unwrap();
-                journal.append(&committed(epoch)).unwrap();
-            }
-            journal.append(&ordered(21)).unwrap();
-            drop(journal);
-            let (mut journal, job, records) = Journal::resume(&scratch.0, keep).unwrap();
-            assert_eq!(job, JobId(7));
-            assert_eq!(records, [began(), committed(20), ordered(21)]);
-            // And it continues from there.
-            journal.append(&committed(21)).unwrap();
-            journal.append(&Record::Decided(Verdict::Success)).unwrap();
-            drop(journal);
-            let (journal, _, records) = Journal::resume(&scratch.0, keep).unwrap();
-            let end = Record::Decided(Verdict::Success);
-            assert_eq!(records, [began(), ordered(21), committed(21), end]);
-            journal.remove();
-            assert!(!scratch.0.exists());
+        let scratch = Scratch::new("back");
+        let mut journal = Journal::create(&scratch.0, JobId(7)).unwrap();
+        assert_eq!(std::fs::metadata(&scratch.0).unwrap().mode() & 0o777, 0o600);
+        journal.append(&began()).unwrap();
+        for epoch in 1..=20 {
+            journal.append(&ordered(epoch)).unwrap();
+            journal.append(&committed(epoch)).unwrap();
         }
+        journal.append(&ordered(21)).unwrap();
+        drop(journal);
+        let (mut journal, job, records) = Journal::resume(&scratch.0).unwrap();
+        assert_eq!(job, JobId(7));
+        assert_eq!(records, [began(), committed(20), ordered(21)]);
+        // And it continues from there.
+        journal.append(&committed(21)).unwrap();
+        journal.append(&Record::Decided(Verdict::Success)).unwrap();
+        drop(journal);
+        let (journal, _, records) = Journal::resume(&scratch.0).unwrap();
+        let end = Record::Decided(Verdict::Success);
+        assert_eq!(records, [began(), ordered(21), committed(21), end]);
+        journal.remove();
+        assert!(!scratch.0.exists());
     }
 
     #[test]
     fn the_journal_of_a_job_is_not_taken_for_another() {
         let _alone = alone();
         let scratch = Scratch::new("twice");
-        let journal = Journal::create(&scratch.0, JobId(7), Keep::Process).unwrap();
-        let again = Journal::create(&scratch.0, JobId(7), Keep::Process);
+        let journal = Journal::create(&scratch.0, JobId(7)).unwrap();
+        let again = Journal::create(&scratch.0, JobId(7));
         assert!(matches!(again, Err(JournalError::File { .. })));
-        let used = Journal::resume(&scratch.0, Keep::Process);
+        let used = Journal::resume(&scratch.0);
         assert!(matches!(used, Err(JournalError::InUse { .. })));
         drop(journal);
-        assert!(Journal::resume(&scratch.0, Keep::Process).is_ok());
+        assert!(Journal::resume(&scratch.0).is_ok());
     }
 
     const WRITER: &str = "REJOIN_TEST_JOURNAL";
@@ -449,7 +425,7 @@ mod tests {
         let _alone = alone();
         if let Some(path) = std::env::var_os(WRITER) {
             let path = PathBuf::from(path);
-            let mut journal = Journal::create(&path, JobId(9), Keep::Process).unwrap();
+            let mut journal = Journal::create(&path, JobId(9)).unwrap();
             journal.append(&began()).unwrap();
             for epoch in 1.. {
                 journal.append(&committed(epoch)).unwrap();
@@ -478,7 +454,7 @@ mod tests {
                 }
             }
             writer.wait().unwrap();
-            let (_, job, records) = Journal::resume(&scratch.0, Keep::Process).unwrap();
+            let (_, job, records) = Journal::resume(&scratch.0).unwrap();
             assert_eq!(job, JobId(9));
             // The last may have been stored and not yet said.
             let last = [stored, stored + 1].map(committed);
@@ -490,7 +466,7 @@ mod tests {
 
     /// A file of these records, and how long it was after each of them.
     fn stored(path: &Path, records: &[Record]) -> (Vec<u8>, Vec<usize>) {
-        let mut journal = Journal::create(path, JobId(7), Keep::Process).unwrap();
+        let mut journal = Journal::create(path, JobId(7)).unwrap();
         let mut lengths = vec![std::fs::read(path).unwrap().len()];
         for record in records {
             journal.append(record).unwrap();
@@ -501,7 +477,7 @@ mod tests {
 
     fn resumed(path: &Path, bytes: &[u8]) -> Result<Vec<Record>, JournalError> {
         std::fs::write(path, bytes).unwrap();
-        Journal::resume(path, Keep::Process).map(|(_, _, records)| records)
+        Journal::resume(path).map(|(_, _, records)| records)
     }
 
     #[test]
@@ -518,10 +494,10 @@ mod tests {
                 continue;
             };
             assert_eq!(said.unwrap(), all[..count], "{length}");
-            let (mut journal, _, _) = Journal::resume(&scratch.0, Keep::Process).unwrap();
+            let (mut journal, _, _) = Journal::resume(&scratch.0).unwrap();
             journal.append(&Record::Decided(Verdict::Success)).unwrap();
             drop(journal);
-            let (_, _, records) = Journal::resume(&scratch.0, Keep::Process).unwrap();
+            let (_, _, records) = Journal::resume(&scratch.0).unwrap();
             assert_eq!(records[..count], all[..count], "{length}");
             assert_eq!(records[count..], [Record::Decided(Verdict::Success)]);
         }
@@ -544,7 +520,7 @@ mod tests {
     fn the_file_stays_small_however_long_a_job_runs() {
         let _alone = alone();
         let scratch = Scratch::new("long");
-        let mut journal = Journal::create(&scratch.0, JobId(7), Keep::Process).unwrap();
+        let mut journal = Journal::create(&scratch.0, JobId(7)).unwrap();
         journal.append(&began()).unwrap();
         for epoch in 1..=10_000 {
             journal.append(&ordered(epoch)).unwrap();
@@ -554,10 +530,10 @@ mod tests {
         }
         assert!(!replacement(&scratch.0).exists());
         // The new file is as much this journal's as the first one.
-        let used = Journal::resume(&scratch.0, Keep::Process);
+        let used = Journal::resume(&scratch.0);
         assert!(matches!(used, Err(JournalError::InUse { .. })));
         drop(journal);
-        let (_, job, records) = Journal::resume(&scratch.0, Keep::Process).unwrap();
+        let (_, job, records) = Journal::resume(&scratch.0).unwrap();
         assert_eq!(job, JobId(7));
         assert_eq!(records, [began(), ordered(10_000), committed(10_000)]);
     }

@@ -17,7 +17,7 @@ use crate::{fault, logs};
 use central_messages::{Begin, CentralToMpirun, MpirunToCentral};
 use core_driver::CoreDriver;
 use host_links::{HostLinks, LinkKinds};
-use journal::{Journal, JournalError, Keep};
+use journal::{Journal, JournalError};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rejoin_managers_protocol::central::{Central, CentralInput, Record};
 use rejoin_wire::codec::MANAGER_LIMIT;
@@ -218,12 +218,10 @@ impl Process {
 /// The core of a new job, or of one that a predecessor began, and its journal. Also the number of
 /// the input with which the predecessor stored a request to end the job.
 fn taken_up(begin: &Begin) -> std::result::Result<(Central, Journal, Option<u64>), JournalError> {
-    // The checkpoints themselves, processes of this machine, do not outlive it either.
-    let keep = Keep::Process;
     let anew = || {
         // A journal without a job was never acted upon.
         let _ = std::fs::remove_file(&begin.journal);
-        let journal = Journal::create(&begin.journal, begin.links.id, keep)?;
+        let journal = Journal::create(&begin.journal, begin.links.id)?;
         Ok((Central::new(begin.job.clone()), journal, None))
     };
     if begin.links.restarts == 0 {
@@ -231,7 +229,7 @@ fn taken_up(begin: &Begin) -> std::result::Result<(Central, Journal, Option<u64>
     }
     let begun = Instant::now();
     loop {
-        match Journal::resume(&begin.journal, keep) {
+        match Journal::resume(&begin.journal) {
             Err(JournalError::InUse { .. }) if begun.elapsed() < IN_USE_LIMIT => {
                 std::thread::sleep(Duration::from_millis(1));
             }

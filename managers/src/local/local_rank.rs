@@ -184,6 +184,11 @@ impl LocalRank {
             match receive(socket) {
                 Ok(Some((pid, handed))) => {
                     self.handed.extend(handed);
+                    if self.handed.len() > MOST_WAITING {
+                        tracing::warn!(pid, "a rank handed over descriptors without messages");
+                        open = false;
+                        break;
+                    }
                     while let Some(message) = socket.next::<ToManager>().transpose() {
                         open &= message.is_ok();
                         said.push((pid, message));
@@ -322,6 +327,9 @@ impl LocalRank {
 
 /// Most descriptors that come with one message.
 const MOST_HANDED: usize = 3;
+/// Most descriptors whose messages are not complete: those of the present message and of one
+/// behind it. A rank with more has broken the rules of the socket.
+const MOST_WAITING: usize = 2 * MOST_HANDED;
 
 /// Receives once, with the sender's process id from the kernel and the descriptors that it sent.
 /// `None`: nothing has arrived; `Err`: the end.

@@ -9,8 +9,9 @@
 //! | dialer | count of bytes that it has on this link, hash |
 //! | acceptor | welcome or not, its own count, hash |
 //!
-//! Each hash covers its role, all earlier messages, and both nonces. The instance tells a central
-//! manager from the one before it, whose link began with other bytes.
+//! Each hash covers its role, the dialer's first message, the acceptor's nonce, and the other bytes
+//! of its own message. So a hash of one handshake or role is no use in another. The instance tells
+//! a central manager from the one before it, whose link began with other bytes.
 
 use rejoin_channel_table::{JobId, JobKey};
 

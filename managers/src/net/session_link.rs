@@ -86,7 +86,7 @@ impl SessionLink {
     /// Continues over a new connection; the old one is dropped.
     ///
     /// # Errors
-    /// The other side's count can't be (the connection is not taken), or the system refuses.
+    /// The system refuses. A connection with an impossible count is refused with a warning.
     pub fn attach(&mut self, socket: OwnedFd, theirs: u64, reactor: &Reactor) -> Result<()> {
         self.detach(reactor);
         if let Err(error) = self.session.resume(theirs) {

@@ -43,7 +43,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("rejoin-mpi", &["rejoin-device", "rejoin-channel-table"]),
-    ("rejoin-c-abi", &["rejoin-mpi", "rejoin-device"]),
+    ("rejoin-c-abi", &["rejoin-mpi"]),
     (
         "rejoin-managers",
         &[

@@ -17,7 +17,7 @@ while [ -h "$self" ]; do
 done
 prefix=$(CDPATH='' cd -- "$(dirname -- "$self")/.." && pwd -P) || exit 1
 
-# The compiler: our variable, then those of other MPIs, then the usual one unless it names a wrapper.
+# The compiler: our variable (REJOIN_CC, REJOIN_CXX), then those of other MPIs, then the usual one unless it names a wrapper.
 usual=${@USUAL@:-}
 case ${usual##*/} in
 mpi*) usual= ;;

@@ -30,7 +30,9 @@ pub unsafe fn bcast_at_once(
         return None;
     }
     at_once(call, ErrorOwner::of(comm), |mpi| {
-        // SAFETY: no function of the program runs before the last use.
+        // SAFETY: the datatype is last used before the call waits, and a call that waits holds its
+        // own reference to the communicator. So a function of the program, which runs only during a
+        // wait, frees nothing that is still used.
         let (core, data, comm) = unsafe { plain(mpi, buffer, count, datatype, comm) }?;
         // SAFETY: the caller's.
         unsafe { core.try_bcast(&data, root, comm) }
@@ -59,7 +61,7 @@ macro_rules! exchanges {
                 return None;
             }
             at_once(call, ErrorOwner::of(comm), |mpi| {
-                // SAFETY: no function of the program runs before the last use.
+                // SAFETY: as for the broadcast.
                 let (core, recv, comm) = unsafe { plain(mpi, recvbuf, recvcount, recvtype, comm) }?;
                 let send = Data {
                     addr: sendbuf.cast_mut().cast(),

@@ -1,7 +1,7 @@
 //! Links over shared memory, between ranks of one host.
 //!
 //! A body goes by one of three mechanisms, each a module here. Its length and the endpoint's
-//! capabilities choose ([`Capabilities::mechanism`]):
+//! capabilities choose ([`Capabilities::mechanism`], and the engine for a single copy):
 //!
 //! | mechanism | module | bodies |
 //! |---|---|---|
