@@ -2,81 +2,49 @@
 //! its own ([`super::remote_central`]). Here is what both have in common: what comes of what
 //! central does for mpirun and the user. It does not concern streams.
 
-use super::remote_central::{CentralSetup, Gone, Heard, RemoteCentral};
+use super::central_core::CentralCore;
+use super::central_news::{CentralNews, News};
+use super::rank_counters::RankCounters;
+use super::remote_central::{CentralSetup, Gone, Heard};
 use crate::central::central_messages::CentralToMpirun;
 use crate::central::core_driver::CoreDriver;
-use crate::central::host_links::{HostLinks, LinkKinds, LinkPlan};
+use crate::central::host_links::LinkKinds;
 use crate::error::Result;
 use crate::net::reactor::{Reactor, Token};
 use crate::report::query::JobStatus;
 use crate::report::status_board::StatusBoard;
 use crate::report::verbose_log::VerboseLog;
-use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
+use rejoin_channel_table::Epoch;
 use rejoin_managers_protocol::central::{
-    Central, CentralEffect, CentralInput, Event, HostIndex, Job, JobView, Record, Relaunch,
+    CentralEffect, CentralInput, HostIndex, JobView, Relaunch,
 };
 use rejoin_managers_protocol::verdict::Verdict;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Names and values.
-type Counters = Vec<(String, u64)>;
-
-/// Where the core is.
-enum Core {
-    InProcess(Box<CoreDriver>),
-    Remote(Box<RemoteCentral>),
-}
-
-/// News to report.
-#[derive(Debug, Clone)]
-pub(super) enum News {
-    /// Something happened in the job.
-    Event(Event),
-    /// The central manager's process ended, and this other one took over after so many nanoseconds.
-    Again { how: String, pid: u32, took: u64 },
-    /// The highest number of a checkpoint that will come to nothing, after it ended.
-    Abandoned(Epoch),
-    /// There is no journal for this reason; the central manager's process continues without it, or
-    /// there is none.
-    Unjournaled { why: String, remote: bool },
-}
-
 /// Drives the core, or speaks with the process that does.
 pub(super) struct CentralHandle {
-    core: Core,
+    core: CentralCore,
     /// Kinds of the events of its links, where the core is in this process.
     kinds: LinkKinds,
     /// The hosts' names.
     hosts: Vec<String>,
-    board: StatusBoard,
     begun: Instant,
     queue: VecDeque<CentralInput>,
     /// The reported counters of ranks.
-    counters: BTreeMap<Rank, Counters>,
+    counters: RankCounters,
+    news: CentralNews,
     /// The verdict of a job that is over, and since when it is.
     over: Option<(Verdict, Instant)>,
     asks_stored: bool,
     asks_relaunchable: bool,
     /// The next launch.
     relaunch: Option<Relaunch>,
-    news: Vec<News>,
     /// Hosts whose local managers do not end.
     dropped: Vec<HostIndex>,
     /// There is no process for the core, for this reason; whether the job has begun.
     unmanaged: Option<(String, bool)>,
-    /// Losses, and the last recovery, that were told: after a resumption they may come again.
-    lost: BTreeSet<(Generation, Rank, u32)>,
-    recovered: Option<Generation>,
-    /// Ranks that were restored alone.
-    returned: BTreeSet<(Rank, Incarnation)>,
-    /// The last checkpoint that was ordered, and when; the last that was committed.
-    ordered: Option<(Epoch, Instant)>,
-    committed: Option<Epoch>,
-    verdict: Option<Verdict>,
-    /// The verdict, until it is reported.
-    decided: Option<Verdict>,
     looked: Vec<(u32, JobStatus)>,
     /// Clients that asked a central manager which is no more.
     asked: Vec<u32>,
@@ -95,41 +63,22 @@ impl CentralHandle {
     ) -> Result<CentralHandle> {
         let hosts = setup.job.hosts.clone();
         VerboseLog::new(setup.verbose).job(setup.job.placement.len(), &hosts);
-        let central = Central::new(setup.job.clone());
-        let mut queue = VecDeque::new();
-        let core = match journal {
-            Some(journal) => {
-                let view = central.view();
-                let remote = RemoteCentral::start(setup, journal, view, kind, reactor)?;
-                Core::Remote(Box::new(remote))
-            }
-            None => {
-                queue.push_back(CentralInput::Begin);
-                Core::InProcess(Box::new(driver(central, &setup, kinds, reactor)?))
-            }
-        };
+        let core = CentralCore::start(setup, journal, (kind, kinds), reactor)?;
+        let first = core.is_here().then_some(CentralInput::Begin);
         Ok(CentralHandle {
             core,
             kinds,
             hosts,
-            board,
             begun: Instant::now(),
-            queue,
-            counters: BTreeMap::new(),
+            queue: first.into_iter().collect(),
+            counters: RankCounters::default(),
+            news: CentralNews::new(board),
             over: None,
             asks_stored: false,
             asks_relaunchable: false,
             relaunch: None,
-            news: Vec::new(),
             dropped: Vec::new(),
             unmanaged: None,
-            lost: BTreeSet::new(),
-            recovered: None,
-            returned: BTreeSet::new(),
-            ordered: None,
-            committed: None,
-            verdict: None,
-            decided: None,
             looked: Vec::new(),
             asked: Vec::new(),
         })
@@ -147,14 +96,14 @@ impl CentralHandle {
 
     /// Suspends it with mpirun, and continues it.
     pub fn pause(&self, pause: bool) {
-        if let Core::Remote(remote) = &self.core {
+        if let Some(remote) = self.core.remote() {
             remote.pause(pause);
         }
     }
 
     /// mpirun was suspended: a core in this process could receive no message of a host.
     pub fn slept(&mut self) {
-        if matches!(self.core, Core::InProcess(_)) {
+        if self.core.is_here() {
             self.tell(CentralInput::Slept);
         }
     }
@@ -162,8 +111,8 @@ impl CentralHandle {
     /// Does what is due: of the core in this process, or sees to it that its process answers.
     pub fn tend(&mut self, reactor: &Reactor) -> Result<()> {
         match &mut self.core {
-            Core::InProcess(_) => self.drive(|core, out| core.tend(reactor, out)),
-            Core::Remote(remote) => remote.watch(),
+            CentralCore::InProcess(_) => self.drive(|core, out| core.tend(reactor, out)),
+            CentralCore::Remote(remote) => remote.watch(),
         }
     }
 
@@ -172,10 +121,7 @@ impl CentralHandle {
         if !self.queue.is_empty() {
             return Some(Duration::ZERO);
         }
-        match &self.core {
-            Core::InProcess(driver) => driver.wait_limit(),
-            Core::Remote(remote) => remote.wait_limit(),
-        }
+        self.core.wait_limit()
     }
 
     /// Something came from a local manager, or one calls, for a core in this process.
@@ -189,7 +135,7 @@ impl CentralHandle {
         act: impl FnOnce(&mut CoreDriver, &mut Vec<CentralToMpirun>) -> Result<()>,
     ) -> Result<()> {
         let mut out = Vec::new();
-        if let Core::InProcess(driver) = &mut self.core {
+        if let CentralCore::InProcess(driver) = &mut self.core {
             act(driver, &mut out)?;
         }
         out.into_iter().for_each(|message| self.take(message));
@@ -200,8 +146,8 @@ impl CentralHandle {
     pub fn steps(&mut self, reactor: &Reactor) -> Result<()> {
         while let Some(input) = self.queue.pop_front() {
             match &mut self.core {
-                Core::Remote(remote) => remote.say(input)?,
-                Core::InProcess(_) => {
+                CentralCore::Remote(remote) => remote.say(input)?,
+                CentralCore::InProcess(_) => {
                     self.drive(|core, out| core.step(None, input, reactor, out))?;
                 }
             }
@@ -209,16 +155,13 @@ impl CentralHandle {
         for client in std::mem::take(&mut self.asked) {
             self.look(client)?;
         }
-        match &mut self.core {
-            Core::Remote(remote) => remote.flush(reactor),
-            Core::InProcess(driver) => driver.flush(reactor),
-        }
+        self.core.flush(reactor)
     }
 
     /// Something came from the central manager's process.
     pub fn read(&mut self, reactor: &Reactor) -> Result<()> {
         let over = self.over.is_some() || self.relaunch.is_some();
-        let Core::Remote(remote) = &mut self.core else {
+        let Some(remote) = self.core.remote_mut() else {
             return Ok(());
         };
         match remote.read(over, reactor)? {
@@ -244,9 +187,9 @@ impl CentralHandle {
                 images,
                 now,
             } => {
-                let central = self.central();
+                let central = self.core.process();
                 let (hosts, ranks) = (&self.hosts, ranks.into_iter());
-                let board = &self.board;
+                let board = self.news.board();
                 let status = board.status(&view, ranks, &images, hosts, now, central);
                 self.looked.push((client, status));
             }
@@ -254,18 +197,17 @@ impl CentralHandle {
             CentralToMpirun::NoJournal(why) => {
                 // A job that has begun could not be continued. A job that has not begun runs
                 // without it, like a job without a place for its journal.
-                let began = matches!(&self.core, Core::Remote(remote) if remote.began());
+                let began = self.core.remote().is_some_and(|remote| remote.began());
                 tracing::warn!(why, began, "no journal");
                 if !began {
-                    let why = why.clone();
-                    self.news.push(News::Unjournaled { why, remote: false });
+                    self.news.unjournaled(why.clone(), false);
                 }
                 self.unmanaged = Some((why, began));
             }
             CentralToMpirun::JournalFailed(why) => {
                 // Its records are obsolete from here on.
-                self.remove_journal();
-                self.news.push(News::Unjournaled { why, remote: true });
+                self.core.remove_journal();
+                self.news.unjournaled(why, true);
             }
         }
     }
@@ -273,38 +215,16 @@ impl CentralHandle {
     /// There is no process for the core: it continues here, which, once the job has begun, is its
     /// end.
     fn without(&mut self, why: String, began: bool, reactor: &Reactor) -> Result<()> {
-        let Core::Remote(remote) = &self.core else {
+        let Some(remote) = self.core.remote() else {
             return Ok(());
         };
         let said: Vec<CentralInput> = remote.last_words().chain(remote.untaken()).collect();
         let clients: Vec<u32> = remote.clients().collect();
         remote.kill();
-        self.remove_journal();
-        let mut records = Vec::new();
-        if began {
-            let lost = Verdict::CentralLost { why };
-            records.push(Record::Decided(self.verdict.clone().unwrap_or(lost)));
-        }
-        // Which generations have begun is not known here, so none can be begun.
-        let setup = remote.setup();
-        let failover = None;
-        let job = Job {
-            failover,
-            ..setup.job.clone()
-        };
-        let links = LinkPlan {
-            restarts: setup.links.restarts + 1,
-            ..setup.links.clone()
-        };
-        let setup = CentralSetup {
-            job,
-            links,
-            sockets: setup.sockets.try_clone()?,
-            verbose: setup.verbose,
-        };
-        let central = Central::resume(setup.job.clone(), records);
-        let driver = driver(central, &setup, self.kinds, reactor)?;
-        self.core = Core::InProcess(Box::new(driver));
+        self.core.remove_journal();
+        let decided = || self.news.verdict().cloned();
+        let verdict = began.then(|| decided().unwrap_or(Verdict::CentralLost { why }));
+        self.core = CentralCore::after(remote, verdict, self.kinds, reactor)?;
         self.queue.push_front(CentralInput::Begin);
         self.queue.extend(said);
         self.asked.extend(clients);
@@ -319,18 +239,12 @@ impl CentralHandle {
                 self.counters.insert(rank, counters);
             }
             CentralEffect::Drop(host) => self.dropped.push(host),
-            CentralEffect::Event(event) => self.event(event),
+            CentralEffect::Event(event) => self.news.event(event),
             CentralEffect::Resumed {
                 committed,
                 abandoned,
             } => self.resumed(committed, abandoned),
-            CentralEffect::Decided(verdict) => {
-                if self.verdict.is_none() {
-                    tracing::info!(%verdict, "decided");
-                    self.verdict = Some(verdict.clone());
-                    self.decided = Some(verdict);
-                }
-            }
+            CentralEffect::Decided(verdict) => self.news.decide(verdict),
             CentralEffect::AskStored => self.asks_stored = true,
             CentralEffect::AskRelaunchable => self.asks_relaunchable = true,
             CentralEffect::Relaunch(next) => self.relaunch = Some(next),
@@ -338,77 +252,22 @@ impl CentralHandle {
         }
     }
 
-    /// An event, which may be a repeated one.
-    fn event(&mut self, event: Event) {
-        let fresh = match &event {
-            Event::Ordered(epoch) => {
-                self.ordered = Some((*epoch, Instant::now()));
-                true
-            }
-            Event::Committed { epoch, .. } => {
-                self.committed = Some(*epoch);
-                true
-            }
-            Event::GivenUp { .. }
-            | Event::ImageLost { .. }
-            | Event::Stretched { .. }
-            | Event::HostSilent { .. }
-            | Event::HostHeard { .. } => true,
-            Event::Lost {
-                rank,
-                generation,
-                pid,
-                ..
-            } => self.lost.insert((*generation, *rank, *pid)),
-            Event::Recovered {
-                alone: Some(who), ..
-            } => self.returned.insert(*who),
-            Event::Recovered { generation, .. } => {
-                self.recovered.replace(*generation) < Some(*generation)
-            }
-        };
-        if fresh {
-            self.board.event(&event);
-            self.news.push(News::Event(event));
-        }
-    }
-
     /// Another central manager continues: the results of checkpoints may not have been reported.
     fn resumed(&mut self, committed: Option<Epoch>, abandoned: Epoch) {
-        if let Core::Remote(remote) = &mut self.core
+        if let Some(remote) = self.core.remote_mut()
             && let Some(Gone { how, since }) = remote.gone.take()
         {
-            self.news.push(News::Again {
-                how,
-                pid: remote.pid(),
-                took: nanos(since.elapsed()),
-            });
+            self.news.resumed_by(remote.pid(), how, since.elapsed());
         }
-        if let Some(epoch) = committed.filter(|_| committed > self.committed) {
-            let took = match self.ordered {
-                Some((ordered, at)) if ordered == epoch => nanos(at.elapsed()),
-                _ => 0,
-            };
-            self.event(Event::Committed { epoch, took });
-        }
-        if Some(abandoned) > committed.max(Some(Epoch(0))) {
-            self.news.push(News::Abandoned(abandoned));
-        }
+        self.news.resumed(committed, abandoned);
     }
 
     /// The job needs its journal and its central manager no more.
     pub fn forget(&mut self) {
-        if let Core::Remote(remote) = &self.core {
+        if let Some(remote) = self.core.remote() {
             remote.kill();
         }
-        self.remove_journal();
-    }
-
-    fn remove_journal(&self) {
-        if let Core::Remote(remote) = &self.core {
-            // It may be removed already, which is just as good.
-            let _ = std::fs::remove_file(remote.journal());
-        }
+        self.core.remove_journal();
     }
 
     /// Hosts whose local managers do not end: they are to be killed.
@@ -418,35 +277,24 @@ impl CentralHandle {
 
     /// The news since the last call.
     pub fn news(&mut self) -> Vec<News> {
-        std::mem::take(&mut self.news)
+        self.news.take()
     }
 
     /// The verdict, once.
     pub fn decided(&mut self) -> Option<Verdict> {
-        self.decided.take()
+        self.news.take_decided()
     }
 
     /// The job as it is now, or at the last report.
     pub fn view(&self) -> JobView {
-        match &self.core {
-            Core::InProcess(driver) => driver.view(),
-            Core::Remote(remote) => remote.view.clone(),
-        }
-    }
-
-    /// Process id of the central manager, and how often it was started again.
-    fn central(&self) -> (u32, u64) {
-        match &self.core {
-            Core::InProcess(_) => (std::process::id(), 0),
-            Core::Remote(remote) => (remote.pid(), remote.restarts()),
-        }
+        self.core.view()
     }
 
     /// A client wants to know how the job is: [`CentralHandle::looked`] will say.
     pub fn look(&mut self, client: u32) -> Result<()> {
         match &mut self.core {
-            Core::Remote(remote) => remote.look(client),
-            Core::InProcess(driver) => {
+            CentralCore::Remote(remote) => remote.look(client),
+            CentralCore::InProcess(driver) => {
                 let status = driver.status(client);
                 self.take(status);
                 Ok(())
@@ -461,7 +309,7 @@ impl CentralHandle {
 
     /// A child was reaped.
     pub fn reaped(&mut self, pid: u32, status: Option<i32>) {
-        if let Core::Remote(remote) = &mut self.core {
+        if let Some(remote) = self.core.remote_mut() {
             remote.reaped(pid, status);
         }
     }
@@ -469,7 +317,7 @@ impl CentralHandle {
     /// Waits until the last inputs are taken, at most a second.
     pub fn await_taken(&mut self, reactor: &Reactor) -> Result<()> {
         let until = Instant::now() + Duration::from_secs(1);
-        while let Core::Remote(remote) = &self.core
+        while let Some(remote) = self.core.remote()
             && remote.wait(until.saturating_duration_since(Instant::now()))
         {
             self.read(reactor)?;
@@ -500,7 +348,7 @@ impl CentralHandle {
 
     /// The next launch of the job, and the verdict for which this one has ended.
     pub fn relaunch(&self) -> Option<(&Relaunch, &Verdict)> {
-        self.relaunch.as_ref().zip(self.verdict.as_ref())
+        self.relaunch.as_ref().zip(self.news.verdict())
     }
 
     /// Something went wrong after the job's end, when only its output kept us: that is the verdict
@@ -511,43 +359,6 @@ impl CentralHandle {
 
     /// One line per rank of a job of `size` ranks, with its counters.
     pub fn report(&self, size: u32) -> String {
-        let mut text = String::new();
-        for rank in (0..size).map(Rank) {
-            text += &format!("mpirun: stats: rank {}:", rank.0);
-            match self.counters.get(&rank) {
-                Some(counters) => {
-                    for (name, value) in counters {
-                        text += &format!(" {name}={value}");
-                    }
-                }
-                None => text += " nothing reported, it did not come to the end of MPI_Finalize",
-            }
-            text.push('\n');
-        }
-        text
+        self.counters.report(size)
     }
-}
-
-/// Drives this core in this process.
-fn driver(
-    core: Central,
-    setup: &CentralSetup,
-    kinds: LinkKinds,
-    reactor: &Reactor,
-) -> Result<CoreDriver> {
-    let sockets = setup.sockets.try_clone()?;
-    let hosts = HostLinks::new(&setup.job, &setup.links, sockets, kinds, reactor)?;
-    let names = setup.job.hosts.clone();
-    let verbose_log = VerboseLog::new(setup.verbose);
-    Ok(CoreDriver::new(
-        core,
-        None,
-        (hosts, kinds),
-        names,
-        verbose_log,
-    ))
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,0 +1,205 @@
+//! News of central for the user, for clients and for the event log. After a resumption central
+//! tells some of them again: each is reported once.
+
+use crate::report::status_board::StatusBoard;
+use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
+use rejoin_managers_protocol::central::Event;
+use rejoin_managers_protocol::verdict::Verdict;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// News to report.
+#[derive(Debug, Clone)]
+pub(super) enum News {
+    /// Something happened in the job.
+    Event(Event),
+    /// The central manager's process ended, and this other one took over after so many nanoseconds.
+    Again { how: String, pid: u32, took: u64 },
+    /// The highest number of a checkpoint that will come to nothing, after it ended.
+    Abandoned(Epoch),
+    /// There is no journal for this reason; the central manager's process continues without it, or
+    /// there is none.
+    Unjournaled { why: String, remote: bool },
+}
+
+/// The news that are not reported yet, and what tells whether later ones are repeated.
+pub(super) struct CentralNews {
+    board: StatusBoard,
+    news: Vec<News>,
+    /// Reported losses: generation, rank and process id.
+    lost: BTreeSet<(Generation, Rank, u32)>,
+    /// The last reported recovery of the job.
+    recovered: Option<Generation>,
+    /// Ranks that were restored alone.
+    returned: BTreeSet<(Rank, Incarnation)>,
+    /// The last checkpoint that was ordered, and when.
+    ordered: Option<(Epoch, Instant)>,
+    /// The last checkpoint that was committed.
+    committed: Option<Epoch>,
+    verdict: Option<Verdict>,
+    /// The verdict, until it is reported.
+    decided: Option<Verdict>,
+}
+
+impl CentralNews {
+    /// Without news. The board shows events to clients.
+    pub fn new(board: StatusBoard) -> CentralNews {
+        CentralNews {
+            board,
+            news: Vec::new(),
+            lost: BTreeSet::new(),
+            recovered: None,
+            returned: BTreeSet::new(),
+            ordered: None,
+            committed: None,
+            verdict: None,
+            decided: None,
+        }
+    }
+
+    /// The board, for clients that ask.
+    pub fn board(&self) -> &StatusBoard {
+        &self.board
+    }
+
+    /// An event, which may be a repeated one.
+    pub fn event(&mut self, event: Event) {
+        let fresh = match &event {
+            Event::Ordered(epoch) => {
+                self.ordered = Some((*epoch, Instant::now()));
+                true
+            }
+            Event::Committed { epoch, .. } => {
+                self.committed = Some(*epoch);
+                true
+            }
+            Event::GivenUp { .. }
+            | Event::ImageLost { .. }
+            | Event::Stretched { .. }
+            | Event::HostSilent { .. }
+            | Event::HostHeard { .. } => true,
+            Event::Lost {
+                rank,
+                generation,
+                pid,
+                ..
+            } => self.lost.insert((*generation, *rank, *pid)),
+            Event::Recovered {
+                alone: Some(who), ..
+            } => self.returned.insert(*who),
+            Event::Recovered { generation, .. } => {
+                self.recovered.replace(*generation) < Some(*generation)
+            }
+        };
+        if fresh {
+            self.board.event(&event);
+            self.news.push(News::Event(event));
+        }
+    }
+
+    /// The central manager's process ended `how` so long ago; the one of this process id took over.
+    pub fn resumed_by(&mut self, pid: u32, how: String, took: Duration) {
+        let took = nanos(took);
+        self.news.push(News::Again { how, pid, took });
+    }
+
+    /// Another central manager continues: the results of checkpoints may not have been reported.
+    pub fn resumed(&mut self, committed: Option<Epoch>, abandoned: Epoch) {
+        if let Some(epoch) = committed.filter(|_| committed > self.committed) {
+            let took = match self.ordered {
+                Some((ordered, at)) if ordered == epoch => nanos(at.elapsed()),
+                _ => 0,
+            };
+            self.event(Event::Committed { epoch, took });
+        }
+        if Some(abandoned) > committed.max(Some(Epoch(0))) {
+            self.news.push(News::Abandoned(abandoned));
+        }
+    }
+
+    /// There is no journal for this reason; `remote`: the central manager's process continues
+    /// without it.
+    pub fn unjournaled(&mut self, why: String, remote: bool) {
+        self.news.push(News::Unjournaled { why, remote });
+    }
+
+    /// Central has decided; only its first decision counts.
+    pub fn decide(&mut self, verdict: Verdict) {
+        if self.verdict.is_none() {
+            tracing::info!(%verdict, "decided");
+            self.verdict = Some(verdict.clone());
+            self.decided = Some(verdict);
+        }
+    }
+
+    /// The decision.
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.verdict.as_ref()
+    }
+
+    /// The decision, once.
+    pub fn take_decided(&mut self) -> Option<Verdict> {
+        self.decided.take()
+    }
+
+    /// The news since the last call.
+    pub fn take(&mut self) -> Vec<News> {
+        std::mem::take(&mut self.news)
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn empty() -> CentralNews {
+        CentralNews::new(StatusBoard::new("a job".into(), "a program".into()))
+    }
+
+    fn committed(epoch: u32) -> Event {
+        let epoch = Epoch(epoch);
+        Event::Committed { epoch, took: 5 }
+    }
+
+    #[test]
+    fn a_commit_that_was_reported_before_a_resumption_is_not_reported_again() {
+        let mut news = empty();
+        news.event(committed(3));
+        news.resumed(Some(Epoch(3)), Epoch(3));
+        let reported = news.take();
+        assert!(
+            matches!(reported[..], [News::Event(Event::Committed { .. })]),
+            "{reported:?}"
+        );
+        news.resumed(Some(Epoch(5)), Epoch(6));
+        let reported = news.take();
+        assert!(
+            matches!(
+                reported[..],
+                [
+                    News::Event(Event::Committed {
+                        epoch: Epoch(5),
+                        took: 0
+                    }),
+                    News::Abandoned(Epoch(6))
+                ]
+            ),
+            "{reported:?}"
+        );
+        assert!(news.take().is_empty());
+    }
+
+    #[test]
+    fn only_the_first_decision_counts_and_it_is_reported_once() {
+        let mut news = empty();
+        news.decide(Verdict::Unread);
+        news.decide(Verdict::Success);
+        assert_eq!(news.take_decided(), Some(Verdict::Unread));
+        assert_eq!(news.take_decided(), None);
+        assert_eq!(news.verdict(), Some(&Verdict::Unread));
+    }
+}

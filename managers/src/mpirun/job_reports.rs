@@ -1,0 +1,127 @@
+//! What users, clients and the event log are told, and what local managers and clients say.
+
+use super::Launcher;
+use super::central_news::News;
+use crate::error::Result;
+use crate::launch::local_messages::LocalToMpirun;
+use crate::report::query::Answer;
+use crate::report::query_server::Asked;
+use crate::stdio::commit_order::Settled;
+use rejoin_managers_protocol::central::{CentralInput, Event, HostIndex};
+use rejoin_managers_protocol::verdict::Verdict;
+use std::io::Write;
+
+impl Launcher {
+    /// Tells everyone what happened.
+    pub(super) fn tell_events(&mut self) {
+        for (client, status) in self.central.looked() {
+            self.control
+                .answer(client, &Answer::Status(Box::new(status)));
+        }
+        for news in self.central.news() {
+            let event = match news {
+                News::Event(event) => event,
+                News::Again { how, pid, took } => {
+                    self.user_log.again(&how, took);
+                    let generation = self.central.view().generation;
+                    if let Some(journal) = &mut self.events {
+                        journal.again(generation.0, &how, pid, took);
+                    }
+                    continue;
+                }
+                News::Unjournaled { why, remote } => {
+                    self.user_log.unjournaled(&why, remote);
+                    continue;
+                }
+                News::Abandoned(epoch) => {
+                    self.streams.settled(Settled::GivenUp(epoch));
+                    if self.control.abandoned() {
+                        self.central.tell(CentralInput::Checkpoint);
+                    }
+                    continue;
+                }
+            };
+            match event {
+                Event::Committed { epoch, .. } => {
+                    self.streams.settled(Settled::Committed(epoch));
+                }
+                Event::GivenUp { epoch, .. } => {
+                    self.streams.settled(Settled::GivenUp(epoch));
+                }
+                _ => {}
+            }
+            self.user_log.event(&event);
+            self.control.event(&event);
+            if let Some(journal) = &mut self.events {
+                let generation = self.central.view().generation;
+                journal.event(generation.0, &event);
+            }
+        }
+        self.user_log.tell_lost();
+        let decided = self.central.decided();
+        let decided = decided
+            .filter(|verdict| !matches!(verdict, Verdict::HostLost { .. }) || !self.may_go_on());
+        if let (Some(verdict), Some(journal)) = (decided, &mut self.events) {
+            let generation = self.central.view().generation;
+            journal.verdict("decided", generation.0, &verdict);
+        }
+        self.control.settle(&self.central.view());
+    }
+
+    /// A client has a question, or connects.
+    pub(super) fn asked(&mut self, client: u32) -> Result<()> {
+        let view = self.central.view();
+        match self.control.ready(client, &view, &self.reactor) {
+            None => {}
+            Some(Asked::Checkpoint) => self.central.tell(CentralInput::Checkpoint),
+            Some(Asked::Status(client)) => self.central.look(client)?,
+        }
+        Ok(())
+    }
+
+    /// Shows the counters of the ranks, if that is wanted.
+    pub(super) fn report(&self) {
+        if let Some(size) = self.counted {
+            // A reader that went away misses it.
+            let _ = std::io::stderr().write_all(self.central.report(size).as_bytes());
+        }
+    }
+
+    /// A local manager says this.
+    pub(super) fn told(&mut self, host: HostIndex, message: LocalToMpirun) {
+        match message {
+            LocalToMpirun::Output {
+                rank,
+                stream,
+                bytes,
+                last,
+            } => {
+                let bytes = bytes.into_vec();
+                if self.streams.push(host, rank, stream, bytes, last).is_some() {
+                    self.user_log.diverged(rank);
+                }
+            }
+            LocalToMpirun::Mark { rank, epoch } => self.streams.mark(rank, epoch),
+            LocalToMpirun::Rewound { rank, epoch } => self.streams.rewind(rank, epoch),
+            LocalToMpirun::Stored {
+                rank,
+                number,
+                begun,
+            } => self.streams.has_stored(rank, number, begun),
+            LocalToMpirun::InputCredit(count) => self.streams.input_credit(count),
+            LocalToMpirun::InputClosed => self.streams.input_closed(),
+            LocalToMpirun::Caveats { rank, lines } => self.user_log.caveats(rank, lines),
+            LocalToMpirun::Note {
+                rank,
+                important,
+                text,
+            } => self.user_log.note(rank, important, &text),
+            LocalToMpirun::Bound { lines, crowded } => {
+                let name = self.central.host(host);
+                self.user_log.bound(name, &lines, crowded);
+            }
+            LocalToMpirun::Unbound(rank, errno) => self.user_log.unbound(rank, errno),
+            LocalToMpirun::Alive => {}
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The end of a launch: of the job, or because the job is launched again.
+
+use super::Launcher;
+use super::launch_order::Launch;
+use super::state_folder;
+use crate::error::{Result, plain};
+use crate::report::user_log;
+use crate::stdio::sink::SinkLost;
+use rejoin_managers_protocol::central::CentralInput;
+use rejoin_managers_protocol::verdict::Verdict;
+use std::time::Duration;
+
+/// After the job has ended by time limit or signal, mpirun waits this long for a reader of its
+/// output that takes nothing more. After other ends it waits without limit.
+const READER_LIMIT: Duration = Duration::from_secs(2);
+
+impl Launcher {
+    /// A lost host would not end the job.
+    pub(super) fn may_go_on(&self) -> bool {
+        let stored = self.streams.newest_state();
+        self.state_folder.state(stored).is_some()
+    }
+
+    /// The job is over, its last output has come and was written.
+    pub(super) fn finished(&mut self) -> Option<Verdict> {
+        let open = self.hosts.any_open();
+        if let Some((_, verdict)) = self.central.relaunch() {
+            return self.streams.is_written().then(|| verdict.clone());
+        }
+        let (verdict, since) = self.central.over()?;
+        let impatient = matches!(
+            verdict,
+            Verdict::TimedOut { .. } | Verdict::Interrupted { .. }
+        );
+        let given_up = impatient && since.elapsed() > READER_LIMIT;
+        if !open {
+            self.streams.release();
+        }
+        let done = !open && self.streams.is_written();
+        (done || given_up).then(|| verdict.clone())
+    }
+
+    /// Central has asked whether the job can be launched again, or from which state: that is
+    /// certain once no host has a link.
+    pub(super) fn answer_stored(&mut self) {
+        if self.central.asks_relaunchable() && self.may_go_on() {
+            self.central.tell(CentralInput::Relaunchable);
+        }
+        if self.central.asks_stored() && !self.hosts.any_open() {
+            let stored = self.streams.newest_state();
+            self.central.tell_stored(self.state_folder.state(stored));
+        }
+    }
+
+    /// Reports that the job is launched again. Returns the data of this launch that the next one
+    /// needs.
+    pub(super) fn relaunch(&mut self) -> Option<Launch> {
+        let (relaunch, verdict) = self.central.relaunch()?;
+        let mut next = state_folder::after(&self.launch, relaunch);
+        if let Some(begun) = self.streams.begun(relaunch.state) {
+            next.plan.begun = begun;
+        }
+        let mut text = format!("{verdict}; the job goes on elsewhere from what it has stored");
+        next.consumed = self.streams.consumed();
+        if next.consumed.is_lost() {
+            text += ". What was read of standard input is too much to be given again: only the rest of it is";
+        }
+        user_log::say(&text);
+        if let Some(journal) = &mut self.events {
+            journal.verdict("relaunched", next.generation.0, verdict);
+        }
+        Some(next)
+    }
+
+    pub(super) fn output_lost(&mut self, lost: SinkLost) -> Result<()> {
+        let why = match lost {
+            SinkLost::Unread => None,
+            SinkLost::Error(error) => Some(plain(&error)),
+        };
+        if matches!(self.central.over(), Some((Verdict::Success, _))) {
+            // The last output of ranks that had all ended well.
+            let verdict = why.map_or(Verdict::Unread, |why| Verdict::OutputLost { why });
+            self.central.overrule(verdict);
+            return Ok(());
+        }
+        self.central.tell(CentralInput::OutputLost(why));
+        self.central.steps(&self.reactor)
+    }
+}

@@ -1,0 +1,178 @@
+//! From a launch to its managers: checks the limits, opens the sockets and starts everything.
+
+use super::central_handle::CentralHandle;
+use super::launch_order::Launch;
+use super::local_managers::{CentralAddresses, Kinds, LocalManagers};
+use super::remote_central::CentralSetup;
+use super::state_folder::StateFolder;
+use super::streams::{Setup, Streams};
+use super::{Launcher, kind};
+use crate::central::host_links::{LinkKinds, LinkPlan};
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::host::descendants;
+use crate::host::limits::{self, HostLimits};
+use crate::host::run_dir;
+use crate::host::signals::{FORWARDED, Signals};
+use crate::launch::machines::Machines;
+use crate::launch::tree::TreePlace;
+use crate::net::listen::ListeningSockets;
+use crate::net::reactor::{Interest, Reactor, Token};
+use crate::report::event_log::EventLog;
+use crate::report::query_server::QueryServer;
+use crate::report::status_board::StatusBoard;
+use crate::report::user_log::UserLog;
+use rejoin_channel_table::Rank;
+use rejoin_managers_protocol::central::Job;
+
+/// Whether the limits suffice for mpirun and the local manager of its host; others look for
+/// themselves.
+fn check_limits(machines: &Machines, come_back: bool) -> Result<()> {
+    let own = (0..machines.hosts.len()).filter(|&host| !machines.is_away(host));
+    let ranks = own.map(|host| machines.ranks_on(host) as u64).sum();
+    let limits = HostLimits::here(ranks);
+    limits.allow(ranks, come_back).map_err(Error::Usage)?;
+    if come_back && ranks > 0 {
+        limits::allow_watching().map_err(Error::Usage)?;
+    }
+    if machines.is_networked() {
+        // Without recovery, central's links are in this process, too.
+        let each = if come_back { 1 } else { 2 };
+        limits::allow_hosts(machines.hosts.len(), each).map_err(Error::Usage)?;
+    }
+    Ok(())
+}
+
+/// The setup of the streams for a launch.
+fn setup(launch: &Launch, elsewhere: Option<bool>) -> Setup {
+    let (plan, machines) = (&launch.plan, &launch.machines);
+    let host_of = |rank: Rank| machines.placement.get(rank.0 as usize).copied();
+    Setup {
+        hosts: machines.hosts.len(),
+        ranks: plan.size,
+        reader: plan.stdin.and_then(host_of),
+        tag: launch.tag,
+        recovers: launch.recovery.is_some(),
+        show: launch.show,
+        elsewhere,
+        consumed: launch.consumed.clone(),
+    }
+}
+
+/// The central manager's data about a launch.
+fn job(launch: &Launch, failover: bool) -> Job {
+    let spent = u64::try_from(launch.begun.elapsed().as_millis());
+    Job {
+        generation: launch.generation,
+        hosts: launch.machines.names(),
+        placement: launch.machines.placement.clone(),
+        limit: launch.limit,
+        spent: match launch.launch {
+            0 => 0,
+            _ => spent.unwrap_or(u64::MAX),
+        },
+        recovery: launch.recovery,
+        leases: launch.machines.leases(),
+        failover: failover.then(|| launch.machines.failover()),
+    }
+}
+
+/// The listening sockets of central, and their addresses for local managers. The name of the socket
+/// for this host is unique: it has the number of the job.
+fn listen_for_central(launch: &Launch) -> Result<(ListeningSockets, CentralAddresses)> {
+    let plan = &launch.plan;
+    let mut sockets = match launch.machines.is_networked() {
+        true => ListeningSockets::open(plan.options.interface.as_deref())?,
+        false => ListeningSockets::default(),
+    };
+    let local = format!("rejoin-{}-{}", run_dir::name(plan.job), launch.launch);
+    sockets.add_local(&local)?;
+    let net = sockets.addresses().to_vec();
+    Ok((sockets, CentralAddresses { net, local }))
+}
+
+/// The setup with which every central manager of a launch starts.
+fn central_setup(
+    launch: &Launch,
+    failover: bool,
+    sockets: ListeningSockets,
+    tree: Option<TreePlace>,
+) -> CentralSetup {
+    let plan = &launch.plan;
+    CentralSetup {
+        job: job(launch, failover),
+        links: LinkPlan {
+            id: plan.job,
+            key: plan.key.clone(),
+            launch: launch.launch,
+            restarts: 0,
+            tree,
+            lookups: plan.lookups,
+        },
+        sockets,
+        verbose: launch.verbose.then(clock::now),
+    }
+}
+
+impl Launcher {
+    /// Starts the managers of a launch.
+    pub(super) fn new(launch: Launch) -> Result<Self> {
+        let state_folder = StateFolder::of(&launch);
+        let machines = &launch.machines;
+        check_limits(machines, launch.recovery.is_some())?;
+        let name = run_dir::name(launch.plan.job);
+        let events = launch
+            .events
+            .clone()
+            .map(|path| EventLog::open(path, name.clone()));
+        let mut events = events.transpose()?;
+        if let Some(journal) = &mut events {
+            journal.began(launch.plan.size);
+        }
+        descendants::become_subreaper();
+        let signals = Signals::new(&FORWARDED)?;
+        let reactor = Reactor::new()?;
+        let plan = &launch.plan;
+        let kinds = Kinds {
+            link: kind::LINK,
+            net: kind::NET,
+        };
+        let used = (0..machines.hosts.len()).filter(|&host| machines.ranks_on(host) > 0);
+        let tree = TreePlace::first(used.count(), plan.size, launch.launch)?;
+        let (sockets, addresses) = listen_for_central(&launch)?;
+        let launched = (launch.launch, tree);
+        let hosts = LocalManagers::start(plan, machines, launched, &addresses, kinds, &reactor)?;
+        reactor.add(&signals, Token::single(kind::SIGNALS), Interest::READ)?;
+        let failover = state_folder.is_prepared();
+        let setup = setup(&launch, failover);
+        let streams = Streams::new(setup, [kind::SINK, kind::STDIN])?;
+        let program = plan.programs.first().and_then(|p| p.argv.first());
+        let program = program.map_or_else(String::new, |name| {
+            String::from_utf8_lossy(name).into_owned()
+        });
+        let board = StatusBoard::new(name, program);
+        let control = QueryServer::new(plan.job, kind::CONTROL, &reactor);
+        let journal = control.journal().filter(|_| launch.recovery.is_some());
+        let setup = central_setup(&launch, failover.is_some(), sockets, tree);
+        let links = LinkKinds {
+            link: kind::CENTRAL_HOST,
+            caller: kind::CENTRAL_CALLER,
+        };
+        let kinds = (kind::CENTRAL, links);
+        let central = CentralHandle::new(setup, board, journal, kinds, &reactor)?;
+        Ok(Launcher {
+            counted: plan.options.stats.then_some(plan.size),
+            central,
+            hosts,
+            streams,
+            reactor,
+            signals,
+            user_log: UserLog::new(launch.verbose),
+            control,
+            events,
+            checkpoint_signal: launch.checkpoint_signal,
+            state_folder,
+            launch,
+        })
+    }
+}
