@@ -38,6 +38,10 @@ pub const ORDER_LIMIT: u64 = 60_000;
 const SETTLE: u64 = 20;
 /// Milliseconds to the next order after one was given up.
 const AFTER_GIVEN_UP: u64 = 10_000;
+/// Milliseconds to the next order when the image that was to replace a lost one is lost, too. The
+/// pause doubles with each further loss, up to the second value. An image that lasts so long ends
+/// the series.
+const RETAKE_PAUSES: (u64, u64) = (100, 6_400);
 
 /// An order that is under way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -90,6 +94,8 @@ pub struct Coordinator {
     overdue: Option<Time>,
     /// A further checkpoint was requested for the end of the present one.
     wanted: bool,
+    /// The last checkpoint that lost an image, and the milliseconds before the order after it.
+    lost: Option<(Epoch, u64)>,
     cost: Option<ImageCost>,
     /// The cost of the checkpoint before the last one.
     cost_before: ImageCost,
@@ -122,6 +128,7 @@ impl Coordinator {
             due: None,
             overdue: None,
             wanted: false,
+            lost: None,
             cost: None,
             cost_before: ImageCost::default(),
             told_stretch: false,
@@ -265,17 +272,46 @@ impl Coordinator {
         Some(stretch)
     }
 
-    /// The image of a rank that the last commit counts on is gone: another checkpoint at once.
+    /// An image of the last commit, or of the order under way, is gone: another checkpoint at once.
+    /// If the lost image is itself such a replacement, a pause precedes the next one.
     pub fn image_lost(&mut self, now: Time, epoch: Epoch) -> Progress {
-        if self.ordered() == Some(epoch) {
+        let is_ordered = self.ordered() == Some(epoch);
+        if !is_ordered && self.committed != Some(epoch) {
+            return Progress::Waiting;
+        }
+        let at = now.plus_millis(self.retake_pause(now, epoch));
+        if is_ordered {
             let outcome = self.failed(now, epoch);
-            self.due = Some(now);
+            self.due = Some(at);
             return outcome;
         }
-        if self.committed == Some(epoch) && self.order.is_none() {
-            self.due = Some(now);
+        if self.order.is_none() {
+            self.due = Some(self.due.map_or(at, |due| due.min(at)));
         }
         Progress::Waiting
+    }
+
+    /// Whether another order comes sooner than after a checkpoint that a rank could not take.
+    #[must_use]
+    pub fn follows_soon(&self, now: Time) -> bool {
+        let limit = now.plus_millis(AFTER_GIVEN_UP);
+        self.due.is_some_and(|due| due < limit)
+    }
+
+    /// Milliseconds to the order that replaces an image of this epoch.
+    fn retake_pause(&mut self, now: Time, epoch: Epoch) -> u64 {
+        let (shortest, longest) = RETAKE_PAUSES;
+        let lasted = self.committed == Some(epoch) && self.committed_at.plus_millis(longest) <= now;
+        let pause = match self.lost {
+            // Another image of the same checkpoint.
+            Some((lost, pause)) if lost == epoch => pause,
+            Some((lost, pause)) if lost.0 + 1 == epoch.0 && !lasted => {
+                (pause * 2).clamp(shortest, longest)
+            }
+            _ => 0,
+        };
+        self.lost = Some((epoch, pause));
+        pause
     }
 
     /// The job rolls back to the last commit: an order under way is void, and its number abandoned.
@@ -533,8 +569,49 @@ mod tests {
         assert_eq!(c.tick(at(5)), Tick::Due);
         let second = c.order(at(5)).unwrap();
         assert_eq!(c.image_lost(at(6), second), Progress::GivenUp(second));
-        assert_eq!(c.tick(at(6)), Tick::Due);
+        assert_eq!(c.deadline(), Some(at(6 + RETAKE_PAUSES.0)), "again");
         assert_eq!(c.image_lost(at(7), Epoch(77)), Progress::Waiting);
+    }
+
+    #[test]
+    fn images_that_are_killed_again_and_again_are_replaced_after_pauses_that_double() {
+        let mut c = two(Interval::Asked);
+        let (mut now, mut pauses) = (0, Vec::new());
+        let mut epoch = take(&mut c, at(now), ImageCost::default());
+        for _ in 0..10 {
+            c.image_lost(at(now), epoch);
+            // The images of both ranks are killed.
+            c.image_lost(at(now), epoch);
+            let due = c.deadline().expect("another checkpoint");
+            pauses.push((due.0 - at(now).0) / 1_000_000);
+            now += pauses.last().expect("one was pushed");
+            assert_eq!(c.tick(at(now)), Tick::Due);
+            epoch = take(&mut c, at(now), ImageCost::default());
+        }
+        let (shortest, longest) = RETAKE_PAUSES;
+        assert_eq!(pauses[..3], [0, shortest, 2 * shortest]);
+        assert_eq!(pauses[7..], [longest; 3]);
+        // One that is lost before its commit belongs to the series, too.
+        c.image_lost(at(now), epoch);
+        now += longest;
+        let next = c.order(at(now)).expect("an order");
+        assert_eq!(c.image_lost(at(now), next), Progress::GivenUp(next));
+        assert_eq!(c.deadline(), Some(at(now + longest)));
+        // One that lasts ends it.
+        epoch = take(&mut c, at(now), ImageCost::default());
+        now += longest;
+        c.image_lost(at(now), epoch);
+        assert_eq!(c.tick(at(now)), Tick::Due);
+    }
+
+    #[test]
+    fn a_pause_after_lost_images_delays_no_checkpoint_that_is_due_sooner() {
+        let mut c = two(Interval::Every(30));
+        let first = take(&mut c, at(0), ImageCost::default());
+        c.image_lost(at(1), first);
+        let second = take(&mut c, at(1), ImageCost::default());
+        c.image_lost(at(2), second);
+        assert_eq!(c.deadline(), Some(at(31)));
     }
 
     #[test]

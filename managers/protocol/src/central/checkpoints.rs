@@ -234,12 +234,12 @@ impl Central {
         effects: &mut Vec<CentralEffect>,
     ) {
         self.keep(epoch, effects);
-        let due = self.mode.checkpoints().and_then(|c| c.deadline());
+        let checkpoints = self.mode.checkpoints();
         effects.push(CentralEffect::Event(Event::GivenUp {
             epoch,
             rank,
             why,
-            again: due.is_some_and(|at| at <= now),
+            again: checkpoints.is_some_and(|c| c.follows_soon(now)),
         }));
         if self.phase == CentralPhase::Finalizing {
             // No image, no return: better an end without the last net than none at all.

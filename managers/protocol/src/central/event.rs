@@ -24,7 +24,7 @@ pub enum Event {
         rank: Rank,
         /// Why the rank took no image, one line.
         why: String,
-        /// It is none that lasts: another is ordered at once.
+        /// It is none that lasts: another is ordered soon.
         again: bool,
     },
     /// Another process killed a rank's image. The image belongs to the committed checkpoint, or to
