@@ -142,7 +142,7 @@ impl<P: P2p, S: Fn(usize) -> usize, R: Fn(usize) -> usize> Halves<'_, P, S, R> {
         Ok(())
     }
 
-    /// Survivor 0 gets all blocks of `work`, along a binomial tree.
+    /// Active rank 0 gets all blocks of `work`, along a binomial tree.
     pub(in crate::coll) async fn gather(&self, work: Mem) -> Result<()> {
         let mut mask = 1;
         while mask < self.active.count {
