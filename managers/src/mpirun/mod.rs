@@ -8,7 +8,6 @@
 mod central_core;
 mod central_handle;
 mod central_news;
-
 mod job_reports;
 mod launch_end;
 mod launch_order;
