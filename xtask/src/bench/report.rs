@@ -9,6 +9,8 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::Path;
 
+/// Characters of a line of prose, as `cargo xtask check` asks.
+const WIDTH: usize = 100;
 const PEERS: Range<usize> = 1..COLUMNS.len();
 const OPEN_MPI: Range<usize> = 2..3;
 
@@ -110,18 +112,47 @@ pub fn line(r: &CaseResult, medium: Medium) -> String {
     line
 }
 
+/// The command that writes the page.
+fn command(args: &Args) -> String {
+    let mut words = format!("cargo xtask bench --medium {}", args.medium.name());
+    if let Some(filter) = &args.filter {
+        let _ = write!(words, " --filter '{filter}'");
+    }
+    if args.quick {
+        words += " --quick";
+    }
+    words
+}
+
+/// A paragraph in lines of at most [`WIDTH`] characters.
+pub(super) fn filled(text: &str) -> String {
+    let (mut filled, mut width) = (String::new(), 0);
+    for word in text.split_whitespace() {
+        let more = word.chars().count();
+        if width > 0 && width + 1 + more > WIDTH {
+            filled.push('\n');
+            width = 0;
+        } else if width > 0 {
+            filled.push(' ');
+            width += 1;
+        }
+        filled += word;
+        width += more;
+    }
+    filled + "\n"
+}
+
 /// The setting of the contestants.
 fn setting(medium: Medium) -> &'static str {
     match medium {
         Medium::Tcp => {
-            "every MPI forced to TCP over loopback.\n\
-             The floor is a raw socket, with the system's default congestion control and with reno, which\n\
-             Rejoin also asks for within a host.\n"
+            "every MPI forced to TCP over loopback. The floor is a raw socket, with the system's \
+             default congestion control and with reno, which Rejoin also asks for within a host."
         }
         Medium::Shm => {
-            "every MPI with its own settings for ranks of one host, Rejoin in its default recovery mode.\n\
-             The floor is a message copied into shared memory and out of it again, and for streams one\n\
-             memcpy at a time.\n"
+            "every MPI with its own settings for ranks of one host, Rejoin in its default recovery \
+             mode. The floor is a message copied into shared memory and out of it again, and for \
+             streams one memcpy at a time."
         }
     }
 }
@@ -130,21 +161,19 @@ fn setting(medium: Medium) -> &'static str {
 pub fn write(out: &Path, results: &[CaseResult], args: &Args) -> Result<()> {
     let medium = args.medium;
     let mut md = format!("# Over {}, side by side\n\n", medium.title());
-    writeln!(
-        md,
-        "Medians of {} interleaved rounds (`cargo xtask bench --medium {}{}`), {} cores, {}\
-         \n\
-         A ratio is Rejoin's value over that of the peer (or floor) with the best median, round by round: the\n\
-         median of the rounds, and in brackets an interval that holds the true median with a probability of\n\
-         90 % at least (order statistics, as the sign test). A goal is met (✓) or missed (✗) only where both\n\
-         ends of the interval say so; else the rounds do not tell (?). `~` marks a column whose samples differ\n\
-         by more than a factor of two.\n",
+    let head = format!(
+        "Medians of {} interleaved rounds (`{}`), {} cores, {}",
         args.rounds,
-        medium.name(),
-        if args.quick { " --quick" } else { "" },
+        command(args),
         std::thread::available_parallelism()?,
         setting(medium)
-    )?;
+    );
+    let rule = "A ratio is Rejoin's value over that of the peer (or floor) with the best median, round \
+        by round: the median of the rounds, and in brackets an interval that holds the true median \
+        with a probability of 90 % at least (order statistics, as the sign test). A goal is met (✓) \
+        or missed (✗) only where both ends of the interval say so; else the rounds do not tell (?). \
+        `~` marks a column whose samples differ by more than a factor of two.";
+    writeln!(md, "{}\n{}", filled(&head), filled(rule))?;
     let floors = medium.floors().iter().map(|floor| floor.0);
     let floors = floors.collect::<Vec<_>>();
     writeln!(
@@ -171,13 +200,34 @@ pub fn write(out: &Path, results: &[CaseResult], args: &Args) -> Result<()> {
         }
     }
     if let Some((mean, count)) = mean_of_collectives(results) {
-        writeln!(
-            md,
-            "\nGeometric mean of the ratios to the best peer of {count} collectives of 2 and 4 ranks, up to 256 KiB: {mean:.2}."
-        )?;
+        let text = format!(
+            "Geometric mean of the ratios to the best peer of {count} collectives of 2 and 4 \
+             ranks, up to 256 KiB: {mean:.2}."
+        );
+        write!(md, "\n{}", filled(&text))?;
     }
     let file = out.join(medium.name());
     std::fs::write(file.with_extension("md"), md)?;
     std::fs::write(file.with_extension("tsv"), tsv)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_paragraph_fills_lines_without_passing_their_width() {
+        let text = "word ".repeat(60) + "µ×≤ end";
+        let filled = filled(&text);
+        let widths: Vec<_> = filled.lines().map(|line| line.chars().count()).collect();
+        assert!(widths.iter().all(|&width| width <= WIDTH), "{widths:?}");
+        assert!(widths[..widths.len() - 1].iter().all(|&w| w > WIDTH - 5));
+        let words = |text: &str| {
+            text.split_whitespace()
+                .map(String::from)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(words(&filled), words(&text));
+    }
 }

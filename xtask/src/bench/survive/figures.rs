@@ -4,6 +4,8 @@ use anyhow::{Context, Result};
 use std::fmt::Write as _;
 use std::path::Path;
 
+use crate::bench::report::filled;
+
 /// The goal of a figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Goal {
@@ -127,11 +129,15 @@ pub fn store(out: &Path, cases: &[&str], case: &str, figures: &[Figure]) -> Resu
     rows.sort_by_key(place);
     std::fs::write(&path, format!("{HEADER}\n{}\n", rows.join("\n")))
         .with_context(|| format!("writing {}", path.display()))?;
-    let mut md = format!(
-        "# Survival: how fast, and at what price\n\n\
-         `cargo xtask bench survive` on {} cores; each case alone with its name. Samples are in `recovery.tsv`.\n\n\
-         | case | figure | value | unit | goal |\n|---|---|---|---|---|\n",
+    let head = format!(
+        "`cargo xtask bench survive` on {} cores; each case alone with its name. Samples are in \
+         `recovery.tsv`.",
         std::thread::available_parallelism()?
+    );
+    let mut md = format!(
+        "# Survival: how fast, and at what price\n\n{}\n\
+         | case | figure | value | unit | goal |\n|---|---|---|---|---|\n",
+        filled(&head)
     );
     for row in &rows {
         let cells: Vec<_> = row.split('\t').collect();
