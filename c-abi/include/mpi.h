@@ -2682,7 +2682,7 @@ int PMPI_Type_struct(int count, int array_of_blocklengths[], MPI_Aint array_of_d
     MPI_Datatype array_of_types[], MPI_Datatype *newtype);
 int PMPI_Type_ub(MPI_Datatype datatype, MPI_Aint *displacement);
 
-/* Not in the standard: registered memory as the state that a job, started again, goes on from. Errors are
+/* Not in the standard: registered memory as the state that a job, started again, continues from. Errors are
    returned and call no error handler. Between MPI_Init and MPI_Finalize, where regions may be registered at
    any time.
 

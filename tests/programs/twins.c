@@ -333,7 +333,7 @@ static void library(long round)
     }
 }
 
-/* Much output at once, more than a pipe holds; silence after so many rounds, however long it goes on: a repeated run
+/* Much output at once, more than a pipe holds; silence after so many rounds, however long it runs: a repeated run
  * writes the same. */
 #define OUTPUT_ROUNDS 100
 

@@ -325,7 +325,7 @@ fn a_limit_of_file_sizes_below_the_journal_ends_nothing() {
     let told = |line: &str| {
         line.starts_with("mpirun: the journal ")
             && line.contains("File too large")
-            && line.contains("the job goes on without")
+            && line.contains("the job continues without")
     };
     assert_eq!(errors.lines().filter(|l| told(l)).count(), 1, "{errors}");
 }
@@ -346,7 +346,7 @@ fn limit_files(pid: u32) {
 
 #[test]
 fn a_journal_that_can_be_written_no_more_ends_the_job_only_with_its_central_manager() {
-    let goes_on = "the job goes on, and ends if its central manager is killed";
+    let continues = "the job continues, and ends if its central manager is killed";
     for killed in [false, true] {
         let unkept = Disturbed::with_images(&format!("unkept-{killed}"));
         let job = &unkept.job;
@@ -361,7 +361,7 @@ fn a_journal_that_can_be_written_no_more_ends_the_job_only_with_its_central_mana
         if !killed {
             let done = unkept.end("a job without a journal");
             same(&done);
-            assert!(done.stderr().contains(goes_on), "{}", done.text());
+            assert!(done.stderr().contains(continues), "{}", done.text());
             assert_eq!(times_back(&done.stderr()), 1, "{}", done.text());
             assert_eq!(times_again(&done), 0, "{}", done.text());
             continue;

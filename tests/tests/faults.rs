@@ -138,7 +138,7 @@ fn struck(faults: &str) -> (Finished, Vec<(String, Vec<u32>)>) {
             }
             let in_vain = is_alive(mpirun) && !has_struck();
             std::fs::write(&gate, "").expect("the gate");
-            assert!(!in_vain, "{faults} does not strike while the job goes on");
+            assert!(!in_vain, "{faults} does not strike while the job continues");
         });
         finish(child, 2 * LIMIT, faults)
     });

@@ -127,18 +127,30 @@ impl Ahead {
     /// Passes the wake to the runner. Returns the runner's number once it has the wake; if the
     /// runner ends before, another one can take the wake.
     fn take(self, message: &WakeMessage) -> Option<i32> {
-        let mut byte = 0u8;
-        let passed = wire::pass(self.socket, message);
-        if passed {
-            // A runner that was stopped may not answer. It ends when it finds the socket closed.
-            sys::wait_readable(self.socket, RUNNER_TAKES_IN);
-        }
-        let (at, flags) = ((&raw mut byte).cast(), libc::MSG_DONTWAIT);
-        // SAFETY: the pointer is to one byte.
-        let taken = passed && unsafe { libc::recv(self.socket, at, 1, flags) } == 1;
+        let taken = wire::pass(self.socket, message) && is_taken(self.socket, RUNNER_TAKES_IN);
         sys::close(self.socket);
         taken.then_some(self.pid)
     }
+}
+
+/// Whether the runner says within so many milliseconds that it has the wake. If not, it can't say
+/// so later: its send fails, and it ends. So there are never two runners of one wake.
+fn is_taken(socket: RawFd, most: i32) -> bool {
+    sys::wait_readable(socket, most);
+    if received(socket) {
+        return true;
+    }
+    // SAFETY: touches no memory.
+    unsafe { libc::shutdown(socket, libc::SHUT_RDWR) };
+    // What the runner sent just before is still there.
+    received(socket)
+}
+
+fn received(socket: RawFd) -> bool {
+    let mut byte = 0u8;
+    let (at, flags) = ((&raw mut byte).cast(), libc::MSG_DONTWAIT);
+    // SAFETY: the pointer is to one byte.
+    unsafe { libc::recv(socket, at, 1, flags) == 1 }
 }
 
 /// Closes the library's descriptors, so that peers see the rank's end though its clone lives.
@@ -204,5 +216,31 @@ fn set(value: i32) {
     if let Ok(fd) = sys::open(WILLINGNESS, libc::O_WRONLY) {
         let _ = sys::write_all(fd, text.as_c_str().to_bytes());
         sys::close(fd);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_runner_that_answers_too_late_does_not_run() {
+        let (zygote, runner) = UnixStream::pair().unwrap();
+        assert!(!is_taken(zygote.as_raw_fd(), 1));
+        assert_eq!(sys::send(runner.as_raw_fd(), &[0]), Err(libc::EPIPE));
+    }
+
+    #[test]
+    fn a_runner_that_answers_has_the_wake() {
+        let (zygote, runner) = UnixStream::pair().unwrap();
+        assert_eq!(sys::send(runner.as_raw_fd(), &[0]), Ok(1));
+        assert!(is_taken(zygote.as_raw_fd(), 1_000));
+        // A byte that came between the last look and the end of waiting counts.
+        let (zygote, runner) = UnixStream::pair().unwrap();
+        assert_eq!(sys::send(runner.as_raw_fd(), &[0]), Ok(1));
+        zygote.shutdown(std::net::Shutdown::Both).unwrap();
+        assert!(received(zygote.as_raw_fd()));
     }
 }

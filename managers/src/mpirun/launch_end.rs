@@ -60,7 +60,7 @@ impl Launcher {
         if let Some(begun) = self.streams.begun(relaunch.state) {
             next.plan.begun = begun;
         }
-        let mut text = format!("{verdict}; the job goes on elsewhere from what it has stored");
+        let mut text = format!("{verdict}; the job continues elsewhere from what it has stored");
         next.consumed = self.streams.consumed();
         if next.consumed.is_lost() {
             text += ". What was read of standard input is too much to be given again: only the rest of it is";

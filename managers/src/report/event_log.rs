@@ -192,7 +192,7 @@ impl EventLog {
             // A reader that went away misses it.
             let _ = writeln!(
                 std::io::stderr(),
-                "mpirun: an event can't be written to {shown}: {why}; the job goes on"
+                "mpirun: an event can't be written to {shown}: {why}; the job continues"
             );
         }
     }

@@ -207,9 +207,11 @@ impl UserLog {
     /// in ours.
     pub fn unjournaled(&self, why: &str, apart: bool) {
         say(&if apart {
-            format!("{why}; the job goes on, and ends if its central manager is killed from now on")
+            format!(
+                "{why}; the job continues, and ends if its central manager is killed from now on"
+            )
         } else {
-            format!("{why}; the job goes on without, and its central manager within mpirun")
+            format!("{why}; the job continues without, and its central manager within mpirun")
         });
     }
 

@@ -9,7 +9,7 @@ use super::model::{Constant, Function, Model, Param};
 
 /// The text before this library's own functions.
 const EXTENSIONS: &str = r"
-/* Not in the standard: registered memory as the state that a job, started again, goes on from. Errors are
+/* Not in the standard: registered memory as the state that a job, started again, continues from. Errors are
    returned and call no error handler. Between MPI_Init and MPI_Finalize, where regions may be registered at
    any time.
 

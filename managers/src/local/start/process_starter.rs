@@ -33,7 +33,7 @@ pub struct NewProcess {
     pub socket: LocalLink,
     /// Our ends of its output pipes.
     pub pipes: [OwnedFd; 2],
-    /// The unfinished lines in which it goes on.
+    /// The unfinished lines that it continues.
     pub begun: [Vec<u8>; 2],
 }
 

@@ -329,7 +329,7 @@ impl RankInput {
         if lost {
             let line = format!(
                 "of its standard input since the checkpoint only the last {} MiB are kept, so it \
-                 goes on with what was not read",
+                 continues with what was not read",
                 KEPT_LIMIT >> 20
             );
             let (rank, lines) = (self.rank, vec![line]);

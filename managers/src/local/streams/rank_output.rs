@@ -118,7 +118,7 @@ impl RankOutputs {
         self.come_back = false;
     }
 
-    /// Reads the pipes of a rank's new process, which goes on in these unfinished lines.
+    /// Reads the pipes of a rank's new process, which continues these unfinished lines.
     pub fn begin(
         &mut self,
         slot: usize,
