@@ -386,6 +386,11 @@ impl Dev {
         on!(self, d => d.poll_whole(r), t => t.poll_whole(r))
     }
 
+    /// Whether `r` is complete, or its wait would end with an error.
+    pub fn is_complete(&self, r: ReqId) -> bool {
+        self.failed.is_some() || ask!(self, d => d.is_complete(r), t => t.is_complete(r))
+    }
+
     /// Asks to cancel `r`; its completion says whether that worked.
     pub fn cancel(&mut self, r: ReqId) {
         if self.failed.is_none() {

@@ -13,7 +13,7 @@ use crate::comm::{Communicator, ContextId};
 use crate::decide::Decider;
 use crate::error::{Error, ErrorClass, Result};
 use crate::info::Info;
-use crate::lock::BigLock;
+use crate::lock::{BigLock, Completions, Until};
 use crate::p2p::BufferSlot;
 use crate::request::RequestRegistry;
 use rejoin_channel_table::Rank;
@@ -216,11 +216,6 @@ impl Mpi {
         self.threads.has_lock()
     }
 
-    /// Counts what moved or completed, for [`BigLock::leave`].
-    pub fn events(&self) -> u64 {
-        self.threads.events().wrapping_add(self.dev().moved())
-    }
-
     /// Something completed that the device does not know of.
     pub(crate) fn event(&self) {
         self.threads.event();
@@ -253,10 +248,11 @@ impl Mpi {
         }
     }
 
-    /// Makes progress, and blocks until something happened or for a bounded time.
-    pub(crate) fn block(&self, hint: Option<ReqId>) -> Result<()> {
+    /// Makes progress, and blocks until something happened or for a bounded time. The caller waits
+    /// as `until` says; the device polls for `hint` first.
+    pub(crate) fn block(&self, hint: Option<ReqId>, until: Until) -> Result<()> {
         let wait = || self.dev_mut().wait(hint, None);
-        self.threads.block(|| self.events(), wait)?;
+        self.threads.block(self, until, wait)?;
         self.housekeeping();
         Ok(())
     }
@@ -283,11 +279,11 @@ impl Mpi {
                 return Ok(());
             };
             // The thread that blocks in the device makes progress with the links.
-            if self.threads.is_blocking_elsewhere() {
+            if self.threads.is_another_waiting() {
                 return Ok(());
             }
             let wait = || self.dev_mut().wait(None, Some(left));
-            self.threads.block(|| self.events(), wait)?;
+            self.threads.block(self, Until::Turn, wait)?;
         }
     }
 
@@ -295,6 +291,25 @@ impl Mpi {
     pub(crate) fn wait_until<T>(
         &self,
         hint: Option<ReqId>,
+        ready: impl FnMut(&Self) -> Result<Option<T>>,
+    ) -> Result<T> {
+        self.wait_as(hint, Until::Event, ready)
+    }
+
+    /// Runs until `ready` gives a value, which it can't before the device's `request` is complete.
+    pub(crate) fn wait_for<T>(
+        &self,
+        request: ReqId,
+        ready: impl FnMut(&Self) -> Result<Option<T>>,
+    ) -> Result<T> {
+        self.wait_as(Some(request), Until::Complete(request), ready)
+    }
+
+    #[inline]
+    fn wait_as<T>(
+        &self,
+        hint: Option<ReqId>,
+        until: Until,
         mut ready: impl FnMut(&Self) -> Result<Option<T>>,
     ) -> Result<T> {
         loop {
@@ -304,7 +319,7 @@ impl Mpi {
             let seen = self.threads.events();
             self.housekeeping();
             if seen == self.threads.events() {
-                self.block(hint)?;
+                self.block(hint, until)?;
             }
         }
     }
@@ -347,6 +362,16 @@ impl Mpi {
     /// An error of this layer itself: something that cannot be went wrong.
     pub(crate) fn broken(text: &'static str) -> Error {
         Error::new(ErrorClass::Intern, text)
+    }
+}
+
+impl Completions for Mpi {
+    fn events(&self) -> u64 {
+        self.threads.events().wrapping_add(self.dev().moved())
+    }
+
+    fn is_complete(&self, request: ReqId) -> bool {
+        self.dev().is_complete(request)
     }
 }
 

@@ -1,10 +1,13 @@
 /* Communicators in the making beside each other: a duplicate that is pending while others are made,
- * and threads that duplicate, split and create at the same time on communicators that overlap. */
+ * threads that duplicate, split and create at the same time on communicators that overlap, and
+ * threads that duplicate and free in a drawn order (first argument: the seed). */
 #include "check.h"
 #include <pthread.h>
+#include <time.h>
 
 enum { THREADS = 4, ROUNDS = 40 };
 static int rank, size;
+static unsigned seed;
 static MPI_Comm comms[THREADS];
 
 /* Each member's messages meet their receives in `comm` and in no other communicator. */
@@ -82,10 +85,43 @@ static void *make(void *arg)
     return NULL;
 }
 
+/* Each thread duplicates, uses and frees communicators in an order that all ranks draw alike. A
+ * duplicate may outlive the one that it was made from. */
+static void *storm(void *arg)
+{
+    enum { MOST = 5, STEPS = 400 };
+    MPI_Comm live[MOST] = {comms[(int)(long)arg]};
+    unsigned state = seed * 31 + (unsigned)(long)arg;
+    int count = 1;
+    for (int i = 0; i < STEPS; i++) {
+        unsigned draw = next_random(&state);
+        int at = (int)(next_random(&state) % (unsigned)count);
+        if (draw % 4 == 0) {
+            use(live[at]);
+        } else if (draw % 2 && count < MOST) {
+            MPI_Comm_dup(live[at], &live[count++]);
+        } else if (at > 0) {
+            MPI_Comm_free(&live[at]);
+            live[at] = live[--count];
+        }
+    }
+    while (count > 1)
+        use_and_free(&live[--count]);
+    return NULL;
+}
+
+static void in_threads(void *(*run)(void *))
+{
+    pthread_t t[THREADS];
+    for (long i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&t[i], NULL, run, (void *)i) == 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(t[i], NULL);
+}
+
 int main(int argc, char **argv)
 {
     int provided;
-    pthread_t t[THREADS];
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     CHECK(provided == MPI_THREAD_MULTIPLE);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -93,10 +129,12 @@ int main(int argc, char **argv)
     for (int i = 0; i < THREADS; i++)
         MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
     pending();
-    for (long i = 0; i < THREADS; i++)
-        CHECK(pthread_create(&t[i], NULL, make, (void *)i) == 0);
-    for (int i = 0; i < THREADS; i++)
-        pthread_join(t[i], NULL);
+    in_threads(make);
+    seed = argc > 1 ? (unsigned)atoi(argv[1]) : (unsigned)time(NULL);
+    MPI_Bcast(&seed, 1, MPI_UNSIGNED, 0, MPI_COMM_WORLD);
+    if (rank == 0)
+        fprintf(stderr, "making: seed %u\n", seed);
+    in_threads(storm);
     for (int i = 0; i < THREADS; i++)
         MPI_Comm_free(&comms[i]);
     if (rank == 0)

@@ -288,6 +288,10 @@ impl Port {
         self.s().ports[self.rank].done.remove(&r.0)
     }
 
+    pub(super) fn is_complete(&self, r: ReqId) -> bool {
+        self.s().ports[self.rank].done.contains_key(&r.0)
+    }
+
     pub(super) fn poll_whole(&mut self, r: ReqId) -> Option<Completion> {
         let done = *self.s().ports[self.rank].done.get(&r.0)?;
         (done.truncated.is_none() && !done.cancelled).then(|| self.poll(r))?

@@ -1,6 +1,6 @@
 use super::*;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar};
 use std::time::{Duration, Instant};
 
 /// A device that sleeps until it is notified or until something arrives.
@@ -9,9 +9,26 @@ struct Fake {
     notified: Mutex<bool>,
     condvar: Condvar,
     events: AtomicU64,
+    /// Whether the request of each number is complete.
+    complete: [AtomicBool; 8],
+}
+
+impl Completions for Fake {
+    fn events(&self) -> u64 {
+        self.events.load(Ordering::Relaxed)
+    }
+
+    fn is_complete(&self, request: ReqId) -> bool {
+        self.complete[request.0 as usize].load(Ordering::Relaxed)
+    }
 }
 
 impl Fake {
+    fn complete(&self, request: usize) {
+        self.complete[request].store(true, Ordering::Relaxed);
+        self.events.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn ring(&self) {
         *self.notified.lock().unwrap() = true;
         self.condvar.notify_all();
@@ -34,155 +51,231 @@ fn fixture() -> (Arc<Fake>, Arc<BigLock>) {
     (fake, Arc::new(BigLock::new(Box::new(move || waker.ring()))))
 }
 
-/// An MPI call that waits until `done`.
-fn wait(fake: &Fake, lock: &BigLock, done: &AtomicBool) {
+/// An MPI call that waits until this request is complete. Returns how often it polled.
+fn wait(fake: &Fake, lock: &BigLock, request: usize, until: Until) -> u32 {
+    let mut looks = 0;
     lock.enter();
-    let events = || fake.events.load(Ordering::Relaxed);
-    while !done.load(Ordering::Relaxed) {
+    while !fake.complete[request].load(Ordering::Relaxed) {
+        looks += 1;
         let mut sleep = || {
             fake.sleep();
             Ok(())
         };
-        lock.block(&events, &mut sleep).unwrap();
+        lock.block(fake, until, &mut sleep).unwrap();
     }
-    lock.leave(events());
+    leave(fake, lock);
+    looks
 }
 
+fn leave(fake: &Fake, lock: &BigLock) {
+    lock.resume_due(fake);
+    lock.leave();
+}
+
+const KINDS: [fn(usize) -> Until; 3] = [
+    |_| Until::Event,
+    |_| Until::Turn,
+    |request| Until::Complete(ReqId(request as u64)),
+];
+
 #[test]
-fn a_call_gets_in_while_another_blocks_and_its_news_are_told() {
-    let (fake, lock) = fixture();
-    let done = [const { AtomicBool::new(false) }; 6];
-    std::thread::scope(|s| {
-        for d in &done {
-            let (fake, lock) = (&fake, &lock);
-            s.spawn(move || wait(fake, lock, d));
-        }
-        // Each of these calls completes one waiting thread's request, in an order independent of
-        // the thread that blocks in the device.
-        for i in [3, 0, 5, 1, 4, 2] {
-            std::thread::sleep(Duration::from_millis(5));
-            lock.enter();
-            done[i].store(true, Ordering::Relaxed);
-            fake.events.fetch_add(1, Ordering::Relaxed);
-            lock.leave(fake.events.load(Ordering::Relaxed));
-        }
-    });
+fn a_call_gets_in_while_another_blocks_and_its_completions_are_told() {
+    for kind in KINDS {
+        let (fake, lock) = fixture();
+        std::thread::scope(|s| {
+            for request in 0..6 {
+                let (fake, lock) = (&fake, &lock);
+                s.spawn(move || wait(fake, lock, request, kind(request)));
+            }
+            // Each of these calls completes one waiting thread's request, in an order independent
+            // of the thread that blocks in the device.
+            for request in [3, 0, 5, 1, 4, 2] {
+                std::thread::sleep(Duration::from_millis(5));
+                lock.enter();
+                fake.complete(request);
+                leave(&fake, &lock);
+            }
+        });
+    }
 }
 
 #[test]
 fn the_device_completes_for_any_thread() {
+    for kind in KINDS {
+        let (fake, lock) = fixture();
+        std::thread::scope(|s| {
+            for request in 0..4 {
+                let (fake, lock) = (&fake, &lock);
+                s.spawn(move || wait(fake, lock, request, kind(request)));
+            }
+            for request in 0..4 {
+                std::thread::sleep(Duration::from_millis(5));
+                // The effect of a message: it has arrived, and the device's wait returns.
+                fake.complete(request);
+                fake.ring();
+            }
+        });
+    }
+}
+
+#[test]
+fn a_message_resumes_only_the_thread_that_waits_for_it() {
     let (fake, lock) = fixture();
-    let done = [const { AtomicBool::new(false) }; 4];
     std::thread::scope(|s| {
-        for d in &done {
-            let (fake, lock) = (&fake, &lock);
-            s.spawn(move || wait(fake, lock, d));
-        }
-        for d in &done {
-            std::thread::sleep(Duration::from_millis(5));
-            // The effect of a message: it has arrived, and the device's wait returns.
-            d.store(true, Ordering::Relaxed);
+        let (fake, lock) = (&fake, &lock);
+        let waits = [0, 1, 2, 3].map(|request| {
+            let until = Until::Complete(ReqId(request as u64));
+            let wait = s.spawn(move || wait(fake, lock, request, until));
+            std::thread::sleep(Duration::from_millis(20));
+            wait
+        });
+        // The requests of all threads but the last, which blocks in the device, stay incomplete.
+        for _ in 0..50 {
             fake.events.fetch_add(1, Ordering::Relaxed);
             fake.ring();
+            std::thread::sleep(Duration::from_millis(1));
         }
+        for request in 0..4 {
+            fake.complete(request);
+        }
+        fake.ring();
+        let looks = waits.map(|wait| wait.join().unwrap());
+        assert!(looks[..3].iter().all(|&looks| looks <= 4), "{looks:?}");
+        assert!(looks[3] > 4, "{looks:?}");
     });
 }
 
 #[test]
-fn it_excludes() {
-    let (fake, lock) = fixture();
+fn it_excludes_and_no_thread_starves() {
+    let (_fake, lock) = fixture();
     let count = AtomicU64::new(0);
+    let over = AtomicBool::new(false);
     std::thread::scope(|s| {
-        for _ in 0..4 {
+        // Threads that are hardly ever outside.
+        let greedy = [(); 3].map(|()| {
             s.spawn(|| {
-                for _ in 0..2000 {
+                let mut mine = 0u64;
+                while !over.load(Ordering::Relaxed) {
                     lock.enter();
-                    // Not atomic on purpose: only exclusion keeps the sum right.
+                    // Not one atomic step on purpose: only exclusion keeps the sum right.
                     let seen = count.load(Ordering::Relaxed);
                     count.store(seen + 1, Ordering::Relaxed);
-                    lock.leave(fake.events.load(Ordering::Relaxed));
+                    lock.leave();
+                    mine += 1;
                 }
-            });
+                mine
+            })
+        });
+        for _ in 0..200 {
+            lock.enter();
+            std::thread::yield_now();
+            lock.leave();
         }
+        over.store(true, Ordering::Relaxed);
+        let sum: u64 = greedy.into_iter().map(|t| t.join().unwrap()).sum();
+        assert_eq!(count.load(Ordering::Relaxed), sum);
     });
-    assert_eq!(count.load(Ordering::Relaxed), 8000);
 }
 
 #[test]
-fn waiting_threads_do_not_wake_each_other_for_ever() {
-    let (fake, lock) = fixture();
-    let done = [const { AtomicBool::new(false) }; 5];
-    let entries = AtomicU64::new(0);
-    std::thread::scope(|s| {
-        for d in &done {
-            let (fake, lock, entries) = (&fake, &lock, &entries);
-            s.spawn(move || {
-                lock.enter();
-                let events = || fake.events.load(Ordering::Relaxed);
-                while !d.load(Ordering::Relaxed) {
-                    entries.fetch_add(1, Ordering::Relaxed);
-                    let mut sleep = || {
-                        fake.sleep();
-                        Ok(())
-                    };
-                    lock.block(&events, &mut sleep).unwrap();
-                }
-                lock.leave(events());
-            });
+fn a_thread_is_given_the_lock_after_a_few_attempts() {
+    for (attempts, suspended) in [(FEW, false), (MANY, true)] {
+        let mut state = State {
+            held: true,
+            ..State::default()
+        };
+        let me = std::thread::current().id();
+        let list = Waiter::new(Until::Event);
+        if suspended {
+            state.suspended.push(list);
+        } else {
+            state.queue.push_back(list);
         }
-        // Once all have arrived nothing moves, so at some time no thread polls again.
-        let begun = Instant::now();
-        let mut last = 0;
-        loop {
-            std::thread::sleep(Duration::from_millis(100));
-            let now = entries.load(Ordering::Relaxed);
-            if now == last && now >= done.len() as u64 {
-                break;
+        for _ in 0..attempts {
+            assert!(state.release().is_some() && !state.held);
+            // A second wake-up would tell nothing new.
+            assert!(state.release().is_none());
+            // Another thread was faster.
+            state.held = true;
+            assert!(!state.take(me));
+        }
+        assert!(state.release().is_some());
+        assert!(state.held && state.given == Some(me));
+        assert!(state.take(me) && state.held);
+        assert!(state.release().is_none() && !state.held);
+    }
+}
+
+#[test]
+fn waiting_threads_do_not_resume_each_other_for_ever() {
+    for kind in [KINDS[0], KINDS[2]] {
+        let (fake, lock) = fixture();
+        let entries = AtomicU64::new(0);
+        std::thread::scope(|s| {
+            for request in 0..5 {
+                let (fake, lock, entries) = (&fake, &lock, &entries);
+                s.spawn(move || {
+                    lock.enter();
+                    while !fake.complete[request].load(Ordering::Relaxed) {
+                        entries.fetch_add(1, Ordering::Relaxed);
+                        let mut sleep = || {
+                            fake.sleep();
+                            Ok(())
+                        };
+                        lock.block(&**fake, kind(request), &mut sleep).unwrap();
+                    }
+                    leave(fake, lock);
+                });
             }
-            last = now;
-            assert!(begun.elapsed() < Duration::from_secs(20), "{now} entries");
-        }
-        for d in &done {
-            d.store(true, Ordering::Relaxed);
-        }
-        fake.events.fetch_add(1, Ordering::Relaxed);
-        fake.ring();
-    });
+            // Once all have arrived nothing moves, so at some time no thread polls again.
+            let begun = Instant::now();
+            let mut last = 0;
+            loop {
+                std::thread::sleep(Duration::from_millis(100));
+                let now = entries.load(Ordering::Relaxed);
+                if now == last && now >= 5 {
+                    break;
+                }
+                last = now;
+                assert!(begun.elapsed() < Duration::from_secs(20), "{now} entries");
+            }
+            (0..5).for_each(|request| fake.complete(request));
+            fake.ring();
+        });
+    }
 }
 
 #[test]
-fn the_thread_that_blocks_is_elsewhere_for_all_others() {
+fn a_waiting_thread_is_seen_by_all_others() {
     let (fake, lock) = fixture();
-    let done = AtomicBool::new(false);
     let slept = AtomicBool::new(false);
     lock.enter();
-    assert!(!lock.is_blocking_elsewhere());
-    lock.leave(0);
+    assert!(!lock.is_another_waiting());
+    lock.leave();
     std::thread::scope(|s| {
-        let (fake, lock, done, slept) = (&fake, &lock, &done, &slept);
+        let (fake, lock, slept) = (&fake, &lock, &slept);
         s.spawn(move || {
             lock.enter();
-            let events = || fake.events.load(Ordering::Relaxed);
-            while !done.load(Ordering::Relaxed) {
+            while !fake.complete[0].load(Ordering::Relaxed) {
                 let mut sleep = || {
                     slept.store(true, Ordering::Relaxed);
                     fake.sleep();
                     Ok(())
                 };
-                lock.block(&events, &mut sleep).unwrap();
-                assert!(!lock.is_blocking_elsewhere());
+                lock.block(&**fake, Until::Event, &mut sleep).unwrap();
+                assert!(!lock.is_another_waiting());
             }
-            lock.leave(events());
+            leave(fake, lock);
         });
         while !slept.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(1));
         }
         lock.enter();
-        assert!(lock.is_blocking_elsewhere());
-        done.store(true, Ordering::Relaxed);
-        lock.leave(0);
+        assert!(lock.is_another_waiting());
+        fake.complete(0);
+        leave(fake, lock);
     });
     lock.enter();
-    assert!(!lock.is_blocking_elsewhere());
-    lock.leave(0);
+    assert!(!lock.is_another_waiting());
+    lock.leave();
 }

@@ -237,8 +237,7 @@ impl Mpi {
         if let Some(done) = self.try_finish(id)? {
             return Ok(done);
         }
-        let hint = self.hint(id);
-        self.wait_until(hint, |m| m.try_finish(id))
+        self.await_request(id, |m| m.try_finish(id))
     }
 
     /// `MPI_Test`.
@@ -255,7 +254,19 @@ impl Mpi {
 
     /// Waits until `id` is finished, and leaves it.
     pub(crate) fn await_settled(&self, id: RequestId) -> Result<()> {
-        self.wait_until(self.hint(id), |m| Ok(m.settle(id)?.then_some(())))
+        self.await_request(id, |m| Ok(m.settle(id)?.then_some(())))
+    }
+
+    /// Runs until `ready` gives a value, which it can't before `id` is finished.
+    fn await_request<T>(
+        &self,
+        id: RequestId,
+        ready: impl FnMut(&Self) -> Result<Option<T>>,
+    ) -> Result<T> {
+        match self.hint(id) {
+            Some(request) => self.wait_for(request, ready),
+            None => self.wait_until(None, ready),
+        }
     }
 
     /// `MPI_Request_get_status`: as test, but the request stays as it is.

@@ -2,6 +2,7 @@ use super::*;
 use crate::adi::testnet::{run, run_seeds};
 use crate::coll::{CallState, Ctx};
 use crate::datatype::{Datatype, Named};
+use crate::lock::Until;
 use crate::p2p::{Data, SendMode};
 use crate::runtime::Mpi;
 use crate::status::{ANY_SOURCE, Status};
@@ -125,7 +126,7 @@ fn testall_is_all_or_nothing() {
             .test_all(2, &get, &mut |_, d| tags.push(d.status.tag))
             .unwrap()
         {
-            m.block(None).unwrap();
+            m.block(None, Until::Event).unwrap();
         }
         assert_eq!(tags, [1, 2]);
         assert_eq!(m.live_requests(), 0);

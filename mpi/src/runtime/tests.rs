@@ -4,6 +4,7 @@ use crate::coll::Gather;
 use crate::coll::typed::Typed;
 use crate::datatype::{Datatype, Form, Named};
 use crate::error::ErrorClass;
+use crate::lock::Until;
 use crate::p2p::{Data, ExchangeSide, SendMode};
 use crate::request::RequestId;
 use std::cell::Cell;
@@ -218,7 +219,7 @@ fn idup_copies_attributes_at_the_call() {
         let future = m.comm_idup(&comm, move |c| place.set(Some(c))).unwrap();
         assert_eq!(copies.get(), 1);
         comm.attributes.set(0, &keyval, 2).unwrap();
-        crate::coll::block_on(future, || m.block(None)).unwrap();
+        crate::coll::block_on(future, || m.block(None, Until::Event)).unwrap();
         assert_eq!(made.take().unwrap().attributes.get(id), Some(1));
         comm.attributes.set(0, &keyval, 99).unwrap();
         let refused = m.comm_idup(&comm, |_| ()).map(drop).unwrap_err();

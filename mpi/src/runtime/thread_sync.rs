@@ -1,12 +1,12 @@
 //! What the threads of a process share while they wait.
 
 use crate::error::Result;
-use crate::lock::BigLock;
+use crate::lock::{BigLock, Completions, Until};
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
 /// The lock of `MPI_THREAD_MULTIPLE`, if the program asked for it, and the count of events that
-/// the lock's waiting threads look at.
+/// resume its suspended threads.
 #[derive(Default)]
 pub(super) struct ThreadSync {
     lock: OnceCell<Arc<BigLock>>,
@@ -42,25 +42,25 @@ impl ThreadSync {
         self.events.get()
     }
 
-    /// Whether another thread blocks in the device.
-    pub(super) fn is_blocking_elsewhere(&self) -> bool {
-        self.lock.get().is_some_and(|l| l.is_blocking_elsewhere())
+    /// Whether another thread waits, which will block in the device.
+    pub(super) fn is_another_waiting(&self) -> bool {
+        self.lock.get().is_some_and(|l| l.is_another_waiting())
     }
 
-    /// Blocks in `wait` (the device's), as [`BigLock::block`] if there is a lock; `events` counts
-    /// all events.
+    /// Blocks in `wait` (the device's), as [`BigLock::block`] if there is a lock.
     ///
     /// # Errors
     /// Those of `wait`.
     #[inline(always)]
     pub(super) fn block(
         &self,
-        events: impl Fn() -> u64,
+        completions: &dyn Completions,
+        until: Until,
         mut wait: impl FnMut() -> Result<()>,
     ) -> Result<()> {
         match self.lock.get() {
             None => wait(),
-            Some(lock) => lock.block(&events, &mut wait),
+            Some(lock) => lock.block(completions, until, &mut wait),
         }
     }
 }

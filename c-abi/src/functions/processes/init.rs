@@ -34,19 +34,19 @@ fn give_back_lock() {
     // SAFETY: the lock is held until the last line.
     let mpi = unsafe { state::mpi() };
     let Some(core) = mpi.core.get() else {
-        return lock.leave(0);
+        return lock.leave();
     };
-    let events = loop {
+    loop {
         // Inside again: a request that comes here must not find the device in use.
         let mark = callback::enter(true);
-        let events = core.events();
+        lock.resume_due(&**core);
         callback::leave(true, mark);
         if mark > 0 || !checkpointing::is_pending() {
-            break events;
+            break;
         }
         image::take_pending(mpi, true);
-    };
-    lock.leave(events);
+    }
+    lock.leave();
 }
 
 /// `MPI_Init` (MPI-5.0 §11.2.1). The arguments are the program's alone.

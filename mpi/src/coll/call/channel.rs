@@ -11,6 +11,7 @@ use crate::coll::hosts::Locality;
 use crate::comm::{Communicator, Traffic};
 use crate::error::{Error, ErrorClass, Result};
 use crate::group::Group;
+use crate::lock::Until;
 use crate::runtime::Mpi;
 
 /// Messages up to this are copied and go at once: others wait for them.
@@ -27,6 +28,8 @@ pub struct CallState<'a> {
     slow: Cell<bool>,
     /// The device's request that the call waits for.
     hint: Cell<Option<ReqId>>,
+    /// The call waits for any of several requests.
+    several: Cell<bool>,
 }
 
 /// One member's end of the messages among a group: ranks are those of the group. The caller of a
@@ -285,6 +288,7 @@ impl<'a> CallState<'a> {
             live: Cell::new(0),
             slow: Cell::new(false),
             hint: Cell::new(None),
+            several: Cell::new(false),
         }
     }
 
@@ -326,7 +330,14 @@ impl<'a> CallState<'a> {
     #[inline(never)]
     fn poll(&self, request: ReqId) -> Poll<Completion> {
         let done = self.mpi.dev_mut().poll(request);
-        self.hint.set(done.is_none().then_some(request));
+        let pending = done.is_none().then_some(request);
+        if self
+            .hint
+            .replace(pending)
+            .is_some_and(|earlier| earlier != request)
+        {
+            self.several.set(true);
+        }
         done.map_or(Poll::Pending, Poll::Ready)
     }
 
@@ -352,7 +363,12 @@ impl<'a> CallState<'a> {
     pub fn wait<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
         // Its code is there once, for blocking and other calls.
         let future: Pin<&mut dyn Future<Output = Result<T>>> = pin!(future);
-        self.end(block_on(future, || self.mpi.block(self.hint.get())))
+        self.end(block_on(future, || {
+            let hint = self.hint.get();
+            let one = hint.filter(|_| !self.several.take());
+            self.mpi
+                .block(hint, one.map_or(Until::Event, Until::Complete))
+        }))
     }
 
     /// The end of a call that left the device's fast path, or failed.
