@@ -296,16 +296,17 @@ impl Mpi {
         self.wait_as(hint, Until::Event, ready)
     }
 
-    /// Runs until `ready` gives a value, which it can't before the device's `request` is complete.
+    /// Runs until `ready` gives a value, which it can't before the device's `request` is complete,
+    /// if there is one.
     pub(crate) fn wait_for<T>(
         &self,
-        request: ReqId,
+        request: Option<ReqId>,
         ready: impl FnMut(&Self) -> Result<Option<T>>,
     ) -> Result<T> {
-        self.wait_as(Some(request), Until::Complete(request), ready)
+        let until = request.map_or(Until::Event, Until::Complete);
+        self.wait_as(request, until, ready)
     }
 
-    #[inline]
     fn wait_as<T>(
         &self,
         hint: Option<ReqId>,

@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
+use super::call::OutOfLine;
 use super::{Ctx, Locality, Mem, P2p, Pending, Resources, Scratch, Tuning, poll_once};
 use crate::adi::LocalCost;
 use crate::error::{Error, ErrorClass, Result};
@@ -228,10 +229,10 @@ impl Endpoint {
 }
 
 impl P2p for &Endpoint {
-    type OutOfLine = Self;
+    type OutOfLine = OutOfLine<Self>;
 
-    fn out_of_line(self) -> Self {
-        self
+    fn out_of_line(self) -> OutOfLine<Self> {
+        OutOfLine(self)
     }
 
     fn rank(self) -> usize {

@@ -18,7 +18,7 @@ impl Mpi {
         if let Some(done) = self.dev_mut().poll(r) {
             return Ok(done);
         }
-        self.wait_for(r, |m| Ok(m.dev_mut().poll(r)))
+        self.wait_for(Some(r), |m| Ok(m.dev_mut().poll(r)))
     }
 
     /// `MPI_Send` and its modes.

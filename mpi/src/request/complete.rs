@@ -237,7 +237,7 @@ impl Mpi {
         if let Some(done) = self.try_finish(id)? {
             return Ok(done);
         }
-        self.await_request(id, |m| m.try_finish(id))
+        self.wait_for(self.hint(id), |m| m.try_finish(id))
     }
 
     /// `MPI_Test`.
@@ -254,19 +254,7 @@ impl Mpi {
 
     /// Waits until `id` is finished, and leaves it.
     pub(crate) fn await_settled(&self, id: RequestId) -> Result<()> {
-        self.await_request(id, |m| Ok(m.settle(id)?.then_some(())))
-    }
-
-    /// Runs until `ready` gives a value, which it can't before `id` is finished.
-    fn await_request<T>(
-        &self,
-        id: RequestId,
-        ready: impl FnMut(&Self) -> Result<Option<T>>,
-    ) -> Result<T> {
-        match self.hint(id) {
-            Some(request) => self.wait_for(request, ready),
-            None => self.wait_until(None, ready),
-        }
+        self.wait_for(self.hint(id), |m| Ok(m.settle(id)?.then_some(())))
     }
 
     /// `MPI_Request_get_status`: as test, but the request stays as it is.

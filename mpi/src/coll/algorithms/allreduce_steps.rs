@@ -8,6 +8,7 @@ use crate::coll::linear::{self, Combiners, Linear};
 use crate::coll::memory::{Mem, Split, stride};
 use crate::coll::reduction::{
     ActiveSet, ExchangeOrder, Halves, Membership, Pair, Reducer, combine_into, send_value,
+    take_excluded,
 };
 use crate::coll::tuning::AllreduceAlgorithm;
 use crate::error::Result;
@@ -56,25 +57,52 @@ pub(in crate::coll) async fn stepwise<P: P2p>(
 ) -> Result<()> {
     match plan(*ctx, op, recv.len()) {
         (Some(linear), _) if !linear.is_whole() => linear.by_blocks(mine, recv).await,
-        (_, AllreduceAlgorithm::Doubling) => doubling(ctx, op, mine, recv).await,
-        (_, AllreduceAlgorithm::Rabenseifner) => rabenseifner(ctx, op, mine, recv).await,
         (_, AllreduceAlgorithm::Ring) => ring(ctx, op, mine, recv).await,
+        (_, algorithm) => {
+            let by_halving = algorithm == AllreduceAlgorithm::Rabenseifner;
+            among_active(ctx, op, mine, recv, by_halving).await
+        }
     }
 }
 
-/// In each step both partners combine the lower group's value with the upper's, in this order.
-async fn doubling<P: P2p>(ctx: &Ctx<'_, P>, op: &dyn Reducer, mine: Mem, recv: Mem) -> Result<()> {
-    let rank = ctx.rank();
+/// Among a power of two of the ranks. Each excluded rank has its neighbour combine its value, and
+/// gets the result from it.
+async fn among_active<P: P2p>(
+    ctx: &Ctx<'_, P>,
+    op: &dyn Reducer,
+    mine: Mem,
+    recv: Mem,
+    by_halving: bool,
+) -> Result<()> {
     let active = ActiveSet::new(ctx.size(), false);
-    let (number, neighbour) = match active.part(rank) {
+    let (number, neighbour) = match active.part(ctx.rank()) {
         Membership::Excluded(to) => {
             send_value(ctx, op, to, mine).await?;
             return ctx.recv(to, recv).await;
         }
         Membership::Active(number, neighbour) => (number, neighbour),
     };
+    if by_halving {
+        let current = take_excluded(ctx, op, neighbour, mine, recv).await?;
+        rabenseifner(ctx, op, (active, number), current, recv).await?;
+    } else {
+        recv.copy_from(mine);
+        doubling(ctx, op, (active, number, neighbour), recv).await?;
+    }
+    match neighbour {
+        Some(neighbour) => ctx.send(neighbour, recv).await,
+        None => Ok(()),
+    }
+}
+
+/// In each step both partners combine the lower group's value with the upper's, in this order.
+async fn doubling<P: P2p>(
+    ctx: &Ctx<'_, P>,
+    op: &dyn Reducer,
+    (active, number, neighbour): (ActiveSet, usize, Option<usize>),
+    recv: Mem,
+) -> Result<()> {
     let temp = ctx.temp(stride(recv.len()))?;
-    recv.copy_from(mine);
     let mut pair = Pair {
         acc: recv,
         other: temp.mem().head(recv.len()),
@@ -90,32 +118,17 @@ async fn doubling<P: P2p>(ctx: &Ctx<'_, P>, op: &dyn Reducer, mine: Mem, recv: M
         mask *= 2;
     }
     recv.copy_from(pair.acc);
-    match neighbour {
-        Some(neighbour) => ctx.send(neighbour, recv).await,
-        None => Ok(()),
-    }
+    Ok(())
 }
 
+/// Each active rank reduces a block; then all gather the blocks.
 async fn rabenseifner<P: P2p>(
     ctx: &Ctx<'_, P>,
     op: &dyn Reducer,
-    mine: Mem,
+    (active, number): (ActiveSet, usize),
+    current: Mem,
     recv: Mem,
 ) -> Result<()> {
-    let active = ActiveSet::new(ctx.size(), false);
-    let (number, neighbour) = match active.part(ctx.rank()) {
-        Membership::Excluded(to) => {
-            send_value(ctx, op, to, mine).await?;
-            return ctx.recv(to, recv).await;
-        }
-        Membership::Active(number, neighbour) => (number, neighbour),
-    };
-    let mut current = mine;
-    if let Some(from) = neighbour {
-        let mut none = Sends::new();
-        combine_into(ctx, op, (from, Mem::EMPTY), from, current, recv, &mut none).await?;
-        current = recv;
-    }
     let split = Split::Even {
         elements: recv.len() / op.element(),
         parts: active.count,
@@ -128,11 +141,7 @@ async fn rabenseifner<P: P2p>(
         rank: |place| place,
     };
     halves.reduce_scatter(op, current, recv).await?;
-    halves.allgather(recv).await?;
-    match neighbour {
-        Some(neighbour) => ctx.send(neighbour, recv).await,
-        None => Ok(()),
-    }
+    halves.allgather(recv).await
 }
 
 /// Every block travels once round the ring, growing by each rank's value, then the results travel

@@ -3,7 +3,7 @@
 use crate::coll::call::{Ctx, P2p, Receives, Sends};
 use crate::coll::memory::{Mem, Split, stride};
 use crate::coll::reduction::{
-    ActiveSet, Halves, Membership, Reducer, combine_into, fold, send_value,
+    ActiveSet, Halves, Membership, Reducer, combine_into, fold, send_value, take_excluded,
 };
 use crate::error::Result;
 
@@ -29,12 +29,7 @@ pub(in crate::coll) async fn halving<P: P2p>(
     };
     let temp = ctx.temp(vector.len())?;
     let work = temp.mem();
-    let mut current = vector;
-    if let Some(from) = neighbour {
-        let mut none = Sends::new();
-        combine_into(ctx, op, (from, Mem::EMPTY), from, current, work, &mut none).await?;
-        current = work;
-    }
+    let current = take_excluded(ctx, op, neighbour, vector, work).await?;
     let halves = Halves {
         ctx,
         active,

@@ -6,7 +6,7 @@ use crate::coll::call::{Ctx, Initiated, P2p, Sends, initiated_or};
 use crate::coll::linear::{self, Combiners, Linear};
 use crate::coll::memory::{Mem, Split, stride};
 use crate::coll::reduction::{
-    ActiveSet, ExchangeOrder, Halves, Membership, Reducer, combine_into, exchange_fold, send_value,
+    ActiveSet, ExchangeOrder, Halves, Membership, Reducer, exchange_fold, send_value, take_excluded,
 };
 use crate::coll::tuning::ReduceAlgorithm;
 use crate::error::Result;
@@ -78,7 +78,7 @@ pub(in crate::coll) async fn stepwise<P: P2p>(
 ) -> Result<()> {
     match plan(*ctx, op, mine.len(), root) {
         (Some(linear), _) if !linear.is_whole() => linear.blocks_to_root(mine, recv, root).await,
-        (Some(linear), _) => linear.whole(mine, recv).finish().await,
+        (Some(linear), _) => linear.combine_whole(mine, recv).await,
         (None, ReduceAlgorithm::Rabenseifner) => rabenseifner(ctx, op, mine, recv, root).await,
         (None, ReduceAlgorithm::Binomial) if op.commutative() => {
             binomial(ctx, op, mine, recv, root).await
@@ -182,13 +182,7 @@ async fn rabenseifner<P: P2p>(
         Some(ctx.temp(mine.len())?)
     };
     let work = temp.as_ref().map_or(recv, |temp| temp.mem());
-    let mut current = mine;
-    if let Some(neighbour) = neighbour {
-        let mut none = Sends::new();
-        let from = rank(neighbour);
-        combine_into(ctx, op, (from, Mem::EMPTY), from, current, work, &mut none).await?;
-        current = work;
-    }
+    let current = take_excluded(ctx, op, neighbour.map(rank), mine, work).await?;
     let split = Split::Even {
         elements: mine.len() / op.element(),
         parts: active.count,

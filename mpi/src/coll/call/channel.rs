@@ -6,7 +6,7 @@ use std::pin::{Pin, pin};
 use std::task::{Poll, ready};
 
 use crate::adi::{Caller, Completion, Envelope, Mode, Pattern, Rank, ReqId};
-use crate::coll::call::{Ctx, Initiated, P2p, Pending, block_on};
+use crate::coll::call::{Ctx, Initiated, OutOfLine, P2p, Pending, block_on};
 use crate::coll::hosts::Locality;
 use crate::comm::{Communicator, Traffic};
 use crate::error::{Error, ErrorClass, Result};
@@ -45,10 +45,6 @@ pub struct GroupChannel<'a> {
     max_short: usize,
     state: &'a CallState<'a>,
 }
-
-/// A [`GroupChannel`] whose sends and receives are calls of functions.
-#[derive(Clone, Copy)]
-pub struct OutOfLineChannel<'a>(GroupChannel<'a>);
 
 /// Which ranks of `comm` share a host, as the job's table says: it says the same to all of them.
 pub(in crate::coll) fn hosts(mpi: &Mpi, comm: &Communicator) -> Locality {
@@ -153,12 +149,12 @@ fn truncated(me: usize, source: i32, sent: u64, room: u64) -> Error {
     Error::new(ErrorClass::Truncate, text)
 }
 
-impl<'a> P2p for GroupChannel<'a> {
-    type OutOfLine = OutOfLineChannel<'a>;
+impl P2p for GroupChannel<'_> {
+    type OutOfLine = OutOfLine<Self>;
 
     #[inline(always)]
-    fn out_of_line(self) -> OutOfLineChannel<'a> {
-        OutOfLineChannel(self)
+    fn out_of_line(self) -> OutOfLine<Self> {
+        OutOfLine(self)
     }
 
     #[inline(always)]
@@ -222,59 +218,6 @@ impl<'a> P2p for GroupChannel<'a> {
     fn poll(self, pending: &mut Pending) -> Poll<Result<usize>> {
         let done = ready!(self.state.poll(ReqId(pending.raw())));
         Poll::Ready(self.whole(&done))
-    }
-}
-
-impl P2p for OutOfLineChannel<'_> {
-    type OutOfLine = Self;
-
-    #[inline(always)]
-    fn out_of_line(self) -> Self {
-        self
-    }
-
-    #[inline(always)]
-    fn rank(self) -> usize {
-        self.0.rank()
-    }
-
-    #[inline(always)]
-    fn size(self) -> usize {
-        self.0.size()
-    }
-
-    #[inline(always)]
-    fn max_short(self) -> usize {
-        self.0.max_short()
-    }
-
-    #[inline(never)]
-    unsafe fn isend(self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending> {
-        // SAFETY: the caller's promise.
-        unsafe { self.0.isend(to, tag, buf, len) }
-    }
-
-    #[inline(never)]
-    unsafe fn try_recv(
-        self,
-        from: usize,
-        tag: i32,
-        buf: *mut u8,
-        len: usize,
-    ) -> Result<Option<usize>> {
-        // SAFETY: the caller's promise.
-        unsafe { self.0.try_recv(from, tag, buf, len) }
-    }
-
-    #[inline(never)]
-    unsafe fn irecv(self, from: usize, tag: i32, buf: *mut u8, len: usize) -> Result<Pending> {
-        // SAFETY: the caller's promise.
-        unsafe { self.0.irecv(from, tag, buf, len) }
-    }
-
-    #[inline(never)]
-    fn poll(self, pending: &mut Pending) -> Poll<Result<usize>> {
-        self.0.poll(pending)
     }
 }
 

@@ -10,7 +10,7 @@ mod windows;
 pub use channel::{CallState, GroupChannel};
 pub use ctx::{Ctx, Resources};
 pub use initiated::Initiated;
-pub use p2p::{P2p, Pending};
+pub use p2p::{OutOfLine, P2p, Pending};
 pub use run::{Boxed, block_on, poll_once};
 
 pub(in crate::coll) use ctx::{RegionReceive, RegionTable, Temp};

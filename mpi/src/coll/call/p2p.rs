@@ -98,3 +98,64 @@ pub trait P2p: Copy {
     /// happened.
     fn poll(self, pending: &mut Pending) -> Poll<Result<usize>>;
 }
+
+/// A channel whose sends and receives are calls of functions.
+#[derive(Clone, Copy, Debug)]
+pub struct OutOfLine<P>(pub(in crate::coll) P);
+
+impl<P: P2p> P2p for OutOfLine<P> {
+    type OutOfLine = Self;
+
+    #[inline(always)]
+    fn out_of_line(self) -> Self {
+        self
+    }
+
+    #[inline(always)]
+    fn rank(self) -> usize {
+        self.0.rank()
+    }
+
+    #[inline(always)]
+    fn size(self) -> usize {
+        self.0.size()
+    }
+
+    fn named(self, rank: usize) -> usize {
+        self.0.named(rank)
+    }
+
+    #[inline(never)]
+    unsafe fn isend(self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending> {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.isend(to, tag, buf, len) }
+    }
+
+    #[inline(always)]
+    fn max_short(self) -> usize {
+        self.0.max_short()
+    }
+
+    #[inline(never)]
+    unsafe fn try_recv(
+        self,
+        from: usize,
+        tag: i32,
+        buf: *mut u8,
+        len: usize,
+    ) -> Result<Option<usize>> {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.try_recv(from, tag, buf, len) }
+    }
+
+    #[inline(never)]
+    unsafe fn irecv(self, from: usize, tag: i32, buf: *mut u8, len: usize) -> Result<Pending> {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.irecv(from, tag, buf, len) }
+    }
+
+    #[inline(never)]
+    fn poll(self, pending: &mut Pending) -> Poll<Result<usize>> {
+        self.0.poll(pending)
+    }
+}

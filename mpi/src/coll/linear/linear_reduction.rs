@@ -98,6 +98,15 @@ impl<'a, P: P2p, R: Reducer + Copy> Linear<'a, P, R> {
         )
     }
 
+    /// As [`Linear::whole`], for a call that is a future already: with the code of the other
+    /// futures here.
+    pub(in crate::coll) async fn combine_whole(self, mine: Mem, recv: Mem) -> Result<()> {
+        let ctx = &self.ctx;
+        let result = self.part(recv, ctx.rank());
+        let mut operands = self.combine(mine, result).run().await?;
+        operands.finish(ctx).await
+    }
+
     /// Leaves the result in `recv` on all ranks, each of which combines a block
     /// ([`Combiners::Blocks`]).
     pub(in crate::coll) async fn by_blocks(self, mine: Mem, recv: Mem) -> Result<()> {

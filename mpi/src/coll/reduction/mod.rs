@@ -8,4 +8,6 @@ pub use reducer::Reducer;
 
 pub(in crate::coll) use halving::{ActiveSet, Halves, Membership};
 pub(in crate::coll) use order::{ExchangeOrder, MOST};
-pub(in crate::coll) use reducer::{Pair, combine_into, exchange_fold, fold, send_value};
+pub(in crate::coll) use reducer::{
+    Pair, combine_into, exchange_fold, fold, send_value, take_excluded,
+};

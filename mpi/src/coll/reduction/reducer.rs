@@ -222,6 +222,23 @@ pub(crate) async fn send_value<P: P2p>(
     sends.finish(ctx).await
 }
 
+/// Combines the value of an excluded rank, if there is one, with `mine` in `work`; returns where
+/// the result is. Commutative operations only.
+pub(crate) async fn take_excluded<P: P2p>(
+    ctx: &Ctx<'_, P>,
+    op: &dyn Reducer,
+    excluded: Option<usize>,
+    mine: Mem,
+    work: Mem,
+) -> Result<Mem> {
+    let Some(from) = excluded else {
+        return Ok(mine);
+    };
+    let mut none = Sends::new();
+    combine_into(ctx, op, (from, Mem::EMPTY), from, mine, work, &mut none).await?;
+    Ok(work)
+}
+
 /// Sends `out`, receives a value and stores its combination with `mine` in `result`. `result` is
 /// the same memory as `mine`, or does not overlap it; then no temporary memory is needed.
 /// Commutative operations only.
