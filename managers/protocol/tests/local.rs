@@ -668,3 +668,77 @@ fn orders_of_an_earlier_generation_change_nothing() {
         assert!(after == core, "{order:?}");
     }
 }
+
+/// The first exit may be the cause of the others, so a restarted central manager must know which
+/// one it was.
+#[test]
+fn a_report_names_unacknowledged_exits_in_the_order_of_their_detection() {
+    let first = R.0.checked_sub(1).map(Rank).unwrap();
+    let ranks = [first, R];
+    let mut core = Local::new();
+    let spawn = ToLocal::Spawn {
+        generation: Generation(0),
+        ranks: ranks.map(|rank| (rank, I)).to_vec(),
+        hold: true,
+    };
+    steps(&mut core, vec![LocalInput::Central(spawn)]);
+    for rank in ranks {
+        let register = ToManager::Register {
+            rank,
+            incarnation: I,
+            pid: CHILD,
+            card: BusinessCard::default(),
+            version: VERSION,
+            limits: Limits::default(),
+        };
+        let there = LocalInput::Spawned(rank, I, CHILD);
+        let said = LocalInput::Said(rank, I, CHILD, register);
+        steps(&mut core, vec![there, said]);
+    }
+    let of = |rank, incarnation: Incarnation| ProcessInstance {
+        generation: Generation(incarnation.0),
+        rank,
+        incarnation,
+    };
+    let exits = |core: &mut Local| -> Vec<(ProcessInstance, bool)> {
+        let effects = steps(core, vec![LocalInput::Central(ToLocal::Report)]);
+        let [LocalEffect::Central(ToCentral::Report(report))] = &effects[..] else {
+            panic!("{effects:?}");
+        };
+        let known = |news: &ToCentral| matches!(news, ToCentral::ExitStatus { .. });
+        let exits = report.exits.iter();
+        exits.map(|e| (e.instance(), known(&e.news()))).collect()
+    };
+
+    // The higher rank exits first.
+    let detected = |rank| LocalInput::ExitDetected(rank, I);
+    steps(&mut core, vec![detected(R), detected(first)]);
+    let both = [(of(R, I), false), (of(first, I), false)];
+    assert_eq!(exits(&mut core), both);
+
+    // Both have successors before any status is known, and one of the successors exits, too.
+    let restore = ToLocal::Restore {
+        generation: Generation(1),
+        epoch: None,
+        ranks: ranks.map(|rank| (rank, I.next())).to_vec(),
+    };
+    let retired = ranks.map(|rank| LocalInput::Retired(rank, I));
+    let orders = std::iter::once(LocalInput::Central(restore)).chain(retired);
+    let effects = steps(&mut core, orders.collect());
+    let again = ranks.map(|rank| LocalEffect::Spawn(of(rank, I.next())));
+    assert_eq!(effects[effects.len() - 2..], again);
+    let end = End::Signaled(9);
+    let ended = |rank, incarnation| LocalInput::ChildEnded(rank, incarnation, end);
+    steps(&mut core, vec![ended(first, I.next()), ended(R, I)]);
+    let three = [
+        (of(R, I), true),
+        (of(first, I), false),
+        (of(first, I.next()), false),
+    ];
+    assert_eq!(exits(&mut core), three);
+
+    // Central acknowledges an exit of an instance by its name.
+    let acknowledged = ToLocal::Acknowledged { instance: of(R, I) };
+    steps(&mut core, vec![LocalInput::Central(acknowledged)]);
+    assert_eq!(exits(&mut core), three[1..]);
+}

@@ -6,7 +6,7 @@ use super::host_rollback::HostRollback;
 use super::inputs::LocalEffect;
 use super::kept_images::KeptImages;
 use super::process_table::ProcessTable;
-use crate::control::{ProcessExit, Time, ToCentral};
+use crate::control::{Time, ToCentral};
 
 /// How far the job has come on this host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -33,8 +33,6 @@ pub struct Local {
     pub(super) hold: bool,
     /// The last signal of those that ask programs to end that was passed on.
     pub(super) signalled: Option<i32>,
-    /// Exits that were not all to be expected, until central has acknowledged them.
-    pub(super) exits: Vec<ProcessExit>,
     pub(super) restore: HostRollback,
     pub(super) images: KeptImages,
     pub(super) lease: HostLease,
@@ -58,7 +56,6 @@ impl Local {
             central: true,
             hold: false,
             signalled: None,
-            exits: Vec::new(),
             restore: HostRollback::default(),
             images: KeptImages::default(),
             lease: HostLease::default(),
@@ -73,9 +70,8 @@ impl Local {
             LocalPhase::Ending(at) => at,
             _ => None,
         };
-        let suspects = self.processes.iter().filter_map(|p| p.suspect);
-        suspects
-            .chain(grace)
+        let ends = self.processes.iter().filter_map(|p| p.deadline());
+        ends.chain(grace)
             .chain(self.lease.deadline())
             .chain(self.lookups.as_ref().and_then(HostLookups::deadline))
             .min()
@@ -91,6 +87,13 @@ impl Local {
     pub(super) fn tell(&self, message: ToCentral, effects: &mut Vec<LocalEffect>) {
         if self.central {
             effects.push(LocalEffect::Central(message));
+        }
+    }
+
+    /// Tells central, if there is any news.
+    pub(super) fn tell_any(&self, news: Option<ToCentral>, effects: &mut Vec<LocalEffect>) {
+        if let Some(news) = news {
+            self.tell(news, effects);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::host_state::Local;
 use super::inputs::LocalEffect;
-use super::process::one_line;
+use super::rank_messages::one_line;
 use crate::control::{Cause, ProcessInstance, Stage, ToCentral};
 use rejoin_channel_table::{Epoch, Generation, Rank};
 use rejoin_wire::{FromManager, ImageCost, MOST_CAVEATS, ToManager};
@@ -37,11 +37,10 @@ impl Local {
             }
             ToManager::Imaged {
                 epoch,
-                pid,
                 cost,
                 caveats,
                 ..
-            } => self.imaged(instance, epoch, pid, cost, caveats, effects),
+            } => self.imaged(instance, epoch, cost, caveats, effects),
             ToManager::NotImaged { epoch, why, .. } => {
                 let why = one_line(&why);
                 self.tell(
@@ -62,7 +61,6 @@ impl Local {
         &mut self,
         instance: ProcessInstance,
         epoch: Epoch,
-        pid: u32,
         cost: ImageCost,
         caveats: Vec<String>,
         effects: &mut Vec<LocalEffect>,
@@ -71,10 +69,7 @@ impl Local {
             effects.push(LocalEffect::DropImage(instance.rank, epoch));
             return;
         }
-        let Some(process) = self.processes.find(instance.rank, instance.incarnation) else {
-            return;
-        };
-        process.images.insert(epoch, pid);
+        self.images.add(instance.rank, epoch);
         if !caveats.is_empty() {
             let lines = caveats.iter().take(MOST_CAVEATS);
             let lines = lines.map(|line| one_line(line)).collect();
@@ -97,15 +92,8 @@ impl Local {
         abandoned: Epoch,
         effects: &mut Vec<LocalEffect>,
     ) {
-        self.images.keep(kept, abandoned);
-        for process in self.processes.iter_mut() {
-            process.images.retain(|epoch, _| {
-                let counts = self.images.counts(*epoch);
-                if !counts {
-                    effects.push(LocalEffect::DropImage(process.instance.rank, *epoch));
-                }
-                counts
-            });
+        for (rank, epoch) in self.images.keep(kept, abandoned) {
+            effects.push(LocalEffect::DropImage(rank, epoch));
         }
         self.answer_askers(effects);
     }
@@ -119,11 +107,11 @@ impl Local {
     ) {
         let after = self.images.asked_after(after);
         if let Some(process) = self.processes.find(instance.rank, instance.incarnation) {
-            process.asked = Some(after);
+            process.ask(after);
         }
         self.answer_askers(effects);
         let waits = self.processes.find(instance.rank, instance.incarnation);
-        if waits.is_some_and(|process| process.asked.is_some()) {
+        if waits.is_some_and(|process| process.asked().is_some()) {
             self.tell(ToCentral::Checkpoint { instance, after }, effects);
         }
     }
@@ -132,9 +120,8 @@ impl Local {
     fn answer_askers(&mut self, effects: &mut Vec<LocalEffect>) {
         let mut to = Vec::new();
         for process in self.processes.iter_mut() {
-            let answered = |after: &mut Epoch| self.images.answers(*after);
-            if process.asked.take_if(answered).is_some() {
-                to.push(process.instance.rank);
+            if process.take_answered(|after| self.images.answers(after)) {
+                to.push(process.instance().rank);
             }
         }
         if !to.is_empty() {
@@ -145,13 +132,12 @@ impl Local {
 
     /// The process of an image ended.
     pub(super) fn image_ended(&mut self, rank: Rank, epoch: Epoch, effects: &mut Vec<LocalEffect>) {
-        let Some(process) = self.processes.of_mut(rank) else {
+        let Some(process) = self.processes.of(rank) else {
             return;
         };
+        let incarnation = process.instance().incarnation;
         // One of which nothing was said yet would be waited for.
-        let counts = self.images.counts(epoch);
-        if process.images.remove(&epoch).is_some() || counts {
-            let incarnation = process.instance.incarnation;
+        if self.images.remove(rank, epoch) || self.images.counts(epoch) {
             let instance = self.processes.instance(rank, incarnation);
             self.tell(ToCentral::ImageLost { instance, epoch }, effects);
             effects.push(LocalEffect::DropImage(rank, epoch));

@@ -28,7 +28,7 @@ impl Local {
         self.phase = LocalPhase::Running;
         self.hold = hold;
         self.processes.begin(generation, ranks);
-        let spawned = self.processes.iter().map(|process| process.instance);
+        let spawned = self.processes.iter().map(|process| process.instance());
         effects.extend(spawned.map(LocalEffect::Spawn));
     }
 
@@ -41,7 +41,7 @@ impl Local {
         effects: &mut Vec<LocalEffect>,
     ) {
         if let Some(process) = self.processes.find(rank, incarnation) {
-            process.child = Some(pid);
+            process.started(pid);
             let instance = self.processes.instance(rank, incarnation);
             self.tell(ToCentral::Spawned { instance, pid }, effects);
         }
@@ -66,17 +66,18 @@ impl Local {
         if signals::ends(signal) {
             self.signalled = Some(signal);
         }
-        for process in self.processes.iter().filter(|r| !r.ended()) {
+        for process in self.processes.iter().filter(|r| !r.has_ended()) {
             // A process that has left the process group of the started process gets the signal
             // separately.
-            let to = match process.child_end {
-                None => LocalEffect::SignalGroup,
-                Some(_) => LocalEffect::SignalCaller,
+            let to = match process.child_has_ended() {
+                false => LocalEffect::SignalGroup,
+                true => LocalEffect::SignalCaller,
             };
-            effects.push(to(process.instance.rank, signal));
+            let rank = process.instance().rank;
+            effects.push(to(rank, signal));
             if signals::ends(signal) {
                 // A stopped process would keep it pending.
-                effects.push(to(process.instance.rank, CONT));
+                effects.push(to(rank, CONT));
             }
         }
     }
@@ -142,14 +143,14 @@ impl Local {
         let ending = matches!(self.phase, LocalPhase::Ending(_));
         // A failed rank holds the host until central has decided how to continue.
         let held = |r: &RankProcess| self.hold && (r.is_lost() || r.is_retiring());
-        let settled = |r: &RankProcess| r.ended() && (ending || (r.is_reported() && !held(r)));
+        let settled = |r: &RankProcess| r.has_ended() && (ending || (r.is_reported() && !held(r)));
         // Nor may it be gone before central has stored how its ranks ended.
-        let told = !self.hold || self.exits.is_empty();
+        let told = !self.hold || self.processes.are_exits_acknowledged();
         let busy =
             ending || (self.phase == LocalPhase::Running && !self.processes.is_empty() && told);
         if busy && self.processes.iter().all(settled) {
             for process in self.processes.iter_mut() {
-                process.suspect = None;
+                process.stop_grace();
             }
             self.phase = LocalPhase::Sweeping;
             effects.push(LocalEffect::Sweep);

@@ -2,7 +2,8 @@
 
 use super::host_state::{Local, LocalPhase};
 use super::inputs::{LocalEffect, LocalInput};
-use crate::control::{Cause, End, Time, ToCentral, ToLocal};
+use super::process::RankProcess;
+use crate::control::{Cause, Time, ToCentral, ToLocal};
 use rejoin_wire::ToManager;
 
 impl Local {
@@ -16,10 +17,7 @@ impl Local {
                 self.spawned(rank, incarnation, pid, effects)
             }
             LocalInput::NotStarted(rank, incarnation, why) => {
-                if let Some(process) = self.processes.find(rank, incarnation) {
-                    process.child_end = Some(End::Unknown);
-                    self.fail(rank, incarnation, Cause::NotStarted { why }, effects);
-                }
+                self.not_started(rank, incarnation, why, effects);
             }
             LocalInput::Said(asker, incarnation, _, ToManager::LookUp { rank, least }) => {
                 let instance = self.processes.instance(asker, incarnation);
@@ -33,18 +31,23 @@ impl Local {
                 self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
             }
             LocalInput::Closed(rank, incarnation) => {
-                self.closed(now, rank, incarnation, effects);
+                self.event(rank, incarnation, effects, |process, number| {
+                    process.closed(now, number)
+                });
             }
+            // Without recovery, nobody has anything to begin before the status is known.
+            LocalInput::ExitDetected(..) if !self.hold => {}
             LocalInput::ExitDetected(rank, incarnation) => {
-                self.exit_detected(rank, incarnation, effects)
+                self.event(rank, incarnation, effects, RankProcess::exit_detected);
             }
             LocalInput::ChildEnded(rank, incarnation, end) => {
-                if !self.exit_status(rank, incarnation, end, effects) {
-                    self.child_ended(now, rank, incarnation, end, effects);
-                }
+                let news = self.processes.child_ended(now, rank, incarnation, end);
+                self.tell_any(news, effects);
             }
             LocalInput::CallerEnded(rank, incarnation, end) => {
-                self.caller_ended(now, rank, incarnation, end, effects);
+                self.event(rank, incarnation, effects, |process, number| {
+                    process.caller_ended(now, end, number)
+                });
             }
             LocalInput::Retired(rank, incarnation) => self.has_retired(rank, incarnation, effects),
             LocalInput::ImageEnded(rank, epoch) => self.image_ended(rank, epoch, effects),
@@ -99,7 +102,7 @@ impl Local {
             ToLocal::Restore {
                 generation, ranks, ..
             } if self.lease.awaits() => self.lease.begin_in(generation, ranks),
-            ToLocal::Release { instance } => self.release(instance),
+            ToLocal::Release { instance } => self.processes.release(instance),
             ToLocal::AllFinalized { generation } if generation == present => {
                 self.all_finalized(effects);
             }
@@ -111,7 +114,7 @@ impl Local {
             }
             ToLocal::Kill => self.kill(effects),
             ToLocal::Report => self.report(effects),
-            ToLocal::Acknowledged { instance } => self.acknowledged(instance),
+            ToLocal::Acknowledged { instance } => self.processes.acknowledged(instance),
             // Stale news of an older generation, or an order that came twice.
             ToLocal::Spawn { .. }
             | ToLocal::Start { .. }

@@ -3,7 +3,6 @@
 use super::host_lookups::HostLookups;
 use super::host_state::Local;
 use super::inputs::LocalEffect;
-use super::process::Retire;
 use crate::broadcast::Peer;
 use crate::control::{Cause, ProcessInstance, Stage, Time};
 use crate::lookup::{self, Directory, LookupMessage};
@@ -28,7 +27,7 @@ impl Local {
     ) {
         if self.opens_directory(generation, &process_map, effects) {
             let cards = self.processes.iter();
-            let cards = cards.filter_map(|p| Some((p.instance.rank, p.card.clone()?)));
+            let cards = cards.filter_map(|p| Some((p.instance().rank, p.card()?.clone())));
             let begin = FromManager::Begin {
                 generation,
                 process_map,
@@ -56,7 +55,7 @@ impl Local {
             };
             return self.start(start, effects);
         }
-        if self.processes.iter().any(|process| process.waits) {
+        if self.processes.iter().any(|process| process.waits()) {
             // For data that is not in the table, other hosts should ask central.
             let process_map = ProcessMap::of(&table, |_| usize::MAX);
             self.begin_without_table(generation, process_map, image, effects);
@@ -96,8 +95,10 @@ impl Local {
         };
         let mut wanted = Vec::new();
         for process in self.processes.iter() {
-            if let Some(card) = process.card.clone() {
-                let (rank, incarnation) = (process.instance.rank, process.instance.incarnation);
+            if let Some(card) = process.card().cloned() {
+                let ProcessInstance {
+                    rank, incarnation, ..
+                } = process.instance();
                 directory.learn(generation, rank, incarnation, card, &mut wanted);
             }
         }
@@ -134,10 +135,10 @@ impl Local {
         effects: &mut Vec<LocalEffect>,
     ) {
         let process = self.processes.find(instance.rank, instance.incarnation);
-        let Some(process) = process.filter(|process| process.retire == Retire::No) else {
+        let Some(process) = process.filter(|process| !process.is_retiring()) else {
             return;
         };
-        let begun = process.stage >= Stage::Registered && !process.waits;
+        let begun = process.stage() >= Stage::Registered && !process.waits();
         let mut wanted = Vec::new();
         let lookups = self.lookups.as_mut().filter(|_| begun);
         let size = lookups.as_ref().map(|lookups| lookups.size());
@@ -194,10 +195,10 @@ impl Local {
         };
         let known = self.processes.of(rank);
         let known = known.filter(|p| {
-            generation == self.processes.generation() && p.instance.incarnation >= least
+            generation == self.processes.generation() && p.instance().incarnation >= least
         });
         Some(
-            match known.and_then(|p| p.card.clone().zip(Some(p.instance.incarnation))) {
+            match known.and_then(|p| Some((p.card()?.clone(), p.instance().incarnation))) {
                 Some((card, incarnation)) => LookupMessage::Here {
                     generation,
                     rank,
@@ -247,9 +248,6 @@ impl Local {
 
     fn has_begun(&self, rank: Rank) -> bool {
         let process = self.processes.of(rank);
-        process.is_some_and(|process| {
-            let inside = (Stage::Registered..=Stage::Finalized).contains(&process.stage);
-            inside && !process.waits && !process.closed && process.retire == Retire::No
-        })
+        process.is_some_and(|process| process.has_begun())
     }
 }

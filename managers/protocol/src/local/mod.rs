@@ -5,8 +5,9 @@
 //! that called `MPI_Init`, which differ under a wrapper. Its images outlive it.
 //!
 //! The state is in parts with private fields, which `host_state` composes: `process_table`,
-//! `kept_images`, `host_rollback`, `host_lease`, `host_lookups`. The other files handle inputs;
-//! `local_step` says which input goes where.
+//! `kept_images`, `host_rollback`, `host_lease`, `host_lookups`. `process` owns the life of one
+//! process instance, from its start until central has acknowledged its end. The other files handle
+//! inputs; `local_step` says which input goes where.
 
 mod exits;
 mod host_lease;
@@ -21,12 +22,13 @@ mod lifecycle;
 mod local_step;
 mod lookups;
 mod process;
+mod process_exit;
 mod process_table;
 mod rank_messages;
 mod report;
 mod restore;
 
-pub use exits::{CLOSED_GRACE, FORK_GRACE, WRAPPER_GRACE};
 pub use host_state::Local;
 pub use inputs::{LocalEffect, LocalInput};
 pub use lifecycle::GRACE;
+pub use process::{CLOSED_GRACE, FORK_GRACE, WRAPPER_GRACE};

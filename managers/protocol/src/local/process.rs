@@ -1,67 +1,97 @@
-//! The local manager's state of one rank's processes, and its reactions to their messages and
-//! exits.
+//! The life of one process instance: a rank's process from its start until central knows its end.
+//!
+//! Under a wrapper an instance is two processes: the one that was started, and the caller, which
+//! called `MPI_Init`. Methods that handle an end return the news for central, if there is any.
 
-use crate::control::{End, ProcessInstance, Stage, Time};
-use rejoin_channel_table::{BusinessCard, Epoch, Incarnation, Rank};
-use rejoin_wire::{Limits, MOST_COUNTERS, VERSION};
-use std::collections::BTreeMap;
+use super::process_exit::{ExitNumber, UnacknowledgedExit};
+use crate::control::{Cause, End, ProcessInstance, Stage, Time, ToCentral};
+use rejoin_channel_table::{BusinessCard, Epoch};
+use rejoin_wire::Limits;
 
-/// The report to central of the end of a rank.
+/// Milliseconds that a wrapper has to pass on how its rank ended.
+pub const WRAPPER_GRACE: u64 = 100;
+
+/// Milliseconds that a process has to call `MPI_Init` after the one that was started has left it
+/// behind and ended well, as `setsid` does.
+pub const FORK_GRACE: u64 = 5000;
+
+/// Milliseconds that a rank has to end after it closed its socket.
+pub const CLOSED_GRACE: u64 = 1000;
+
+/// Why an end is not judged yet, and until when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum ReportedEnd {
-    Nothing,
-    /// It ended as it should, or does not come back.
-    Ended,
-    /// It failed, and central has not said how to continue.
-    Lost,
+enum Grace {
+    /// The started process ended well, and may have left another behind that calls `MPI_Init`.
+    Forked(Time),
+    /// The caller ended, and its wrapper may pass on how.
+    Wrapper(Time),
+    /// The socket was closed, and the process may end.
+    Closed(Time),
 }
 
-/// How far a process has come on its way out.
+impl Grace {
+    fn until(self) -> Time {
+        match self {
+            Grace::Forked(at) | Grace::Wrapper(at) | Grace::Closed(at) => at,
+        }
+    }
+}
+
+/// What central knows of the end of an instance.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Outcome {
+    /// Nothing: it runs, or its end is not judged yet.
+    Open,
+    /// It ended as it should, or failed and does not come back.
+    Settled,
+    /// It failed, and central has not said how to continue. Without an exit, central has
+    /// acknowledged that.
+    Lost(Option<UnacknowledgedExit>),
+}
+
+/// How far an instance has made room for its successor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Retire {
+enum Retirement {
     /// It is the present one.
     No,
     /// It got the order.
-    Asked,
+    Ordered,
     /// It can do nothing any more.
     Done,
 }
 
+/// One process instance.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct RankProcess {
     /// In the generation in which it began.
-    pub instance: ProcessInstance,
-    pub stage: Stage,
+    instance: ProcessInstance,
+    stage: Stage,
     /// The process that was started.
-    pub child: Option<u32>,
-    pub child_end: Option<End>,
+    child: Option<u32>,
+    child_end: Option<End>,
     /// The process that registered, when it is another one.
-    pub caller: Option<u32>,
-    pub caller_end: Option<End>,
+    caller: Option<u32>,
+    caller_end: Option<End>,
     /// The socket is closed.
-    pub closed: bool,
-    /// Central's knowledge of this rank's end.
-    reported: ReportedEnd,
-    /// When to report a caller's end or a closed socket without waiting further.
-    pub suspect: Option<Time>,
+    closed: bool,
+    outcome: Outcome,
+    grace: Option<Grace>,
     /// It comes from an image: it uses MPI, whether or not it has registered again.
-    pub from_image: bool,
+    from_image: bool,
     /// It has registered and waits for the others.
-    pub waits: bool,
+    waits: bool,
     /// Its program waits for a checkpoint later than this epoch.
-    pub asked: Option<Epoch>,
+    asked: Option<Epoch>,
     /// Where it listens.
-    pub card: Option<BusinessCard>,
-    /// The sizes it goes by.
-    pub limits: Option<Limits>,
-    /// It is to make room for its successor.
-    pub retire: Retire,
-    /// The images from which it can be restored, with their process ids.
-    pub images: BTreeMap<Epoch, u32>,
+    card: Option<BusinessCard>,
+    /// Its settings.
+    limits: Option<Limits>,
+    retirement: Retirement,
 }
 
 impl RankProcess {
-    pub fn new(instance: ProcessInstance) -> Self {
+    /// An instance that is to be started, or (`from_image`) restored.
+    pub fn new(instance: ProcessInstance, from_image: bool) -> Self {
         RankProcess {
             instance,
             stage: Stage::Spawned,
@@ -70,75 +100,326 @@ impl RankProcess {
             caller: None,
             caller_end: None,
             closed: false,
-            reported: ReportedEnd::Nothing,
-            suspect: None,
-            from_image: false,
+            outcome: Outcome::Open,
+            grace: None,
+            from_image,
             waits: false,
             asked: None,
             card: None,
             limits: None,
-            retire: Retire::No,
-            images: BTreeMap::new(),
+            retirement: Retirement::No,
         }
     }
 
-    /// The successor takes this place; the images stay.
-    pub fn renew(&mut self, instance: ProcessInstance, from_image: bool) {
-        let images = std::mem::take(&mut self.images);
-        *self = RankProcess {
-            images,
-            from_image,
-            ..RankProcess::new(instance)
-        };
+    /// Which instance it is, in the generation in which it began.
+    pub fn instance(&self) -> ProcessInstance {
+        self.instance
     }
 
-    /// Central knows how this rank ended.
+    pub fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// The process that counts: 0 while there is none.
+    pub fn pid(&self) -> u32 {
+        self.caller.or(self.child).unwrap_or(0)
+    }
+
+    /// Its process was started.
+    pub fn started(&mut self, pid: u32) {
+        self.child = Some(pid);
+    }
+
+    /// The process `pid` has called `MPI_Init`. Returns whether it is another one than the started
+    /// one.
+    pub fn register(&mut self, pid: u32, card: BusinessCard, limits: Limits) -> bool {
+        self.stage = Stage::Registered;
+        self.grace = None;
+        self.waits = true;
+        self.card = Some(card);
+        self.limits = Some(limits);
+        self.caller = Some(pid).filter(|_| self.child != Some(pid));
+        self.caller.is_some()
+    }
+
+    /// Where it listens, once it has registered.
+    pub fn card(&self) -> Option<&BusinessCard> {
+        self.card.as_ref()
+    }
+
+    /// Its settings, once it has registered.
+    pub fn limits(&self) -> Option<Limits> {
+        self.limits
+    }
+
+    /// It has registered and waits for the others.
+    pub fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// All ranks have registered; whether it waited for that.
+    pub fn stop_waiting(&mut self) -> bool {
+        std::mem::take(&mut self.waits)
+    }
+
+    /// It is at one of these stages, and reads messages of its manager.
+    pub fn listens(&self, stages: &[Stage]) -> bool {
+        !self.closed && stages.contains(&self.stage)
+    }
+
+    /// It has left `MPI_Init`, reads messages of its manager, and stays the present one.
+    pub fn has_begun(&self) -> bool {
+        let inside = (Stage::Registered..=Stage::Finalized).contains(&self.stage);
+        inside && !self.waits && !self.closed && !self.is_retiring()
+    }
+
+    /// It has called `MPI_Finalize`.
+    pub fn finalizing(&mut self) {
+        self.stage = Stage::Finalizing;
+    }
+
+    /// All ranks have called `MPI_Finalize`.
+    pub fn all_finalized(&mut self) {
+        if self.stage == Stage::Finalizing {
+            self.stage = Stage::Finalized;
+        }
+    }
+
+    /// It leaves `MPI_Finalize`.
+    pub fn leaves(&mut self) {
+        self.stage = Stage::Left;
+        self.grace = None;
+    }
+
+    /// Its program waits for a checkpoint later than this epoch.
+    pub fn asked(&self) -> Option<Epoch> {
+        self.asked
+    }
+
+    /// Its program begins to wait for a checkpoint later than this epoch.
+    pub fn ask(&mut self, after: Epoch) {
+        self.asked = Some(after);
+    }
+
+    /// The epochs for which `answers` holds have an answer; whether its program waited for one.
+    pub fn take_answered(&mut self, answers: impl Fn(Epoch) -> bool) -> bool {
+        self.asked.take_if(|after| answers(*after)).is_some()
+    }
+
+    /// Whether the started process has ended.
+    pub fn child_has_ended(&self) -> bool {
+        self.child_end.is_some()
+    }
+
+    /// Whether all its processes have ended.
+    pub fn has_ended(&self) -> bool {
+        self.child_end.is_some() && (self.caller.is_none() || self.caller_end.is_some())
+    }
+
+    /// Central knows how it ended.
     pub fn is_reported(&self) -> bool {
-        self.reported != ReportedEnd::Nothing
+        self.outcome != Outcome::Open
+    }
+
+    /// It ended as it should, or failed and does not come back, and central knows that.
+    pub fn is_settled(&self) -> bool {
+        self.outcome == Outcome::Settled
     }
 
     /// It failed, and central has not said how to continue.
     pub fn is_lost(&self) -> bool {
-        self.reported == ReportedEnd::Lost
+        matches!(self.outcome, Outcome::Lost(_))
     }
 
     /// It is to make room for its successor, or has done so.
     pub fn is_retiring(&self) -> bool {
-        self.retire != Retire::No
+        self.retirement != Retirement::No
     }
 
-    /// It is reported to central that it ended as it should.
-    pub fn end_well(&mut self) {
-        self.reported = ReportedEnd::Ended;
+    /// It is to make room for its successor, and has not done so.
+    pub fn delays_successor(&self) -> bool {
+        self.retirement == Retirement::Ordered
     }
 
-    /// Its failure is reported to central, which says how to continue.
-    pub fn lose(&mut self) {
-        self.reported = ReportedEnd::Lost;
+    /// It is to make room for its successor: central's order acknowledges a failure of which
+    /// everything was known. Returns whether the order is new.
+    pub fn retire(&mut self) -> bool {
+        self.grace = None;
+        if let Outcome::Lost(exit) = &mut self.outcome {
+            exit.take_if(|exit| !exit.was_detected());
+        }
+        let is_new = self.retirement == Retirement::No;
+        if is_new {
+            self.retirement = Retirement::Ordered;
+        }
+        is_new
+    }
+
+    /// It can do nothing any more. Returns whether that was waited for.
+    pub fn has_retired(&mut self) -> bool {
+        let awaited = self.delays_successor();
+        if awaited {
+            self.retirement = Retirement::Done;
+        }
+        awaited
+    }
+
+    /// Central has stored how it exited.
+    pub fn acknowledged(&mut self) {
+        if let Outcome::Lost(exit) = &mut self.outcome {
+            exit.take_if(|exit| exit.was_detected());
+        }
     }
 
     /// It failed and does not come back.
     pub fn release(&mut self) {
-        if self.reported == ReportedEnd::Lost {
-            self.reported = ReportedEnd::Ended;
+        if self.is_lost() {
+            self.outcome = Outcome::Settled;
         }
     }
 
-    /// Its exit is worth telling before its status is known: it uses MPI and has not finished.
-    pub fn may_be_detected(&self) -> bool {
-        self.caller.is_none() && self.is_unfinished() && !self.is_reported()
+    /// Its exit that central has not acknowledged.
+    pub fn exit(&self) -> Option<&UnacknowledgedExit> {
+        match &self.outcome {
+            Outcome::Lost(exit) => exit.as_ref(),
+            Outcome::Open | Outcome::Settled => None,
+        }
+    }
+
+    /// Its exit is detected. That is news before the status is known if it uses MPI and has not
+    /// finished.
+    pub fn exit_detected(&mut self, number: ExitNumber) -> Option<ToCentral> {
+        let early = self.caller.is_none() && self.is_unfinished() && !self.is_reported();
+        let pid = self.child.filter(|_| early)?;
+        let stage = self.stage.max(Stage::Registered);
+        self.lose(UnacknowledgedExit::detected(
+            number,
+            self.instance,
+            pid,
+            stage,
+        ))
+    }
+
+    /// It failed, and everything is known of that.
+    pub fn fail(&mut self, cause: Cause, number: ExitNumber) -> Option<ToCentral> {
+        self.grace = None;
+        if self.is_reported() || self.is_retiring() {
+            return None;
+        }
+        let pid = self.pid();
+        self.lose(UnacknowledgedExit::failed(
+            number,
+            self.instance,
+            pid,
+            cause,
+        ))
+    }
+
+    fn lose(&mut self, exit: UnacknowledgedExit) -> Option<ToCentral> {
+        self.grace = None;
+        let news = exit.news();
+        self.outcome = Outcome::Lost(Some(exit));
+        Some(news)
+    }
+
+    /// It can't be started.
+    pub fn not_started(&mut self, why: String, number: ExitNumber) -> Option<ToCentral> {
+        self.child_end = Some(End::Unknown);
+        self.fail(Cause::NotStarted { why }, number)
+    }
+
+    /// It closed its socket.
+    pub fn closed(&mut self, now: Time, number: ExitNumber) -> Option<ToCentral> {
+        self.closed = true;
+        let unfinished = matches!(self.stage, Stage::Registered | Stage::Finalizing);
+        if unfinished && self.grace.is_none() {
+            self.grace = Some(Grace::Closed(now.plus_millis(CLOSED_GRACE)));
+        } else if self.stage == Stage::Spawned && self.child_end.is_some() {
+            return self.judge(number);
+        }
+        None
+    }
+
+    /// The process that registered, another one than was started, ended.
+    pub fn caller_ended(&mut self, now: Time, end: End, number: ExitNumber) -> Option<ToCentral> {
+        self.caller_end = Some(end);
+        if end == End::Unknown && self.child_end.is_none() {
+            self.grace = Some(Grace::Wrapper(now.plus_millis(WRAPPER_GRACE)));
+            return None;
+        }
+        self.judge(number)
+    }
+
+    /// The process that was started ended.
+    pub fn child_ended(&mut self, now: Time, end: End, number: ExitNumber) -> Option<ToCentral> {
+        self.child_end = Some(end);
+        if let Outcome::Lost(Some(exit)) = &mut self.outcome
+            && let Some(news) = exit.status_known(end)
+        {
+            return Some(news);
+        }
+        if self.may_have_forked() {
+            self.grace = Some(Grace::Forked(now.plus_millis(FORK_GRACE)));
+            return None;
+        }
+        self.judge(number)
+    }
+
+    /// When [`RankProcess::grace_over`] is due.
+    pub fn deadline(&self) -> Option<Time> {
+        self.grace.map(Grace::until)
+    }
+
+    /// It is not judged before the process that it left behind has had time for `MPI_Init`.
+    pub fn may_register_late(&self) -> bool {
+        matches!(self.grace, Some(Grace::Forked(_)))
+    }
+
+    /// Its end is judged by what is known now.
+    pub fn grace_over(&mut self, number: ExitNumber) -> Option<ToCentral> {
+        match self.grace.take()? {
+            Grace::Forked(_) | Grace::Wrapper(_) => self.judge(number),
+            Grace::Closed(_) if self.stage < Stage::Finalized => {
+                let why = "it closed its socket to the manager before MPI_Finalize".to_string();
+                self.fail(Cause::Misbehaved { why }, number)
+            }
+            Grace::Closed(_) => None,
+        }
+    }
+
+    /// Its end needs no judgement any more.
+    pub fn stop_grace(&mut self) {
+        self.grace = None;
+    }
+
+    /// Decides about an instance of which a process ended.
+    fn judge(&mut self, number: ExitNumber) -> Option<ToCentral> {
+        // One that came back has been an MPI process all along.
+        let stage = match self.stage {
+            Stage::Spawned if self.from_image => Stage::Registered,
+            stage => stage,
+        };
+        if let Some(end) = self.failure() {
+            return self.fail(Cause::Ended { end, stage }, number);
+        }
+        if !self.has_ended() || self.is_reported() || self.is_retiring() {
+            return None;
+        }
+        (self.outcome, self.grace) = (Outcome::Settled, None);
+        let instance = self.instance;
+        Some(ToCentral::Ended { instance, stage })
     }
 
     /// The process that was started ended well, but another one still holds the rank's socket and
     /// may call `MPI_Init`.
-    pub fn may_have_forked(&self) -> bool {
-        let plain = self.stage == Stage::Spawned && !self.from_image && !self.closed;
+    fn may_have_forked(&self) -> bool {
+        let before_init = self.stage == Stage::Spawned && !self.from_image && !self.closed;
         let present = !self.is_retiring() && !self.is_reported();
-        plain && present && self.child_end == Some(End::Exited(0))
+        before_init && present && self.child_end == Some(End::Exited(0))
     }
 
-    /// The end that makes this rank a failed one, if there is such.
-    pub fn failure(&self) -> Option<End> {
+    /// The end that makes this a failed instance, if there is such.
+    fn failure(&self) -> Option<End> {
         let bad = |end: &End| !matches!(end, End::Exited(0) | End::Unknown);
         // How the rank ended tells more than how its wrapper did; after MPI_Finalize the rank's
         // own end is its wrapper's business.
@@ -148,64 +429,16 @@ impl RankProcess {
         if let Some(end) = caller.or(self.child_end.filter(bad)) {
             return Some(end);
         }
-        let unfinished = self.is_unfinished();
         let gone = self.caller.is_none() || self.caller_end.is_some();
-        if unfinished && gone {
-            self.caller_end.or(self.child_end)
-        } else {
-            None
+        match self.is_unfinished() && gone {
+            true => self.caller_end.or(self.child_end),
+            false => None,
         }
     }
 
     /// It uses MPI and has not come to the end of that.
-    pub fn is_unfinished(&self) -> bool {
+    fn is_unfinished(&self) -> bool {
         matches!(self.stage, Stage::Registered | Stage::Finalizing)
             || (self.from_image && self.stage == Stage::Spawned)
     }
-
-    /// The process that counts: 0 while there is none.
-    pub fn pid(&self) -> u32 {
-        self.caller.or(self.child).unwrap_or(0)
-    }
-
-    pub fn ended(&self) -> bool {
-        self.child_end.is_some() && (self.caller.is_none() || self.caller_end.is_some())
-    }
-}
-
-/// Why a process that registers can't be this rank.
-pub(super) fn unfit(
-    rank: Rank,
-    incarnation: Incarnation,
-    version: u32,
-    instance: ProcessInstance,
-) -> Option<String> {
-    if version != VERSION {
-        return Some(format!(
-            "its library speaks version {version} of the managers' protocol, mpirun {VERSION}"
-        ));
-    }
-    (rank != instance.rank || incarnation != instance.incarnation)
-        .then(|| format!("it registered as rank {}", rank.0))
-}
-
-/// Keeps the last line on the terminal one line, whatever a program says.
-pub(super) fn one_line(text: &str) -> String {
-    text.chars()
-        .take(400)
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
-}
-
-/// Few counters with short names of one line, whatever a program's process says.
-pub(super) fn presentable(counters: Vec<(String, u64)>) -> Vec<(String, u64)> {
-    let shorten = |(name, value): (String, u64)| {
-        let name = one_line(&name).chars().take(40).collect();
-        (name, value)
-    };
-    counters
-        .into_iter()
-        .take(MOST_COUNTERS)
-        .map(shorten)
-        .collect()
 }

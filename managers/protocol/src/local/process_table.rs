@@ -1,7 +1,8 @@
 //! The processes of one host's ranks.
 
 use super::process::RankProcess;
-use crate::control::{ProcessInstance, Stage};
+use super::process_exit::{ExitNumber, UnacknowledgedExit};
+use crate::control::{End, ProcessExit, ProcessInstance, Stage, Time, ToCentral};
 use rejoin_channel_table::{Generation, Incarnation, Rank};
 
 /// The job's generation as this host knows it, and the processes of the ranks of this host.
@@ -10,6 +11,8 @@ pub(super) struct ProcessTable {
     generation: Generation,
     /// In rank order.
     processes: Vec<RankProcess>,
+    /// Detected exits of instances that have a successor.
+    former: Vec<UnacknowledgedExit>,
 }
 
 impl ProcessTable {
@@ -28,8 +31,9 @@ impl ProcessTable {
         let instances = ranks
             .into_iter()
             .map(|(rank, incarnation)| self.instance(rank, incarnation));
-        let mut processes: Vec<_> = instances.map(RankProcess::new).collect();
-        processes.sort_by_key(|p| p.instance.rank);
+        let processes = instances.map(|instance| RankProcess::new(instance, false));
+        let mut processes: Vec<_> = processes.collect();
+        processes.sort_by_key(|p| p.instance().rank);
         self.processes = processes;
     }
 
@@ -60,7 +64,7 @@ impl ProcessTable {
         self.processes.get(at)
     }
 
-    /// The same, to be changed.
+    /// The process of a rank of this host, to be changed.
     pub fn of_mut(&mut self, rank: Rank) -> Option<&mut RankProcess> {
         let at = self.position(rank)?;
         self.processes.get_mut(at)
@@ -69,20 +73,93 @@ impl ProcessTable {
     /// The process of a rank, if it is of this incarnation.
     pub fn find(&mut self, rank: Rank, incarnation: Incarnation) -> Option<&mut RankProcess> {
         self.of_mut(rank)
-            .filter(|p| p.instance.incarnation == incarnation)
+            .filter(|p| p.instance().incarnation == incarnation)
+    }
+
+    /// The successor of a rank's process begins, here or (`from_image`) from its image.
+    pub fn renew(&mut self, instance: ProcessInstance, from_image: bool) {
+        let Some(process) = self.of_mut(instance.rank) else {
+            return;
+        };
+        let before = std::mem::replace(process, RankProcess::new(instance, from_image));
+        self.former.extend(before.exit().cloned());
+    }
+
+    /// The number of the next exit.
+    pub fn next_exit(&self) -> ExitNumber {
+        let last = self.unacknowledged().map(UnacknowledgedExit::number).max();
+        last.unwrap_or_default().next()
+    }
+
+    /// Exits that central may not know, in the order of their detection.
+    pub fn exits(&self) -> Vec<ProcessExit> {
+        let mut exits: Vec<_> = self.unacknowledged().collect();
+        exits.sort_by_key(|exit| exit.number());
+        exits.into_iter().map(|e| e.exit().clone()).collect()
+    }
+
+    /// Central has acknowledged all exits.
+    pub fn are_exits_acknowledged(&self) -> bool {
+        self.unacknowledged().next().is_none()
+    }
+
+    fn unacknowledged(&self) -> impl Iterator<Item = &UnacknowledgedExit> {
+        let present = self.processes.iter().filter_map(RankProcess::exit);
+        self.former.iter().chain(present)
+    }
+
+    /// The process that was started for an instance ended. Returns the news for central.
+    pub fn child_ended(
+        &mut self,
+        now: Time,
+        rank: Rank,
+        incarnation: Incarnation,
+        end: End,
+    ) -> Option<ToCentral> {
+        let number = self.next_exit();
+        if let Some(process) = self.find(rank, incarnation) {
+            return process.child_ended(now, end, number);
+        }
+        let same = |exit: &&mut UnacknowledgedExit| {
+            let instance = exit.exit().instance();
+            instance.rank == rank && instance.incarnation == incarnation
+        };
+        let exit = self.former.iter_mut().find(same)?;
+        exit.status_known(end)
+    }
+
+    /// Central has stored how this instance exited.
+    pub fn acknowledged(&mut self, instance: ProcessInstance) {
+        self.forget_former(instance);
+        let process = self.find(instance.rank, instance.incarnation);
+        if let Some(process) = process.filter(|p| p.instance() == instance) {
+            process.acknowledged();
+        }
+    }
+
+    /// This instance failed and does not come back.
+    pub fn release(&mut self, instance: ProcessInstance) {
+        self.forget_former(instance);
+        if let Some(process) = self.find(instance.rank, instance.incarnation) {
+            process.release();
+        }
+    }
+
+    fn forget_former(&mut self, instance: ProcessInstance) {
+        self.former
+            .retain(|exit| exit.exit().instance() != instance);
     }
 
     fn position(&self, rank: Rank) -> Option<usize> {
         let processes = &self.processes;
         processes
-            .binary_search_by_key(&rank, |p| p.instance.rank)
+            .binary_search_by_key(&rank, |p| p.instance().rank)
             .ok()
     }
 
     /// The ranks at one of these stages that read messages of their manager.
     pub fn listening(&self, stages: &[Stage]) -> Vec<Rank> {
-        let open = |p: &&RankProcess| !p.closed && stages.contains(&p.stage);
-        let listening = self.processes.iter().filter(open);
-        listening.map(|p| p.instance.rank).collect()
+        let listening = self.processes.iter().filter(|p| p.listens(stages));
+        listening.map(|p| p.instance().rank).collect()
     }
 }

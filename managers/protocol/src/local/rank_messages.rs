@@ -2,10 +2,9 @@
 
 use super::host_state::Local;
 use super::inputs::LocalEffect;
-use super::process::{one_line, presentable, unfit};
 use crate::control::{Cause, ProcessInstance, Stage, ToCentral};
 use rejoin_channel_table::{Incarnation, Rank};
-use rejoin_wire::{FromManager, ToManager};
+use rejoin_wire::{FromManager, MOST_COUNTERS, ToManager, VERSION};
 
 impl Local {
     /// A rank sent this message.
@@ -28,7 +27,7 @@ impl Local {
             }
             return;
         };
-        let stage = process.stage;
+        let stage = process.stage();
         match message {
             ToManager::Imaged { .. } | ToManager::NotImaged { .. } => {
                 self.said_of_image(instance, stage, message, effects);
@@ -45,7 +44,7 @@ impl Local {
                 effects.push(LocalEffect::Note(rank, important, one_line(&text)));
             }
             ToManager::Finalizing if stage == Stage::Registered => {
-                process.stage = Stage::Finalizing;
+                process.finalizing();
                 self.tell(ToCentral::Finalizing { instance }, effects);
             }
             ToManager::Counters { counters } if stage == Stage::Finalized => {
@@ -53,8 +52,7 @@ impl Local {
                 self.tell(ToCentral::Counters { instance, counters }, effects);
             }
             ToManager::Leave if stage == Stage::Finalized => {
-                process.stage = Stage::Left;
-                process.suspect = None;
+                process.leaves();
             }
             ToManager::Abort { code, why } => {
                 let why = one_line(&why);
@@ -102,13 +100,7 @@ impl Local {
         let Some(process) = self.processes.find(rank, incarnation) else {
             return;
         };
-        process.stage = Stage::Registered;
-        process.suspect = None;
-        process.waits = true;
-        process.card = Some(card.clone());
-        process.limits = Some(limits);
-        if process.child != Some(pid) {
-            process.caller = Some(pid);
+        if process.register(pid, card.clone(), limits) {
             effects.push(LocalEffect::Watch(rank, incarnation, pid));
         }
         self.learn_of(instance, card.clone(), effects);
@@ -128,7 +120,7 @@ impl Local {
             .listening(&[Stage::Registered, Stage::Finalizing]);
         to.retain(|rank| {
             let process = self.processes.of_mut(*rank);
-            process.is_some_and(|process| std::mem::take(&mut process.waits))
+            process.is_some_and(|process| process.stop_waiting())
         });
         effects.push(LocalEffect::Ranks(to, start));
         self.discard_retired(effects);
@@ -139,9 +131,7 @@ impl Local {
         let generation = self.processes.generation();
         let to = self.processes.listening(&[Stage::Finalizing]);
         for process in self.processes.iter_mut() {
-            if process.stage == Stage::Finalizing {
-                process.stage = Stage::Finalized;
-            }
+            process.all_finalized();
         }
         effects.push(LocalEffect::Ranks(
             to,
@@ -159,4 +149,41 @@ fn name_of(message: &ToManager) -> &'static str {
         ToManager::LookUp { .. } => "LookUp",
         _ => "Counters",
     }
+}
+
+/// Why a process that registers can't be this rank.
+fn unfit(
+    rank: Rank,
+    incarnation: Incarnation,
+    version: u32,
+    instance: ProcessInstance,
+) -> Option<String> {
+    if version != VERSION {
+        return Some(format!(
+            "its library speaks version {version} of the managers' protocol, mpirun {VERSION}"
+        ));
+    }
+    (rank != instance.rank || incarnation != instance.incarnation)
+        .then(|| format!("it registered as rank {}", rank.0))
+}
+
+/// Keeps the last line on the terminal one line, whatever a program says.
+pub(super) fn one_line(text: &str) -> String {
+    text.chars()
+        .take(400)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+/// Few counters with short names of one line, whatever a program's process says.
+fn presentable(counters: Vec<(String, u64)>) -> Vec<(String, u64)> {
+    let shorten = |(name, value): (String, u64)| {
+        let name = one_line(&name).chars().take(40).collect();
+        (name, value)
+    };
+    counters
+        .into_iter()
+        .take(MOST_COUNTERS)
+        .map(shorten)
+        .collect()
 }

@@ -17,32 +17,33 @@ impl Local {
             signalled: self.signalled,
             lacks_table: self.lacks_table(),
             ranks: self.processes.iter().map(|p| self.report_of(p)).collect(),
-            exits: self.exits.clone(),
+            exits: self.processes.exits(),
         };
         self.tell(ToCentral::Report(Box::new(report)), effects);
     }
 
     fn report_of(&self, process: &RankProcess) -> RankReport {
-        let ordered = self.ordered(process.instance.rank).unwrap_or_default();
+        let instance = process.instance();
+        let ordered = self.ordered(instance.rank).unwrap_or_default();
         let mut said = RankReport {
-            rank: process.instance.rank,
+            rank: instance.rank,
             incarnation: ordered,
             stage: Stage::Spawned,
             pid: 0,
-            card: process.card.clone(),
-            limits: process.limits,
+            card: process.card().cloned(),
+            limits: process.limits(),
             waits: false,
             ended: false,
             asked: None,
-            images: process.images.keys().copied().collect(),
+            images: self.images.of(instance.rank).collect(),
         };
         // Of one that is to begin, nothing else can be said.
-        if ordered == process.instance.incarnation {
-            said.stage = process.stage;
+        if ordered == instance.incarnation {
+            said.stage = process.stage();
             said.pid = process.pid();
-            said.waits = process.waits;
-            said.ended = process.is_reported() && !process.is_lost();
-            said.asked = process.asked;
+            said.waits = process.waits();
+            said.ended = process.is_settled();
+            said.asked = process.asked();
         }
         said
     }

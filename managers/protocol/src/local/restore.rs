@@ -6,8 +6,7 @@
 use super::host_rollback::LocalRestore;
 use super::host_state::Local;
 use super::inputs::LocalEffect;
-use super::process::Retire;
-use crate::control::{Cause, End, ProcessInstance};
+use crate::control::ProcessInstance;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 
 impl Local {
@@ -24,27 +23,16 @@ impl Local {
         if ranks.is_empty() {
             return;
         }
-        let renewed = |instance: ProcessInstance| {
-            let same = |(rank, incarnation): &(Rank, Incarnation)| {
-                *rank == instance.rank && *incarnation > instance.incarnation
-            };
-            ranks.iter().any(same)
-        };
-        self.exits
-            .retain(|exit| exit.was_detected() || !renewed(exit.instance()));
         // Others that come back alone, too, do so still.
         let adds = generation == self.processes.generation();
         self.processes.enter(generation);
         for (rank, _) in &ranks {
-            let Some(process) = self.processes.of_mut(*rank) else {
-                continue;
-            };
-            process.suspect = None;
-            if process.retire == Retire::No {
-                process.retire = Retire::Asked;
+            if let Some(process) = self.processes.of_mut(*rank)
+                && process.retire()
+            {
                 let ProcessInstance {
                     rank, incarnation, ..
-                } = process.instance;
+                } = process.instance();
                 effects.push(LocalEffect::Retire(rank, incarnation));
             }
         }
@@ -54,7 +42,7 @@ impl Local {
 
     /// The incarnation of a rank that was last ordered.
     pub(super) fn ordered(&self, rank: Rank) -> Option<Incarnation> {
-        let present = self.processes.of(rank)?.instance.incarnation;
+        let present = self.processes.of(rank)?.instance().incarnation;
         self.restore.to_come(rank).chain([present]).max()
     }
 
@@ -65,20 +53,15 @@ impl Local {
         incarnation: Incarnation,
         effects: &mut Vec<LocalEffect>,
     ) {
-        let Some(process) = self
-            .processes
-            .find(rank, incarnation)
-            .filter(|process| process.retire == Retire::Asked)
-        else {
-            return;
-        };
-        process.retire = Retire::Done;
-        self.take_over(effects);
+        let process = self.processes.find(rank, incarnation);
+        if process.is_some_and(|process| process.has_retired()) {
+            self.take_over(effects);
+        }
     }
 
     /// Once all are out of the way, their successors begin.
     fn take_over(&mut self, effects: &mut Vec<LocalEffect>) {
-        if self.processes.iter().any(|p| p.retire == Retire::Asked) {
+        if self.processes.iter().any(|p| p.delays_successor()) {
             return;
         }
         let Some(restoring) = self.restore.take() else {
@@ -86,23 +69,20 @@ impl Local {
         };
         for (rank, incarnation) in restoring.ranks {
             let instance = self.processes.instance(rank, incarnation);
-            let Some(process) = self.processes.of_mut(rank) else {
+            let Some(process) = self.processes.of(rank) else {
                 continue;
             };
             self.restore
-                .leaves_behind(rank, process.instance.incarnation);
-            process.renew(instance, restoring.epoch.is_some());
-            let there = |epoch: &Epoch| process.images.contains_key(epoch);
-            let (image, lost) = (restoring.epoch.filter(there), restoring.epoch);
-            match (image, lost) {
-                (Some(epoch), _) => effects.push(LocalEffect::Wake(instance, epoch)),
-                (None, None) => effects.push(LocalEffect::Spawn(instance)),
-                (None, Some(epoch)) => {
-                    if let Some(process) = self.processes.find(rank, incarnation) {
-                        process.child_end = Some(End::Unknown);
-                    }
+                .leaves_behind(rank, process.instance().incarnation);
+            self.processes.renew(instance, restoring.epoch.is_some());
+            match restoring.epoch {
+                None => effects.push(LocalEffect::Spawn(instance)),
+                Some(epoch) if self.images.contains(rank, epoch) => {
+                    effects.push(LocalEffect::Wake(instance, epoch));
+                }
+                Some(epoch) => {
                     let why = format!("its image of checkpoint {epoch} is gone");
-                    self.fail(rank, incarnation, Cause::NotStarted { why }, effects);
+                    self.not_started(rank, incarnation, why, effects);
                 }
             }
         }
