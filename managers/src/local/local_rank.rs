@@ -19,8 +19,30 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 /// A process with its pidfd.
 type Process = (u32, OwnedFd);
 
+/// A process that registered and is not the one that was started.
+struct Caller {
+    process: Process,
+    /// It ended, and its parent has to reap it. Then the kernel tells how it ended.
+    is_unreaped: bool,
+}
+
 /// A message of a rank, or why it can't be understood, with the process that sent it.
 pub type RankMessage = (u32, std::result::Result<ToManager, CodecError>);
+
+/// How far the present process of a rank is on its way out, as far as this host can see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ProcessState {
+    /// There is none, or it has retired.
+    Absent,
+    /// It runs, or has ended and is about to be reaped.
+    Running,
+    /// It has begun to end, and does nothing more.
+    Exiting,
+    /// It is to retire: it gets SIGSTOP. `exiting`: it has begun to end, too.
+    Stopping { exiting: bool },
+    /// It is to retire, and must have ended before that counts as done: it has file locks.
+    Killed,
+}
 
 /// The processes of one rank.
 pub struct LocalRank {
@@ -29,19 +51,12 @@ pub struct LocalRank {
     /// The process that was started, until it is reaped.
     child: Option<Process>,
     /// The process that registered, when it is another one, until it ends.
-    caller: Option<Process>,
-    /// That process ended, and we wait for its parent to reap it, after which the kernel tells how.
-    caller_unreaped: bool,
+    caller: Option<Caller>,
     socket: Option<LocalLink>,
     /// Descriptors that came over the socket and whose message is still to come.
     handed: VecDeque<OwnedFd>,
-    /// The present process has begun to end, and does nothing more.
-    dying: bool,
-    /// The present process is to retire.
-    retiring: bool,
-    /// Before that counts as done it must have ended: it has file locks.
-    must_end: bool,
-    /// Those that have, until they are reaped.
+    state: ProcessState,
+    /// Processes that have retired, until they are reaped.
     retired: Vec<(Incarnation, Process)>,
     /// The process group of its first process.
     group: Option<u32>,
@@ -55,12 +70,9 @@ impl LocalRank {
             incarnation: Incarnation(0),
             child: None,
             caller: None,
-            caller_unreaped: false,
             socket: None,
             handed: VecDeque::new(),
-            dying: false,
-            retiring: false,
-            must_end: false,
+            state: ProcessState::Absent,
             retired: Vec::new(),
             group: None,
         }
@@ -92,7 +104,7 @@ impl LocalRank {
     ) -> Result<()> {
         self.incarnation = incarnation;
         self.handed.clear();
-        self.dying = false;
+        self.state = ProcessState::Running;
         let token = |kind| kind::of_process(kind, incarnation, slot);
         self.child = child;
         let socket = self.socket.insert(socket);
@@ -114,7 +126,10 @@ impl LocalRank {
     ) -> Result<()> {
         let token = kind::of_process(kind::CALLER, incarnation, slot);
         reactor.add(&caller.1, token, Interest::READ)?;
-        (self.caller, self.caller_unreaped) = (Some(caller), false);
+        self.caller = Some(Caller {
+            process: caller,
+            is_unreaped: false,
+        });
         Ok(())
     }
 
@@ -125,7 +140,7 @@ impl LocalRank {
 
     /// The process that registered, when it is another one, until it ends.
     pub fn caller_pid(&self) -> Option<u32> {
-        self.caller.as_ref().map(|(pid, _)| *pid)
+        self.caller.as_ref().map(|caller| caller.process.0)
     }
 
     /// The present processes.
@@ -219,8 +234,12 @@ impl LocalRank {
     /// The present process has begun to end; whether that is news for the core: it is not of a
     /// process that was killed for its locks.
     pub fn exit_begins(&mut self) -> bool {
-        self.dying = true;
-        !(self.retiring && self.must_end)
+        self.state = match self.state {
+            ProcessState::Absent | ProcessState::Killed => return false,
+            ProcessState::Running | ProcessState::Exiting => ProcessState::Exiting,
+            ProcessState::Stopping { .. } => ProcessState::Stopping { exiting: true },
+        };
+        true
     }
 
     /// The started process was reaped. Returns whether it was killed together with the one for
@@ -229,17 +248,22 @@ impl LocalRank {
         if let Some((_, pidfd)) = self.child.take() {
             reactor.remove(&pidfd);
         }
-        self.retiring && !self.must_end && !std::mem::replace(&mut self.dying, true)
+        let unnoticed = self.state == ProcessState::Stopping { exiting: false };
+        if unnoticed {
+            self.state = ProcessState::Stopping { exiting: true };
+        }
+        unnoticed
     }
 
     /// The process that registered has ended. Returns how, as far as that is known.
     pub fn caller_ended(&mut self, slot: usize, reactor: &Reactor) -> Option<End> {
         let token = kind::of_process(kind::CALLER, self.incarnation, slot);
-        let (pid, pidfd) = self.caller.as_ref()?;
+        let caller = self.caller.as_mut()?;
+        let (pid, pidfd) = &caller.process;
         // Its wrapper has ended before it, and this manager is its parent now.
         let end = exit_info(pidfd).or_else(|| descendants::reap(*pid).map(end_of));
-        if end.is_none() && !self.caller_unreaped {
-            self.caller_unreaped = true;
+        if end.is_none() && !caller.is_unreaped {
+            caller.is_unreaped = true;
             // No interest: the next event is the hang-up when its parent has reaped it.
             let none = Interest {
                 read: false,
@@ -255,23 +279,29 @@ impl LocalRank {
 
     /// Whether the present process is to retire.
     pub fn is_retiring(&self) -> bool {
-        self.retiring
+        matches!(
+            self.state,
+            ProcessState::Stopping { .. } | ProcessState::Killed
+        )
     }
 
-    /// Whether it must end before its successor begins.
+    /// Whether it is to retire, and must end before its successor begins.
     pub fn must_end(&self) -> bool {
-        self.must_end
+        self.state == ProcessState::Killed
     }
 
     /// Has the present process stop, so that it can do nothing more, or (`must_end`) end.
     pub fn retire(&mut self, must_end: bool) {
-        (self.retiring, self.must_end) = (true, must_end);
+        let exiting = matches!(
+            self.state,
+            ProcessState::Exiting | ProcessState::Stopping { exiting: true }
+        );
         // Nothing can catch these signals or put them off. A stopped process keeps its memory,
         // which takes long to take down, and its file locks.
-        let signal = if must_end {
-            libc::SIGKILL
-        } else {
-            libc::SIGSTOP
+        let signal;
+        (self.state, signal) = match must_end {
+            true => (ProcessState::Killed, libc::SIGKILL),
+            false => (ProcessState::Stopping { exiting }, libc::SIGSTOP),
         };
         self.pids().for_each(|pid| descendants::send(pid, signal));
     }
@@ -279,15 +309,16 @@ impl LocalRank {
     /// Whether the retiring process has stopped, or ended if it must. One that has file locks is
     /// killed for them.
     pub fn is_suspended(&mut self) -> bool {
-        let suspended = |pid| match self.must_end {
-            true => descendants::has_ended(pid),
-            false => self.dying || descendants::is_still(pid),
+        let exiting = match self.state {
+            ProcessState::Killed => return self.pids().all(descendants::has_ended),
+            ProcessState::Stopping { exiting } => exiting,
+            ProcessState::Absent | ProcessState::Running | ProcessState::Exiting => return false,
         };
-        if !self.pids().all(suspended) {
+        if !self.pids().all(|pid| exiting || descendants::is_still(pid)) {
             return false;
         }
-        // Even one that is dying keeps its locks until its memory is gone.
-        let locked = !self.must_end && self.pids().any(descendants::has_locks);
+        // Even one that has begun to end keeps its locks until its memory is gone.
+        let locked = self.pids().any(descendants::has_locks);
         if locked {
             self.retire(true);
         }
@@ -297,12 +328,13 @@ impl LocalRank {
     /// The retiring process has retired: its messages do not count any more. Returns whether it was
     /// killed together with the one for which the job rolls back, and not noticed yet.
     pub fn retired(&mut self, reactor: &Reactor) -> bool {
-        self.retiring = false;
-        let ended = self.child_pid().is_some_and(descendants::has_ended) && !self.must_end;
-        let unnoticed = !std::mem::replace(&mut self.dying, false) && ended;
+        let before = std::mem::replace(&mut self.state, ProcessState::Absent);
+        let unnoticed = before == ProcessState::Stopping { exiting: false }
+            && self.child_pid().is_some_and(descendants::has_ended);
         self.hang_up(reactor);
         self.handed.clear();
-        for process in self.child.take().into_iter().chain(self.caller.take()) {
+        let caller = self.caller.take().map(|caller| caller.process);
+        for process in self.child.take().into_iter().chain(caller) {
             reactor.remove(&process.1);
             self.retired.push((self.incarnation, process));
         }

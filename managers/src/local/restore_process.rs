@@ -11,7 +11,6 @@ use rejoin_ckpt::twin::manager::Wake;
 use rejoin_managers_protocol::control::{End, ProcessInstance};
 use rejoin_managers_protocol::local::LocalInput;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Instant;
 
 impl LocalManager {
     /// Has an image make a process.
@@ -56,14 +55,7 @@ impl LocalManager {
             ..Wake::default()
         };
         self.images.wake(slot, epoch, &wake, &self.reactor)?;
-        Ok(PendingRestore {
-            instance,
-            epoch,
-            ends,
-            socket,
-            stop: false,
-            since: Instant::now(),
-        })
+        Ok(PendingRestore::new(instance, epoch, (ends, socket)))
     }
 
     /// The process of an image is there.
@@ -73,15 +65,9 @@ impl LocalManager {
             descendants::send(pid, libc::SIGKILL);
             return Ok(());
         };
-        let PendingRestore {
-            instance,
-            epoch,
-            ends,
-            socket,
-            stop,
-            ..
-        } = restore;
-        let incarnation = instance.incarnation;
+        let (instance, epoch) = (restore.instance(), restore.epoch());
+        let (retire, incarnation) = (restore.is_to_retire(), instance.incarnation);
+        let (ends, socket) = restore.into_descriptors();
         let stray = self.restores.take_stray(pid);
         // A number may have been another process's before.
         let lives = |_: &_| stray.is_none() || descendants::is_own_child(pid);
@@ -105,7 +91,7 @@ impl LocalManager {
                 LocalInput::ChildEnded(rank, incarnation, end)
             });
         }
-        if stop {
+        if retire {
             self.retire(instance.rank, incarnation);
         }
         Ok(())
@@ -116,8 +102,8 @@ impl LocalManager {
         let Some(restore) = self.restores.take(slot) else {
             return;
         };
-        self.not_restored(slot, restore.instance, why);
-        if restore.stop {
+        self.not_restored(slot, restore.instance(), why);
+        if restore.is_to_retire() {
             self.told(slot, LocalInput::Retired);
         }
     }

@@ -14,7 +14,7 @@ impl LocalManager {
         if let Some(starter) = &mut self.starter {
             starter.forget(rank);
         }
-        if self.restores.stop(slot, incarnation) {
+        if self.restores.retire(slot, incarnation) {
             return;
         }
         self.ranks[slot].retire(self.images.have_locks(slot));
@@ -34,7 +34,7 @@ impl LocalManager {
 
     fn check_retiring(&mut self, slot: usize) {
         let rank = &mut self.ranks[slot];
-        if !rank.is_retiring() || !rank.is_suspended() {
+        if !rank.is_suspended() {
             return;
         }
         if rank.must_end() && self.ends_clones(slot) {

@@ -15,18 +15,55 @@ const MOST_STRAYS: usize = 256;
 
 /// A process that an image is making.
 pub struct PendingRestore {
-    /// The process.
-    pub instance: ProcessInstance,
+    instance: ProcessInstance,
     /// The epoch of its image.
-    pub epoch: Epoch,
+    epoch: Epoch,
     /// Its descriptors: the image has copies of the process's ends.
-    pub ends: DescriptorPairs,
+    ends: DescriptorPairs,
     /// The socket to it, with its Welcome.
-    pub socket: LocalLink,
+    socket: LocalLink,
     /// It is to retire as soon as it is there.
-    pub stop: bool,
+    stop: bool,
     /// When the image was asked for it.
-    pub since: Instant,
+    since: Instant,
+}
+
+impl PendingRestore {
+    /// The image of this epoch has just been asked for this instance, with these descriptors.
+    pub fn new(
+        instance: ProcessInstance,
+        epoch: Epoch,
+        (ends, socket): (DescriptorPairs, LocalLink),
+    ) -> PendingRestore {
+        PendingRestore {
+            instance,
+            epoch,
+            ends,
+            socket,
+            stop: false,
+            since: Instant::now(),
+        }
+    }
+
+    /// The process instance.
+    pub fn instance(&self) -> ProcessInstance {
+        self.instance
+    }
+
+    /// The epoch of its image.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Whether it is to retire as soon as it is there.
+    pub fn is_to_retire(&self) -> bool {
+        self.stop
+    }
+
+    /// Its descriptors, and the socket to it.
+    pub fn into_descriptors(self) -> (DescriptorPairs, LocalLink) {
+        (self.ends, self.socket)
+    }
 }
 
 /// The processes that images of this host are making.
@@ -60,7 +97,7 @@ impl PendingRestores {
     }
 
     /// A process shall retire as soon as it is there; `false` if it is not being made.
-    pub fn stop(&mut self, slot: usize, incarnation: Incarnation) -> bool {
+    pub fn retire(&mut self, slot: usize, incarnation: Incarnation) -> bool {
         let restore = self.ranks[slot].as_mut();
         let restore = restore.filter(|r| r.instance.incarnation == incarnation);
         restore.is_some_and(|r| {
