@@ -96,6 +96,8 @@ pub struct Coordinator {
     wanted: bool,
     /// The last checkpoint that lost an image, and the milliseconds before the order after it.
     lost: Option<(Epoch, u64)>,
+    /// The ranks whose images of the committed checkpoint are gone.
+    without_image: BTreeSet<Rank>,
     cost: Option<ImageCost>,
     /// The cost of the checkpoint before the last one.
     cost_before: ImageCost,
@@ -129,6 +131,7 @@ impl Coordinator {
             overdue: None,
             wanted: false,
             lost: None,
+            without_image: BTreeSet::new(),
             cost: None,
             cost_before: ImageCost::default(),
             told_stretch: false,
@@ -153,6 +156,17 @@ impl Coordinator {
         self.order.as_ref().map(|order| order.epoch)
     }
 
+    /// The epoch of a rank's last image that is there and may count.
+    #[must_use]
+    pub fn image_of(&self, rank: Rank) -> Option<Epoch> {
+        let ordered = self.order.as_ref();
+        let ordered = ordered.filter(|order| !order.missing.contains(&rank));
+        let committed = self
+            .committed
+            .filter(|_| !self.without_image.contains(&rank));
+        ordered.map(|order| order.epoch).or(committed)
+    }
+
     /// When [`Coordinator::tick`] has something to do.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
@@ -167,6 +181,7 @@ impl Coordinator {
     pub fn resume(&mut self, committed: Option<(Epoch, Time, ImageCost)>, ordered: Epoch) {
         self.committed = committed.map(|(epoch, ..)| epoch);
         self.committed_at = committed.map_or(Time(0), |(_, at, _)| at);
+        self.without_image.clear();
         self.cost = committed.map(|(.., cost)| cost);
         self.next = Epoch(ordered.0.saturating_add(1));
         self.order = None;
@@ -245,6 +260,7 @@ impl Coordinator {
         };
         self.committed = Some(epoch);
         self.committed_at = now;
+        self.without_image.clear();
         self.cost_before = self.cost.replace(order.dearest).unwrap_or_default();
         self.schedule(now);
         now.0.saturating_sub(order.since.0)
@@ -272,9 +288,9 @@ impl Coordinator {
         Some(stretch)
     }
 
-    /// An image of the last commit, or of the order under way, is gone: another checkpoint at once.
-    /// If the lost image is itself such a replacement, a pause precedes the next one.
-    pub fn image_lost(&mut self, now: Time, epoch: Epoch) -> Progress {
+    /// A rank's image of the last commit, or of the order under way, is gone: another checkpoint at
+    /// once. If the lost image is itself such a replacement, a pause precedes the next one.
+    pub fn image_lost(&mut self, now: Time, rank: Rank, epoch: Epoch) -> Progress {
         let is_ordered = self.ordered() == Some(epoch);
         if !is_ordered && self.committed != Some(epoch) {
             return Progress::Waiting;
@@ -285,6 +301,7 @@ impl Coordinator {
             self.due = Some(at);
             return outcome;
         }
+        self.without_image.insert(rank);
         if self.order.is_none() {
             self.due = Some(self.due.map_or(at, |due| due.min(at)));
         }
@@ -565,12 +582,35 @@ mod tests {
         let mut c = two(Interval::Asked);
         let first = take(&mut c, at(0), ImageCost::default());
         assert_eq!(c.deadline(), None);
-        assert_eq!(c.image_lost(at(5), first), Progress::Waiting);
+        assert_eq!(c.image_lost(at(5), Rank(1), first), Progress::Waiting);
         assert_eq!(c.tick(at(5)), Tick::Due);
         let second = c.order(at(5)).unwrap();
-        assert_eq!(c.image_lost(at(6), second), Progress::GivenUp(second));
+        assert_eq!(
+            c.image_lost(at(6), Rank(1), second),
+            Progress::GivenUp(second)
+        );
         assert_eq!(c.deadline(), Some(at(6 + RETAKE_PAUSES.0)), "again");
-        assert_eq!(c.image_lost(at(7), Epoch(77)), Progress::Waiting);
+        assert_eq!(c.image_lost(at(7), Rank(1), Epoch(77)), Progress::Waiting);
+    }
+
+    #[test]
+    fn the_last_image_of_a_rank_is_one_that_is_there() {
+        let cost = ImageCost::default();
+        let mut c = two(Interval::Asked);
+        assert_eq!(c.image_of(Rank(0)), None);
+        let first = take(&mut c, at(0), cost);
+        assert_eq!(c.image_of(Rank(0)), Some(first));
+        let second = c.order(at(1)).unwrap();
+        c.imaged(Rank(0), second, cost);
+        let images = |c: &Coordinator| [0, 1].map(|rank| c.image_of(Rank(rank)));
+        assert_eq!(images(&c), [Some(second), Some(first)]);
+        // The committed image of a rank is gone, then the order is given up.
+        c.image_lost(at(2), Rank(0), first);
+        assert_eq!(images(&c), [Some(second), Some(first)]);
+        c.failed(at(3), second);
+        assert_eq!(images(&c), [None, Some(first)]);
+        let third = take(&mut c, at(4), cost);
+        assert_eq!(images(&c), [Some(third); 2]);
     }
 
     #[test]
@@ -579,9 +619,9 @@ mod tests {
         let (mut now, mut pauses) = (0, Vec::new());
         let mut epoch = take(&mut c, at(now), ImageCost::default());
         for _ in 0..10 {
-            c.image_lost(at(now), epoch);
+            c.image_lost(at(now), Rank(1), epoch);
             // The images of both ranks are killed.
-            c.image_lost(at(now), epoch);
+            c.image_lost(at(now), Rank(1), epoch);
             let due = c.deadline().expect("another checkpoint");
             pauses.push((due.0 - at(now).0) / 1_000_000);
             now += pauses.last().expect("one was pushed");
@@ -592,15 +632,18 @@ mod tests {
         assert_eq!(pauses[..3], [0, shortest, 2 * shortest]);
         assert_eq!(pauses[7..], [longest; 3]);
         // One that is lost before its commit belongs to the series, too.
-        c.image_lost(at(now), epoch);
+        c.image_lost(at(now), Rank(1), epoch);
         now += longest;
         let next = c.order(at(now)).expect("an order");
-        assert_eq!(c.image_lost(at(now), next), Progress::GivenUp(next));
+        assert_eq!(
+            c.image_lost(at(now), Rank(1), next),
+            Progress::GivenUp(next)
+        );
         assert_eq!(c.deadline(), Some(at(now + longest)));
         // One that lasts ends it.
         epoch = take(&mut c, at(now), ImageCost::default());
         now += longest;
-        c.image_lost(at(now), epoch);
+        c.image_lost(at(now), Rank(1), epoch);
         assert_eq!(c.tick(at(now)), Tick::Due);
     }
 
@@ -608,9 +651,9 @@ mod tests {
     fn a_pause_after_lost_images_delays_no_checkpoint_that_is_due_sooner() {
         let mut c = two(Interval::Every(30));
         let first = take(&mut c, at(0), ImageCost::default());
-        c.image_lost(at(1), first);
+        c.image_lost(at(1), Rank(1), first);
         let second = take(&mut c, at(1), ImageCost::default());
-        c.image_lost(at(2), second);
+        c.image_lost(at(2), Rank(1), second);
         assert_eq!(c.deadline(), Some(at(31)));
     }
 

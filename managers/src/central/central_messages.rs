@@ -1,11 +1,9 @@
 //! Messages between mpirun and the central manager's process.
 
 use super::host_links::LinkPlan;
-use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::central::{CentralEffect, CentralInput, Job, JobView, RankView};
 use rejoin_managers_protocol::control::Time;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 
@@ -62,8 +60,6 @@ pub enum CentralToMpirun {
         view: JobView,
         /// State of each rank of the job.
         ranks: Vec<RankView>,
-        /// The epoch of the last image of each rank.
-        images: BTreeMap<Rank, Epoch>,
         /// When that was.
         now: Time,
     },

@@ -10,13 +10,11 @@ use crate::error::Result;
 use crate::fault;
 use crate::net::reactor::{Reactor, Token};
 use crate::report::verbose_log::VerboseLog;
-use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, Course, HostIndex, JobView, Record,
 };
 use rejoin_managers_protocol::control::ToCentral;
 use rejoin_managers_protocol::signals;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The core of a job that has begun or was taken up, and its links to the local managers.
@@ -30,8 +28,6 @@ pub struct CoreDriver {
     /// The hosts' names.
     names: Vec<String>,
     verbose_log: VerboseLog,
-    /// The last image of each rank.
-    images: BTreeMap<Rank, Epoch>,
     /// The last that was passed on.
     view: Option<JobView>,
     /// Numbers of inputs that wait until the hosts have reported: the next one must be told them
@@ -57,7 +53,6 @@ impl CoreDriver {
             kinds,
             names,
             verbose_log,
-            images: BTreeMap::new(),
             view: None,
             waiting: Vec::new(),
         }
@@ -84,7 +79,6 @@ impl CoreDriver {
             client,
             view: self.core.view(),
             ranks: self.core.ranks().collect(),
-            images: self.images.clone(),
             now: now(),
         }
     }
@@ -128,19 +122,6 @@ impl CoreDriver {
         fault::heard(news);
         if let Some(name) = self.names.get(host) {
             self.verbose_log.heard(name, news);
-        }
-        match news {
-            ToCentral::Imaged {
-                instance, epoch, ..
-            } => {
-                self.images.insert(instance.rank, *epoch);
-            }
-            ToCentral::Report(report) => {
-                let last = report.ranks.iter();
-                let last = last.filter_map(|said| Some((said.rank, *said.images.iter().max()?)));
-                self.images.extend(last);
-            }
-            _ => {}
         }
     }
 

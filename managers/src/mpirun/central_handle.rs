@@ -184,13 +184,12 @@ impl CentralHandle {
                 client,
                 view,
                 ranks,
-                images,
                 now,
             } => {
                 let central = self.core.process();
                 let (hosts, ranks) = (&self.hosts, ranks.into_iter());
                 let board = self.news.board();
-                let status = board.status(&view, ranks, &images, hosts, now, central);
+                let status = board.status(&view, ranks, hosts, now, central);
                 self.looked.push((client, status));
             }
             CentralToMpirun::Alive => {}

@@ -2,11 +2,9 @@
 
 use crate::clock::now;
 use crate::report::query::{Checkpoint, JobStatus, RankStatus};
-use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::central::{Course, Event, JobView, RankView};
 use rejoin_managers_protocol::control::{Stage, Time};
 use rejoin_managers_protocol::verdict::Described;
-use std::collections::BTreeMap;
 
 /// Counts, and remembers the last of each.
 #[derive(Debug, Default)]
@@ -58,13 +56,12 @@ impl StatusBoard {
         }
     }
 
-    /// The job as it is now. `images`: the epoch of each rank's last image.
+    /// The job as it is now.
     /// `central`: the central manager's process id, and how often it was started again.
     pub fn status(
         &self,
         view: &JobView,
         ranks: impl Iterator<Item = RankView>,
-        images: &BTreeMap<Rank, Epoch>,
         hosts: &[String],
         now: Time,
         central: (u32, u64),
@@ -98,7 +95,7 @@ impl StatusBoard {
                     pid: view.pid,
                     incarnation: view.incarnation.0,
                     state: state(&view).into(),
-                    epoch: images.get(&Rank(rank)).map(|epoch| epoch.0),
+                    epoch: view.image.map(|epoch| epoch.0),
                 })
                 .collect(),
         }

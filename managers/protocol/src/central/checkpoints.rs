@@ -216,7 +216,7 @@ impl Central {
                 host: self.hosts.name(self.ranks.host_of(rank)),
             }));
         }
-        let given_up = checkpoints.image_lost(now, epoch) == Progress::GivenUp(epoch);
+        let given_up = checkpoints.image_lost(now, rank, epoch) == Progress::GivenUp(epoch);
         if given_up {
             let why = "its image was ended".into();
             self.given_up(now, epoch, rank, why, effects);

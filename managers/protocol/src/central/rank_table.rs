@@ -3,7 +3,7 @@
 use super::messages::HostIndex;
 use crate::control::{ProcessInstance, RankReport, Stage, Time};
 use crate::verdict::Verdict;
-use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_wire::Limits;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,8 @@ pub struct RankView {
     pub stage: Stage,
     /// Its process has ended.
     pub ended: bool,
+    /// The epoch of its last image that is there.
+    pub image: Option<Epoch>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -115,14 +117,15 @@ impl RankTable {
         }
     }
 
-    /// The ranks as they are now, in their order.
-    pub fn views(&self) -> impl Iterator<Item = RankView> {
-        self.ranks.iter().map(|rank| RankView {
-            host: rank.host,
-            pid: rank.pid,
-            incarnation: rank.incarnation,
-            stage: rank.stage,
-            ended: rank.ended,
+    /// The ranks as they are now, in their order. `image` returns the epoch of a rank's last image.
+    pub fn views(&self, image: impl Fn(Rank) -> Option<Epoch>) -> impl Iterator<Item = RankView> {
+        self.numbered().map(move |(rank, state)| RankView {
+            host: state.host,
+            pid: state.pid,
+            incarnation: state.incarnation,
+            stage: state.stage,
+            ended: state.ended,
+            image: image(rank),
         })
     }
 

@@ -64,6 +64,8 @@ impl Central {
 
     /// The ranks as they are now, in their order.
     pub fn ranks(&self) -> impl Iterator<Item = RankView> {
-        self.ranks.views()
+        let checkpoints = self.mode.checkpoints();
+        self.ranks
+            .views(move |rank| checkpoints.and_then(|c| c.image_of(rank)))
     }
 }
