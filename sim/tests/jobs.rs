@@ -79,12 +79,17 @@ fn run(seed: u64, forgets: bool) -> Result<Tally, String> {
 #[test]
 fn jobs_of_many_ranks_end_well_whatever_dies() {
     let mut all = Tally::default();
-    let (mut count, mut well) = (0, 0);
+    let (mut count, mut well, mut recovered) = (0, 0, 0);
     for seed in seeds(FIXED) {
         match run(seed, false) {
             Ok(tally) => {
                 count += 1;
-                well += u64::from(tally.verdict == Some(Verdict::Success));
+                let success = tally.verdict == Some(Verdict::Success);
+                well += u64::from(success);
+                recovered += u64::from(tally.recoveries > 0);
+                // No rank that is needed can be killed without a recovery.
+                let needed = success && tally.unreleased > 0;
+                assert!(!needed || tally.recoveries > 0, "seed {seed}: {tally:?}");
                 all.kills += tally.kills;
                 all.early += tally.early;
                 all.recoveries += tally.recoveries;
@@ -105,11 +110,12 @@ fn jobs_of_many_ranks_end_well_whatever_dies() {
             ),
         }
     }
-    println!("{count} seeds, {well} successes, {all:?}");
+    println!("{count} seeds, {well} successes, {recovered} with recoveries, {all:?}");
     if std::env::var("REJOIN_JOB_SEEDS").is_err() {
         assert!(well * 10 > count * 7, "{well} of {count} seeds succeed");
-        // Enough faults of each kind, so that the checks are significant.
-        let enough = all.kills > 2000 && all.early > 100 && all.recoveries > 450;
+        // Enough faults of each kind, so that the checks are significant. One recovery masks all
+        // kills that follow the first one soon, so there are far fewer recoveries than kills.
+        let enough = all.kills > 2000 && all.early > 100 && all.recoveries > count;
         assert!(enough && all.alone > 5, "{all:?}");
         assert!(
             all.parts > 300 && all.cuts > 300 && all.centrals > 150 && all.silent > 20,

@@ -85,6 +85,7 @@ impl<W: Work> JobWorld<W> {
         if self.stored.committed.is_none() {
             self.tally.early += 1;
         }
+        self.tally.unreleased += u64::from(!self.stored.finalized);
         // The end of a process that has not called MPI_Init is not noticed early.
         let early = watched && self.rng.chance(50);
         match early {

@@ -18,6 +18,8 @@ pub struct Tally {
     pub kills: u64,
     /// Of these, those before the first commit.
     pub early: u64,
+    /// Of these, those before all ranks were released from `MPI_Finalize`.
+    pub unreleased: u64,
     /// Images that were lost.
     pub images: u64,
     /// Requests to refuse an image.
