@@ -2,11 +2,10 @@
 //! been released from `MPI_Finalize`, no rank needs another, and a failed one is restored alone.
 
 use super::response::{JobProgress, Response, Situation};
-use super::start_anew;
 use crate::central::messages::Recovery;
 use crate::checkpoint::Coordinator;
 use crate::control::Cause;
-use crate::policy::{History, Refusal};
+use crate::policy::{self, History, Refusal};
 use rejoin_channel_table::{Epoch, Rank};
 
 /// State of this mode.
@@ -62,7 +61,7 @@ impl Coordinated {
         let ordered = self.checkpoints.ordered().is_some();
         let judged = match from {
             Some(_) => self.history.judge(situation.now, rank, cause, from),
-            None => start_anew::judge(&mut self.history, situation, ordered, rank, cause),
+            None => judge_new_start(&mut self.history, situation, ordered, rank, cause),
         };
         match judged {
             Ok(()) if alone => Response::RestoreOne(from),
@@ -80,4 +79,32 @@ impl Coordinated {
     ) -> Result<(), Refusal> {
         self.history.confirm(rank, cause, from)
     }
+}
+
+/// Whether the job starts anew because of this failure. Before the first checkpoint there is only
+/// the start for a rollback. Nothing but `MPI_Init` is lost by that, so the job starts anew as often
+/// as `--max-restarts` allows. `ordered`: a checkpoint is under way.
+fn judge_new_start(
+    history: &mut History,
+    situation: &Situation,
+    ordered: bool,
+    rank: Rank,
+    cause: &Cause,
+) -> Result<(), Refusal> {
+    let in_init = situation.progress == JobProgress::InInit;
+    if policy::is_killed_before_init(cause) {
+        // A program may not use MPI at all if one of its ranks ended without MPI_Init. A restart
+        // would then repeat its effects.
+        return match in_init && !situation.absent {
+            true => history.admit(situation.now),
+            false => Err(Refusal::Meant),
+        };
+    }
+    // While the first checkpoint is under way, ranks have hardly left MPI_Init. One that was
+    // aborted leaves the job without any: too much would be done again.
+    let running = situation.progress == JobProgress::Running;
+    if policy::is_failure(cause) && !in_init && !(running && ordered) {
+        return Err(Refusal::NoCheckpoint);
+    }
+    history.judge(situation.now, rank, cause, None)
 }

@@ -1,7 +1,7 @@
 //! Failures as local managers tell of them: judged by the mode, told, and acknowledged.
 
+use super::phases::GlobalRestore;
 use super::response::{JobProgress, Response, Situation};
-use super::restoring::GlobalRestore;
 use crate::central::event::Event;
 use crate::central::job_end::END_BOUND;
 use crate::central::job_state::Central;

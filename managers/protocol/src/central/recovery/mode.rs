@@ -1,7 +1,6 @@
 //! The recovery modes behind one enum.
 
 use super::coordinated::Coordinated;
-use super::none;
 use super::response::{Response, Situation};
 use crate::central::messages::Recovery;
 use crate::checkpoint::Coordinator;
@@ -81,7 +80,8 @@ impl RecoveryMode {
     /// The response of the job to this failure.
     pub(super) fn respond(&mut self, situation: &Situation, rank: Rank, cause: &Cause) -> Response {
         match self {
-            RecoveryMode::None => none::respond(),
+            // The first failure ends the job, and needs no reason why it was not masked.
+            RecoveryMode::None => Response::End(None),
             RecoveryMode::Coordinated(mode) => mode.respond(situation, rank, cause),
         }
     }

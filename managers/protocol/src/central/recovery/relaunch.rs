@@ -4,7 +4,7 @@
 //! asked for the newest stored state. If there is one, central stores the decision and waits for
 //! the end of the lost host's last lease. So no rank acts there when another one replaces it.
 
-use super::relaunching::Relaunching;
+use super::phases::Relaunching;
 use crate::central::job_state::Central;
 use crate::central::messages::{
     CentralEffect, CentralInput, Failover, HostIndex, Record, Relaunch,

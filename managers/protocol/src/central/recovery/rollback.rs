@@ -1,6 +1,6 @@
 //! Rollback of ranks: the orders, and the events when they are restored.
 
-use super::restoring::GlobalRestore;
+use super::phases::GlobalRestore;
 use crate::central::event::Event;
 use crate::central::job_state::Central;
 use crate::central::messages::{CentralEffect, Record};

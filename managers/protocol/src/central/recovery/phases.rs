@@ -1,9 +1,19 @@
-//! How far the decision to launch the job again has come.
+//! The state of phases in which the job recovers.
 
 use crate::central::messages::Relaunch;
 use crate::control::Time;
+use rejoin_channel_table::Epoch;
 
-/// How far the decision has come.
+/// Ranks are being rolled back.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::central) struct GlobalRestore {
+    /// To which checkpoint; `None`: to the start.
+    pub epoch: Option<Epoch>,
+    /// When the first failure was reported: others may follow before all ranks are restored.
+    pub since: Time,
+}
+
+/// How far the decision to launch the job again has come.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::central) enum Relaunching {
     /// The driver is asked for the newest stored state.
