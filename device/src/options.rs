@@ -16,7 +16,7 @@ pub struct Options {
     /// `REJOIN_TCP_INTERFACE`: the interfaces whose addresses go into the business card, by name
     /// (`eth0`) or network (`10.0.0.0/8`). All usable ones when unset.
     pub interface: Option<InterfaceFilter>,
-    /// `REJOIN_TCP_PORTS=lo-hi`: the listeners' ports. Any free port when unset.
+    /// `REJOIN_TCP_PORTS=FIRST-LAST`: the listeners' ports. Any free port when unset.
     pub ports: Option<(u16, u16)>,
     /// `REJOIN_SPIN_US`: how long a wait spins before it blocks. Chosen from ranks and cores when
     /// unset: no spinning with more ranks on the host than cores.
@@ -85,9 +85,9 @@ impl Options {
             );
         }
         if let Some(text) = variable("REJOIN_TCP_PORTS") {
-            options.ports = Some(
-                parse_ports(&text).map_err(|problem| refuse("REJOIN_TCP_PORTS", &text, problem))?,
-            );
+            let range = rejoin_wire::parse_port_range(&text);
+            let range = range.map_err(|why| refuse("REJOIN_TCP_PORTS", &text, why.to_string()))?;
+            options.ports = Some(range);
         }
         if let Some(text) = variable("REJOIN_SPIN_US") {
             let us = text.parse().ok().filter(|us| *us <= MOST_SPIN_US);
@@ -180,18 +180,6 @@ fn number(name: &'static str) -> Result<Option<usize>> {
         .map_err(|_| refuse(name, &text, "a whole number of bytes is needed"))
 }
 
-/// `lo-hi` or one port.
-///
-/// # Errors
-/// Says what a range must look like.
-pub fn parse_ports(text: &str) -> std::result::Result<(u16, u16), String> {
-    let (low, high) = text.split_once('-').unwrap_or((text, text));
-    match (low.trim().parse::<u16>(), high.trim().parse::<u16>()) {
-        (Ok(low), Ok(high)) if low > 0 && low <= high => Ok((low, high)),
-        _ => Err("a range lo-hi of ports from 1 to 65535 is needed".to_owned()),
-    }
-}
-
 fn parse_cut(text: &str) -> std::result::Result<(u64, u64), String> {
     let wanted = || "seed:interval, two whole numbers, interval at least 1, is needed".to_owned();
     let (seed, interval) = text.split_once(':').ok_or_else(wanted)?;
@@ -204,15 +192,6 @@ fn parse_cut(text: &str) -> std::result::Result<(u64, u64), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ranges_of_ports() {
-        assert_eq!(parse_ports("5000-5010"), Ok((5000, 5010)));
-        assert_eq!(parse_ports("5000"), Ok((5000, 5000)));
-        for bad in ["", "0-5", "9-5", "1-70000", "a-b", "1-2-3"] {
-            assert!(parse_ports(bad).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn cuts() {

@@ -264,10 +264,10 @@ fn ports_that_are_too_few_are_reported() {
     let (code, said) = told("5000-5099", &own);
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains(few), "{said}");
-    let (code, said) = told("5000:5099", &["true"]);
+    let (code, said) = told("5000..5099", &["true"]);
     assert_eq!(code, Some(2), "{said}");
     assert!(
-        said.contains("REJOIN_TCP_PORTS=5000:5099: a range lo-hi of ports"),
+        said.contains("REJOIN_TCP_PORTS=5000..5099: a range FIRST-LAST of ports"),
         "{said}"
     );
     // Enough to start, not to come back.

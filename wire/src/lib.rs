@@ -6,6 +6,7 @@
 //! - [`Welcome`]: identity, key and settings of a rank, its first message.
 //! - [`ProcessMap`]: which rank is on which host, in few bytes.
 //! - [`ImageCost`], [`Holds`]: a rank's report about an image of itself.
+//! - [`parse_port_range`]: the ports on which ranks listen, as users write them.
 //!
 //! The order of the messages in a rank's life:
 //!
@@ -27,6 +28,7 @@
 pub mod codec;
 mod image;
 mod messages;
+mod port_range;
 mod process_map;
 mod welcome;
 
@@ -34,5 +36,6 @@ pub use image::{Holds, ImageCost, Unread};
 pub use messages::{
     FromManager, MANAGER_FD, MOST_CAVEATS, MOST_COUNTERS, MOST_FILES, ToManager, VERSION,
 };
+pub use port_range::{PortRangeError, parse_port_range};
 pub use process_map::{ProcessMap, ProcessMapError};
 pub use welcome::{Images, Limits, RankOptions, Transport, Welcome};

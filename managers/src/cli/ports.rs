@@ -5,6 +5,7 @@ use crate::launch::plan::Program;
 use procfs::process::Process;
 use rejoin_channel_table::Rank;
 use rejoin_managers_protocol::central::HostIndex;
+use rejoin_wire::parse_port_range;
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStringExt;
 
@@ -61,20 +62,10 @@ fn ports_of(program: &Program, option: Option<Range>) -> Result<Option<(String, 
     }
     let text = String::from_utf8_lossy(&value);
     let shown = format!("{VARIABLE}={text}");
-    match parse(&text) {
-        Some(range) => Ok(Some((shown, range))),
-        None => Err(format!(
-            "{shown}: a range lo-hi of ports from 1 to 65535 is needed"
-        )),
+    match parse_port_range(&text) {
+        Ok(range) => Ok(Some((shown, range))),
+        Err(why) => Err(format!("{shown}: {why}")),
     }
-}
-
-/// As ranks read it: `lo-hi`, or one port.
-fn parse(text: &str) -> Option<Range> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let port = |text: &str| text.trim().parse().ok().filter(|port| *port > 0);
-    let range = (port(first)?, port(last)?);
-    (range.0 <= range.1).then_some(range)
 }
 
 /// Whether so many ranks of a host find their ports in a range, of which those from `first_free` on
@@ -131,15 +122,6 @@ fn first_unprivileged() -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ranges_are_read_as_ranks_read_them() {
-        assert_eq!(parse("5000-5010"), Some((5000, 5010)));
-        assert_eq!(parse("80"), Some((80, 80)));
-        for wrong in ["0-5", "9-5", "1-70000", "a-b", "1-2-3", "5000:5010", "-"] {
-            assert_eq!(parse(wrong), None, "{wrong}");
-        }
-    }
 
     #[test]
     fn too_few_ports_and_those_of_others_are_reported() {
