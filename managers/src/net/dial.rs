@@ -32,7 +32,7 @@ pub struct ManagerDialer {
     not_before: Instant,
     /// Since when the known address has no listener.
     refused: Option<Instant>,
-    /// After so long of that there is no mpirun any more. A refusal as such proves nothing: a
+    /// After so long of that the other side is gone. A refusal as such proves nothing: a
     /// firewall gives them, too.
     patience: Option<Duration>,
     /// The last error.
@@ -61,7 +61,7 @@ pub enum Dialed {
     Nothing,
     /// The link has a new connection.
     Connected,
-    /// mpirun does not want us any more, or is gone.
+    /// The other side does not want this link any more, or is gone.
     Dismissed,
 }
 
@@ -89,7 +89,7 @@ impl ManagerDialer {
         }
     }
 
-    /// Has [`ManagerDialer::poll`] say that mpirun is gone when it was refused for so long where it
+    /// Has [`ManagerDialer::poll`] say that the other side is gone when it was refused for so long where it
     /// was answered before; without this it never does.
     pub fn give_up_after(&mut self, patience: Duration) {
         self.patience = Some(patience);
@@ -99,7 +99,7 @@ impl ManagerDialer {
     #[must_use]
     pub fn trouble(&self) -> String {
         let shown: Vec<_> = self.addresses.iter().map(ToString::to_string).collect();
-        format!("{} (mpirun listens on {})", self.last, shown.join(", "))
+        format!("{} (it listens on {})", self.last, shown.join(", "))
     }
 
     /// Sees to it that a connection is being made, if one is wanted.

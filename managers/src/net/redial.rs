@@ -26,6 +26,8 @@ pub enum Called {
 
 /// The calls of one link.
 pub struct Redial {
+    /// The other side, for the user.
+    peer: &'static str,
     dialer: ManagerDialer,
     /// The other side has answered once.
     answered: bool,
@@ -37,10 +39,11 @@ pub struct Redial {
 }
 
 impl Redial {
-    /// Calls to another host, or to a process of this one: between processes of one host, no
+    /// Calls to `peer`, on another host (`away`) or on this one: between processes of one host, no
     /// connection falls silent.
     #[must_use]
     pub fn new(
+        peer: &'static str,
         key: JobKey,
         whose: Whose,
         addresses: Vec<ManagerAddress>,
@@ -53,6 +56,7 @@ impl Redial {
             dialer.give_up_after(FIRST_CALL);
         }
         Redial {
+            peer,
             dialer,
             answered: false,
             begun: Instant::now(),
@@ -88,8 +92,8 @@ impl Redial {
         }
         let dialed = self.dialer.poll(self.wants(link), reactor)?;
         if !self.answered && self.silence.is_some() && self.begun.elapsed() > FIRST_CALL {
-            let why = self.dialer.trouble();
-            return Err(Error::Usage(format!("can't call mpirun back: {why}")));
+            let (peer, why) = (self.peer, self.dialer.trouble());
+            return Err(Error::Usage(format!("no connection to {peer}: {why}")));
         }
         Ok(self.called(dialed, link))
     }

@@ -46,8 +46,8 @@ pub enum LocalInput {
 pub enum LocalEffect {
     /// Start this process instance; answer with `Spawned` or `NotStarted`.
     Spawn(ProcessInstance),
-    /// Stop this process instance and its descendants, and take all that it has written; answer
-    /// with `Retired`.
+    /// Stop the processes of this instance, and take all that it has written; answer with
+    /// `Retired`. Other processes that it has forked continue.
     Retire(Rank, Incarnation),
     /// Have the rank's image of this epoch make this process instance; answer with `Spawned` or
     /// `NotStarted`.

@@ -39,7 +39,7 @@ impl CentralLink {
         let addresses = place.addresses.clone();
         CentralLink {
             link: SessionLink::new(Token::single(kind::CENTRAL)),
-            redial: Redial::new(key, whose, addresses, token, away),
+            redial: Redial::new("the central manager", key, whose, addresses, token, away),
             open: true,
             listens: None,
         }

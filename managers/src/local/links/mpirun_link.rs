@@ -68,7 +68,7 @@ impl MpirunLink {
         let addresses = invitation.addresses.into_iter().map(Into::into).collect();
         let token = Token::single(kind::DIAL);
         let invited = Invited {
-            redial: Redial::new(key.clone(), whose, addresses, token, true),
+            redial: Redial::new("mpirun", key.clone(), whose, addresses, token, true),
             key,
             forsaken: None,
             missing,
