@@ -92,6 +92,7 @@ fn jobs_of_many_ranks_end_well_whatever_dies() {
                 assert!(!needed || tally.recoveries > 0, "seed {seed}: {tally:?}");
                 all.kills += tally.kills;
                 all.early += tally.early;
+                all.unreleased += tally.unreleased;
                 all.recoveries += tally.recoveries;
                 all.commits += tally.commits;
                 all.alone += tally.alone;
