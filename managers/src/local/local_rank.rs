@@ -433,3 +433,6 @@ fn exit_info(pidfd: &OwnedFd) -> Option<End> {
         Some(End::Signaled(libc::WTERMSIG(status)))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -94,3 +94,6 @@ impl CheckpointRequests {
         Some(at.saturating_duration_since(Instant::now()))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -133,3 +133,6 @@ impl PendingRestores {
         self.strays.remove(at).map(|(_, status)| status)
     }
 }
+
+#[cfg(test)]
+mod tests;

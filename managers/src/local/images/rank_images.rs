@@ -305,3 +305,6 @@ fn end_image(image: RankImage, reactor: &Reactor) {
         descendants::send(image.pid, libc::SIGKILL);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ use rejoin_channel_table::JobKey;
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_wire::codec::MANAGER_LIMIT;
 use serde_bytes::ByteBuf;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// How long this manager tries to send its last messages.
@@ -47,6 +47,11 @@ impl MpirunLink {
             .as_fd()
             .try_clone_to_owned()
             .context("take the link to mpirun")?;
+        MpirunLink::over(socket, reactor)
+    }
+
+    /// A link over one end of a socket pair; mpirun has the other one.
+    pub fn over(socket: OwnedFd, reactor: &Reactor) -> Result<MpirunLink> {
         let link = LocalLink::new(socket, MANAGER_LIMIT, MANAGER_LIMIT);
         let token = Token::single(kind::LINK);
         reactor.add(&link, token, Interest::READ)?;

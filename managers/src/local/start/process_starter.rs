@@ -318,7 +318,8 @@ pub struct DescriptorPairs {
 }
 
 impl DescriptorPairs {
-    fn new() -> Result<DescriptorPairs> {
+    /// New descriptors.
+    pub fn new() -> Result<DescriptorPairs> {
         let flags = SockFlag::SOCK_CLOEXEC;
         let manager = socketpair(AddressFamily::Unix, SockType::Stream, None, flags)
             .context("make a rank's socket")?;

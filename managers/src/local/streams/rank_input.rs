@@ -352,7 +352,10 @@ fn is_broken(pipe: &OwnedFd) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::local_link::LocalLink;
+    use rejoin_wire::codec::MANAGER_LIMIT;
     use std::io::Read;
+    use std::os::unix::net::UnixStream;
 
     fn given(input: &mut RankInput) {
         while input.write() == Some(true) {}
@@ -426,5 +429,55 @@ mod tests {
         input.push(b"x");
         input.at += 1;
         assert!(!input.trim(), "said once");
+    }
+
+    #[test]
+    fn images_after_the_restored_one_are_forgotten() {
+        let reactor = Reactor::new().unwrap();
+        let (mut input, reader) = RankInput::open(Rank(3), true, &reactor).unwrap();
+        input.push(b"one two three");
+        given(&mut input);
+        assert_eq!(read(&reader, 8), b"one two ");
+        input.imaged(Epoch(1), 4);
+        input.imaged(Epoch(2), 8);
+        let mut again = |rank, epoch| input.again(Rank(rank), epoch, &reactor).unwrap();
+        assert!(again(4, Some(Epoch(1))).is_none(), "another rank reads it");
+        let reader = again(3, Some(Epoch(1))).unwrap();
+        assert!(again(3, Some(Epoch(2))).is_none(), "it is of no history");
+        given(&mut input);
+        assert_eq!(read(&reader, 9), b"two three");
+        let reader = input.again(Rank(3), None, &reactor).unwrap().unwrap();
+        given(&mut input);
+        assert_eq!(read(&reader, 13), b"one two three");
+    }
+
+    #[test]
+    fn mpirun_learns_how_much_was_taken_and_when_no_more_is_needed() {
+        for keeps in [true, false] {
+            let reactor = Reactor::new().unwrap();
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            let mut link = MpirunLink::over(ours.into(), &reactor).unwrap();
+            let mut mpirun = LocalLink::new(theirs.into(), MANAGER_LIMIT, MANAGER_LIMIT);
+            let (mut input, reader) = RankInput::open(Rank(0), keeps, &reactor).unwrap();
+            input.push(b"hello");
+            assert!(input.write_all(&mut link, &reactor).unwrap());
+            assert!(input.write_all(&mut link, &reactor).unwrap());
+            drop(reader);
+            input.push(b"never read");
+            // A rank that comes back may read it then.
+            assert_eq!(input.write_all(&mut link, &reactor).unwrap(), keeps);
+            link.flush(&reactor).unwrap();
+            mpirun.fill().unwrap();
+            let mut said = Vec::new();
+            while let Some(message) = mpirun.next::<LocalToMpirun>().unwrap() {
+                said.push(match message {
+                    LocalToMpirun::InputCredit(count) => count,
+                    LocalToMpirun::InputClosed => 0,
+                    _ => panic!("another message"),
+                });
+            }
+            let expected: &[u32] = if keeps { &[5] } else { &[5, 0] };
+            assert_eq!(said, expected, "keeps: {keeps}");
+        }
     }
 }

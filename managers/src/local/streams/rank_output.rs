@@ -397,3 +397,6 @@ impl RankOutputs {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

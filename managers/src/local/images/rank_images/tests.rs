@@ -1,0 +1,136 @@
+//! Images whose processes are played by the other ends of their sockets.
+
+use super::*;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use rejoin_channel_table::Generation;
+use rejoin_wire::ImageCost;
+
+/// Images of this host's ranks, and the other ends of their sockets.
+struct World {
+    images: RankImages,
+    reactor: Reactor,
+    ends: Vec<OwnedFd>,
+}
+
+impl World {
+    fn new(ranks: usize) -> World {
+        let mut images = RankImages::default();
+        images.serve(ranks);
+        World {
+            images,
+            reactor: Reactor::new().unwrap(),
+            ends: Vec::new(),
+        }
+    }
+
+    /// A rank reports an image, whose process id is this one.
+    fn add(&mut self, slot: usize, epoch: u32, pid: u32, holds: Holds) {
+        let message = ToManager::Imaged {
+            generation: Generation(0),
+            epoch: Epoch(epoch),
+            pid,
+            cost: ImageCost::default(),
+            streams: [false; 2],
+            caveats: Vec::new(),
+            holds,
+        };
+        let report = ImageReport {
+            incarnation: Incarnation(0),
+            pid: 1,
+            message,
+        };
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let (ours, theirs) =
+            socketpair(AddressFamily::Unix, SockType::Stream, None, flags).unwrap();
+        self.ends.push(theirs);
+        let partial = [format!("slot {slot}").into_bytes(), Vec::new()];
+        let (images, reactor) = (&mut self.images, &self.reactor);
+        images.add(slot, report, ours, partial, reactor).unwrap();
+    }
+
+    fn drop_image(&mut self, slot: usize, epoch: u32) -> bool {
+        self.images.drop_image(slot, Epoch(epoch), &self.reactor)
+    }
+}
+
+fn writes(files: &[(u64, u64)]) -> Holds {
+    Holds {
+        files: Some(files.to_vec()),
+        ..Holds::default()
+    }
+}
+
+#[test]
+fn files_that_other_ranks_write_at_the_same_image_are_spared() {
+    let mut world = World::new(3);
+    let (mine, shared, older) = ((1, 1), (1, 2), (1, 3));
+    world.add(0, 5, 100, writes(&[mine, shared, older]));
+    world.add(1, 5, 101, writes(&[shared]));
+    world.add(1, 4, 102, writes(&[older]));
+    let spared = |world: &World, slot| world.images.spared_files(slot, Epoch(5));
+    assert_eq!(spared(&world, 0), Some(vec![shared]));
+    assert_eq!(spared(&world, 1), Some(vec![shared]));
+    // A rank with more files than it can name may write any of them.
+    let unnamed = Holds {
+        files: None,
+        ..Holds::default()
+    };
+    world.add(2, 5, 103, unnamed);
+    assert_eq!(spared(&world, 0), None);
+    assert!(world.drop_image(2, 5));
+    assert_eq!(spared(&world, 0), Some(vec![shared]));
+}
+
+#[test]
+fn a_request_is_void_for_a_rank_that_has_a_later_image_or_when_it_is_committed() {
+    let mut world = World::new(2);
+    assert!(world.images.lacks(0, Epoch(2)));
+    world.add(0, 3, 100, Holds::default());
+    assert!(!world.images.lacks(0, Epoch(2)) && !world.images.lacks(0, Epoch(3)));
+    assert!(world.images.lacks(0, Epoch(4)) && world.images.lacks(1, Epoch(2)));
+    assert!(world.images.prepare_limit().is_none());
+    assert!(world.images.commit(Epoch(3)), "it is news");
+    assert!(
+        world.images.prepare_limit().is_some(),
+        "for the next recovery"
+    );
+    assert!(!world.images.commit(Epoch(3)) && !world.images.commit(Epoch(2)));
+    assert!(!world.images.lacks(1, Epoch(2)) && world.images.lacks(1, Epoch(4)));
+}
+
+#[test]
+fn an_image_is_found_until_it_is_dropped() {
+    let mut world = World::new(2);
+    let locks = Holds {
+        locks: true,
+        ..Holds::default()
+    };
+    world.add(1, 3, 100, locks);
+    world.add(1, 4, 101, Holds::default());
+    assert_eq!(world.images.of_process(100), Some((1, Epoch(3))));
+    assert_eq!(world.images.of_process(99), None);
+    assert!(world.images.have_locks(1) && !world.images.have_locks(0));
+    let partial = world.images.partial_lines(1, Epoch(3));
+    assert_eq!(partial, [b"slot 1".to_vec(), Vec::new()]);
+    assert!(world.drop_image(1, 3) && !world.drop_image(1, 3));
+    assert_eq!(world.images.of_process(100), None);
+    assert!(!world.images.have_locks(1));
+    assert_eq!(world.images.of_process(101), Some((1, Epoch(4))));
+    let partial = world.images.partial_lines(1, Epoch(3));
+    assert_eq!(partial, <[Vec<u8>; 2]>::default());
+}
+
+#[test]
+fn the_end_of_an_image_is_an_event_of_its_own_epoch() {
+    let mut world = World::new(1);
+    world.add(0, 3, 100, Holds::default());
+    world.add(0, 4, 101, Holds::default());
+    let mut event = |epoch| world.images.event(token(0, Epoch(epoch)), &world.reactor);
+    assert!(event(3).is_none() && event(5).is_none());
+    world.ends.remove(0);
+    let Some((epoch, ImageEvent::Lost { .. })) = event(3) else {
+        panic!("the end of the image's socket is not noticed");
+    };
+    assert_eq!(epoch, Epoch(3));
+    assert!(event(4).is_none());
+}
