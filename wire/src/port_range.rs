@@ -1,5 +1,5 @@
-//! The range of TCP ports on which ranks listen, as users write it: on mpirun's command line, and in
-//! the environment of ranks.
+//! The range of TCP ports on which ranks listen, as users write it: on mpirun's command line, and
+//! in the environment of ranks.
 
 /// Why a text is no range of ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -89,8 +89,8 @@ impl ManagerDialer {
         }
     }
 
-    /// Has [`ManagerDialer::poll`] say that the other side is gone when it was refused for so long where it
-    /// was answered before; without this it never does.
+    /// Has [`ManagerDialer::poll`] say that the other side is gone when it was refused for so long
+    /// where it was answered before; without this it never does.
     pub fn give_up_after(&mut self, patience: Duration) {
         self.patience = Some(patience);
     }

@@ -84,7 +84,7 @@ pub(super) struct RankProcess {
     asked: Option<Epoch>,
     /// Where it listens.
     card: Option<BusinessCard>,
-    /// Its settings.
+    /// Its sizes and switches, which must equal those of the other ranks.
     limits: Option<Limits>,
     retirement: Retirement,
 }
@@ -147,7 +147,7 @@ impl RankProcess {
         self.card.as_ref()
     }
 
-    /// Its settings, once it has registered.
+    /// Its sizes and switches, once it has registered.
     pub fn limits(&self) -> Option<Limits> {
         self.limits
     }

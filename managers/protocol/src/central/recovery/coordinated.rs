@@ -82,8 +82,8 @@ impl Coordinated {
 }
 
 /// Whether the job starts anew because of this failure. Before the first checkpoint there is only
-/// the start for a rollback. Nothing but `MPI_Init` is lost by that, so the job starts anew as often
-/// as `--max-restarts` allows. `ordered`: a checkpoint is under way.
+/// the start for a rollback. Nothing but `MPI_Init` is lost by that, so the job starts anew as
+/// often as `--max-restarts` allows. `ordered`: a checkpoint is under way.
 fn judge_new_start(
     history: &mut History,
     situation: &Situation,
