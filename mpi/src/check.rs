@@ -52,13 +52,31 @@ pub fn tag_or_any(value: i32) -> Result<()> {
 /// Root of a collective on an intra-communicator.
 #[inline]
 pub fn root(rank: i32, comm: &Communicator) -> Result<usize> {
-    match usize::try_from(rank) {
-        Ok(r) if r < comm.size() => Ok(r),
+    // A negative number becomes larger than any size.
+    match rank as u32 as usize {
+        r if r < comm.size() => Ok(r),
         _ => {
             let e = bad_rank(rank, "root", comm);
             Err(Error::new(ErrorClass::Root, e.message))
         }
     }
+}
+
+/// The communicator of a collective.
+#[inline]
+pub fn intra(comm: &Communicator) -> Result<()> {
+    if !comm.is_inter() {
+        return Ok(());
+    }
+    let text = "collectives on inter-communicators are not implemented yet in Rejoin";
+    Err(Error::new(ErrorClass::UnsupportedOperation, text))
+}
+
+/// Whether a buffer to send is the one for the blocks of all ranks, or this rank's block in it, of
+/// `block` bytes. `MPI_IN_PLACE` is the way to express that (MPI-5.0 §6.2.3).
+#[inline]
+pub fn is_own_block(send: *const u8, recv: *const u8, block: isize, rank: usize) -> bool {
+    send == recv || send == recv.wrapping_byte_offset(block.wrapping_mul(rank as isize))
 }
 
 /// A count.

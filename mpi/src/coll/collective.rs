@@ -5,11 +5,12 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 
 use super::typed::{self, Shares, Typed};
+use crate::check;
 use crate::coll as bytes;
 use crate::coll::call::{CallState, Ctx, GroupChannel, Initiated};
 use crate::coll::memory::{Blocks, Mem};
 use crate::comm::Communicator;
-use crate::error::{Error, ErrorClass, Result};
+use crate::error::Result;
 use crate::op::Op;
 use crate::p2p::data::Data;
 use crate::request::{RequestId, Task};
@@ -146,15 +147,6 @@ pub(in crate::coll) fn next_tag(comm: &Communicator, kind: CallKind) -> i32 {
     (number | kind as u32) as i32
 }
 
-#[inline]
-fn intra(comm: &Communicator) -> Result<()> {
-    if comm.is_inter() {
-        let text = "collectives on inter-communicators are not implemented yet in Rejoin";
-        return Err(Error::new(ErrorClass::UnsupportedOperation, text));
-    }
-    Ok(())
-}
-
 /// Most elements of a block whose arguments are looked at ahead of all others.
 const MOST: i64 = 1 << 10;
 
@@ -200,7 +192,7 @@ impl Mpi {
     /// Those of the collective; `UnsupportedOperation` on an inter-communicator.
     #[inline(always)]
     pub fn collective(&self, comm: &Communicator, call: &impl Collective) -> Result<()> {
-        intra(comm)?;
+        check::intra(comm)?;
         call.run(self, comm)
     }
 
@@ -217,21 +209,16 @@ impl Mpi {
         comm: &Rc<Communicator>,
     ) -> Option<Result<()>> {
         let (addr, len) = data.plain()?;
-        if !(0..comm.size() as i32).contains(&root) || comm.is_inter() {
-            return None;
-        }
+        check::intra(comm).ok()?;
+        let root = check::root(root, comm).ok()?;
         // SAFETY: the elements are there until the call ends.
         let data = unsafe { Mem::new(addr, len) };
         let state = CallState::new(self);
         let ctx = Ctx::of_all(comm, next_tag(comm, CallKind::Blocking), &state);
-        Some(run_borrowed(
-            &state,
-            comm,
-            bytes::bcast(ctx, data, root as usize),
-        ))
+        Some(run_borrowed(&state, comm, bytes::bcast(ctx, data, root)))
     }
 
-    /// The same for an allgather.
+    /// An allgather whose arguments are plainly right, as [`Mpi::try_bcast`].
     ///
     /// # Safety
     /// The elements to send are readable, those for all ranks writable.
@@ -243,11 +230,10 @@ impl Mpi {
         comm: &Rc<Communicator>,
     ) -> Option<Result<()>> {
         let (mine, all) = (plain_blocks(send, 1)?, plain_blocks(recv, comm.size())?);
+        check::intra(comm).ok()?;
         let each = mine.len();
-        // A buffer that is sent and received is refused with the others.
-        let own = all.ptr().wrapping_add(comm.rank() * each);
-        let twice = mine.ptr() == all.ptr() || mine.ptr() == own;
-        if each * comm.size() != all.len() || twice || comm.is_inter() {
+        let own = check::is_own_block(mine.ptr(), all.ptr(), each as isize, comm.rank());
+        if own || each * comm.size() != all.len() {
             return None;
         }
         let state = CallState::new(self);
@@ -260,7 +246,7 @@ impl Mpi {
         ))
     }
 
-    /// The same for an all-to-all.
+    /// An all-to-all whose arguments are plainly right, as [`Mpi::try_bcast`].
     ///
     /// # Safety
     /// The elements for all ranks are readable, and those from them writable.
@@ -273,7 +259,8 @@ impl Mpi {
     ) -> Option<Result<()>> {
         let size = comm.size();
         let (mine, all) = (plain_blocks(send, size)?, plain_blocks(recv, size)?);
-        if mine.len() != all.len() || mine.ptr() == all.ptr() || comm.is_inter() {
+        check::intra(comm).ok()?;
+        if mine.len() != all.len() || check::is_own_block(mine.ptr(), all.ptr(), 0, comm.rank()) {
             return None;
         }
         let each = all.len() / size;
@@ -294,7 +281,7 @@ impl Mpi {
         comm: &Rc<Communicator>,
         call: impl Collective,
     ) -> Result<RequestId> {
-        intra(comm)?;
+        check::intra(comm)?;
         let tag = next_tag(comm, CallKind::Nonblocking);
         let task = Rc::new(call).task(self.rc(), comm.clone(), tag);
         Ok(self.start_task(Some(comm), task))
@@ -310,7 +297,7 @@ impl Mpi {
         comm: &Rc<Communicator>,
         call: impl Collective,
     ) -> Result<RequestId> {
-        intra(comm)?;
+        check::intra(comm)?;
         let tag = next_tag(comm, CallKind::Persistent);
         let (this, call, on) = (Rc::downgrade(&self.rc()), Rc::new(call), comm.clone());
         let make = move || -> Task {

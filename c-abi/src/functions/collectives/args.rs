@@ -30,11 +30,14 @@ pub(crate) fn is_in_place(address: Address) -> bool {
 pub(crate) fn distinct(send: Address, recv: Address, count: i64) -> Result<()> {
     // MPI_BOTTOM is null: its datatypes hold the addresses.
     if count > 0 && send == recv && !send.is_null() {
-        return Err(buffer_error(
-            "the send buffer is the receive buffer: MPI_IN_PLACE says that one buffer is both",
-        ));
+        return Err(one_for_both());
     }
     Ok(())
+}
+
+#[cold]
+fn one_for_both() -> Error {
+    buffer_error("the send buffer is the receive buffer: MPI_IN_PLACE says that one buffer is both")
 }
 
 /// Refuses a buffer to send that begins where a buffer to receive does, as [`distinct`] does: with
@@ -80,10 +83,7 @@ impl<'a> Args<'a> {
     #[inline(always)]
     pub(crate) fn new(mpi: &'a AbiState, comm: MPI_Comm) -> Result<Self> {
         let comm = mpi.comms.get(comm)?;
-        if comm.is_inter() {
-            let text = "collectives on inter-communicators are not implemented yet in Rejoin";
-            return Err(Error::new(ErrorClass::UnsupportedOperation, text));
-        }
+        check::intra(&comm)?;
         Ok(Self { mpi, comm })
     }
 
@@ -132,10 +132,11 @@ impl<'a> Args<'a> {
         if datatype.size() == 0 {
             return Ok(());
         }
-        let block = recvcount.wrapping_mul(datatype.extent());
-        let own = block.wrapping_mul(self.comm.rank() as i64);
-        distinct(send, recv, recvcount)?;
-        distinct(send, recv.wrapping_byte_offset(own as isize), recvcount)
+        let block = recvcount.wrapping_mul(datatype.extent()) as isize;
+        if check::is_own_block(send.cast(), recv.cast(), block, self.comm.rank()) {
+            return Err(one_for_both());
+        }
+        Ok(())
     }
 
     /// One buffer for each rank, displacements in extents of the datatype.
