@@ -6,7 +6,7 @@ use rejoin_wire::codec::CodecError;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A system call failed.
-    #[error("can't {what}: {}", plain(source))]
+    #[error("can't {what}: {}", system_text(source))]
     System {
         /// What was tried.
         what: String,
@@ -26,7 +26,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// The system's own words for an error, without its number.
 #[must_use]
-pub fn plain(error: &std::io::Error) -> String {
+pub fn system_text(error: &std::io::Error) -> String {
     match error.raw_os_error() {
         Some(number) => nix::errno::Errno::from_raw(number).desc().to_string(),
         None => error.to_string(),

@@ -181,7 +181,7 @@ fn a_link_to_another_instance_begins_anew_also_over_a_local_socket() {
     world.ours.queue(&"first").unwrap();
     world.theirs.queue(&"second").unwrap();
     assert!(world.until(|w, _| w.got.len() == 2));
-    assert!(world.theirs.take_met() && !world.theirs.take_met());
+    assert!(world.theirs.take_new_peer() && !world.theirs.take_new_peer());
     // The other side ends, and the next one is found by a name.
     world.ours.detach(&world.reactor);
     world.theirs.queue(&"for who is gone").unwrap();
@@ -201,7 +201,7 @@ fn a_link_to_another_instance_begins_anew_also_over_a_local_socket() {
     world.dialer = ManagerDialer::new(key, whose, address, Token::single(DIAL));
     world.ours = SessionLink::new(Token::single(OURS));
     world.wants = true;
-    assert!(world.until(|w, _| w.theirs.take_met()));
+    assert!(world.until(|w, _| w.theirs.take_new_peer()));
     world.theirs.queue(&"third").unwrap();
     world.ours.queue(&"fourth").unwrap();
     assert!(world.until(|w, _| w.got.len() == 4));

@@ -25,7 +25,7 @@ const SOON: Duration = Duration::from_secs(20);
 /// The phases that the managers record, and whether the first or the last record of a recovery
 /// counts.
 const PHASES: [(&str, &str, bool); 5] = [
-    ("noticed", "dying-noticed", true),
+    ("noticed", "exit-detected", true),
     ("stopped", "retired", true),
     ("running", "restored", false),
     ("registered", "all-registered", true),

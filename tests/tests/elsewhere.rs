@@ -125,7 +125,7 @@ fn what_was_shown_stays_when_a_job_goes_on_elsewhere() {
     let done = job.end();
     good(&done);
     assert!(
-        done.stderr().contains("continues elsewhere"),
+        done.stderr().contains("is launched again on other hosts"),
         "{}",
         done.text()
     );
@@ -172,7 +172,7 @@ fn ended_before_it_goes_on(hosts: &Hosts, name: &str, end: impl FnOnce(u32, u32)
     // Without the signal it would have gone on, so that is what ended it.
     assert_eq!(done.output.status.code(), Some(143), "{}", done.text());
     assert!(
-        !done.stderr().contains("continues elsewhere"),
+        !done.stderr().contains("is launched again on other hosts"),
         "{}",
         done.text()
     );

@@ -42,15 +42,15 @@ const POINTS: &[(&str, &str)] = &[
     ("after-commit:4", ""),
     ("after-keep:4", ""),
     ("keep-heard:4", ""),
-    ("dying-noticed", LOSS),
+    ("exit-detected", LOSS),
     ("failure-noticed", LOSS),
     ("restore-persisted", LOSS),
     ("restore-sent", LOSS),
     ("retiring", LOSS),
     ("retiring:4", LOSS),
     ("retired", LOSS),
-    ("waking", LOSS),
-    ("waking:4", LOSS),
+    ("restoring", LOSS),
+    ("restoring:4", LOSS),
     ("restored:2", LOSS),
     ("registered:6", LOSS),
     ("all-registered:2", LOSS),
@@ -162,15 +162,15 @@ fn may_be_gone(point: &str) -> bool {
 
 /// Points between the loss of rank 1 and the restore of rank 2 from its image.
 const NEEDS_IMAGE: &[&str] = &[
-    "dying-noticed",
+    "exit-detected",
     "failure-noticed",
     "restore-persisted",
     "restore-sent",
     "retiring",
     "retiring:4",
     "retired",
-    "waking",
-    "waking:4",
+    "restoring",
+    "restoring:4",
 ];
 
 /// Points at which two of the four ranks are restored, of which rank 2 may be one.

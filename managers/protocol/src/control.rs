@@ -398,7 +398,7 @@ pub enum ToCentral {
         /// Its process id.
         pid: u32,
     },
-    /// How a process ended that was said to be dying.
+    /// How a process ended whose exit was detected.
     ExitStatus {
         /// Which, in the generation that it was said in.
         instance: ProcessInstance,

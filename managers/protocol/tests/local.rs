@@ -267,12 +267,12 @@ fn a_wrapper_may_end_before_its_rank() {
 fn a_closed_socket_is_followed_by_an_end_or_is_one() {
     let mut core = registered(CHILD);
     assert_eq!(steps(&mut core, vec![LocalInput::Closed(R, I)]), []);
-    let at_once = steps(
+    let immediate = steps(
         &mut core.clone(),
         vec![LocalInput::ChildEnded(R, I, End::Signaled(9))],
     );
     assert_eq!(
-        at_once[0],
+        immediate[0],
         failed(CHILD, End::Signaled(9), Stage::Registered)
     );
     let effects = at(

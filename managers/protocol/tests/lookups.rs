@@ -142,10 +142,10 @@ fn misbehaved(effects: &[LocalEffect], text: &str) {
 fn a_question_goes_to_the_peers_manager_and_the_answer_to_the_rank() {
     let mut core = begun();
     let effects = steps(&mut core, vec![asks(THERE)]);
-    assert_eq!(effects, [LocalEffect::Look(Some(1), question(THERE))]);
-    let stale = LocalInput::Looked(Some(1), here(THERE, Generation(7)));
+    assert_eq!(effects, [LocalEffect::LookUp(Some(1), question(THERE))]);
+    let stale = LocalInput::LookedUp(Some(1), here(THERE, Generation(7)));
     assert_eq!(steps(&mut core, vec![stale]), []);
-    let answer = LocalInput::Looked(Some(1), here(THERE, GENERATION));
+    let answer = LocalInput::LookedUp(Some(1), here(THERE, GENERATION));
     assert_eq!(steps(&mut core, vec![answer]), [told()]);
     // The next one is answered at once, as are those about ranks of this host.
     assert_eq!(steps(&mut core, vec![asks(THERE)]), [told()]);
@@ -158,8 +158,8 @@ fn who_does_not_answer_is_done_without() {
     let due = Time(0).plus_millis(PATIENCE);
     assert_eq!(core.deadline(), Some(due));
     let effects = at(&mut core, due, vec![LocalInput::Tick]);
-    assert_eq!(effects, [LocalEffect::Look(None, question(THERE))]);
-    let answer = LocalInput::Looked(None, here(THERE, GENERATION));
+    assert_eq!(effects, [LocalEffect::LookUp(None, question(THERE))]);
+    let answer = LocalInput::LookedUp(None, here(THERE, GENERATION));
     assert_eq!(at(&mut core, due, vec![answer]), [told()]);
     assert_eq!(core.deadline(), None);
 }
@@ -200,8 +200,8 @@ fn without_a_word_ahead_the_table_lets_ranks_begin() {
 
 #[test]
 fn others_are_answered_before_the_start_and_after_it() {
-    let asked = || LocalInput::Looked(Some(1), question(HERE));
-    let answer = || LocalEffect::Look(Some(1), here(HERE, GENERATION));
+    let asked = || LocalInput::LookedUp(Some(1), question(HERE));
+    let answer = || LocalEffect::LookUp(Some(1), here(HERE, GENERATION));
     let mut core = registered(true);
     assert_eq!(steps(&mut core, vec![asked()]), [answer()]);
     let unknown = |rank, generation| LookupMessage::Unknown { generation, rank };
@@ -211,12 +211,12 @@ fn others_are_answered_before_the_start_and_after_it() {
         least: FIRST,
     };
     let inputs = vec![
-        LocalInput::Looked(Some(1), later),
-        LocalInput::Looked(Some(1), question(THERE)),
+        LocalInput::LookedUp(Some(1), later),
+        LocalInput::LookedUp(Some(1), question(THERE)),
     ];
     let expected = [
-        LocalEffect::Look(Some(1), unknown(HERE, Generation(1))),
-        LocalEffect::Look(Some(1), unknown(THERE, GENERATION)),
+        LocalEffect::LookUp(Some(1), unknown(HERE, Generation(1))),
+        LocalEffect::LookUp(Some(1), unknown(THERE, GENERATION)),
     ];
     assert_eq!(steps(&mut core, inputs), expected);
     let mut core = begun();
@@ -247,7 +247,7 @@ fn an_answer_does_not_meet_who_comes_back_before_its_start() {
     };
     let effects = steps(&mut core, vec![LocalInput::Central(restore)]);
     assert_eq!(effects, [LocalEffect::Retire(HERE, FIRST)]);
-    let answer = || LocalInput::Looked(Some(1), here(THERE, GENERATION));
+    let answer = || LocalInput::LookedUp(Some(1), here(THERE, GENERATION));
     assert_eq!(steps(&mut core.clone(), vec![answer()]), []);
     let back = Incarnation(1);
     let register = ToManager::Register {

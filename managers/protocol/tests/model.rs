@@ -31,7 +31,7 @@ enum Step {
 struct Process {
     step: Step,
     /// Never calls `MPI_Init`.
-    plain: bool,
+    without_mpi: bool,
     /// Was sent SIGTERM or told to stop; it may end of it.
     asked: bool,
     /// Was sent SIGKILL.
@@ -125,7 +125,7 @@ enum Action {
 }
 
 struct Jobs {
-    /// For each rank its host and whether it is a plain program.
+    /// For each rank its host and whether it does not use MPI.
     ranks: Vec<(usize, bool)>,
     faults: u8,
     signals: u8,
@@ -277,7 +277,7 @@ impl System {
     fn advance(&mut self, rank: usize) {
         let process = &mut self.ranks[rank];
         match process.step {
-            Step::BeforeInit if process.plain => self.ended(rank, End::Exited(0)),
+            Step::BeforeInit if process.without_mpi => self.ended(rank, End::Exited(0)),
             Step::BeforeInit => {
                 process.step = Step::WaitsForStart;
                 let message = ToManager::Register {
@@ -330,9 +330,9 @@ impl Model for Jobs {
             .map(|(host, _)| host + 1)
             .max()
             .unwrap_or(0);
-        let process = |&(_, plain): &(usize, bool)| Process {
+        let process = |&(_, without_mpi): &(usize, bool)| Process {
             step: Step::NotThere,
-            plain,
+            without_mpi,
             asked: false,
             killed: false,
             well: false,
@@ -487,7 +487,8 @@ impl Model for Jobs {
             Property::always("failure has a cause", |_, s: &System| {
                 let differing = s.differing.is_some();
                 let cause = s.faults > 0 || s.signals > 0 || s.timed_out || differing;
-                let mixed = s.ranks.iter().any(|r| r.plain) && s.ranks.iter().any(|r| !r.plain);
+                let mixed =
+                    s.ranks.iter().any(|r| r.without_mpi) && s.ranks.iter().any(|r| !r.without_mpi);
                 s.over.is_empty() || s.over == [Verdict::Success] || cause || mixed
             }),
             Property::always("no rank outlives the job", |_, s: &System| {

@@ -79,12 +79,12 @@ impl Jobs {
                 actions.push(Action::Swept(index));
             }
         }
-        actions.extend((0..state.wakes.len()).map(Action::Restored));
+        actions.extend((0..state.restores.len()).map(Action::Restored));
     }
 
     fn of_processes(&self, state: &System, actions: &mut Vec<Action>) {
         for (index, process) in state.processes.iter().enumerate() {
-            if process.dying {
+            if process.exiting {
                 let well = process.step == ProcessStep::MayExit;
                 let exited = if well { &[End::Exited(0)] } else { self.kinds };
                 actions.extend(exited.iter().map(|end| Action::ExitStatus(index, *end)));

@@ -198,11 +198,11 @@ impl HostLinks {
                         self.go_down(outgoing)?;
                     }
                 }
-                LocalToCentral::Look(question) => {
+                LocalToCentral::LookUp(question) => {
                     let top = self.top.as_mut();
-                    let answer = top.and_then(|top| top.looked(now(), host, question));
+                    let answer = top.and_then(|top| top.answer_lookup(now(), host, question));
                     if let Some(answer) = answer {
-                        self.queue(host, &CentralToLocal::Look(answer))?;
+                        self.queue(host, &CentralToLocal::LookUp(answer))?;
                     }
                 }
             }
@@ -280,7 +280,7 @@ impl HostLinks {
         }
         let outgoing = self.top.as_mut().map(|top| top.lost(now(), host));
         if let Err(error) = self.go_down(outgoing.unwrap_or_default()) {
-            tracing::warn!(%error, "the table does not go on");
+            tracing::warn!(%error, "the table is not passed on");
         }
     }
 }

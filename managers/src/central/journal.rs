@@ -7,7 +7,7 @@
 //! short was never acted upon, and is dropped. When most entries are obsolete, a file with the
 //! others replaces the old one.
 
-use crate::error::plain;
+use crate::error::system_text;
 use crate::host::run_dir::NEW;
 use rejoin_channel_table::JobId;
 use rejoin_managers_protocol::central::Record;
@@ -32,8 +32,8 @@ const SPARE: u64 = 64 * 1024;
 /// An error of a journal.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The file can't be had.
-    #[error("the journal {}: {}", .path.display(), plain(.source))]
+    /// The file is not available.
+    #[error("the journal {}: {}", .path.display(), system_text(.source))]
     File {
         /// Path of the journal.
         path: PathBuf,

@@ -165,7 +165,7 @@ impl Top {
     }
 
     /// A local manager asks where a rank is. The answer.
-    pub fn looked(
+    pub fn answer_lookup(
         &mut self,
         now: Time,
         host: HostIndex,
@@ -381,11 +381,14 @@ mod tests {
             incarnation: Incarnation(4),
             card: card(1),
         };
-        assert_eq!(top.looked(Time(1), 2, ask(Rank(1), 4)), Some(here));
+        assert_eq!(top.answer_lookup(Time(1), 2, ask(Rank(1), 4)), Some(here));
         for (rank, least) in [(Rank(1), 5), (Rank(3), 0), (Rank(u32::MAX), 0)] {
             let generation = GENERATION;
             let unknown = lookup::LookupMessage::Unknown { generation, rank };
-            assert_eq!(top.looked(Time(1), 2, ask(rank, least)), Some(unknown));
+            assert_eq!(
+                top.answer_lookup(Time(1), 2, ask(rank, least)),
+                Some(unknown)
+            );
         }
         // A checkpoint waits until all have begun, not for the table.
         let checkpoint = ToLocal::Checkpoint {

@@ -80,7 +80,7 @@ fn program_there(prefix: Option<&Path>) -> Result<OsString, String> {
         return Ok(prefix.join("bin/mpirun").into());
     }
     let own = std::env::current_exe()
-        .map_err(|e| format!("can't find this program: {}", crate::error::plain(&e)))?;
+        .map_err(|e| format!("can't find this program: {}", crate::error::system_text(&e)))?;
     Ok(own.into())
 }
 
@@ -193,7 +193,7 @@ fn hostfile(path: &Path) -> Result<Vec<Slots>, String> {
     let text = std::fs::read_to_string(path).map_err(|e| {
         format!(
             "--hostfile: can't read {shown}: {}",
-            crate::error::plain(&e)
+            crate::error::system_text(&e)
         )
     })?;
     let found = hostfile_lines(&text).map_err(|e| format!("--hostfile {shown}, {e}"))?;

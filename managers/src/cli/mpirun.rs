@@ -32,7 +32,7 @@ pub fn run(arguments: Vec<OsString>) -> i32 {
         }
         Err(Refused::Clap(error)) => {
             if error.use_stderr() {
-                eprintln!("mpirun: {}", plain(&error));
+                eprintln!("mpirun: {}", one_line(&error));
             } else {
                 // Help, which is no failure.
                 let _ = error.print();
@@ -114,7 +114,7 @@ fn options(command: Command, line: Vec<OsString>) -> Result<ArgMatches, Refused>
     });
     match (variable, told) {
         (Some(variable), Some(option)) => {
-            let text = plain(&error).replace(&format!("'{option}'"), &variable);
+            let text = one_line(&error).replace(&format!("'{option}'"), &variable);
             Err(Refused::Text(text))
         }
         _ => Err(error.into()),
@@ -170,7 +170,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Launch, Refused> {
 }
 
 /// The parser's error in one line: the option, and the allowed values.
-fn plain(error: &clap::Error) -> String {
+fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let mut lines = text.lines().map(str::trim);
     let first = lines.next().unwrap_or_default();
@@ -198,8 +198,12 @@ fn further(part: Vec<OsString>) -> Result<ProgramArguments, Refused> {
 
 fn app_file(file: &PathBuf) -> Result<Vec<ProgramArguments>, Refused> {
     let shown = file.display();
-    let text = std::fs::read_to_string(file)
-        .map_err(|e| format!("--app: can't read {shown}: {}", crate::error::plain(&e)))?;
+    let text = std::fs::read_to_string(file).map_err(|e| {
+        format!(
+            "--app: can't read {shown}: {}",
+            crate::error::system_text(&e)
+        )
+    })?;
     let mut programs = Vec::new();
     for (line, number) in text.lines().zip(1..) {
         let words = segments::words(line).map_err(|e| format!("{shown}, line {number}: {e}"))?;
@@ -241,7 +245,7 @@ mod tests {
         for (line, expected) in cases {
             let said = match parse(line.iter().map(OsString::from).collect()) {
                 Ok(_) => panic!("{line:?} was taken"),
-                Err(Refused::Clap(error)) => plain(&error),
+                Err(Refused::Clap(error)) => one_line(&error),
                 Err(Refused::Text(text)) => text,
             };
             assert!(said.contains(expected), "{line:?}: {said}");

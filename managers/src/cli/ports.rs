@@ -69,7 +69,7 @@ fn ports_of(program: &Program, option: Option<Range>) -> Result<Option<(String, 
 }
 
 /// Whether so many ranks of a host find their ports in a range, of which those from `first_free` on
-/// may be had.
+/// are available.
 fn enough(
     shown: &str,
     (first, last): Range,

@@ -73,7 +73,7 @@ fn write_manual(prefix: &Path) -> i32 {
     let Err(error) = manual::write(prefix, &mpirun, &Arguments::command()) else {
         return 0;
     };
-    let (prefix, error) = (prefix.display(), crate::error::plain(&error));
+    let (prefix, error) = (prefix.display(), crate::error::system_text(&error));
     eprintln!("rejoin: can't write the man pages and completions below {prefix}: {error}");
     1
 }

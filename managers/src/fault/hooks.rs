@@ -77,7 +77,7 @@ pub fn said(input: &LocalInput) {
         LocalInput::Central(ToLocal::Keep { .. }) => at(Point::KeepHeard),
         LocalInput::ImageEnded(..) => at(Point::TwinKilled),
         LocalInput::ExitDetected(..) | LocalInput::ChildEnded(.., End::Signaled(_)) => {
-            at(Point::DyingNoticed)
+            at(Point::ExitDetected)
         }
         LocalInput::Spawned(_, incarnation, _) if incarnation.0 > 0 => {
             at(Point::RestoredUnregistered)
@@ -91,11 +91,11 @@ pub fn said(input: &LocalInput) {
 pub fn before_local(effect: &FromLocal, first: impl FnOnce() -> bool) -> Option<Point> {
     plan()?;
     match effect {
-        FromLocal::Wake(..) => {
+        FromLocal::Restore(..) => {
             if first() {
                 at(Point::Retired);
             }
-            Some(Point::Waking)
+            Some(Point::Restoring)
         }
         FromLocal::Retire(..) => Some(Point::Retiring),
         FromLocal::Ranks(_, FromManager::Checkpoint { .. }) => Some(Point::OrderPassed),

@@ -65,7 +65,7 @@ points! {
     /// A local manager has seen that an image ended which it did not end.
     TwinKilled "twin-killed",
     /// A local manager has seen a rank end, or begin to; central does not know.
-    DyingNoticed "dying-noticed",
+    ExitDetected "exit-detected",
     /// Central gets the report of a rank's failure.
     FailureNoticed "failure-noticed",
     /// The new generation is stored; no message was sent yet.
@@ -77,7 +77,7 @@ points! {
     /// All old processes of a host have stopped; nothing is restored.
     Retired "retired",
     /// An image has been told to make a process.
-    Waking "waking",
+    Restoring "restoring",
     /// A restored process is there and has not registered.
     RestoredUnregistered "restored",
     /// A rank registers; central does not know.

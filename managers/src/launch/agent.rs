@@ -1,7 +1,7 @@
 //! The launch agent: the command (ssh, or the user's own) that starts a local manager on another
 //! host.
 
-use crate::error::{Error, Result, plain};
+use crate::error::{Error, Result, system_text};
 use crate::host::signals;
 use crate::net::invite::Invitation;
 use std::ffi::OsString;
@@ -47,7 +47,7 @@ impl LaunchAgent {
         }
         let mut child = command
             .spawn()
-            .map_err(|e| Error::Usage(format!("can't run `{shown}`: {}", plain(&e))))?;
+            .map_err(|e| Error::Usage(format!("can't run `{shown}`: {}", system_text(&e))))?;
         // Less than a pipe holds; closed behind it.
         let given = child.stdin.take().map(|stdin| invitation.write(stdin));
         let deaf = given.and_then(std::result::Result::err);

@@ -109,7 +109,7 @@ pub enum CentralToLocal {
     /// Of what goes down the tree.
     Tree(BroadcastMessage<TreeOrder>),
     /// Of where ranks are.
-    Look(lookup::LookupMessage),
+    LookUp(lookup::LookupMessage),
 }
 
 /// From a local manager to the central manager.
@@ -122,7 +122,7 @@ pub enum LocalToCentral {
     /// Of what goes down the tree.
     Tree(BroadcastMessage<TreeOrder>),
     /// Of where ranks are.
-    Look(lookup::LookupMessage),
+    LookUp(lookup::LookupMessage),
 }
 
 /// Messages between local managers.
@@ -131,5 +131,5 @@ pub enum Across {
     /// Of what goes down the tree.
     Tree(BroadcastMessage<TreeOrder>),
     /// Of where ranks are.
-    Look(lookup::LookupMessage),
+    LookUp(lookup::LookupMessage),
 }

@@ -108,9 +108,9 @@ impl Machines {
 
 /// ssh hands the words to a shell.
 fn quoted(path: &OsString) -> OsString {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%".contains(c);
+    let unquoted = |c: char| c.is_ascii_alphanumeric() || "/._-+@%".contains(c);
     match path.to_str() {
-        Some(text) if !text.chars().all(plain) => {
+        Some(text) if !text.chars().all(unquoted) => {
             format!("'{}'", text.replace('\'', "'\\''")).into()
         }
         _ => path.clone(),

@@ -1,7 +1,7 @@
 //! Starting a rank's process, cheaply: one clone, a handful of system calls, one exec. The manager
 //! does not wait for the exec; an error comes through a pipe that all ranks share.
 
-use crate::error::{Error, Result, plain};
+use crate::error::{Error, Result, system_text};
 use crate::host::descendants;
 use crate::host::topology::Cpus;
 use std::ffi::{CStr, CString, OsStr};
@@ -315,7 +315,7 @@ pub fn resolve(name: &OsStr, path: Option<&OsStr>, wdir: Option<&Path>) -> Resul
             Ok(_) => Ok(file),
             Err(error) => Err(Error::Usage(format!(
                 "can't run {shown}: {}",
-                plain(&error)
+                system_text(&error)
             ))),
         };
     }

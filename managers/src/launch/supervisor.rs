@@ -20,7 +20,7 @@ const AWAITED: [Signal; 4] = [
 /// Returns only in the manager, which is a child of this process. This process exits when the
 /// manager has ended, with its exit code or 128 plus its signal's number. If the system makes no
 /// process, there is no supervisor.
-pub fn stand_by() {
+pub fn supervise() {
     let awaited: SigSet = AWAITED.into_iter().collect();
     let Ok(before) = awaited.thread_swap_mask(SigmaskHow::SIG_BLOCK) else {
         return;
@@ -30,14 +30,14 @@ pub fn stand_by() {
     let _ = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
     // SAFETY: this process has one thread.
     match unsafe { fork() } {
-        Ok(ForkResult::Parent { child }) => std::process::exit(attend(child, &awaited)),
+        Ok(ForkResult::Parent { child }) => std::process::exit(await_end(child, &awaited)),
         Ok(ForkResult::Child) | Err(_) => {
             let _ = before.thread_set_mask();
         }
     }
 }
 
-fn attend(manager: Pid, awaited: &SigSet) -> i32 {
+fn await_end(manager: Pid, awaited: &SigSet) -> i32 {
     // SAFETY: the name is a C string.
     unsafe {
         libc::prctl(libc::PR_SET_NAME, c"rejoin-agent".as_ptr(), 0, 0, 0);

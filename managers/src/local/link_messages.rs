@@ -85,8 +85,8 @@ impl LocalManager {
                 self.steps()
             }
             CentralToLocal::Tree(message) => self.tree_said(message),
-            CentralToLocal::Look(message) => {
-                self.queue.push_back(LocalInput::Looked(None, message));
+            CentralToLocal::LookUp(message) => {
+                self.queue.push_back(LocalInput::LookedUp(None, message));
                 Ok(())
             }
         }
@@ -200,12 +200,12 @@ impl LocalManager {
     }
 
     /// Sends a look-up question or answer. An unreachable peer counts as one that does not know.
-    pub(super) fn look(&mut self, to: Peer, message: LookupMessage) -> Result<()> {
+    pub(super) fn send_lookup(&mut self, to: Peer, message: LookupMessage) -> Result<()> {
         let Some(position) = to else {
-            return self.tell_central(LocalToCentral::Look(message));
+            return self.tell_central(LocalToCentral::LookUp(message));
         };
         let narrow = u32::try_from(position).unwrap_or(u32::MAX);
-        let across = Across::Look(message.clone());
+        let across = Across::LookUp(message.clone());
         let sent = match &mut self.peers {
             Some(peers) => peers.send(narrow, &across, &self.reactor)?,
             None => false,
@@ -218,7 +218,7 @@ impl LocalManager {
         ) = (message, sent)
         {
             let unknown = LookupMessage::Unknown { generation, rank };
-            self.queue.push_back(LocalInput::Looked(to, unknown));
+            self.queue.push_back(LocalInput::LookedUp(to, unknown));
         }
         Ok(())
     }
@@ -243,9 +243,9 @@ impl LocalManager {
         let orders = peers.take_orders().into_iter();
         self.queue.extend(orders.map(LocalInput::Central));
         let from = |position: u32| Some(position as usize);
-        let looks = peers.take_looks().into_iter();
+        let lookups = peers.take_lookups().into_iter();
         self.queue
-            .extend(looks.map(|(by, message)| LocalInput::Looked(from(by), message)));
+            .extend(lookups.map(|(by, message)| LocalInput::LookedUp(from(by), message)));
         Ok(())
     }
 }

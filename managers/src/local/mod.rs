@@ -47,7 +47,7 @@ pub fn run() -> i32 {
 /// Returns its exit code.
 #[must_use]
 pub fn run_invited() -> i32 {
-    supervisor::stand_by();
+    supervisor::supervise();
     run_with(|_| MpirunLink::invited())
 }
 
@@ -270,8 +270,8 @@ impl LocalManager {
                 }
             }
             LocalEffect::Retire(rank, incarnation) => self.retire(rank, incarnation),
-            LocalEffect::Look(to, message) => self.look(to, message)?,
-            LocalEffect::Wake(instance, epoch) => self.wake(instance, epoch)?,
+            LocalEffect::LookUp(to, message) => self.send_lookup(to, message)?,
+            LocalEffect::Restore(instance, epoch) => self.restore_process(instance, epoch)?,
             LocalEffect::Discard(rank, incarnation) => self.discard(rank, incarnation),
             LocalEffect::DropImage(rank, epoch) => self.drop_image(rank, epoch),
             LocalEffect::StopAll => self.stop_all(),

@@ -13,8 +13,12 @@ use rejoin_managers_protocol::local::LocalInput;
 use std::os::fd::{AsFd, OwnedFd};
 
 impl LocalManager {
-    /// Has an image make a process.
-    pub(super) fn wake(&mut self, instance: ProcessInstance, epoch: Epoch) -> Result<()> {
+    /// Restores a process from an image.
+    pub(super) fn restore_process(
+        &mut self,
+        instance: ProcessInstance,
+        epoch: Epoch,
+    ) -> Result<()> {
         let Some(slot) = self.slot(instance.rank) else {
             return Ok(());
         };
@@ -25,14 +29,14 @@ impl LocalManager {
         let input = self.input_again(instance.rank, Some(epoch))?;
         let spared = self.images.spared_files(slot, epoch);
         self.images.prepare_later();
-        match self.wake_image(slot, instance, epoch, input, spared) {
+        match self.request_process(slot, instance, epoch, input, spared) {
             Ok(restore) => self.restores.begin(slot, restore),
             Err(why) => self.not_restored(slot, instance, why),
         }
         Ok(())
     }
 
-    fn wake_image(
+    fn request_process(
         &mut self,
         slot: usize,
         instance: ProcessInstance,
@@ -54,7 +58,7 @@ impl LocalManager {
             spared: spared.as_deref().unwrap_or_default(),
             ..Wake::default()
         };
-        self.images.wake(slot, epoch, &wake, &self.reactor)?;
+        self.images.restore(slot, epoch, &wake, &self.reactor)?;
         Ok(PendingRestore::new(instance, epoch, (ends, socket)))
     }
 

@@ -83,7 +83,7 @@ impl CentralCore {
         matches!(self, CentralCore::InProcess(_))
     }
 
-    /// The process that drives the core elsewhere.
+    /// The process that drives the core of a remote central manager.
     pub fn remote(&self) -> Option<&RemoteCentral> {
         match self {
             CentralCore::InProcess(_) => None,

@@ -45,7 +45,7 @@ pub(super) struct CentralHandle {
     dropped: Vec<HostIndex>,
     /// There is no process for the core, for this reason; whether the job has begun.
     unmanaged: Option<(String, bool)>,
-    looked: Vec<(u32, JobStatus)>,
+    statuses: Vec<(u32, JobStatus)>,
     /// Clients that asked a central manager which is no more.
     asked: Vec<u32>,
 }
@@ -79,7 +79,7 @@ impl CentralHandle {
             relaunch: None,
             dropped: Vec::new(),
             unmanaged: None,
-            looked: Vec::new(),
+            statuses: Vec::new(),
             asked: Vec::new(),
         })
     }
@@ -153,7 +153,7 @@ impl CentralHandle {
             }
         }
         for client in std::mem::take(&mut self.asked) {
-            self.look(client)?;
+            self.ask_status(client)?;
         }
         self.core.flush(reactor)
     }
@@ -190,7 +190,7 @@ impl CentralHandle {
                 let (hosts, ranks) = (&self.hosts, ranks.into_iter());
                 let board = self.news.board();
                 let status = board.status(&view, ranks, hosts, now, central);
-                self.looked.push((client, status));
+                self.statuses.push((client, status));
             }
             CentralToMpirun::Alive => {}
             CentralToMpirun::NoJournal(why) => {
@@ -289,10 +289,10 @@ impl CentralHandle {
         self.core.view()
     }
 
-    /// A client wants to know how the job is: [`CentralHandle::looked`] will say.
-    pub fn look(&mut self, client: u32) -> Result<()> {
+    /// A client wants to know how the job is: [`CentralHandle::take_statuses`] will say.
+    pub fn ask_status(&mut self, client: u32) -> Result<()> {
         match &mut self.core {
-            CentralCore::Remote(remote) => remote.look(client),
+            CentralCore::Remote(remote) => remote.ask_status(client),
             CentralCore::InProcess(driver) => {
                 let status = driver.status(client);
                 self.take(status);
@@ -302,8 +302,8 @@ impl CentralHandle {
     }
 
     /// The job as it is, for clients who wanted to know.
-    pub fn looked(&mut self) -> Vec<(u32, JobStatus)> {
-        std::mem::take(&mut self.looked)
+    pub fn take_statuses(&mut self) -> Vec<(u32, JobStatus)> {
+        std::mem::take(&mut self.statuses)
     }
 
     /// A child was reaped.

@@ -14,7 +14,7 @@ use std::io::Write;
 impl Launcher {
     /// Tells everyone what happened.
     pub(super) fn tell_events(&mut self) {
-        for (client, status) in self.central.looked() {
+        for (client, status) in self.central.take_statuses() {
             self.control
                 .answer(client, &Answer::Status(Box::new(status)));
         }
@@ -60,7 +60,7 @@ impl Launcher {
         self.user_log.tell_lost();
         let decided = self.central.decided();
         let decided = decided
-            .filter(|verdict| !matches!(verdict, Verdict::HostLost { .. }) || !self.may_go_on());
+            .filter(|verdict| !matches!(verdict, Verdict::HostLost { .. }) || !self.may_relaunch());
         if let (Some(verdict), Some(journal)) = (decided, &mut self.events) {
             let generation = self.central.view().generation;
             journal.verdict("decided", generation.0, &verdict);
@@ -74,7 +74,7 @@ impl Launcher {
         match self.control.ready(client, &view, &self.reactor) {
             None => {}
             Some(Asked::Checkpoint) => self.central.tell(CentralInput::Checkpoint),
-            Some(Asked::Status(client)) => self.central.look(client)?,
+            Some(Asked::Status(client)) => self.central.ask_status(client)?,
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::Launcher;
 use super::launch_order::Launch;
 use super::state_folder;
-use crate::error::{Result, plain};
+use crate::error::{Result, system_text};
 use crate::report::user_log;
 use crate::stdio::sink::SinkLost;
 use rejoin_managers_protocol::central::CentralInput;
@@ -16,7 +16,7 @@ const READER_LIMIT: Duration = Duration::from_secs(2);
 
 impl Launcher {
     /// A lost host would not end the job.
-    pub(super) fn may_go_on(&self) -> bool {
+    pub(super) fn may_relaunch(&self) -> bool {
         let stored = self.streams.newest_state();
         self.state_folder.state(stored).is_some()
     }
@@ -43,7 +43,7 @@ impl Launcher {
     /// Central has asked whether the job can be launched again, or from which state: that is
     /// certain once no host has a link.
     pub(super) fn answer_stored(&mut self) {
-        if self.central.asks_relaunchable() && self.may_go_on() {
+        if self.central.asks_relaunchable() && self.may_relaunch() {
             self.central.tell(CentralInput::Relaunchable);
         }
         if self.central.asks_stored() && !self.hosts.any_open() {
@@ -60,7 +60,8 @@ impl Launcher {
         if let Some(begun) = self.streams.begun(relaunch.state) {
             next.plan.begun = begun;
         }
-        let mut text = format!("{verdict}; the job continues elsewhere from what it has stored");
+        let mut text =
+            format!("{verdict}; the job is launched again on other hosts from what it has stored");
         next.consumed = self.streams.consumed();
         if next.consumed.is_lost() {
             text += ". What was read of standard input is too much to be given again: only the rest of it is";
@@ -75,7 +76,7 @@ impl Launcher {
     pub(super) fn output_lost(&mut self, lost: SinkLost) -> Result<()> {
         let why = match lost {
             SinkLost::Unread => None,
-            SinkLost::Error(error) => Some(plain(&error)),
+            SinkLost::Error(error) => Some(system_text(&error)),
         };
         if matches!(self.central.over(), Some((Verdict::Success, _))) {
             // The last output of ranks that had all ended well.

@@ -44,7 +44,7 @@ fn check_limits(machines: &Machines, come_back: bool) -> Result<()> {
 }
 
 /// The setup of the streams for a launch.
-fn setup(launch: &Launch, elsewhere: Option<bool>) -> Setup {
+fn setup(launch: &Launch, relaunch: Option<bool>) -> Setup {
     let (plan, machines) = (&launch.plan, &launch.machines);
     let host_of = |rank: Rank| machines.placement.get(rank.0 as usize).copied();
     Setup {
@@ -54,7 +54,7 @@ fn setup(launch: &Launch, elsewhere: Option<bool>) -> Setup {
         tag: launch.tag,
         recovers: launch.recovery.is_some(),
         show: launch.show,
-        elsewhere,
+        relaunch,
         consumed: launch.consumed.clone(),
     }
 }

@@ -310,7 +310,7 @@ impl LocalManagers {
                 away.until = None;
                 self.gone.push((host, why));
             }
-            let duty = local.own.as_mut().map(|(_, watchdog)| watchdog.look(now));
+            let duty = local.own.as_mut().map(|(_, watchdog)| watchdog.check(now));
             match (duty, &local.own) {
                 (Some(Duty::Ask), _) => local.link.queue(&MpirunToLocal::Ping)?,
                 (Some(Duty::End), Some((pid, _))) => {

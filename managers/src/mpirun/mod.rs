@@ -89,7 +89,7 @@ pub fn run(mut launch: Launch) -> i32 {
     }
 }
 
-/// Runs a job to its end on these hosts. When it has lost one and can continue elsewhere, that is
+/// Runs a job to its end on these hosts. When it has lost one and can be launched again, that is
 /// the next launch.
 fn run_once(launch: &Launch) -> (Result<Verdict>, Option<Launch>) {
     let mut launcher = match Launcher::new(launch.clone()) {

@@ -84,7 +84,7 @@ pub(super) struct RemoteCentral {
     /// The hosts that are lost.
     last: BTreeMap<HostIndex, CentralInput>,
     /// Clients that wait for the state of the job.
-    looks: BTreeSet<u32>,
+    asking: BTreeSet<u32>,
     history: History,
     watchdog: Watchdog,
     /// Why this process has killed it, if it has.
@@ -121,7 +121,7 @@ impl RemoteCentral {
             pending: VecDeque::new(),
             next: 0,
             last: BTreeMap::new(),
-            looks: BTreeSet::new(),
+            asking: BTreeSet::new(),
             history: History::new(LIMIT),
             watchdog: Watchdog::new(Instant::now()),
             killed: None,
@@ -149,7 +149,7 @@ impl RemoteCentral {
             self.link
                 .queue(&MpirunToCentral::Input(None, input.clone()))?;
         }
-        for client in &self.looks {
+        for client in &self.asking {
             self.link.queue(&MpirunToCentral::Status(*client))?;
         }
         Ok(())
@@ -208,7 +208,7 @@ impl RemoteCentral {
 
     /// Clients that wait for the state of the job.
     pub fn clients(&self) -> impl Iterator<Item = u32> {
-        self.looks.iter().copied()
+        self.asking.iter().copied()
     }
 
     /// The last words of hosts.
@@ -257,8 +257,8 @@ impl RemoteCentral {
     }
 
     /// Asks how everything is, for a client.
-    pub fn look(&mut self, client: u32) -> Result<()> {
-        self.looks.insert(client);
+    pub fn ask_status(&mut self, client: u32) -> Result<()> {
+        self.asking.insert(client);
         Ok(self.link.queue(&MpirunToCentral::Status(client))?)
     }
 
@@ -267,7 +267,7 @@ impl RemoteCentral {
         if self.over || self.status.is_some() {
             return Ok(());
         }
-        match self.watchdog.look(Instant::now()) {
+        match self.watchdog.check(Instant::now()) {
             Duty::Nothing => Ok(()),
             Duty::Ask => Ok(self.link.queue(&MpirunToCentral::Ping)?),
             Duty::End => {
@@ -335,7 +335,7 @@ impl RemoteCentral {
                 }
             }
             CentralToMpirun::Status { client, .. } => {
-                self.looks.remove(client);
+                self.asking.remove(client);
             }
             CentralToMpirun::JournalFailed(why) => self.unkept = Some(why.clone()),
             CentralToMpirun::Alive | CentralToMpirun::NoJournal(_) => {}

@@ -43,8 +43,8 @@ pub(super) struct Setup {
     pub recovers: bool,
     /// When output is shown.
     pub show: Show,
-    /// The job may have to continue elsewhere; whether it continues from a stored state already.
-    pub elsewhere: Option<bool>,
+    /// The job may have to be launched again; whether it continues from a stored state already.
+    pub relaunch: Option<bool>,
     /// Standard input that an earlier launch has read.
     pub consumed: Consumed,
 }
@@ -107,7 +107,7 @@ impl Streams {
             tag: setup.tag,
             source: InputSource::new(
                 reader.is_some(),
-                setup.elsewhere.is_some(),
+                setup.relaunch.is_some(),
                 setup.consumed,
                 Token::single(kinds[1]),
             ),
@@ -118,7 +118,7 @@ impl Streams {
             repeats: (setup.recovers && show == Show::Now).then(BTreeMap::new),
             hold: (show == Show::Commit).then(OutputCommit::new),
             stored: setup
-                .elsewhere
+                .relaunch
                 .filter(|_| show == Show::Commit)
                 .map(|restarted| StoredOutput::new(ranks, restarted)),
             order: CommitOrder::new(ranks),

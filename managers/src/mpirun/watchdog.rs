@@ -26,7 +26,7 @@ pub(super) struct Watchdog {
     asked: Option<Instant>,
     /// When this was last checked: a process that was stopped itself must not count others as
     /// silent.
-    looked: Instant,
+    checked: Instant,
 }
 
 impl Watchdog {
@@ -35,7 +35,7 @@ impl Watchdog {
         Watchdog {
             heard: now,
             asked: None,
-            looked: now,
+            checked: now,
         }
     }
 
@@ -45,10 +45,10 @@ impl Watchdog {
         self.asked = None;
     }
 
-    /// Looks at the clock.
-    pub fn look(&mut self, now: Instant) -> Duty {
-        let slept = now.duration_since(self.looked) > 3 * EVERY;
-        self.looked = now;
+    /// Checks the clock.
+    pub fn check(&mut self, now: Instant) -> Duty {
+        let slept = now.duration_since(self.checked) > 3 * EVERY;
+        self.checked = now;
         match &mut self.asked {
             Some(asked) if slept => *asked = now,
             Some(asked) if now.duration_since(*asked) >= PATIENCE => return Duty::End,
@@ -64,7 +64,7 @@ impl Watchdog {
 
     /// How long until the clock is to be looked at.
     pub fn wait_limit(&self, now: Instant) -> Duration {
-        let next = self.asked.map_or(self.heard, |_| self.looked) + EVERY;
+        let next = self.asked.map_or(self.heard, |_| self.checked) + EVERY;
         next.saturating_duration_since(now)
     }
 }
@@ -78,19 +78,19 @@ mod tests {
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
         let mut dog = Watchdog::new(begun);
-        assert_eq!(dog.look(begun), Duty::Nothing);
+        assert_eq!(dog.check(begun), Duty::Nothing);
         assert_eq!(dog.wait_limit(begun), EVERY);
-        assert_eq!(dog.look(at(1)), Duty::Ask);
+        assert_eq!(dog.check(at(1)), Duty::Ask);
         for second in 2..=10 {
-            assert_eq!(dog.look(at(second)), Duty::Nothing);
+            assert_eq!(dog.check(at(second)), Duty::Nothing);
             assert_eq!(dog.wait_limit(at(second)), EVERY);
         }
         dog.heard(at(10));
-        assert_eq!(dog.look(at(11)), Duty::Ask);
+        assert_eq!(dog.check(at(11)), Duty::Ask);
         for second in 12..=20 {
-            assert_eq!(dog.look(at(second)), Duty::Nothing);
+            assert_eq!(dog.check(at(second)), Duty::Nothing);
         }
-        assert_eq!(dog.look(at(21)), Duty::End);
+        assert_eq!(dog.check(at(21)), Duty::End);
     }
 
     #[test]
@@ -98,11 +98,11 @@ mod tests {
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
         let mut dog = Watchdog::new(begun);
-        assert_eq!(dog.look(at(1)), Duty::Ask);
-        assert_eq!(dog.look(at(100)), Duty::Nothing);
+        assert_eq!(dog.check(at(1)), Duty::Ask);
+        assert_eq!(dog.check(at(100)), Duty::Nothing);
         for second in 101..110 {
-            assert_eq!(dog.look(at(second)), Duty::Nothing);
+            assert_eq!(dog.check(at(second)), Duty::Nothing);
         }
-        assert_eq!(dog.look(at(110)), Duty::End);
+        assert_eq!(dog.check(at(110)), Duty::End);
     }
 }

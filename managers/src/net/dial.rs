@@ -4,7 +4,7 @@ use super::address::{self, ManagerAddress};
 use super::auth::{self, AuthError, AuthNonce, CHALLENGE, HELLO, WELCOME, Whose};
 use super::listen::{nonce, read_some};
 use super::session_link::SessionLink;
-use crate::error::{Result, plain};
+use crate::error::{Result, system_text};
 use crate::net::reactor::{Interest, Reactor, Token};
 use rejoin_channel_table::JobKey;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -144,7 +144,11 @@ impl ManagerDialer {
         let socket = match connecting(&address) {
             Ok(socket) => socket,
             Err(error) => {
-                self.fail(&format!("{address}: {}", plain(&error)), PAUSE, reactor);
+                self.fail(
+                    &format!("{address}: {}", system_text(&error)),
+                    PAUSE,
+                    reactor,
+                );
                 return Ok(());
             }
         };
@@ -215,7 +219,7 @@ impl ManagerDialer {
                 } else {
                     self.refused = None;
                 }
-                self.fail(&plain(&error), PAUSE, reactor);
+                self.fail(&system_text(&error), PAUSE, reactor);
                 Ok(Dialed::Nothing)
             }
         }

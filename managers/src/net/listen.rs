@@ -56,7 +56,9 @@ impl ListeningSockets {
             }
         }
         if listening.addresses.is_empty() {
-            let why = last.map_or(String::new(), |e| format!(": {}", crate::error::plain(&e)));
+            let why = last.map_or(String::new(), |e| {
+                format!(": {}", crate::error::system_text(&e))
+            });
             return Err(Error::Usage(format!(
                 "this host has no address that other hosts could call back{why}"
             )));
@@ -293,7 +295,7 @@ impl Listener {
                 if number.is_some_and(accept::is_want)
                     && self.pause.begin(&self.listening.sockets, reactor)
                 {
-                    let why = crate::error::plain(&error);
+                    let why = crate::error::system_text(&error);
                     tracing::warn!(why, "no calls are taken for a while");
                 }
                 // Otherwise it is over: the caller went away again.

@@ -19,7 +19,7 @@ pub enum Called {
     /// The link is as it was.
     Nothing,
     /// The other side is a process that this link had no connection to before.
-    Met,
+    NewPeer,
     /// The other side wants this link no more, or is gone.
     Dismissed,
 }
@@ -113,8 +113,8 @@ impl Redial {
             Dialed::Dismissed => Called::Dismissed,
             Dialed::Connected => {
                 self.answered = true;
-                match link.take_met() {
-                    true => Called::Met,
+                match link.take_new_peer() {
+                    true => Called::NewPeer,
                     false => Called::Nothing,
                 }
             }

@@ -27,7 +27,7 @@ pub struct SessionLink {
     /// The instance of the other side, once it has been met.
     instance: Option<u64>,
     /// The other side has identified itself, and this was not handled yet.
-    met: bool,
+    is_new: bool,
 }
 
 impl SessionLink {
@@ -43,7 +43,7 @@ impl SessionLink {
             written: 0,
             heard: Instant::now(),
             instance: None,
-            met: false,
+            is_new: false,
         }
     }
 
@@ -66,7 +66,7 @@ impl SessionLink {
         if before == Some(instance) {
             return;
         }
-        self.met = true;
+        self.is_new = true;
         if before.is_some() {
             self.session = Session::default();
             self.reader = FrameReader::new(MANAGER_LIMIT);
@@ -74,8 +74,8 @@ impl SessionLink {
     }
 
     /// Whether another instance was met since the last call.
-    pub fn take_met(&mut self) -> bool {
-        std::mem::take(&mut self.met)
+    pub fn take_new_peer(&mut self) -> bool {
+        std::mem::take(&mut self.is_new)
     }
 
     /// Asks the other side for a sign of life.

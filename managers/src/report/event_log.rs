@@ -1,7 +1,7 @@
 //! The journal of events: `mpirun --events FILE` appends a line of JSON for each, as it happens.
 //! `docs/events.md` says what the fields mean.
 
-use crate::error::{Context, Result, plain};
+use crate::error::{Context, Result, system_text};
 use rejoin_managers_protocol::central::Event;
 use rejoin_managers_protocol::verdict::{Described, Verdict};
 use serde::Serialize;
@@ -185,7 +185,7 @@ impl EventLog {
         let why = match written {
             Ok(count) if count == text.len() => return,
             Ok(_) => "there is no room".into(),
-            Err(error) => plain(&error),
+            Err(error) => system_text(&error),
         };
         if !std::mem::replace(&mut self.failed, true) {
             let shown = self.path.display();

@@ -46,7 +46,7 @@ pub enum Answer {
         /// Why it was given up, one line.
         why: String,
     },
-    /// That can't be had.
+    /// That is not available.
     Refused(String),
 }
 

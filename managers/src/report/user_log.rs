@@ -1,7 +1,7 @@
 //! Messages to the user about checkpoints and recoveries: one line when a rank is lost, one when it
 //! is restored, one for each limit of an image.
 
-use crate::error::plain;
+use crate::error::system_text;
 use rejoin_channel_table::{Epoch, Generation, Rank};
 use rejoin_managers_protocol::central::Event;
 use rejoin_managers_protocol::verdict::Described;
@@ -243,7 +243,7 @@ impl UserLog {
 
     /// A rank runs without the binding that was asked for.
     pub fn unbound(&mut self, rank: Rank, errno: i32) {
-        let error = plain(&std::io::Error::from_raw_os_error(errno));
+        let error = system_text(&std::io::Error::from_raw_os_error(errno));
         say(&format!("rank {} could not be bound: {error}", rank.0));
     }
 

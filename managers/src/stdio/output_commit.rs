@@ -6,7 +6,7 @@
 //! order in which the lines arrived. When a rank rolls back, its output in the other segments
 //! becomes void. Memory is bounded: longer segments are in temporary files without a name.
 
-use crate::error::plain;
+use crate::error::system_text;
 use crate::stdio::Stream;
 use rejoin_channel_table::{Epoch, Rank};
 use std::collections::{BTreeMap, VecDeque};
@@ -17,7 +17,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 /// Bytes of each segment that are kept in memory.
 const MEMORY: usize = 1 << 20;
 
-/// Bytes before each piece: rank, life, length, stream with end and kind.
+/// Bytes before each piece: rank, instance, length, stream with end and kind.
 const HEADER: usize = 13;
 
 /// Output that one rank wrote at once.
@@ -74,14 +74,14 @@ struct Log {
 }
 
 impl Log {
-    fn push(&mut self, piece: &OutputPiece, life: u32, limit: usize) -> Result<()> {
+    fn push(&mut self, piece: &OutputPiece, instance: u32, limit: usize) -> Result<()> {
         let number = piece.stored.map(u32::to_le_bytes);
         let bytes = number.as_ref().map_or(&piece.bytes[..], |n| &n[..]);
         let length = u32::try_from(bytes.len()).map_err(Error::other)?;
         let stream =
             piece.stream as u8 | u8::from(piece.last) << 1 | u8::from(number.is_some()) << 2;
         self.memory.extend_from_slice(&piece.rank.0.to_le_bytes());
-        self.memory.extend_from_slice(&life.to_le_bytes());
+        self.memory.extend_from_slice(&instance.to_le_bytes());
         self.memory.extend_from_slice(&length.to_le_bytes());
         self.memory.push(stream);
         self.memory.extend_from_slice(bytes);
@@ -119,7 +119,7 @@ impl Log {
         Ok(Some(bytes))
     }
 
-    /// The next piece and the life that wrote it.
+    /// The next piece and the instance that wrote it.
     fn take(&mut self) -> Result<Option<(OutputPiece, u32)>> {
         let Some(header) = self.bytes(HEADER)? else {
             return Ok(None);
@@ -146,7 +146,7 @@ impl Log {
 /// Adds the remedy for the user.
 fn unkept(error: Error) -> Error {
     let folder = std::env::temp_dir();
-    let (shown, why) = (folder.display(), plain(&error));
+    let (shown, why) = (folder.display(), system_text(&error));
     let text = format!("what is held of it can't be kept in {shown} (TMPDIR): {why}");
     Error::new(error.kind(), text)
 }
@@ -181,7 +181,7 @@ struct Place {
     /// The epoch of its last image.
     after: Option<Epoch>,
     /// How often it rolled back.
-    life: u32,
+    instance: u32,
 }
 
 /// Everything that is held.
@@ -228,7 +228,7 @@ impl OutputCommit {
     pub fn push(&mut self, piece: &OutputPiece) -> Result<()> {
         let place = *self.places.entry(piece.rank).or_default();
         let segment = self.held.entry(place.after).or_default();
-        segment.log.push(piece, place.life, self.memory)
+        segment.log.push(piece, place.instance, self.memory)
     }
 
     /// A rank took its image. Of one that is given up already nothing is kept.
@@ -242,10 +242,10 @@ impl OutputCommit {
     /// on is void. The report of that commit may come later.
     pub fn rewind(&mut self, rank: Rank, epoch: Option<Epoch>) {
         let place = self.places.entry(rank).or_default();
-        place.life += 1;
+        place.instance += 1;
         place.after = epoch;
         for segment in self.held.range_mut(epoch..).map(|(_, segment)| segment) {
-            segment.void.insert(rank, place.life);
+            segment.void.insert(rank, place.instance);
         }
     }
 
@@ -276,9 +276,9 @@ impl OutputCommit {
             return Ok(());
         };
         let into = self.held.entry(before).or_default();
-        while let Some((piece, life)) = from.log.take()? {
-            if !is_void(&from.void, piece.rank, life) {
-                into.log.push(&piece, life, self.memory)?;
+        while let Some((piece, instance)) = from.log.take()? {
+            if !is_void(&from.void, piece.rank, instance) {
+                into.log.push(&piece, instance, self.memory)?;
             }
         }
         Ok(())
@@ -297,8 +297,8 @@ impl OutputCommit {
     pub fn take(&mut self) -> Result<Option<OutputPiece>> {
         while let Some(segment) = self.released.front_mut() {
             match segment.log.take() {
-                Ok(Some((piece, life))) => {
-                    if !is_void(&segment.void, piece.rank, life) {
+                Ok(Some((piece, instance))) => {
+                    if !is_void(&segment.void, piece.rank, instance) {
                         return Ok(Some(piece));
                     }
                 }
@@ -320,8 +320,8 @@ impl OutputCommit {
     }
 }
 
-fn is_void(void: &BTreeMap<Rank, u32>, rank: Rank, life: u32) -> bool {
-    void.get(&rank).is_some_and(|first| life < *first)
+fn is_void(void: &BTreeMap<Rank, u32>, rank: Rank, instance: u32) -> bool {
+    void.get(&rank).is_some_and(|first| instance < *first)
 }
 
 #[cfg(test)]
@@ -444,7 +444,7 @@ mod tests {
         prop::collection::vec(act, 1..150)
     }
 
-    /// A rank of which every life writes something else.
+    /// A rank of which every instance writes something else.
     #[derive(Default)]
     struct Model {
         /// Its output that no rollback made void.

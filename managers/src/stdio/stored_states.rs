@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_written_again_elsewhere_waits_until_all_have_stored_it() {
+    fn what_a_relaunch_may_write_again_waits_until_all_have_stored_it() {
         let mut stored = StoredOutput::new(2, false);
         // No stored state lies before these.
         let begin = [(0, "a"), (1, "b"), (0, "1"), (1, "c")];

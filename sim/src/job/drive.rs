@@ -1,6 +1,6 @@
 //! The drivers of the cores, and the links between them.
 
-use super::process::{PendingWake, Process, ProcessStep};
+use super::process::{Process, ProcessStep, SimRestore};
 use super::work::Work;
 use super::{Event, JobWorld, Key, MILLI, STOPPING};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
@@ -183,7 +183,7 @@ impl<W: Work> JobWorld<W> {
                 let spawned = local::LocalInput::Spawned(instance.rank, instance.incarnation, pid);
                 inputs.push_back(spawned);
             }
-            local::LocalEffect::Wake(instance, epoch) => self.wake(instance, epoch)?,
+            local::LocalEffect::Restore(instance, epoch) => self.restore(instance, epoch)?,
             local::LocalEffect::Retire(rank, incarnation) => {
                 self.retire((rank, incarnation), inputs);
             }
@@ -277,24 +277,24 @@ impl<W: Work> JobWorld<W> {
         }
     }
 
-    fn wake(&mut self, instance: ProcessInstance, epoch: Epoch) -> Result<(), String> {
+    fn restore(&mut self, instance: ProcessInstance, epoch: Epoch) -> Result<(), String> {
         self.begins(instance)?;
-        let wake = PendingWake {
+        let restore = SimRestore {
             instance,
             epoch,
             alone: self.stored.finalized && instance.generation == self.stored.generation,
             stop: false,
         };
         let key = (instance.rank, instance.incarnation);
-        self.wakes.insert(key, wake);
+        self.restores.insert(key, restore);
         let delay = self.rng.between(200_000, 5 * MILLI);
         self.after(delay, Event::Restored(key));
         Ok(())
     }
 
     fn retire(&mut self, key: Key, inputs: &mut VecDeque<local::LocalInput>) {
-        if let Some(wake) = self.wakes.get_mut(&key) {
-            wake.stop = true;
+        if let Some(restore) = self.restores.get_mut(&key) {
+            restore.stop = true;
             return;
         }
         let there = self.processes.get_mut(&key);
@@ -314,7 +314,7 @@ impl<W: Work> JobWorld<W> {
             if process.acts() {
                 return Err(format!("a discarded process still acts: {process:?}"));
             }
-            if !process.dying {
+            if !process.exiting {
                 self.processes.remove(&key);
             }
         }

@@ -204,8 +204,8 @@ impl Engines {
         let Some(node) = self.node(instance) else {
             return Ok(());
         };
-        let at_once = node.receive_short(&receive.pattern, receive.len);
-        let (done, pending) = if let Some((completion, segment)) = at_once {
+        let immediate = node.receive_short(&receive.pattern, receive.len);
+        let (done, pending) = if let Some((completion, segment)) = immediate {
             let bytes = node.bytes(segment).to_vec();
             node.spoil(segment);
             let done = Outcome {

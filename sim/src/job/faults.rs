@@ -107,7 +107,7 @@ impl<W: Work> JobWorld<W> {
             self.work.gone(*rank);
         }
         self.processes.retain(|key, _| !ranks.contains(&key.0));
-        self.wakes.retain(|key, _| !ranks.contains(&key.0));
+        self.restores.retain(|key, _| !ranks.contains(&key.0));
         let of_host: Vec<_> = self.images.keys().copied().collect();
         for (rank, epoch) in of_host.into_iter().filter(|(r, _)| ranks.contains(r)) {
             self.images.remove(&(rank, epoch));

@@ -33,7 +33,7 @@ pub use tally::Tally;
 
 use crate::rng::Rng;
 use host_link::SimLink;
-use process::{PendingWake, Process, SimImage};
+use process::{Process, SimImage, SimRestore};
 use queue::Queue;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, HostIndex, Job, Record};
@@ -145,7 +145,7 @@ pub struct JobWorld<W: Work> {
     /// The newest instance of each rank.
     instances: BTreeMap<Rank, ProcessInstance>,
     images: BTreeMap<(Rank, Epoch), SimImage>,
-    wakes: BTreeMap<Key, PendingWake>,
+    restores: BTreeMap<Key, SimRestore>,
     stored: Stored,
     records: Vec<Record>,
     work: W,
@@ -193,7 +193,7 @@ impl<W: Work> JobWorld<W> {
             processes: BTreeMap::new(),
             instances: BTreeMap::new(),
             images: BTreeMap::new(),
-            wakes: BTreeMap::new(),
+            restores: BTreeMap::new(),
             stored: Stored::default(),
             records: Vec::new(),
             work,

@@ -73,7 +73,7 @@ impl<W: Work> JobWorld<W> {
         }
         self.processes.clear();
         self.instances.clear();
-        self.wakes.clear();
+        self.restores.clear();
         self.records.clear();
         self.queue.retain(|event| matches!(event, Event::Fault(_)));
         (self.tick, self.crashes, self.signalled) = (None, None, None);

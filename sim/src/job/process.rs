@@ -48,7 +48,7 @@ pub struct Process {
     /// It ended, or begins to end, while no rollback was decided. So its exit status matters.
     pub counts: bool,
     /// It has begun to end, and its manager has noticed.
-    pub dying: bool,
+    pub exiting: bool,
     /// It got this signal and ends of it before it does anything else.
     pub asked: Option<i32>,
 }
@@ -72,14 +72,14 @@ impl Process {
             stopping: false,
             stopped: false,
             counts: false,
-            dying: false,
+            exiting: false,
             asked: None,
         }
     }
 
     /// It can still do something.
     pub fn acts(&self) -> bool {
-        !self.dying && !self.stopped
+        !self.exiting && !self.stopped
     }
 
     /// A process that makes no step any more, reduced to the fields that still matter.
@@ -149,7 +149,7 @@ pub const TERM: i32 = 15;
 
 /// An image that is about to make a process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PendingWake {
+pub struct SimRestore {
     /// The process instance to restore.
     pub instance: ProcessInstance,
     /// The image's epoch.

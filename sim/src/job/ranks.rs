@@ -242,7 +242,7 @@ impl<W: Work> JobWorld<W> {
         };
         let stopping = process.stopping;
         *process = Process {
-            dying: true,
+            exiting: true,
             ..process.silenced()
         };
         self.work.gone(key.0);
@@ -286,29 +286,29 @@ impl<W: Work> JobWorld<W> {
     }
 
     pub(super) fn restored(&mut self, key: Key) -> Result<(), String> {
-        let Some(wake) = self.wakes.remove(&key) else {
+        let Some(restore) = self.restores.remove(&key) else {
             return Ok(());
         };
         let host = self.host_of(key.0);
-        if let Some(image) = self.images.get(&(key.0, wake.epoch)).copied() {
-            if wake.alone && image.step != ProcessStep::WaitsForAll {
+        if let Some(image) = self.images.get(&(key.0, restore.epoch)).copied() {
+            if restore.alone && image.step != ProcessStep::WaitsForAll {
                 return Err("alone back to before MPI_Finalize".into());
             }
-            let from = Some(wake.epoch);
-            let mut process = Process::new(wake.instance, ProcessStep::Back, image.step, from);
-            process.alone = wake.alone;
+            let from = Some(restore.epoch);
+            let mut process = Process::new(restore.instance, ProcessStep::Back, image.step, from);
+            process.alone = restore.alone;
             let pid = process.pid();
-            self.work.back(wake.instance, wake.epoch)?;
+            self.work.back(restore.instance, restore.epoch)?;
             self.there(process)?;
             self.local(host, local::LocalInput::Spawned(key.0, key.1, pid))?;
-            return match wake.stop {
+            return match restore.stop {
                 true => self.stopped(key),
                 false => Ok(()),
             };
         }
         let why = "its image is gone".to_string();
         self.local(host, local::LocalInput::NotStarted(key.0, key.1, why))?;
-        match wake.stop {
+        match restore.stop {
             true => self.local(host, local::LocalInput::Retired(key.0, key.1)),
             false => Ok(()),
         }

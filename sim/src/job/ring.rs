@@ -111,7 +111,7 @@ impl Ring {
         wishes.push(Wish::After(rng.between(5_000, 200_000), heard));
     }
 
-    fn go_on(&mut self, rank: Rank, rng: &mut Rng, wishes: &mut Vec<Wish<RingEvent>>) {
+    fn proceed(&mut self, rank: Rank, rng: &mut Rng, wishes: &mut Vec<Wish<RingEvent>>) {
         let (rounds, round) = (self.rounds, self.round);
         let member = &mut self.members[rank.index()];
         let Some(instance) = member.instance.filter(|_| member.started && !member.busy) else {
@@ -165,7 +165,7 @@ impl Work for Ring {
     ) {
         self.members[instance.rank.index()].started = true;
         self.tell(instance.rank, instance, rng, wishes);
-        self.go_on(instance.rank, rng, wishes);
+        self.proceed(instance.rank, rng, wishes);
     }
 
     fn event(
@@ -188,7 +188,7 @@ impl Work for Ring {
                     wishes.push(Wish::Finished(instance.rank));
                 }
                 self.tell(instance.rank, instance, rng, wishes);
-                self.go_on(instance.rank, rng, wishes);
+                self.proceed(instance.rank, rng, wishes);
             }
             RingEvent::Heard {
                 at,
@@ -222,7 +222,7 @@ impl Work for Ring {
                 }
                 let state = &mut self.members[at.index()].state;
                 state.heard = state.heard.max(done);
-                self.go_on(at, rng, wishes);
+                self.proceed(at, rng, wishes);
             }
         }
         Ok(())

@@ -84,7 +84,7 @@ impl Central {
             ToCentral::Finalizing { instance } => {
                 if !self.ranks.finalizing(host, instance) {
                 } else if self.phase == CentralPhase::Finalized {
-                    self.let_go_alone(instance.rank, effects);
+                    self.release_alone(instance.rank, effects);
                 } else {
                     self.finalize_when_complete(now, effects);
                 }

@@ -50,7 +50,7 @@ impl JobEnd {
         }
     }
 
-    /// Gives the verdict, unless there is one, while ranks go on.
+    /// Gives the verdict, unless there is one, while ranks continue.
     pub fn settle(&mut self, verdict: Verdict, effects: &mut Vec<CentralEffect>) {
         if self.verdict.is_none() {
             effects.push(CentralEffect::Persist(Record::Settled(verdict.clone())));

@@ -34,7 +34,7 @@ pub enum LocalInput {
     /// A rank's image of this epoch ended.
     ImageEnded(Rank, Epoch),
     /// Another manager, or central, says this of where ranks are.
-    Looked(Peer, lookup::LookupMessage),
+    LookedUp(Peer, lookup::LookupMessage),
     /// The deadline may have come.
     Tick,
     /// The sweep is over: no process is left.
@@ -51,7 +51,7 @@ pub enum LocalEffect {
     Retire(Rank, Incarnation),
     /// Have the rank's image of this epoch make this process instance; answer with `Spawned` or
     /// `NotStarted`.
-    Wake(ProcessInstance, Epoch),
+    Restore(ProcessInstance, Epoch),
     /// End a retired process, and drop all that belongs to it.
     Discard(Rank, Incarnation),
     /// Drop an image.
@@ -65,7 +65,7 @@ pub enum LocalEffect {
     /// Tell these ranks.
     Ranks(Vec<Rank>, FromManager),
     /// Tell another manager, or central, of where ranks are.
-    Look(Peer, lookup::LookupMessage),
+    LookUp(Peer, lookup::LookupMessage),
     /// Watch this process, which registered and is not the one that was started.
     Watch(Rank, Incarnation, u32),
     /// Suspend all present processes of ranks; nothing of them acts any more.

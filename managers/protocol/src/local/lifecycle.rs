@@ -60,7 +60,7 @@ impl Local {
     /// Sends a signal on to the ranks' process groups.
     pub(super) fn pass_signal(&mut self, signal: i32, effects: &mut Vec<LocalEffect>) {
         if self.lease.is_suspended() {
-            // It must not wake anybody. One that ends the job is given by hand again.
+            // It must not resume a suspended process. One that ends the job is given by hand again.
             return;
         }
         if signals::ends(signal) {

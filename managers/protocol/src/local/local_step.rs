@@ -23,7 +23,7 @@ impl Local {
                 let instance = self.processes.instance(asker, incarnation);
                 self.looks_up(now, instance, rank, least, effects);
             }
-            LocalInput::Looked(from, message) => self.looked(now, from, message, effects),
+            LocalInput::LookedUp(from, message) => self.hear_lookup(now, from, message, effects),
             LocalInput::Said(rank, incarnation, pid, message) => {
                 self.said(rank, incarnation, pid, message, effects);
             }

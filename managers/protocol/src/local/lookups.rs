@@ -163,7 +163,7 @@ impl Local {
     }
 
     /// Another manager asks, or answers.
-    pub(super) fn looked(
+    pub(super) fn hear_lookup(
         &mut self,
         now: Time,
         from: Peer,
@@ -227,7 +227,7 @@ impl Local {
         for effect in wanted {
             match effect {
                 lookup::LookupEffect::Send(to, message) => {
-                    effects.push(LocalEffect::Look(to, message))
+                    effects.push(LocalEffect::LookUp(to, message))
                 }
                 lookup::LookupEffect::Tell(mut to, rank, incarnation, card) => {
                     // A rank that was restored meanwhile asks again.

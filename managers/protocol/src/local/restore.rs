@@ -78,7 +78,7 @@ impl Local {
             match restoring.epoch {
                 None => effects.push(LocalEffect::Spawn(instance)),
                 Some(epoch) if self.images.contains(rank, epoch) => {
-                    effects.push(LocalEffect::Wake(instance, epoch));
+                    effects.push(LocalEffect::Restore(instance, epoch));
                 }
                 Some(epoch) => {
                     let why = format!("its image of checkpoint {epoch} is gone");

@@ -1,7 +1,7 @@
 //! The drivers of the cores. They carry out effects at once where the order makes no difference.
 
 use super::System;
-use super::{PendingWake, Process, ProcessStep};
+use super::{Process, ProcessStep, SimRestore};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, Event, Record};
 use rejoin_managers_protocol::control::{Cause, End, ProcessInstance, Time, ToLocal};
@@ -203,7 +203,7 @@ impl System {
                 inputs.push_back(spawned);
                 self.processes.push(process);
             }
-            local::LocalEffect::Wake(instance, epoch) => self.wake(instance, epoch),
+            local::LocalEffect::Restore(instance, epoch) => self.restore(instance, epoch),
             local::LocalEffect::Retire(rank, incarnation) => self.retire(rank, incarnation, inputs),
             local::LocalEffect::Discard(rank, incarnation) => {
                 let same =
@@ -211,7 +211,7 @@ impl System {
                 if self.processes.iter().any(|p| p.acts() && same(p)) {
                     self.complain("a discarded process still acts");
                 }
-                self.processes.retain(|p| p.dying || !same(p));
+                self.processes.retain(|p| p.exiting || !same(p));
             }
             local::LocalEffect::DropImage(rank, epoch) => {
                 self.images.remove(&(rank, epoch));
@@ -257,7 +257,7 @@ impl System {
         }
     }
 
-    fn wake(&mut self, instance: ProcessInstance, epoch: Epoch) {
+    fn restore(&mut self, instance: ProcessInstance, epoch: Epoch) {
         self.begins(instance);
         if self
             .leased
@@ -266,7 +266,7 @@ impl System {
         {
             self.complain(format!("{epoch:?} is restored and was not committed"));
         }
-        self.wakes.push(PendingWake {
+        self.restores.push(SimRestore {
             instance,
             epoch,
             // As the host knows it: one generation, and not the first instance in it.
@@ -284,8 +284,8 @@ impl System {
         let same = |instance: ProcessInstance| {
             instance.rank == rank && instance.incarnation == incarnation
         };
-        if let Some(wake) = self.wakes.iter_mut().find(|w| same(w.instance)) {
-            wake.stop = true;
+        if let Some(restore) = self.restores.iter_mut().find(|w| same(w.instance)) {
+            restore.stop = true;
             return;
         }
         let there = self.processes.iter_mut().find(|p| same(p.instance));
@@ -305,6 +305,6 @@ impl System {
         }
         self.processes
             .sort_by_key(|p| (p.instance.rank, p.instance.incarnation));
-        self.wakes.sort();
+        self.restores.sort();
     }
 }

@@ -216,7 +216,7 @@ impl System {
         let placement = self.job().placement;
         let here = |rank: Rank| placement[rank.index()] == host;
         self.processes.retain(|p| !here(p.instance.rank));
-        self.wakes.retain(|wake| !here(wake.instance.rank));
+        self.restores.retain(|restore| !here(restore.instance.rank));
         self.images.retain(|(rank, _), _| !here(*rank));
         // Central reads what has arrived before it learns of the end.
         while let Some(message) = self.hosts[host].up.pop_front().filter(|_| noticed) {
@@ -262,7 +262,7 @@ impl System {
             self.complain("a relaunch in an old generation");
         }
         self.processes.clear();
-        self.wakes.clear();
+        self.restores.clear();
         self.images.clear();
         self.instances.clear();
         self.records.clear();

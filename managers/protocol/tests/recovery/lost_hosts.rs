@@ -42,7 +42,7 @@ impl Action {
         match *self {
             Action::Up(host) | Action::Down(host) | Action::Swept(host) => (host, false),
             Action::TickLocal(host) => (host, false),
-            Action::Restored(index) => (state.host_of(state.wakes[index].instance.rank), false),
+            Action::Restored(index) => (state.host_of(state.restores[index].instance.rank), false),
             Action::Advance(index) | Action::Image(index) | Action::Refuse(index) => {
                 (of_process(index), true)
             }
@@ -232,7 +232,7 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 #[test]
-fn a_lost_host_ends_the_job_clearly_or_its_ranks_run_elsewhere() {
+fn a_lost_host_ends_the_job_clearly_or_its_ranks_are_launched_again() {
     let mut shown = Shown::default();
     for seed in seeds() {
         run(seed, &mut shown).unwrap_or_else(|wrong| {

@@ -5,7 +5,7 @@ mod leased;
 mod lost_hosts;
 
 pub use drive::FAULT;
-pub use rejoin_sim::job::process::{PendingWake, Process, ProcessStep, SimImage};
+pub use rejoin_sim::job::process::{Process, ProcessStep, SimImage, SimRestore};
 pub use rejoin_sim::job::stored::Stored;
 
 use leased::Leased;
@@ -55,7 +55,7 @@ pub struct System {
     /// The newest instance of each rank.
     pub instances: BTreeMap<Rank, ProcessInstance>,
     pub images: BTreeMap<(Rank, Epoch), SimImage>,
-    pub wakes: Vec<PendingWake>,
+    pub restores: Vec<SimRestore>,
     pub over: Option<Verdict>,
     pub stored: Stored,
     /// The records that a restarted central manager reads.
@@ -115,7 +115,7 @@ impl System {
             processes: Vec::new(),
             instances: BTreeMap::new(),
             images: BTreeMap::new(),
-            wakes: Vec::new(),
+            restores: Vec::new(),
             over: None,
             stored: Stored::default(),
             records: Vec::new(),
@@ -189,7 +189,7 @@ impl System {
         let (instance, stopping) = (process.instance, process.stopping);
         process.counts = counts;
         *process = Process {
-            dying: true,
+            exiting: true,
             ..process.silenced()
         };
         let host = self.host_of(instance.rank);
@@ -303,12 +303,12 @@ impl System {
     }
 
     pub fn restored(&mut self, index: usize) {
-        let PendingWake {
+        let SimRestore {
             instance,
             epoch,
             alone,
             stop,
-        } = self.wakes.remove(index);
+        } = self.restores.remove(index);
         let (rank, incarnation) = (instance.rank, instance.incarnation);
         let host = self.host_of(rank);
         if let Some(image) = self.images.get(&(rank, epoch)).copied() {

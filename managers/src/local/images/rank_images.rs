@@ -39,7 +39,7 @@ struct RankImage {
     partial: [Vec<u8>; 2],
     /// Files and locks.
     holds: Holds,
-    /// A process was made ahead of the next wake, or is about to be.
+    /// A process was made ahead of the next restore, or is about to be.
     prepared: bool,
 }
 
@@ -237,7 +237,7 @@ impl RankImages {
     }
 
     /// Has an image make a process, or says why it does not.
-    pub fn wake(
+    pub fn restore(
         &mut self,
         slot: usize,
         epoch: Epoch,

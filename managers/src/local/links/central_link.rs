@@ -105,7 +105,7 @@ impl CentralLink {
     }
 
     fn called(&mut self, called: Called) -> Result<bool> {
-        if let (Called::Met, Some(addresses)) = (called, &self.listens) {
+        if let (Called::NewPeer, Some(addresses)) = (called, &self.listens) {
             self.link
                 .queue(&LocalToCentral::Listens(addresses.clone()))?;
         }

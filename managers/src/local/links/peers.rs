@@ -66,7 +66,7 @@ pub struct Peers {
     /// For our own core.
     orders: Vec<ToLocal>,
     /// Look-up messages for this manager's own core, with their senders.
-    looks: Vec<(u32, lookup::LookupMessage)>,
+    lookups: Vec<(u32, lookup::LookupMessage)>,
 }
 
 impl Peers {
@@ -93,7 +93,7 @@ impl Peers {
             number: 0,
             up: Vec::new(),
             orders: Vec::new(),
-            looks: Vec::new(),
+            lookups: Vec::new(),
         }
     }
 
@@ -123,8 +123,8 @@ impl Peers {
     }
 
     /// Takes the look-up messages for this manager's own core, with their senders.
-    pub fn take_looks(&mut self) -> Vec<(u32, lookup::LookupMessage)> {
-        std::mem::take(&mut self.looks)
+    pub fn take_lookups(&mut self) -> Vec<(u32, lookup::LookupMessage)> {
+        std::mem::take(&mut self.lookups)
     }
 
     fn token(&mut self, kind: u8, index: u32) -> Token {
@@ -322,7 +322,7 @@ impl Peers {
         for message in messages {
             match message {
                 Across::Tree(message) => self.hear(Some(position), message, reactor)?,
-                Across::Look(message) => self.looks.push((position, message)),
+                Across::LookUp(message) => self.lookups.push((position, message)),
             }
         }
         if over && outward {

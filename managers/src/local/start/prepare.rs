@@ -1,6 +1,6 @@
 //! From a program of the plan to the executed file, or the reason why it can't be executed.
 
-use crate::error::plain;
+use crate::error::system_text;
 use crate::launch::plan::Program;
 use crate::launch::spawn::{Failure, ProgramImage, SpawnStep, resolve};
 use rejoin_wire::MANAGER_FD;
@@ -76,7 +76,7 @@ impl Prepared {
                 None => format!("{shown}: the loader that it names is not there"),
             };
         }
-        format!("{shown}: {}", plain(&error))
+        format!("{shown}: {}", system_text(&error))
     }
 }
 
@@ -84,7 +84,7 @@ fn directory(dir: &Path, error: &std::io::Error) -> String {
     let shown = dir.display();
     match error.raw_os_error() {
         Some(libc::ENOENT) => format!("the working directory {shown} is not there"),
-        _ => format!("the working directory {shown}: {}", plain(error)),
+        _ => format!("the working directory {shown}: {}", system_text(error)),
     }
 }
 

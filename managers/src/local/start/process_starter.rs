@@ -1,7 +1,7 @@
 //! Starts the processes of this host's ranks, and watches for their ends.
 
 use super::prepare::Prepared;
-use crate::error::{Context, Result, plain};
+use crate::error::{Context, Result, system_text};
 use crate::host::set_nonblocking;
 use crate::host::topology::{parallelism, places::Places};
 use crate::launch::plan::{LaunchPlan, Program};
@@ -182,7 +182,7 @@ impl ProcessStarter {
             open_files: self.open_files,
             file_limit_ignored: plan.file_limit_ignored,
         })
-        .map_err(|e| format!("the system does not start a process: {}", plain(&e)))?;
+        .map_err(|e| format!("the system does not start a process: {}", system_text(&e)))?;
         let same = |(other, _): &&(Rank, Begun)| *other == rank;
         let begun = plan.begun.iter().find(same).map(|(_, begun)| begun);
         Ok(NewProcess {

@@ -294,11 +294,11 @@ impl RankInput {
         };
         // With nothing to write only an error can tell that the rank closed its side.
         let mut closed = self.waiting() == 0 && is_broken(pipe);
-        let mut goes_on = !closed;
-        while goes_on {
+        let mut takes_more = !closed;
+        while takes_more {
             match self.write() {
-                Some(more) => goes_on = more,
-                None => (goes_on, closed) = (false, true),
+                Some(more) => takes_more = more,
+                None => (takes_more, closed) = (false, true),
             }
         }
         let taken = self.at.saturating_sub(self.credited);

@@ -106,7 +106,7 @@ impl Central {
     }
 
     /// A rank that was restored alone is released, like all ranks before.
-    pub(in crate::central) fn let_go_alone(
+    pub(in crate::central) fn release_alone(
         &mut self,
         rank: Rank,
         effects: &mut Vec<CentralEffect>,

@@ -13,7 +13,7 @@ use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 impl Central {
     /// Every host has answered: takes over the reports, and repeats what may have been lost.
     /// Returns the events in the reports, of which some may have reached no central manager.
-    pub(super) fn go_on(
+    pub(super) fn continue_job(
         &mut self,
         now: Time,
         past: &Past,

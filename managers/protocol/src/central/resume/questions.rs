@@ -98,7 +98,7 @@ impl Central {
         match std::mem::replace(&mut self.phase, CentralPhase::Starting) {
             CentralPhase::Resuming(resuming) if resuming.is_complete(is_done) => {
                 let (past, reports, later) = resuming.into_parts();
-                let mut inputs = self.go_on(now, &past, reports, effects);
+                let mut inputs = self.continue_job(now, &past, reports, effects);
                 inputs.extend(later);
                 inputs
             }

@@ -231,7 +231,7 @@ fn a_question_goes_across_and_the_answer_comes_back_over_the_same_link() {
     let answer = lookup::LookupMessage::Unknown { generation, rank };
     let mut nodes = [0, 2].map(Node::new);
     let ask = |node: &mut Node, to, message: &lookup::LookupMessage| {
-        let across = Across::Look(message.clone());
+        let across = Across::LookUp(message.clone());
         let sent = node.peers.send(to, &across, &node.reactor);
         sent.expect("no error")
     };
@@ -241,10 +241,10 @@ fn a_question_goes_across_and_the_answer_comes_back_over_the_same_link() {
     nodes[0].peers.word = Some(TreeOrder::new(addresses, &start()).expect("a word"));
     assert!(!ask(&mut nodes[0], 1, &question), "it has no address");
     assert!(ask(&mut nodes[0], 2, &question));
-    turns(&mut nodes, "a question", |n| !n[1].peers.looks.is_empty());
-    assert_eq!(nodes[1].peers.looks, [(0, question)]);
+    turns(&mut nodes, "a question", |n| !n[1].peers.lookups.is_empty());
+    assert_eq!(nodes[1].peers.lookups, [(0, question)]);
     assert!(ask(&mut nodes[1], 0, &answer));
-    turns(&mut nodes, "an answer", |n| !n[0].peers.looks.is_empty());
-    assert_eq!(nodes[0].peers.looks, [(2, answer)]);
+    turns(&mut nodes, "an answer", |n| !n[0].peers.lookups.is_empty());
+    assert_eq!(nodes[0].peers.lookups, [(2, answer)]);
     assert!(nodes[1].peers.dialing.is_empty());
 }
