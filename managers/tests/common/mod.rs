@@ -69,6 +69,19 @@ pub fn run_with_input(arguments: &[&str], input: &[u8]) -> Done {
     done
 }
 
+/// A line with number, name and state for a process and for each one below it.
+fn states(pid: u32) -> String {
+    let all = std::iter::once(pid).chain(descendants(pid));
+    let known = all.filter_map(rejoin_managers::host::descendants::stat);
+    let line = |stat: procfs::process::Stat| {
+        format!(
+            "\n  {} {} {} {}",
+            stat.ppid, stat.pid, stat.comm, stat.state
+        )
+    };
+    known.map(line).collect()
+}
+
 /// Waits for the end, within the limit.
 pub fn finish(child: Child) -> Done {
     let pid = child.id();
@@ -77,8 +90,9 @@ pub fn finish(child: Child) -> Done {
     let output: Output = match receiver.recv_timeout(LIMIT) {
         Ok(output) => output.unwrap(),
         Err(_) => {
+            let tree = states(pid);
             kill(pid, libc::SIGKILL);
-            panic!("mpirun did not end within {LIMIT:?}");
+            panic!("mpirun did not end within {LIMIT:?}; its processes:{tree}");
         }
     };
     use std::os::unix::process::ExitStatusExt;
