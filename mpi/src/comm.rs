@@ -37,20 +37,19 @@ pub struct Communicator {
     remote: Option<Rc<Group>>,
     rank: usize,
     name: RefCell<String>,
-    /// Attributes.
-    pub attributes: Attributes,
+    attributes: Attributes,
     /// Hints of `MPI_Comm_set_info`.
-    pub info: Info,
-    /// Virtual topology, if one is attached.
-    pub topology: RefCell<Option<Rc<Topology>>>,
+    info: Info,
+    /// Virtual topology, set before the program gets the communicator.
+    topology: OnceCell<Rc<Topology>>,
     /// Buffer of `MPI_Comm_attach_buffer`.
-    pub(crate) buffer: BufferSlot,
+    buffer: BufferSlot,
     /// Which of the group share a host, once it was asked.
     hosts: OnceCell<Rc<Locality>>,
     /// Numbers of blocking and of other collectives.
     sequence: [Cell<u32>; 2],
     /// The C layer's value for the object.
-    pub handle: Cell<usize>,
+    handle: Cell<usize>,
 }
 
 impl std::fmt::Debug for Communicator {
@@ -74,7 +73,7 @@ impl Communicator {
             name: RefCell::default(),
             attributes: Attributes::default(),
             info: Info::new(),
-            topology: RefCell::new(None),
+            topology: OnceCell::new(),
             buffer: BufferSlot::default(),
             hosts: OnceCell::new(),
             sequence: Default::default(),
@@ -85,6 +84,43 @@ impl Communicator {
     /// The number of the context id with which this process receives.
     pub fn id(&self) -> u32 {
         self.id.number()
+    }
+
+    /// The C layer's value for the object, which callbacks of attributes get; 0 without one.
+    pub fn handle(&self) -> usize {
+        self.handle.get()
+    }
+
+    /// Gives the object the C layer's value.
+    pub fn set_handle(&self, handle: usize) {
+        self.handle.set(handle);
+    }
+
+    /// Attributes.
+    pub fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    /// Hints of `MPI_Comm_set_info`.
+    pub fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// The virtual topology, if the communicator was made with one.
+    pub fn topology(&self) -> Option<&Rc<Topology>> {
+        self.topology.get()
+    }
+
+    /// Gives a new communicator its virtual topology, once: the standard has no call that changes
+    /// it.
+    pub(crate) fn set_topology(&self, topology: Rc<Topology>) {
+        let given = self.topology.set(topology);
+        debug_assert!(given.is_ok(), "a second topology");
+    }
+
+    /// The buffer of `MPI_Comm_attach_buffer`.
+    pub(crate) fn buffer(&self) -> &BufferSlot {
+        &self.buffer
     }
 
     /// `MPI_Comm_rank`.

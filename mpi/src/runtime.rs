@@ -329,7 +329,7 @@ impl Mpi {
     /// then freed and buffered sends are completed.
     pub fn leave_world(&self) -> Result<()> {
         for comm in [self.self_comm(), self.world()] {
-            comm.attributes.delete_all(comm.handle.get())?;
+            comm.attributes().delete_all(comm.handle())?;
         }
         self.drain_freed()?;
         if let Some(buffer) = self.buffer.take() {

@@ -44,9 +44,10 @@ impl Mpi {
         intra(comm)?;
         let contexts = self.contexts_of_all(comm)?;
         let new = self.build(contexts, comm.group().clone());
-        *new.topology.borrow_mut() = comm.topology.borrow().clone();
-        comm.attributes
-            .copy_to(comm.handle.get(), &new.attributes)?;
+        if let Some(topology) = comm.topology() {
+            new.set_topology(topology.clone());
+        }
+        comm.attributes().copy_to(comm.handle(), &new.attributes)?;
         Ok(new)
     }
 
@@ -59,19 +60,21 @@ impl Mpi {
     ) -> Result<impl Future<Output = Result<()>> + 'static> {
         intra(comm)?;
         let copies = Attributes::default();
-        comm.attributes.copy_to(comm.handle.get(), &copies)?;
+        comm.attributes().copy_to(comm.handle(), &copies)?;
         let number = comm.next_collective(false) as i32 & 0xFFFF;
         let tag = CREATION_TAG - 1 - number;
         let (mpi, comm) = (self.rc(), comm.clone());
-        let topology = comm.topology.borrow().clone();
+        let topology = comm.topology().cloned();
         Ok(async move {
             let state = CallState::new(&mpi);
             let ctx = Ctx::of_all(&comm, tag, &state);
             let contexts = ctx.exchange_contexts().await;
             let contexts = contexts.map_err(|e| state.given_up(e))?;
             let new = mpi.build(contexts, comm.group().clone());
-            *new.topology.borrow_mut() = topology;
-            new.attributes.adopt(copies);
+            if let Some(topology) = topology {
+                new.set_topology(topology);
+            }
+            new.attributes().adopt(copies);
             done(new);
             Ok(())
         })
@@ -136,8 +139,8 @@ impl Mpi {
             let text = format!("{} cannot be freed", comm.name());
             return Err(Error::new(ErrorClass::Comm, text));
         }
-        comm.attributes.delete_all(comm.handle.get())?;
-        if let Some(buffer) = comm.buffer.take() {
+        comm.attributes().delete_all(comm.handle())?;
+        if let Some(buffer) = comm.buffer().take() {
             self.flush_buffer(&buffer)?;
         }
         Ok(())

@@ -342,12 +342,12 @@ fn attributes_follow_their_communicator() {
             m.keyvals().get(kind, id).unwrap()
         };
         let (a, b) = (new(), new());
-        m.self_comm().attributes.set(1, &a, 1).unwrap();
-        m.self_comm().attributes.set(1, &b, 2).unwrap();
-        m.world().attributes.set(0, &a, 10).unwrap();
+        m.self_comm().attributes().set(1, &a, 1).unwrap();
+        m.self_comm().attributes().set(1, &b, 2).unwrap();
+        m.world().attributes().set(0, &a, 10).unwrap();
         let dup = m.comm_dup(m.world()).unwrap();
-        dup.handle.set(7);
-        m.world().attributes.set(0, &b, 13).unwrap();
+        dup.set_handle(7);
+        m.world().attributes().set(0, &b, 13).unwrap();
         assert_eq!(m.comm_dup(m.world()).unwrap_err().code, Some(42));
         m.comm_free(&dup).unwrap();
         assert_eq!(log.take(), [(7, 11)]);

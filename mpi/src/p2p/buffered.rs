@@ -24,7 +24,7 @@ fn no_buffer() -> Error {
 impl Mpi {
     /// Where the buffer of the process, or of a communicator, is.
     fn slot<'a>(&'a self, comm: Option<&'a Communicator>) -> &'a BufferSlot {
-        comm.map_or(self.buffer(), |comm| &comm.buffer)
+        comm.map_or(self.buffer(), |comm| comm.buffer())
     }
 
     fn attached(&self, comm: Option<&Communicator>) -> Result<Rc<BsendBuffer>> {
@@ -88,7 +88,7 @@ impl Mpi {
         tag: i32,
         comm: &Rc<Communicator>,
     ) -> Result<()> {
-        let buffer = match comm.buffer.attached() {
+        let buffer = match comm.buffer().attached() {
             Some(buffer) => buffer,
             None => self.attached(None)?,
         };

@@ -25,7 +25,7 @@ macro_rules! lookup {
         /// # Errors
         /// `MPI_ERR_TOPOLOGY` when it has none, or another one.
         pub fn $name<R>(&self, look: impl FnOnce(&$kind) -> R) -> Result<R> {
-            match self.topology.borrow().as_deref() {
+            match self.topology().map(Rc::as_ref) {
                 Some(Topology::$kind(found)) => Ok(look(found)),
                 _ => Err(wrong(self, $text)),
             }
@@ -68,7 +68,7 @@ impl Mpi {
         let group = Rc::new(Group::new(members, old.world_rank(comm.rank())));
         let new = self.comm_create(comm, &group)?;
         if let Some(new) = &new {
-            *new.topology.borrow_mut() = Some(Rc::new(topology));
+            new.set_topology(Rc::new(topology));
         }
         Ok(new)
     }
@@ -97,7 +97,7 @@ impl Mpi {
         let (color, key, sub) = comm.with_cart(|c| c.sub(comm.rank(), remain))?;
         let new = self.comm_split(comm, color, key)?;
         if let Some(new) = &new {
-            *new.topology.borrow_mut() = Some(Rc::new(Topology::Cart(sub)));
+            new.set_topology(Rc::new(Topology::Cart(sub)));
         }
         Ok(new)
     }

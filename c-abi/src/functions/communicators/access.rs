@@ -157,7 +157,7 @@ pub unsafe fn comm_get_name(
 pub fn comm_set_info(mpi: &AbiState, comm: MPI_Comm, info: MPI_Info) -> Result<()> {
     let comm = mpi.comms.get(comm)?;
     if info != MPI_INFO_NULL {
-        comm.info.replace(&*mpi.infos.get(info)?);
+        comm.info().replace(&*mpi.infos.get(info)?);
     }
     Ok(())
 }
@@ -171,7 +171,7 @@ pub unsafe fn comm_get_info(
     comm: MPI_Comm,
     info_used: *mut MPI_Info,
 ) -> Result<()> {
-    let copy = mpi.comms.get(comm)?.info.dup();
+    let copy = mpi.comms.get(comm)?.info().dup();
     // SAFETY: the caller's.
     unsafe { crate::functions::info::give(mpi, info_used, copy) }
 }

@@ -226,7 +226,7 @@ pub fn comm_set_attr(
     check_changeable(comm_keyval)?;
     let keyval = mpi.core()?.keyvals().get(ObjectKind::Comm, comm_keyval)?;
     found
-        .attributes
+        .attributes()
         .set(comm.raw(), &keyval, attribute_val.expose_provenance())
 }
 
@@ -247,7 +247,7 @@ pub unsafe fn comm_get_attr(
         Some(value) => value,
         None => {
             core.keyvals().find(ObjectKind::Comm, comm_keyval)?;
-            found.attributes.get(comm_keyval)
+            found.attributes().get(comm_keyval)
         }
     };
     // SAFETY: the caller's.
@@ -259,7 +259,7 @@ pub fn comm_delete_attr(mpi: &AbiState, comm: MPI_Comm, comm_keyval: c_int) -> R
     let found = mpi.comms.get(comm)?;
     check_changeable(comm_keyval)?;
     let keyval = mpi.core()?.keyvals().find(ObjectKind::Comm, comm_keyval)?;
-    found.attributes.delete(comm.raw(), &keyval)
+    found.attributes().delete(comm.raw(), &keyval)
 }
 
 /// `MPI_Keyval_create`, deprecated.

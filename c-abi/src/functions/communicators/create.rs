@@ -15,7 +15,7 @@ use crate::types::*;
 /// A handle for a new communicator, with its parent's error handler.
 fn enter(mpi: &AbiState, comm: Rc<Communicator>, parent: MPI_Comm) -> MPI_Comm {
     let handle = mpi.comms.insert(comm.clone());
-    comm.handle.set(handle.0);
+    comm.set_handle(handle.0);
     mpi.errors.inherit(handle, parent);
     handle
 }
@@ -76,7 +76,7 @@ pub unsafe fn comm_dup_with_info(
     let info = hints(mpi, info)?;
     let made = mpi.core()?.comm_dup(&old)?;
     if let Some(info) = info {
-        made.info.replace(&info);
+        made.info().replace(&info);
     }
     // SAFETY: not null, and so valid by the caller's promise.
     unsafe { give(mpi, newcomm, Some(made), comm) }
@@ -115,7 +115,7 @@ pub unsafe fn comm_idup_with_info(
     let core = mpi.core()?;
     let run = core.comm_idup(&old, move |made| {
         if let Some(info) = &info {
-            made.info.replace(info);
+            made.info().replace(info);
         }
         // SAFETY: tasks run inside MPI calls, so this thread is inside.
         let mpi = unsafe { state::mpi() };

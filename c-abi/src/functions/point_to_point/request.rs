@@ -111,7 +111,7 @@ pub(crate) unsafe fn told(target: *mut MPI_Status, done: Completed) -> Result<()
 pub(crate) fn blame(mpi: &AbiState) {
     let comm = mpi.core.get().and_then(|c| c.take_blame());
     if let Some(comm) = comm {
-        mpi.errors.blame(MPI_Comm(comm.handle.get()));
+        mpi.errors.blame(MPI_Comm(comm.handle()));
     }
 }
 

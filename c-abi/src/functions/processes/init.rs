@@ -153,8 +153,8 @@ fn start_core(mpi: &AbiState) -> Result<Rc<Core>> {
     let core = Core::init()?;
     mpi.comms.define(MPI_COMM_WORLD, core.world().clone());
     mpi.comms.define(MPI_COMM_SELF, core.self_comm().clone());
-    core.world().handle.set(MPI_COMM_WORLD.0);
-    core.self_comm().handle.set(MPI_COMM_SELF.0);
+    core.world().set_handle(MPI_COMM_WORLD.0);
+    core.self_comm().set_handle(MPI_COMM_SELF.0);
     let empty = Group::new(Vec::new(), core.rank());
     mpi.groups.define(MPI_GROUP_EMPTY, empty.into());
     mpi.infos.define(MPI_INFO_ENV, core.env_info().clone());

@@ -224,7 +224,7 @@ pub unsafe fn comm_create_from_group(
         return unsafe { store(newcomm, "the new communicator", MPI_COMM_NULL) };
     };
     if let Some(hints) = hints {
-        made.info.replace(&hints);
+        made.info().replace(&hints);
     }
     // SAFETY: not null, and so valid by the caller's promise.
     unsafe {

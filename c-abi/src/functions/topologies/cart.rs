@@ -62,7 +62,7 @@ unsafe fn grid(ndims: c_int, dims: *const c_int, periods: *const c_int) -> Resul
 pub unsafe fn topo_test(mpi: &AbiState, comm: MPI_Comm, status: *mut c_int) -> Result<()> {
     let kind = mpi
         .comms
-        .with(comm, |c| match c.topology.borrow().as_deref() {
+        .with(comm, |c| match c.topology().map(|found| &**found) {
             Some(Topology::Cart(_)) => MPI_CART,
             Some(Topology::Graph(_)) => MPI_GRAPH,
             Some(Topology::DistGraph(_)) => MPI_DIST_GRAPH,
