@@ -14,7 +14,7 @@ use crate::types::{
 /// Calls inside the library without the lock. Below `MPI_THREAD_MULTIPLE` the program promises one
 /// thread at a time, so loads and stores suffice. Zero while a function of the program runs.
 static UNLOCKED: AtomicU32 = AtomicU32::new(0);
-/// The same for calls that take the lock, of all threads together: some of them may wait inside.
+/// Calls inside the library with the lock, of all threads together: some of them may wait inside.
 /// Only the holder of the lock changes it.
 static LOCKED: AtomicU32 = AtomicU32::new(0);
 

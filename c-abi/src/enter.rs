@@ -77,7 +77,7 @@ pub fn enter(
 /// Runs the fast path of an implementation, which does all of a simple call or nothing. `None`:
 /// nothing was done, and [`enter`] must run the call. Not used where threads need the lock.
 #[inline(always)]
-pub fn at_once(
+pub fn try_fast_path(
     call: &'static EntryPoint,
     owner: ErrorOwner,
     run: impl FnOnce(&AbiState) -> Option<Result<()>>,

@@ -236,7 +236,7 @@ impl<H: Handle, T> HandleTable<H, T> {
         }
     }
 
-    /// The same without an error to build: of an `Rc` it comes back in a register.
+    /// A clone of the object, without an error to build: an `Rc` comes back in a register.
     #[inline]
     pub fn peek(&self, handle: H) -> Option<T>
     where

@@ -37,8 +37,8 @@ enum Inner {
     Test(testnet::Port),
 }
 
-/// Wakes a rank that is blocked in [`Dev::wait`], from any thread.
-pub type WakeFn = Box<dyn Fn() + Send + Sync>;
+/// Resumes a rank that is blocked in [`Dev::wait`], from any thread.
+pub type NotifyFn = Box<dyn Fn() + Send + Sync>;
 
 fn as_error(e: rejoin_device::Error) -> Error {
     let class = match e {
@@ -59,7 +59,7 @@ macro_rules! on {
     };
 }
 
-/// The same for questions that change nothing.
+/// Asks whichever device is there, which does not change.
 macro_rules! ask {
     ($dev:expr, $d:ident => $real:expr, $t:ident => $test:expr) => {
         match &$dev.inner {
@@ -101,7 +101,7 @@ impl Dev {
         (**self.failed.get_or_insert_with(|| Box::new(error))).clone()
     }
 
-    /// An error once the door is shut.
+    /// An error once the interface is closed.
     #[inline]
     fn alive(&self) -> Result<()> {
         match &self.failed {
@@ -377,7 +377,7 @@ impl Dev {
         on!(self, d => d.poll(r), t => t.poll(r))
     }
 
-    /// The same of a receive that got a whole message, and only of such.
+    /// The completion of a receive that got a whole message, as [`Dev::poll`]; `None` for others.
     #[inline(always)]
     pub fn poll_whole(&mut self, r: ReqId) -> Option<Completion> {
         if self.failed.is_some() {
@@ -443,7 +443,7 @@ impl Dev {
     }
 
     /// Another thread calls this to wake this thread in [`Dev::wait`].
-    pub fn waker(&self) -> WakeFn {
+    pub fn waker(&self) -> NotifyFn {
         ask!(self, d => { let w = d.waker(); Box::new(move || w.wake()) }, _t => Box::new(|| {}))
     }
 

@@ -90,8 +90,8 @@ impl Keyvals {
         }
     }
 
-    /// The same for an attribute that is there: a freed keyval lives as long as an attribute uses
-    /// it (MPI-5.0 §7.7.2, `MPI_Comm_free_keyval`).
+    /// The keyval `id` of an attribute that is there: a freed keyval lives as long as an attribute
+    /// uses it (MPI-5.0 §7.7.2, `MPI_Comm_free_keyval`).
     pub fn find(&self, kind: ObjectKind, id: i32) -> Result<Rc<Keyval>> {
         let table = self.table.borrow();
         let found = match index(id).and_then(|at| table.get(at)) {

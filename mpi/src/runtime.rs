@@ -232,7 +232,7 @@ impl Mpi {
 
     /// One pass of progress that does not block.
     #[inline]
-    pub fn poke(&self, hint: Option<ReqId>) -> Result<()> {
+    pub fn make_progress(&self, hint: Option<ReqId>) -> Result<()> {
         self.dev_mut().progress(hint)?;
         self.housekeeping();
         Ok(())

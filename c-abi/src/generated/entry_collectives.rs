@@ -26,7 +26,7 @@ unsafe fn shared_allgather(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     if let Some(code) = unsafe {
-        crate::functions::collectives::forms::allgather_at_once(
+        crate::functions::collectives::forms::allgather_fast_path(
             &const { EntryPoint::new("MPI_Allgather", Phase::Running, false) },
             sendbuf,
             sendcount,
@@ -761,7 +761,7 @@ unsafe fn shared_alltoall(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     if let Some(code) = unsafe {
-        crate::functions::collectives::forms::alltoall_at_once(
+        crate::functions::collectives::forms::alltoall_fast_path(
             &const { EntryPoint::new("MPI_Alltoall", Phase::Running, false) },
             sendbuf,
             sendcount,
@@ -1685,7 +1685,7 @@ unsafe fn shared_bcast(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     if let Some(code) = unsafe {
-        crate::functions::collectives::forms::bcast_at_once(
+        crate::functions::collectives::forms::bcast_fast_path(
             &const { EntryPoint::new("MPI_Bcast", Phase::Running, false) },
             buffer,
             count,

@@ -1582,7 +1582,7 @@ unsafe fn shared_recv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     if let Some(code) = unsafe {
-        crate::functions::point_to_point::send::recv_at_once(
+        crate::functions::point_to_point::send::recv_fast_path(
             &const { EntryPoint::new("MPI_Recv", Phase::Running, false) },
             buf,
             count,
@@ -2162,7 +2162,7 @@ unsafe fn shared_send(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     if let Some(code) = unsafe {
-        crate::functions::point_to_point::send::send_at_once(
+        crate::functions::point_to_point::send::send_fast_path(
             &const { EntryPoint::new("MPI_Send", Phase::Running, false) },
             buf,
             count,

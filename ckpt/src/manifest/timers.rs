@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_period_whose_signal_waits_goes_on() {
+    fn a_period_whose_signal_waits_continues() {
         let times = |numbers: [i64; 2]| numbers.map(|tv_usec| libc::timeval { tv_sec: 0, tv_usec });
         let left = |numbers| running(times(numbers)).map(|value| value.map(|time| time.tv_usec));
         assert_eq!(left([3000, 0]), Some([3000, 3000]));

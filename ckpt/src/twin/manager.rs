@@ -16,7 +16,7 @@ pub struct Wake<'a> {
     pub stdin: Option<BorrowedFd<'a>>,
     /// The pipe in place of descriptor 1, where it was the manager's.
     pub stdout: Option<BorrowedFd<'a>>,
-    /// The same for descriptor 2.
+    /// The pipe in place of descriptor 2, where it was the manager's.
     pub stderr: Option<BorrowedFd<'a>>,
     /// Descriptors for the library.
     pub fds: &'a [BorrowedFd<'a>],

@@ -17,7 +17,7 @@ pub struct Image {
     pub wait: OwnedFd,
     /// The reading end of descriptor 1 from now on. The former pipe ends at the image.
     pub stdout: Option<OwnedFd>,
-    /// The same for descriptor 2.
+    /// The reading end of descriptor 2 from now on.
     pub stderr: Option<OwnedFd>,
     /// The zygote is a child of the manager, not of this process.
     pub is_managers_child: bool,

@@ -15,12 +15,12 @@ use crate::error::Result;
 /// When a message fails.
 #[inline(always)]
 pub fn barrier<P: P2p>(ctx: Ctx<'_, P>) -> Initiated<impl Future<Output = Result<()>>> {
-    initiated_or(at_once(ctx), move || stepwise(ctx.out_of_line()))
+    initiated_or(without_steps(ctx), move || stepwise(ctx.out_of_line()))
 }
 
 /// Without steps, where that is the way.
 #[inline(always)]
-fn at_once<P: P2p>(ctx: Ctx<'_, P>) -> Option<Initiated<impl Future<Output = Result<()>>>> {
+fn without_steps<P: P2p>(ctx: Ctx<'_, P>) -> Option<Initiated<impl Future<Output = Result<()>>>> {
     let empty = |_| Some(Mem::EMPTY);
     match ctx.is_linear() {
         true => Some(linear::exchange_all(ctx, empty, empty)),

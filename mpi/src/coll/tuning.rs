@@ -63,7 +63,8 @@ pub enum Exchange {
     /// From every rank that has something straight to every rank that needs it, and there it is
     /// combined.
     Linear,
-    /// The same for blocks of a reduction; the results then go to the ranks that need them.
+    /// As [`Exchange::Linear`], but each rank combines a block; the results then go to the ranks
+    /// that need them.
     /// Commutative only.
     LinearBlocks,
 }

@@ -16,9 +16,9 @@ pub(super) trait Arithmetic: Copy {
 pub(super) trait Ordered: Copy {
     fn less(self, other: Self) -> bool;
 
-    /// The same in an order of all values, in which only equal bits are equal: IEEE 754's
-    /// totalOrder. So the smaller and the larger of many are the same bits in whatever order they
-    /// are compared.
+    /// Whether the value is less in an order of all values, in which only equal bits are equal:
+    /// IEEE 754's totalOrder. So the smaller and the larger of many are the same bits in whatever
+    /// order they are compared.
     #[inline(always)]
     fn below(self, other: Self) -> bool {
         self.less(other)

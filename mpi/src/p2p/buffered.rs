@@ -120,7 +120,7 @@ impl Mpi {
         if let Some(found) = buffer.gap(len) {
             return Ok(found);
         }
-        self.poke(None)?;
+        self.make_progress(None)?;
         buffer.reap(&mut self.dev_mut());
         buffer.gap(len).ok_or_else(|| buffer.no_room(len))
     }

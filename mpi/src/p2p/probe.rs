@@ -56,7 +56,7 @@ impl Mpi {
         };
         let mut found = self.dev_mut().probe(&pattern);
         if found.is_none() {
-            self.poke(None)?;
+            self.make_progress(None)?;
             found = self.dev_mut().probe(&pattern);
         }
         let answer = found.as_ref().map(status);
@@ -84,7 +84,7 @@ impl Mpi {
         };
         let mut found = self.dev_mut().probe(&pattern);
         if found.is_none() {
-            self.poke(None)?;
+            self.make_progress(None)?;
             found = self.dev_mut().probe(&pattern);
         }
         let answer = found.as_ref().map(status);

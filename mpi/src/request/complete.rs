@@ -158,7 +158,7 @@ impl Mpi {
         Some(Status::of(done.source, done.tag, done.len))
     }
 
-    /// The same for a request of any kind.
+    /// The result of a finished request of any kind, as [`Mpi::try_finish`] gives it.
     fn finish_any(&self, id: RequestId) -> Result<Option<Completed>> {
         if !self.settle(id)? {
             return Ok(None);
@@ -243,7 +243,7 @@ impl Mpi {
     /// `MPI_Test`.
     pub fn test(&self, id: RequestId) -> Result<Option<Completed>> {
         if !self.settle(id)? {
-            self.poke(self.hint(id))?;
+            self.make_progress(self.hint(id))?;
         }
         let finished = self.settle(id)?;
         if self.decider().whether(AnswerKind::Test, finished) {
@@ -260,7 +260,7 @@ impl Mpi {
     /// `MPI_Request_get_status`: as test, but the request stays as it is.
     pub fn request_status(&self, id: RequestId) -> Result<Option<Completed>> {
         if !self.settle(id)? {
-            self.poke(self.hint(id))?;
+            self.make_progress(self.hint(id))?;
         }
         let finished = self.settle(id)?;
         if self.decider().whether(AnswerKind::Test, finished) {

@@ -20,7 +20,7 @@ pub enum Any {
 
 /// The result of one poll of several requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
+enum Polled {
     NoneActive,
     NotYet,
     /// This one is finished and still there.
@@ -34,28 +34,28 @@ impl Mpi {
         self.requests().with(id, active)
     }
 
-    /// One look at all of them, which takes nothing: the first that is finished.
-    fn find_any(&self, n: usize, get: &dyn Fn(usize) -> Option<RequestId>) -> Result<Look> {
-        let mut look = Look::NoneActive;
+    /// Polls all of them and takes nothing: the first that is finished.
+    fn find_any(&self, n: usize, get: &dyn Fn(usize) -> Option<RequestId>) -> Result<Polled> {
+        let mut polled = Polled::NoneActive;
         for i in 0..n {
             let Some(id) = get(i) else { continue };
             if !self.is_active(id)? {
                 continue;
             }
             if self.settle(id)? {
-                return Ok(Look::Finished(i));
+                return Ok(Polled::Finished(i));
             }
-            look = Look::NotYet;
+            polled = Polled::NotYet;
         }
-        Ok(look)
+        Ok(polled)
     }
 
-    /// Asks about what a look found, and takes what the answer names.
-    fn take_any(&self, look: Look, get: &dyn Fn(usize) -> Option<RequestId>) -> Result<Any> {
-        Ok(match self.decider().answer(AnswerKind::Any, look) {
-            Look::NoneActive => Any::NoneActive,
-            Look::NotYet => Any::NotYet,
-            Look::Finished(i) => match get(i) {
+    /// Asks about what a poll found, and takes what the answer names.
+    fn take_any(&self, polled: Polled, get: &dyn Fn(usize) -> Option<RequestId>) -> Result<Any> {
+        Ok(match self.decider().answer(AnswerKind::Any, polled) {
+            Polled::NoneActive => Any::NoneActive,
+            Polled::NotYet => Any::NotYet,
+            Polled::Finished(i) => match get(i) {
                 Some(id) => Any::Found(i, self.wait(id)?),
                 None => return Err(Self::broken("a null request was named as finished")),
             },
@@ -75,7 +75,7 @@ impl Mpi {
         let hint = self.first_hint(n, get);
         let found = self.wait_until(hint, |m| {
             Ok(match m.find_any(n, get)? {
-                Look::NotYet => None,
+                Polled::NotYet => None,
                 found => Some(found),
             })
         })?;
@@ -86,8 +86,8 @@ impl Mpi {
     /// `MPI_Testany`.
     pub fn test_any(&self, n: usize, get: &dyn Fn(usize) -> Option<RequestId>) -> Result<Any> {
         let mut found = self.find_any(n, get)?;
-        if found == Look::NotYet {
-            self.poke(None)?;
+        if found == Polled::NotYet {
+            self.make_progress(None)?;
             found = self.find_any(n, get)?;
         }
         self.take_any(found, get)
@@ -127,7 +127,7 @@ impl Mpi {
     ) -> Result<Option<usize>> {
         let hint = self.first_hint(n, get);
         self.wait_until(hint, |m| {
-            Ok((m.find_any(n, get)? != Look::NotYet).then_some(()))
+            Ok((m.find_any(n, get)? != Polled::NotYet).then_some(()))
         })?;
         self.await_links()?;
         self.take_some(n, get, Self::wait, each)
@@ -140,8 +140,8 @@ impl Mpi {
         get: &dyn Fn(usize) -> Option<RequestId>,
         each: &mut dyn FnMut(usize, Completed),
     ) -> Result<Option<usize>> {
-        if self.find_any(n, get)? == Look::NotYet {
-            self.poke(None)?;
+        if self.find_any(n, get)? == Polled::NotYet {
+            self.make_progress(None)?;
         }
         self.take_some(n, get, Self::wait, each)
     }
@@ -174,7 +174,7 @@ impl Mpi {
             }
             if !pushed {
                 pushed = true;
-                self.poke(self.hint(id))?;
+                self.make_progress(self.hint(id))?;
             }
             if !self.settle(id)? {
                 return Ok(false);
@@ -222,15 +222,15 @@ impl Mpi {
         first_only: bool,
         each: &mut dyn FnMut(usize, Completed),
     ) -> Result<Option<usize>> {
-        self.poke(None)?;
+        self.make_progress(None)?;
         if !first_only {
             return self.take_some(n, get, Self::settled, each);
         }
-        let look = self.find_any(n, get)?;
-        Ok(match self.decider().answer(AnswerKind::Any, look) {
-            Look::NoneActive => None,
-            Look::NotYet => Some(0),
-            Look::Finished(i) => match get(i) {
+        let polled = self.find_any(n, get)?;
+        Ok(match self.decider().answer(AnswerKind::Any, polled) {
+            Polled::NoneActive => None,
+            Polled::NotYet => Some(0),
+            Polled::Finished(i) => match get(i) {
                 Some(id) => {
                     each(i, self.settled(id)?);
                     Some(1)

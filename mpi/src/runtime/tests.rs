@@ -51,7 +51,7 @@ fn after_an_error_of_the_device_nothing_is_written_and_the_first_reason_is_told(
         assert_eq!(failed.unwrap_err().message, "the first");
         let again = |e: crate::Error| assert_eq!(e.message, "the first");
         for _ in 0..100 {
-            again(m.poke(None).unwrap_err());
+            again(m.make_progress(None).unwrap_err());
         }
         assert_eq!(bytes, [0; 8]);
         again(irecv(&m, &mut bytes, 0).unwrap_err());
@@ -77,7 +77,7 @@ fn after_an_error_nobody_reads_what_had_been_offered() {
             return;
         }
         while shut.load(Ordering::Relaxed) == 0 {
-            m.poke(None).unwrap();
+            m.make_progress(None).unwrap();
         }
         let mut bytes = vec![0; 2 * LARGE];
         let id = irecv(&m, &mut bytes, 0).unwrap();
@@ -131,7 +131,7 @@ fn a_failed_collective_leaves_nothing_that_writes() {
         assert_eq!(error.class, ErrorClass::Truncate);
         into.fill(0xEE);
         for _ in 0..100 {
-            if let Err(again) = m.poke(None) {
+            if let Err(again) = m.make_progress(None) {
                 assert_eq!(again, error);
                 shut.fetch_add(1, Ordering::Relaxed);
             }
@@ -159,7 +159,7 @@ fn a_send_that_cannot_start_takes_its_receive_back() {
         assert_eq!(failed.unwrap_err().class, ErrorClass::NoMem);
         assert_eq!(m.live_requests(), 0);
         send(&m, &mut [9; 4], 0).unwrap();
-        m.poke(None).unwrap();
+        m.make_progress(None).unwrap();
         assert_eq!(into, [0; 4]);
     });
 }

@@ -83,9 +83,9 @@ fn function(model: &Model, f: &Function, found: &Found) -> Result<String> {
     Ok(export(f, &body))
 }
 
-/// Functions with a fast path beside the implementation, `…_at_once`. It does all of a simple call,
-/// or nothing.
-const AT_ONCE: [&str; 5] = [
+/// Functions with a fast path beside the implementation, `…_fast_path`. It does all of a simple
+/// call, or nothing.
+const FAST_PATH: [&str; 5] = [
     "MPI_Allgather",
     "MPI_Alltoall",
     "MPI_Bcast",
@@ -112,11 +112,11 @@ fn own_entry(f: &Function, large: Option<&Function>, path: &str) -> Result<Strin
          enter(&const {{ {call} }}, {}, |mpi| unsafe {{ crate::{path}(mpi{comma}{all}) }})",
         owner(f),
     );
-    let shared = if AT_ONCE.contains(&f.name.as_str()) {
+    let shared = if FAST_PATH.contains(&f.name.as_str()) {
         format!(
             "#[inline]\nunsafe fn shared_{rust}({declared}) -> c_int {{\n\
              // SAFETY: the program keeps MPI's rules for the arguments.\n\
-             if let Some(code) = unsafe {{ crate::{path}_at_once(&const {{ {call} }}, {all}) }} {{\n\
+             if let Some(code) = unsafe {{ crate::{path}_fast_path(&const {{ {call} }}, {all}) }} {{\n\
              return code;\n}}\n\
              // SAFETY: as above.\n\
              unsafe {{ slow_{rust}({all}) }}\n}}\n\n\

@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 use rejoin_mpi::Result;
 
 use super::args::Args;
-pub use super::at_once::{allgather_at_once, alltoall_at_once, bcast_at_once};
+pub use super::fast_path::{allgather_fast_path, alltoall_fast_path, bcast_fast_path};
 use crate::counts::Counts;
 use crate::state::AbiState;
 use crate::types::*;

@@ -9,7 +9,7 @@ use rejoin_mpi::comm::Communicator;
 use rejoin_mpi::p2p::{Data, SendMode};
 use rejoin_mpi::request::RequestId;
 
-use crate::enter::at_once;
+use crate::enter::try_fast_path;
 use crate::entry_call::EntryPoint;
 use crate::errors::ErrorOwner;
 use crate::functions::point_to_point::request::{self, give};
@@ -140,7 +140,7 @@ pub(crate) unsafe fn plain(
 /// # Safety
 /// As for [`send`].
 #[inline(always)]
-pub unsafe fn send_at_once(
+pub unsafe fn send_fast_path(
     call: &'static EntryPoint,
     buf: *const c_void,
     count: MPI_Count,
@@ -151,7 +151,7 @@ pub unsafe fn send_at_once(
 ) -> Option<c_int> {
     let how = (SendMode::Standard, Caller::Blocking);
     // SAFETY: the caller's.
-    at_once(call, ErrorOwner::of(comm), |mpi| unsafe {
+    try_fast_path(call, ErrorOwner::of(comm), |mpi| unsafe {
         sent_now(mpi, how, buf, count, datatype, dest, tag, comm).then_some(Ok(()))
     })
 }
@@ -162,7 +162,7 @@ pub unsafe fn send_at_once(
 /// As for [`recv`].
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "the standard's")]
-pub unsafe fn recv_at_once(
+pub unsafe fn recv_fast_path(
     call: &'static EntryPoint,
     buf: *mut c_void,
     count: MPI_Count,
@@ -172,7 +172,7 @@ pub unsafe fn recv_at_once(
     comm: MPI_Comm,
     status: *mut MPI_Status,
 ) -> Option<c_int> {
-    at_once(call, ErrorOwner::of(comm), |mpi| {
+    try_fast_path(call, ErrorOwner::of(comm), |mpi| {
         // SAFETY: no function of the program runs meanwhile.
         let (core, data, comm) = unsafe { plain(mpi, buf, count, datatype, comm) }?;
         // SAFETY: the caller's.

@@ -14,8 +14,8 @@ use crate::group::Group;
 use crate::lock::Until;
 use crate::runtime::Mpi;
 
-/// Messages up to this are copied and go at once: others wait for them.
-const AT_ONCE: usize = 8 << 10;
+/// Bytes of the longest message that the device buffers, so that no rank waits for its end.
+const MAX_BUFFERED: usize = 8 << 10;
 
 /// The mutable state of a call, for its out-of-line parts. They get nothing else of the call, so a
 /// call on the fast path has the rest of its context in registers.
@@ -41,7 +41,7 @@ pub struct GroupChannel<'a> {
     group: &'a Group,
     me: usize,
     traffic: Traffic,
-    /// Longest message that is worth a try to receive it at once.
+    /// Longest message that is worth a try to receive it without a request.
     max_short: usize,
     state: &'a CallState<'a>,
 }
@@ -99,7 +99,7 @@ impl<'a> GroupChannel<'a> {
             group: comm.group(),
             me: comm.rank(),
             traffic: Traffic::Collective,
-            max_short: if fast { AT_ONCE } else { 0 },
+            max_short: if fast { MAX_BUFFERED } else { 0 },
             state,
         }
     }
@@ -180,7 +180,7 @@ impl P2p for GroupChannel<'_> {
             source: self.me as i32,
             tag,
         };
-        if len <= AT_ONCE {
+        if len <= MAX_BUFFERED {
             let mut dev = self.mpi.dev_mut();
             // SAFETY: the caller's promise.
             if unsafe { dev.try_send(world, &env, buf, len, Caller::Blocking) } {
@@ -249,7 +249,7 @@ impl<'a> CallState<'a> {
     ) -> Result<Pending> {
         self.slow.set(true);
         let mut dev = self.mpi.dev_mut();
-        if len <= AT_ONCE {
+        if len <= MAX_BUFFERED {
             // SAFETY: the caller's promise.
             let request = unsafe { dev.send(world, env, buf, len)? };
             return Ok(request.map_or(Pending::DONE, |request| Pending::new(request.0)));

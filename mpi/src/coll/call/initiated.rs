@@ -80,7 +80,7 @@ impl<F: Future<Output = Result<()>>> Initiated<F> {
         }
     }
 
-    /// The same with something to do at the end, if all went well.
+    /// The collective with something to do at its end, if all went well.
     #[inline(always)]
     pub(in crate::coll) fn then(
         self,

@@ -34,7 +34,7 @@ pub(in crate::coll) fn exchange_all<'a, P: P2p>(
     };
     begin!(
         exchange.advance(&mut progress),
-        exchange.go_on(&mut progress)
+        exchange.resume(&mut progress)
     )
 }
 
@@ -71,7 +71,7 @@ where
     }
 
     #[inline(never)]
-    fn go_on(&self, progress: &mut Progress) -> Poll<Result<()>> {
+    fn resume(&self, progress: &mut Progress) -> Poll<Result<()>> {
         let exchange = Exchange {
             ctx: self.ctx.out_of_line(),
             out: &self.out,
@@ -109,7 +109,7 @@ pub(in crate::coll) fn send_to_all<'a, P: P2p>(
 ) -> Initiated<impl Future<Output = Result<()>>> {
     let mut all = SendToEach::new();
     let out = move |_| Some(data);
-    begin!(all.advance(&ctx, &out), all.go_on(&ctx, &out))
+    begin!(all.advance(&ctx, &out), all.resume(&ctx, &out))
 }
 
 /// One send to each other rank.
@@ -147,7 +147,7 @@ impl SendToEach {
     }
 
     #[inline(never)]
-    fn go_on<P: P2p>(
+    fn resume<P: P2p>(
         &mut self,
         ctx: &Ctx<'_, P>,
         out: &impl Fn(usize) -> Option<Mem>,
@@ -184,7 +184,7 @@ pub(in crate::coll) fn scatter<'a, P: P2p>(
         },
         match &mut receive {
             Some(receive) => ctx.poll_received(receive),
-            None => all.go_on(&ctx, &out),
+            None => all.resume(&ctx, &out),
         }
     )
 }
@@ -212,7 +212,7 @@ pub(in crate::coll) fn gather<'a, P: P2p>(
     }
     begin!(
         collection.advance(&ctx, &into),
-        collection.go_on(&ctx, &into)
+        collection.resume(&ctx, &into)
     )
 }
 
@@ -245,7 +245,7 @@ impl Collection {
     }
 
     #[inline(never)]
-    fn go_on<P: P2p>(
+    fn resume<P: P2p>(
         &mut self,
         ctx: &Ctx<'_, P>,
         into: &impl Fn(usize) -> Option<Mem>,

@@ -94,7 +94,7 @@ impl<'a, P: P2p, R: Reducer + Copy> Linear<'a, P, R> {
         };
         begin!(
             combining.poll_to_end(&mut progress),
-            combining.go_on(&mut progress)
+            combining.resume(&mut progress)
         )
     }
 
@@ -337,7 +337,7 @@ impl<'a, P: P2p, R: Reducer + Copy> Combining<'a, P, R> {
     }
 
     #[inline(never)]
-    fn go_on(&self, progress: &mut Progress<'_>) -> Poll<Result<()>> {
+    fn resume(&self, progress: &mut Progress<'_>) -> Poll<Result<()>> {
         self.out_of_line().poll_to_end(progress)
     }
 

@@ -50,7 +50,7 @@ pub(in crate::coll) fn linear_scan<'a, P: P2p, R: Reducer + Copy>(
         sends: Sends::new(),
         receives: Receives::new(),
     };
-    begin!(scan.advance(&mut progress), scan.go_on(&mut progress))
+    begin!(scan.advance(&mut progress), scan.resume(&mut progress))
 }
 
 /// A linear scan of this rank.
@@ -126,7 +126,7 @@ impl<P: P2p, R: Reducer + Copy> LinearScan<'_, P, R> {
     }
 
     #[inline(never)]
-    fn go_on(&self, progress: &mut Progress<'_>) -> Poll<Result<()>> {
+    fn resume(&self, progress: &mut Progress<'_>) -> Poll<Result<()>> {
         let scan = LinearScan {
             ctx: self.ctx.out_of_line(),
             op: self.op,

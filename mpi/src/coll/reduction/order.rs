@@ -97,9 +97,9 @@ impl ExchangeOrder {
         Ok(value(now[last].into()))
     }
 
-    /// The same for a commutative operation, without a write to the value at the place `kept`. The
-    /// result is at the place `target`. It may be the same place if the value there need not be
-    /// kept.
+    /// Combines the values of a commutative operation in this order, without a write to the value
+    /// at the place `kept`. The result is at the place `target`. It may be the same place if the
+    /// value there need not be kept.
     pub(in crate::coll) fn combine_into(
         self,
         op: &dyn Reducer,

@@ -13,7 +13,7 @@ use crate::op::Op;
 /// How many elements of the vector each rank gets.
 #[derive(Clone, Debug)]
 pub enum Shares {
-    /// The same for all (`MPI_Reduce_scatter_block`).
+    /// One count for all ranks (`MPI_Reduce_scatter_block`).
     Equal(i64),
     /// One count for each rank (`MPI_Reduce_scatter`).
     Each(Vec<i64>),

@@ -35,7 +35,7 @@ impl Typed {
         &self.datatype
     }
 
-    /// The same without a share in the datatype.
+    /// The buffer, with the datatype borrowed.
     #[inline]
     pub fn data(&self) -> Data<'_> {
         Data {

@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 use rejoin_mpi::p2p::Data;
 
 use super::args::is_in_place;
-use crate::enter::at_once;
+use crate::enter::try_fast_path;
 use crate::entry_call::EntryPoint;
 use crate::errors::ErrorOwner;
 use crate::functions::point_to_point::send::plain;
@@ -18,7 +18,7 @@ use crate::types::*;
 /// # Safety
 /// As for its blocking form.
 #[inline(always)]
-pub unsafe fn bcast_at_once(
+pub unsafe fn bcast_fast_path(
     call: &'static EntryPoint,
     buffer: *mut c_void,
     count: MPI_Count,
@@ -29,7 +29,7 @@ pub unsafe fn bcast_at_once(
     if is_in_place(buffer) {
         return None;
     }
-    at_once(call, ErrorOwner::of(comm), |mpi| {
+    try_fast_path(call, ErrorOwner::of(comm), |mpi| {
         // SAFETY: the datatype is last used before the call waits, and a call that waits holds its
         // own reference to the communicator. So a function of the program, which runs only during a
         // wait, frees nothing that is still used.
@@ -60,7 +60,7 @@ macro_rules! exchanges {
             if is_in_place(sendbuf) || is_in_place(recvbuf) {
                 return None;
             }
-            at_once(call, ErrorOwner::of(comm), |mpi| {
+            try_fast_path(call, ErrorOwner::of(comm), |mpi| {
                 // SAFETY: as for the broadcast.
                 let (core, recv, comm) = unsafe { plain(mpi, recvbuf, recvcount, recvtype, comm) }?;
                 let send = Data {
@@ -77,6 +77,6 @@ macro_rules! exchanges {
 }
 
 exchanges! {
-    allgather_at_once try_allgather "`MPI_Allgather`";
-    alltoall_at_once try_alltoall "`MPI_Alltoall`";
+    allgather_fast_path try_allgather "`MPI_Allgather`";
+    alltoall_fast_path try_alltoall "`MPI_Alltoall`";
 }
