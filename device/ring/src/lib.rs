@@ -31,6 +31,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod blocks;
 pub mod cells;
 pub mod chunks;
 pub mod doorbell;

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU64;
 use loom::sync::{Arc, Condvar, Mutex};
+use rejoin_ring::blocks::{BlockLayout, BlockPool, BlockReader, BlockWriter, Returns};
 use rejoin_ring::chunks::{ChunkOwner, Helped, Helper};
 use rejoin_ring::{Reader, Word, Writer, cells, doorbell};
 
@@ -343,4 +344,189 @@ fn each_piece_is_done_once_while_it_is_asked_for() {
         work.own(2);
         helper.join().unwrap();
     });
+}
+
+/// Two streams through blocks that both directions share.
+struct Streams {
+    blocks: BlockLayout,
+    bytes: Vec<UnsafeCell<u8>>,
+    directions: [StreamWords; 2],
+    doorbells: [Modelled; 2],
+    sockets: [Socket; 2],
+}
+
+struct StreamWords {
+    tail: Modelled,
+    head: Modelled,
+    stream: Vec<Modelled>,
+    returned: Modelled,
+    returns: Vec<Modelled>,
+}
+
+impl StreamWords {
+    fn new(count: usize) -> Self {
+        Self {
+            tail: word(),
+            head: word(),
+            stream: (0..count).map(|_| word()).collect(),
+            returned: word(),
+            returns: (0..count).map(|_| word()).collect(),
+        }
+    }
+
+    fn returns(&self) -> Returns<'_, Modelled> {
+        Returns {
+            count: &self.returned,
+            table: &self.returns,
+        }
+    }
+}
+
+/// What one side has of them.
+struct StreamSide<'a> {
+    link: &'a Streams,
+    me: usize,
+    pool: BlockPool,
+    writer: BlockWriter,
+    reader: BlockReader,
+}
+
+impl<'a> StreamSide<'a> {
+    fn new(link: &'a Streams, me: usize) -> Self {
+        Self {
+            link,
+            me,
+            pool: BlockPool::new(link.blocks, me == 0),
+            writer: BlockWriter::default(),
+            reader: BlockReader::new(link.blocks),
+        }
+    }
+
+    fn has_room(&mut self) -> bool {
+        let returns = self.link.directions[1 - self.me].returns();
+        self.writer
+            .room(&mut self.pool, 1, returns)
+            .expect("in bounds")
+            > 0
+    }
+
+    fn has_come(&mut self) -> bool {
+        let tail = &self.link.directions[1 - self.me].tail;
+        self.reader.ready(tail, 1).expect("in bounds") > 0
+    }
+
+    fn sleep_unless(&mut self, wish: u64, ready: fn(&mut Self) -> bool) {
+        while !ready(self) {
+            doorbell::arm(&self.link.doorbells[self.me], wish);
+            if !ready(self) {
+                self.link.sockets[self.me].receive();
+            }
+            doorbell::disarm(&self.link.doorbells[self.me]);
+        }
+    }
+
+    fn ring(&self, wish: u64) {
+        let other = 1 - self.me;
+        if doorbell::must_ring(&self.link.doorbells[other], wish) {
+            self.link.sockets[other].send();
+        }
+    }
+
+    fn write(&mut self, number: u8) {
+        self.sleep_unless(doorbell::ROOM, Self::has_room);
+        let out = &self.link.directions[self.me];
+        let at = self.writer.next(&mut self.pool, &out.stream, 1).range.start;
+        // SAFETY: loom itself checks that no other thread uses the cell meanwhile.
+        self.link.bytes[at].with_mut(|byte| unsafe { *byte = number });
+        self.writer.publish(&out.tail);
+        self.ring(doorbell::DATA);
+    }
+
+    fn read(&mut self, number: u8) {
+        self.sleep_unless(doorbell::DATA, Self::has_come);
+        let (out, come) = (
+            &self.link.directions[self.me],
+            &self.link.directions[1 - self.me],
+        );
+        let range = self.reader.next(&mut self.pool, &come.stream, 1);
+        let at = range.expect("in bounds").start;
+        // SAFETY: as above.
+        let byte = self.link.bytes[at].with(|byte| unsafe { *byte });
+        assert_eq!(byte, number);
+        let back = (&out.head, come.returns(), out.returns());
+        let blocks = (&mut self.pool, &mut self.writer);
+        let gave = self.reader.release(&come.head, blocks, back);
+        if gave.expect("in bounds") {
+            self.ring(doorbell::ROOM);
+        }
+    }
+}
+
+/// Runs both sides over four blocks of so many bytes.
+fn streams(size: usize, sides: [fn(&mut StreamSide<'_>); 2]) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(move || {
+        let blocks = BlockLayout { count: 4, size };
+        let link = Arc::new(Streams {
+            blocks,
+            bytes: (0..blocks.bytes()).map(|_| UnsafeCell::new(0)).collect(),
+            directions: [StreamWords::new(4), StreamWords::new(4)],
+            doorbells: [word(), word()],
+            sockets: [Socket::default(), Socket::default()],
+        });
+        let other = Arc::clone(&link);
+        let second = loom::thread::spawn(move || sides[1](&mut StreamSide::new(&other, 1)));
+        sides[0](&mut StreamSide::new(&link, 0));
+        second.join().unwrap();
+    });
+}
+
+#[test]
+fn blocks_go_to_and_fro() {
+    streams(
+        1,
+        [
+            |side| {
+                (1..4).for_each(|number| {
+                    side.write(number);
+                    side.read(10 + number);
+                })
+            },
+            |side| {
+                (1..4).for_each(|number| {
+                    side.read(number);
+                    side.write(10 + number);
+                })
+            },
+        ],
+    );
+}
+
+#[test]
+fn blocks_come_back_to_a_writer_that_sleeps() {
+    streams(
+        1,
+        [
+            |side| (1..5).for_each(|number| side.write(number)),
+            |side| (1..5).for_each(|number| side.read(number)),
+        ],
+    );
+}
+
+#[test]
+fn both_sides_write_before_they_read() {
+    streams(
+        2,
+        [
+            |side| {
+                (1..4).for_each(|number| side.write(number));
+                (1..3).for_each(|number| side.read(number));
+            },
+            |side| {
+                (1..3).for_each(|number| side.write(number));
+                (1..4).for_each(|number| side.read(number));
+            },
+        ],
+    );
 }

@@ -28,9 +28,12 @@ use crate::transport::{self, Endpoint, Fault, Lost, Piece};
 pub(crate) const STAGING: usize = 32 << 10;
 /// Bytes of it that are read when a long body is likely to follow.
 const STAGING_LARGE: usize = 4 << 10;
-/// Bytes that are read from a polled link whose sender is ahead, and short messages that are kept
-/// from it. The rest is received in place, so the sender sees how far this rank is.
-const STAGING_EARLY: usize = 1 << 10;
+/// Bytes of it that are read from a polled link: another read costs no system call, and the rest
+/// of a body is received in place. So it is copied once, and a sender that is ahead sees how far
+/// this rank is.
+const STAGING_POLLED: usize = 1 << 10;
+/// Short messages without a receive that are kept from a polled link at a time, for the same
+/// reason.
 const EARLY_SHORT: usize = 16;
 /// Bodies from this length on make the next one likely to be long.
 const LARGE: usize = 24 << 10;
@@ -128,8 +131,8 @@ impl Intake<'_> {
             }
             // A short read took all there was; an edge announces what comes later.
             live.readable = got == asked;
-            live.early = self.engine.unexpected() > waiting;
-            if live.polled && live.early {
+            if live.polled && self.engine.unexpected() > waiting {
+                // The sender is ahead: the engine hears of the receives before more is taken in.
                 live.readable = true;
                 return Ok(true);
             }
@@ -216,8 +219,8 @@ impl Intake<'_> {
     /// Where the next bytes go: up to two pieces, their number, and how many bytes go in place.
     #[inline]
     fn targets(&mut self, live: &Live) -> ([Piece; 2], usize, usize) {
-        let limit = if live.early && live.polled {
-            STAGING_EARLY
+        let limit = if live.polled {
+            STAGING_POLLED
         } else if live.large {
             STAGING_LARGE
         } else {

@@ -54,8 +54,6 @@ pub(crate) struct Live {
     pub(super) access_known: bool,
     /// The last body was long: read little into the staging buffer, the rest in place.
     pub(super) large: bool,
-    /// The last read brought messages without a posted receive: the sender is ahead.
-    pub(super) early: bool,
     /// The present burst of nonblocking sends.
     pub(crate) burst: Burst,
     /// A header of which only a part has come.
@@ -90,7 +88,6 @@ impl Live {
             hits: 0,
             watched: !polled,
             large: false,
-            early: false,
             burst: Burst::default(),
             head: [0; HEADER_LEN],
             have: 0,

@@ -10,7 +10,7 @@ use rejoin_engine::{
     Config, Engine, Envelope, FRAME_MAGIC, HEADER_LEN, MessageMode, Pattern, Sent, ShortHeader,
 };
 
-use super::memory::{self, CELL_WORDS, CELLS, Direction, LinkMemory, SharedWord};
+use super::memory::{self, BlockTable, CELL_WORDS, CELLS, Direction, LinkMemory, SharedWord};
 use super::short::MAX_BODY;
 use super::short::MAX_SHORT;
 use super::{HandshakeRole, ShmEndpoint, word};
@@ -112,6 +112,7 @@ impl Input<'_> {
             SharedWord::CopyBatch,
             SharedWord::Done,
             SharedWord::Pieces,
+            SharedWord::Returned,
         ];
         let which = usize::from(byte >> 1) % places.len();
         Some(places[which](direction))
@@ -301,7 +302,23 @@ fn forge_cell(peer: &ShmEndpoint, input: &mut Input<'_>) -> Option<()> {
     Some(())
 }
 
-/// Valid and invalid frames, through the ring.
+/// Writes anything into one of the tables of blocks.
+fn forge_table(peer: &ShmEndpoint, input: &mut Input<'_>) -> Option<()> {
+    let which = input.byte()?;
+    let table = match which & 3 {
+        0 => BlockTable::Stream(peer.own),
+        1 => BlockTable::Returned(peer.own),
+        2 => BlockTable::Stream(peer.own.opposite()),
+        _ => BlockTable::Returned(peer.own.opposite()),
+    };
+    let entries = word!(peer.memory.table(table));
+    // Mostly one that is read next.
+    let at = usize::from(which >> 2) % 8;
+    entries[at % entries.len()].store(input.number()?, Ordering::Release);
+    Some(())
+}
+
+/// Valid and invalid frames, through the stream.
 fn show_bytes(peer: &mut ShmEndpoint, input: &mut Input<'_>) -> Option<()> {
     let mut bytes = input.header()?.to_vec();
     bytes.resize(HEADER_LEN + input.number()?.min(3000) as usize, 3);
@@ -347,11 +364,15 @@ fn run(tested: &mut Tested, peer: &mut ShmEndpoint, input: &mut Input<'_>) -> Op
     loop {
         let op = input.byte()?;
         let calls = tested.places.len() + tested.sent.len();
-        let done = match op % 12 {
+        let done = match op % 13 {
             0..=2 => show_short(peer, input).map_or(Ok(()), Ok),
             3 => show_bytes(peer, input).map_or(Ok(()), Ok),
             4 => {
                 forge_cell(peer, input)?;
+                Ok(())
+            }
+            12 => {
+                forge_table(peer, input)?;
                 Ok(())
             }
             5 => {

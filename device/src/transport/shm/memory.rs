@@ -1,4 +1,12 @@
-//! The memory of a link: one memfd with two rings, mapped by both ends.
+//! The memory of a link: one memfd, mapped by both ends.
+//!
+//! | part | bytes |
+//! |---|---|
+//! | shared words | 4096 |
+//! | cells, of either direction | 2 x 8192 |
+//! | rings of short bodies, of either direction | 2 x 8192 |
+//! | blocks, of both directions together | 2 x `capacity` |
+//! | tables of blocks, two of either direction | 8 for each block and table |
 //!
 //! All of the file has memory from the start and is sealed against shrinking, so no access to a
 //! mapping of it fails. A peer that keeps the descriptor can punch holes, which no seal forbids
@@ -19,14 +27,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, munmap};
 use rejoin_ckpt::anonymous::{self, reserve};
+use rejoin_ring::blocks::BlockLayout;
 
 use crate::descriptors;
 
-/// Version of the memory's layout and meaning: the words, cells, rings and copy batches. Both ends
-/// must have the same.
-const LAYOUT: u64 = 1;
+/// Version of the memory's layout and meaning: the words, cells, rings, blocks and copy batches.
+/// Both ends must have the same.
+const LAYOUT: u64 = 2;
 /// The words that say so stay where they are in every version.
 const VERSIONS: usize = 28;
+/// The words behind them.
+const RETURNED: usize = VERSIONS + 2;
 /// Bytes before the cells: the shared words, each on two cache lines of its own, since processors
 /// fetch lines in pairs.
 const WORDS: usize = 4096;
@@ -34,7 +45,7 @@ const WORD: usize = 128;
 /// Bytes of the descriptions of the pieces of a copy batch.
 const PIECES: usize = rejoin_ring::chunks::MOST * 3 * 8;
 const _: () = assert!(20 * WORD + 2 * PIECES.next_multiple_of(WORD) <= 26 * WORD);
-const _: () = assert!(26 + 2 <= VERSIONS && (VERSIONS + 2) * WORD <= WORDS);
+const _: () = assert!(26 + 2 <= VERSIONS && (RETURNED + 2) * WORD <= WORDS);
 /// Cells of one direction, between the words and the rings. There are few, since they are fastest
 /// if the first-level caches of both cores hold them all.
 pub(crate) const CELLS: usize = 64;
@@ -43,7 +54,10 @@ pub(crate) const CELL_WORDS: usize = 2 * rejoin_ring::cells::WORDS;
 const CELLS_BYTES: usize = CELLS * CELL_WORDS * 8;
 /// Bytes of a ring for short bodies.
 pub(crate) const SMALL_RING: usize = 8 << 10;
-/// Smallest and largest ring, in bytes.
+/// Bytes of a block. The other side copies one out while this side copies the next in: shorter ones
+/// reduce the bandwidth of a stream by a quarter, and latency by nothing.
+pub(crate) const BLOCK: usize = 16 << 10;
+/// Least and most bytes of the blocks of one direction.
 pub(crate) const LEAST: usize = 64 << 10;
 const MOST: usize = 16 << 20;
 /// As the list of mappings shows it; `rejoin-ckpt` lets a mapping of this name pass.
@@ -69,6 +83,15 @@ impl Direction {
         }
     }
 }
+
+/// A shared word, or a table of them.
+macro_rules! word {
+    ($pointer:expr) => {
+        // SAFETY: it lies in memory that is mapped for as long as the link is there.
+        unsafe { $pointer.as_ref() }
+    };
+}
+pub(crate) use word;
 
 /// A shared word.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +119,27 @@ pub(crate) enum SharedWord {
     Pieces(Direction),
     /// The version of the layout that the side that writes this direction knows.
     Version(Direction),
+    /// The number of blocks that the side that writes this direction has given back.
+    Returned(Direction),
+}
+
+/// A table of blocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum BlockTable {
+    /// Which blocks the stream of this direction is in.
+    Stream(Direction),
+    /// Which blocks the side that writes this direction has given back.
+    Returned(Direction),
+}
+
+impl BlockTable {
+    fn number(self) -> usize {
+        let (first, direction) = match self {
+            Self::Stream(direction) => (0, direction),
+            Self::Returned(direction) => (2, direction),
+        };
+        first + usize::from(direction == Direction::ToDialer)
+    }
 }
 
 impl SharedWord {
@@ -113,6 +157,7 @@ impl SharedWord {
             Self::Pieces(direction) => (20, direction),
             Self::SmallRingHead(direction) => (26, direction),
             Self::Version(direction) => (VERSIONS, direction),
+            Self::Returned(direction) => (RETURNED, direction),
         };
         let lines = match self {
             Self::Pieces(_) => PIECES.div_ceil(WORD),
@@ -127,15 +172,15 @@ impl SharedWord {
     }
 }
 
-/// A mapping of the two rings of a link.
+/// A mapping of the memory of a link.
 pub(crate) struct LinkMemory {
     start: NonNull<u8>,
     capacity: usize,
 }
 
 impl LinkMemory {
-    /// Two new rings of `capacity` bytes each, a power of two, and the descriptor that the other
-    /// end maps.
+    /// New memory, with blocks of `capacity` bytes for each direction, a power of two, and the
+    /// descriptor that the other end maps.
     ///
     /// # Errors
     /// Why the system refuses.
@@ -150,7 +195,7 @@ impl LinkMemory {
         Ok((memory, file.into()))
     }
 
-    /// Whether such rings are available, without the time to make them: an obstacle shows at the
+    /// Whether such memory is available, without the time to make them: an obstacle shows at the
     /// first page. Interruptions by signals do not count.
     ///
     /// # Errors
@@ -162,7 +207,7 @@ impl LinkMemory {
         }
     }
 
-    /// Maps the rings that the other end has made, and shows it this side's version of the layout.
+    /// Maps the memory that the other end has made, and shows it this side's version of the layout.
     ///
     /// # Errors
     /// A file that is none of [`LinkMemory::make`], or of another version, or one that the system
@@ -183,12 +228,11 @@ impl LinkMemory {
             return Err(error);
         }
         let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(0);
-        let capacity = bytes.saturating_sub(RINGS) / 2;
-        let is_ring = capacity.is_power_of_two() && (LEAST..=MOST).contains(&capacity);
-        if !is_ring || length(capacity) != bytes {
-            let problem = format!("the peer's memory has {bytes} bytes, which is no pair of rings");
+        let mut sizes = (LEAST.ilog2()..=MOST.ilog2()).map(|power| 1 << power);
+        let Some(capacity) = sizes.find(|size| length(*size) == bytes) else {
+            let problem = format!("the peer's memory has {bytes} bytes, which no link's has");
             return Err(io::Error::other(problem));
-        }
+        };
         let memory = Self::map(&file, capacity)?;
         memory.say_version(Direction::ToDialer);
         Ok(memory)
@@ -234,24 +278,32 @@ impl LinkMemory {
         Ok(memory)
     }
 
-    /// Bytes of one ring.
-    pub(crate) fn capacity(&self) -> usize {
-        self.capacity
-    }
-
     /// Bytes of memory that the link takes.
     pub(crate) fn length(&self) -> usize {
         length(self.capacity)
     }
 
-    /// The ring of a direction, `capacity` bytes.
-    pub(crate) fn ring(&self, direction: Direction) -> NonNull<u8> {
-        let offset = match direction {
-            Direction::FromDialer => RINGS,
-            Direction::ToDialer => RINGS + self.capacity,
-        };
+    /// The number and size of the blocks.
+    pub(crate) fn blocks(&self) -> BlockLayout {
+        BlockLayout {
+            count: count(self.capacity),
+            size: BLOCK,
+        }
+    }
+
+    /// The first byte of the first block.
+    pub(crate) fn first_block(&self) -> NonNull<u8> {
         // SAFETY: the offset lies within the mapping.
-        unsafe { self.start.add(offset) }
+        unsafe { self.start.add(BLOCKS) }
+    }
+
+    /// A table: an entry for each block. Good for as long as the memory is mapped.
+    pub(crate) fn table(&self, table: BlockTable) -> NonNull<[AtomicU64]> {
+        let count = count(self.capacity);
+        let offset = BLOCKS + 2 * self.capacity + table.number() * count * 8;
+        // SAFETY: the offset lies within the mapping, aligned.
+        let first = unsafe { self.start.add(offset) };
+        NonNull::slice_from_raw_parts(first.cast(), count)
     }
 
     /// The first of the words of the cells of a direction.
@@ -294,14 +346,22 @@ impl Drop for LinkMemory {
     }
 }
 
-/// Bytes before the first ring.
-const RINGS: usize = WORDS + 2 * CELLS_BYTES + 2 * SMALL_RING;
+/// A page, on which the blocks begin.
+const PAGE: usize = 4096;
+/// Bytes before the first block.
+const BLOCKS: usize = WORDS + 2 * CELLS_BYTES + 2 * SMALL_RING;
+const _: () = assert!(BLOCKS.is_multiple_of(PAGE));
 
-const fn length(capacity: usize) -> usize {
-    RINGS + 2 * capacity
+/// Blocks of both directions.
+const fn count(capacity: usize) -> usize {
+    2 * capacity / BLOCK
 }
 
-/// A file of the length that rings of this capacity need; nothing is behind it yet.
+const fn length(capacity: usize) -> usize {
+    BLOCKS + 2 * capacity + 4 * count(capacity) * 8
+}
+
+/// A file of the length that blocks of this capacity need; nothing is behind it yet.
 fn file(capacity: usize) -> io::Result<File> {
     let length = length(capacity);
     anonymous::allow(length as u64)?;

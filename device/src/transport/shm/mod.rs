@@ -9,9 +9,10 @@
 //! | buffered copy | [`buffered`] | up to `min_get`: behind a cell up to 8 KiB, else as frames |
 //! | single copy | [`single_copy`] | from `min_get` on, where the system lets the receiver read |
 //!
-//! The bytes go through two rings ([`memory`]), without a system call while neither side sleeps.
-//! Beside them is the local socket over which the handshake went. A byte on it is a wake-up, and
-//! its end is the end of the link. Data that a peer has published before its end is complete.
+//! The bytes go through blocks of memory of both sides ([`memory`]), without a system call while
+//! neither side sleeps. Beside them is the local socket over which the handshake went. A byte on it
+//! is a wake-up, and its end is the end of the link. Data that a peer has published before its end
+//! is complete.
 //!
 //! A piece of memory that cannot be used ends the process here, where a socket would return an
 //! error.
@@ -39,32 +40,32 @@ use std::time::Duration;
 
 use nix::sys::socket::{getsockopt, sockopt};
 use rejoin_engine::{MIN_GET, ShortHeader};
-use rejoin_ring::{OutOfBounds, Reader, Writer, doorbell};
+use rejoin_ring::{OutOfBounds, doorbell};
 
 use super::{
     Capabilities, Copies, Endpoint, Fault, GetPart, Lost, MakeHeader, PathState, Piece, moved,
 };
+use buffered::block_stream::BlockStream;
 use buffered::small_ring::SmallRing;
 use buffered::streaming_store::StreamingStore;
-use memory::{Direction, SharedWord};
-use ring_side::RingSide;
+use memory::{Direction, SharedWord, word};
 use short::cells::Cells;
 use short::{MAX_SHORT, Pace};
 use single_copy::cooperative::CooperativeCopy;
 use single_copy::peer_memory::{self, PeerMemory};
 
-/// Bytes of one ring, with few ranks on the host.
+/// Bytes of the blocks of one direction, with few ranks on the host.
 const USUAL: usize = 256 << 10;
-/// Bytes that all rings which a rank writes may take together, as long as each of them has the
-/// least size of a ring. With more than 128 ranks on the host each ring has that least size, and
+/// Bytes that the blocks of all directions which a rank writes may take together, as long as each
+/// of them has the least size. With more than 128 ranks on the host each has that least size, and
 /// all together take more.
 const BUDGET: usize = 8 << 20;
 /// Shortest body that is read from the sender's memory where each rank has a core of its own.
-/// Through the ring, two cores copy shorter bodies at the same time and need not wait for each
+/// Through blocks, two cores copy shorter bodies at the same time and need not wait for each
 /// other.
 const MIN_GET_APART: usize = 128 << 10;
-/// Bytes of a ring where so many ranks share a host: 256 KiB up to 32 of them, then less, but no
-/// less than 64 KiB.
+/// Bytes of the blocks of one direction where so many ranks share a host: 256 KiB up to 32 of them,
+/// then less, but no less than 64 KiB.
 #[must_use]
 pub fn capacity(local_size: u32) -> usize {
     let ranks = usize::try_from(local_size.max(1)).unwrap_or(usize::MAX);
@@ -104,23 +105,14 @@ pub enum HandshakeRole {
     Acceptor,
 }
 
-/// A link: two rings and a socket, non-blocking, in the library's block of descriptors.
+/// A link: memory of both sides and a socket, non-blocking, in the library's block of descriptors.
 pub struct ShmEndpoint {
-    writer: Writer,
-    out: RingSide<u8>,
-    /// The positions of this side's writes and of the other side's.
-    own_tail: NonNull<AtomicU64>,
-    peers_tail: NonNull<AtomicU64>,
-    reader: Reader,
-    come: RingSide<u8>,
     cells: Cells,
     small_ring: SmallRing,
-    store: StreamingStore,
+    stream: BlockStream,
     /// Shortest body that the peer does better to read itself.
     min_get: usize,
     cooperative: CooperativeCopy,
-    /// Bytes of bodies released since the last doorbell for room.
-    released: usize,
     /// This side's knowledge of the reader's progress.
     pace: Pace,
     /// The wishes of this side, and of the other.
@@ -143,15 +135,6 @@ pub struct ShmEndpoint {
     /// The secret that the peer reads in this process.
     shown: Exposed,
 }
-
-/// A shared word.
-macro_rules! word {
-    ($pointer:expr) => {
-        // SAFETY: it lies in memory that is mapped for as long as the link is there.
-        unsafe { $pointer.as_ref() }
-    };
-}
-use word;
 
 impl HandshakeRole {
     fn writes(self) -> Direction {
@@ -187,15 +170,9 @@ impl ShmEndpoint {
             barred,
             own: out,
             shown,
-            writer: Writer::new(memory.capacity()),
-            out: RingSide::ring(&memory, out),
-            reader: Reader::new(memory.capacity()),
-            come: RingSide::ring(&memory, come),
-            own_tail: memory.word(SharedWord::Tail(out)),
-            peers_tail: memory.word(SharedWord::Tail(come)),
             cells: Cells::new(&memory, out),
             small_ring: SmallRing::new(&memory, out),
-            store: StreamingStore::new(copies.shared_cores),
+            stream: BlockStream::new(&memory, out, StreamingStore::new(copies.shared_cores)),
             min_get: if copies.shared_cores {
                 MIN_GET
             } else {
@@ -204,7 +181,6 @@ impl ShmEndpoint {
             cooperative: CooperativeCopy::new(&memory, out),
             own_doorbell: memory.word(SharedWord::Doorbell(out)),
             peers_doorbell: memory.word(SharedWord::Doorbell(come)),
-            released: 0,
             pace: Pace::new(copies.shared_cores),
             ended: false,
             moved: 0,
@@ -326,7 +302,7 @@ impl Endpoint for ShmEndpoint {
 
     #[inline]
     fn is_idle(&self) -> bool {
-        !self.ended && self.next_cell().is_none() && self.reader.is_empty(word!(self.peers_tail))
+        !self.ended && self.next_cell().is_none() && self.stream.is_empty()
     }
 
     fn doorbells_rung(&self) -> u64 {
@@ -383,9 +359,7 @@ impl Endpoint for ShmEndpoint {
             doorbell::DATA
         };
         doorbell::arm(word!(self.own_doorbell), wishes);
-        // Bytes of a ring that did not look full were released.
-        self.ring(doorbell::ROOM);
-        let room = for_room && self.writer.room(word!(self.out.head), 1).map_err(breach)? > 0;
+        let room = for_room && self.stream.room(1).map_err(breach)? > 0;
         Ok(room || !self.is_idle())
     }
 

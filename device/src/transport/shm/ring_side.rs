@@ -15,14 +15,6 @@ pub(super) struct RingSide<T> {
 }
 
 impl RingSide<u8> {
-    /// Of the long rings.
-    pub(super) fn ring(memory: &LinkMemory, direction: Direction) -> Self {
-        Self {
-            first: memory.ring(direction),
-            head: memory.word(SharedWord::Head(direction)),
-        }
-    }
-
     /// Of the rings for short bodies.
     pub(super) fn small_ring(memory: &LinkMemory, direction: Direction) -> Self {
         Self {

@@ -3,6 +3,7 @@ use std::sync::atomic::Ordering;
 use rejoin_engine::Envelope;
 
 use super::malicious_peer::pair;
+use super::memory::BlockTable;
 use super::short::Pace;
 use super::*;
 
@@ -135,6 +136,8 @@ fn the_doorbell_wakes_a_writer_that_waits_for_room() {
     write(&mut a, &[&body]).expect("taken");
     assert!(!a.arm_doorbell(true).expect("good"));
     read(&mut b, &[100]).expect("there");
+    assert!(!a.arm_doorbell(true).expect("good"), "no block is free yet");
+    read(&mut b, &[memory::LEAST / 2]).expect("there");
     assert_eq!(b.doorbells_rung(), 1);
     assert!(a.arm_doorbell(true).expect("good"), "there is room");
 }
@@ -154,7 +157,7 @@ fn a_writer_that_waits_for_room_hears_of_bodies_that_stood_apart() {
         room.copy_from_slice(&take(&mut b, usize::MAX));
         assert_eq!(room, body);
         // It sleeps until there is room that is worth a doorbell, and no longer.
-        assert_eq!(b.doorbells_rung(), u64::from(taken >= 2), "after {taken}");
+        assert_eq!(b.doorbells_rung(), u64::from(taken >= 4), "after {taken}");
     }
     assert!(b.try_recv().is_none() && b.is_idle());
 }
@@ -311,20 +314,41 @@ fn bytes_before_a_short_message_count_as_moved() {
 
 #[test]
 fn positions_of_a_malicious_peer_break_the_link_and_nothing_else() {
-    for (mine, theirs) in [
-        (true, 1 << 40),
-        (true, memory::LEAST as u64 + 1),
-        (false, 5 * memory::LEAST as u64),
+    let most = 2 * memory::LEAST as u64;
+    for (place, value) in [
+        (SharedWord::Tail as fn(Direction) -> SharedWord, 1 << 40),
+        (SharedWord::Tail, most + 1),
+        (SharedWord::Returned, most / memory::BLOCK as u64 + 1),
     ] {
         let (mut a, b) = pair();
-        let word = if mine { b.own_tail } else { b.come.head };
-        word!(word).store(theirs, Ordering::Release);
-        let fault = if mine {
+        word!(b.memory.word(place(b.own))).store(value, Ordering::Release);
+        let fault = if matches!(place(b.own), SharedWord::Tail(_)) {
             read(&mut a, &[100]).expect_err("out of bounds")
         } else {
             write(&mut a, &[&bytes(2 * memory::LEAST, 1)]).expect_err("out of bounds")
         };
         assert!(matches!(*fault, Fault::Link(_)));
+    }
+}
+
+#[test]
+fn blocks_that_are_not_the_peers_break_the_link_and_nothing_else() {
+    for number in [0, 2 * (memory::LEAST / memory::BLOCK) as u64, u64::MAX] {
+        for bodies in [false, true] {
+            let (mut a, mut b) = pair();
+            let body = bytes(5000, 1);
+            if bodies {
+                assert!(send(&mut b, &body));
+            } else {
+                write(&mut b, &[&body]).expect("taken");
+            }
+            let table = b.memory.table(BlockTable::Stream(b.own));
+            word!(table)[0].store(number, Ordering::Relaxed);
+            if bodies {
+                take(&mut a, usize::MAX);
+            }
+            assert!(read(&mut a, &[5000]).is_err(), "{number}");
+        }
     }
 }
 
@@ -338,7 +362,11 @@ fn a_malicious_peer_that_gives_back_more_than_there_is_ends_the_link() {
             memory::CELLS,
         ),
         (SharedWord::SmallRingHead, memory::SMALL_RING / 4, 4),
-        (SharedWord::Head, 16_000, memory::LEAST / 16_000),
+        (
+            |own: Direction| SharedWord::Returned(own.opposite()),
+            16_000,
+            memory::LEAST / 16_000,
+        ),
     ] {
         let (mut a, b) = pair();
         let body = bytes(len, 1);

@@ -1,30 +1,27 @@
 //! Buffered copy: the sender copies a body into memory of the link, and the receiver copies it out.
 //!
-//! The body of one message is behind its cell, in the small ring, which the first-level caches
-//! hold, or in the ring of bytes. A body longer than [`MAX_BODY`], or without a cell, goes through
-//! the ring of bytes as frames. Both keep one order: a cell holds the position in the ring of bytes
-//! after which it comes.
+//! The body of one message is behind its cell: in the small ring, which the first-level caches
+//! hold, or in the stream of bytes. A body longer than [`MAX_BODY`], or without a cell, goes
+//! through the stream as frames. Both keep one order: a cell holds the position in the stream after
+//! which it comes.
 
 use rejoin_ring::{OutOfBounds, doorbell};
 
 use super::short::MAX_BODY;
-use super::{ShmEndpoint, breach, word};
+use super::{ShmEndpoint, breach};
 use crate::transport::{Fault, MakeHeader, Piece, closed};
 
+pub(super) mod block_stream;
 pub(super) mod small_ring;
 pub(super) mod streaming_store;
 
-/// Bytes that are copied before they are published to the other side, which copies them out
-/// meanwhile.
-const STEP: usize = 16 << 10;
-
-/// The ring into which a body is copied.
+/// Where a body behind its cell is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BodyRing {
-    /// The small one.
-    Small,
-    /// The one of bytes.
-    Bytes,
+pub(super) enum BodyPlace {
+    /// In the small ring.
+    SmallRing,
+    /// In the stream of bytes.
+    Stream,
 }
 
 /// The way through a list of pieces.
@@ -59,11 +56,11 @@ fn total(pieces: &[Piece]) -> usize {
 }
 
 impl ShmEndpoint {
-    /// Sends a message whose body is copied into a ring, with the header that `pack` makes once
-    /// there is room.
+    /// Sends a message whose body is copied into memory of the link, with the header that `pack`
+    /// makes once there is room.
     #[inline(never)]
     pub(super) fn send_buffered(&mut self, body: &[u8], pack: impl MakeHeader) -> bool {
-        let Some(ring) = self.ring_with_room(body.len()) else {
+        let Some(place) = self.place_with_room(body.len()) else {
             return false;
         };
         if !self.has_cell() {
@@ -72,13 +69,13 @@ impl ShmEndpoint {
         let Some(header) = pack.make() else {
             return false;
         };
-        let after = self.writer.position();
-        // SAFETY: the memory is mapped for as long as the link is there; cell and ring have room.
+        let after = self.stream.written();
+        // SAFETY: the memory is mapped for as long as the link is there; cell and place have room.
         unsafe {
-            self.cells.note_ring(ring == BodyRing::Small);
-            match ring {
-                BodyRing::Small => self.small_ring.put(body),
-                BodyRing::Bytes => self.put_bytes(body),
+            self.cells.note_small_ring(place == BodyPlace::SmallRing);
+            match place {
+                BodyPlace::SmallRing => self.small_ring.put(body),
+                BodyPlace::Stream => self.stream.put(body.as_ptr(), body.len()),
             }
         }
         self.moved += body.len() as u64;
@@ -86,42 +83,25 @@ impl ShmEndpoint {
         true
     }
 
-    /// The ring that has room for a body of so many bytes. As [`ShmEndpoint::has_cell`] where the
-    /// peer says what cannot be.
+    /// Where there is room for a body of so many bytes. As [`ShmEndpoint::has_cell`] where the peer
+    /// says what cannot be.
     #[inline]
-    fn ring_with_room(&mut self, len: usize) -> Option<BodyRing> {
+    fn place_with_room(&mut self, len: usize) -> Option<BodyPlace> {
         let found = self.find_room(len);
         self.ended |= found.is_err();
         found.unwrap_or(None)
     }
 
-    fn find_room(&mut self, len: usize) -> Result<Option<BodyRing>, OutOfBounds> {
+    fn find_room(&mut self, len: usize) -> Result<Option<BodyPlace>, OutOfBounds> {
         // SAFETY: the memory is mapped for as long as the link is there.
         if unsafe { self.small_ring.has_room(len)? } {
-            return Ok(Some(BodyRing::Small));
+            return Ok(Some(BodyPlace::SmallRing));
         }
-        let room = len <= MAX_BODY && self.writer.room(word!(self.out.head), len)? == len;
-        Ok(room.then_some(BodyRing::Bytes))
+        let room = len <= MAX_BODY && self.stream.room(len)? == len;
+        Ok(room.then_some(BodyPlace::Stream))
     }
 
-    /// Copies a body into the ring of bytes.
-    #[inline]
-    fn put_bytes(&mut self, body: &[u8]) {
-        let mut rest = body;
-        while !rest.is_empty() {
-            let range = self.writer.next(rest.len());
-            let (now, later) = rest.split_at(range.len());
-            // SAFETY: the range is room in the ring, which the peer does not read before the
-            // message is published.
-            unsafe {
-                let to = self.out.first.as_ptr().add(range.start);
-                self.store.copy(to, now.as_ptr(), now.len());
-            }
-            rest = later;
-        }
-    }
-
-    /// The same of a body in a ring.
+    /// Copies the first bytes of a body that is behind its cell.
     ///
     /// # Safety
     /// As [`ShmEndpoint::take_next`].
@@ -141,35 +121,29 @@ impl ShmEndpoint {
         self.ended |= !taken;
     }
 
-    /// Copies the first bytes of a body of `len` bytes out of the ring of bytes.
+    /// Copies the first bytes of a body of `len` bytes out of the stream; false: it cannot be
+    /// there.
     ///
     /// # Safety
     /// As [`ShmEndpoint::take_next`].
     #[inline]
     unsafe fn take_bytes(&mut self, into: Piece, len: usize) -> bool {
-        if self.reader.shown(len).is_err() {
-            return false;
-        }
-        let (mut done, mut left) = (0, len);
-        while left > 0 {
-            let range = self.reader.next(left);
-            let wanted = range.len().min(into.iov_len - done);
-            // SAFETY: the range was published with its message and is not written before it is
-            // released; the caller promises the rest.
-            unsafe {
-                let from = self.come.first.as_ptr().add(range.start);
-                let to = into.iov_base.cast::<u8>().add(done);
-                std::ptr::copy_nonoverlapping(from, to, wanted);
-            }
-            done += wanted;
-            left -= range.len();
-        }
-        self.reader.release(word!(self.come.head));
-        self.freed(len);
-        true
+        // SAFETY: the caller's promise.
+        self.stream.shown(len).is_ok()
+            && unsafe { self.stream.take(len, into.iov_base.cast(), into.iov_len) }.is_ok()
+            && self.release().is_ok()
     }
 
-    /// Copies the pieces into the ring of bytes, as far as there is room; returns the number of
+    /// Shows the peer how far this side has read, and wakes it where it has more room by that.
+    #[inline]
+    fn release(&mut self) -> Result<(), OutOfBounds> {
+        if self.stream.release()? {
+            self.ring(doorbell::ROOM);
+        }
+        Ok(())
+    }
+
+    /// Copies the pieces into the stream, as far as there is room; returns the number of
     /// bytes.
     ///
     /// # Safety
@@ -181,7 +155,7 @@ impl ShmEndpoint {
     pub(super) unsafe fn write_bytes(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>> {
         if self.ended {
             // Bytes that the other side published before its end are read first.
-            return if self.next_cell().is_none() && self.reader.is_empty(word!(self.peers_tail)) {
+            return if self.next_cell().is_none() && self.stream.is_empty() {
                 Err(closed())
             } else {
                 Ok(0)
@@ -190,38 +164,38 @@ impl ShmEndpoint {
         let asked = total(pieces);
         let mut left = asked;
         let mut from = Cursor { pieces, done: 0 };
+        let mut steps = 0;
         while left > 0 {
-            let room = self.writer.room(word!(self.out.head), left.min(STEP));
-            let room = room.map_err(breach)?;
+            // The other side copies each block out while this one copies the next in.
+            let step = left.min(self.stream.step_out());
+            let room = self.stream.room(step).map_err(breach)?;
             if room == 0 {
                 break;
             }
             let mut step = room;
             while step > 0 {
-                let (mut at, mut len) = from.next(step);
+                let (at, len) = from.next(step);
                 step -= len;
-                while len > 0 {
-                    let range = self.writer.next(len);
-                    // SAFETY: the range is room in the ring, which the peer does not read before it
-                    // is published; the caller promises readable memory.
-                    unsafe {
-                        let to = self.out.first.as_ptr().add(range.start);
-                        self.store.copy(to, at, range.len());
-                    }
-                    at = at.wrapping_add(range.len());
-                    len -= range.len();
-                }
+                // SAFETY: the caller promises readable memory.
+                unsafe { self.stream.put(at, len) };
             }
-            self.writer.publish(word!(self.own_tail));
-            self.ring(doorbell::DATA);
+            self.stream.publish();
+            if left == asked {
+                self.ring(doorbell::DATA);
+            }
             left -= room;
+            steps += 1;
+        }
+        // A reader that has taken all so far may sleep again.
+        if steps > 1 {
+            self.ring(doorbell::DATA);
         }
         self.moved += (asked - left) as u64;
         Ok(asked - left)
     }
 
-    /// Copies bytes out of the ring into the pieces, as far as there are some before the next cell;
-    /// returns their number.
+    /// Copies bytes out of the stream into the pieces, as far as there are some before the next
+    /// cell; returns their number.
     ///
     /// # Safety
     /// Each piece is writable memory that nothing else uses.
@@ -234,51 +208,34 @@ impl ShmEndpoint {
         let mut left = asked;
         let mut to = Cursor { pieces, done: 0 };
         while left > 0 {
-            let wanted = left.min(STEP);
-            let ready = self.reader.ready(word!(self.peers_tail), wanted);
-            let mut ready = ready.map_err(breach)?;
+            let wanted = left.min(self.stream.step_in());
+            let mut ready = self.stream.ready(wanted).map_err(breach)?;
             // Read after the bytes, so that a cell published before them is seen.
             let cell = self.next_cell();
             if let Some(after) = cell {
-                ready = ready.min(self.reader.until(after).map_err(breach)?);
+                ready = ready.min(self.stream.until(after).map_err(breach)?);
             }
             if ready == 0 {
                 let Some(after) = cell else {
                     break;
                 };
                 // Bytes before a cell were published before it.
-                let before = self.reader.until(after).map_err(breach)?;
-                let tail = word!(self.peers_tail);
-                if before > 0 && self.reader.ready(tail, 1).map_err(breach)? == 0 {
-                    let (theirs, ours) = (after.into(), self.reader.position().into());
+                let before = self.stream.until(after).map_err(breach)?;
+                if before > 0 && self.stream.ready(1).map_err(breach)? == 0 {
+                    let (theirs, ours) = (after.into(), self.stream.read().into());
                     return Err(breach(OutOfBounds { theirs, ours }));
                 }
                 self.moved += (asked - left) as u64;
                 return Ok(asked - left);
             }
-            let crowded = self.reader.is_crowded();
             let mut step = ready;
             while step > 0 {
-                let (mut at, mut len) = to.next(step);
+                let (at, len) = to.next(step);
                 step -= len;
-                while len > 0 {
-                    let range = self.reader.next(len);
-                    // SAFETY: the range was published and is not written before it is released; the
-                    // caller promises writable memory.
-                    unsafe {
-                        let from = self.come.first.as_ptr().add(range.start);
-                        std::ptr::copy_nonoverlapping(from, at, range.len());
-                    }
-                    at = at.wrapping_add(range.len());
-                    len -= range.len();
-                }
+                // SAFETY: the caller promises writable memory.
+                unsafe { self.stream.take(len, at, len) }.map_err(breach)?;
             }
-            self.reader.release(word!(self.come.head));
-            if crowded {
-                self.ring(doorbell::ROOM);
-            } else {
-                self.freed(ready);
-            }
+            self.release().map_err(breach)?;
             left -= ready;
             if ready < wanted {
                 break;
@@ -289,18 +246,5 @@ impl ShmEndpoint {
         }
         self.moved += (asked - left) as u64;
         Ok(asked - left)
-    }
-
-    /// So many bytes were released. After each quarter of the ring, the reader rings the doorbell
-    /// of a writer that may have found the ring full. The reader does not always know whether the
-    /// ring was full. If it takes less and then computes, a sleeping writer waits for its own
-    /// check, once a second. A doorbell at the end of each message would cost each message a fence.
-    #[inline]
-    fn freed(&mut self, len: usize) {
-        self.released += len;
-        if self.released >= self.memory.capacity() / 4 {
-            self.released = 0;
-            self.ring(doorbell::ROOM);
-        }
     }
 }

@@ -10,7 +10,7 @@ fn word(memory: &LinkMemory, place: SharedWord) -> &AtomicU64 {
 fn both_ends_see_the_same_memory() {
     let (ours, fd) = LinkMemory::make(LEAST).expect("made");
     let theirs = LinkMemory::open(fd).expect("mapped");
-    assert_eq!(theirs.capacity(), LEAST);
+    assert_eq!(theirs.blocks().bytes(), 2 * LEAST);
     let all = [Direction::FromDialer, Direction::ToDialer]
         .into_iter()
         .flat_map(|d| {
@@ -29,13 +29,35 @@ fn both_ends_see_the_same_memory() {
             number as u64 + 1
         );
     }
-    // SAFETY: the last byte of each ring.
+    // SAFETY: the first byte of a block, and the last of all.
     unsafe {
-        ours.ring(Direction::FromDialer).add(LEAST - 1).write(7);
-        ours.ring(Direction::ToDialer).add(LEAST - 1).write(8);
-        assert_eq!(theirs.ring(Direction::FromDialer).add(LEAST - 1).read(), 7);
-        assert_eq!(theirs.ring(Direction::ToDialer).add(LEAST - 1).read(), 8);
+        ours.first_block().write(7);
+        ours.first_block().add(2 * LEAST - 1).write(8);
+        assert_eq!(theirs.first_block().read(), 7);
+        assert_eq!(theirs.first_block().add(2 * LEAST - 1).read(), 8);
     }
+    let entries = |memory: &LinkMemory, table| {
+        // SAFETY: the memory is mapped while it is borrowed.
+        let entries = unsafe { memory.table(table).as_ref() };
+        assert_eq!(entries.len(), 2 * LEAST / BLOCK);
+        entries.as_ptr_range()
+    };
+    let tables = [
+        BlockTable::Stream(Direction::FromDialer),
+        BlockTable::Stream(Direction::ToDialer),
+        BlockTable::Returned(Direction::FromDialer),
+        BlockTable::Returned(Direction::ToDialer),
+    ];
+    // They lie one behind the other, up to the end.
+    let behind = ours.first_block().as_ptr().wrapping_add(2 * LEAST);
+    let mut end = behind.cast_const().cast();
+    for table in tables {
+        let range = entries(&ours, table);
+        assert_eq!(range.start, end);
+        end = range.end;
+    }
+    let all = ours.start.as_ptr().wrapping_add(ours.length());
+    assert_eq!(end, all.cast_const().cast());
 }
 
 #[test]

@@ -101,7 +101,7 @@ impl Cells {
     /// # Safety
     /// As [`Cells::fill`].
     #[inline(always)]
-    pub(in crate::transport::shm) unsafe fn note_ring(&mut self, small: bool) {
+    pub(in crate::transport::shm) unsafe fn note_small_ring(&mut self, small: bool) {
         let cell = self.out.cell(self.writer.index());
         // SAFETY: as there.
         unsafe { cell.add(line::BODY).cast::<u64>().write(small.into()) };

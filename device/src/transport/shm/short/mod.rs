@@ -2,12 +2,10 @@
 //!
 //! The cell of a longer message tells where its body is ([`super::buffered`]).
 
-use std::sync::atomic::Ordering;
-
 use rejoin_engine::ShortHeader;
 use rejoin_ring::doorbell;
 
-use super::{ShmEndpoint, memory, word};
+use super::{ShmEndpoint, memory};
 use crate::transport::{MakeHeader, Piece};
 
 mod cell_line;
@@ -38,7 +36,7 @@ impl ShmEndpoint {
         };
         // SAFETY: the memory is mapped for as long as the link is there, and there is a free cell.
         unsafe { self.cells.fill(body) };
-        self.show(&header, self.writer.position());
+        self.show(&header, self.stream.written());
         true
     }
 
@@ -91,8 +89,7 @@ impl ShmEndpoint {
             self.pace.looks
         };
         for look in 0..=looks {
-            let bytes = word!(self.out.head).load(Ordering::Relaxed);
-            let taken = self.cells.taken().wrapping_add(bytes);
+            let taken = self.cells.taken().wrapping_add(self.stream.taken());
             if taken != self.pace.taken {
                 self.pace.taken = taken;
                 self.pace.in_vain = false;
@@ -119,7 +116,7 @@ impl ShmEndpoint {
     #[inline(always)]
     pub(super) fn next_header(&self) -> Option<ShortHeader> {
         // SAFETY: the memory is mapped for as long as the link is there.
-        unsafe { self.cells.read(self.reader.position()) }
+        unsafe { self.cells.read(self.stream.read()) }
     }
 
     /// Copies the first bytes of the body of the message that comes next to where they go, and

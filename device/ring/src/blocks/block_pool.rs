@@ -1,0 +1,166 @@
+//! The blocks that one side owns.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use super::{BlockLayout, out_of_bounds};
+use crate::{OutOfBounds, Word};
+
+/// A block that nobody reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FreeBlock {
+    pub(super) number: u32,
+    /// This side has read it, so its lines may be in this core's cache.
+    pub(super) was_read: bool,
+}
+
+/// The blocks that one side gives back.
+#[derive(Debug)]
+pub struct Returns<'a, W> {
+    /// Their number so far.
+    pub count: &'a W,
+    /// Which ones: an entry for each block of the link.
+    pub table: &'a [W],
+}
+
+/// The blocks of one side that hold nothing, and those that were given back so far.
+#[derive(Clone, Debug)]
+pub struct BlockPool {
+    blocks: BlockLayout,
+    /// The last one was read last.
+    free: VecDeque<FreeBlock>,
+    /// For each block, whether it is free here.
+    owned: Vec<bool>,
+    /// BlockLayout given back by this side, and by the other as far as they were collected.
+    given: u64,
+    collected: u64,
+}
+
+impl BlockPool {
+    /// One half of the blocks: the first one or the second.
+    #[must_use]
+    pub fn new(blocks: BlockLayout, first: bool) -> Self {
+        debug_assert!(blocks.count.is_power_of_two() && blocks.count >= 4);
+        debug_assert!(blocks.size.is_power_of_two());
+        let half = blocks.count / 2;
+        let begin = if first { 0 } else { half };
+        let mut free = VecDeque::with_capacity(blocks.count);
+        let mut owned = vec![false; blocks.count];
+        // The lowest is used first, so that a link of few messages touches few pages.
+        for number in (begin..begin + half).rev() {
+            owned[number] = true;
+            free.push_back(FreeBlock {
+                number: number as u32,
+                was_read: false,
+            });
+        }
+        Self {
+            blocks,
+            free,
+            owned,
+            given: 0,
+            collected: 0,
+        }
+    }
+
+    pub(super) fn blocks(&self) -> BlockLayout {
+        self.blocks
+    }
+
+    /// Bytes of the blocks that hold nothing.
+    #[inline]
+    pub(super) fn room(&self) -> usize {
+        self.free.len() << self.blocks.shift()
+    }
+
+    /// The block that this side has read last.
+    #[inline]
+    pub(super) fn take(&mut self) -> Option<FreeBlock> {
+        let block = self.free.pop_back()?;
+        self.owned[block.number as usize] = false;
+        Some(block)
+    }
+
+    /// The number of a block that the other side has named, which it owned until now.
+    ///
+    /// # Errors
+    /// It is none, or is this side's own.
+    #[inline]
+    pub(super) fn check(&self, named: u64) -> Result<u32, OutOfBounds> {
+        let number = usize::try_from(named).unwrap_or(usize::MAX);
+        match self.owned.get(number) {
+            Some(false) => Ok(number as u32),
+            _ => Err(out_of_bounds(named, self.blocks.count as u64)),
+        }
+    }
+
+    /// This side has read the block, and owns it from now on.
+    #[inline]
+    pub(super) fn put(&mut self, number: u32) {
+        // A malicious peer may have named it twice meanwhile.
+        if !std::mem::replace(&mut self.owned[number as usize], true) {
+            self.free.push_back(FreeBlock {
+                number,
+                was_read: true,
+            });
+        }
+    }
+
+    /// Collects the blocks that the other side has given back.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`]: the link is of no use any more.
+    #[inline]
+    pub(super) fn collect(&mut self, from: Returns<'_, impl Word>) -> Result<(), OutOfBounds> {
+        let theirs = from.count.load(Ordering::Acquire);
+        if theirs == self.collected {
+            return Ok(());
+        }
+        self.collect_until(theirs, from.table)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn collect_until(&mut self, theirs: u64, table: &[impl Word]) -> Result<(), OutOfBounds> {
+        if theirs.wrapping_sub(self.collected) > self.blocks.count as u64 {
+            return Err(out_of_bounds(theirs, self.collected));
+        }
+        while self.collected != theirs {
+            let entry = &table[self.blocks.entry(self.collected)];
+            let number = self.check(entry.load(Ordering::Relaxed))?;
+            self.owned[number as usize] = true;
+            // Their lines are in the other's cache, if in any: those read here go first.
+            self.free.push_front(FreeBlock {
+                number,
+                was_read: false,
+            });
+            self.collected = self.collected.wrapping_add(1);
+        }
+        Ok(())
+    }
+
+    /// How many blocks this side has beyond its share, when `unread` of those that it has written
+    /// are not read yet: none, or so many that it is worth to give them back.
+    #[inline]
+    pub(super) fn surplus(&self, unread: u64) -> usize {
+        let count = self.blocks.count;
+        let share = count / 2 + count / 8;
+        let surplus = (self.free.len() + unread as usize).saturating_sub(share);
+        if surplus >= (count / 32).max(1) {
+            surplus
+        } else {
+            0
+        }
+    }
+
+    /// Gives so many blocks back, those first that this side has not used for the longest time.
+    pub(super) fn give(&mut self, blocks: usize, back: Returns<'_, impl Word>) {
+        for block in self.free.drain(..blocks.min(self.free.len())) {
+            self.owned[block.number as usize] = false;
+            let entry = &back.table[self.blocks.entry(self.given)];
+            entry.store(block.number.into(), Ordering::Relaxed);
+            self.given = self.given.wrapping_add(1);
+        }
+        back.count.store(self.given, Ordering::Release);
+    }
+}

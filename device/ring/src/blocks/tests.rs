@@ -1,0 +1,271 @@
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// The words of one direction.
+struct Direction {
+    tail: AtomicU64,
+    head: AtomicU64,
+    stream: Vec<AtomicU64>,
+    returned: AtomicU64,
+    returns: Vec<AtomicU64>,
+}
+
+impl Direction {
+    fn new(count: usize) -> Self {
+        let words = || (0..count).map(|_| AtomicU64::new(0)).collect();
+        Self {
+            tail: AtomicU64::new(0),
+            head: AtomicU64::new(0),
+            stream: words(),
+            returned: AtomicU64::new(0),
+            returns: words(),
+        }
+    }
+
+    fn returns(&self) -> Returns<'_, AtomicU64> {
+        Returns {
+            count: &self.returned,
+            table: &self.returns,
+        }
+    }
+
+    /// All words.
+    fn words(&self) -> Vec<&AtomicU64> {
+        let single = [&self.tail, &self.head, &self.returned];
+        single
+            .into_iter()
+            .chain(&self.stream)
+            .chain(&self.returns)
+            .collect()
+    }
+}
+
+/// One side.
+struct Side {
+    pool: BlockPool,
+    writer: BlockWriter,
+    reader: BlockReader,
+    /// How often it gave blocks back.
+    gave: usize,
+}
+
+/// A link: direction 0 is written by side 0.
+struct Link {
+    blocks: BlockLayout,
+    directions: [Direction; 2],
+    bytes: Vec<u8>,
+    sides: [Side; 2],
+}
+
+impl Link {
+    fn new(count: usize, size: usize) -> Self {
+        let blocks = BlockLayout { count, size };
+        Self {
+            blocks,
+            directions: [Direction::new(count), Direction::new(count)],
+            bytes: vec![0; blocks.bytes()],
+            sides: [true, false].map(|first| Side {
+                pool: BlockPool::new(blocks, first),
+                writer: BlockWriter::default(),
+                reader: BlockReader::new(blocks),
+                gave: 0,
+            }),
+        }
+    }
+
+    /// Writes as many of the bytes as there is room for.
+    fn write(&mut self, side: usize, from: &[u8]) -> Result<usize, OutOfBounds> {
+        let (out, come) = (&self.directions[side], &self.directions[1 - side]);
+        let Side { pool, writer, .. } = &mut self.sides[side];
+        let room = writer.room(pool, from.len(), come.returns())?;
+        let mut done = 0;
+        while done < room {
+            let place = writer.next(pool, &out.stream, room - done);
+            let len = place.range.len();
+            assert!(len > 0, "there is room");
+            self.bytes[place.range].copy_from_slice(&from[done..done + len]);
+            done += len;
+        }
+        writer.publish(&out.tail);
+        Ok(done)
+    }
+
+    fn read(&mut self, side: usize, wanted: usize) -> Result<Vec<u8>, OutOfBounds> {
+        let (out, come) = (&self.directions[side], &self.directions[1 - side]);
+        let Side {
+            pool,
+            writer,
+            reader,
+            gave,
+        } = &mut self.sides[side];
+        let ready = reader.ready(&come.tail, wanted)?;
+        let mut taken = Vec::new();
+        while taken.len() < ready {
+            let range = reader.next(pool, &come.stream, ready - taken.len())?;
+            assert!(!range.is_empty(), "so many are ready");
+            taken.extend_from_slice(&self.bytes[range]);
+        }
+        let back = (&out.head, come.returns(), out.returns());
+        if reader.release(&come.head, (pool, writer), back)? {
+            *gave += 1;
+        }
+        Ok(taken)
+    }
+}
+
+proptest! {
+    #[test]
+    fn bytes_come_out_as_they_went_in_and_no_side_stays_without_room(
+        (count, size) in (2u32..7, 0u32..4),
+        steps in proptest::collection::vec((any::<(bool, bool)>(), 0usize..200), 1..200),
+    ) {
+        let (count, size) = (1 << count, 1 << size);
+        let mut link = Link::new(count, size);
+        let mut models = [VecDeque::new(), VecDeque::new()];
+        let mut next = 0u8;
+        for ((side, writes), len) in steps {
+            let side = usize::from(side);
+            if writes {
+                let bytes: Vec<u8> = (0..len).map(|at| next.wrapping_add(at as u8)).collect();
+                let taken = link.write(side, &bytes).expect("in bounds");
+                let (mine, theirs) = (models[side].len(), models[1 - side].len());
+                // What both have read to the end is with one of them, and each has its share of it.
+                let idle = mine == 0 && theirs == 0;
+                prop_assert!(taken > 0 || len == 0 || !idle, "no room on an idle link");
+                models[side].extend(&bytes[..taken]);
+                next = next.wrapping_add(taken as u8);
+            } else {
+                let model = &mut models[1 - side];
+                let expected: Vec<u8> = model.drain(..len.min(model.len())).collect();
+                prop_assert_eq!(link.read(side, len).expect("in bounds"), expected);
+            }
+            for (side, model) in models.iter().enumerate() {
+                let tail = &link.directions[side].tail;
+                prop_assert_eq!(link.sides[1 - side].reader.is_empty(tail), model.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn no_range_leaves_the_blocks_whatever_the_other_side_says(
+        said in proptest::collection::vec(
+            (any::<usize>(), prop_oneof![0u64..20, any::<u64>()], any::<bool>(), 0usize..300),
+            1..60,
+        ),
+    ) {
+        let mut link = Link::new(8, 16);
+        for (place, value, writes, len) in said {
+            {
+                let words: Vec<_> = link.directions.iter().flat_map(Direction::words).collect();
+                words[place % words.len()].store(value, Ordering::Relaxed);
+            }
+            // Out of bounds would panic.
+            let done = if writes {
+                link.write(0, &vec![1; len]).map(drop)
+            } else {
+                link.read(0, len).map(drop)
+            };
+            prop_assert!(link.sides[0].pool.room() <= link.blocks.bytes());
+            if done.is_err() {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn an_answer_goes_into_the_blocks_that_were_read_last() {
+    let mut link = Link::new(32, 16);
+    for round in 0..100 {
+        for side in [0, 1] {
+            assert_eq!(link.write(side, &[7; 64]), Ok(64));
+            assert_eq!(link.read(1 - side, 64).map(|all| all.len()), Ok(64));
+        }
+        let used: Vec<u64> = link
+            .directions
+            .iter()
+            .flat_map(|direction| {
+                let first = 4 * round;
+                (first..first + 4).map(|turn| direction.stream[turn % 32].load(Ordering::Relaxed))
+            })
+            .collect();
+        assert_eq!(used, [0, 1, 2, 3, 3, 2, 1, 0], "round {round}");
+        let side = &mut link.sides[0];
+        assert!(
+            side.writer
+                .clone()
+                .next(&mut side.pool.clone(), &link.directions[0].stream, 1)
+                .was_read
+        );
+    }
+    assert_eq!([link.sides[0].gave, link.sides[1].gave], [0, 0]);
+}
+
+#[test]
+fn a_stream_without_answers_never_ends_for_lack_of_blocks() {
+    let mut link = Link::new(32, 16);
+    let mut sent = 0;
+    for _ in 0..100 {
+        let count = link.write(0, &[7; 1000]).expect("in bounds");
+        assert!(count > 0);
+        sent += count;
+        assert_eq!(link.read(1, 1000).map(|all| all.len()), Ok(count));
+    }
+    assert!(sent > 10 * link.blocks.bytes());
+    assert!(link.sides[1].gave > 10);
+    // The reader can write as well meanwhile.
+    assert!(link.write(1, &[7; 1000]).expect("in bounds") >= 16 * 16);
+}
+
+#[test]
+fn what_nobody_reads_leaves_the_other_side_its_share() {
+    for reads_first in [false, true] {
+        let mut link = Link::new(32, 16);
+        if reads_first {
+            link.write(0, &[7; 256]).expect("in bounds");
+            link.read(1, 256).expect("in bounds");
+        }
+        while link.write(1, &[7; 1000]).expect("in bounds") > 0 {}
+        assert!(link.write(0, &[7; 1000]).expect("in bounds") >= 11 * 16);
+    }
+}
+
+#[test]
+fn a_block_that_the_other_side_does_not_own_ends_the_link() {
+    let mut link = Link::new(8, 16);
+    assert_eq!(link.write(1, &[1; 16]), Ok(16));
+    // Block 0 is the reader's own, block 8 is none.
+    for number in [0, 8, u64::MAX] {
+        link.directions[1].stream[0].store(number, Ordering::Relaxed);
+        let mut side = link.sides[0].reader.clone();
+        assert_eq!(side.ready(&link.directions[1].tail, 16), Ok(16));
+        let pool = &mut link.sides[0].pool;
+        let found = side.next(pool, &link.directions[1].stream, 16);
+        assert!(found.is_err(), "{number}");
+    }
+    // The same of blocks that are given back.
+    for (number, count) in [(0, 1), (8, 1), (4, 9)] {
+        link.directions[1].returns[0].store(number, Ordering::Relaxed);
+        link.directions[1].returned.store(count, Ordering::Relaxed);
+        assert!(link.write(0, &[1; 100]).is_err(), "{number} of {count}");
+    }
+}
+
+#[test]
+fn positions_that_cannot_be_end_the_link() {
+    for (word, value) in [(0, 8 * 16 + 1), (0, 1 << 40), (1, 17), (1, u64::MAX)] {
+        let mut link = Link::new(8, 16);
+        link.write(0, &[1; 16]).expect("in bounds");
+        link.write(1, &[1; 64]).expect("in bounds");
+        match word {
+            0 => link.directions[1].tail.store(value, Ordering::Relaxed),
+            _ => link.directions[0].head.store(value, Ordering::Relaxed),
+        }
+        // The whole of the peer's half is read, so that the reader looks whether it has too much.
+        assert!(link.read(0, 1000).is_err(), "{word} {value}");
+    }
+}
