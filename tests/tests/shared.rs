@@ -512,7 +512,7 @@ fn kill_in_a_wake_up(rank: u32, behind: bool) {
     assert_eq!(tracee.wait(), Stop::Dead);
 }
 
-/// Long bodies go through the ring in parts if they are not read from the sender's memory. A
+/// Long bodies go through blocks of the link if they are not read from the sender's memory. A
 /// sleeping peer is notified at the first part.
 #[test]
 fn whoever_dies_in_a_wake_up_comes_back() {

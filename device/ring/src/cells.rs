@@ -1,13 +1,14 @@
 //! Cells: messages of one cache line that also announces them.
 //!
-//! Bytes of the ring take three cache lines from one processor to the other: the position, and two
+//! Bytes of a stream take three cache lines from one processor to the other: the position, and two
 //! lines for a header and a short body. A cell takes one line. Its first word says both that the
 //! cell is present and what it holds. The value that means "present" alternates with each turn
 //! around the cells, so a reader need not clear a cell.
 //!
 //! Cells and bytes keep one order. A cell holds the position in the bytes after which it comes. A
 //! reader that has seen bytes reads the cell again before it takes them, because a cell before
-//! these bytes was published before them ([`Reader::until`](crate::Reader::until)).
+//! these bytes was published before them
+//! ([`BlockReader::until`](crate::blocks::BlockReader::until)).
 
 use std::sync::atomic::Ordering;
 

@@ -1,13 +1,13 @@
 //! The doorbell: it wakes a side that sleeps, and costs nothing while both sides are awake.
 //!
 //! Each side has a word of wishes, zero while it is awake. Before it sleeps, it stores the events
-//! that shall wake it, then reads the ring once more. The other side publishes, then reads the
-//! wishes. Each side has a fence between its two steps, so at least one of them sees the other's
-//! step (the pattern of Dekker's algorithm). The side that finds a wish clears it and sends one
-//! wake-up.
+//! that shall wake it, then reads the shared words once more. The other side publishes, then reads
+//! the wishes. Each side has a fence between its two steps, so at least one of them sees the
+//! other's step (the pattern of Dekker's algorithm). The side that finds a wish clears it and sends
+//! one wake-up.
 //!
-//! A reader that releases little of a ring that is not crowded need not read the wishes. It does so
-//! before it sleeps, and at the next crowded read.
+//! A writer of several steps reads the wishes after the first one and after the last one: a reader
+//! that sleeps in between wakes for the last. A reader does so when it gives blocks back.
 
 use std::sync::atomic::Ordering;
 
@@ -18,7 +18,7 @@ pub const DATA: u64 = 1;
 /// Wakes when there is room to write.
 pub const ROOM: u64 = 2;
 
-/// Says what would wake this side. The caller looks at the ring once more before it sleeps.
+/// Says what would wake this side. The caller looks at the shared words once more before it sleeps.
 #[inline]
 pub fn arm<W: Word>(own: &W, wishes: u64) {
     own.store(wishes, Ordering::Relaxed);

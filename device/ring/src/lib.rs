@@ -1,5 +1,6 @@
-//! The indices of a ring of bytes that one process writes and another reads, and the doorbell that
-//! wakes a sleeping side.
+//! What two processes share beside the bytes that go between them: the indices of a ring that one
+//! writes and the other reads, [blocks] that change their owner, [cells], [chunks] of a body that
+//! both copy, and the [doorbell] that wakes a sleeping side.
 //!
 //! This crate only has the order of steps. The bytes, and the memory that both processes map,
 //! belong to the device. A word is any type that behaves like an atomic ([`Word`]), so the same
@@ -208,29 +209,6 @@ impl Reader {
         self.head as u32
     }
 
-    /// How many bytes precede this position of the writer.
-    ///
-    /// # Errors
-    /// [`OutOfBounds`] when it is none that the ring can hold.
-    #[inline]
-    pub fn until(&self, position: u32) -> Result<usize, OutOfBounds> {
-        let ahead = u64::from(position.wrapping_sub(self.position()));
-        if ahead > self.capacity {
-            let (theirs, ours) = (u64::from(position), self.head);
-            return Err(OutOfBounds { theirs, ours });
-        }
-        Ok(ahead as usize)
-    }
-
-    /// Whether the writer has published nothing beyond the bytes already read. May lag; fails
-    /// never.
-    #[inline]
-    #[must_use]
-    pub fn is_empty(&self, tail: &impl Word) -> bool {
-        let ahead = tail.load(Ordering::Relaxed).wrapping_sub(self.head);
-        ahead.cast_signed() <= 0
-    }
-
     /// So many bytes are there as something else has shown, though the writer's word may not say so
     /// yet: it does when more are published.
     ///
@@ -246,15 +224,6 @@ impl Reader {
             self.tail = self.head.wrapping_add(len as u64);
         }
         Ok(())
-    }
-
-    /// Whether the writer may have found the ring full: at least half of it is known to be in use.
-    /// One of two readings at the latest shows a full ring, since the part that the first one does
-    /// not see is more than half.
-    #[inline]
-    #[must_use]
-    pub fn is_crowded(&self) -> bool {
-        2 * self.used() as u64 >= self.capacity
     }
 
     #[inline]

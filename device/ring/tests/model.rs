@@ -1,5 +1,5 @@
-//! The ring and its doorbell under loom: every order of the two sides' steps that weak memory
-//! allows.
+//! The ring, the streams through blocks, the cells and the doorbell under loom: every order of the
+//! two sides' steps that weak memory allows.
 
 use std::sync::atomic::Ordering;
 
@@ -60,221 +60,53 @@ impl Socket {
     }
 }
 
-struct Shared {
-    tail: Modelled,
-    head: Modelled,
-    bytes: Vec<UnsafeCell<u8>>,
-    /// Wishes of the writer and of the reader, and their sockets.
-    doorbells: [Modelled; 2],
-    sockets: [Socket; 2],
-}
-
-const WRITER: usize = 0;
-const READER: usize = 1;
-
 fn word() -> Modelled {
     Modelled(AtomicU64::new(0))
 }
 
-fn shared(capacity: usize) -> Arc<Shared> {
-    Arc::new(Shared {
-        tail: word(),
-        head: word(),
-        bytes: (0..capacity).map(|_| UnsafeCell::new(0)).collect(),
-        doorbells: [word(), word()],
-        sockets: [Socket::default(), Socket::default()],
-    })
+/// A ring whose bytes something else shows, as a cell does: here the word that counts them.
+struct Ring {
+    shown: Modelled,
+    head: Modelled,
+    bytes: Vec<UnsafeCell<u8>>,
 }
 
-impl Shared {
-    fn ring(&self, side: usize, wish: u64) {
-        if doorbell::must_ring(&self.doorbells[side], wish) {
-            self.sockets[side].send();
-        }
-    }
-
-    fn write(&self, count: u8) {
-        let mut writer = Writer::new(self.bytes.len());
-        for number in 0..count {
-            while writer.room(&self.head, 1).expect("in bounds") == 0 {
-                doorbell::arm(&self.doorbells[WRITER], doorbell::ROOM);
-                if writer.room(&self.head, 1).expect("in bounds") == 0 {
-                    self.sockets[WRITER].receive();
-                }
-                doorbell::disarm(&self.doorbells[WRITER]);
-            }
-            let at = writer.next(1);
-            // SAFETY: loom itself checks that no other thread uses the cell meanwhile.
-            self.bytes[at.start].with_mut(|byte| unsafe { *byte = number + 1 });
-            writer.publish(&self.tail);
-            self.ring(READER, doorbell::DATA);
-        }
-    }
-
-    fn read(&self, count: u8) {
-        let mut reader = Reader::new(self.bytes.len());
-        for number in 0..count {
-            while reader.ready(&self.tail, 1).expect("in bounds") == 0 {
-                doorbell::arm(&self.doorbells[READER], doorbell::DATA);
-                // Bytes released without a fence.
-                self.ring(WRITER, doorbell::ROOM);
-                if reader.ready(&self.tail, 1).expect("in bounds") == 0 {
-                    self.sockets[READER].receive();
-                }
-                doorbell::disarm(&self.doorbells[READER]);
-            }
-            let crowded = reader.is_crowded();
-            let at = reader.next(1);
-            // SAFETY: as above.
-            let byte = self.bytes[at.start].with(|byte| unsafe { *byte });
-            assert_eq!(byte, number + 1);
-            reader.release(&self.head);
-            if crowded {
-                self.ring(WRITER, doorbell::ROOM);
-            }
-        }
-    }
-}
-
-fn model(capacity: usize, count: u8) {
+#[test]
+fn a_ring_wraps_around() {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
-    builder.check(move || {
-        let shared = shared(capacity);
-        let other = Arc::clone(&shared);
-        let writer = loom::thread::spawn(move || other.write(count));
-        shared.read(count);
-        writer.join().unwrap();
-    });
-}
-
-#[test]
-fn the_doorbell_wakes_a_reader_that_sleeps() {
-    model(4, 2);
-}
-
-#[test]
-fn the_doorbell_wakes_a_writer_that_sleeps() {
-    model(1, 2);
-}
-
-#[test]
-fn bytes_wrap_around_while_both_sides_sleep_and_wake() {
-    model(2, 3);
-}
-
-/// Cells beside bytes: both arrive in the order in which they were sent.
-struct Mixed {
-    bytes: Arc<Shared>,
-    firsts: Vec<Modelled>,
-    bodies: Vec<UnsafeCell<u8>>,
-    head: Modelled,
-}
-
-impl Mixed {
-    fn new(capacity: usize, count: usize) -> Self {
-        Self {
-            bytes: shared(capacity),
-            firsts: (0..count).map(|_| word()).collect(),
-            bodies: (0..count).map(|_| UnsafeCell::new(0)).collect(),
+    builder.check(|| {
+        let ring = Arc::new(Ring {
+            shown: word(),
             head: word(),
-        }
-    }
-
-    /// Sends numbers, each as a cell where that is wanted and one is free, or as a byte.
-    fn write(&self, wanted: &[bool]) {
-        let mut writer = Writer::new(self.bytes.bytes.len());
-        let mut out = cells::CellWriter::new(self.firsts.len());
-        for (number, as_cell) in (1u8..).zip(wanted) {
-            let free = as_cell.then(|| out.free(&self.head).expect("in bounds"));
-            if let Some(index) = free.flatten() {
-                // SAFETY: loom itself checks that no other thread uses it meanwhile.
-                self.bodies[index].with_mut(|body| unsafe { *body = number });
-                let after = u64::from(writer.position()) << 32;
-                out.publish(&self.firsts[index], after);
-            } else {
-                assert_eq!(writer.room(&self.bytes.head, 1), Ok(1), "enough for all");
-                let at = writer.next(1);
-                // SAFETY: as above.
-                self.bytes.bytes[at.start].with_mut(|byte| unsafe { *byte = number });
-                writer.publish(&self.bytes.tail);
+            bytes: (0..2).map(|_| UnsafeCell::new(0)).collect(),
+        });
+        let other = Arc::clone(&ring);
+        let writer = loom::thread::spawn(move || {
+            let mut writer = Writer::new(2);
+            for number in 1..=3 {
+                while writer.room(&other.head, 1).expect("in bounds") == 0 {
+                    loom::thread::yield_now();
+                }
+                let at = writer.next(1).start;
+                // SAFETY: loom itself checks that no other thread uses the cell meanwhile.
+                other.bytes[at].with_mut(|byte| unsafe { *byte = number });
+                writer.publish(&other.shown);
             }
-            self.bytes.ring(READER, doorbell::DATA);
-        }
-    }
-
-    /// The next number, if one is there.
-    fn take(&self, reader: &mut Reader, come: &mut cells::CellReader) -> Option<u8> {
-        let index = come.index();
-        let look = |come: &cells::CellReader| {
-            come.look(&self.firsts[index])
-                .map(|word| (word >> 32) as u32)
-        };
-        if look(come) == Some(reader.position()) {
+        });
+        let mut reader = Reader::new(2);
+        for number in 1..=3 {
+            while reader.ready(&ring.shown, 1).expect("in bounds") == 0 {
+                loom::thread::yield_now();
+            }
+            let at = reader.next(1).start;
             // SAFETY: as above.
-            let number = self.bodies[index].with(|body| unsafe { *body });
-            come.release(&self.head);
-            return Some(number);
+            let byte = ring.bytes[at].with(|byte| unsafe { *byte });
+            assert_eq!(byte, number);
+            reader.release(&ring.head);
         }
-        let mut ready = reader.ready(&self.bytes.tail, 1).expect("in bounds");
-        // Behind the bytes: a cell that comes before them shows now.
-        if let Some(after) = look(come) {
-            ready = ready.min(reader.until(after).expect("in bounds"));
-        }
-        if ready == 0 {
-            return None;
-        }
-        let at = reader.next(1);
-        // SAFETY: as above.
-        let number = self.bytes.bytes[at.start].with(|byte| unsafe { *byte });
-        reader.release(&self.bytes.head);
-        Some(number)
-    }
-
-    fn read(&self, count: u8) {
-        let mut reader = Reader::new(self.bytes.bytes.len());
-        let mut come = cells::CellReader::new(self.firsts.len());
-        for number in 1..=count {
-            loop {
-                let taken = self.take(&mut reader, &mut come);
-                if let Some(taken) = taken {
-                    assert_eq!(taken, number);
-                    break;
-                }
-                doorbell::arm(&self.bytes.doorbells[READER], doorbell::DATA);
-                let idle = come.look(&self.firsts[come.index()]).is_none()
-                    && reader.is_empty(&self.bytes.tail);
-                if idle {
-                    self.bytes.sockets[READER].receive();
-                }
-                doorbell::disarm(&self.bytes.doorbells[READER]);
-            }
-        }
-    }
-}
-
-fn mixed(count: usize, wanted: &'static [bool]) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.check(move || {
-        let memory = Arc::new(Mixed::new(4, count));
-        let other = Arc::clone(&memory);
-        let writer = loom::thread::spawn(move || other.write(wanted));
-        memory.read(wanted.len() as u8);
         writer.join().unwrap();
     });
-}
-
-#[test]
-fn cells_and_bytes_keep_one_order() {
-    mixed(1, &[true, false, true]);
-    mixed(2, &[false, true, false]);
-}
-
-#[test]
-fn cells_are_used_again() {
-    mixed(1, &[true, true, true]);
-    mixed(2, &[true, true, true]);
 }
 
 /// Chunks of a batch: each is to be done once, while it is asked for.
@@ -355,6 +187,19 @@ struct Streams {
     sockets: [Socket; 2],
 }
 
+impl Streams {
+    fn new(size: usize) -> Self {
+        let blocks = BlockLayout { count: 4, size };
+        Self {
+            blocks,
+            bytes: (0..blocks.bytes()).map(|_| UnsafeCell::new(0)).collect(),
+            directions: [StreamWords::new(4), StreamWords::new(4)],
+            doorbells: [word(), word()],
+            sockets: [Socket::default(), Socket::default()],
+        }
+    }
+}
+
 struct StreamWords {
     tail: Modelled,
     head: Modelled,
@@ -432,18 +277,23 @@ impl<'a> StreamSide<'a> {
         }
     }
 
-    fn write(&mut self, number: u8) {
+    /// Copies a number in, which the reader does not see yet.
+    fn put(&mut self, number: u8) {
         self.sleep_unless(doorbell::ROOM, Self::has_room);
-        let out = &self.link.directions[self.me];
-        let at = self.writer.next(&mut self.pool, &out.stream, 1).range.start;
+        let stream = &self.link.directions[self.me].stream;
+        let at = self.writer.next(&mut self.pool, stream, 1).range.start;
         // SAFETY: loom itself checks that no other thread uses the cell meanwhile.
         self.link.bytes[at].with_mut(|byte| unsafe { *byte = number });
-        self.writer.publish(&out.tail);
+    }
+
+    fn write(&mut self, number: u8) {
+        self.put(number);
+        self.writer.publish(&self.link.directions[self.me].tail);
         self.ring(doorbell::DATA);
     }
 
-    fn read(&mut self, number: u8) {
-        self.sleep_unless(doorbell::DATA, Self::has_come);
+    /// Takes a number that has come.
+    fn take(&mut self) -> u8 {
         let (out, come) = (
             &self.link.directions[self.me],
             &self.link.directions[1 - self.me],
@@ -451,14 +301,19 @@ impl<'a> StreamSide<'a> {
         let range = self.reader.next(&mut self.pool, &come.stream, 1);
         let at = range.expect("in bounds").start;
         // SAFETY: as above.
-        let byte = self.link.bytes[at].with(|byte| unsafe { *byte });
-        assert_eq!(byte, number);
+        let number = self.link.bytes[at].with(|byte| unsafe { *byte });
         let back = (&out.head, come.returns(), out.returns());
         let blocks = (&mut self.pool, &mut self.writer);
         let gave = self.reader.release(&come.head, blocks, back);
         if gave.expect("in bounds") {
             self.ring(doorbell::ROOM);
         }
+        number
+    }
+
+    fn read(&mut self, number: u8) {
+        self.sleep_unless(doorbell::DATA, Self::has_come);
+        assert_eq!(self.take(), number);
     }
 }
 
@@ -467,19 +322,23 @@ fn streams(size: usize, sides: [fn(&mut StreamSide<'_>); 2]) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
     builder.check(move || {
-        let blocks = BlockLayout { count: 4, size };
-        let link = Arc::new(Streams {
-            blocks,
-            bytes: (0..blocks.bytes()).map(|_| UnsafeCell::new(0)).collect(),
-            directions: [StreamWords::new(4), StreamWords::new(4)],
-            doorbells: [word(), word()],
-            sockets: [Socket::default(), Socket::default()],
-        });
+        let link = Arc::new(Streams::new(size));
         let other = Arc::clone(&link);
         let second = loom::thread::spawn(move || sides[1](&mut StreamSide::new(&other, 1)));
         sides[0](&mut StreamSide::new(&link, 0));
         second.join().unwrap();
     });
+}
+
+#[test]
+fn the_doorbell_wakes_a_reader_that_sleeps() {
+    streams(
+        1,
+        [
+            |side| (1..3).for_each(|number| side.write(number)),
+            |side| (1..3).for_each(|number| side.read(number)),
+        ],
+    );
 }
 
 #[test]
@@ -529,4 +388,138 @@ fn both_sides_write_before_they_read() {
             },
         ],
     );
+}
+
+/// How a number goes beside others.
+#[derive(Clone, Copy)]
+enum Way {
+    /// In a cell.
+    Cell,
+    /// In the stream, behind a cell.
+    Behind,
+    /// As a byte of the stream.
+    Byte,
+}
+
+/// Cells beside a stream: all arrive in the order in which they were sent.
+struct Mixed {
+    link: Streams,
+    firsts: Vec<Modelled>,
+    bodies: Vec<UnsafeCell<u8>>,
+    head: Modelled,
+}
+
+/// The body of this cell is in the stream.
+const IN_STREAM: u8 = u8::MAX;
+
+impl Mixed {
+    fn new(count: usize) -> Self {
+        Self {
+            link: Streams::new(1),
+            firsts: (0..count).map(|_| word()).collect(),
+            bodies: (0..count).map(|_| UnsafeCell::new(0)).collect(),
+            head: word(),
+        }
+    }
+
+    /// Sends numbers, each so where there is a free cell, or as a byte.
+    fn write(&self, ways: &[Way]) {
+        let mut side = StreamSide::new(&self.link, 0);
+        let mut out = cells::CellWriter::new(self.firsts.len());
+        for (number, way) in (1u8..).zip(ways) {
+            let free = match way {
+                Way::Byte => None,
+                _ => out.free(&self.head).expect("in bounds"),
+            };
+            let Some(index) = free else {
+                side.write(number);
+                continue;
+            };
+            let after = u64::from(side.writer.position()) << 32;
+            let mut body = number;
+            if matches!(way, Way::Behind) {
+                side.put(number);
+                body = IN_STREAM;
+            }
+            // SAFETY: loom itself checks that no other thread uses it meanwhile.
+            self.bodies[index].with_mut(|place| unsafe { *place = body });
+            out.publish(&self.firsts[index], after);
+            side.ring(doorbell::DATA);
+        }
+    }
+
+    fn look(&self, come: &cells::CellReader) -> Option<u32> {
+        let word = come.look(&self.firsts[come.index()])?;
+        Some((word >> 32) as u32)
+    }
+
+    /// The next number, if one is there.
+    fn take(&self, side: &mut StreamSide<'_>, come: &mut cells::CellReader) -> Option<u8> {
+        if self.look(come) == Some(side.reader.position()) {
+            // SAFETY: as above.
+            let mut number = self.bodies[come.index()].with(|body| unsafe { *body });
+            if number == IN_STREAM {
+                side.reader.shown(1).expect("in bounds");
+                number = side.take();
+            }
+            come.release(&self.head);
+            return Some(number);
+        }
+        let tail = &self.link.directions[0].tail;
+        let mut ready = side.reader.ready(tail, 1).expect("in bounds");
+        // Behind the bytes: a cell that comes before them shows now.
+        if let Some(after) = self.look(come) {
+            ready = ready.min(side.reader.until(after).expect("in bounds"));
+        }
+        (ready > 0).then(|| side.take())
+    }
+
+    fn read(&self, count: u8) {
+        let mut side = StreamSide::new(&self.link, 1);
+        let mut come = cells::CellReader::new(self.firsts.len());
+        for number in 1..=count {
+            loop {
+                if let Some(taken) = self.take(&mut side, &mut come) {
+                    assert_eq!(taken, number);
+                    break;
+                }
+                doorbell::arm(&self.link.doorbells[1], doorbell::DATA);
+                let tail = &self.link.directions[0].tail;
+                if self.look(&come).is_none() && side.reader.is_empty(tail) {
+                    self.link.sockets[1].receive();
+                }
+                doorbell::disarm(&self.link.doorbells[1]);
+            }
+        }
+    }
+}
+
+fn mixed(count: usize, ways: &'static [Way]) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(move || {
+        let memory = Arc::new(Mixed::new(count));
+        let other = Arc::clone(&memory);
+        let writer = loom::thread::spawn(move || other.write(ways));
+        memory.read(ways.len() as u8);
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn cells_and_bytes_keep_one_order() {
+    mixed(1, &[Way::Cell, Way::Byte, Way::Cell]);
+    mixed(2, &[Way::Byte, Way::Cell, Way::Byte]);
+}
+
+#[test]
+fn bodies_behind_cells_keep_their_order_with_bytes() {
+    mixed(2, &[Way::Behind, Way::Byte, Way::Behind]);
+    mixed(1, &[Way::Byte, Way::Behind, Way::Cell]);
+}
+
+#[test]
+fn cells_are_used_again() {
+    mixed(1, &[Way::Cell, Way::Cell, Way::Cell]);
+    mixed(2, &[Way::Cell, Way::Cell, Way::Cell]);
 }

@@ -1,10 +1,11 @@
 //! Ingests the bytes of a link: headers go to the engine, bodies to the place that the engine
 //! names.
 //!
-//! One read fills the staging buffer with a header, its body and the next frames. The device copies
-//! small bodies from there. When more of a body is missing, the next read goes directly to the
-//! place of the body, with the staging buffer behind it for the next headers. After a long body the
-//! first read is short, so that little of the next long body is copied.
+//! One read fills the staging buffer with a header, its body and the next frames, or, of a link
+//! that is polled, with a header and the first bytes of a body. The device copies small bodies from
+//! there. When more of a body is missing, the next read goes directly to the place of the body,
+//! with the staging buffer behind it for the next headers. After a long body the first read is
+//! short, so that little of the next long body is copied.
 //!
 //! Short messages come one by one, each whole, in one order with the bytes.
 //!

@@ -31,7 +31,7 @@ pub struct BlockPool {
     free: VecDeque<FreeBlock>,
     /// For each block, whether it is free here.
     owned: Vec<bool>,
-    /// BlockLayout given back by this side, and by the other as far as they were collected.
+    /// Blocks given back by this side, and by the other as far as they were collected.
     given: u64,
     collected: u64,
 }
@@ -140,13 +140,13 @@ impl BlockPool {
     }
 
     /// How many blocks this side has beyond its share, when `unread` of those that it has written
-    /// are not read yet: none, or so many that it is worth to give them back.
+    /// are not read yet: none, or so many that it is worth it to give them back.
     #[inline]
     pub(super) fn surplus(&self, unread: u64) -> usize {
         let count = self.blocks.count;
         let share = count / 2 + count / 8;
         let surplus = (self.free.len() + unread as usize).saturating_sub(share);
-        if surplus >= (count / 32).max(1) {
+        if surplus >= (count / 16).max(1) {
             surplus
         } else {
             0
@@ -154,13 +154,22 @@ impl BlockPool {
     }
 
     /// Gives so many blocks back, those first that this side has not used for the longest time.
-    pub(super) fn give(&mut self, blocks: usize, back: Returns<'_, impl Word>) {
-        for block in self.free.drain(..blocks.min(self.free.len())) {
+    /// False: there is none to give.
+    ///
+    /// One block stays. The other side may read all that this side has written before it sees the
+    /// gift, and then read no more. This side's next write, in the block that stays, shows it.
+    pub(super) fn give(&mut self, blocks: usize, back: Returns<'_, impl Word>) -> bool {
+        let blocks = blocks.min(self.free.len().saturating_sub(1));
+        if blocks == 0 {
+            return false;
+        }
+        for block in self.free.drain(..blocks) {
             self.owned[block.number as usize] = false;
             let entry = &back.table[self.blocks.entry(self.given)];
             entry.store(block.number.into(), Ordering::Relaxed);
             self.given = self.given.wrapping_add(1);
         }
         back.count.store(self.given, Ordering::Release);
+        true
     }
 }

@@ -11,7 +11,7 @@
 //!
 //! | type | what it owns |
 //! |---|---|
-//! | [`BlockPool`] | the blocks of one side, and the tables of blocks that are given back |
+//! | [`BlockPool`] | the blocks of one side that hold nothing |
 //! | [`BlockWriter`] | the position of the stream that this side writes |
 //! | [`BlockReader`] | the position of the stream that this side reads |
 //!
@@ -34,7 +34,7 @@ use crate::OutOfBounds;
 /// The number and size of the blocks of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockLayout {
-    /// BlockLayout of both sides together: a power of two, at least 4.
+    /// Blocks of both sides together: a power of two, at least 4.
     pub count: usize,
     /// Bytes of one block: a power of two.
     pub size: usize,

@@ -155,9 +155,6 @@ impl BlockReader {
         }
         writer.look(peers_head)?;
         let surplus = pool.surplus(writer.unread(pool));
-        if surplus > 0 {
-            pool.give(surplus, back);
-        }
-        Ok(surplus > 0)
+        Ok(pool.give(surplus, back))
     }
 }

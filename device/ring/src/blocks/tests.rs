@@ -94,6 +94,33 @@ impl Link {
         Ok(done)
     }
 
+    /// Reads so much, up to the look at which the surplus is found.
+    fn read_until_gift(&mut self, side: usize, wanted: usize) -> usize {
+        let (out, come) = (&self.directions[side], &self.directions[1 - side]);
+        let Side {
+            pool,
+            writer,
+            reader,
+            ..
+        } = &mut self.sides[side];
+        let ready = reader.ready(&come.tail, wanted).expect("in bounds");
+        let mut taken = 0;
+        while taken < ready {
+            let range = reader.next(pool, &come.stream, ready - taken);
+            taken += range.expect("in bounds").len();
+        }
+        come.head
+            .store(u64::from(reader.position()), Ordering::Release);
+        pool.collect(come.returns()).expect("in bounds");
+        writer.look(&out.head).expect("in bounds");
+        pool.surplus(writer.unread(pool))
+    }
+
+    fn give(&mut self, side: usize, blocks: usize) {
+        let back = self.directions[side].returns();
+        self.sides[side].pool.give(blocks, back);
+    }
+
     fn read(&mut self, side: usize, wanted: usize) -> Result<Vec<u8>, OutOfBounds> {
         let (out, come) = (&self.directions[side], &self.directions[1 - side]);
         let Side {
@@ -268,4 +295,28 @@ fn positions_that_cannot_be_end_the_link() {
         // The whole of the peer's half is read, so that the reader looks whether it has too much.
         assert!(link.read(0, 1000).is_err(), "{word} {value}");
     }
+}
+
+/// Each side is stopped between its look and its gift, while the other reads and writes on. Without
+/// the block that stays, side 0 would be left with none, and nothing would show side 1 the gift.
+#[test]
+fn gifts_that_come_late_leave_each_side_a_block() {
+    let mut link = Link::new(4, 1);
+    let write = |link: &mut Link, side: usize, count: usize| {
+        assert_eq!(link.write(side, &vec![7; count]), Ok(count), "side {side}");
+    };
+    write(&mut link, 0, 1);
+    write(&mut link, 1, 2);
+    let late = link.read_until_gift(1, 1);
+    link.read(0, 1).expect("in bounds");
+    write(&mut link, 0, 2);
+    link.give(1, late);
+    let later = link.read_until_gift(0, 1);
+    assert!(late > 0 && later > 0, "both look for a gift");
+    assert_eq!(link.read(1, 4).map(|taken| taken.len()), Ok(2));
+    link.give(0, later);
+    // What this write shows brings back what is too much.
+    write(&mut link, 0, 1);
+    assert_eq!(link.read(1, 4).map(|taken| taken.len()), Ok(1));
+    write(&mut link, 0, 1);
 }

@@ -91,7 +91,7 @@ impl BlockWriter {
         tail.store(self.tail, Ordering::Release);
     }
 
-    /// BlockLayout that the other side has not read to their end, as far as is known.
+    /// Blocks that the other side has not read to their end, as far as is known.
     #[inline]
     pub(super) fn unread(&self, pool: &BlockPool) -> u64 {
         let blocks = pool.blocks();

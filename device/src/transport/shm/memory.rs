@@ -46,8 +46,8 @@ const WORD: usize = 128;
 const PIECES: usize = rejoin_ring::chunks::MOST * 3 * 8;
 const _: () = assert!(20 * WORD + 2 * PIECES.next_multiple_of(WORD) <= 26 * WORD);
 const _: () = assert!(26 + 2 <= VERSIONS && (RETURNED + 2) * WORD <= WORDS);
-/// Cells of one direction, between the words and the rings. There are few, since they are fastest
-/// if the first-level caches of both cores hold them all.
+/// Cells of one direction, between the words and the small rings. There are few, since they are
+/// fastest if the first-level caches of both cores hold them all.
 pub(crate) const CELLS: usize = 64;
 /// Words from one cell to the next: its line, and one for a body that is too long for it.
 pub(crate) const CELL_WORDS: usize = 2 * rejoin_ring::cells::WORDS;

@@ -137,10 +137,11 @@ impl BlockStream {
         self.writer.position()
     }
 
-    /// Bytes of this side that the peer has taken.
+    /// Changes when the peer takes bytes of this side, or gives blocks back.
     #[inline]
     pub(in crate::transport::shm) fn taken(&self) -> u64 {
-        word!(self.out.head).load(Ordering::Relaxed)
+        let bytes = word!(self.out.head).load(Ordering::Relaxed);
+        bytes.wrapping_add(word!(self.come.returned).load(Ordering::Relaxed))
     }
 
     /// How many of `wanted` bytes have come.

@@ -1,9 +1,9 @@
 //! Short bodies outside of their cells, in a small ring of their own for each direction.
 //!
 //! The ring is so small that its lines stay in the first-level cache of both cores. Lines of a long
-//! ring come from further away each time. With cores that share no cache, 1 KiB takes two thirds of
-//! the time. A body for which it has no room goes into the long ring, in order with the other bytes
-//! there.
+//! stream come from further away each time. With cores that share no cache, 1 KiB takes two thirds
+//! of the time. A body for which it has no room goes into the stream of bytes, in order with the
+//! others there.
 
 use rejoin_ring::{OutOfBounds, Reader, Writer};
 

@@ -30,7 +30,7 @@ impl StreamingStore {
         }
     }
 
-    /// Copies into the ring. The caller publishes the bytes after this.
+    /// Copies into the link. The caller publishes the bytes after this.
     ///
     /// # Safety
     /// As for `std::ptr::copy_nonoverlapping`.

@@ -5,11 +5,11 @@
 //! | 0 | 0–1 | whether the cell is there ([`rejoin_ring::cells`]) |
 //! | 0 | 2–15 | length of the body |
 //! | 0 | 16–31 | epoch, low half |
-//! | 0 | 32–63 | the position in the ring of bytes behind which the message comes |
+//! | 0 | 32–63 | the position in the stream of bytes behind which the message comes |
 //! | 1 | | context id, source |
 //! | 2 | | tag, SSN (low half) |
 //! | 3 | | ack, credit (low halves) |
-//! | 4–15 | | body of up to 96 bytes; of a longer one, word 4 says in which ring the body is |
+//! | 4–15 | | body of up to 96 bytes; of a longer one, word 4 says where the body is |
 
 use rejoin_engine::{Envelope, ShortHeader};
 

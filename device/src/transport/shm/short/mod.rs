@@ -20,8 +20,8 @@ pub(super) use pace::Pace;
 const MOVES: u32 = 1024;
 /// Bytes that a cell counts for.
 const CELL: u64 = 64;
-// A body fits any ring.
-const _: () = assert!(MAX_BODY < memory::LEAST);
+// A writer of the smallest blocks is sure of three of them.
+const _: () = assert!(MAX_BODY < 3 * memory::BLOCK);
 
 impl ShmEndpoint {
     /// Sends a message whose body lies in its cell, with the header that `pack` makes once there is

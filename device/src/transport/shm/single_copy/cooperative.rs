@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rejoin_ring::chunks::{ChunkOwner, Helped, Helper, MOST};
 
-use super::super::memory::{Direction, LinkMemory, SharedWord};
+use super::super::memory::{Direction, LinkMemory, SharedWord, word};
 use super::peer_memory::PeerMemory;
 use crate::transport::GetPart;
 
@@ -58,13 +58,6 @@ pub(in crate::transport::shm) struct CooperativeCopy {
     theirs: CopyDescriptors,
     /// The peer's memory could not be written.
     barred: bool,
-}
-
-macro_rules! word {
-    ($pointer:expr) => {
-        // SAFETY: it lies in memory that is mapped for as long as the link is there.
-        unsafe { $pointer.as_ref() }
-    };
 }
 
 impl CooperativeCopy {
