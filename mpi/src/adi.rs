@@ -103,7 +103,7 @@ impl Dev {
 
     /// An error once the interface is closed.
     #[inline]
-    fn alive(&self) -> Result<()> {
+    pub(crate) fn alive(&self) -> Result<()> {
         match &self.failed {
             None => Ok(()),
             Some(first) => Err((**first).clone()),
@@ -437,9 +437,10 @@ impl Dev {
         self.keep(waited)
     }
 
-    /// Counts arrivals and completions, so that a waiting thread can be notified.
+    /// Counts arrivals, completions and the failure, so that a waiting thread can be notified.
     pub fn moved(&self) -> u64 {
-        ask!(self, d => d.moved(), t => t.moved())
+        let moved = ask!(self, d => d.moved(), t => t.moved());
+        moved.wrapping_add(self.failed.is_some().into())
     }
 
     /// Another thread calls this to wake this thread in [`Dev::wait`].

@@ -52,16 +52,19 @@ struct Waiter {
     resumed: bool,
     /// How often the thread may find the lock taken until it is given the lock.
     attempts: u8,
+    /// The thread is in a wait, and blocks in the device when its turn comes.
+    waits: bool,
 }
 
 impl Waiter {
-    /// The calling thread.
-    fn new(until: Until) -> Self {
+    /// The calling thread, in a wait or on its way into the library.
+    fn new(until: Until, waits: bool) -> Self {
         Self {
             thread: std::thread::current(),
             until,
             resumed: false,
             attempts: FEW,
+            waits,
         }
     }
 
@@ -140,12 +143,14 @@ impl State {
         let Some(at) = self.queue.iter().position(|w| w.thread.id() == me) else {
             return false;
         };
-        if !self.held {
+        let waiter = &mut self.queue[at];
+        // Who lets the others have their turn takes the lock after those before it.
+        let lets_pass = waiter.waits && waiter.until == Until::Turn && at > 0;
+        if !self.held && !lets_pass {
             self.queue.remove(at);
             self.held = true;
             return true;
         }
-        let waiter = &mut self.queue[at];
         if std::mem::take(&mut waiter.resumed) {
             waiter.attempts = waiter.attempts.saturating_sub(1);
         }
@@ -189,7 +194,7 @@ impl BigLock {
         if s.in_wait && !std::mem::replace(&mut s.notified, true) {
             (self.notify)();
         }
-        s.queue.push_back(Waiter::new(Until::Turn));
+        s.queue.push_back(Waiter::new(Until::Turn, false));
         self.sleep(s);
     }
 
@@ -221,7 +226,8 @@ impl BigLock {
 
     /// Asked by the holder: whether another thread waits, which will block in the device.
     pub fn is_another_waiting(&self) -> bool {
-        !self.state().suspended.is_empty()
+        let s = self.state();
+        !s.suspended.is_empty() || s.queue.iter().any(|waiter| waiter.waits)
     }
 
     /// Called by the holder whose wait is not over: blocks in `wait` (the device's), or lets others
@@ -239,7 +245,7 @@ impl BigLock {
         let mut s = self.state();
         s.resume_due(completions);
         if !s.queue.is_empty() {
-            let me = Waiter::new(until);
+            let me = Waiter::new(until, true);
             match until {
                 // It has completed since the caller looked, and no event would tell.
                 Until::Complete(request) if completions.is_complete(request) => return Ok(()),

@@ -251,6 +251,8 @@ impl Mpi {
     /// Makes progress, and blocks until something happened or for a bounded time. The caller waits
     /// as `until` says; the device polls for `hint` first.
     pub(crate) fn block(&self, hint: Option<ReqId>, until: Until) -> Result<()> {
+        // After a failure every request counts as complete: nobody would block, or get the error.
+        self.dev().alive()?;
         let wait = || self.dev_mut().wait(hint, None);
         self.threads.block(self, until, wait)?;
         self.housekeeping();
@@ -314,12 +316,13 @@ impl Mpi {
         mut ready: impl FnMut(&Self) -> Result<Option<T>>,
     ) -> Result<T> {
         loop {
+            // Tasks may take messages in, also that of this wait: no event would tell again.
+            let seen = self.events();
             if let Some(value) = ready(self)? {
                 return Ok(value);
             }
-            let seen = self.threads.events();
             self.housekeeping();
-            if seen == self.threads.events() {
+            if seen == self.events() {
                 self.block(hint, until)?;
             }
         }

@@ -185,7 +185,7 @@ fn a_thread_is_given_the_lock_after_a_few_attempts() {
             ..State::default()
         };
         let me = std::thread::current().id();
-        let list = Waiter::new(Until::Event);
+        let list = Waiter::new(Until::Event, true);
         if suspended {
             state.suspended.push(list);
         } else {
@@ -243,6 +243,45 @@ fn waiting_threads_do_not_resume_each_other_for_ever() {
             fake.ring();
         });
     }
+}
+
+/// Two threads that each find the other in a wait with a deadline: the second one to look leaves.
+#[test]
+fn a_thread_that_waits_for_its_turn_is_seen_too() {
+    let (fake, lock) = fixture();
+    let turns = AtomicU64::new(0);
+    let leave_or_block = |lock: &BigLock| {
+        lock.enter();
+        while !lock.is_another_waiting() && !fake.complete[0].load(Ordering::Relaxed) {
+            turns.fetch_add(1, Ordering::Relaxed);
+            let mut sleep = || {
+                fake.sleep();
+                Ok(())
+            };
+            lock.block(&*fake, Until::Turn, &mut sleep).unwrap();
+        }
+        leave(&fake, lock);
+    };
+    std::thread::scope(|s| {
+        s.spawn(|| leave_or_block(&lock));
+        while turns.load(Ordering::Relaxed) == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // It ends although nothing is complete, or the first one does.
+        let second = s.spawn(|| leave_or_block(&lock));
+        let begun = Instant::now();
+        while turns.load(Ordering::Relaxed) < 2 && !second.is_finished() {
+            assert!(begun.elapsed() < Duration::from_secs(20));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        let so_far = turns.load(Ordering::Relaxed);
+        assert!(so_far <= 4, "the lock went to and fro {so_far} times");
+        lock.enter();
+        fake.complete(0);
+        leave(&fake, &lock);
+        fake.ring();
+    });
 }
 
 #[test]

@@ -1,10 +1,11 @@
 use super::Mpi;
+use crate::adi::ReqId;
 use crate::adi::testnet::{LARGE, fail_next, run, run_seeds};
 use crate::coll::Gather;
 use crate::coll::typed::Typed;
 use crate::datatype::{Datatype, Form, Named};
 use crate::error::ErrorClass;
-use crate::lock::Until;
+use crate::lock::{Completions, Until};
 use crate::p2p::{Data, ExchangeSide, SendMode};
 use crate::request::RequestId;
 use std::cell::Cell;
@@ -56,6 +57,9 @@ fn after_an_error_of_the_device_nothing_is_written_and_the_first_reason_is_told(
         assert_eq!(bytes, [0; 8]);
         again(irecv(&m, &mut bytes, 0).unwrap_err());
         again(send(&m, &mut bytes, 0).unwrap_err());
+        // A wait gets it too, also where other threads want the lock.
+        again(m.block(None, Until::Event).unwrap_err());
+        assert!(m.is_complete(ReqId(1)), "no wait goes on");
         again(m.iprobe(0, 5, m.world()).unwrap_err());
         again(m.probe(0, 5, m.world()).unwrap_err());
         again(m.comm_dup(m.world()).map(drop).unwrap_err());

@@ -11,7 +11,7 @@ use crate::coll::hosts::Locality;
 use crate::comm::{Communicator, Traffic};
 use crate::error::{Error, ErrorClass, Result};
 use crate::group::Group;
-use crate::lock::Until;
+use crate::lock::{Completions, Until};
 use crate::runtime::Mpi;
 
 /// Bytes of the longest message that the device buffers, so that no rank waits for its end.
@@ -306,11 +306,19 @@ impl<'a> CallState<'a> {
     pub fn wait<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
         // Its code is there once, for blocking and other calls.
         let future: Pin<&mut dyn Future<Output = Result<T>>> = pin!(future);
+        let mut seen = self.mpi.events();
         self.end(block_on(future, || {
             let hint = self.hint.get();
             let one = hint.filter(|_| !self.several.take());
+            let now = self.mpi.events();
+            if one.is_none() && std::mem::replace(&mut seen, now) != now {
+                // One step may take in the message of another: no event would tell again.
+                return Ok(());
+            }
             self.mpi
-                .block(hint, one.map_or(Until::Event, Until::Complete))
+                .block(hint, one.map_or(Until::Event, Until::Complete))?;
+            seen = self.mpi.events();
+            Ok(())
         }))
     }
 
