@@ -59,7 +59,7 @@ fn after_an_error_of_the_device_nothing_is_written_and_the_first_reason_is_told(
         again(send(&m, &mut bytes, 0).unwrap_err());
         // A wait gets it too, also where other threads want the lock.
         again(m.block(None, Until::Event).unwrap_err());
-        assert!(m.is_complete(ReqId(1)), "no wait goes on");
+        assert!(m.is_complete(ReqId(1)), "no wait continues");
         again(m.iprobe(0, 5, m.world()).unwrap_err());
         again(m.probe(0, 5, m.world()).unwrap_err());
         again(m.comm_dup(m.world()).map(drop).unwrap_err());
