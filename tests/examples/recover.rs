@@ -1,7 +1,7 @@
 //! From `kill -9` of one rank to a message completed by every rank: 4 ranks of 256 MB, killed one
 //! at a time.
 //!
-//! `REJOIN_PREFIX=… cargo run -p rejoin-tests --example recover [KILLS [MB [phases]]]`
+//! `REJOIN_PREFIX=… cargo run -p rejoin-tests --example recover [KILLS [MB [TRANSPORT [phases]]]]`
 //!
 //! Prints `progress<TAB>MILLISECONDS…`, a column for each kill in order, and
 //! `dropped<TAB>KILL<TAB>REASON` for each that has no figure. The next kill comes after the
@@ -60,16 +60,11 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let count: usize = args.next().and_then(|n| n.parse().ok()).unwrap_or(50);
     let megabytes = args.next().unwrap_or_else(|| "256".into());
+    let transport = args.next().unwrap_or_else(|| "shm".into());
     let noted = args.next().is_some();
     let seconds = (count as f64 * 10.0 + 60.0).to_string();
-    let options = [
-        "-n",
-        "4",
-        "--checkpoint-interval",
-        "2",
-        "--max-restarts",
-        "100000",
-    ];
+    let options = "-n 4 --checkpoint-interval 2 --max-restarts 100000 --transport";
+    let options = options.split(' ').chain([transport.as_str()]);
     let mut run = Run::raw(options).arg(program("recover"));
     let file = root().join(format!("target/recover-{}", std::process::id()));
     let notes = file.with_extension("notes");

@@ -160,5 +160,8 @@ mod tests {
         names.retain(|name| !name.starts_with(FOR_TESTS) && name != "REJOIN_MPI");
         let known: BTreeSet<String> = KNOWN.iter().map(|name| (*name).to_owned()).collect();
         assert_eq!(names, known, "the table in {}", file!());
+        let page = std::fs::read_to_string(root.join("docs/environment.md")).unwrap();
+        let missing: Vec<_> = names.iter().filter(|name| !page.contains(*name)).collect();
+        assert!(missing.is_empty(), "docs/environment.md lacks {missing:?}");
     }
 }

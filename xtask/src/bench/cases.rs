@@ -116,6 +116,12 @@ impl Case {
         self.timed() && self.ranks <= 4 && self.bytes <= 256 << 10
     }
 
+    /// Whether the summary shows it.
+    pub fn is_summary(&self) -> bool {
+        let shown = matches!(self.what, "lat" | "bw" | "allreduce") && self.ranks == 2;
+        shown && [8, 64 << 10, 1 << 20].contains(&self.bytes)
+    }
+
     /// Whether the program of the floor can do this one.
     pub fn has_raw(&self) -> bool {
         matches!(self.what, "lat" | "bw")
@@ -290,6 +296,14 @@ pub fn tcp() -> Vec<Case> {
             200,
             PeerAtMost(1.0),
         ));
+    }
+    for (what, bytes, ranks) in [
+        ("allreduce", 64 << 10, 2),
+        ("bcast", 8 << 10, 4),
+        ("reduce", 8, 4),
+        ("gather", 8, 4),
+    ] {
+        cases.push(collective(what, bytes, ranks, 2_000, PeerAtMost(1.2)));
     }
     cases.push(collective("alltoall", 1 << 10, 4, 4_000, PeerAtMost(1.0)));
     cases.push(collective("alltoall", 1 << 10, 16, 300, PeerAtMost(1.0)));

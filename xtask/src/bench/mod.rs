@@ -3,6 +3,7 @@
 
 mod cases;
 mod contestants;
+mod intervals;
 mod options;
 mod plot;
 mod report;
@@ -42,8 +43,16 @@ pub fn run(args: Args) -> Result<()> {
     let out = crate::workspace::root().join(&args.out);
     std::fs::create_dir_all(&out)?;
     report::write(&out, &results, &args)?;
-    let plot = out.join(args.medium.name()).with_extension("svg");
-    plot::write(&plot, &results, args.medium)?;
+    let plot = |name: &str, results: &[&run::CaseResult]| {
+        let path = out.join(name).with_extension("svg");
+        plot::write(&path, results, args.medium)
+    };
+    let name = args.medium.name();
+    plot(name, &results.iter().collect::<Vec<_>>())?;
+    let few: Vec<_> = results.iter().filter(|r| r.case.is_summary()).collect();
+    if !few.is_empty() {
+        plot(&format!("{name}-summary"), &few)?;
+    }
     println!("written to {}", out.display());
     Ok(())
 }

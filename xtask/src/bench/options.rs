@@ -13,7 +13,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Medium::Tcp)]
     pub(super) medium: Medium,
     /// Interleaved rounds of each case, at least five; medians are quoted.
-    #[arg(long, default_value_t = 7)]
+    #[arg(long, default_value_t = Args::ROUNDS)]
     pub(super) rounds: usize,
     /// Only cases whose name contains this text.
     #[arg(long)]
@@ -30,4 +30,9 @@ pub struct Args {
     /// Seconds after which one run counts as failed.
     #[arg(long, default_value_t = 120)]
     pub(super) timeout: u64,
+}
+
+impl Args {
+    /// Rounds where none are asked for.
+    pub(super) const ROUNDS: usize = 7;
 }

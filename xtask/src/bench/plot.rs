@@ -27,7 +27,7 @@ fn advantage(r: &CaseResult) -> Option<f64> {
 }
 
 /// Writes the plot as SVG.
-pub fn write(path: &Path, results: &[CaseResult], medium: Medium) -> Result<()> {
+pub fn write(path: &Path, results: &[&CaseResult], medium: Medium) -> Result<()> {
     let rows: Vec<(String, f64)> = results
         .iter()
         .filter_map(|r| Some((r.case.name(), advantage(r)?)))

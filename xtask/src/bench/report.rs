@@ -79,13 +79,23 @@ fn ratio(v: Option<Ratio>) -> String {
 }
 
 /// The geometric mean of the ratios to the best peer of collectives of 2 and 4 ranks up to 256 KiB.
-fn mean_of_collectives(results: &[CaseResult]) -> Option<(f64, usize)> {
+fn mean_of_collectives(results: &[CaseResult]) -> Option<String> {
     let small = results.iter().filter(|r| r.case.is_small_collective());
-    let logs: Vec<f64> = small
-        .filter_map(|r| Some(ratios(r).0?.median.ln()))
-        .collect();
-    let mean = logs.iter().sum::<f64>() / logs.len() as f64;
-    (!logs.is_empty()).then(|| (mean.exp(), logs.len()))
+    let (logs, mut ranks): (Vec<f64>, Vec<u32>) = small
+        .filter_map(|r| Some((ratios(r).0?.median.ln(), r.case.ranks)))
+        .unzip();
+    ranks.sort_unstable();
+    ranks.dedup();
+    let ranks: Vec<_> = ranks.iter().map(u32::to_string).collect();
+    let (count, mean) = (logs.len(), logs.iter().sum::<f64>() / logs.len() as f64);
+    (count > 0).then(|| {
+        format!(
+            "Geometric mean of the ratios to the best peer of {count} collectives of {} ranks, up \
+             to 256 KiB: {:.2}.",
+            ranks.join(" and "),
+            mean.exp()
+        )
+    })
 }
 
 fn cells(r: &CaseResult, medium: Medium) -> Vec<String> {
@@ -117,6 +127,9 @@ fn command(args: &Args) -> String {
     let mut words = format!("cargo xtask bench --medium {}", args.medium.name());
     if let Some(filter) = &args.filter {
         let _ = write!(words, " --filter '{filter}'");
+    }
+    if args.rounds != Args::ROUNDS {
+        let _ = write!(words, " --rounds {}", args.rounds);
     }
     if args.quick {
         words += " --quick";
@@ -199,11 +212,7 @@ pub fn write(out: &Path, results: &[CaseResult], args: &Args) -> Result<()> {
             )?;
         }
     }
-    if let Some((mean, count)) = mean_of_collectives(results) {
-        let text = format!(
-            "Geometric mean of the ratios to the best peer of {count} collectives of 2 and 4 \
-             ranks, up to 256 KiB: {mean:.2}."
-        );
+    if let Some(text) = mean_of_collectives(results) {
         write!(md, "\n{}", filled(&text))?;
     }
     let file = out.join(medium.name());

@@ -2,6 +2,7 @@
 
 use super::cases::{Case, Kind};
 use super::contestants::Field;
+use super::intervals::{interval, median};
 use super::options::Args;
 use anyhow::{Context, Result, bail, ensure};
 use std::io::Read;
@@ -24,14 +25,15 @@ pub struct Samples {
 impl Samples {
     /// The median, if any round worked.
     pub fn median(&self) -> Option<f64> {
-        median(self.values.iter().flatten().copied().collect())
+        median(&self.values.iter().flatten().copied().collect::<Vec<_>>())
     }
 
     /// These samples beside others, round by round: the machine's own speed changes between rounds
     /// more than within one.
     pub fn over(&self, other: &Samples) -> Option<Ratio> {
         let pairs = self.values.iter().zip(&other.values);
-        Ratio::of(pairs.filter_map(|(a, b)| Some((*a)? / (*b)?)).collect())
+        let rounds = pairs.filter_map(|(a, b)| Some((*a)? / (*b)?));
+        Ratio::of(&rounds.collect::<Vec<_>>())
     }
 
     /// Whether the samples differ so much that the machine must have changed.
@@ -44,9 +46,6 @@ impl Samples {
     }
 }
 
-/// How sure the interval of a ratio is.
-const CONFIDENCE: f64 = 0.9;
-
 /// The ratio of one column to another over the rounds. Every stated ratio uses this rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ratio {
@@ -58,23 +57,11 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    fn of(mut rounds: Vec<f64>) -> Option<Ratio> {
-        rounds.sort_by(f64::total_cmp);
-        // The true median is outside of all ratios only if all rounds are on one side of it, like
-        // that many equal coin tosses. With more rounds, more ratios at both ends may be left out.
-        let n = rounds.len();
-        let (mut outside, mut term, mut left_out) = (0.0, 0.5f64.powi(n as i32), 0);
-        while left_out < n / 2 && 1.0 - 2.0 * (outside + term) >= CONFIDENCE {
-            outside += term;
-            left_out += 1;
-            term *= (n - left_out + 1) as f64 / left_out as f64;
-        }
-        let ends = left_out
-            .checked_sub(1)
-            .map(|k| (rounds[k], rounds[n - 1 - k]));
+    fn of(rounds: &[f64]) -> Option<Ratio> {
+        let (low, high) = interval(rounds, 0.5);
         Some(Ratio {
             median: median(rounds)?,
-            interval: ends,
+            interval: (low.is_finite() && high.is_finite()).then_some((low, high)),
         })
     }
 
@@ -83,15 +70,6 @@ impl Ratio {
     pub fn verdict(&self, holds: impl Fn(f64) -> bool) -> Option<bool> {
         let (low, high) = self.interval?;
         (holds(low) == holds(high)).then(|| holds(low))
-    }
-}
-
-fn median(mut v: Vec<f64>) -> Option<f64> {
-    v.sort_by(f64::total_cmp);
-    match v.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(v[n / 2]),
-        n => Some(f64::midpoint(v[n / 2 - 1], v[n / 2])),
     }
 }
 
@@ -202,7 +180,7 @@ mod tests {
     use super::*;
 
     fn ratio(rounds: &[f64]) -> Ratio {
-        Ratio::of(rounds.to_vec()).expect("rounds")
+        Ratio::of(rounds).expect("rounds")
     }
 
     #[test]
@@ -217,7 +195,7 @@ mod tests {
         // Eight: 1 - 2 (1 + 8) / 256 = 92.97 % without the ends.
         let eight: Vec<f64> = (1..=8).map(f64::from).collect();
         assert_eq!(ratio(&eight).interval, Some((2.0, 7.0)));
-        assert_eq!(Ratio::of(vec![]), None);
+        assert_eq!(Ratio::of(&[]), None);
     }
 
     #[test]

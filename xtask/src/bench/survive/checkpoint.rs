@@ -1,7 +1,7 @@
 //! The cost of a checkpoint of 4 × 256 MB: the pause of the ranks, the time from request to commit,
 //! and the pages copied after it.
 
-use super::figures::{Figure, median, part};
+use super::figures::Figure;
 use super::job::{Setting, numbers};
 use anyhow::{Context, Result};
 
@@ -25,25 +25,25 @@ pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
     // also wait for each other.
     let alone = told(setting, 2)?;
     let shared = told(setting, 4)?;
-    let stall = |ranks: &str, what: &str, value, told: &Reported| {
+    let stall = |ranks: &str, what: &str, part, told: &Reported| {
         let what = format!("stall per GB resident, {ranks} on 2 cores, {what}");
-        Figure::new(what, "ms", value, &told.stalls)
+        Figure::quantile(what, "ms", part, &told.stalls)
     };
-    let commit = |what: &str, value| {
+    let commit = |what: &str, part| {
         let what = format!("order to commit of 4 × 256 MB, {what}");
-        Figure::new(what, "ms", value, &shared.took)
+        Figure::quantile(what, "ms", part, &shared.took)
     };
     let pages = "pages that a rank copied after one, median";
-    let copy = "a write to a page that is to be copied";
+    let copy = "a write to a page that is to be copied, median";
     Ok(vec![
-        stall("2 ranks", "median", median(&alone.stalls), &alone).at_most(30.0),
-        stall("2 ranks", "99 %", part(&alone.stalls, 0.99), &alone),
-        stall("4 ranks", "median", median(&shared.stalls), &shared).at_most(30.0),
-        stall("4 ranks", "99 %", part(&shared.stalls, 0.99), &shared),
-        commit("median", median(&shared.took)).at_most(25.0),
-        commit("99 %", part(&shared.took, 0.99)),
-        Figure::new(pages, "pages", median(&shared.copied), &shared.copied),
-        Figure::new(copy, "us", median(&shared.copy), &shared.copy),
+        stall("2 ranks", "median", 0.5, &alone).at_most(30.0),
+        stall("2 ranks", "99 %", 0.99, &alone),
+        stall("4 ranks", "median", 0.5, &shared).at_most(30.0),
+        stall("4 ranks", "99 %", 0.99, &shared),
+        commit("median", 0.5).at_most(25.0),
+        commit("99 %", 0.99),
+        Figure::median(pages, "pages", &shared.copied),
+        Figure::median(copy, "us", &shared.copy),
     ])
 }
 

@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use std::fmt::Write as _;
 use std::path::Path;
 
+use crate::bench::intervals;
 use crate::bench::report::filled;
 
 /// The goal of a figure.
@@ -24,6 +25,9 @@ pub struct Figure {
     pub unit: &'static str,
     /// The measured value, in that unit.
     pub value: f64,
+    /// It holds the true value with a probability of 90 %; equal ends for what is counted, and an
+    /// infinite one where the samples say nothing of it.
+    pub interval: (f64, f64),
     /// What it is held to.
     pub goal: Goal,
     /// What it was made of.
@@ -31,12 +35,50 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// One that is made of samples.
-    pub fn new(what: impl Into<String>, unit: &'static str, value: f64, samples: &[f64]) -> Self {
+    /// The samples' quantile.
+    pub fn quantile(
+        what: impl Into<String>,
+        unit: &'static str,
+        part: f64,
+        samples: &[f64],
+    ) -> Self {
+        let value = intervals::quantile(samples, part);
+        let interval = intervals::interval(samples, part);
+        Self::of(what.into(), unit, (value, interval), samples)
+    }
+
+    /// The samples' median.
+    pub fn median(what: impl Into<String>, unit: &'static str, samples: &[f64]) -> Self {
+        Self::quantile(what, unit, 0.5, samples)
+    }
+
+    /// The samples' mean.
+    pub fn mean(what: impl Into<String>, unit: &'static str, samples: &[f64]) -> Self {
+        Self::of(what.into(), unit, intervals::mean(samples), samples)
+    }
+
+    /// The largest of the samples, as a fact of this run.
+    pub fn largest(what: impl Into<String>, unit: &'static str, samples: &[f64]) -> Self {
+        let most = samples.iter().copied().fold(f64::NAN, f64::max);
+        Self::of(what.into(), unit, (most, (most, most)), samples)
+    }
+
+    /// A number of things that were counted.
+    pub fn count(what: impl Into<String>, unit: &'static str, value: f64) -> Self {
+        Self::of(what.into(), unit, (value, (value, value)), &[])
+    }
+
+    fn of(
+        what: String,
+        unit: &'static str,
+        (value, interval): (f64, (f64, f64)),
+        samples: &[f64],
+    ) -> Self {
         Figure {
-            what: what.into(),
+            what,
             unit,
             value,
+            interval,
             goal: Goal::None,
             samples: samples.to_vec(),
         }
@@ -48,22 +90,38 @@ impl Figure {
         self
     }
 
+    /// The goal, and whether both ends of the interval meet it (✓), miss it (✗) or disagree (?).
     fn goal(&self) -> String {
+        let (low, high) = self.interval;
         match self.goal {
             Goal::None => "–".into(),
-            Goal::AtMost(goal) => {
-                let met = if self.value <= goal { "✓" } else { "✗" };
-                format!("{met} ≤ {goal}")
-            }
+            Goal::AtMost(goal) if high <= goal => format!("✓ ≤ {goal}"),
+            Goal::AtMost(goal) if low > goal => format!("✗ ≤ {goal}"),
+            Goal::AtMost(goal) => format!("? ≤ {goal}"),
         }
+    }
+
+    fn shown_interval(&self) -> String {
+        let (low, high) = self.interval;
+        let end = |end: f64| {
+            let text = format!("{end:.3}");
+            if end.is_finite() { text } else { "?".into() }
+        };
+        if low == high {
+            return "–".into();
+        }
+        format!("{} to {}", end(low), end(high))
     }
 
     /// For the terminal.
     pub fn line(&self) -> String {
         let goal = self.goal();
         format!(
-            "{:60} {:10.3} {:6} {goal}",
-            self.what, self.value, self.unit
+            "{:60} {:10.3} {:6} ({}) {goal}",
+            self.what,
+            self.value,
+            self.unit,
+            self.shown_interval()
         )
     }
 
@@ -72,43 +130,16 @@ impl Figure {
         let samples = samples.join(" ");
         let goal = self.goal();
         format!(
-            "{case}\t{}\t{}\t{:.3}\t{goal}\t{samples}",
-            self.what, self.unit, self.value
+            "{case}\t{}\t{}\t{:.3}\t{}\t{goal}\t{samples}",
+            self.what,
+            self.unit,
+            self.value,
+            self.shown_interval()
         )
     }
 }
 
-/// The value below which this part of the samples lies; the largest for 1.
-pub fn part(samples: &[f64], part: f64) -> f64 {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let at = (sorted.len() as f64 * part) as usize;
-    let last = sorted.len().saturating_sub(1);
-    sorted.get(at.min(last)).copied().unwrap_or(f64::NAN)
-}
-
-/// The median.
-pub fn median(samples: &[f64]) -> f64 {
-    part(samples, 0.5)
-}
-
-/// The mean and the upper end of its one-sided 95 % confidence interval (Student 1908).
-pub fn mean_and_bound(samples: &[f64]) -> (f64, f64) {
-    const T: [f64; 15] = [
-        6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771,
-        1.761, 1.753,
-    ];
-    let count = samples.len() as f64;
-    let mean = samples.iter().sum::<f64>() / count;
-    if samples.len() < 2 {
-        return (mean, f64::INFINITY);
-    }
-    let spread = samples.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (count - 1.0);
-    let t = T.get(samples.len() - 2).copied().unwrap_or(1.75);
-    (mean, mean + t * (spread / count).sqrt())
-}
-
-const HEADER: &str = "case\tfigure\tunit\tvalue\tgoal\tsamples";
+const HEADER: &str = "case\tfigure\tunit\tvalue\tinterval\tgoal\tsamples";
 
 /// Puts a case's figures into `recovery.tsv` in place of earlier ones, and writes `recovery.md`
 /// from it. Both list the cases in the order of `cases`.
@@ -131,18 +162,24 @@ pub fn store(out: &Path, cases: &[&str], case: &str, figures: &[Figure]) -> Resu
         .with_context(|| format!("writing {}", path.display()))?;
     let head = format!(
         "`cargo xtask bench survive` on {} cores; each case alone with its name. Samples are in \
-         `recovery.tsv`.",
+         `recovery.tsv`. The interval holds the true value with a probability of 90 %. It follows \
+         from the order of the samples, for means from their spread (Student); `?` is an end of \
+         which so few samples say nothing. A goal is met (✓) or missed (✗) only where both ends \
+         say so; else the samples do not tell (?).",
         std::thread::available_parallelism()?
     );
     let mut md = format!(
         "# Survival: how fast, and at what price\n\n{}\n\
-         | case | figure | value | unit | goal |\n|---|---|---|---|---|\n",
+         | case | figure | value | unit | interval | goal |\n|---|---|---|---|---|---|\n",
         filled(&head)
     );
     for row in &rows {
         let cells: Vec<_> = row.split('\t').collect();
-        if let [case, what, unit, value, goal, ..] = cells[..] {
-            writeln!(md, "| {case} | {what} | {value} | {unit} | {goal} |")?;
+        if let [case, what, unit, value, interval, goal, ..] = cells[..] {
+            writeln!(
+                md,
+                "| {case} | {what} | {value} | {unit} | {interval} | {goal} |"
+            )?;
         }
     }
     std::fs::write(out.join("recovery.md"), md).context("writing recovery.md")
@@ -153,15 +190,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_and_bounds_are_those_of_the_books() {
-        let samples = [5.0, 1.0, 4.0, 2.0, 3.0];
-        assert_eq!((median(&samples), part(&samples, 0.99)), (3.0, 5.0));
-        // Mean 3, deviation 1.5811, t(4) = 2.132: 3 + 2.132 * 1.5811 / sqrt(5).
-        let (mean, bound) = mean_and_bound(&samples);
-        assert!(
-            (mean - 3.0).abs() < 1e-9 && (bound - 4.5075).abs() < 1e-3,
-            "{bound}"
+    fn a_goal_is_decided_only_by_both_ends() {
+        let samples = [1.0, 2.0, 3.0, 4.0, 5.0];
+        let held = |goal| Figure::median("x", "ms", &samples).at_most(goal).goal();
+        assert_eq!((held(5.0), held(0.9)), ("✓ ≤ 5".into(), "✗ ≤ 0.9".into()));
+        assert_eq!(held(4.0), "? ≤ 4");
+        let rare = Figure::quantile("x", "ms", 0.99, &samples).at_most(9.0);
+        assert_eq!(
+            (rare.goal(), rare.shown_interval()),
+            ("? ≤ 9".into(), "5.000 to ?".into())
         );
-        assert!(median(&[]).is_nan());
+        let counted = Figure::count("x", "kills", 0.0).at_most(0.0);
+        assert_eq!(
+            (counted.goal(), counted.shown_interval()),
+            ("✓ ≤ 0".into(), "–".into())
+        );
     }
 }

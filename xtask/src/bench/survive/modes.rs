@@ -1,6 +1,6 @@
 //! Latency and bandwidth in the default mode beside `--recovery none`, in turns.
 
-use super::figures::{Figure, mean_and_bound, median};
+use super::figures::Figure;
 use super::job::Setting;
 use anyhow::{Context, Result};
 
@@ -45,21 +45,14 @@ pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
             };
             worse.push((ratio - 1.0) * 100.0);
         }
-        figures.push(Figure::new(
+        figures.push(Figure::median(
             format!("{what}, default mode"),
             unit,
-            median(&default),
             &default,
         ));
-        figures.push(Figure::new(
-            format!("{what}, --recovery none"),
-            unit,
-            median(&none),
-            &none,
-        ));
-        let (mean, bound) = mean_and_bound(&worse);
-        let text = format!("{what}: worse by, mean of pairs (upper bound {bound:.2} %)");
-        let figure = Figure::new(text, "%", mean, &worse);
+        let plain = format!("{what}, --recovery none");
+        figures.push(Figure::median(plain, unit, &none));
+        let figure = Figure::mean(format!("{what}: worse by, mean of pairs"), "%", &worse);
         figures.push(if setting.quick {
             figure
         } else {

@@ -1,6 +1,6 @@
 //! Processor seconds of the same work with checkpoints 30 s apart and without any, in turns.
 
-use super::figures::{Figure, mean_and_bound};
+use super::figures::Figure;
 use super::job::{Ran, Setting};
 use anyhow::{Context, Result, ensure};
 
@@ -67,7 +67,7 @@ fn pair(setting: &Setting, apart: &str, words: &[&str], round: usize) -> Result<
 }
 
 /// The overhead over all pairs: of the whole work, and of the system's part of it.
-fn told(what: &str, pairs: &[[Ran; 2]], goal: Option<f64>) -> [Figure; 3] {
+fn told(what: &str, pairs: &[[Ran; 2]], goal: Option<f64>) -> [Figure; 2] {
     let percent = |more: fn(&Ran, &Ran) -> f64| -> Vec<f64> {
         let of = |[with, none]: &[Ran; 2]| more(with, none) / none.cpu * 100.0;
         pairs.iter().map(of).collect()
@@ -76,32 +76,13 @@ fn told(what: &str, pairs: &[[Ran; 2]], goal: Option<f64>) -> [Figure; 3] {
     // Forks and copied pages are the system's time, which does not vary with the speed of memory as
     // the program's own does.
     let system = percent(|with, none| with.system - none.system);
-    let (mean, bound) = mean_and_bound(&all);
-    let (_, counted) = mean_and_bound(&system);
     let held = |figure: Figure| match goal {
         Some(goal) => figure.at_most(goal),
         None => figure,
     };
-    [
-        Figure::new(
-            format!("{what}: more processor seconds, mean"),
-            "%",
-            mean,
-            &all,
-        ),
-        held(Figure::new(
-            format!("{what}: upper bound (95 %)"),
-            "%",
-            bound,
-            &all,
-        )),
-        held(Figure::new(
-            format!("{what}: the system's part alone, upper bound (95 %)"),
-            "%",
-            counted,
-            &system,
-        )),
-    ]
+    let all = Figure::mean(format!("{what}: more processor seconds, mean"), "%", &all);
+    let what = format!("{what}: the system's part alone, mean");
+    [held(all), held(Figure::mean(what, "%", &system))]
 }
 
 /// How many steps take so many seconds.

@@ -1,6 +1,6 @@
 //! From `kill -9` of one of 4 ranks of 256 MB to a message that every rank has completed.
 
-use super::figures::{Figure, median, part};
+use super::figures::Figure;
 use super::job::{Setting, numbers};
 use anyhow::Result;
 use std::process::Command;
@@ -16,33 +16,12 @@ const PHASES: [(&str, &str); 5] = [
 /// Runs the case.
 pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
     let kills: i32 = if setting.quick { 10 } else { 201 };
-    let example = |words: &[&str]| {
-        let mut command = Command::new("cargo");
-        command
-            .current_dir(crate::workspace::root())
-            .env("REJOIN_PREFIX", &setting.prefix);
-        let example = "run -q --profile fast -p rejoin-tests --example recover --";
-        setting.ran(command.args(example.split(' ')).args(words))
-    };
-    let told = example(&[&kills.to_string(), "256"])?.out;
-    let progress = numbers(&told, "progress");
-    let missing = kills - progress.len() as i32;
-    dropped(&told);
-    let of = |what: &str| format!("kill to a message completed by every rank, {what}");
-    let figure = |what: &str, value| Figure::new(of(what), "ms", value, &progress);
-    let mut figures = vec![
-        figure("median", median(&progress)).at_most(40.0),
-        figure("90 %", part(&progress, 0.9)),
-        figure("99 %", part(&progress, 0.99)).at_most(120.0),
-        figure("slowest", part(&progress, 1.0)),
-        Figure::new("kills without a figure", "kills", f64::from(missing), &[]).at_most(0.0),
-    ];
+    let mut figures = progress(setting, "shm", kills)?;
+    figures.extend(progress(setting, "tcp", kills / 2)?);
     // Separate runs record the phases in between, because recording costs time.
-    let noted = example(&[&(kills / 2).to_string(), "256", "phases"])?.out;
-    dropped(&noted);
+    let noted = example(setting, &[&(kills / 2).to_string(), "256", "shm", "phases"])?;
     for (phase, what) in PHASES {
-        let times = numbers(&noted, phase);
-        let figure = Figure::new(what, "ms", median(&times), &times);
+        let figure = Figure::median(what, "ms", &numbers(&noted, phase));
         figures.push(if phase == "noticed" {
             figure.at_most(1.0)
         } else {
@@ -53,13 +32,46 @@ pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
     // further fork of memory.
     let mut floor = Command::new(setting.program("state"));
     let floor = setting.ran(floor.args(["floor", "256", &kills.to_string()]))?;
-    let floor = numbers(&floor.out, "floor");
     let what = "for comparison: four bare forks of 256 MB at once, median";
-    figures.push(Figure::new(what, "ms", median(&floor), &floor));
-    let calm = undisturbed(setting)?;
+    figures.push(Figure::median(what, "ms", &numbers(&floor.out, "floor")));
     let what = "undisturbed: an allreduce of 8 bytes by 4 ranks, median";
-    figures.push(Figure::new(what, "ms", median(&calm), &calm));
+    figures.push(Figure::median(what, "ms", &undisturbed(setting)?));
     Ok(figures)
+}
+
+/// From kill to progress, over a transport.
+fn progress(setting: &Setting, transport: &str, kills: i32) -> Result<Vec<Figure>> {
+    let told = example(setting, &[&kills.to_string(), "256", transport])?;
+    let progress = numbers(&told, "progress");
+    let missing = f64::from(kills) - progress.len() as f64;
+    let of = |what: &str| format!("{transport}: kill to a message completed by every rank, {what}");
+    let quantile = |what: &str, part| Figure::quantile(of(what), "ms", part, &progress);
+    Ok(vec![
+        quantile("median", 0.5).at_most(40.0),
+        quantile("90 %", 0.9),
+        quantile("99 %", 0.99).at_most(120.0),
+        Figure::largest(of("slowest"), "ms", &progress),
+        Figure::count(
+            format!("{transport}: kills without a figure"),
+            "kills",
+            missing,
+        )
+        .at_most(0.0),
+    ])
+}
+
+/// What the example `recover` prints.
+fn example(setting: &Setting, words: &[&str]) -> Result<String> {
+    let mut command = Command::new("cargo");
+    command
+        .current_dir(crate::workspace::root())
+        .env("REJOIN_PREFIX", &setting.prefix);
+    let example = "run -q --profile fast -p rejoin-tests --example recover --";
+    let told = setting
+        .ran(command.args(example.split(' ')).args(words))?
+        .out;
+    dropped(&told);
+    Ok(told)
 }
 
 /// Shows which kills have no figure, and why.
