@@ -39,4 +39,4 @@ pub use rejoin_channel_table::ids::Rank;
 pub use rejoin_channel_table::{Identity, LocalHostId};
 pub use rejoin_ckpt::regions;
 pub use rejoin_engine::{Completion, Config, Envelope, MsgId, Pattern, Probe, ReqId};
-pub use transport::{Attempt, Fault};
+pub use transport::{Fault, SendOutcome};

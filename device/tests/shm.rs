@@ -11,7 +11,7 @@ use rejoin_channel_table::card::DoorName;
 use rejoin_device::testing::{
     TestJob, finish, from, irecv, isend, lead_astray, pattern, ping_pong, recv, send,
 };
-use rejoin_device::{Attempt, Caller, Envelope, Mode, Options, Stats};
+use rejoin_device::{Caller, Envelope, Mode, Options, SendOutcome, Stats};
 use rejoin_wire::Transport;
 
 /// The system calls that moved bytes, of each rank.
@@ -276,7 +276,7 @@ fn direct_messages_keep_their_order_among_others() {
                 let caller = Caller::Blocking;
                 // SAFETY: the body stays during the call.
                 let tried = unsafe { device.try_send(to, &env, body.as_ptr(), len, caller) };
-                if matches!(tried, Attempt::Sent) {
+                if matches!(tried, SendOutcome::Sent) {
                     direct += 1;
                 } else {
                     send(device, 1 - me, 1, &body);

@@ -10,7 +10,7 @@
 use crate::error::{Error, ErrorClass, Result};
 use rejoin_channel_table::{Epoch, Identity};
 use rejoin_device::safe_point::Ask;
-use rejoin_device::{Attempt, Fault};
+use rejoin_device::{Fault, SendOutcome};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -279,11 +279,11 @@ impl Dev {
         }
         // SAFETY: the caller's promise.
         let tried = on!(self, d => unsafe { d.try_send(to, env, buf, len, caller) },
-            _t => Attempt::WouldBlock);
+            _t => SendOutcome::WouldBlock);
         match tried {
-            Attempt::Sent => true,
-            Attempt::WouldBlock => false,
-            Attempt::LinkLost(fault) => {
+            SendOutcome::Sent => true,
+            SendOutcome::Untried | SendOutcome::WouldBlock => false,
+            SendOutcome::LinkLost(fault) => {
                 self.link_lost(to, *fault);
                 true
             }

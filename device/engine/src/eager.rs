@@ -92,9 +92,9 @@ impl EagerHeader for FrameWords<'_> {
 }
 
 impl Engine {
-    /// Sends a small message by copy, if the link has nothing else to write. The retention keeps
-    /// the frame, and the device writes it at once. The device returns the unwritten rest by
-    /// [`Engine::send_rest`]. `None`: nothing was done.
+    /// Sends a message that is copied ([`Engine::copies`]), if the link has nothing else to write.
+    /// The retention keeps the frame, and the device writes it at once. The device returns the
+    /// unwritten rest by [`Engine::send_rest`]. `None`: nothing was done.
     #[inline]
     pub fn send_eager(&mut self, to: Rank, env: &Envelope, bytes: &[u8]) -> Option<EagerFrame<'_>> {
         let (channel, place, _) = self.keep_eager(to, env, bytes)?;
@@ -113,10 +113,11 @@ impl Engine {
         env: &Envelope,
         bytes: &[u8],
     ) -> Option<(&Channel, Range<u64>, Header)> {
+        debug_assert!(self.copies(bytes.len()), "the device refuses longer ones");
         let epoch = self.epoch;
         let channel = self.channels.get_mut(to.index())?.as_deref_mut()?;
         let idle = channel.up && channel.tx.plan.is_empty() && channel.tx.bulk.is_empty();
-        if !idle || bytes.len() > self.config.eager_copy {
+        if !idle {
             return None;
         }
         let mut tx = SendContext {

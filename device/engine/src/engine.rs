@@ -98,6 +98,8 @@ impl Engine {
     }
 
     /// Whether a message of `len` bytes is copied when sent: then `send` wants its bytes.
+    #[inline(always)]
+    #[must_use]
     pub fn copies(&self, len: usize) -> bool {
         len <= self.config.eager_copy
     }

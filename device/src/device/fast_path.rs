@@ -11,7 +11,7 @@ use super::{Caller, Device};
 use crate::error::Result;
 use crate::links;
 use crate::memory;
-use crate::transport::{Attempt, Endpoint, Fault, MakeHeader};
+use crate::transport::{Endpoint, Fault, MakeHeader, SendOutcome};
 
 /// Calls after which the slow path makes a pass of progress.
 const PASS_AFTER: u32 = 256;
@@ -35,7 +35,9 @@ impl MakeHeader for ShortSend<'_> {
 }
 
 impl Device {
-    /// Sends a message of few bytes over the endpoint that there is.
+    /// Sends a message of few bytes over the endpoint that there is. After
+    /// [`SendOutcome::WouldBlock`] the caller continues with [`Device::continue_send`] or
+    /// [`Device::continue_isend`].
     ///
     /// # Safety
     /// `buf` is readable for `len` bytes.
@@ -47,15 +49,16 @@ impl Device {
         buf: *const u8,
         len: usize,
         caller: Caller,
-    ) -> Attempt {
+    ) -> SendOutcome {
         if !self.may_take_fast_path() {
-            return Attempt::WouldBlock;
+            return SendOutcome::Untried;
         }
         // SAFETY: the caller's promise.
         unsafe { self.try_eager(to, env, buf, len, caller) }
     }
 
-    /// The same, whatever else there is to do.
+    /// The same, whatever else there is to do. A body that the engine would not copy is refused
+    /// before the link is looked up.
     ///
     /// # Safety
     /// As [`Device::try_send`].
@@ -67,16 +70,19 @@ impl Device {
         buf: *const u8,
         len: usize,
         caller: Caller,
-    ) -> Attempt {
+    ) -> SendOutcome {
+        if !self.engine.copies(len) {
+            return SendOutcome::WouldBlock;
+        }
         let Some(live) = self.links.live_to(to) else {
-            return Attempt::WouldBlock;
+            return SendOutcome::WouldBlock;
         };
         if !live.is_handshaken()
             || (caller == Caller::Nonblocking && !live.is_polled())
             || (live.is_write_blocked() && !links::unblock(&mut self.engine, live, &mut self.meter))
             || !live.endpoint.await_room()
         {
-            return Attempt::WouldBlock;
+            return SendOutcome::WouldBlock;
         }
         // SAFETY: the caller's promise.
         let bytes = unsafe { memory::bytes(memory::segment(buf, len)) };
@@ -88,7 +94,7 @@ impl Device {
         };
         if live.endpoint.try_message(bytes, short) {
             self.meter.stats.short_out += 1;
-            return Attempt::Sent;
+            return SendOutcome::Sent;
         }
         links::send_frame(&mut self.engine, live, &mut self.meter, (to, env), bytes)
     }
@@ -106,7 +112,8 @@ impl Device {
     }
 
     /// Receives a message of few bytes that is there, or comes at once, and that no other receive
-    /// could get; `None`: nothing was received, and the caller posts it.
+    /// could get; `None`: nothing was received, and the caller posts it by [`Device::irecv`]. That
+    /// finds no message by the first comparison of its search, so it needs no word of this attempt.
     ///
     /// # Safety
     /// `buf` is writable for `len` bytes, and nothing else uses it during the call.

@@ -39,7 +39,7 @@ use crate::memory;
 use crate::meter::{Meter, Stats};
 use crate::progress::ProgressState;
 use crate::recovery::RankRecovery;
-use crate::transport::Attempt;
+use crate::transport::SendOutcome;
 
 /// Passes with a hinted link between two looks at epoll.
 const LOOK_EVERY: u32 = 64;
@@ -207,6 +207,26 @@ impl Device {
         if mode == Mode::Standard && unsafe { self.send_eager(to, &env, buf, len, nonblocking)? } {
             return Ok(ReqId::DONE);
         }
+        // SAFETY: the caller's promise.
+        unsafe { self.continue_isend(to, env, buf, len, mode) }
+    }
+
+    /// The slow path of [`Device::isend`], for a message that [`Device::try_send`] could not send
+    /// ([`SendOutcome::WouldBlock`]).
+    ///
+    /// # Safety
+    /// As for [`Device::isend`].
+    ///
+    /// # Errors
+    /// As for [`Device::isend`].
+    pub unsafe fn continue_isend(
+        &mut self,
+        to: Rank,
+        env: Envelope,
+        buf: *const u8,
+        len: usize,
+        mode: Mode,
+    ) -> Result<ReqId> {
         let mode = match mode {
             Mode::Standard => rejoin_engine::MessageMode::Standard,
             Mode::Synchronous => rejoin_engine::MessageMode::Synchronous,
@@ -243,16 +263,35 @@ impl Device {
         buf: *const u8,
         len: usize,
     ) -> Result<Option<ReqId>> {
+        // SAFETY: the caller's promise.
+        if unsafe { self.send_eager(to, &env, buf, len, Caller::Blocking)? } {
+            return Ok(None);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.continue_send(to, env, buf, len) }
+    }
+
+    /// The slow path of [`Device::send`], for a message that [`Device::try_send`] could not send
+    /// ([`SendOutcome::WouldBlock`]).
+    ///
+    /// # Safety
+    /// As for [`Device::isend`].
+    ///
+    /// # Errors
+    /// As for [`Device::isend`].
+    pub unsafe fn continue_send(
+        &mut self,
+        to: Rank,
+        env: Envelope,
+        buf: *const u8,
+        len: usize,
+    ) -> Result<Option<ReqId>> {
         let copied = len <= DETACH_MAX;
         let mode = if copied {
             rejoin_engine::MessageMode::Blocking
         } else {
             rejoin_engine::MessageMode::Standard
         };
-        // SAFETY: the caller's promise.
-        if unsafe { self.send_eager(to, &env, buf, len, Caller::Blocking)? } {
-            return Ok(None);
-        }
         // SAFETY: the caller's promise.
         let (sent, _) = unsafe { self.issue_send(to, env, buf, len, mode, "send")? };
         if to == self.member.rank() {
@@ -292,9 +331,9 @@ impl Device {
     ) -> Result<bool> {
         // SAFETY: the caller's promise.
         match unsafe { self.try_eager(to, env, buf, len, caller) } {
-            Attempt::WouldBlock => return Ok(false),
-            Attempt::LinkLost(fault) => self.link_lost(to, *fault)?,
-            Attempt::Sent => self.inject_cut_of(to)?,
+            SendOutcome::Untried | SendOutcome::WouldBlock => return Ok(false),
+            SendOutcome::LinkLost(fault) => self.link_lost(to, *fault)?,
+            SendOutcome::Sent => self.inject_cut_of(to)?,
         }
         // Writes that nonblocking sends have deferred: later fast calls make no pass.
         if caller == Caller::Blocking && self.engine.any_ready() {

@@ -6,7 +6,7 @@ use rejoin_engine::{Engine, Envelope, GATHER_PIECES};
 use super::live::Live;
 use crate::memory;
 use crate::meter::Meter;
-use crate::transport::{Attempt, Endpoint, Fault, Piece};
+use crate::transport::{Endpoint, Fault, Piece, SendOutcome};
 
 /// How often a blocking send may find the peer in progress before it takes the slow path.
 const MOVES: u32 = 1024;
@@ -93,9 +93,9 @@ pub(crate) fn send_frame(
     meter: &mut Meter,
     (to, env): (Rank, &Envelope),
     bytes: &[u8],
-) -> Attempt {
+) -> SendOutcome {
     let Some(frame) = engine.send_eager(to, env, bytes) else {
-        return Attempt::WouldBlock;
+        return SendOutcome::WouldBlock;
     };
     let count = 1 + usize::from(!frame.pieces[1].is_empty());
     let pieces = frame
@@ -106,15 +106,15 @@ pub(crate) fn send_frame(
     let written = unsafe { live.write(meter, &pieces[..count]) };
     let place = frame.place;
     match written {
-        Ok(taken) if taken as u64 == place.end - place.start => Attempt::Sent,
+        Ok(taken) if taken as u64 == place.end - place.start => SendOutcome::Sent,
         Ok(taken) => {
             live.write_blocked = true;
             engine.send_rest(to, &place, taken);
-            Attempt::Sent
+            SendOutcome::Sent
         }
         Err(fault) => {
             engine.send_rest(to, &place, 0);
-            Attempt::LinkLost(fault)
+            SendOutcome::LinkLost(fault)
         }
     }
 }

@@ -55,10 +55,13 @@ pub enum Fault {
 
 /// The result of a message on the fast path.
 #[derive(Debug)]
-pub enum Attempt {
+pub enum SendOutcome {
     /// It is on its way, and complete for its sender.
     Sent,
-    /// Nothing was done: the slow path is to send it.
+    /// Other work comes first, and the message was not tried.
+    Untried,
+    /// The endpoint can't take it now, or not on the fast path. Nothing was done: the slow path
+    /// continues, without another attempt.
     WouldBlock,
     /// It is kept, and sent again over the next link: the device is to drop this one
     /// ([`Device::link_lost`](crate::Device::link_lost)).

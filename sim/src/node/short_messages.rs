@@ -19,6 +19,9 @@ impl Node {
         if self.engine.any_ready() {
             return None;
         }
+        if !self.engine.copies(content.len()) {
+            return None;
+        }
         let header = self.engine.send_short(to, &envelope, content)?;
         self.short_counts.sent += 1;
         Some((id, Load::Short(header, content.to_vec())))

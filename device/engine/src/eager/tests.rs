@@ -69,7 +69,7 @@ impl Pair {
             tag,
         };
         let engine = &mut self.short.nodes[from].engine;
-        let alone = if sync {
+        let alone = if sync || !engine.copies(len) {
             None
         } else {
             engine.send_eager(Rank(to as u32), &env, &content)

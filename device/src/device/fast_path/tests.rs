@@ -6,7 +6,7 @@ use rejoin_wire::Transport;
 use super::{Caller, PASS_AFTER};
 use crate::Device;
 use crate::testing::{TestJob, envelope, from, ping_pong, recv, send};
-use crate::transport::Attempt;
+use crate::transport::SendOutcome;
 use crate::{Options, memory};
 
 /// Sends to rank 1 on the fast path, in which no pass of progress is due.
@@ -16,7 +16,7 @@ fn try_send(device: &mut Device, body: &[u8]) -> bool {
     // SAFETY: the body is readable.
     let tried =
         unsafe { device.try_send(Rank(1), &env, body.as_ptr(), body.len(), Caller::Blocking) };
-    matches!(tried, Attempt::Sent)
+    matches!(tried, SendOutcome::Sent)
 }
 
 /// A send to rank 2 that waits for the next write there, as one of a burst does.

@@ -235,10 +235,11 @@ impl Tested {
             tag: 0,
         };
         let body = vec![1; len];
+        let copied = self.engine.copies(len);
         let (engine, link) = (&mut self.engine, &mut self.live.endpoint);
-        if !link.try_message(&body, || engine.send_short(PEER, &env, &body)) {
+        if !copied || !link.try_message(&body, || engine.send_short(PEER, &env, &body)) {
             let segment = program::segment(body.as_ptr(), len);
-            let bytes = self.engine.copies(len).then_some(&body[..]);
+            let bytes = copied.then_some(&body[..]);
             let sent = self
                 .engine
                 .send(PEER, env, segment, bytes, MessageMode::Standard);
