@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU64;
 use loom::sync::{Arc, Condvar, Mutex};
-use rejoin_ring::blocks::{BlockLayout, BlockPool, BlockReader, BlockWriter, Returns};
+use rejoin_ring::blocks::{
+    BlockLayout, BlockPool, BlockReader, BlockWriter, DirectionWords, Returns,
+};
 use rejoin_ring::chunks::{ChunkOwner, Helped, Helper};
 use rejoin_ring::{Reader, Word, Writer, cells, doorbell};
 
@@ -225,6 +227,13 @@ impl StreamWords {
             table: &self.returns,
         }
     }
+
+    fn shared(&self) -> DirectionWords<'_, Modelled> {
+        DirectionWords {
+            head: &self.head,
+            returned: self.returns(),
+        }
+    }
 }
 
 /// What one side has of them.
@@ -302,9 +311,10 @@ impl<'a> StreamSide<'a> {
         let at = range.expect("in bounds").start;
         // SAFETY: as above.
         let number = self.link.bytes[at].with(|byte| unsafe { *byte });
-        let back = (&out.head, come.returns(), out.returns());
-        let blocks = (&mut self.pool, &mut self.writer);
-        let gave = self.reader.release(&come.head, blocks, back);
+        let (pool, writer) = (&mut self.pool, &mut self.writer);
+        let gave = self
+            .reader
+            .release(pool, writer, come.shared(), out.shared());
         if gave.expect("in bounds") {
             self.ring(doorbell::ROOM);
         }

@@ -23,6 +23,15 @@ pub struct Returns<'a, W> {
     pub table: &'a [W],
 }
 
+/// How far one direction's reader is, and what its writer gives back.
+#[derive(Debug)]
+pub struct DirectionWords<'a, W> {
+    /// The reader's position.
+    pub head: &'a W,
+    /// The blocks that the writer has given back.
+    pub returned: Returns<'a, W>,
+}
+
 /// The blocks of one side that hold nothing, and those that were given back so far.
 #[derive(Clone, Debug)]
 pub struct BlockPool {

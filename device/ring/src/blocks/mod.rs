@@ -25,7 +25,7 @@ mod block_pool;
 mod reader;
 mod writer;
 
-pub use block_pool::{BlockPool, Returns};
+pub use block_pool::{BlockPool, DirectionWords, Returns};
 pub use reader::BlockReader;
 pub use writer::{BlockWriter, Place};
 

@@ -33,6 +33,13 @@ impl Direction {
         }
     }
 
+    fn shared(&self) -> DirectionWords<'_, AtomicU64> {
+        DirectionWords {
+            head: &self.head,
+            returned: self.returns(),
+        }
+    }
+
     /// All words.
     fn words(&self) -> Vec<&AtomicU64> {
         let single = [&self.tail, &self.head, &self.returned];
@@ -136,8 +143,7 @@ impl Link {
             assert!(!range.is_empty(), "so many are ready");
             taken.extend_from_slice(&self.bytes[range]);
         }
-        let back = (&out.head, come.returns(), out.returns());
-        if reader.release(&come.head, (pool, writer), back)? {
+        if reader.release(pool, writer, come.shared(), out.shared())? {
             *gave += 1;
         }
         Ok(taken)

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rejoin_ring::OutOfBounds;
-use rejoin_ring::blocks::{BlockPool, BlockReader, BlockWriter, Returns};
+use rejoin_ring::blocks::{BlockPool, BlockReader, BlockWriter, DirectionWords, Returns};
 
 use super::super::memory::{BlockTable, Direction, LinkMemory, SharedWord, word};
 use super::streaming_store::StreamingStore;
@@ -37,6 +37,14 @@ impl Shared {
         Returns {
             count: word!(self.returned),
             table: word!(self.returns),
+        }
+    }
+
+    #[inline(always)]
+    fn words(&self) -> DirectionWords<'_, AtomicU64> {
+        DirectionWords {
+            head: word!(self.head),
+            returned: self.returns(),
         }
     }
 }
@@ -209,13 +217,9 @@ impl BlockStream {
     /// The peer says what cannot be.
     #[inline]
     pub(super) fn release(&mut self) -> Result<bool, OutOfBounds> {
-        let back = (
-            word!(self.out.head),
-            self.come.returns(),
-            self.out.returns(),
-        );
-        let blocks = (&mut self.pool, &mut self.writer);
-        self.reader.release(word!(self.come.head), blocks, back)
+        let (pool, writer) = (&mut self.pool, &mut self.writer);
+        let (come, out) = (self.come.words(), self.out.words());
+        self.reader.release(pool, writer, come, out)
     }
 
     /// Bytes read so far, the low half of the number.
