@@ -181,7 +181,7 @@ impl Tested {
             checkpoint: &mut self.checkpoint,
         };
         if way & 3 == 1 {
-            intake.take_matched(&mut self.live)?;
+            intake.take_matched(&mut self.live);
         } else {
             intake.read(&mut self.live)?;
         }

@@ -178,5 +178,5 @@ pub(in crate::transport::shm) unsafe fn read(
         return false;
     };
     // SAFETY: the caller's promise.
-    unsafe { peer.read(part.from, part.to, part.len) }
+    unsafe { peer.read(part.from, part.to, part.len) }.is_ok()
 }

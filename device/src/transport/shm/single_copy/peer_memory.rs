@@ -94,18 +94,30 @@ impl PeerMemory {
         };
         let shown = wanted && peer.pid > 0 && peer.secret != 0;
         // SAFETY: nothing is written but the secret's copy.
-        let can = shown && unsafe { peer.read(0, std::ptr::null_mut(), 0) };
-        let error = shown.then(io::Error::last_os_error);
-        let said = if can { CAN } else { CANNOT };
+        let read = shown.then(|| unsafe { peer.read(0, std::ptr::null_mut(), 0) });
+        let said = if matches!(read, Some(Ok(()))) {
+            CAN
+        } else {
+            CANNOT
+        };
         word(memory.word(SharedWord::Reach(own))).store(said, Ordering::Release);
-        if can { Ok(peer) } else { Err(error) }
+        read.ok_or(None)?.map(|()| peer).map_err(Some)
     }
 
-    /// Reads so many bytes at an address of the peer's; false when not all could be read.
+    /// Reads so many bytes at an address of the peer's.
     ///
     /// # Safety
     /// `to` is writable for `len` bytes, and nothing else uses them during the call.
-    pub(in crate::transport::shm) unsafe fn read(self, from: u64, to: *mut u8, len: usize) -> bool {
+    ///
+    /// # Errors
+    /// The system refuses, a part is not mapped, or the process is not the peer that published the
+    /// secret: not all bytes were read.
+    pub(in crate::transport::shm) unsafe fn read(
+        self,
+        from: u64,
+        to: *mut u8,
+        len: usize,
+    ) -> io::Result<()> {
         let mut done = 0;
         loop {
             let count = (len - done).min(MOST);
@@ -133,13 +145,16 @@ impl PeerMemory {
             let got = unsafe {
                 libc::process_vm_readv(self.pid, local.as_ptr(), 2, remote.as_ptr(), 2, 0)
             };
-            let whole = usize::try_from(got) == Ok(size_of::<u64>() + count);
-            if !whole || secret != self.secret {
-                return false;
+            let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+            if got != size_of::<u64>() + count {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if secret != self.secret {
+                return Err(io::Error::other("another process has the peer's number"));
             }
             done += count;
             if done == len {
-                return true;
+                return Ok(());
             }
         }
     }
@@ -149,7 +164,7 @@ impl PeerMemory {
     /// Whether the process is there, and the one whose secret it is.
     pub(in crate::transport::shm) fn is_there(self) -> bool {
         // SAFETY: nothing is written but the secret's copy.
-        unsafe { self.read(0, std::ptr::null_mut(), 0) }
+        unsafe { self.read(0, std::ptr::null_mut(), 0) }.is_ok()
     }
 
     /// Writes so many bytes from an address of this process to an address of the peer, at the
