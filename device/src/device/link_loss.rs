@@ -112,10 +112,7 @@ impl Device {
             return Ok(());
         }
         let rank = closed.rank;
-        let row = self.links.dial(rank).row();
-        let links = row.links();
-        // A program that continues after the error gets as many links again.
-        *row = Row::default();
+        let links = self.links.dial(rank).row().links();
         Err(Error::LinkFlapping {
             rank,
             host: self.host_of(rank).to_owned(),

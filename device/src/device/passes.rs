@@ -190,10 +190,7 @@ impl Device {
                     meter: &mut self.meter,
                     checkpoint: self.recovery.checkpoint(),
                 };
-                match intake.take_matched(live) {
-                    Ok(count) => moved = count > 0,
-                    Err(broken) => return self.drop_link(token, broken).map(|()| true),
-                }
+                moved = intake.take_matched(live) > 0;
             }
             // A message without a receive stays in its link until a pass in which no message has
             // one.

@@ -145,13 +145,10 @@ impl Intake<'_> {
 
     /// Takes in the short messages that come next and meet their receives; returns their number.
     /// One that does not is left.
-    ///
-    /// # Errors
-    /// The link must be dropped.
     #[inline]
-    pub(crate) fn take_matched(&mut self, live: &mut Live) -> Result<usize, Broken> {
+    pub(crate) fn take_matched(&mut self, live: &mut Live) -> usize {
         if !live.is_between_frames() {
-            return Ok(0);
+            return 0;
         }
         let mut count = 0;
         while count < MOST_SHORT
@@ -167,7 +164,7 @@ impl Intake<'_> {
             self.meter.stats.frames_in += count as u64;
             self.meter.stats.short_in += count as u64;
         }
-        Ok(count)
+        count
     }
 
     /// Takes in the short messages that come next; returns their number, and how many met no
@@ -178,7 +175,7 @@ impl Intake<'_> {
     fn take_short_messages(&mut self, live: &mut Live) -> Result<(usize, usize), Broken> {
         let (mut count, mut kept) = (0, 0);
         while count < MOST_SHORT && kept < EARLY_SHORT && live.held.is_empty() {
-            count += self.take_matched(live)?;
+            count += self.take_matched(live);
             if !self.take_as_frame(live)? {
                 break;
             }
