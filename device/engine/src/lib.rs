@@ -69,7 +69,7 @@
 //! cancel(ReqId)   free(ReqId)   detach(ReqId) -> Detach<'_>   next_copy() -> Option<Copy<'_>>
 //! set_remote_access(Rank, ours: bool, theirs: Option<usize>)   next_get() -> Option<RemoteGet>   get_done(&RemoteGet, whole: bool)
 //! next_ready() -> Option<Rank>   tx_pending(Rank) -> bool   tx_waiting(Rank) -> bool
-//! tx_gather(Rank) -> Gather<'_>  tx_advance(Rank, bytes: usize)
+//! tx_gather(Rank) -> WriteVector<'_>  tx_advance(Rank, bytes: usize)
 //! rx_header(Rank, &Header) -> Result<RxBody, ProtocolError>
 //! rx_buffer(Rank) -> &mut [u8]   rx_done(Rank) -> Result<(), ProtocolError>
 //! accepts_epoch(Epoch) -> Result<(), ProtocolError>
@@ -114,8 +114,8 @@ pub use frame::{FRAME_MAGIC, Flags, FrameKind, HEADER_LEN, Header, HeaderError};
 pub use remote_get::MIN_GET;
 pub use short_header::ShortHeader;
 pub use types::{
-    BodySource, Completion, Copy, Detach, Envelope, GATHER_PIECES, Gather, MessageMode, MsgId,
-    Pattern, Probe, RemoteGet, ReqId, RxBody, Segment, Sent, WritePiece,
+    BodySource, Completion, Copy, Detach, Envelope, MAX_PIECES, MessageMode, MsgId, Pattern, Probe,
+    RemoteGet, ReqId, RxBody, Segment, Sent, WritePiece, WriteVector,
 };
 pub use waiting::{Operation, PeerCounts, WaitCause, Waiting};
 

@@ -4,7 +4,7 @@ use rejoin_channel_table::ids::Rank;
 
 use crate::channel::Channel;
 use crate::engine::Engine;
-use crate::types::Gather;
+use crate::types::WriteVector;
 
 impl Engine {
     /// A peer that has something to write since it was named last; if it has no link, dial it.
@@ -41,8 +41,8 @@ impl Engine {
 
     /// The next pieces to write, in order; empty when nothing is pending.
     #[inline]
-    pub fn tx_gather(&mut self, peer: Rank) -> Gather<'_> {
-        let mut out = Gather::new();
+    pub fn tx_gather(&mut self, peer: Rank) -> WriteVector<'_> {
+        let mut out = WriteVector::new();
         if let Some(Some(channel)) = self.channels.get_mut(peer.index())
             && channel.up
         {

@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::core_state::Core;
 use crate::frame::{Flags, FrameKind, GRANTED_LIMIT, HEADER_LEN, Header};
 use crate::requests::EngineRequest;
-use crate::types::{Detach, Envelope, GATHER_PIECES, Gather, WritePiece};
+use crate::types::{Detach, Envelope, MAX_PIECES, WritePiece, WriteVector};
 
 /// The context of a send: a channel, the shared state, and the values in frames.
 pub(crate) struct SendContext<'a> {
@@ -30,7 +30,7 @@ const PROMPT: usize = 4;
 /// Longest of those that do not: beside a longer body its ack costs nothing.
 const UNHURRIED: usize = 128 << 10;
 /// Most data frames of one write: each is two pieces.
-const MOST_CHUNKS: usize = GATHER_PIECES / 2;
+const MOST_CHUNKS: usize = MAX_PIECES / 2;
 
 impl SendContext<'_> {
     /// Header and body into the ring, and into the plan. False if the message must wait.
@@ -283,9 +283,9 @@ impl Channel {
     }
 
     /// Lists the plan for one write.
-    pub(crate) fn gather<'a>(&'a self, core: &'a Core, out: &mut Gather<'a>) {
+    pub(crate) fn gather<'a>(&'a self, core: &'a Core, out: &mut WriteVector<'a>) {
         let mut word = 0;
-        for part in self.tx.plan.iter().take(GATHER_PIECES) {
+        for part in self.tx.plan.iter().take(MAX_PIECES) {
             let room = match part {
                 PlannedPart::Ring(range) => self.gather_ring(range.clone(), out),
                 PlannedPart::Words { count, at } => {
@@ -308,13 +308,13 @@ impl Channel {
         }
     }
 
-    fn gather_ring<'a>(&'a self, range: Range<u64>, out: &mut Gather<'a>) -> bool {
+    fn gather_ring<'a>(&'a self, range: Range<u64>, out: &mut WriteVector<'a>) -> bool {
         let (a, b) = self.tx.kept.slices(range);
         out.push(WritePiece::Bytes(a)) && out.push(WritePiece::Bytes(b))
     }
 
     /// A part of an eager body, wherever it is kept.
-    fn gather_kept<'a>(&'a self, ssn: Ssn, range: Range<usize>, out: &mut Gather<'a>) -> bool {
+    fn gather_kept<'a>(&'a self, ssn: Ssn, range: Range<usize>, out: &mut WriteVector<'a>) -> bool {
         match self.tx.kept.body(ssn) {
             Some(SentBody::User(seg, _)) => {
                 out.push(WritePiece::Memory(seg.part(range.start, range.len())))
@@ -336,7 +336,7 @@ impl Channel {
         core: &'a Core,
         ssn: Ssn,
         range: Range<usize>,
-        out: &mut Gather<'a>,
+        out: &mut WriteVector<'a>,
     ) -> bool {
         let open = self.open_at(ssn).map(|at| self.tx.open[at].1);
         match open.and_then(|request| core.send_of(request)) {

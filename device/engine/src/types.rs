@@ -150,21 +150,21 @@ impl WritePiece<'_> {
     }
 }
 
-/// Most pieces of one [`Gather`].
-pub const GATHER_PIECES: usize = 16;
+/// Most pieces of one [`WriteVector`].
+pub const MAX_PIECES: usize = 16;
 
 /// The next pieces to write, in order, for one vectored write.
 #[derive(Clone, Copy, Debug)]
-pub struct Gather<'a> {
-    pieces: [WritePiece<'a>; GATHER_PIECES],
+pub struct WriteVector<'a> {
+    pieces: [WritePiece<'a>; MAX_PIECES],
     count: usize,
     bytes: usize,
 }
 
-impl<'a> Gather<'a> {
+impl<'a> WriteVector<'a> {
     pub(crate) const fn new() -> Self {
-        Gather {
-            pieces: [WritePiece::Bytes(&[]); GATHER_PIECES],
+        WriteVector {
+            pieces: [WritePiece::Bytes(&[]); MAX_PIECES],
             count: 0,
             bytes: 0,
         }

@@ -5,7 +5,7 @@ use crate::clock;
 /// Small sends put off at most, in messages.
 const BATCH: u32 = 32;
 /// Longer eager sends put off at most, in messages: one write takes as many.
-const BATCH_LONG: u32 = (rejoin_engine::GATHER_PIECES / 2) as u32;
+const BATCH_LONG: u32 = (rejoin_engine::MAX_PIECES / 2) as u32;
 /// Bytes of longer eager sends put off at most: a larger write gains nothing more.
 const BATCH_BYTES: usize = 1 << 20;
 /// Number of longer sends of a burst that are written one by one before any is deferred. So a few

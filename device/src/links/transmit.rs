@@ -1,7 +1,7 @@
 //! Writes the engine's frames for a link, in as few system calls as possible.
 
 use rejoin_channel_table::ids::Rank;
-use rejoin_engine::{Engine, Envelope, GATHER_PIECES};
+use rejoin_engine::{Engine, Envelope, MAX_PIECES};
 
 use super::live::Live;
 use crate::memory;
@@ -38,7 +38,7 @@ pub(crate) fn flush(
         let mut pieces = [Piece {
             iov_base: std::ptr::null_mut(),
             iov_len: 0,
-        }; GATHER_PIECES];
+        }; MAX_PIECES];
         let gather = engine.tx_gather(live.rank);
         let asked = gather.bytes();
         let count = gather.pieces().len();
