@@ -11,13 +11,14 @@ use rejoin_ckpt::twin::{self, Image, Imager, Taken};
 use rejoin_ckpt::watch;
 use rejoin_wire::{ImageCost, Images, ToManager};
 
+use crate::descriptors;
 use crate::error::{Error, Result};
 use imaging::Copied;
 
-/// Why there is no image of a process that a wrapper started: the wrapper would see its end and
-/// continue.
-const WRAPPED: &str = "it was started by another program (a shell without exec, a debugger), which would see its end \
-                       and go on";
+/// Why there is no image of a process that a wrapper started: the wrapper would continue at the
+/// process's end.
+const WRAPPED: &str = "another program started the rank (a shell without exec, a debugger) and would continue without \
+                       it after a failure; start the rank by exec, or directly";
 
 /// The known checkpoints of the job.
 #[derive(Clone, Copy, Debug, Default)]
@@ -116,6 +117,13 @@ impl RankRecovery {
         let parent = u32::try_from(nix::unistd::getppid().as_raw()).ok();
         if self.manager.is_some() && self.manager != parent {
             return Some(Err(WRAPPED.to_owned()));
+        }
+        if let Some(number) = descriptors::below_block() {
+            let most = descriptors::most_open();
+            return Some(Err(format!(
+                "descriptor {number} of the library lies among the program's, because the limit on open files ({most}) \
+                 is too low for the rank's links; raise the hard limit (ulimit -Hn)"
+            )));
         }
         checkpoint_request::drain();
         Some(twin::take(imager).map_err(|refused| refused.to_string()))
