@@ -110,7 +110,7 @@ impl Device {
         let mut fds = restored.fds.into_iter();
         let socket: OwnedFd = fds.next().ok_or_else(|| Error::Manager {
             rank,
-            problem: "it woke an image without a socket to speak through".to_owned(),
+            problem: "it restored this rank without a socket to the local manager".to_owned(),
         })?;
         for caveat in &restored.caveats {
             tracing::warn!("rank {rank}: {caveat}");

@@ -250,7 +250,7 @@ impl Dial {
             )
         } else {
             failed.unwrap_or_else(|| {
-                format!("the connection for its link ({at}) has not come to stand for {since} s")
+                format!("the connection for its link ({at}) is not established after {since} s")
             })
         })
     }

@@ -102,8 +102,9 @@ impl HeldUp {
             return;
         };
         self.since = Some(Instant::now());
-        let what =
-            format!("rank {peer} on host {host} writes a part of its message and does not end");
+        let what = format!(
+            "rank {peer} on host {host} has not finished its copy of a part of the message"
+        );
         report(self.me, self.operation, period, &what);
     }
 }
