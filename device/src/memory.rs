@@ -1,6 +1,6 @@
 //! The only place where the program's memory is touched by address.
 
-use rejoin_engine::{BodySource, Copy, Segment, WritePiece};
+use rejoin_engine::{BodySource, Copy, Detach, Engine, ReqId, Segment, WritePiece};
 
 use crate::transport;
 
@@ -77,7 +77,7 @@ pub(crate) unsafe fn fill(segment: Segment, from: &[u8]) {
 ///
 /// # Safety
 /// The segments belong to requests under way.
-pub(crate) unsafe fn carry_out(copy: &Copy<'_>) {
+unsafe fn carry_out(copy: &Copy<'_>) {
     match copy.from {
         // SAFETY: the caller's promise.
         BodySource::Bytes(bytes) => unsafe { fill(copy.to, bytes) },
@@ -86,6 +86,29 @@ pub(crate) unsafe fn carry_out(copy: &Copy<'_>) {
             // SAFETY: the caller's promise; a program that sends a buffer to itself in place is
             // wrong by MPI-5.0 §3.2, and `copy` keeps even that defined.
             unsafe { std::ptr::copy(start(from), start(copy.to), len) };
+        }
+    }
+}
+
+/// Makes the copies that the engine asks for.
+#[inline]
+pub(crate) fn copy_out(engine: &mut Engine) {
+    while let Some(copy) = engine.next_copy() {
+        // SAFETY: the engine names segments of requests under way only, for whose memory the
+        // callers of `isend`, `irecv` and their kin have promised.
+        unsafe { carry_out(&copy) };
+    }
+}
+
+/// Completes a blocking send by copying its body, if its write is through; true when complete.
+pub(crate) fn detach(engine: &mut Engine, request: ReqId) -> bool {
+    match engine.detach(request) {
+        Detach::Done => true,
+        Detach::Wait => false,
+        Detach::Copy { from, into } => {
+            // SAFETY: the segment belongs to a blocking send under way.
+            into.copy_from_slice(unsafe { bytes(from) });
+            true
         }
     }
 }

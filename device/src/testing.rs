@@ -164,10 +164,10 @@ pub struct TestJob {
 pub const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Shm];
 
 /// Has the cards say that the ranks' doors are elsewhere.
-pub fn lead_astray(table: &mut [(Incarnation, BusinessCard)], door: DoorName) {
+pub fn lead_astray(table: &mut [(Incarnation, BusinessCard)], local: DoorName) {
     for address in table.iter_mut().flat_map(|(_, card)| &mut card.addresses) {
         if matches!(address, Address::Local(_)) {
-            *address = Address::Local(door);
+            *address = Address::Local(local);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Links that break at random moments, and strangers at the door.
+//! Links that break at random moments, and strangers at the listeners.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -269,7 +269,7 @@ fn an_unreachable_rank_is_an_error_with_its_name() {
     }
 }
 
-/// Continues until those at this rank's door are dropped whose first bytes are no rank's.
+/// Continues until those at this rank's listeners are dropped whose first bytes are no rank's.
 fn drop_strangers(device: &mut Device) {
     let start = Instant::now();
     while device.stats().strangers < 2 {
@@ -342,9 +342,9 @@ fn a_crowd_at_the_door_is_not_turned_away() {
             send(device, 0, 1, b"x");
             return;
         }
-        let door = cards.lock().expect("unpoisoned")[0];
+        let listener = cards.lock().expect("unpoisoned")[0];
         let crowd: Vec<_> = (0..CROWD)
-            .map(|_| TcpStream::connect(door).expect("connected"))
+            .map(|_| TcpStream::connect(listener).expect("connected"))
             .collect();
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(400) {

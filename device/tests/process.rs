@@ -266,7 +266,7 @@ fn a_rank_that_can_do_without_shared_memory_says_so_and_goes_on() {
         })
         .expect("a pair");
     other.say(&welcome(1, 2, 2));
-    // This one has a door, and memory.
+    // This one has a local listener, and memory.
     let thread = std::thread::spawn(move || {
         let mut device = Device::with_manager(theirs.into(), Options::default()).expect("a rank");
         testing::ping_pong(&mut device, 3, 100_000);

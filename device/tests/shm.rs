@@ -16,7 +16,7 @@ use rejoin_wire::Transport;
 
 /// The system calls that moved bytes, of each rank.
 fn calls(stats: &Stats) -> u64 {
-    stats.writes + stats.reads - stats.ring_calls + stats.wakes
+    stats.writes + stats.reads - stats.ring_calls + stats.doorbells
 }
 
 #[test]

@@ -339,7 +339,7 @@ impl Dev {
     #[inline]
     pub fn attend(&mut self) -> Result<()> {
         self.alive()?;
-        let attended = on!(self, d => d.attend().map_err(as_error), _t => Ok(()));
+        let attended = on!(self, d => d.poll_occasionally().map_err(as_error), _t => Ok(()));
         self.keep(attended)
     }
 

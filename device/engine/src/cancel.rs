@@ -72,7 +72,7 @@ impl SendContext<'_> {
 
     pub(crate) fn cancel_requested(&mut self, header: &Header) -> Result<(), ProtocolError> {
         // A peer that never reads the answers gets no more of them.
-        let unread = self.channel.tx.words.len() >= UNREAD;
+        let unread = self.channel.tx.headers.len() >= UNREAD;
         if header.ssn >= self.channel.rx.order.next() || unread {
             return Err(pointless(header));
         }

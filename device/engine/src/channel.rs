@@ -28,8 +28,8 @@ pub(crate) enum PlannedPart {
     Ring(Range<u64>),
     /// The body behind a header in the ring, from `at` on.
     Body { ssn: Ssn, at: usize, len: usize },
-    /// The next `count` of the words, from byte `at` of the first on.
-    Words { count: usize, at: usize },
+    /// The next `count` headers, from byte `at` of the first on.
+    Headers { count: usize, at: usize },
     /// The body of a data frame.
     Chunk {
         ssn: Ssn,
@@ -58,7 +58,7 @@ pub(crate) struct Tx {
     pub plan: VecDeque<PlannedPart>,
     /// Control frames and headers of data frames, in the order of the plan: a burst of them is one
     /// piece.
-    pub words: VecDeque<[u8; HEADER_LEN]>,
+    pub headers: VecDeque<[u8; HEADER_LEN]>,
     /// Data frames in the plan.
     pub chunks: usize,
     /// Bodies that the peer is clear to take, or lacks after a resume.
@@ -163,7 +163,7 @@ impl Channel {
                 detached: 0,
                 window: SendWindow::new(config.window),
                 plan: VecDeque::new(),
-                words: VecDeque::new(),
+                headers: VecDeque::new(),
                 chunks: 0,
                 bulk: VecDeque::new(),
                 open: VecDeque::new(),
@@ -239,7 +239,7 @@ impl Channel {
 
     /// Plans a control frame.
     pub(crate) fn control(&mut self, core: &mut Core, header: &Header) {
-        self.tx.plan_word(header);
+        self.tx.plan_header(header);
         self.mark_ready(core);
     }
 
@@ -273,7 +273,7 @@ impl Channel {
         }
     }
 
-    /// The request of a message that waits for a word.
+    /// The request of a message that waits for a control frame.
     pub(crate) fn open_at(&self, ssn: Ssn) -> Option<usize> {
         self.tx.open.binary_search_by_key(&ssn, |(s, _)| *s).ok()
     }

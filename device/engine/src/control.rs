@@ -78,7 +78,7 @@ impl SendContext<'_> {
             PlannedPart::Ring(range) => range.start < last.end,
             PlannedPart::Body { ssn, .. } => *ssn < ack,
             PlannedPart::Chunk { ssn, eager, .. } => *eager && *ssn < ack,
-            PlannedPart::Words { .. } => false,
+            PlannedPart::Headers { .. } => false,
         };
         let resent = |bulk: &Bulk| bulk.eager && bulk.ssn < ack;
         // Bodies that are sent again precede the others.
@@ -119,7 +119,7 @@ impl SendContext<'_> {
     }
 
     /// The request of the message that a control frame is about; `None` for one that is over,
-    /// about which a word may come twice.
+    /// about which a frame may come twice.
     fn subject(&self, header: &Header) -> Result<Option<(u32, &Send)>, ProtocolError> {
         if header.ssn >= self.channel.tx.kept.next() {
             return Err(pointless(header));
@@ -189,7 +189,7 @@ impl SendContext<'_> {
         Ok(())
     }
 
-    /// Changes the events that an open send waits for; it is closed when no word about it can come.
+    /// Changes the events that an open send waits for; it is closed when no frame for it can come.
     pub(crate) fn settle(&mut self, request: u32, ssn: Ssn, change: impl FnOnce(&mut Send)) {
         let mut open = true;
         self.core.update_send(request, |send| {

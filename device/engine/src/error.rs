@@ -29,7 +29,7 @@ pub enum ProtocolError {
     NotAPeer(Rank),
     /// The frame or the resume is of a later epoch: take the image, set the epoch, and pass it
     /// again.
-    #[error("word of epoch {0} came before this rank's image of it")]
+    #[error("a frame of epoch {0} came before this rank's image of it")]
     LaterEpoch(Epoch),
     /// A header came while the body before it is not done.
     #[error("a header came within a body")]

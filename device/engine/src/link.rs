@@ -126,7 +126,7 @@ impl Channel {
         self.access = RemoteAccess::default();
         self.tx.plan.clear();
         self.tx.bulk.clear();
-        self.tx.words.clear();
+        self.tx.headers.clear();
         self.tx.unasked = self.tx.kept.unacked();
         self.tx.chunks = 0;
         self.interrupt();

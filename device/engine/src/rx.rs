@@ -363,7 +363,7 @@ impl Channel {
             self.expect(Partial {
                 ssn: current.ssn,
                 eager: true,
-                // Data frames are overtaken by a word that asks for it.
+                // Data frames are overtaken by a control frame that asks for it.
                 want_ack: true,
                 granted: current.granted,
                 target: current.target,

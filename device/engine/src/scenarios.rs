@@ -343,7 +343,7 @@ fn the_first_resume_carries_the_epoch() {
 }
 
 /// A header of the peer's about message 0.
-fn word(kind: FrameKind, length: u64, aux: u64) -> Header {
+fn control_frame(kind: FrameKind, length: u64, aux: u64) -> Header {
     Header {
         kind,
         flags: crate::Flags::NONE,
@@ -366,16 +366,16 @@ fn a_message_that_is_cleared_cannot_be_removed() {
     let sender = &mut world.nodes[0].engine;
     sender.cancel(send);
     sender
-        .rx_header(Rank(1), &word(FrameKind::Cts, 0, 0))
+        .rx_header(Rank(1), &control_frame(FrameKind::Cts, 0, 0))
         .unwrap();
     // A chunk of the program's memory is on its way.
     assert!(sender.tx_gather(Rank(1)).bytes() > HEADER_LEN);
-    let reply = word(FrameKind::CancelReply, 1, 1);
+    let reply = control_frame(FrameKind::CancelReply, 1, 1);
     let refused = sender.rx_header(Rank(1), &reply);
     assert!(matches!(refused, Err(ProtocolError::Pointless { .. })));
     assert!(!sender.is_complete(send));
     // Too late is an answer.
-    let late = word(FrameKind::CancelReply, 1, 0);
+    let late = control_frame(FrameKind::CancelReply, 1, 0);
     sender.rx_header(Rank(1), &late).unwrap();
     assert!(!sender.is_complete(send));
 }
@@ -397,9 +397,9 @@ fn cancel_requests_take_a_bounded_memory() {
     world.connect_all();
     let receiver = &mut world.nodes[1].engine;
     receiver
-        .rx_header(Rank(0), &word(FrameKind::CancelRequest, 1, 1))
+        .rx_header(Rank(0), &control_frame(FrameKind::CancelRequest, 1, 1))
         .unwrap();
-    let again = receiver.rx_header(Rank(0), &word(FrameKind::CancelRequest, 2, 1));
+    let again = receiver.rx_header(Rank(0), &control_frame(FrameKind::CancelRequest, 2, 1));
     assert!(matches!(again, Err(ProtocolError::Pointless { .. })));
 
     // One that never reads the answers.
@@ -409,7 +409,12 @@ fn cancel_requests_take_a_bounded_memory() {
     world.read(1, 0, 1000);
     let receiver = &mut world.nodes[1].engine;
     let refused = (1..1_000_000)
-        .map(|number| receiver.rx_header(Rank(0), &word(FrameKind::CancelRequest, number, number)))
+        .map(|number| {
+            receiver.rx_header(
+                Rank(0),
+                &control_frame(FrameKind::CancelRequest, number, number),
+            )
+        })
         .find(Result::is_err);
     assert!(matches!(
         refused,

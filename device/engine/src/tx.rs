@@ -197,17 +197,19 @@ impl crate::channel::Tx {
 
     /// Plans a frame that is not kept: behind others of its kind it is one piece with them.
     #[inline]
-    pub(crate) fn plan_word(&mut self, header: &Header) {
-        self.words.push_back(header.encode());
+    pub(crate) fn plan_header(&mut self, header: &Header) {
+        self.headers.push_back(header.encode());
         match self.plan.back_mut() {
-            Some(PlannedPart::Words { count, .. }) => *count += 1,
-            _ => self.plan.push_back(PlannedPart::Words { count: 1, at: 0 }),
+            Some(PlannedPart::Headers { count, .. }) => *count += 1,
+            _ => self
+                .plan
+                .push_back(PlannedPart::Headers { count: 1, at: 0 }),
         }
     }
 
-    /// Words, in two parts where they wrap around, without the first `at` bytes.
-    fn words(&self, range: Range<usize>, at: usize) -> [&[u8]; 2] {
-        let (a, b) = self.words.as_slices();
+    /// Planned headers, in two parts where they wrap around, without the first `at` bytes.
+    fn header_bytes(&self, range: Range<usize>, at: usize) -> [&[u8]; 2] {
+        let (a, b) = self.headers.as_slices();
         let (start, end) = (range.start.min(a.len()), range.end.min(a.len()));
         let first = a[start..end].as_flattened();
         let second = b[range.start - start..range.end - end].as_flattened();
@@ -239,19 +241,19 @@ impl Channel {
     }
 
     pub(crate) fn plan_ack(&mut self, core: &mut Core, epoch: Epoch) {
-        self.plan_word_of_acks(core, epoch, Flags::NONE);
+        self.plan_ack_frame(core, epoch, Flags::NONE);
     }
 
     /// Asks the peer to acknowledge the sent messages, unless it was asked already: the program
     /// waits for this message.
     pub(crate) fn ask_for_ack(&mut self, core: &mut Core, epoch: Epoch, ssn: Ssn) {
         if self.up && ssn >= self.tx.unasked {
-            self.plan_word_of_acks(core, epoch, Flags::WANT_ACK);
+            self.plan_ack_frame(core, epoch, Flags::WANT_ACK);
             self.tx.unasked = self.tx.kept.next();
         }
     }
 
-    fn plan_word_of_acks(&mut self, core: &mut Core, epoch: Epoch, flags: Flags) {
+    fn plan_ack_frame(&mut self, core: &mut Core, epoch: Epoch, flags: Flags) {
         let mut header = self.header(epoch, FrameKind::Ack, Ssn(0));
         header.flags = flags;
         header.aux = self.rx.window.granted();
@@ -275,7 +277,7 @@ impl Channel {
             let mut header = self.header(epoch, FrameKind::Data, ssn);
             header.length = range.len() as u64;
             header.aux = range.start as u64;
-            self.tx.plan_word(&header);
+            self.tx.plan_header(&header);
             let chunk = PlannedPart::Chunk { ssn, eager, range };
             self.tx.plan.push_back(chunk);
             self.tx.chunks += 1;
@@ -284,13 +286,13 @@ impl Channel {
 
     /// Lists the plan for one write.
     pub(crate) fn gather<'a>(&'a self, core: &'a Core, out: &mut WriteVector<'a>) {
-        let mut word = 0;
+        let mut next = 0;
         for part in self.tx.plan.iter().take(MAX_PIECES) {
             let room = match part {
                 PlannedPart::Ring(range) => self.gather_ring(range.clone(), out),
-                PlannedPart::Words { count, at } => {
-                    let [a, b] = self.tx.words(word..word + count, *at);
-                    word += count;
+                PlannedPart::Headers { count, at } => {
+                    let [a, b] = self.tx.header_bytes(next..next + count, *at);
+                    next += count;
                     out.push(WritePiece::Bytes(a)) && out.push(WritePiece::Bytes(b))
                 }
                 PlannedPart::Body { ssn, at, len } => self.gather_kept(*ssn, *at..*len, out),
@@ -354,14 +356,14 @@ impl Channel {
             };
             let (left, chunk) = match part {
                 PlannedPart::Ring(range) => ((range.end - range.start) as usize, false),
-                PlannedPart::Words { count, at } => (*count * HEADER_LEN - *at, false),
+                PlannedPart::Headers { count, at } => (*count * HEADER_LEN - *at, false),
                 PlannedPart::Body { at, len, .. } => (*len - *at, false),
                 PlannedPart::Chunk { range, .. } => (range.len(), true),
             };
             if left <= bytes {
                 bytes -= left;
-                if let PlannedPart::Words { count, .. } = part {
-                    self.tx.words.drain(..*count);
+                if let PlannedPart::Headers { count, .. } = part {
+                    self.tx.headers.drain(..*count);
                 }
                 self.tx.plan.pop_front();
                 self.tx.chunks -= usize::from(chunk);
@@ -369,9 +371,9 @@ impl Channel {
             }
             match part {
                 PlannedPart::Ring(range) => range.start += bytes as u64,
-                PlannedPart::Words { count, at } => {
+                PlannedPart::Headers { count, at } => {
                     let whole = (*at + bytes) / HEADER_LEN;
-                    self.tx.words.drain(..whole);
+                    self.tx.headers.drain(..whole);
                     *count -= whole;
                     *at = (*at + bytes) % HEADER_LEN;
                 }

@@ -249,7 +249,7 @@ impl Channel {
                 .is_some_and(|frame| range.start < frame.end && frame.start < range.end),
             PlannedPart::Body { ssn, .. } => *ssn == message,
             PlannedPart::Chunk { ssn, eager, .. } => *eager && *ssn == message,
-            PlannedPart::Words { .. } => false,
+            PlannedPart::Headers { .. } => false,
         })
     }
 }

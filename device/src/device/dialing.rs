@@ -102,7 +102,7 @@ impl Device {
             let text = text_of(&error);
             last = format!("{}: {text}", place(&address));
             let dial = self.links.dial(rank);
-            if is_local(&address) && !dial.door_refused(error.kind(), &text) {
+            if is_local(&address) && !dial.local_refused(error.kind(), &text) {
                 break;
             }
         }
@@ -162,7 +162,7 @@ impl Device {
             Transport::Shm if addresses.iter().any(is_local) => addresses.retain(is_local),
             // A rank without a local listener cannot have shared memory either, or does not want
             // it.
-            _ if !self.door.has_local() => addresses.retain(|address| !is_local(address)),
+            _ if !self.listeners.has_local() => addresses.retain(|address| !is_local(address)),
             _ => {}
         }
         self.links.dial(rank).learn(addresses);
@@ -182,14 +182,14 @@ impl Device {
             return Ok(());
         };
         let address = pending.address().map(place).unwrap_or_default();
-        let door = pending.address().is_some_and(is_local);
+        let local = pending.address().is_some_and(is_local);
         let failing = pending.failing();
         drop(pending);
         self.links.attempt_over(rank, attempt);
         if !counts {
             self.links.dial(rank).forgive();
         }
-        if let (true, Some(failing)) = (door, failing) {
+        if let (true, Some(failing)) = (local, failing) {
             let for_good = failing == Failing::Memory;
             self.links.dial(rank).door_failed(why, for_good);
         }

@@ -201,7 +201,7 @@ impl Device {
             return Ok(());
         };
         if live.is_polled()
-            && let Err(fault) = live.struck_after(&mut self.meter)
+            && let Err(fault) = live.inject_cut_after(&mut self.meter)
         {
             self.link_lost(rank, *fault)?;
         }
@@ -223,7 +223,7 @@ impl Device {
     /// are sent again.
     #[cold]
     fn inject_cut(&mut self) -> bool {
-        if self.meter.strike(0).is_some() {
+        if self.meter.draw_cut(0).is_some() {
             let at = self.progress.pass() as usize % self.links.polled_count().max(1);
             if let Some((_, live)) = self.links.polled(at) {
                 live.endpoint.cut();

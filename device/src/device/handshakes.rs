@@ -45,10 +45,10 @@ impl Device {
         let mut any = false;
         loop {
             if !self.links.may_accept() && !self.make_room() {
-                self.door.accept_later();
+                self.listeners.accept_later();
                 break;
             }
-            let Some(accepted) = self.door.accept(number) else {
+            let Some(accepted) = self.listeners.accept(number) else {
                 break;
             };
             any = true;
@@ -57,7 +57,7 @@ impl Device {
                 Err(error) => {
                     // Out of descriptors, say. The listener is looked at again in a while: its
                     // edge has passed.
-                    self.door.accept_later();
+                    self.listeners.accept_later();
                     let (me, why) = (self.member.rank(), text_of(&error));
                     tracing::warn!("rank {me}: accept: {why}");
                     break;
@@ -238,7 +238,7 @@ impl Device {
             let closed = self.links.close(old);
             self.engine.link_down(rank);
             if let Some(closed) = closed {
-                self.meter.stats.wakes += closed.wakes;
+                self.meter.stats.doorbells += closed.doorbells;
                 // An error, if it comes to that, comes with the next loss: here the peer is back.
                 self.count_link(&closed);
             }
@@ -320,7 +320,7 @@ impl Device {
         // Beside shared memory nothing comes but wake-ups.
         if until > from && !polled {
             self.progress.staging().copy_within(from..until, 0);
-            self.take_in(token, Some(until - from))?;
+            self.ingest(token, Some(until - from))?;
         }
         self.links.list_readable(token);
         self.flush_link(rank)?;

@@ -25,7 +25,7 @@ impl Device {
     #[inline]
     pub(super) fn check_links_now_and_then(&mut self) -> Result<bool> {
         let stats = &self.meter.stats;
-        if !(stats.looks + stats.blocks).is_multiple_of(LOOKS) {
+        if !(stats.event_polls + stats.blocks).is_multiple_of(LOOKS) {
             return Ok(false);
         }
         self.check_links_if_due()

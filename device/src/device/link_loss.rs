@@ -21,7 +21,7 @@ impl Device {
             return Ok(());
         };
         let rank = closed.rank;
-        self.meter.stats.wakes += closed.wakes;
+        self.meter.stats.doorbells += closed.doorbells;
         self.meter.stats.links_lost += 1;
         if closed.was_current {
             self.engine.link_down(rank);

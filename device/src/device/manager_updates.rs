@@ -53,7 +53,7 @@ impl Device {
                 FromManager::Welcome(_) | FromManager::Start { .. } | FromManager::Begin { .. } => {
                 }
             }
-            self.manager.count_word();
+            self.manager.count_message();
             moved = true;
         }
         Ok(moved)
@@ -65,7 +65,7 @@ impl Device {
             return;
         };
         if let Some(closed) = closed {
-            self.meter.stats.wakes += closed.wakes;
+            self.meter.stats.doorbells += closed.doorbells;
             self.engine.link_down(rank);
         }
         // Messages for the old place of the rank now wait for the new one.

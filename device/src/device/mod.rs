@@ -1,21 +1,21 @@
 //! The device's face to the MPI layer.
 
-mod asked;
 mod await_links;
 mod dialing;
 mod fast_path;
 mod finalize;
 mod get;
 mod handshakes;
+mod ingest;
 mod link_check;
 mod link_loss;
 mod manager_updates;
 mod passes;
+mod program_checkpoints;
 mod rejoin;
 pub mod safe_point;
 mod stall_report;
 mod startup;
-mod taking_in;
 mod waits;
 mod writes;
 
@@ -33,7 +33,7 @@ use rejoin_wire::{RankOptions, Transport};
 use crate::error::{Error, Result};
 use crate::events::Waker;
 use crate::job_member::JobMember;
-use crate::links::{Door, Links, detach};
+use crate::links::{Links, RankListeners};
 use crate::manager::ManagerChannel;
 use crate::memory;
 use crate::meter::{Meter, Stats};
@@ -42,7 +42,7 @@ use crate::recovery::RankRecovery;
 use crate::transport::SendOutcome;
 
 /// Passes with a hinted link between two looks at epoll.
-const LOOK_EVERY: u32 = 64;
+const POLL_EVERY: u32 = 64;
 /// Longest body of a blocking send that is copied after its write. Copying a longer one takes about
 /// as long as to wait for its ack, and halves the rate of a program that only sends.
 const DETACH_MAX: usize = 128 << 10;
@@ -79,12 +79,36 @@ pub enum LocalCost {
 ///
 /// It has no thread of its own: progress is made inside its calls. Requests are generational ids;
 /// one that is complete is freed by the [`Device::poll`] that says so.
+///
+/// ```
+/// use rejoin_device::{Device, Envelope, Mode, Options, Pattern};
+///
+/// // Without a launcher the process is the only rank of its job, and sends to itself.
+/// let mut device = Device::alone(Options::default())?;
+/// let me = device.rank();
+/// let envelope = Envelope { context: 1, source: 0, tag: 7 };
+/// let pattern = Pattern { context: 1, source: Some(0), tag: Some(7), from: Some(me) };
+/// let (out, mut into) = (*b"hello", [0; 5]);
+/// // SAFETY: the buffers stay until their requests are complete.
+/// let (receive, send) = unsafe {
+///     let receive = device.irecv(pattern, into.as_mut_ptr(), into.len())?;
+///     let send = device.isend(me, envelope, out.as_ptr(), out.len(), Mode::Standard)?;
+///     (receive, send)
+/// };
+/// while !(device.is_complete(receive) && device.is_complete(send)) {
+///     device.wait(Some(receive), None)?;
+/// }
+/// let received = device.poll(receive).expect("complete");
+/// assert_eq!((received.len, into), (5, out));
+/// device.finalize()?;
+/// # Ok::<(), rejoin_device::Error>(())
+/// ```
 pub struct Device {
     member: JobMember,
     engine: Engine,
     meter: Meter,
     links: Links,
-    door: Door,
+    listeners: RankListeners,
     manager: ManagerChannel,
     recovery: RankRecovery,
     progress: ProgressState,
@@ -171,19 +195,19 @@ impl Device {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mut stats = self.meter.stats;
-        stats.wakes += self.links.wakes();
+        stats.doorbells += self.links.doorbells();
         stats
     }
 
-    /// Grows whenever something has come or is complete that a wait may be for, and with words of
-    /// the manager's. The end of a body counts, which no frame tells of.
+    /// Grows whenever something has come or is complete that a wait may be for, and with messages
+    /// of the manager. The end of a body counts, which no frame tells of.
     #[must_use]
     #[inline]
     pub fn moved(&self) -> u64 {
         let frames = self.meter.stats.frames_in;
         frames
             .wrapping_add(self.engine.moved())
-            .wrapping_add(self.manager.words())
+            .wrapping_add(self.manager.messages())
     }
 
     /// Starts a send. Small messages are complete at once ([`ReqId::DONE`]).
@@ -298,7 +322,7 @@ impl Device {
             self.copy_matched();
         } else {
             self.flush_link(to)?;
-            self.attend()?;
+            self.poll_occasionally()?;
             self.expect_link(to);
         }
         let Sent::Pending(request) = sent else {
@@ -307,7 +331,7 @@ impl Device {
         if !copied {
             return Ok(Some(request));
         }
-        if detach(&mut self.engine, request) {
+        if memory::detach(&mut self.engine, request) {
             self.engine.poll(request);
             return Ok(None);
         }
@@ -339,7 +363,7 @@ impl Device {
         if caller == Caller::Blocking && self.engine.any_ready() {
             self.flush_ready()?;
         }
-        self.attend()?;
+        self.poll_occasionally()?;
         Ok(true)
     }
 
@@ -349,11 +373,11 @@ impl Device {
     /// # Errors
     /// As [`Device::progress`].
     #[inline]
-    pub fn attend(&mut self) -> Result<()> {
-        let must_look = self.links.must_look(self.progress.pass(), LOOK_EVERY);
+    pub fn poll_occasionally(&mut self) -> Result<()> {
+        let poll_is_due = self.links.poll_is_due(self.progress.pass(), POLL_EVERY);
         self.progress.next_pass();
-        if must_look {
-            self.look(Some(Duration::ZERO))?;
+        if poll_is_due {
+            self.poll_events(Some(Duration::ZERO))?;
         }
         Ok(())
     }

@@ -9,14 +9,14 @@ use std::time::Duration;
 use rejoin_channel_table::ids::Rank;
 use rejoin_engine::ReqId;
 
-use super::{Device, LOOK_EVERY};
+use super::{Device, POLL_EVERY};
 use crate::error::Result;
 use crate::events::{PollToken, Readiness};
 use crate::links::Intake;
 use crate::transport::Endpoint;
 
 /// Passes between two looks at epoll where nothing is hinted at and some links need it.
-const LOOK_OFTEN: u32 = 4;
+const POLL_OFTEN: u32 = 4;
 /// Passes with a hinted link between two looks at the links that need no epoll.
 const SERVE_EVERY: u32 = 8;
 /// Looks at epoll between two grants to peers that may hold what is waited or probed for.
@@ -61,7 +61,7 @@ impl Device {
             if !moved && pass.is_multiple_of(SERVE_EVERY) {
                 moved |= self.serve_polled(true)?;
             }
-            if (moved && !self.links.polls_any()) || !self.links.must_look(pass, LOOK_EVERY) {
+            if (moved && !self.links.polls_any()) || !self.links.poll_is_due(pass, POLL_EVERY) {
                 return Ok(self.flush_ready()? | moved);
             }
         } else if self.links.polls_any() {
@@ -70,11 +70,11 @@ impl Device {
             if moved {
                 self.flush_ready()?;
             }
-            if !self.links.must_look(pass, LOOK_OFTEN) {
+            if !self.links.poll_is_due(pass, POLL_OFTEN) {
                 return Ok(moved);
             }
         } else if let Some(token) = self.links.recent() {
-            moved |= self.take_in(token, None)?;
+            moved |= self.ingest(token, None)?;
             if moved {
                 self.flush_ready()?;
                 // The others must not starve behind a busy link.
@@ -85,21 +85,21 @@ impl Device {
         }
         let reads = match moved {
             true if served => Reads::None,
-            true if !self.meter.stats.looks.is_multiple_of(ALL_EVERY) => Reads::Matched,
+            true if !self.meter.stats.event_polls.is_multiple_of(ALL_EVERY) => Reads::Matched,
             _ => Reads::All,
         };
-        Ok(self.look_at(Some(Duration::ZERO), reads)? | moved)
+        Ok(self.poll_events_and_read(Some(Duration::ZERO), reads)? | moved)
     }
 
     /// Polls epoll, at most for `limit`, and serves ready descriptors; true if anything moved.
-    pub(super) fn look(&mut self, limit: Option<Duration>) -> Result<bool> {
-        self.look_at(limit, Reads::All)
+    pub(super) fn poll_events(&mut self, limit: Option<Duration>) -> Result<bool> {
+        self.poll_events_and_read(limit, Reads::All)
     }
 
     /// The same; `reads` selects the part of the polled links that is read.
-    fn look_at(&mut self, limit: Option<Duration>, reads: Reads) -> Result<bool> {
+    fn poll_events_and_read(&mut self, limit: Option<Duration>, reads: Reads) -> Result<bool> {
         if limit == Some(Duration::ZERO) {
-            self.meter.stats.looks += 1;
+            self.meter.stats.event_polls += 1;
         } else {
             self.meter.stats.blocks += 1;
         }
@@ -121,7 +121,7 @@ impl Device {
         }
         self.progress.put_events(events);
         first?;
-        for number in self.door.left_waiting() {
+        for number in self.listeners.left_waiting() {
             moved |= self.accept_all(number)?;
         }
         self.run_timers()?;
@@ -133,7 +133,7 @@ impl Device {
         moved |= self.check_links_now_and_then()?;
         // A program that polls may never block. Its messages must still reach it, also while other
         // messages keep moving.
-        if self.meter.stats.looks.is_multiple_of(GRANT_EVERY) {
+        if self.meter.stats.event_polls.is_multiple_of(GRANT_EVERY) {
             self.progress.grant(&mut self.engine);
         }
         self.hear_signal();
@@ -159,7 +159,7 @@ impl Device {
         };
         let mut moved = false;
         if event.readable {
-            moved |= self.take_in(token, None)?;
+            moved |= self.ingest(token, None)?;
             if moved {
                 self.links.brought(token);
             }
@@ -198,7 +198,7 @@ impl Device {
                 return Ok(moved || live.serve_get(&mut self.meter));
             }
         }
-        moved |= self.take_in(token, None)?;
+        moved |= self.ingest(token, None)?;
         if let Some(live) = self.links.live(token)
             && live.is_write_blocked()
             && self.engine.tx_pending(rank)
@@ -243,7 +243,7 @@ impl Device {
             let Some(token) = self.links.next_readable() else {
                 break;
             };
-            moved |= self.take_in(token, None)?;
+            moved |= self.ingest(token, None)?;
         }
         Ok(moved)
     }

@@ -12,7 +12,7 @@ use super::{Device, startup};
 use crate::descriptors::Old;
 use crate::error::{Error, Result};
 use crate::events::Poller;
-use crate::links::Door;
+use crate::links::RankListeners;
 use crate::manager::{Agent, JobStart};
 use crate::progress::Spin;
 use crate::{limits, os};
@@ -47,15 +47,15 @@ impl Device {
         let settings = welcome.options;
         let options = self.member.options();
         let poller = Poller::new(&self.waker)?;
-        let (door, lacking) = Door::open(&poller, options, &settings)?;
-        startup::watch_manager(&poller, &door, options, agent.descriptor())?;
+        let (listeners, lacking) = RankListeners::open(&poller, options, &settings)?;
+        startup::watch_manager(&poller, &listeners, options, agent.descriptor())?;
         self.links.start_over(poller, os::noise()?, old);
-        self.door.start_over(door, old);
+        self.listeners.start_over(listeners, old);
         self.manager.start_over(agent, key, old);
         self.recovery.start_over(settings.images.as_ref());
         self.progress
             .start_over(Spin::new(startup::spin(options, &settings)));
-        let card = self.door.card(options, &settings);
+        let card = self.listeners.card(options, &settings);
         let limits = limits::limits(self.engine.config(), options);
         self.member.change(now, settings, card);
         self.manager.tell_lacking(lacking)?;

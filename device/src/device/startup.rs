@@ -12,7 +12,7 @@ use super::Device;
 use crate::error::Result;
 use crate::events::{PollToken, Poller, Waker};
 use crate::job_member::JobMember;
-use crate::links::{Door, Links};
+use crate::links::{Links, RankListeners};
 use crate::manager::{self, Agent, JobStart, KeyPage, ManagerChannel};
 use crate::meter::Meter;
 use crate::options::Options;
@@ -78,12 +78,12 @@ impl Device {
         let waker = Waker::default();
         let mut recovery = RankRecovery::new(settings.images.as_ref());
         let poller = Poller::new(&waker)?;
-        let (door, lacking) = Door::open(&poller, &options, &settings)?;
+        let (listeners, lacking) = RankListeners::open(&poller, &options, &settings)?;
         if let Some(agent) = &agent {
-            watch_manager(&poller, &door, &options, agent.descriptor())?;
+            watch_manager(&poller, &listeners, &options, agent.descriptor())?;
         }
         let mut manager = ManagerChannel::new(agent, key);
-        let card = door.card(&options, &settings);
+        let card = listeners.card(&options, &settings);
         let config = limits::config(&options, &settings, size)?;
         manager.tell_lacking(lacking)?;
         let limits = limits::limits(&config, &options);
@@ -99,7 +99,7 @@ impl Device {
             engine: Engine::new(config, identity.rank, size),
             meter: Meter::new(options.cut, identity.rank.0),
             links: Links::new(identity, book, poller, os::noise()?),
-            door,
+            listeners,
             manager,
             recovery,
             progress: ProgressState::new(Spin::new(spin(&options, &settings))),
@@ -117,12 +117,12 @@ impl Device {
 /// process's memory where messages may go in a single copy.
 pub(super) fn watch_manager(
     poller: &Poller,
-    door: &Door,
+    listeners: &RankListeners,
     options: &Options,
     manager: BorrowedFd<'_>,
 ) -> Result<()> {
     if options.single_copy {
-        door.admit_readers(manager);
+        listeners.admit_readers(manager);
     }
     poller.add(manager, PollToken::MANAGER, false)
 }

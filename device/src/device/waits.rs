@@ -104,14 +104,14 @@ impl Device {
         if let Some(due) = self.run_timers()? {
             limit = limit.min(due.saturating_duration_since(Instant::now()));
         }
-        if self.door.accepts_later() {
+        if self.listeners.accepts_later() {
             limit = limit.min(Duration::from_millis(50));
         }
         self.links.watch_all()?;
         if self.links.readable_count() > 0 || self.arm_links()? {
             limit = Duration::ZERO;
         }
-        if self.look(Some(limit))? || self.check_links_if_due()? {
+        if self.poll_events(Some(limit))? || self.check_links_if_due()? {
             self.progress.stall.moved();
         } else {
             self.report_stall(hint);

@@ -5,7 +5,7 @@ use rejoin_channel_table::ids::Rank;
 use super::Device;
 use crate::clock;
 use crate::error::Result;
-use crate::links::{self, detach};
+use crate::{links, memory};
 
 impl Device {
     /// Writes to, or dials, every peer that the engine has something for.
@@ -63,6 +63,6 @@ impl Device {
     fn detach_all(&mut self) -> bool {
         let engine = &mut self.engine;
         self.progress
-            .retain_detaching(|request| !detach(engine, *request))
+            .retain_detaching(|request| !memory::detach(engine, *request))
     }
 }

@@ -116,10 +116,10 @@ impl Dial {
         places.join(", ")
     }
 
-    /// Where to dial now. As long as there is a door nothing else is tried.
+    /// Where to dial now. As long as there is a local address, nothing else is tried.
     pub(crate) fn pick(&mut self) -> Option<Address> {
-        if let Some(door) = self.addresses.first().filter(|at| is_local(at)) {
-            return Some(*door);
+        if let Some(local) = self.addresses.first().filter(|at| is_local(at)) {
+            return Some(*local);
         }
         let count = self.addresses.len();
         let address = *self.addresses.get(self.next.checked_rem(count)?)?;
@@ -129,8 +129,12 @@ impl Dial {
 
     /// How many addresses are tried one after the other.
     fn others(&self) -> u32 {
-        let door = self.addresses.first().is_some_and(is_local);
-        let others = if door { 1 } else { self.addresses.len().max(1) };
+        let local = self.addresses.first().is_some_and(is_local);
+        let others = if local {
+            1
+        } else {
+            self.addresses.len().max(1)
+        };
         u32::try_from(others).unwrap_or(1)
     }
 
@@ -139,10 +143,10 @@ impl Dial {
         self.tries = self.tries.saturating_add(self.others());
     }
 
-    /// The system refuses a connection to the door; true when TCP is tried from now on.
-    pub(crate) fn door_refused(&mut self, kind: ErrorKind, why: &str) -> bool {
-        // A full queue and a lack of descriptors pass; a door that is not there, or another user's,
-        // stays so.
+    /// The system refuses a connection to the local listener; true when TCP is tried from now on.
+    pub(crate) fn local_refused(&mut self, kind: ErrorKind, why: &str) -> bool {
+        // A full queue and a lack of descriptors pass. A missing listener, or another user's, stays
+        // so.
         let for_good = matches!(
             kind,
             ErrorKind::ConnectionRefused | ErrorKind::PermissionDenied
@@ -256,7 +260,7 @@ impl Dial {
     }
 }
 
-/// Whether an address is a door: shared memory with a rank of this host.
+/// Whether an address is local: shared memory with a rank of this host.
 pub(crate) fn is_local(address: &Address) -> bool {
     matches!(address, Address::Local(_))
 }

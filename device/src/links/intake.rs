@@ -17,7 +17,6 @@ use std::io;
 use rejoin_channel_table::Epoch;
 use rejoin_engine::{Engine, HEADER_LEN, Header, Matched, ProtocolError, RxBody, Segment};
 
-use super::copies::copy_out;
 use super::live::{IncomingBody, Live};
 use crate::memory;
 use crate::meter::Meter;
@@ -183,7 +182,7 @@ impl Intake<'_> {
             kept += 1;
         }
         if count > 0 {
-            live.struck_after(self.meter)?;
+            live.inject_cut_after(self.meter)?;
         }
         Ok((count, kept))
     }
@@ -390,7 +389,7 @@ impl Intake<'_> {
         if whole {
             live.body = IncomingBody::None;
             self.engine.rx_done(live.rank)?;
-            copy_out(self.engine);
+            memory::copy_out(self.engine);
         }
         Ok(())
     }

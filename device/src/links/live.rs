@@ -201,12 +201,12 @@ impl Live {
         // A polled link also gets write attempts without effect; they must not count.
         if meter.injects_faults() && !self.polled {
             // SAFETY: the caller's promise.
-            unsafe { self.struck(meter, pieces)? };
+            unsafe { self.inject_cut_within(meter, pieces)? };
         }
         // SAFETY: the caller's promise.
         let count = unsafe { self.endpoint.try_write(pieces)? };
         if self.polled && count > 0 {
-            self.struck_after(meter)?;
+            self.inject_cut_after(meter)?;
         }
         meter.stats.bytes_out += count as u64;
         meter.stats.writes_blocked += u64::from(count == 0);
@@ -232,7 +232,7 @@ impl Live {
         meter.stats.reads_empty += u64::from(count == 0);
         if count > 0 {
             // The bytes of the read are lost with the link, as if they had never arrived.
-            self.struck_after(meter)?;
+            self.inject_cut_after(meter)?;
         }
         Ok(count)
     }
@@ -248,8 +248,8 @@ impl Live {
 
     /// Breaks the link after bytes have moved, when the fault injector says so.
     #[inline]
-    pub(crate) fn struck_after(&mut self, meter: &mut Meter) -> Result<(), Box<Fault>> {
-        if meter.strike(0).is_none() {
+    pub(crate) fn inject_cut_after(&mut self, meter: &mut Meter) -> Result<(), Box<Fault>> {
+        if meter.draw_cut(0).is_none() {
             return Ok(());
         }
         self.endpoint.cut();
@@ -261,11 +261,15 @@ impl Live {
     /// # Safety
     /// As for `write`.
     #[cold]
-    unsafe fn struck(&mut self, meter: &mut Meter, pieces: &[Piece]) -> Result<(), Box<Fault>> {
+    unsafe fn inject_cut_within(
+        &mut self,
+        meter: &mut Meter,
+        pieces: &[Piece],
+    ) -> Result<(), Box<Fault>> {
         let Some(first) = pieces.first() else {
             return Ok(());
         };
-        let Some(len) = meter.strike(first.iov_len) else {
+        let Some(len) = meter.draw_cut(first.iov_len) else {
             return Ok(());
         };
         if len > 0 {

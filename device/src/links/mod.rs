@@ -6,25 +6,23 @@
 mod awaited;
 mod burst;
 mod carriers;
-mod copies;
 mod dials;
-mod door;
 mod flapping;
 mod intake;
 mod live;
 mod pending;
+mod rank_listeners;
 mod slots;
 mod transmit;
 mod unanswered;
 mod watching;
 
-pub(crate) use copies::{copy_out, detach};
 pub(crate) use dials::{is_local, place};
-pub(crate) use door::{Door, wanted_transport};
 pub(crate) use flapping::Row;
 pub(crate) use intake::{Broken, Intake, STAGING};
 pub(crate) use live::Live;
 pub(crate) use pending::{PendingConnection, Said};
+pub(crate) use rank_listeners::{RankListeners, wanted_transport};
 pub(crate) use transmit::{flush, send_frame, unblock};
 
 use std::collections::VecDeque;
@@ -60,7 +58,7 @@ pub(crate) struct Closed {
     /// A frame had come over it.
     pub(crate) heard: bool,
     /// Doorbells that were rung over it.
-    pub(crate) wakes: u64,
+    pub(crate) doorbells: u64,
     /// It was the peer's link: there is none now.
     pub(crate) was_current: bool,
 }
@@ -177,8 +175,8 @@ impl Links {
     }
 
     /// Doorbells that were rung over the links that there are.
-    pub(crate) fn wakes(&self) -> u64 {
-        self.slots.wakes()
+    pub(crate) fn doorbells(&self) -> u64 {
+        self.slots.doorbells()
     }
 
     /// Bytes of memory that the links share with peers.
@@ -325,7 +323,7 @@ impl Links {
             rank: live.rank,
             moved: live.endpoint.path().map_or(0, |path| path.moved),
             heard: live.heard,
-            wakes: live.endpoint.doorbells_rung(),
+            doorbells: live.endpoint.doorbells_rung(),
             was_current,
         })
     }

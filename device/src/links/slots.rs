@@ -171,12 +171,12 @@ impl Slots {
     }
 
     /// Doorbells that were rung over the links that there are.
-    pub(super) fn wakes(&self) -> u64 {
-        let wakes = self.entries.iter().map(|(_, slot)| match slot {
+    pub(super) fn doorbells(&self) -> u64 {
+        let doorbells = self.entries.iter().map(|(_, slot)| match slot {
             Slot::Live(live) => live.endpoint.doorbells_rung(),
             _ => 0,
         });
-        wakes.sum()
+        doorbells.sum()
     }
 
     /// Whether any connection is in its handshake.

@@ -69,7 +69,7 @@ pub(crate) fn flush(
 #[inline(never)]
 pub(crate) fn unblock(engine: &mut Engine, live: &mut Live, meter: &mut Meter) -> bool {
     for _ in 0..MOVES {
-        if !live.endpoint.peer_goes_on() {
+        if !live.endpoint.await_peer_progress() {
             return false;
         }
         if let Err(fault) = flush(engine, live, meter) {

@@ -22,7 +22,7 @@ use crate::transport::{Endpoint, Fault, Lost};
 /// Successful direct reads after which a link leaves epoll.
 const BUSY_AFTER: u32 = 64;
 /// Time between two looks at epoll at most, while the program polls.
-const LOOK_AFTER: u64 = 50 * clock::MICROSECOND;
+const POLL_AFTER: u64 = 50 * clock::MICROSECOND;
 
 impl Links {
     /// Waits for events at most for `limit`, and appends them.
@@ -45,7 +45,7 @@ impl Links {
     /// `every` passes. If links are polled, it does so after a while, however few the passes are,
     /// because some calls make no pass.
     #[inline]
-    pub(crate) fn must_look(&self, pass: u32, every: u32) -> bool {
+    pub(crate) fn poll_is_due(&self, pass: u32, every: u32) -> bool {
         if self.polled.is_empty() || self.slots.any_pending() || self.slots.any_watched() {
             if pass.is_multiple_of(every) {
                 return true;
@@ -54,7 +54,7 @@ impl Links {
                 return false;
             }
         }
-        clock::ticks().wrapping_sub(self.looked) > LOOK_AFTER
+        clock::ticks().wrapping_sub(self.looked) > POLL_AFTER
     }
 
     /// A direct read of a link has brought something: one that is busy leaves epoll.

@@ -25,7 +25,7 @@ pub(crate) struct ManagerChannel {
     /// The job's key, which the manager told.
     key: KeyPage,
     /// Messages that may end a wait.
-    words: u64,
+    messages: u64,
     /// This rank has come to its end, and leaves with all others.
     leaving: bool,
     /// All ranks have.
@@ -40,7 +40,7 @@ impl ManagerChannel {
         Self {
             agent,
             key,
-            words: 0,
+            messages: 0,
             leaving: false,
             all_finalized: false,
             told_fallback: false,
@@ -157,14 +157,14 @@ impl ManagerChannel {
     }
 
     /// A message has come that may end a wait.
-    pub(crate) fn count_word(&mut self) {
-        self.words += 1;
+    pub(crate) fn count_message(&mut self) {
+        self.messages += 1;
     }
 
     /// Messages that may end a wait, so far.
     #[inline(always)]
-    pub(crate) fn words(&self) -> u64 {
-        self.words
+    pub(crate) fn messages(&self) -> u64 {
+        self.messages
     }
 
     /// All that this rank has sent is acknowledged: it leaves when all others do.

@@ -29,7 +29,7 @@ impl FaultInjector {
 
     /// Whether the next operation on a link, of `len` bytes, ends in a cut; and after how many
     /// bytes of it.
-    pub(crate) fn strike(&mut self, len: usize) -> Option<usize> {
+    pub(crate) fn draw_cut(&mut self, len: usize) -> Option<usize> {
         if !self.next().is_multiple_of(self.interval) {
             return None;
         }
@@ -44,20 +44,16 @@ mod tests {
 
     #[test]
     fn strikes_are_as_frequent_as_asked_and_repeatable() {
-        let strikes = |seed| {
+        let cuts = |seed| {
             let mut injector = FaultInjector::new(seed, 3, 50);
             (0..50_000)
-                .filter_map(|at| injector.strike(100).map(|len| (at, len)))
+                .filter_map(|at| injector.draw_cut(100).map(|len| (at, len)))
                 .collect::<Vec<_>>()
         };
-        let first = strikes(11);
-        assert_eq!(first, strikes(11));
-        assert_ne!(first, strikes(12));
-        assert!(
-            (800..1200).contains(&first.len()),
-            "{} strikes",
-            first.len()
-        );
+        let first = cuts(11);
+        assert_eq!(first, cuts(11));
+        assert_ne!(first, cuts(12));
+        assert!((800..1200).contains(&first.len()), "{} cuts", first.len());
         assert!(first.iter().all(|(_, len)| *len <= 100));
     }
 }

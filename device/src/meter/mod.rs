@@ -33,10 +33,10 @@ impl Meter {
 
     /// After how many of the `len` bytes of the next operation the link is to be cut, if at all.
     #[inline]
-    pub(crate) fn strike(&mut self, len: usize) -> Option<usize> {
+    pub(crate) fn draw_cut(&mut self, len: usize) -> Option<usize> {
         if !cfg!(feature = "fault-injection") {
             return None;
         }
-        self.injector.as_mut()?.strike(len)
+        self.injector.as_mut()?.draw_cut(len)
     }
 }

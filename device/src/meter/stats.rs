@@ -30,10 +30,10 @@ pub struct Stats {
     /// Bytes that this rank has written into receivers' memory, to help them: among those that they
     /// count.
     pub bytes_put: u64,
-    /// Peers that slept and were notified over a link of shared memory.
-    pub wakes: u64,
-    /// Looks at epoll without blocking.
-    pub looks: u64,
+    /// Doorbells rung: peers that slept and were notified over a link of shared memory.
+    pub doorbells: u64,
+    /// Polls of epoll that do not block.
+    pub event_polls: u64,
     /// Waits in epoll that may block.
     pub blocks: u64,
     /// Links that held bytes, or had room for them, though no event had said so: should be none.
@@ -66,7 +66,7 @@ impl Stats {
     #[must_use]
     pub fn named(&self, (sends, receives): (u64, u64)) -> Vec<(String, u64)> {
         let moves = (self.writes + self.reads).saturating_sub(self.ring_calls);
-        let calls = moves + self.looks + self.blocks + self.wakes + self.gets;
+        let calls = moves + self.event_polls + self.blocks + self.doorbells + self.gets;
         [
             ("sends", sends),
             ("receives", receives),
@@ -84,11 +84,11 @@ impl Stats {
             ("short_in", self.short_in),
             ("rings_made", self.rings_made),
             ("ring_bytes", self.ring_bytes),
-            ("wakes", self.wakes),
+            ("doorbells", self.doorbells),
             ("gets", self.gets),
             ("bytes_got", self.bytes_got),
             ("bytes_put", self.bytes_put),
-            ("looks", self.looks),
+            ("event_polls", self.event_polls),
             ("blocks", self.blocks),
             ("late", self.late),
             ("injected_cuts", self.injected_cuts),

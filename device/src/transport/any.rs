@@ -69,8 +69,8 @@ impl Endpoint for AnyEndpoint {
         each!(self, endpoint => endpoint.await_room())
     }
 
-    fn peer_goes_on(&mut self) -> bool {
-        each!(self, endpoint => endpoint.peer_goes_on())
+    fn await_peer_progress(&mut self) -> bool {
+        each!(self, endpoint => endpoint.await_peer_progress())
     }
 
     #[inline(always)]

@@ -190,6 +190,9 @@ impl GetPart {
 ///   needs.
 /// - Short messages, buffered copies and bytes keep one order.
 /// - After [`Fault::Link`] the endpoint is only good for dropping.
+/// - `try_short` and `try_bcopy` only say whether the message is sent. They can find a lost link
+///   only by a position that the peer can't have. The slow path writes after each refusal, and that
+///   write returns the fault. So the fast path tests one bit.
 pub trait Endpoint {
     /// The transport's name for users.
     fn transport(&self) -> &'static str;
@@ -217,8 +220,8 @@ pub trait Endpoint {
         true
     }
 
-    /// Waits until the peer takes something, for microseconds; false when it does not.
-    fn peer_goes_on(&mut self) -> bool {
+    /// Waits until the peer takes something, for microseconds; false when the peer does not.
+    fn await_peer_progress(&mut self) -> bool {
         false
     }
 

@@ -80,10 +80,10 @@ impl HostListener {
     }
 }
 
-/// Connects to a door of this host. Nothing waits: it is open or it is not.
+/// Connects to a listener of this host, without waiting.
 ///
 /// # Errors
-/// No such door here, or another user's.
+/// No such listener here, or another user's.
 pub fn connect(name: DoorName) -> io::Result<Socket> {
     let socket = raised(Socket::new(Domain::UNIX, Type::STREAM, None)?)?;
     socket.connect(&address(name)?)?;

@@ -225,7 +225,7 @@ impl Tested {
         };
         let posted = self.engine.recv(pattern, segment);
         posted.expect("there is such a peer");
-        links::copy_out(&mut self.engine);
+        program::copy_out(&mut self.engine);
     }
 
     fn send(&mut self, len: usize) -> Result<(), Broken> {

@@ -122,7 +122,7 @@ pub struct ShmEndpoint {
     ended: bool,
     /// Bytes of both directions.
     moved: u64,
-    wakes: u64,
+    doorbells: u64,
     /// The peer's memory, if it can be read.
     peer: Option<PeerMemory>,
     /// The system's error of the attempt.
@@ -184,7 +184,7 @@ impl ShmEndpoint {
             pace: Pace::new(copies.shared_cores),
             ended: false,
             moved: 0,
-            wakes: 0,
+            doorbells: 0,
             socket,
             memory,
         }
@@ -213,7 +213,7 @@ impl ShmEndpoint {
 
     #[cold]
     fn wake(&mut self) {
-        self.wakes += 1;
+        self.doorbells += 1;
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: one byte is read. A full socket holds a wake-up already; a broken one says so
         // itself.
@@ -256,8 +256,8 @@ impl Endpoint for ShmEndpoint {
         self.await_cell()
     }
 
-    fn peer_goes_on(&mut self) -> bool {
-        self.reader_goes_on()
+    fn await_peer_progress(&mut self) -> bool {
+        self.await_reader_progress()
     }
 
     #[inline(always)]
@@ -306,7 +306,7 @@ impl Endpoint for ShmEndpoint {
     }
 
     fn doorbells_rung(&self) -> u64 {
-        self.wakes
+        self.doorbells
     }
 
     fn shared_bytes(&self) -> usize {

@@ -281,8 +281,8 @@ fn a_sender_that_is_ahead_waits_only_for_a_reader_that_goes_on() {
         assert!(!a.await_free_cell(), "nobody reads");
         assert!(!a.await_free_cell(), "nor now");
         assert_eq!(take(&mut b, 5), b"short");
-        assert!(a.reader_goes_on(), "it has moved");
-        assert!(!a.reader_goes_on(), "which is seen once");
+        assert!(a.await_reader_progress(), "it has moved");
+        assert!(!a.await_reader_progress(), "which is seen once");
         assert!(a.await_free_cell());
         assert!(send(&mut a, b"short"));
 
@@ -290,11 +290,11 @@ fn a_sender_that_is_ahead_waits_only_for_a_reader_that_goes_on() {
         for _ in 0..memory::CELLS {
             assert_eq!(take(&mut b, 5), b"short");
         }
-        assert!(a.reader_goes_on() && !a.reader_goes_on());
+        assert!(a.await_reader_progress() && !a.await_reader_progress());
         assert_eq!(write(&mut a, &[b"bytes"]).expect("room"), 5);
-        assert!(!a.reader_goes_on());
+        assert!(!a.await_reader_progress());
         assert_eq!(read(&mut b, &[5]).expect("bytes"), b"bytes");
-        assert!(a.reader_goes_on());
+        assert!(a.await_reader_progress());
     }
 }
 

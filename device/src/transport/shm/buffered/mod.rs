@@ -134,7 +134,7 @@ impl ShmEndpoint {
             && self.release().is_ok()
     }
 
-    /// Shows the peer how far this side has read, and wakes it where it has more room by that.
+    /// Shows the peer how far this side has read, and rings its doorbell where it has room again.
     #[inline]
     fn release(&mut self) -> Result<(), OutOfBounds> {
         if self.stream.release()? {

@@ -72,7 +72,7 @@ impl ShmEndpoint {
             if self.has_cell() {
                 return true;
             }
-            if self.ended || !self.reader_goes_on() {
+            if self.ended || !self.await_reader_progress() {
                 return false;
             }
         }
@@ -82,7 +82,7 @@ impl ShmEndpoint {
     /// Waits until the reader takes a message, if that is soon. False if it takes none: the reader
     /// computes, and the sender does not wait for it again before it has moved. The sender still
     /// has its window.
-    pub(super) fn reader_goes_on(&mut self) -> bool {
+    pub(super) fn await_reader_progress(&mut self) -> bool {
         let looks = if self.pace.in_vain {
             0
         } else {

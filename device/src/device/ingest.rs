@@ -3,11 +3,12 @@
 use super::Device;
 use crate::error::Result;
 use crate::events::PollToken;
-use crate::links::{Broken, Intake, copy_out};
+use crate::links::{Broken, Intake};
+use crate::memory;
 
 impl Device {
     /// Reads a live link, or works through bytes that are staged already; true if anything moved.
-    pub(super) fn take_in(&mut self, token: PollToken, staged: Option<usize>) -> Result<bool> {
+    pub(super) fn ingest(&mut self, token: PollToken, staged: Option<usize>) -> Result<bool> {
         let Some(live) = self.links.live(token) else {
             return Ok(false);
         };
@@ -43,7 +44,7 @@ impl Device {
     /// After calls that may have matched what is already here.
     #[inline]
     pub(super) fn copy_matched(&mut self) {
-        copy_out(&mut self.engine);
+        memory::copy_out(&mut self.engine);
         self.get_all();
     }
 }

@@ -15,13 +15,13 @@ use crate::os;
 use crate::transport::{Accepted, InterfaceFilter, ListenOptions, Listeners};
 
 /// The listeners of one rank.
-pub(crate) struct Door {
+pub(crate) struct RankListeners {
     listeners: Listeners,
     /// Connections may wait at them that no event will announce.
     accept_again: bool,
 }
 
-impl Door {
+impl RankListeners {
     /// Listens, and watches the listeners. Beside them: why there is no shared memory, where it was
     /// wanted.
     ///
@@ -36,11 +36,11 @@ impl Door {
         for (number, descriptor) in listeners.descriptors() {
             poller.add(descriptor, PollToken::listener(number), false)?;
         }
-        let door = Self {
+        let listeners = Self {
             listeners,
             accept_again: false,
         };
-        Ok((door, lacking))
+        Ok((listeners, lacking))
     }
 
     /// This rank's card, as it is to be registered.
@@ -97,8 +97,8 @@ impl Door {
     }
 
     /// Takes the place of the listeners with others.
-    pub(crate) fn start_over(&mut self, door: Self, old: Old) {
-        let before = std::mem::replace(self, door);
+    pub(crate) fn start_over(&mut self, listeners: Self, old: Old) {
+        let before = std::mem::replace(self, listeners);
         match old {
             Old::Close => drop(before),
             Old::Forget => before.listeners.forget(),
