@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 mod extra;
+mod public_types;
 mod setting;
 mod skipped;
 
@@ -271,8 +272,11 @@ fn clippy(c: &Setting) -> Result<()> {
 fn documentation(c: &Setting) -> Result<()> {
     // Pages of a crate that is no public library may link to private items.
     let flags = "-D warnings -A rustdoc::private-intra-doc-links";
+    // Pages of types that are gone would count.
+    let _ = std::fs::remove_dir_all(c.root.join("target/doc"));
     let mut command = cargo(c, &["doc", "--workspace", "--no-deps"]);
-    c.run(command.env("RUSTDOCFLAGS", flags))
+    c.run(command.env("RUSTDOCFLAGS", flags))?;
+    public_types::check(&c.root.join("target/doc"))
 }
 
 fn units(c: &Setting) -> Result<()> {
