@@ -120,10 +120,8 @@ collectives! {
         #[inline(always)] |this, ctx| typed::allreduce(ctx, &this.op, &this.send, &this.recv);
     "`MPI_Reduce_scatter_block` and `MPI_Reduce_scatter`; in place, `recv` is the whole vector"
         ReduceScatter { op: Rc<Op>, send: Option<Typed>, recv: Typed, shares: Shares }
-        |this, ctx| {
-            let (send, recv) = (&this.send, &this.recv);
-            rest!(ctx, typed::reduce_scatter(&ctx, &this.op, send, recv, &this.shares))
-        };
+        #[inline(always)]
+        |this, ctx| typed::reduce_scatter(ctx, &this.op, &this.send, &this.recv, &this.shares);
     "`MPI_Scan` and `MPI_Exscan`"
         Scan { op: Rc<Op>, send: Option<Typed>, recv: Typed, exclusive: bool }
         #[inline(always)]

@@ -1,9 +1,12 @@
 //! `MPI_Reduce_scatter_block` and `MPI_Reduce_scatter` (MPI-5.0 §6.10).
 
+use std::future::Future;
+
 use super::algorithms::reduce_scatter_steps;
-use super::call::{Ctx, P2p};
+use super::call::{Ctx, Initiated, P2p, initiated_or};
+use super::linear::{self, Linear};
 use super::memory::{Mem, Split, check_equal};
-use super::reduction::Reducer;
+use super::reduction::{ExchangeOrder, Reducer};
 use super::tuning::ReduceScatterAlgorithm;
 use crate::error::Result;
 
@@ -13,31 +16,69 @@ use crate::error::Result;
 ///
 /// # Errors
 /// When a message fails, the lengths differ among ranks, or the operation fails.
-pub async fn reduce_scatter<P: P2p>(
-    ctx: &Ctx<'_, P>,
-    op: &dyn Reducer,
+#[inline(always)]
+pub fn reduce_scatter<'a, P: P2p, R: Reducer + Copy>(
+    ctx: Ctx<'a, P>,
+    op: R,
     send: Option<Mem>,
     recv: Mem,
-    split: Split<'_>,
-) -> Result<()> {
+    split: Split<'a>,
+) -> Initiated<impl Future<Output = Result<()>>> {
     let (rank, size) = (ctx.rank(), ctx.size());
     let element = op.element();
     let vector = send.unwrap_or(recv);
     let total = split.start(size) * element;
     let own = split.count(rank) * element;
-    check_equal(vector.len(), total)?;
-    if send.is_some() {
-        check_equal(recv.len(), own)?;
-    }
-    if total == 0 {
-        return Ok(());
+    let checked = check_equal(vector.len(), total).and(match send {
+        Some(_) => check_equal(recv.len(), own),
+        None => Ok(()),
+    });
+    if checked.is_err() || total == 0 {
+        return checked.into();
     }
     let result = recv.head(own);
     if size == 1 {
         result.copy_from(vector);
+        return Initiated::Done;
+    }
+    // In place the result overwrites parts that are still to be sent.
+    let linear = plan(ctx, op, split).filter(|_| send.is_some());
+    let initiated = linear.map(|linear| linear.own_part(vector, result));
+    initiated_or(initiated, move || {
+        stepwise(ctx.out_of_line(), op, (vector, result), split)
+    })
+}
+
+/// The linear form, if that is the way: on all ranks or on none, whichever of them call in place.
+#[inline(always)]
+fn plan<'a, P: P2p, R: Reducer + Copy>(
+    ctx: Ctx<'a, P>,
+    op: R,
+    split: Split<'a>,
+) -> Option<Linear<'a, P, R>> {
+    let total = split.start(ctx.size()) * op.element();
+    let algorithm = ctx.tuning().reduce_scatter(total, op.commutative());
+    if !ctx.is_linear() || algorithm != ReduceScatterAlgorithm::Halving {
+        return None;
+    }
+    linear::plan_of_parts(ctx, op, split, ExchangeOrder::Halving)
+}
+
+async fn stepwise<P: P2p>(
+    ctx: Ctx<'_, P>,
+    op: impl Reducer + Copy,
+    (vector, result): (Mem, Mem),
+    split: Split<'_>,
+) -> Result<()> {
+    if let Some(linear) = plan(ctx, op, split) {
+        let temp = ctx.temp(result.len())?;
+        linear.own_part(vector, temp.mem()).finish().await?;
+        result.copy_from(temp.mem());
         return Ok(());
     }
-    match ctx.tuning().reduce_scatter(total, op.commutative()) {
+    let algorithm = ctx.tuning().reduce_scatter(vector.len(), op.commutative());
+    let (ctx, op) = (&ctx, &op);
+    match algorithm {
         ReduceScatterAlgorithm::Halving => {
             reduce_scatter_steps::halving(ctx, op, vector, result, split).await
         }

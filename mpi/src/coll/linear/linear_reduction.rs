@@ -29,6 +29,15 @@ pub(in crate::coll) enum Combiners {
     Blocks,
 }
 
+/// The blocks of [`Combiners::Blocks`].
+#[derive(Clone, Copy, Debug)]
+enum BlockSizes<'a> {
+    /// As even as whole elements allow.
+    Even,
+    /// Those of a reduce-scatter.
+    Given(Split<'a>),
+}
+
 /// A linear reduction.
 #[derive(Clone, Copy)]
 pub(in crate::coll) struct Linear<'a, P, R> {
@@ -39,6 +48,7 @@ pub(in crate::coll) struct Linear<'a, P, R> {
     /// The order of combining; along a ring each block begins at its own place.
     order: ExchangeOrder,
     combiners: Combiners,
+    blocks: BlockSizes<'a>,
     /// Elements of the whole vector.
     elements: usize,
 }
@@ -68,7 +78,35 @@ pub(in crate::coll) fn plan<'a, P: P2p, R: Reducer + Copy>(
         first,
         order,
         combiners,
+        blocks: BlockSizes::Even,
         elements: len / op.element(),
+    })
+}
+
+/// How a reduce-scatter goes whose algorithm in steps has this order; `None`: in steps.
+#[inline(always)]
+pub(in crate::coll) fn plan_of_parts<'a, P: P2p, R: Reducer + Copy>(
+    ctx: Ctx<'a, P>,
+    op: R,
+    split: Split<'a>,
+    order: ExchangeOrder,
+) -> Option<Linear<'a, P, R>> {
+    let (size, tuning) = (ctx.size(), ctx.tuning());
+    let elements = split.start(size);
+    let exchange = tuning.operands(
+        ctx.on_one_host(),
+        size,
+        elements * op.element(),
+        op.symmetric(),
+    );
+    (exchange != Exchange::Stepwise && op.symmetric()).then_some(Linear {
+        ctx,
+        op,
+        first: 0,
+        order,
+        combiners: Combiners::Blocks,
+        blocks: BlockSizes::Given(split),
+        elements,
     })
 }
 
@@ -87,7 +125,19 @@ impl<'a, P: P2p, R: Reducer + Copy> Linear<'a, P, R> {
         mine: Mem,
         recv: Mem,
     ) -> Initiated<impl Future<Output = Result<()>>> {
-        let combining = self.combine(mine, self.part(recv, self.ctx.rank()));
+        let result = self.part(recv, self.ctx.rank());
+        self.own_part(mine, result)
+    }
+
+    /// Leaves this rank's part of the result in `result`, which lies in no part of `mine` that
+    /// another rank combines.
+    #[inline(always)]
+    pub(in crate::coll) fn own_part(
+        self,
+        mine: Mem,
+        result: Mem,
+    ) -> Initiated<impl Future<Output = Result<()>>> {
+        let combining = self.combine(mine, result);
         let mut progress = match combining.begin() {
             Ok(progress) => progress,
             Err(error) => return Initiated::Failed(error),
@@ -161,9 +211,12 @@ impl<'a, P: P2p, R: Reducer + Copy> Linear<'a, P, R> {
 
     #[inline(always)]
     fn block_of(&self, vector: Mem, rank: usize) -> Mem {
-        let split = Split::Even {
-            elements: self.elements,
-            parts: self.ctx.size(),
+        let split = match self.blocks {
+            BlockSizes::Given(split) => split,
+            BlockSizes::Even => Split::Even {
+                elements: self.elements,
+                parts: self.ctx.size(),
+            },
         };
         split.part(vector, self.op.element(), self.block(rank))
     }
@@ -219,9 +272,10 @@ impl<'a, P: P2p, R: Reducer + Copy> Linear<'a, P, R> {
     /// Bytes of the longest part.
     #[inline(always)]
     fn longest(&self) -> usize {
-        let elements = match self.combiners {
-            Combiners::Blocks => self.elements.div_ceil(self.ctx.size()),
-            Combiners::Everyone | Combiners::Only(_) => self.elements,
+        let elements = match (self.combiners, self.blocks) {
+            (Combiners::Everyone | Combiners::Only(_), _) => self.elements,
+            (Combiners::Blocks, BlockSizes::Even) => self.elements.div_ceil(self.ctx.size()),
+            (Combiners::Blocks, BlockSizes::Given(split)) => split.longest(self.ctx.size()),
         };
         elements * self.op.element()
     }
@@ -350,6 +404,7 @@ impl<'a, P: P2p, R: Reducer + Copy> Combining<'a, P, R> {
                 first: linear.first,
                 order: linear.order,
                 combiners: linear.combiners,
+                blocks: linear.blocks,
                 elements: linear.elements,
             },
             mine: self.mine,

@@ -3,7 +3,7 @@
 
 use super::super::testnet::crossed;
 use super::super::tuning::{AllreduceAlgorithm, Exchange, ReduceAlgorithm, Tuning};
-use super::super::{Blocks, reduce};
+use super::super::{Blocks, Split, reduce, reduce_scatter};
 use super::*;
 use crate::adi::LocalCost;
 use std::cell::Cell;
@@ -107,6 +107,45 @@ fn all_ranks_have_the_same_of_an_operation_that_prefers_an_operand() {
                     assert!(
                         all.windows(2).all(|two| two[0] == two[1]),
                         "n={size} {count} {way:?} in_place={in_place}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// In place on all ranks, on none, or on every second one.
+#[test]
+fn a_reduce_scatter_has_the_same_bits_whatever_the_hosts() {
+    for size in (1..=17).chain([32]) {
+        for count in [1, 9, 300] {
+            let op = TestOp::Float;
+            let values = op.operands(size, count * size, 14);
+            let part = count * op.element();
+            let all = |way, in_place: [bool; 2]| {
+                let recvs: Vec<_> = (0..size)
+                    .map(|rank| match in_place[rank % 2] {
+                        true => values[rank].clone(),
+                        false => vec![0xEE; part],
+                    })
+                    .collect();
+                let conditions = conditions(size, Tuning::default(), way);
+                let mut got = run(conditions, &values, &recvs, |ctx, send, recv| {
+                    let send = (!in_place[ctx.rank() % 2]).then_some(send);
+                    let split = Split::Uniform(count);
+                    Box::pin(
+                        async move { reduce_scatter(*ctx, &op, send, recv, split).finish().await },
+                    )
+                });
+                got.iter_mut().for_each(|result| result.truncate(part));
+                got
+            };
+            let expected = all(STEPS, [false, false]);
+            for way in WAYS {
+                for in_place in [[false, false], [true, true], [false, true]] {
+                    assert!(
+                        all(way, in_place) == expected,
+                        "n={size} {count} {way:?} in_place={in_place:?}"
                     );
                 }
             }

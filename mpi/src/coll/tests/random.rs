@@ -159,7 +159,7 @@ proptest! {
         let recvs: Buffers = cuts.windows(2).map(|w| vec![0; (w[1] - w[0]) * op.element()]).collect();
         let got = run(run_as, &values, &recvs, |ctx, s, r| {
             let cuts = cuts.clone();
-            Box::pin(async move { reduce_scatter(ctx, &op, Some(s), r, Split::Offsets(&cuts)).await })
+            Box::pin(async move { reduce_scatter(*ctx, &op, Some(s), r, Split::Offsets(&cuts)).finish().await })
         });
         prop_assert_eq!(concat(&got), expected);
     }

@@ -181,7 +181,7 @@ fn check_reduce_scatter(
                 true => Split::Uniform(each),
                 false => Split::Offsets(&offsets),
             };
-            reduce_scatter(ctx, &op, send, recv, split).await
+            reduce_scatter(*ctx, &op, send, recv, split).finish().await
         })
     });
     for rank in 0..size {

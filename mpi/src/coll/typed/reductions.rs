@@ -163,29 +163,53 @@ async fn staged_allreduce<P: P2p>(
 ///
 /// # Errors
 /// See [`bytes::reduce_scatter`].
-pub(in crate::coll) async fn reduce_scatter<P: P2p>(
-    ctx: &Ctx<'_, P>,
+#[inline(always)]
+pub(in crate::coll) fn reduce_scatter<'a, P: P2p>(
+    ctx: Ctx<'a, P>,
+    op: &'a Op,
+    send: &'a Option<Typed>,
+    recv: &'a Typed,
+    shares: &'a Shares,
+) -> Initiated<impl Future<Output = Result<()>>> {
+    let initiated = match (send.as_ref().map(|send| direct(&send.data())), shares) {
+        (Some(Some(out)), &Shares::Equal(count)) if let Ok(count) = usize::try_from(count) => {
+            let operator = Operator::new(op, recv.datatype(), ctx.scratch());
+            let split = Split::Uniform(count);
+            direct(&recv.data())
+                .map(|into| bytes::reduce_scatter(ctx, operator, Some(out), into, split))
+        }
+        _ => None,
+    };
+    initiated_or(initiated, move || {
+        staged_reduce_scatter(ctx.out_of_line(), op, send, recv, shares)
+    })
+}
+
+/// A reduce-scatter in place, of parts that differ, or of elements that are packed first.
+async fn staged_reduce_scatter<P: P2p>(
+    ctx: Ctx<'_, P>,
     op: &Op,
     send: &Option<Typed>,
     recv: &Typed,
     shares: &Shares,
 ) -> Result<()> {
     let operator = Operator::new(op, recv.datatype(), ctx.scratch());
-    let out = stage(ctx, send)?;
-    let into = Staged::new(ctx, recv.data(), access(send.is_none()))?;
+    let out = stage(&ctx, send)?;
+    let into = Staged::new(&ctx, recv.data(), access(send.is_none()))?;
     let from = out.as_ref().map(Staged::mem);
-    match shares {
+    let offsets;
+    let split = match shares {
         Shares::Equal(count) => {
-            let count = usize::try_from(*count).map_err(|_| bad_count(*count))?;
-            let split = Split::Uniform(count);
-            bytes::reduce_scatter(ctx, &operator, from, into.mem(), split).await?;
+            Split::Uniform(usize::try_from(*count).map_err(|_| bad_count(*count))?)
         }
         Shares::Each(counts) => {
-            let offsets = Shares::offsets(counts)?;
-            let split = Split::Offsets(&offsets);
-            bytes::reduce_scatter(ctx, &operator, from, into.mem(), split).await?;
+            offsets = Shares::offsets(counts)?;
+            Split::Offsets(&offsets)
         }
-    }
+    };
+    bytes::reduce_scatter(ctx, operator, from, into.mem(), split)
+        .finish()
+        .await?;
     into.finish();
     Ok(())
 }
