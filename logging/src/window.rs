@@ -230,4 +230,23 @@ mod tests {
         receive.take_grant().unwrap();
         assert_eq!(receive.take_grant(), Err(WindowError::Exceeded));
     }
+
+    #[test]
+    fn a_message_that_passes_takes_no_room_and_its_credit_is_still_told() {
+        let mut receive = ReceiveWindow::new(100);
+        receive.pass(30);
+        receive.take(90).unwrap();
+        assert!(receive.fits(10) && !receive.fits(11));
+        assert_eq!((receive.returned(), receive.held()), (30, 90));
+        receive.pass(10);
+        assert_eq!((receive.returned(), receive.untold()), (40, 40));
+        assert_eq!((receive.tell(), receive.held()), (40, 90));
+        // A credit for bytes that were never received gives nothing back.
+        receive.give_back(1000);
+        assert_eq!((receive.returned(), receive.held()), (130, 0));
+        let mut send = SendWindow::new(100);
+        assert!(send.charge(100));
+        assert_eq!((send.credit(100), send.credited()), (Ok(true), 100));
+        assert_eq!((send.credit(100), send.credited()), (Ok(false), 100));
+    }
 }

@@ -249,4 +249,41 @@ mod tests {
         );
         assert_eq!(out, [9]);
     }
+
+    #[test]
+    fn the_limit_itself_is_allowed_and_a_byte_more_is_not() {
+        let body = [7u8; 24];
+        let mut bytes = Vec::new();
+        encode(&body, 24, &mut bytes).unwrap();
+        assert!(encode(&body, 23, &mut Vec::new()).is_err());
+        let read = |limit| {
+            let mut reader = FrameReader::new(limit);
+            reader.push(&bytes);
+            reader.next::<[u8; 24]>()
+        };
+        assert_eq!(read(24), Ok(Some(body)));
+        let (length, limit) = (24, 23);
+        assert_eq!(read(23), Err(CodecError::TooLong { length, limit }));
+        assert_eq!(MANAGER_LIMIT, 16_777_216);
+        assert_eq!(RANK_LIMIT, 65_536);
+    }
+
+    #[test]
+    fn what_was_handed_out_is_wiped_and_nothing_else() {
+        let (key, next) = ((5, "secret".to_owned()), (6, "next".to_owned()));
+        let mut reader = FrameReader::new(1024);
+        reader.push(&frame(&key));
+        reader.push(&frame(&next));
+        assert_eq!(reader.next(), Ok(Some(key)));
+        let unread = reader.unread();
+        assert_eq!(unread, frame(&next).len());
+        reader.wipe_taken();
+        assert!(!reader.buffer.windows(6).any(|bytes| bytes == b"secret"));
+        assert_eq!(reader.unread(), unread);
+        assert_eq!(reader.next(), Ok(Some(next.clone())));
+        // What was handed out leaves the buffer with the next push.
+        reader.push(&frame(&next));
+        assert_eq!(reader.buffer.len(), reader.unread());
+        assert_eq!(reader.next(), Ok(Some(next)));
+    }
 }

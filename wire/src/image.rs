@@ -54,3 +54,23 @@ pub struct Unread {
     /// clock.
     pub counted: (u64, u64),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cost_counts_two_microseconds_per_page_or_the_time_of_the_copies() {
+        let cost = ImageCost {
+            stall: 100,
+            copied: 30,
+            copying: 250,
+        };
+        assert_eq!((cost.total(), cost.taken()), (160, 350));
+        let most = ImageCost {
+            copied: u64::MAX,
+            ..cost
+        };
+        assert_eq!(most.total(), u64::MAX);
+    }
+}
