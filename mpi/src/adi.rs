@@ -349,7 +349,7 @@ impl Dev {
     /// # Safety
     /// As [`Dev::irecv`].
     #[inline(always)]
-    pub unsafe fn post_now(&mut self, pat: &Pattern, buf: *mut u8, len: usize) -> Option<ReqId> {
+    pub unsafe fn try_irecv(&mut self, pat: &Pattern, buf: *mut u8, len: usize) -> Option<ReqId> {
         if self.failed.is_some() {
             return None;
         }

@@ -4,11 +4,11 @@ mod blocking;
 mod bsend_buffer;
 mod buffered;
 pub(crate) mod data;
-mod direct;
 mod nonblocking;
 mod persistent;
 mod probe;
 mod sendrecv;
+mod simple_messages;
 
 pub(crate) use bsend_buffer::BufferSlot;
 pub use bsend_buffer::{Detached, OVERHEAD};

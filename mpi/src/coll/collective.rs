@@ -159,7 +159,7 @@ fn plain_blocks(data: &Data<'_>, count: usize) -> Option<Mem> {
         count: data.count * count as i64,
         ..*data
     };
-    let (addr, len) = all.plain()?;
+    let (addr, len) = all.valid_contiguous()?;
     // SAFETY: the elements are there until the call ends (the caller's promise).
     Some(unsafe { Mem::new(addr, len) })
 }
@@ -206,7 +206,7 @@ impl Mpi {
         root: i32,
         comm: &Rc<Communicator>,
     ) -> Option<Result<()>> {
-        let (addr, len) = data.plain()?;
+        let (addr, len) = data.valid_contiguous()?;
         check::intra(comm).ok()?;
         let root = check::root(root, comm).ok()?;
         // SAFETY: the elements are there until the call ends.

@@ -2,7 +2,7 @@
 //! request object and without allocating.
 
 use super::{Data, SendMode};
-use crate::adi::{Completion, Mode, ReqId};
+use crate::adi::{Completion, Envelope, Mode, Rank, ReqId};
 use crate::check;
 use crate::comm::Communicator;
 use crate::error::Result;
@@ -45,30 +45,33 @@ impl Mpi {
             return unsafe { self.bsend(data, dest, tag, comm) };
         }
         let mode = super::nonblocking::device_mode(mode);
-        match data.direct()? {
+        let to = comm.peers().world_rank(dest as usize);
+        let env = comm.envelope(dest as usize, tag);
+        match data.contiguous()? {
             // SAFETY: the bytes are the elements, and stay until the send is complete.
-            Some((addr, len)) => unsafe { self.send_bytes(addr, len, dest, tag, comm, mode) },
+            Some((addr, len)) => unsafe { self.send_bytes(addr, len, to, env, mode) },
             None => {
                 // SAFETY: the caller's.
                 let packed = unsafe { data.pack() }?;
                 // SAFETY: `packed` lives until the send is complete.
-                unsafe { self.send_bytes(packed.as_ptr(), packed.len(), dest, tag, comm, mode) }
+                unsafe { self.send_bytes(packed.as_ptr(), packed.len(), to, env, mode) }
             }
         }
     }
 
+    /// Sends bytes, and waits until the program may use them again.
+    ///
+    /// # Safety
+    /// The bytes are readable until the call returns.
     #[inline]
-    unsafe fn send_bytes(
+    pub(super) unsafe fn send_bytes(
         &self,
         addr: *const u8,
         len: usize,
-        dest: i32,
-        tag: i32,
-        comm: &Communicator,
+        to: Rank,
+        env: Envelope,
         mode: Mode,
     ) -> Result<()> {
-        let to = comm.peers().world_rank(dest as usize);
-        let env = comm.envelope(dest as usize, tag);
         self.posted(Some(to));
         let started = {
             let mut dev = self.dev_mut();
@@ -105,7 +108,7 @@ impl Mpi {
         }
         let (pattern, wild) = self.decider().post(comm.pattern(source, tag));
         self.posted(pattern.from);
-        let done = match data.direct()? {
+        let done = match data.contiguous()? {
             Some((addr, len)) => {
                 // SAFETY: the bytes are the elements, and this call waits.
                 let r = unsafe { self.dev_mut().irecv(pattern, addr, len) }?;

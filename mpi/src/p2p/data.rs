@@ -82,9 +82,9 @@ impl Data<'_> {
         Ok(self.datatype.bytes(self.count)? as usize)
     }
 
-    /// The bytes themselves, when they lie in memory as in the message.
+    /// The bytes themselves, if the elements are contiguous.
     #[inline]
-    pub fn direct(&self) -> Result<Option<(*mut u8, usize)>> {
+    pub fn contiguous(&self) -> Result<Option<(*mut u8, usize)>> {
         let len = self.bytes()?;
         Ok(self
             .datatype

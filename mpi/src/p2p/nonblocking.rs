@@ -44,7 +44,7 @@ impl Mpi {
             unsafe { self.bsend(data, dest, tag, comm) }?;
             return Ok((State::Ready(Completed::ok(Status::EMPTY)), None));
         }
-        let (addr, len, staging) = match data.direct()? {
+        let (addr, len, staging) = match data.contiguous()? {
             Some((addr, len)) => (addr, len, None),
             None => {
                 // SAFETY: the caller's.
@@ -78,7 +78,7 @@ impl Mpi {
             let nothing = State::Ready(Completed::ok(Status::PROC_NULL));
             return Ok(((nothing, None), None));
         }
-        let (addr, len, staging) = match data.direct()? {
+        let (addr, len, staging) = match data.contiguous()? {
             Some((addr, len)) => (addr, len, None),
             None => {
                 let mut staging = data.staging()?;

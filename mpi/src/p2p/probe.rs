@@ -151,7 +151,7 @@ impl Mpi {
             let state = State::Ready(Completed::ok(Status::PROC_NULL));
             return Ok(self.enter_request(Request::new(state, Some(message.comm))));
         };
-        let (addr, len, staging) = match data.direct()? {
+        let (addr, len, staging) = match data.contiguous()? {
             Some((addr, len)) => (addr, len, None),
             None => {
                 let mut staging = data.staging()?;

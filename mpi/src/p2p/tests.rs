@@ -288,7 +288,61 @@ fn cancelled_receives_and_sends() {
 fn try_irecv(m: &Mpi, room: &mut [u8], source: i32, tag: i32) -> RequestId {
     // SAFETY: the tests keep the rooms until the requests are complete.
     let posted = unsafe { m.try_irecv(&data(room, &byte()), source, tag, m.world()) };
-    posted.expect("nothing stands in the way")
+    posted.expect("simple arguments").unwrap()
+}
+
+#[test]
+fn the_slow_path_continues_what_the_device_can_not_do_at_once() {
+    run_seeds(2, |m| {
+        let (me, byte) = (m.rank().0 as i32, byte());
+        let peer = 1 - me;
+        for len in [0, 8, 60_000] {
+            let mut out = vec![me as u8 + 1; len];
+            let mut room = vec![0; len + 1];
+            // SAFETY: the buffers live until the calls return, or their requests are complete.
+            unsafe {
+                let sent = m.try_isend(&data(&mut out, &byte), peer, 3, m.world());
+                let got = m.try_recv(&data(&mut room, &byte), peer, 3, m.world());
+                let got = got.expect("simple arguments").unwrap();
+                assert_eq!((got.status.count, got.error), (len as u64, None));
+                m.wait(sent.expect("simple arguments").unwrap()).unwrap();
+            }
+            assert!(room[..len].iter().all(|&b| b == peer as u8 + 1));
+            let posted = try_irecv(&m, &mut room[..len / 2], peer, 4);
+            // SAFETY: as above.
+            let sent = unsafe { m.try_send(&data(&mut out, &byte), peer, 4, m.world()) };
+            sent.expect("simple arguments").unwrap();
+            let cut = m.wait(posted).unwrap();
+            let class = cut.error.map(|error| error.class);
+            assert_eq!(class, (len > 0).then_some(ErrorClass::Truncate));
+        }
+        assert_eq!(m.live_requests(), 0);
+    });
+}
+
+#[test]
+fn arguments_that_are_not_simple_are_left_to_the_general_path() {
+    run_seeds(2, |m| {
+        let (byte, mut room) = (byte(), [0; 8]);
+        let calls = [(PROC_NULL, 1), (2, 1), (1, -5), (ANY_SOURCE, ANY_TAG)];
+        for (peer, tag) in calls {
+            let data = data(&mut room, &byte);
+            // SAFETY: nothing is done.
+            unsafe {
+                assert!(m.try_send(&data, peer, tag, m.world()).is_none());
+                assert!(m.try_isend(&data, peer, tag, m.world()).is_none());
+                assert!(m.try_recv(&data, peer, tag, m.world()).is_none());
+                assert!(m.try_irecv(&data, peer, tag, m.world()).is_none());
+            }
+        }
+        let null = Data {
+            addr: std::ptr::null_mut(),
+            ..data(&mut room, &byte)
+        };
+        // SAFETY: as above.
+        assert!(unsafe { m.try_send(&null, 1, 1, m.world()) }.is_none());
+        assert_eq!(m.live_requests(), 0);
+    });
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::args::is_in_place;
 use crate::enter::try_fast_path;
 use crate::entry_call::EntryPoint;
 use crate::errors::ErrorOwner;
-use crate::functions::point_to_point::send::plain;
+use crate::functions::point_to_point::send::simple_args;
 use crate::types::*;
 
 /// `MPI_Bcast`.
@@ -33,7 +33,7 @@ pub unsafe fn bcast_fast_path(
         // SAFETY: the datatype is last used before the call waits, and a call that waits holds its
         // own reference to the communicator. So a function of the program, which runs only during a
         // wait, frees nothing that is still used.
-        let (core, data, comm) = unsafe { plain(mpi, buffer, count, datatype, comm) }?;
+        let (core, data, comm) = unsafe { simple_args(mpi, buffer, count, datatype, comm) }?;
         // SAFETY: the caller's.
         unsafe { core.try_bcast(&data, root, comm) }
     })
@@ -62,7 +62,7 @@ macro_rules! exchanges {
             }
             try_fast_path(call, ErrorOwner::of(comm), |mpi| {
                 // SAFETY: as for the broadcast.
-                let (core, recv, comm) = unsafe { plain(mpi, recvbuf, recvcount, recvtype, comm) }?;
+                let (core, recv, comm) = unsafe { simple_args(mpi, recvbuf, recvcount, recvtype, comm) }?;
                 let send = Data {
                     addr: sendbuf.cast_mut().cast(),
                     count: sendcount,

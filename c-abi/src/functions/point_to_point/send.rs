@@ -4,15 +4,14 @@ use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 
 use rejoin_mpi::Result;
-use rejoin_mpi::adi::Caller;
 use rejoin_mpi::comm::Communicator;
 use rejoin_mpi::p2p::{Data, SendMode};
-use rejoin_mpi::request::RequestId;
 
 use crate::enter::try_fast_path;
 use crate::entry_call::EntryPoint;
 use crate::errors::ErrorOwner;
 use crate::functions::point_to_point::request::{self, give};
+use crate::library_state;
 use crate::state::AbiState;
 use crate::types::*;
 
@@ -32,13 +31,13 @@ macro_rules! sends {
             tag: c_int,
             comm: MPI_Comm,
         ) -> Result<()> {
-            let mode = SendMode::$mode;
-            // Where no lock is needed it was tried before.
-            let how = (mode, Caller::Blocking);
-            // SAFETY: the caller's.
-            let sent = || unsafe { sent_now(mpi, how, buf, count, datatype, dest, tag, comm) };
-            if crate::library_state::is_locked() && sent() {
-                return Ok(());
+            // Where no lock is needed, it was tried before.
+            if SendMode::$mode == SendMode::Standard && library_state::is_locked() {
+                // SAFETY: the caller's.
+                let sent = unsafe { try_send(mpi, buf, count, datatype, dest, tag, comm) };
+                if let Some(result) = sent {
+                    return result;
+                }
             }
             let comm = mpi.comms.get(comm)?;
             let datatype = &mpi.datatypes.for_peer(datatype, dest)?;
@@ -64,11 +63,17 @@ macro_rules! sends {
             request: *mut MPI_Request,
         ) -> Result<()> {
             request::check_out(request)?;
-            let how = (SendMode::$mode, Caller::Nonblocking);
-            // SAFETY: the caller's.
-            if unsafe { sent_now(mpi, how, buf, count, datatype, dest, tag, comm) } {
-                // SAFETY: checked above.
-                return unsafe { give(request, RequestId::SENT) };
+            if SendMode::$mode == SendMode::Standard {
+                // SAFETY: the references are not used once other code runs.
+                let args = unsafe { simple_args(mpi, buf.cast_mut(), count, datatype, comm) };
+                let sent = args.and_then(|(core, data, comm)| {
+                    // SAFETY: the caller's.
+                    unsafe { core.try_isend(&data, dest, tag, comm) }
+                });
+                if let Some(id) = sent {
+                    // SAFETY: checked above.
+                    return unsafe { give(request, id?) };
+                }
             }
             let comm = mpi.comms.get(comm)?;
             let datatype = &mpi.datatypes.for_peer(datatype, dest)?;
@@ -112,12 +117,13 @@ sends! {
     Ready rsend irsend rsend_init "`MPI_Rsend`, `MPI_Irsend`, `MPI_Rsend_init`";
 }
 
-/// The arguments of a call on the fast path; `None` for an invalid handle.
+/// The arguments of a call that the runtime tries before the general path; `None` for an invalid
+/// handle.
 ///
 /// # Safety
 /// No handle is made or freed while the references are used.
 #[inline(always)]
-pub(crate) unsafe fn plain(
+pub(crate) unsafe fn simple_args(
     mpi: &AbiState,
     addr: *mut c_void,
     count: MPI_Count,
@@ -135,7 +141,7 @@ pub(crate) unsafe fn plain(
     Some((core, data, comm))
 }
 
-/// A standard send that can be done at once, ahead of [`send`]; `None`: nothing was done.
+/// A standard send with simple arguments; `None`: nothing was done, and [`send`] must check them.
 ///
 /// # Safety
 /// As for [`send`].
@@ -149,14 +155,13 @@ pub unsafe fn send_fast_path(
     tag: c_int,
     comm: MPI_Comm,
 ) -> Option<c_int> {
-    let how = (SendMode::Standard, Caller::Blocking);
     // SAFETY: the caller's.
     try_fast_path(call, ErrorOwner::of(comm), |mpi| unsafe {
-        sent_now(mpi, how, buf, count, datatype, dest, tag, comm).then_some(Ok(()))
+        try_send(mpi, buf, count, datatype, dest, tag, comm)
     })
 }
 
-/// A receive that can be done at once, ahead of [`recv`]; `None`: nothing was done.
+/// A receive with simple arguments; `None`: nothing was done, and [`recv`] must check them.
 ///
 /// # Safety
 /// As for [`recv`].
@@ -172,43 +177,54 @@ pub unsafe fn recv_fast_path(
     comm: MPI_Comm,
     status: *mut MPI_Status,
 ) -> Option<c_int> {
-    try_fast_path(call, ErrorOwner::of(comm), |mpi| {
-        // SAFETY: no function of the program runs meanwhile.
-        let (core, data, comm) = unsafe { plain(mpi, buf, count, datatype, comm) }?;
-        // SAFETY: the caller's.
-        let received = unsafe { core.try_recv(&data, source, tag, comm) }?;
-        // SAFETY: the caller's.
-        unsafe { request::put(status, &received) };
-        Some(Ok(()))
+    // SAFETY: the caller's.
+    try_fast_path(call, ErrorOwner::of(comm), |mpi| unsafe {
+        try_recv(mpi, buf, count, datatype, source, tag, comm, status)
     })
 }
 
-/// Whether a send could be done at once.
+/// A standard send with simple arguments; `None`: nothing was done.
 ///
 /// # Safety
-/// The elements are readable.
+/// As for [`send`].
 #[inline(always)]
-#[allow(clippy::too_many_arguments, reason = "the standard's")]
-unsafe fn sent_now(
+unsafe fn try_send(
     mpi: &AbiState,
-    (mode, caller): (SendMode, Caller),
     buf: *const c_void,
     count: MPI_Count,
     datatype: MPI_Datatype,
     dest: c_int,
     tag: c_int,
     comm: MPI_Comm,
-) -> bool {
-    if mode != SendMode::Standard {
-        return false;
-    }
-    // SAFETY: no function of the program runs meanwhile.
-    let args = unsafe { plain(mpi, buf.cast_mut(), count, datatype, comm) };
-    let Some((core, data, comm)) = args else {
-        return false;
-    };
+) -> Option<Result<()>> {
+    // SAFETY: the references are not used once other code runs: a call that waits takes its own.
+    let (core, data, comm) = unsafe { simple_args(mpi, buf.cast_mut(), count, datatype, comm) }?;
     // SAFETY: the caller's.
-    unsafe { core.try_send(&data, dest, tag, comm, caller) }
+    unsafe { core.try_send(&data, dest, tag, comm) }
+}
+
+/// A receive with simple arguments; `None`: nothing was done.
+///
+/// # Safety
+/// As for [`recv`].
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "the standard's")]
+unsafe fn try_recv(
+    mpi: &AbiState,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    status: *mut MPI_Status,
+) -> Option<Result<()>> {
+    // SAFETY: as for a send.
+    let (core, data, comm) = unsafe { simple_args(mpi, buf, count, datatype, comm) }?;
+    // SAFETY: the caller's.
+    let received = unsafe { core.try_recv(&data, source, tag, comm) }?;
+    // SAFETY: the caller's.
+    Some(received.and_then(|done| unsafe { request::told(status, done) }))
 }
 
 /// `MPI_Recv`.
@@ -227,6 +243,14 @@ pub unsafe fn recv(
     comm: MPI_Comm,
     status: *mut MPI_Status,
 ) -> Result<()> {
+    // Where no lock is needed, it was tried before.
+    if library_state::is_locked() {
+        // SAFETY: the caller's.
+        let tried = unsafe { try_recv(mpi, buf, count, datatype, source, tag, comm, status) };
+        if let Some(result) = tried {
+            return result;
+        }
+    }
     let comm = mpi.comms.get(comm)?;
     let datatype = &mpi.datatypes.for_peer(datatype, source)?;
     let data = Data {
@@ -257,14 +281,14 @@ pub unsafe fn irecv(
     request: *mut MPI_Request,
 ) -> Result<()> {
     request::check_out(request)?;
-    // SAFETY: no function of the program runs meanwhile.
-    let args = unsafe { plain(mpi, buf, count, datatype, comm) };
+    // SAFETY: the references are not used once other code runs.
+    let args = unsafe { simple_args(mpi, buf, count, datatype, comm) };
     // SAFETY: the caller's.
     let posted =
         args.and_then(|(core, data, comm)| unsafe { core.try_irecv(&data, source, tag, comm) });
     if let Some(id) = posted {
         // SAFETY: checked above.
-        return unsafe { give(request, id) };
+        return unsafe { give(request, id?) };
     }
     let comm = mpi.comms.get(comm)?;
     let datatype = &mpi.datatypes.for_peer(datatype, source)?;

@@ -1,0 +1,243 @@
+//! The fast path of a message whose arguments are all valid and simple, and the slow path that
+//! continues it where the device can't finish the call at once. Other arguments are refused before
+//! anything is done; the general path checks them and reports the error.
+
+use super::Data;
+use crate::adi::{Caller, Envelope, Mode, Pattern, Rank, ReqId};
+use crate::comm::Communicator;
+use crate::error::Result;
+use crate::request::complete::received;
+use crate::request::{Request, RequestId, State};
+use crate::runtime::Mpi;
+use crate::status::{Completed, Status};
+use std::rc::Rc;
+
+/// Most elements, and bytes of one. Longer messages take far longer than their checks.
+const MOST: i64 = 1 << 16;
+
+/// Where a message goes: its destination in the job, and its envelope.
+type Destination = (Rank, Envelope);
+/// The bytes of a message.
+type Bytes = (*mut u8, usize);
+
+impl Data<'_> {
+    /// The bytes, if count, type and address are valid and the elements are contiguous.
+    #[inline(always)]
+    pub(crate) fn valid_contiguous(&self) -> Option<Bytes> {
+        let (size, count) = (self.datatype.size(), self.count);
+        let valid = (0..=MOST).contains(&count)
+            && (1..=MOST).contains(&size)
+            && self.datatype.is_committed()
+            && !self.addr.is_null();
+        if !valid {
+            return None;
+        }
+        let offset = self.datatype.contiguous_offset(count)?;
+        let addr = self.addr.wrapping_offset(offset as isize);
+        Some((addr, (size * count) as usize))
+    }
+}
+
+impl Mpi {
+    /// A blocking standard send; `None`: nothing was done, and [`Mpi::send`] must check the
+    /// arguments.
+    ///
+    /// # Safety
+    /// The elements are readable until the call returns.
+    #[inline(always)]
+    pub unsafe fn try_send(
+        &self,
+        data: &Data<'_>,
+        dest: i32,
+        tag: i32,
+        comm: &Rc<Communicator>,
+    ) -> Option<Result<()>> {
+        let (to, bytes) = destination(data, dest, tag, comm)?;
+        // SAFETY: the bytes are the elements.
+        if unsafe { self.try_eager(&to, bytes, Caller::Blocking) } {
+            return Some(Ok(()));
+        }
+        // SAFETY: as above.
+        Some(unsafe { self.continue_send(to, bytes, comm) })
+    }
+
+    /// A nonblocking standard send; `None`: nothing was done, and [`Mpi::isend`] must check the
+    /// arguments.
+    ///
+    /// # Safety
+    /// The elements are readable and unmodified until the request completes.
+    #[inline(always)]
+    pub unsafe fn try_isend(
+        &self,
+        data: &Data<'_>,
+        dest: i32,
+        tag: i32,
+        comm: &Rc<Communicator>,
+    ) -> Option<Result<RequestId>> {
+        let (to, bytes) = destination(data, dest, tag, comm)?;
+        // SAFETY: the bytes are the elements.
+        if unsafe { self.try_eager(&to, bytes, Caller::Nonblocking) } {
+            return Some(Ok(RequestId::SENT));
+        }
+        // SAFETY: as above.
+        Some(unsafe { self.continue_isend(to, bytes, comm) })
+    }
+
+    /// Whether the device could send the message at once.
+    ///
+    /// # Safety
+    /// The bytes are readable.
+    #[inline(always)]
+    unsafe fn try_eager(&self, to: &Destination, (addr, len): Bytes, caller: Caller) -> bool {
+        let Some(mut dev) = self.try_dev_mut() else {
+            return false;
+        };
+        // SAFETY: the caller's promise.
+        unsafe { dev.try_send(to.0, &to.1, addr, len, caller) }
+    }
+
+    #[inline(never)]
+    unsafe fn continue_send(
+        &self,
+        (to, env): Destination,
+        (addr, len): Bytes,
+        comm: &Rc<Communicator>,
+    ) -> Result<()> {
+        // The program may free its communicator during the wait.
+        let _comm = comm.clone();
+        // SAFETY: the caller's promise.
+        unsafe { self.send_bytes(addr, len, to, env, Mode::Standard) }
+    }
+
+    #[inline(never)]
+    unsafe fn continue_isend(
+        &self,
+        (to, env): Destination,
+        (addr, len): Bytes,
+        comm: &Rc<Communicator>,
+    ) -> Result<RequestId> {
+        self.posted(Some(to));
+        // SAFETY: the caller's promise.
+        let sent = unsafe { self.dev_mut().isend(to, env, addr, len, Mode::Standard) }?;
+        Ok(match sent {
+            ReqId::DONE => RequestId::SENT,
+            sent => self.enter_request(Request::new(State::Device(sent), Some(comm.clone()))),
+        })
+    }
+
+    /// A receive without wildcards; `None`: nothing was done, and [`Mpi::recv`] must check the
+    /// arguments.
+    ///
+    /// # Safety
+    /// The elements are writable until the call returns.
+    #[inline(always)]
+    pub unsafe fn try_recv(
+        &self,
+        data: &Data<'_>,
+        source: i32,
+        tag: i32,
+        comm: &Rc<Communicator>,
+    ) -> Option<Result<Completed>> {
+        let (pattern, bytes) = expected(data, source, tag, comm)?;
+        // With several threads the slow path notifies the others.
+        if !self.has_lock()
+            && let Some(mut dev) = self.try_dev_mut()
+            // SAFETY: the bytes are the elements.
+            && let Some(done) = unsafe { dev.try_recv(&pattern, bytes.0, bytes.1) }
+        {
+            let status = Status::of(done.source, done.tag, done.len);
+            return Some(Ok(Completed::ok(status)));
+        }
+        // SAFETY: as above.
+        Some(unsafe { self.continue_recv(pattern, bytes, comm) })
+    }
+
+    /// A nonblocking receive without wildcards; `None`: nothing was done, and [`Mpi::irecv`] must
+    /// check the arguments.
+    ///
+    /// # Safety
+    /// The elements are writable and unaccessed until the request completes.
+    #[inline(always)]
+    pub unsafe fn try_irecv(
+        &self,
+        data: &Data<'_>,
+        source: i32,
+        tag: i32,
+        comm: &Rc<Communicator>,
+    ) -> Option<Result<RequestId>> {
+        let (pattern, bytes) = expected(data, source, tag, comm)?;
+        if !self.has_lock() {
+            let posted = self.requests().insert_plain(comm, || {
+                let mut dev = self.try_dev_mut()?;
+                // SAFETY: the bytes are the elements.
+                unsafe { dev.try_irecv(&pattern, bytes.0, bytes.1) }
+            });
+            if let Some(id) = posted {
+                return Some(Ok(id));
+            }
+        }
+        // SAFETY: as above.
+        Some(unsafe { self.continue_irecv(pattern, bytes, comm) })
+    }
+
+    #[inline(never)]
+    unsafe fn continue_recv(
+        &self,
+        pattern: Pattern,
+        (addr, len): Bytes,
+        comm: &Rc<Communicator>,
+    ) -> Result<Completed> {
+        // The program may free its communicator during the wait.
+        let _comm = comm.clone();
+        self.posted(pattern.from);
+        // SAFETY: the caller keeps the bytes, and this call waits.
+        let request = unsafe { self.dev_mut().irecv(pattern, addr, len) }?;
+        let done = self.device_wait(request)?;
+        Ok(received(&done, true))
+    }
+
+    #[inline(never)]
+    unsafe fn continue_irecv(
+        &self,
+        pattern: Pattern,
+        (addr, len): Bytes,
+        comm: &Rc<Communicator>,
+    ) -> Result<RequestId> {
+        self.posted(pattern.from);
+        // SAFETY: the caller's promise.
+        let posted = unsafe { self.dev_mut().irecv(pattern, addr, len) }?;
+        let mut request = Request::new(State::Device(posted), Some(comm.clone()));
+        request.receives = true;
+        Ok(self.enter_request(request))
+    }
+}
+
+/// The destination and the bytes of a send; `None`: an argument is invalid, or not simple.
+#[inline(always)]
+fn destination(
+    data: &Data<'_>,
+    dest: i32,
+    tag: i32,
+    comm: &Communicator,
+) -> Option<(Destination, Bytes)> {
+    let peers = comm.peers();
+    let bytes = data.valid_contiguous()?;
+    if dest < 0 || dest as usize >= peers.size() || tag < 0 {
+        return None;
+    }
+    let dest = dest as usize;
+    Some(((peers.world_rank(dest), comm.envelope(dest, tag)), bytes))
+}
+
+/// The expected message and the bytes of a receive without wildcards; `None`: as for a send.
+#[inline(always)]
+fn expected(
+    data: &Data<'_>,
+    source: i32,
+    tag: i32,
+    comm: &Communicator,
+) -> Option<(Pattern, Bytes)> {
+    let bytes = data.valid_contiguous()?;
+    let named = source >= 0 && (source as usize) < comm.peers().size() && tag >= 0;
+    named.then(|| (comm.pattern(source, tag), bytes))
+}
