@@ -29,7 +29,7 @@ pub mod testing;
 pub mod transport;
 
 pub use descriptors::Old;
-pub use device::{Caller, Device, LocalCost, Mode, safe_point};
+pub use device::{Caller, Counters, Device, LocalCost, Mode, safe_point};
 pub use error::{Error, Result};
 pub use events::Waker;
 pub use meter::Stats;

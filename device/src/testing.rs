@@ -245,7 +245,7 @@ impl TestJob {
                 let mut device = Device::with_manager(theirs.into(), options).expect("a device");
                 let result = body(&mut device);
                 if finalize {
-                    device.finalize().expect("finalized");
+                    end(&mut device).expect("finalized");
                 }
                 let _ = done.send((rank, result));
             }));
@@ -381,4 +381,21 @@ pub fn ping_pong(device: &mut Device, rounds: usize, len: usize) {
             send(device, 0, 1, &body);
         }
     }
+}
+
+/// The end of a rank, as the layer above makes it.
+///
+/// # Errors
+/// Those of the device.
+pub fn end(device: &mut Device) -> crate::error::Result<()> {
+    device.begin_finalize();
+    device.begin_flush()?;
+    while !device.is_flushed() {
+        device.wait(None, None)?;
+    }
+    let counters = device.announce_finalize()?;
+    while !device.all_finalized() {
+        device.wait(None, None)?;
+    }
+    device.leave_job(counters)
 }

@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
-use rejoin_device::testing::{Line, envelope, from, recv, send, welcome};
+use rejoin_device::testing::{self, Line, envelope, from, recv, send, welcome};
 use rejoin_device::{Device, Options};
 use rejoin_wire::ProcessMap;
 use rejoin_wire::codec::{FrameReader, RANK_LIMIT};
@@ -114,7 +114,7 @@ fn ping(device: &mut Device) -> u64 {
         send(device, 1, 2, &[byte[0] + 1]);
     }
     assert_eq!(byte[0], [7, 8][me as usize]);
-    device.finalize().expect("finalized");
+    testing::end(device).expect("finalized");
     device.stats().lookups
 }
 

@@ -36,9 +36,9 @@ fn child() {
         "abort" => device.abort(42),
         "echo" => {
             testing::ping_pong(&mut device, 3, 100_000);
-            device.finalize().expect("finalized");
+            testing::end(&mut device).expect("finalized");
         }
-        _ => device.finalize().expect("finalized"),
+        _ => testing::end(&mut device).expect("finalized"),
     }
 }
 
@@ -270,7 +270,7 @@ fn a_rank_that_can_do_without_shared_memory_says_so_and_goes_on() {
     let thread = std::thread::spawn(move || {
         let mut device = Device::with_manager(theirs.into(), Options::default()).expect("a rank");
         testing::ping_pong(&mut device, 3, 100_000);
-        device.finalize().expect("finalized");
+        testing::end(&mut device).expect("finalized");
         device.stats()
     });
     let table = vec![here, registered(&mut other)];
@@ -311,5 +311,5 @@ fn a_process_alone_is_a_job_of_one() {
     let mut five = [0; 5];
     recv(&mut device, from(0, 2), &mut five);
     assert_eq!(&five, b"later");
-    device.finalize().expect("finalized");
+    testing::end(&mut device).expect("finalized");
 }

@@ -146,13 +146,13 @@ fn a_device_that_drops_every_descriptor_goes_on_with_its_peer() {
                 device.wait(None, None).expect("progress");
             }
         });
-        device.finalize().expect("finalized");
+        testing::end(&mut device).expect("finalized");
         device.stats()
     });
     let other = thread::spawn(move || {
         let mut device = Device::with_manager(theirs1, Options::default()).expect("a device");
         stays(&mut device);
-        device.finalize().expect("finalized");
+        testing::end(&mut device).expect("finalized");
     });
     let (here, there) = (registered(&mut first), registered(&mut second));
     let table = [(Incarnation(0), here), (Incarnation(0), there.clone())];
@@ -197,7 +197,7 @@ fn what_waited_for_its_first_link_asks_for_one_again() {
         let socket = new_sockets.recv().expect("a channel");
         device.reopen(socket, Old::Close).expect("back again");
         finish(&mut device, sent);
-        device.finalize().expect("finalized");
+        testing::end(&mut device).expect("finalized");
     });
     let other = thread::spawn(move || {
         let mut device = Device::with_manager(theirs1, Options::default()).expect("a device");
@@ -205,7 +205,7 @@ fn what_waited_for_its_first_link_asks_for_one_again() {
         let mut buffer = vec![0; body(0).len()];
         recv(&mut device, from(0, 1), &mut buffer);
         assert!(buffer == body(0));
-        device.finalize().expect("finalized");
+        testing::end(&mut device).expect("finalized");
     });
     let (here, there) = (registered(&mut first), registered(&mut second));
     let table = [(Incarnation(0), here), (Incarnation(0), there.clone())];
@@ -272,7 +272,7 @@ fn child() {
         let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
         assert_eq!(flags, 0, "descriptor {number} of the program was touched");
     }
-    device.finalize().expect("finalized");
+    testing::end(&mut device).expect("finalized");
 }
 
 fn spawn(part: &str, first: &OwnedFd, second: &OwnedFd) -> Child {
@@ -303,7 +303,7 @@ fn a_restored_rank_leaves_numbers_alone_that_are_others_by_now() {
     let other = thread::spawn(move || {
         let mut device = Device::with_manager(theirs1, Options::default()).expect("a device");
         stays(&mut device);
-        device.finalize().expect("finalized");
+        testing::end(&mut device).expect("finalized");
     });
     let (here, there) = (registered(&mut first), registered(&mut second));
     let table = [(Incarnation(0), here), (Incarnation(0), there.clone())];

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 pub use rejoin_channel_table::Rank;
 pub use rejoin_device::{
-    Caller, Completion, Envelope, LocalCost, Mode, MsgId, Names, Pattern, Probe, ReqId,
+    Caller, Completion, Counters, Envelope, LocalCost, Mode, MsgId, Names, Pattern, Probe, ReqId,
 };
 
 #[cfg(test)]
@@ -472,17 +472,43 @@ impl Dev {
         on!(self, d => d.set_names(names), _t => { let _ = names; });
     }
 
-    /// Waits until everything sent is acknowledged.
-    pub fn flush(&mut self) -> Result<()> {
+    /// Sends all acks; what this rank sent is acknowledged when [`Dev::is_flushed`].
+    pub fn begin_flush(&mut self) -> Result<()> {
         self.alive()?;
-        let flushed = on!(self, d => d.flush().map_err(as_error), _t => Ok(()));
-        self.keep(flushed)
+        let begun = on!(self, d => d.begin_flush().map_err(as_error), _t => Ok(()));
+        self.keep(begun)
     }
 
-    /// Flushes, waits for all ranks and closes.
-    pub fn finalize(&mut self) -> Result<()> {
+    /// Whether everything sent is acknowledged.
+    pub fn is_flushed(&self) -> bool {
+        ask!(self, d => d.is_flushed(), _t => true)
+    }
+
+    /// The program has called `MPI_Finalize`.
+    pub fn begin_finalize(&mut self) -> Result<()> {
         self.alive()?;
-        let closed = on!(self, d => d.finalize().map_err(as_error), _t => Ok(()));
+        on!(self, d => d.begin_finalize(), _t => {});
+        Ok(())
+    }
+
+    /// After the flush: tells the other ranks that this one is about to leave.
+    pub fn announce_finalize(&mut self) -> Result<Counters> {
+        self.alive()?;
+        let told = on!(self, d => d.announce_finalize().map_err(as_error),
+            _t => Ok(Counters::default()));
+        self.keep(told)
+    }
+
+    /// Whether all ranks are about to leave.
+    pub fn all_finalized(&self) -> bool {
+        ask!(self, d => d.all_finalized(), _t => true)
+    }
+
+    /// Closes, once all ranks are about to leave.
+    pub fn leave_job(&mut self, counters: Counters) -> Result<()> {
+        self.alive()?;
+        let closed = on!(self, d => d.leave_job(counters).map_err(as_error),
+            _t => { drop(counters); Ok(()) });
         self.keep(closed)
     }
 

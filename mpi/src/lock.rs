@@ -5,7 +5,9 @@
 //! crosses threads, and requests that one thread posts while another is blocked take effect at
 //! once. Other threads that wait are *suspended*. A suspended thread is queued for the lock when
 //! its request is complete, or when no other thread is left to block in the device. So a message
-//! resumes only the thread that waits for it.
+//! resumes only the thread that waits for it. Threads whose calls make no progress may keep the
+//! lock among themselves. So every 64th release resumes the thread that is suspended for longest,
+//! which makes one pass of progress.
 //!
 //! A thread on its way to the lock finds it free or taken: the lock is not kept for it, because a
 //! change of threads at each call costs more than the call. After a few such attempts it is given
@@ -14,8 +16,7 @@
 use crate::adi::ReqId;
 use crate::error::Result;
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard};
-use std::thread::{Thread, ThreadId};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// What the lock asks the runtime about the waits of suspended threads. Asked by the holder.
 pub trait Completions {
@@ -44,9 +45,37 @@ const FEW: u8 = 1;
 /// call the library, and most calls make progress.
 const MANY: u8 = 16;
 
+/// Releases after which a suspended thread makes a pass of progress.
+const PASS_AFTER: u32 = 64;
+
+/// What a thread does in the device when its wait is not over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// It makes progress, and blocks until something happens.
+    Blocking,
+    /// It makes one pass of progress, because the other threads may make none.
+    Once,
+}
+
+/// A thread on its way to the lock, and what it sleeps on. It is no [`std::thread::Thread`], which
+/// is not available in destructors of a thread's variables: they may call MPI.
+#[derive(Clone, Default)]
+struct Sleeper(Arc<Condvar>);
+
+impl Sleeper {
+    /// Resumes the thread.
+    fn resume(&self) {
+        self.0.notify_one();
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 /// A thread that is queued or suspended.
 struct Waiter {
-    thread: Thread,
+    thread: Sleeper,
     until: Until,
     /// The thread was resumed while the lock was free, and has not looked yet.
     resumed: bool,
@@ -54,17 +83,20 @@ struct Waiter {
     attempts: u8,
     /// The thread is in a wait, and blocks in the device when its turn comes.
     waits: bool,
+    /// The thread makes a pass of progress when it has the lock.
+    passes: bool,
 }
 
 impl Waiter {
     /// The calling thread, in a wait or on its way into the library.
     fn new(until: Until, waits: bool) -> Self {
         Self {
-            thread: std::thread::current(),
+            thread: Sleeper::default(),
             until,
             resumed: false,
             attempts: FEW,
             waits,
+            passes: false,
         }
     }
 
@@ -82,7 +114,7 @@ struct State {
     /// A thread holds the lock, or was given it.
     held: bool,
     /// The thread that was given the lock and has not seen it yet.
-    given: Option<ThreadId>,
+    given: Option<Waiter>,
     /// The holder blocks in the device.
     in_wait: bool,
     /// The holder that blocks was notified.
@@ -91,8 +123,10 @@ struct State {
     seen: u64,
     /// Threads that want the lock.
     queue: VecDeque<Waiter>,
-    /// Threads whose wait is not over.
+    /// Threads whose wait is not over, those that wait for longest first.
     suspended: Vec<Waiter>,
+    /// Releases since a suspended thread was resumed for a pass of progress.
+    releases: u32,
 }
 
 impl State {
@@ -113,7 +147,18 @@ impl State {
 
     /// The lock is free, or given to the next thread. Returns the thread to resume.
     #[must_use]
-    fn release(&mut self) -> Option<Thread> {
+    fn release(&mut self) -> Option<Sleeper> {
+        self.releases += 1;
+        if self.releases >= PASS_AFTER {
+            self.releases = 0;
+            if !self.suspended.is_empty() {
+                let longest = self.suspended.remove(0);
+                self.queue.push_back(Waiter {
+                    passes: true,
+                    ..longest
+                });
+            }
+        }
         if self.queue.is_empty() {
             // Somebody must block in the device.
             let next = self.suspended.pop();
@@ -127,34 +172,32 @@ impl State {
         if next.attempts == 0 {
             let next = self.queue.pop_front()?;
             self.held = true;
-            self.given = Some(next.thread.id());
-            return Some(next.thread);
+            let thread = next.thread.clone();
+            self.given = Some(next);
+            return Some(thread);
         }
         let resumed = std::mem::replace(&mut next.resumed, true);
         (!resumed).then(|| next.thread.clone())
     }
 
-    /// Whether this thread, queued or suspended, has the lock now.
-    fn take(&mut self, me: ThreadId) -> bool {
-        if self.given == Some(me) {
-            self.given = None;
-            return true;
+    /// Takes this thread off the lists if it has the lock now.
+    fn take(&mut self, me: &Sleeper) -> Option<Waiter> {
+        let given = self.given.take_if(|waiter| waiter.thread.is(me));
+        if given.is_some() {
+            return given;
         }
-        let Some(at) = self.queue.iter().position(|w| w.thread.id() == me) else {
-            return false;
-        };
+        let at = self.queue.iter().position(|w| w.thread.is(me))?;
         let waiter = &mut self.queue[at];
         // Who lets the others have their turn takes the lock after those before it.
         let lets_pass = waiter.waits && waiter.until == Until::Turn && at > 0;
         if !self.held && !lets_pass {
-            self.queue.remove(at);
             self.held = true;
-            return true;
+            return self.queue.remove(at);
         }
         if std::mem::take(&mut waiter.resumed) {
             waiter.attempts = waiter.attempts.saturating_sub(1);
         }
-        false
+        None
     }
 }
 
@@ -194,18 +237,10 @@ impl BigLock {
         if s.in_wait && !std::mem::replace(&mut s.notified, true) {
             (self.notify)();
         }
-        s.queue.push_back(Waiter::new(Until::Turn, false));
-        self.sleep(s);
-    }
-
-    /// Sleeps until this thread, queued or suspended, has the lock.
-    fn sleep<'a>(&'a self, mut s: MutexGuard<'a, State>) {
-        let me = std::thread::current().id();
-        while !s.take(me) {
-            drop(s);
-            std::thread::park();
-            s = self.state();
-        }
+        let me = Waiter::new(Until::Turn, false);
+        let thread = me.thread.clone();
+        s.queue.push_back(me);
+        sleep(s, &thread);
     }
 
     /// Called by the holder: queues the threads whose wait has ended.
@@ -220,7 +255,7 @@ impl BigLock {
     pub fn leave(&self) {
         let next = self.state().release();
         if let Some(next) = next {
-            next.unpark();
+            next.resume();
         }
     }
 
@@ -231,8 +266,8 @@ impl BigLock {
     }
 
     /// Called by the holder whose wait is not over: blocks in `wait` (the device's), or lets others
-    /// pass and is suspended as `until` says. On return the lock is held and the caller looks at
-    /// its condition again.
+    /// pass and is suspended as `until` says. A thread that was suspended for long makes a pass by
+    /// `wait` then. On return the lock is held and the caller looks at its condition again.
     ///
     /// # Errors
     /// Those of `wait`.
@@ -240,12 +275,13 @@ impl BigLock {
         &self,
         completions: &dyn Completions,
         until: Until,
-        wait: &mut dyn FnMut() -> Result<()>,
+        wait: &mut dyn FnMut(Pass) -> Result<()>,
     ) -> Result<()> {
         let mut s = self.state();
         s.resume_due(completions);
         if !s.queue.is_empty() {
             let me = Waiter::new(until, true);
+            let thread = me.thread.clone();
             match until {
                 // It has completed since the caller looked, and no event would tell.
                 Until::Complete(request) if completions.is_complete(request) => return Ok(()),
@@ -253,19 +289,32 @@ impl BigLock {
                 Until::Turn => s.queue.push_back(me),
             }
             if let Some(next) = s.release() {
-                next.unpark();
+                next.resume();
             }
-            self.sleep(s);
+            if sleep(s, &thread).passes {
+                wait(Pass::Once)?;
+                self.resume_due(completions);
+            }
             return Ok(());
         }
         s.in_wait = true;
         drop(s);
-        let result = wait();
+        let result = wait(Pass::Blocking);
         let mut s = self.state();
         s.in_wait = false;
         s.notified = false;
         s.resume_due(completions);
         result
+    }
+}
+
+/// Sleeps until this thread, queued or suspended, has the lock.
+fn sleep(mut s: MutexGuard<'_, State>, me: &Sleeper) -> Waiter {
+    loop {
+        if let Some(waiter) = s.take(me) {
+            return waiter;
+        }
+        s = me.0.wait(s).unwrap_or_else(|e| e.into_inner());
     }
 }
 

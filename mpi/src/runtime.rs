@@ -13,7 +13,7 @@ use crate::comm::{Communicator, ContextId};
 use crate::decide::Decider;
 use crate::error::{Error, ErrorClass, Result};
 use crate::info::Info;
-use crate::lock::{BigLock, Completions, Until};
+use crate::lock::{BigLock, Completions, Pass, Until};
 use crate::p2p::BufferSlot;
 use crate::request::RequestRegistry;
 use rejoin_channel_table::Rank;
@@ -253,7 +253,10 @@ impl Mpi {
     pub(crate) fn block(&self, hint: Option<ReqId>, until: Until) -> Result<()> {
         // After a failure every request counts as complete: nobody would block, or get the error.
         self.dev().alive()?;
-        let wait = || self.dev_mut().wait(hint, None);
+        let wait = |pass| match pass {
+            Pass::Blocking => self.dev_mut().wait(hint, None),
+            Pass::Once => self.dev_mut().progress(hint).map(drop),
+        };
         self.threads.block(self, until, wait)?;
         self.housekeeping();
         Ok(())
@@ -284,7 +287,10 @@ impl Mpi {
             if self.threads.is_another_waiting() {
                 return Ok(());
             }
-            let wait = || self.dev_mut().wait(None, Some(left));
+            let wait = |pass| match pass {
+                Pass::Blocking => self.dev_mut().wait(None, Some(left)),
+                Pass::Once => self.dev_mut().progress(None).map(drop),
+            };
             self.threads.block(self, Until::Turn, wait)?;
         }
     }
@@ -319,6 +325,11 @@ impl Mpi {
             // Tasks may take messages in, also that of this wait: no event would tell again.
             let seen = self.events();
             if let Some(value) = ready(self)? {
+                if self.has_lock() {
+                    // Threads that have left may rely on this one for their links. An error is the
+                    // next call's: this wait has its value.
+                    let _ = self.await_links();
+                }
                 return Ok(value);
             }
             self.housekeeping();
@@ -346,13 +357,24 @@ impl Mpi {
     /// # Errors
     /// The job or a peer is lost.
     pub fn flush(&self) -> Result<()> {
-        self.dev_mut().flush()
+        self.dev_mut().begin_flush()?;
+        self.wait_in_turn(|m| Ok(m.dev().is_flushed().then_some(())))
     }
 
-    /// The end of the runtime, with the job's other processes.
+    /// The end of the runtime, with the job's other processes. Other threads may call `MPI_Abort`
+    /// during the wait for them.
     pub fn finalize(&self) -> Result<()> {
         self.leave_world()?;
-        self.dev_mut().finalize()
+        self.dev_mut().begin_finalize()?;
+        self.flush()?;
+        let counters = self.dev_mut().announce_finalize()?;
+        self.wait_in_turn(|m| Ok(m.dev().all_finalized().then_some(())))?;
+        self.dev_mut().leave_job(counters)
+    }
+
+    /// Runs until `ready` gives a value, which may come without an event that the device counts.
+    fn wait_in_turn<T>(&self, ready: impl FnMut(&Self) -> Result<Option<T>>) -> Result<T> {
+        self.wait_as(None, Until::Turn, ready)
     }
 
     /// `MPI_Abort`. Comes back only from inside a call that moves messages: then the process is to

@@ -4,9 +4,11 @@
  *   signal (MPI_Abort in a handler of SIGALRM, which a test sends while rank 1 waits in MPI; it prints its pid first)
  *   signal-malloc (the same while it is in malloc; a timer sends it)
  *   bad-buffer (a long send from where there is no memory)
+ *   watchdog (a thread of rank 0 calls MPI_Abort while the rank is in MPI_Finalize, and rank 1 is not)
  *   session-again (sessions after the last one has ended, and one after MPI_Finalize)
  * The job continues after fork-*: these print how the child ended. Needs 2 ranks. */
 #include "check.h"
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <sys/time.h>
@@ -95,6 +97,29 @@ static void signals(char **argv, int rank)
     MPI_Recv(&x, 1, MPI_INT, MPI_ANY_SOURCE, 77, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
+static void *watches(void *arg)
+{
+    (void)arg;
+    /* The rank waits in MPI_Finalize by then. */
+    usleep(300000);
+    MPI_Abort(MPI_COMM_WORLD, 8);
+    return NULL;
+}
+
+static int watchdog(int argc, char **argv)
+{
+    int provided, rank;
+    pthread_t thread;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (rank == 0)
+        CHECK(pthread_create(&thread, NULL, watches, NULL) == 0);
+    else
+        sleep(1000);
+    MPI_Finalize();
+    return 0;
+}
+
 /* Prints what the second one says, through the handler that it was to have. */
 static int sessions(int argc, char **argv)
 {
@@ -128,6 +153,8 @@ int main(int argc, char **argv)
     CHECK(argc > 1);
     if (is(argv, "session-again"))
         return sessions(argc, argv);
+    if (is(argv, "watchdog"))
+        return watchdog(argc, argv);
     if (is(argv, "abort-before"))
         MPI_Abort(MPI_COMM_WORLD, 6);
     MPI_Init(&argc, &argv);

@@ -1,16 +1,31 @@
 /* MPI_THREAD_MULTIPLE: threads of two ranks talk pairwise, block in waits while others post,
- * and call collectives on communicators of their own. */
+ * and call collectives on communicators of their own. Their destructors call MPI, too. */
 #include "check.h"
 #include <pthread.h>
 
 enum { THREADS = 4, ROUNDS = 300 };
 static int rank, size;
 static MPI_Comm comms[THREADS];
+static pthread_key_t last;
+
+/* Runs when the thread's other variables are gone. */
+static void at_end(void *arg)
+{
+    int me = (int)(long)arg - 1, partner = rank ^ 1;
+    for (int i = 0; i < ROUNDS && partner < size; i++) {
+        int in = -1, is_main = 1;
+        MPI_Sendrecv(&i, 1, MPI_INT, partner, 200 + me, &in, 1, MPI_INT, partner, 200 + me,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Is_thread_main(&is_main);
+        CHECK(in == i && !is_main);
+    }
+}
 
 static void *work(void *arg)
 {
     int me = (int)(long)arg, partner = rank ^ 1;
     char big[20000];
+    CHECK(pthread_setspecific(last, (void *)(long)(me + 1)) == 0);
     for (int i = 0; i < ROUNDS; i++) {
         int out = me * 1000 + i, in = -1, sum = 0;
         MPI_Status s;
@@ -46,6 +61,7 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     for (int i = 0; i < THREADS; i++)
         MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
+    CHECK(pthread_key_create(&last, at_end) == 0);
     for (long i = 0; i < THREADS; i++)
         CHECK(pthread_create(&t[i], NULL, work, (void *)i) == 0);
     for (int i = 0; i < THREADS; i++)

@@ -34,6 +34,13 @@ fn an_abort_before_or_after_mpi_gives_its_code() {
     ends_with("abort-before", 6, says);
 }
 
+#[test]
+fn a_watchdog_thread_ends_a_job_that_waits_in_finalize() {
+    let run = Run::new(2, program("misuse")).arg("watchdog");
+    let done = run.limit(Duration::from_secs(30)).output();
+    ended_with(done, 8, "called MPI_Abort on MPI_COMM_WORLD with code 8");
+}
+
 /// The parent prints one line before the fork, which the child must not print again, and one after
 /// the child's end.
 fn child(way: &str, code: i32) -> Finished {

@@ -6,38 +6,60 @@ use super::Device;
 use crate::error::Result;
 use crate::manager;
 
+/// The counters of a rank at its end, before its peers may close their links.
+#[derive(Debug, Default)]
+pub struct Counters(Vec<(String, u64)>);
+
 impl Device {
-    /// Waits until everything sent is acknowledged. There is no bound but the job's.
+    /// Sends the acks that this rank owes. The caller waits until [`Device::is_flushed`]; that wait
+    /// has no bound but the job's.
     ///
     /// # Errors
     /// A peer that cannot be reached, or a manager that cannot be understood.
-    pub fn flush(&mut self) -> Result<()> {
+    pub fn begin_flush(&mut self) -> Result<()> {
         self.engine.flush_all_acks();
-        self.flush_ready()?;
-        while !self.engine.quiescent() {
-            self.wait(None, None)?;
-        }
-        Ok(())
+        self.flush_ready().map(drop)
     }
 
-    /// Ends communication in order (MPI-5.0 §11.2.2): everything sent is acknowledged, then all
-    /// ranks are waited for, then the links are closed. The wait has no bound but the job's. A rank
-    /// may compute for hours before it reaches this point, and a rank that dies ends the wait
-    /// through its manager.
+    /// Whether everything sent is acknowledged.
+    #[must_use]
+    pub fn is_flushed(&self) -> bool {
+        self.engine.quiescent()
+    }
+
+    /// Communication ends in order (MPI-5.0 §11.2.2): the caller flushes, announces that
+    /// ([`Device::announce_finalize`]), waits for [`Device::all_finalized`] and closes the links
+    /// ([`Device::leave_job`]). The waits are the caller's, so that it can let other threads in.
+    pub fn begin_finalize(&mut self) {
+        self.progress.stall.finalizing();
+    }
+
+    /// Tells the manager that this rank has nothing more to send. Returns the counters for
+    /// [`Device::leave_job`]. The wait that follows has no bound but the job's: a rank may compute
+    /// for hours before it reaches this point. A rank that dies ends the wait through its manager.
     ///
     /// # Errors
     /// A peer that cannot be reached, or a manager that cannot be understood.
-    pub fn finalize(&mut self) -> Result<()> {
-        self.progress.stall.finalizing();
-        self.flush()?;
+    pub fn announce_finalize(&mut self) -> Result<Counters> {
         self.manager.leave();
         // Before any rank may close its links: a lost one below is one that was really lost.
         let counters = self.stats().named(self.engine.messages());
         self.tell_links()?;
         self.manager.tell(&ToManager::Finalizing)?;
-        while !self.manager.all_finalized() {
-            self.wait(None, None)?;
-        }
+        Ok(Counters(counters))
+    }
+
+    /// Whether all ranks have announced their end.
+    #[must_use]
+    pub fn all_finalized(&self) -> bool {
+        self.manager.all_finalized()
+    }
+
+    /// Closes all links, and leaves the manager.
+    ///
+    /// # Errors
+    /// A manager that cannot be understood.
+    pub fn leave_job(&mut self, Counters(counters): Counters) -> Result<()> {
         if self.member.settings().stats {
             self.manager.tell(&ToManager::Counters { counters })?;
         }

@@ -19,6 +19,8 @@ mod startup;
 mod waits;
 mod writes;
 
+pub use finalize::Counters;
+
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::time::Duration;

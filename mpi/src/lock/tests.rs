@@ -11,6 +11,8 @@ struct Fake {
     events: AtomicU64,
     /// Whether the request of each number is complete.
     complete: [AtomicBool; 8],
+    /// Every wait ends with an error.
+    failed: AtomicBool,
 }
 
 impl Completions for Fake {
@@ -19,7 +21,8 @@ impl Completions for Fake {
     }
 
     fn is_complete(&self, request: ReqId) -> bool {
-        self.complete[request.0 as usize].load(Ordering::Relaxed)
+        self.failed.load(Ordering::Relaxed)
+            || self.complete[request.0 as usize].load(Ordering::Relaxed)
     }
 }
 
@@ -57,7 +60,7 @@ fn wait(fake: &Fake, lock: &BigLock, request: usize, until: Until) -> u32 {
     lock.enter();
     while !fake.complete[request].load(Ordering::Relaxed) {
         looks += 1;
-        let mut sleep = || {
+        let mut sleep = |_| {
             fake.sleep();
             Ok(())
         };
@@ -184,12 +187,12 @@ fn a_thread_is_given_the_lock_after_a_few_attempts() {
             held: true,
             ..State::default()
         };
-        let me = std::thread::current().id();
-        let list = Waiter::new(Until::Event, true);
+        let waiter = Waiter::new(Until::Event, true);
+        let me = waiter.thread.clone();
         if suspended {
-            state.suspended.push(list);
+            state.suspended.push(waiter);
         } else {
-            state.queue.push_back(list);
+            state.queue.push_back(waiter);
         }
         for _ in 0..attempts {
             assert!(state.release().is_some() && !state.held);
@@ -197,11 +200,11 @@ fn a_thread_is_given_the_lock_after_a_few_attempts() {
             assert!(state.release().is_none());
             // Another thread was faster.
             state.held = true;
-            assert!(!state.take(me));
+            assert!(state.take(&me).is_none());
         }
         assert!(state.release().is_some());
-        assert!(state.held && state.given == Some(me));
-        assert!(state.take(me) && state.held);
+        assert!(state.held && state.given.is_some());
+        assert!(state.take(&me).is_some() && state.held);
         assert!(state.release().is_none() && !state.held);
     }
 }
@@ -218,7 +221,7 @@ fn waiting_threads_do_not_resume_each_other_for_ever() {
                     lock.enter();
                     while !fake.complete[request].load(Ordering::Relaxed) {
                         entries.fetch_add(1, Ordering::Relaxed);
-                        let mut sleep = || {
+                        let mut sleep = |_| {
                             fake.sleep();
                             Ok(())
                         };
@@ -254,7 +257,7 @@ fn a_thread_that_waits_for_its_turn_is_seen_too() {
         lock.enter();
         while !lock.is_another_waiting() && !fake.complete[0].load(Ordering::Relaxed) {
             turns.fetch_add(1, Ordering::Relaxed);
-            let mut sleep = || {
+            let mut sleep = |_| {
                 fake.sleep();
                 Ok(())
             };
@@ -296,7 +299,7 @@ fn a_waiting_thread_is_seen_by_all_others() {
         s.spawn(move || {
             lock.enter();
             while !fake.complete[0].load(Ordering::Relaxed) {
-                let mut sleep = || {
+                let mut sleep = |_| {
                     slept.store(true, Ordering::Relaxed);
                     fake.sleep();
                     Ok(())
@@ -317,4 +320,108 @@ fn a_waiting_thread_is_seen_by_all_others() {
     lock.enter();
     assert!(!lock.is_another_waiting());
     lock.leave();
+}
+
+/// Two threads whose calls make no progress keep the queue from ever being empty. So nobody blocks
+/// in the device, and only the pass of the suspended thread takes its message in.
+#[test]
+fn a_suspended_thread_makes_progress_beside_threads_that_make_none() {
+    let waiter = Waiter::new(Until::Complete(ReqId(0)), true);
+    let thread = waiter.thread.clone();
+    let mut state = State {
+        held: true,
+        suspended: vec![waiter],
+        ..State::default()
+    };
+    let mut releases = 0;
+    let passes = loop {
+        state.queue.push_back(Waiter::new(Until::Turn, false));
+        let _ = state.release();
+        releases += 1;
+        assert!(releases <= 2 * PASS_AFTER, "the thread starves");
+        if let Some(resumed) = state.take(&thread) {
+            break resumed.passes;
+        }
+        // The lock goes to the first of the queue.
+        let first = state.given.as_ref().or(state.queue.front());
+        let first = first.expect("a thread").thread.clone();
+        assert!(state.take(&first).is_some());
+    };
+    assert!(passes && releases >= PASS_AFTER);
+}
+
+#[test]
+fn a_thread_that_was_suspended_for_long_makes_one_pass() {
+    let (fake, lock) = fixture();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        let (fake, lock, over) = (&fake, &lock, &over);
+        // Calls that make no progress.
+        let greedy = [(); 3].map(|()| {
+            s.spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    lock.enter();
+                    std::thread::yield_now();
+                    leave(fake, lock);
+                }
+            })
+        });
+        s.spawn(move || {
+            lock.enter();
+            while !fake.complete[0].load(Ordering::Relaxed) {
+                // The message is there, and any pass takes it in.
+                let mut pass = |_| {
+                    fake.complete(0);
+                    Ok(())
+                };
+                let until = Until::Complete(ReqId(0));
+                lock.block(&**fake, until, &mut pass).unwrap();
+            }
+            leave(fake, lock);
+            over.store(true, Ordering::Relaxed);
+        });
+        let begun = Instant::now();
+        while !over.load(Ordering::Relaxed) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "it starves");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        greedy.into_iter().for_each(|t| t.join().unwrap());
+    });
+}
+
+#[test]
+fn after_a_failure_every_wait_ends() {
+    for kind in KINDS {
+        let (fake, lock) = fixture();
+        std::thread::scope(|s| {
+            let (fake, lock) = (&fake, &lock);
+            let waits: Vec<_> = (0..6)
+                .map(|request| {
+                    s.spawn(move || {
+                        lock.enter();
+                        // As the runtime does: no wait blocks once the device has failed.
+                        while !fake.failed.load(Ordering::Relaxed) {
+                            let mut sleep = |_| {
+                                fake.sleep();
+                                Ok(())
+                            };
+                            lock.block(&**fake, kind(request), &mut sleep).unwrap();
+                        }
+                        leave(fake, lock);
+                    })
+                })
+                .collect();
+            std::thread::sleep(Duration::from_millis(20));
+            // The thread that blocks in the device sees the failure.
+            fake.failed.store(true, Ordering::Relaxed);
+            fake.events.fetch_add(1, Ordering::Relaxed);
+            fake.ring();
+            let begun = Instant::now();
+            while !waits.iter().all(|wait| wait.is_finished()) {
+                let ended = begun.elapsed() < Duration::from_secs(20);
+                assert!(ended, "a thread waits after the failure");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+    }
 }

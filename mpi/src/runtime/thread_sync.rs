@@ -1,7 +1,7 @@
 //! What the threads of a process share while they wait.
 
 use crate::error::Result;
-use crate::lock::{BigLock, Completions, Until};
+use crate::lock::{BigLock, Completions, Pass, Until};
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
@@ -56,10 +56,10 @@ impl ThreadSync {
         &self,
         completions: &dyn Completions,
         until: Until,
-        mut wait: impl FnMut() -> Result<()>,
+        mut wait: impl FnMut(Pass) -> Result<()>,
     ) -> Result<()> {
         match self.lock.get() {
-            None => wait(),
+            None => wait(Pass::Blocking),
             Some(lock) => lock.block(completions, until, &mut wait),
         }
     }

@@ -1,9 +1,9 @@
 //! Initialisation and finalisation (MPI-5.0 chapter 11), and queries about the process.
 
+use std::cell::Cell;
 use std::ffi::{c_char, c_int};
 use std::rc::Rc;
 use std::sync::{Arc, Once, OnceLock};
-use std::thread::ThreadId;
 
 use rejoin_mpi::adi::{Names, Rank};
 use rejoin_mpi::lock::BigLock;
@@ -19,7 +19,12 @@ use crate::types::*;
 use crate::{abort, callback, enter, image, library_state, lock};
 
 static LOCK: OnceLock<Arc<BigLock>> = OnceLock::new();
-static MAIN: OnceLock<ThreadId> = OnceLock::new();
+
+thread_local! {
+    /// Whether this thread initialised MPI. Also available when the thread's other variables are
+    /// gone.
+    static IS_MAIN: Cell<bool> = const { Cell::new(false) };
+}
 
 fn take_lock() {
     if let Some(lock) = LOCK.get() {
@@ -89,7 +94,7 @@ fn start(mpi: &AbiState, level: c_int) -> Result<()> {
         return Err(Error::new(ErrorClass::Other, text));
     }
     open(mpi, level)?;
-    let _ = MAIN.set(std::thread::current().id());
+    IS_MAIN.set(true);
     library_state::set_initialized(level);
     // The first image, from which this process comes back into the program behind MPI_Init.
     mpi.core()?.safe_point()
@@ -260,9 +265,8 @@ pub unsafe fn query_thread(_mpi: &AbiState, provided: *mut c_int) -> Result<()> 
 /// # Safety
 /// `flag` is null or valid.
 pub unsafe fn is_thread_main(_mpi: &AbiState, flag: *mut c_int) -> Result<()> {
-    let main = MAIN.get() == Some(&std::thread::current().id());
     // SAFETY: the program passed it for the result.
-    unsafe { store(flag, "the flag", c_int::from(main)) }
+    unsafe { store(flag, "the flag", c_int::from(IS_MAIN.get())) }
 }
 
 /// `MPI_Get_processor_name` (MPI-5.0 §9.1.2): the host's name.
