@@ -11,7 +11,7 @@ use crate::stdio::{OUTPUT_WINDOW, Stream};
 use nix::errno::Errno;
 use rejoin_channel_table::{Incarnation, Rank};
 use serde_bytes::ByteBuf;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// A person should see a prompt after this time.
@@ -345,13 +345,20 @@ impl RankOutputs {
         })
     }
 
-    /// Takes all that is in a pipe; that is little, so the window may wait. The line at its end is
-    /// kept.
+    /// Takes the bytes that are in a pipe now, and keeps the line at their end. A pipe holds few
+    /// bytes, so the window may wait. Another process that holds the pipe may fill it again and
+    /// again: its later bytes stay there.
     fn empty(&mut self, slot: usize, stream: Stream, mpirun: &mut MpirunLink, reactor: &Reactor) {
         let mut buffer = [0u8; 64 * 1024];
-        while let Some(output) = &mut self.ranks[slot].pipes[stream as usize] {
-            match nix::unistd::read(&output.pipe, &mut buffer) {
+        let output = self.ranks[slot].pipes[stream as usize].as_ref();
+        let mut left = output.map_or(0, |output| bytes_in(&output.pipe));
+        while left > 0
+            && let Some(output) = &mut self.ranks[slot].pipes[stream as usize]
+        {
+            let most = left.min(buffer.len());
+            match nix::unistd::read(&output.pipe, &mut buffer[..most]) {
                 Ok(count) if count > 0 => {
+                    left -= count;
                     let bytes = output.lines.push(&buffer[..count]);
                     self.pass_on(slot, stream, bytes, false, mpirun, reactor);
                 }
@@ -395,6 +402,18 @@ impl RankOutputs {
                 }
             }
         }
+    }
+}
+
+/// The bytes that a pipe holds now.
+fn bytes_in(pipe: &OwnedFd) -> usize {
+    let mut count: libc::c_int = 0;
+    // SAFETY: the kernel writes one int.
+    let result = unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD, &mut count) };
+    if result == 0 {
+        usize::try_from(count).unwrap_or(0)
+    } else {
+        0
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::net::local_link::{Filled, LocalLink};
-use nix::fcntl::OFlag;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::pipe2;
 use rejoin_wire::codec::MANAGER_LIMIT;
@@ -234,4 +234,32 @@ fn a_stream_without_a_reader_is_closed_for_successors_too() {
     write(&writers, Stream::Err, "kept\n");
     world.read(Stream::Err);
     assert_eq!(world.received(), [(Stream::Err, "kept\n".into(), false)]);
+}
+
+#[test]
+fn a_process_that_fills_the_pipe_again_and_again_does_not_hold_up_a_recovery() {
+    let mut world = World::new(true, false);
+    let [writer, _err] = world.begin(0, Default::default());
+    let mut writer = writer.unwrap();
+    let size = fcntl(&writer, FcntlArg::F_GETPIPE_SZ).unwrap();
+    let size = usize::try_from(size).unwrap();
+    // The rank is stopped; a process that it forked writes on until nobody reads any more.
+    let other = std::thread::spawn(move || {
+        let lines = [b"x".repeat(1023), b"\n".to_vec()].concat().repeat(1024);
+        while writer.write_all(&lines).is_ok() {}
+    });
+    for _ in 0..50 {
+        let held = |world: &World| {
+            let output = world.outputs.ranks[0].pipes[0].as_ref().unwrap();
+            bytes_in(&output.pipe)
+        };
+        while held(&world) < size {
+            std::thread::yield_now();
+        }
+        world.outputs.stored(0, &mut world.link, &world.reactor);
+        let passed: usize = world.received().iter().map(|(_, text, _)| text.len()).sum();
+        assert_eq!(passed, size, "also bytes of later");
+    }
+    world.outputs.drain(0, &mut world.link, &world.reactor);
+    other.join().unwrap();
 }
