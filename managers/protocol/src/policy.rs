@@ -44,6 +44,8 @@ pub enum Refusal {
     NotBack {
         /// The rank that was not restored.
         rank: Rank,
+        /// Name of its host.
+        host: String,
         /// The report of its host.
         why: String,
     },
@@ -64,8 +66,12 @@ impl fmt::Display for Refusal {
                 limit.within / 1000
             ),
             Refusal::NoCheckpoint => write!(f, "no checkpoint was taken that it could go back to"),
-            Refusal::NotBack { rank, why } => {
-                write!(f, "rank {} can't be brought back: {why}", rank.0)
+            Refusal::NotBack { rank, host, why } => {
+                write!(
+                    f,
+                    "rank {} on host {host} can't be brought back: {why}",
+                    rank.0
+                )
             }
         }
     }

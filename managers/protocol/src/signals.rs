@@ -12,6 +12,8 @@ pub const KILL: i32 = 9;
 pub const TERM: i32 = 15;
 /// SIGCONT.
 pub const CONT: i32 = 18;
+/// SIGTSTP.
+pub const TSTP: i32 = 20;
 
 /// Signals that ask programs to end.
 pub const ENDING: [i32; 4] = [HUP, INT, QUIT, TERM];

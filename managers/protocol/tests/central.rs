@@ -272,6 +272,7 @@ fn of_ranks_that_do_not_come_back_the_first_that_was_lost_is_the_verdict() {
         cause,
         refusal: Some(Refusal::NotBack {
             rank: Rank(1),
+            host: "a".into(),
             why: "no image".into(),
         }),
     };
@@ -279,7 +280,7 @@ fn of_ranks_that_do_not_come_back_the_first_that_was_lost_is_the_verdict() {
     assert_eq!(verdict.exit_code(), 137);
     let told = verdict.to_string();
     assert!(
-        told.contains("rank 1 can't be brought back: no image"),
+        told.contains("rank 1 on host a can't be brought back: no image"),
         "{told}"
     );
 }

@@ -79,6 +79,13 @@ pub enum LocalToMpirun {
         /// A line each.
         lines: Vec<String>,
     },
+    /// The recovery of this rank waits.
+    Waits {
+        /// The rank that does not come back yet.
+        rank: Rank,
+        /// For what, one line.
+        text: String,
+    },
     /// A message of the rank to the user.
     Note {
         /// The rank that sends the message.

@@ -279,6 +279,9 @@ impl LocalManager {
             LocalEffect::Caveats(rank, lines) => {
                 self.mpirun.tell(&LocalToMpirun::Caveats { rank, lines })?
             }
+            LocalEffect::Waits(rank, text) => {
+                self.mpirun.tell(&LocalToMpirun::Waits { rank, text })?;
+            }
             LocalEffect::Note(rank, important, text) => self.mpirun.tell(&LocalToMpirun::Note {
                 rank,
                 important,

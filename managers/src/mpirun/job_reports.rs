@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::launch::local_messages::LocalToMpirun;
 use crate::report::query::Answer;
 use crate::report::query_server::Asked;
+use crate::report::user_log;
 use crate::stdio::commit_order::Settled;
 use rejoin_managers_protocol::central::{CentralInput, Event, HostIndex};
 use rejoin_managers_protocol::verdict::Verdict;
@@ -116,6 +117,10 @@ impl Launcher {
                 important,
                 text,
             } => self.user_log.note(rank, important, &text),
+            LocalToMpirun::Waits { rank, text } => {
+                let name = self.central.host(host);
+                user_log::say(&format!("rank {} on host {name}: {text}", rank.0));
+            }
             LocalToMpirun::Bound { lines, crowded } => {
                 let name = self.central.host(host);
                 self.user_log.bound(name, &lines, crowded);

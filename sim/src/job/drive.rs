@@ -247,6 +247,7 @@ impl<W: Work> JobWorld<W> {
             local::LocalEffect::Exit
             | local::LocalEffect::Caveats(..)
             | local::LocalEffect::Note(..)
+            | local::LocalEffect::Waits(..)
             | local::LocalEffect::Watch(..) => {}
             #[allow(unreachable_patterns, reason = "cores may learn more")]
             other => return Err(format!("{other:?} in this world")),

@@ -33,6 +33,8 @@ pub struct Local {
     pub(super) hold: bool,
     /// The last signal of those that ask programs to end that was passed on.
     pub(super) signalled: Option<i32>,
+    /// The user has stopped the job from the terminal.
+    pub(super) halted: bool,
     pub(super) restore: HostRollback,
     pub(super) images: KeptImages,
     pub(super) lease: HostLease,
@@ -56,6 +58,7 @@ impl Local {
             central: true,
             hold: false,
             signalled: None,
+            halted: false,
             restore: HostRollback::default(),
             images: KeptImages::default(),
             lease: HostLease::default(),

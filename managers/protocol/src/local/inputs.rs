@@ -60,6 +60,8 @@ pub enum LocalEffect {
     Caveats(Rank, Vec<String>),
     /// Show the user this message of a rank: in any case, or only who wants to know how things go.
     Note(Rank, bool, String),
+    /// Tell the user that the recovery of this rank waits, and for what.
+    Waits(Rank, String),
     /// Tell central.
     Central(ToCentral),
     /// Tell these ranks.

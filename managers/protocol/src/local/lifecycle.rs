@@ -4,7 +4,7 @@ use super::host_state::{Local, LocalPhase};
 use super::inputs::LocalEffect;
 use super::process::RankProcess;
 use crate::control::{Stage, Time, ToCentral, ToLocal};
-use crate::signals::{self, CONT, KILL, TERM};
+use crate::signals::{self, CONT, KILL, TERM, TSTP};
 use rejoin_channel_table::{Incarnation, Rank};
 use rejoin_wire::FromManager;
 
@@ -35,13 +35,14 @@ impl Local {
     /// A process was started.
     pub(super) fn spawned(
         &mut self,
+        now: Time,
         rank: Rank,
         incarnation: Incarnation,
         pid: u32,
         effects: &mut Vec<LocalEffect>,
     ) {
         if let Some(process) = self.processes.find(rank, incarnation) {
-            process.started(pid);
+            process.started(now, pid);
             let instance = self.processes.instance(rank, incarnation);
             self.tell(ToCentral::Spawned { instance, pid }, effects);
         }
@@ -59,6 +60,11 @@ impl Local {
 
     /// Sends a signal on to the ranks' process groups.
     pub(super) fn pass_signal(&mut self, signal: i32, effects: &mut Vec<LocalEffect>) {
+        match signal {
+            TSTP => self.halted = true,
+            CONT => self.halted = false,
+            _ => {}
+        }
         if self.lease.is_suspended() {
             // It must not resume a suspended process. One that ends the job is given by hand again.
             return;
@@ -96,7 +102,7 @@ impl Local {
         // A stopped process takes no other signal but SIGKILL.
         effects.push(LocalEffect::SignalAll(CONT));
         // No successor comes any more.
-        self.restore.cancel();
+        self.cancel_restore();
         self.phase = LocalPhase::Ending(Some(now.plus_millis(GRACE)));
     }
 
@@ -106,7 +112,7 @@ impl Local {
             self.phase,
             LocalPhase::Sweeping | LocalPhase::Done | LocalPhase::Over
         ) {
-            self.restore.cancel();
+            self.cancel_restore();
             self.phase = LocalPhase::Ending(None);
             effects.push(LocalEffect::SignalAll(KILL));
         }
@@ -150,7 +156,7 @@ impl Local {
             ending || (self.phase == LocalPhase::Running && !self.processes.is_empty() && told);
         if busy && self.processes.iter().all(settled) {
             for process in self.processes.iter_mut() {
-                process.stop_grace();
+                process.stop_waits();
             }
             self.phase = LocalPhase::Sweeping;
             effects.push(LocalEffect::Sweep);

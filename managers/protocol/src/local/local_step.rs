@@ -14,7 +14,7 @@ impl Local {
             LocalInput::Central(order) => self.order(now, order, effects),
             LocalInput::CentralLost => self.abandoned_by_central(effects),
             LocalInput::Spawned(rank, incarnation, pid) => {
-                self.spawned(rank, incarnation, pid, effects)
+                self.spawned(now, rank, incarnation, pid, effects)
             }
             LocalInput::NotStarted(rank, incarnation, why) => {
                 self.not_started(rank, incarnation, why, effects);
@@ -97,7 +97,7 @@ impl Local {
                 epoch,
                 ranks,
             } if self.phase == LocalPhase::Running && generation >= present => {
-                self.restore(generation, epoch, ranks, effects);
+                self.restore(now, generation, (epoch, ranks), effects);
             }
             ToLocal::Restore {
                 generation, ranks, ..

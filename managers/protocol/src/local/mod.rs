@@ -25,6 +25,7 @@ mod process;
 mod process_exit;
 mod process_table;
 mod rank_messages;
+mod recovery_wait;
 mod report;
 mod restore;
 
@@ -32,3 +33,4 @@ pub use host_state::Local;
 pub use inputs::{LocalEffect, LocalInput};
 pub use lifecycle::GRACE;
 pub use process::{CLOSED_GRACE, FORK_GRACE, WRAPPER_GRACE};
+pub use recovery_wait::{FIRST_NOTE, RECOVERY_BOUND};

@@ -4,6 +4,7 @@
 //! called `MPI_Init`. Methods that handle an end return the news for central, if there is any.
 
 use super::process_exit::{ExitNumber, UnacknowledgedExit};
+use super::recovery_wait::{Awaited, RecoveryWait, WaitDuty};
 use crate::control::{Cause, End, ProcessInstance, Stage, Time, ToCentral};
 use rejoin_channel_table::{BusinessCard, Epoch};
 use rejoin_wire::Limits;
@@ -87,6 +88,8 @@ pub(super) struct RankProcess {
     /// Its sizes and switches, which must equal those of the other ranks.
     limits: Option<Limits>,
     retirement: Retirement,
+    /// A rollback waits for it.
+    recovery_wait: Option<RecoveryWait>,
 }
 
 impl RankProcess {
@@ -108,6 +111,7 @@ impl RankProcess {
             card: None,
             limits: None,
             retirement: Retirement::No,
+            recovery_wait: None,
         }
     }
 
@@ -125,16 +129,34 @@ impl RankProcess {
         self.caller.or(self.child).unwrap_or(0)
     }
 
-    /// Its process was started.
-    pub fn started(&mut self, pid: u32) {
+    /// Its process was started. One that comes from an image is to register soon.
+    pub fn started(&mut self, now: Time, pid: u32) {
         self.child = Some(pid);
+        if self.from_image && !self.is_retiring() {
+            self.recovery_wait = Some(RecoveryWait::new(Awaited::Registration, now));
+        }
+    }
+
+    /// What is due for the wait of a rollback for it, with what is awaited.
+    pub fn recovery_wait_due(&mut self, now: Time) -> Option<(Awaited, WaitDuty)> {
+        let wait = self.recovery_wait.as_mut()?;
+        Some((wait.awaited(), wait.due(now)?))
+    }
+
+    /// It may not run now, so that the wait for its registration begins anew.
+    pub fn is_suspended(&mut self, now: Time) {
+        if let Some(wait) = &mut self.recovery_wait
+            && wait.awaited() == Awaited::Registration
+        {
+            *wait = RecoveryWait::new(Awaited::Registration, now);
+        }
     }
 
     /// The process `pid` has called `MPI_Init`. Returns whether it is another one than the started
     /// one.
     pub fn register(&mut self, pid: u32, card: BusinessCard, limits: Limits) -> bool {
         self.stage = Stage::Registered;
-        self.grace = None;
+        (self.grace, self.recovery_wait) = (None, None);
         self.waits = true;
         self.card = Some(card);
         self.limits = Some(limits);
@@ -243,7 +265,7 @@ impl RankProcess {
 
     /// It is to make room for its successor: central's order acknowledges a failure of which
     /// everything was known. Returns whether the order is new.
-    pub fn retire(&mut self) -> bool {
+    pub fn retire(&mut self, now: Time) -> bool {
         self.grace = None;
         if let Outcome::Lost(exit) = &mut self.outcome {
             exit.take_if(|exit| !exit.was_detected());
@@ -251,6 +273,7 @@ impl RankProcess {
         let is_new = self.retirement == Retirement::No;
         if is_new {
             self.retirement = Retirement::Ordered;
+            self.recovery_wait = Some(RecoveryWait::new(Awaited::Stop, now));
         }
         is_new
     }
@@ -259,7 +282,7 @@ impl RankProcess {
     pub fn has_retired(&mut self) -> bool {
         let awaited = self.delays_successor();
         if awaited {
-            self.retirement = Retirement::Done;
+            (self.retirement, self.recovery_wait) = (Retirement::Done, None);
         }
         awaited
     }
@@ -317,6 +340,9 @@ impl RankProcess {
 
     fn lose(&mut self, exit: UnacknowledgedExit) -> Option<ToCentral> {
         self.grace = None;
+        if !self.delays_successor() {
+            self.recovery_wait = None;
+        }
         let news = exit.news();
         self.outcome = Outcome::Lost(Some(exit));
         Some(news)
@@ -365,9 +391,10 @@ impl RankProcess {
         self.judge(number)
     }
 
-    /// When [`RankProcess::grace_over`] is due.
+    /// When [`RankProcess::grace_over`] or [`RankProcess::recovery_wait_due`] is due.
     pub fn deadline(&self) -> Option<Time> {
-        self.grace.map(Grace::until)
+        let wait = self.recovery_wait.as_ref().map(RecoveryWait::deadline);
+        wait.into_iter().chain(self.grace.map(Grace::until)).min()
     }
 
     /// It is not judged before the process that it left behind has had time for `MPI_Init`.
@@ -387,9 +414,9 @@ impl RankProcess {
         }
     }
 
-    /// Its end needs no judgement any more.
-    pub fn stop_grace(&mut self) {
-        self.grace = None;
+    /// Its end needs no judgement any more, and no rollback waits for it.
+    pub fn stop_waits(&mut self) {
+        (self.grace, self.recovery_wait) = (None, None);
     }
 
     /// Decides about an instance of which a process ended.

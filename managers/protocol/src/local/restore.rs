@@ -6,16 +6,18 @@
 use super::host_rollback::LocalRestore;
 use super::host_state::Local;
 use super::inputs::LocalEffect;
-use crate::control::ProcessInstance;
+use super::process::RankProcess;
+use super::recovery_wait::{Awaited, WaitDuty};
+use crate::control::{Cause, ProcessInstance, Time, ToCentral};
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 
 impl Local {
     /// Central's order. One that comes before the last was carried out replaces it.
     pub(super) fn restore(
         &mut self,
+        now: Time,
         generation: Generation,
-        epoch: Option<Epoch>,
-        mut ranks: Vec<(Rank, Incarnation)>,
+        (epoch, mut ranks): (Option<Epoch>, Vec<(Rank, Incarnation)>),
         effects: &mut Vec<LocalEffect>,
     ) {
         // One that came before, from a central manager that has died since.
@@ -28,7 +30,7 @@ impl Local {
         self.processes.enter(generation);
         for (rank, _) in &ranks {
             if let Some(process) = self.processes.of_mut(*rank)
-                && process.retire()
+                && process.retire(now)
             {
                 let ProcessInstance {
                     rank, incarnation, ..
@@ -83,6 +85,55 @@ impl Local {
                 Some(epoch) => {
                     let why = format!("its image of checkpoint {epoch} is gone");
                     self.not_started(rank, incarnation, why, effects);
+                }
+            }
+        }
+    }
+
+    /// The job ends: no successor comes any more.
+    pub(super) fn cancel_restore(&mut self) {
+        self.restore.cancel();
+        self.processes.iter_mut().for_each(RankProcess::stop_waits);
+    }
+
+    /// Tells the user of processes that a rollback waits for. After a bound, central learns that
+    /// the rank does not come back.
+    pub(super) fn recovery_waits(&mut self, now: Time, effects: &mut Vec<LocalEffect>) {
+        let suspended = self.lease.is_suspended() || self.halted;
+        let mut due = Vec::new();
+        for process in self.processes.iter_mut() {
+            if suspended {
+                process.is_suspended(now);
+            }
+            let duty = process.recovery_wait_due(now);
+            due.extend(duty.map(|duty| (process.instance(), process.pid(), duty)));
+        }
+        for (instance, pid, (awaited, duty)) in due {
+            let (rank, incarnation) = (instance.rank, instance.incarnation);
+            let missing = awaited.missing();
+            let (WaitDuty::Note(seconds) | WaitDuty::GiveUp(seconds)) = duty;
+            let process = match pid {
+                0 => "its process".to_string(),
+                pid => format!("its process {pid}"),
+            };
+            let text = format!("{process} {missing}, for {seconds} s");
+            match (duty, awaited) {
+                (WaitDuty::Note(_), _) => {
+                    let text = format!("the recovery waits: {text}");
+                    effects.push(LocalEffect::Waits(rank, text));
+                }
+                (WaitDuty::GiveUp(_), Awaited::Registration) => {
+                    let cause = Cause::NotStarted { why: text };
+                    self.fail(rank, incarnation, cause, effects);
+                }
+                (WaitDuty::GiveUp(_), Awaited::Stop) => {
+                    let successor = self.ordered(rank).unwrap_or(incarnation);
+                    let news = ToCentral::Failed {
+                        instance: self.processes.instance(rank, successor),
+                        pid: 0,
+                        cause: Cause::NotStarted { why: text },
+                    };
+                    self.tell(news, effects);
                 }
             }
         }

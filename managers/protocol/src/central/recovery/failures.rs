@@ -141,6 +141,7 @@ impl Central {
                 };
                 let refusal = Some(Refusal::NotBack {
                     rank: lost.rank,
+                    host: self.hosts.name(lost.host),
                     why,
                 });
                 let verdict = Verdict::Failed {
