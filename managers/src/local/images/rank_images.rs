@@ -155,7 +155,12 @@ impl RankImages {
         let same = |i: &&mut RankImage| i.epoch.0 & 0x00ff_ffff == token.incarnation;
         let image = self.ranks.get_mut(slot)?.iter_mut().find(same)?;
         let epoch = image.epoch;
-        let answer = image.zygote.flush().and_then(|_| image.zygote.answer());
+        let flushed = image.zygote.flush();
+        if let Ok(true) = flushed {
+            // Failing to change leaves a wake-up too many.
+            let _ = reactor.change(&image.zygote, token, Interest::READ);
+        }
+        let answer = flushed.and_then(|_| image.zygote.answer());
         let event = match answer {
             Ok(None) => return None,
             Ok(Some(ZygoteAnswer::Frozen { missing: 0, shared })) => ImageEvent::Whole {

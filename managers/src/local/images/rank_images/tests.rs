@@ -4,6 +4,9 @@ use super::*;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use rejoin_channel_table::Generation;
 use rejoin_wire::ImageCost;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 
 /// Images of this host's ranks, and the other ends of their sockets.
 struct World {
@@ -133,4 +136,36 @@ fn the_end_of_an_image_is_an_event_of_its_own_epoch() {
     };
     assert_eq!(epoch, Epoch(3));
     assert!(event(4).is_none());
+}
+
+#[test]
+fn an_image_that_has_taken_its_order_is_watched_for_answers_only() {
+    let mut world = World::new(1);
+    world.add(0, 3, 100, Holds::default());
+    // Its socket is full when it is to make a process.
+    let image = world.images.find(0, Epoch(3)).unwrap();
+    let mut ours = UnixStream::from(image.zygote.as_fd().try_clone_to_owned().unwrap());
+    ours.set_nonblocking(true).unwrap();
+    while ours.write(&[0; 4096]).is_ok() {}
+    let wake = Wake::default();
+    let restored = world.images.restore(0, Epoch(3), &wake, &world.reactor);
+    assert_eq!(restored, Ok(()));
+    let waited = |world: &mut World| {
+        let mut tokens = Vec::new();
+        let limit = Some(Duration::from_millis(1));
+        world.reactor.wait(limit, &mut tokens).unwrap();
+        tokens
+    };
+    assert_eq!(waited(&mut world), []);
+    let mut theirs = UnixStream::from(world.ends[0].try_clone().unwrap());
+    theirs.set_nonblocking(true).unwrap();
+    while theirs.read(&mut [0; 4096]).is_ok() {}
+    let there_is_room = token(0, Epoch(3));
+    assert_eq!(waited(&mut world), [there_is_room]);
+    assert!(world.images.event(there_is_room, &world.reactor).is_none());
+    assert!(
+        theirs.read(&mut [0; 4096]).unwrap() > 0,
+        "the order has left"
+    );
+    assert_eq!(waited(&mut world), []);
 }
