@@ -157,11 +157,12 @@ impl CoreDriver {
         }
     }
 
-    /// Writes as much as the links to the local managers take.
+    /// Writes as much as the links to the local managers take. Returns whether some host may not
+    /// have everything.
     ///
     /// # Errors
     /// The system refuses to watch a socket.
-    pub fn flush(&mut self, reactor: &Reactor) -> Result<()> {
+    pub fn flush(&mut self, reactor: &Reactor) -> Result<bool> {
         self.hosts.flush(reactor)
     }
 

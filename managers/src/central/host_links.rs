@@ -157,15 +157,17 @@ impl HostLinks {
         Ok(())
     }
 
-    /// Writes as much as the links take, and watches those that did not take all.
+    /// Writes as much as the links take, and watches those that did not take all. Returns whether
+    /// some host may not have everything.
     ///
     /// # Errors
     /// The system refuses to watch a socket.
-    pub fn flush(&mut self, reactor: &Reactor) -> Result<()> {
+    pub fn flush(&mut self, reactor: &Reactor) -> Result<bool> {
+        let mut left = false;
         for host in self.links.iter_mut().flatten().filter(|l| l.open) {
-            host.link.flush(reactor)?;
+            left |= host.link.flush(reactor)?;
         }
-        Ok(())
+        Ok(left)
     }
 
     /// Reads once from a host. Returns its messages to the core; `None`: there was nothing to read.

@@ -20,6 +20,7 @@ use host_links::{HostLinks, LinkKinds};
 use journal::{Journal, JournalError};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rejoin_managers_protocol::central::{Central, CentralInput, Record};
+use rejoin_managers_protocol::signals;
 use rejoin_wire::codec::MANAGER_LIMIT;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -29,6 +30,10 @@ pub const OVERSLEPT: Duration = Duration::from_millis(1000);
 
 /// How long a predecessor may take to release the journal.
 const IN_USE_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long the order to stop all ranks may take to the hosts before mpirun is answered, which
+/// waits for twice as long.
+const STOP_LIMIT: Duration = Duration::from_millis(500);
 
 /// The longest single wait.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -63,6 +68,9 @@ struct Process {
     link: LocalLink,
     reactor: Reactor,
     driver: Option<CoreDriver>,
+    /// mpirun suspends this process as soon as it is answered: not before the hosts have their
+    /// orders, or at this moment.
+    answer_by: Option<Instant>,
 }
 
 impl Process {
@@ -77,25 +85,15 @@ impl Process {
             link,
             reactor,
             driver: None,
+            answer_by: None,
         })
     }
 
     fn run(&mut self) -> Result<()> {
         let mut tokens = Vec::new();
         loop {
-            // Orders first: mpirun takes an acknowledged input as done.
-            if let Some(driver) = &mut self.driver {
-                driver.flush(&self.reactor)?;
-            }
-            let write = self.link.flush();
-            let interest = Interest { read: true, write };
-            let token = Token::single(kind::MPIRUN);
-            self.reactor.change(&self.link, token, interest)?;
-            if !write {
-                fault::sent();
-            }
-            let limit = self.driver.as_ref().and_then(CoreDriver::wait_limit);
-            let limit = limit.map(|limit| limit.min(LONGEST));
+            self.flush()?;
+            let limit = self.wait_limit();
             let begun = Instant::now();
             self.reactor.wait(limit, &mut tokens)?;
             // It was not the hosts that were silent.
@@ -114,6 +112,35 @@ impl Process {
                 driver.tend(reactor, out)
             })?;
         }
+    }
+
+    /// Writes what the links take. Orders to hosts first: mpirun takes an acknowledged input as
+    /// done.
+    fn flush(&mut self) -> Result<()> {
+        let left = match &mut self.driver {
+            Some(driver) => driver.flush(&self.reactor)?,
+            None => false,
+        };
+        let now = Instant::now();
+        if self.answer_by.is_some_and(|at| left && now < at) {
+            return Ok(());
+        }
+        self.answer_by = None;
+        let write = self.link.flush();
+        let interest = Interest { read: true, write };
+        let token = Token::single(kind::MPIRUN);
+        self.reactor.change(&self.link, token, interest)?;
+        if !write {
+            fault::sent();
+        }
+        Ok(())
+    }
+
+    fn wait_limit(&self) -> Option<Duration> {
+        let limit = self.driver.as_ref().and_then(CoreDriver::wait_limit);
+        let answer = self.answer_by.map(|at| at.duration_since(Instant::now()));
+        let limit = limit.into_iter().chain(answer).min();
+        limit.map(|limit| limit.min(LONGEST))
     }
 
     /// Reads all messages of mpirun, so that one write answers them. Returns whether the job
@@ -138,7 +165,12 @@ impl Process {
     fn hear(&mut self, message: MpirunToCentral) -> Result<bool> {
         match message {
             MpirunToCentral::Begin(begin) => return self.begin(*begin),
-            MpirunToCentral::Input(number, input) => self.step(number, input)?,
+            MpirunToCentral::Input(number, input) => {
+                if input == CentralInput::Signal(signals::TSTP) {
+                    self.answer_by = Some(Instant::now() + STOP_LIMIT);
+                }
+                self.step(number, input)?;
+            }
             MpirunToCentral::Ping => self.link.queue(&CentralToMpirun::Alive)?,
             MpirunToCentral::Status(client) => {
                 if let Some(driver) = &self.driver {
