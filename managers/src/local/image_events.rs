@@ -7,9 +7,12 @@ use crate::fault::{self, Point};
 use crate::launch::local_messages::LocalToMpirun;
 use crate::net::reactor::Token;
 use crate::stdio::Stream;
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{Epoch, Generation, Rank};
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_wire::ToManager;
+
+/// The probable reason why a descriptor did not arrive.
+const NO_MORE_FILES: &str = "the local manager may have no more open files (ulimit -n)";
 
 impl LocalManager {
     /// A rank reports a new image, and passes its descriptors.
@@ -25,18 +28,20 @@ impl LocalManager {
             return;
         };
         fault::at(Point::ImageAnnounced);
-        let Some(zygote) = self.ranks[slot].take_handed() else {
-            let why = "its image came without a socket: the local manager may have no more open files (ulimit -n)".to_string();
-            return self.told(slot, |rank, incarnation| {
-                LocalInput::Malformed(rank, incarnation, why)
-            });
-        };
+        let zygote = self.ranks[slot].take_handed();
         let mut partial = [Vec::new(), Vec::new()];
         for (stream, renewed) in [Stream::Out, Stream::Err].into_iter().zip(streams) {
             let pipe = match renewed {
                 true => self.ranks[slot].take_handed(),
                 false => None,
             };
+            if renewed && pipe.is_none() {
+                // The rank writes to this pipe already, and nobody can read what it writes.
+                let why = format!("its output's pipe did not arrive: {NO_MORE_FILES}");
+                return self.told(slot, |rank, incarnation| {
+                    LocalInput::Malformed(rank, incarnation, why)
+                });
+            }
             partial[stream as usize] =
                 self.outputs
                     .renew(slot, stream, pipe, &mut self.mpirun, &self.reactor);
@@ -48,15 +53,12 @@ impl LocalManager {
             && !input.note_image(rank, epoch, holds.input)
         {
             let why = "its standard input was being filled at that moment".to_string();
-            let message = ToManager::NotImaged {
-                generation,
-                epoch,
-                why,
-            };
-            return self.told(slot, |rank, incarnation| {
-                LocalInput::Said(rank, incarnation, pid, message)
-            });
+            return self.not_imaged(slot, pid, (generation, epoch), why);
         }
+        let Some(zygote) = zygote else {
+            let why = format!("the image's socket did not arrive: {NO_MORE_FILES}");
+            return self.not_imaged(slot, pid, (generation, epoch), why);
+        };
         let report = ImageReport {
             incarnation: self.ranks[slot].incarnation(),
             pid,
@@ -69,6 +71,24 @@ impl LocalManager {
             self.images.drop_image(slot, epoch, &self.reactor);
             self.told(slot, |rank, _| LocalInput::ImageEnded(rank, epoch));
         }
+    }
+
+    /// An image can't be used: the last checkpoint stands.
+    fn not_imaged(
+        &mut self,
+        slot: usize,
+        pid: u32,
+        (generation, epoch): (Generation, Epoch),
+        why: String,
+    ) {
+        let message = ToManager::NotImaged {
+            generation,
+            epoch,
+            why,
+        };
+        self.told(slot, |rank, incarnation| {
+            LocalInput::Said(rank, incarnation, pid, message)
+        });
     }
 
     /// A checkpoint counts from now on.

@@ -2,19 +2,17 @@
 
 use super::images::SignalTarget;
 use super::kind;
+use super::rank_socket::{MOST_WAITING, receive};
 use crate::error::Result;
 use crate::host::descendants;
 use crate::net::local_link::LocalLink;
 use crate::net::reactor::{Interest, Reactor, Token};
-use nix::errno::Errno;
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg};
 use rejoin_channel_table::{Incarnation, Rank};
 use rejoin_managers_protocol::control::End;
 use rejoin_wire::ToManager;
 use rejoin_wire::codec::CodecError;
 use std::collections::VecDeque;
-use std::io::IoSliceMut;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// A process with its pidfd.
 type Process = (u32, OwnedFd);
@@ -354,51 +352,6 @@ impl LocalRank {
     pub fn reaped(&mut self, pid: u32) -> Option<Incarnation> {
         let at = self.retired.iter().position(|(_, (of, _))| *of == pid)?;
         Some(self.retired.swap_remove(at).0)
-    }
-}
-
-/// Most descriptors that come with one message.
-const MOST_HANDED: usize = 3;
-/// Most descriptors whose messages are not complete: those of the present message and of one
-/// behind it. A rank with more has broken the rules of the socket.
-const MOST_WAITING: usize = 2 * MOST_HANDED;
-
-/// Receives once, with the sender's process id from the kernel and the descriptors that it sent.
-/// `None`: nothing has arrived; `Err`: the end.
-fn receive(socket: &mut LocalLink) -> std::result::Result<Option<(u32, Vec<OwnedFd>)>, ()> {
-    let fd = socket.as_fd().as_raw_fd();
-    let mut bytes = [0u8; 4096];
-    let mut control = nix::cmsg_space!(UnixCredentials, [RawFd; MOST_HANDED]);
-    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
-    loop {
-        let mut parts = [IoSliceMut::new(&mut bytes)];
-        let (count, pid, handed) = match recvmsg::<()>(fd, &mut parts, Some(&mut control), flags) {
-            Ok(message) => {
-                let (mut pid, mut handed) = (0, Vec::new());
-                for part in message.cmsgs().into_iter().flatten() {
-                    match part {
-                        ControlMessageOwned::ScmCredentials(who) => {
-                            pid = u32::try_from(who.pid()).unwrap_or(0);
-                        }
-                        ControlMessageOwned::ScmRights(numbers) => {
-                            // SAFETY: the kernel has just made these for us.
-                            let own = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
-                            handed.extend(numbers.into_iter().map(own));
-                        }
-                        _ => {}
-                    }
-                }
-                (message.bytes, pid, handed)
-            }
-            Err(Errno::EINTR) => continue,
-            Err(Errno::EAGAIN) => return Ok(None),
-            Err(_) => return Err(()),
-        };
-        if count == 0 {
-            return Err(());
-        }
-        socket.reader().push(&bytes[..count]);
-        return Ok(Some((pid, handed)));
     }
 }
 

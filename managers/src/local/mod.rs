@@ -7,6 +7,7 @@ mod link_messages;
 mod links;
 mod local_rank;
 mod rank_events;
+mod rank_socket;
 mod restore_process;
 mod retire;
 mod start;
