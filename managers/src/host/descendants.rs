@@ -7,6 +7,7 @@ use procfs::process::{Process, Stat};
 use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::time::Duration;
 
 /// Makes this process the one that inherits orphans below it.
 pub fn become_subreaper() {
@@ -150,6 +151,14 @@ pub fn rank_of(pid: u32) -> Option<u32> {
     value.to_str()?.parse().ok()
 }
 
+/// A child that is stopped and is still a copy of this process: it has not become its program.
+#[must_use]
+pub fn is_stopped_clone(pid: u32) -> bool {
+    let program = |pid| process(pid)?.exe().ok();
+    state_of(pid) == Some('T')
+        && program(pid).is_some_and(|exe| Some(exe) == program(std::process::id()))
+}
+
 /// The kernel's letter for the state of a process.
 fn state_of(pid: u32) -> Option<char> {
     Some(stat(pid)?.state)
@@ -184,22 +193,33 @@ pub fn reap(pid: u32) -> Option<i32> {
     (got == pid).then_some(status)
 }
 
+/// How long processes may take to end after SIGKILL. Much memory, or load, takes seconds. A process
+/// that takes longer is stuck in the kernel.
+pub const SWEEP_LIMIT: Duration = Duration::from_secs(10);
+
 /// Kills every process below this one and reaps, until none is left or `limit` has passed.
-/// Returns whether none is left.
-pub fn sweep(limit: std::time::Duration) -> bool {
+/// Returns those that are left, a line each.
+pub fn sweep(limit: Duration) -> Vec<String> {
     let begun = std::time::Instant::now();
     loop {
         while let Some(pid) = ended_child() {
             reap(pid);
         }
         if signal_all(libc::SIGKILL) == 0 {
-            return true;
+            return Vec::new();
         }
         if begun.elapsed() >= limit {
-            return false;
+            return described(&all());
         }
-        std::thread::sleep(std::time::Duration::from_micros(500));
+        std::thread::sleep(Duration::from_micros(500));
     }
+}
+
+/// Process id, name and the kernel's letter for the state of processes that still exist.
+#[must_use]
+pub fn described(pids: &[u32]) -> Vec<String> {
+    let line = |stat: Stat| format!("{} ({}, state {})", stat.pid, stat.comm, stat.state);
+    pids.iter().filter_map(|pid| stat(*pid)).map(line).collect()
 }
 
 /// A descriptor that becomes readable when the process ends.

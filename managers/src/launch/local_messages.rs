@@ -79,6 +79,8 @@ pub enum LocalToMpirun {
         /// A line each.
         lines: Vec<String>,
     },
+    /// Processes of the job that did not end in time after SIGKILL, a line each.
+    LeftBehind(Vec<String>),
     /// The recovery of this rank waits.
     Waits {
         /// The rank that does not come back yet.

@@ -58,7 +58,13 @@ fn run_with(link: impl FnOnce(&Reactor) -> Result<MpirunLink>) -> i32 {
         Ok(()) => 0,
         Err(error) => {
             eprintln!("rejoin: local manager: {error}");
-            descendants::sweep(Duration::from_secs(1));
+            let left = descendants::sweep(descendants::SWEEP_LIMIT);
+            if !left.is_empty() {
+                eprintln!(
+                    "rejoin: processes do not end after SIGKILL: {}",
+                    left.join(", ")
+                );
+            }
             1
         }
     }
@@ -149,7 +155,7 @@ impl LocalManager {
             for token in &tokens {
                 self.handle(*token)?;
             }
-            self.timers();
+            self.timers()?;
             self.call()?;
         }
     }
@@ -187,7 +193,7 @@ impl LocalManager {
         .min()
     }
 
-    fn timers(&mut self) {
+    fn timers(&mut self) -> Result<()> {
         self.check_all_retiring();
         self.check_restores();
         let recovering = self.restores.is_any() || self.any_retiring();
@@ -199,7 +205,19 @@ impl LocalManager {
         self.outputs.pass_prompts(&mut self.mpirun, &self.reactor);
         if self.sweep.is_running() && self.sweep.advance(&self.tracked()) {
             self.queue.push_back(LocalInput::Swept);
+            self.tell_left()?;
         }
+        Ok(())
+    }
+
+    /// Tells of processes that the sweep has left on another host than mpirun's, where mpirun
+    /// looks itself.
+    fn tell_left(&mut self) -> Result<()> {
+        let left = self.sweep.take_left();
+        if !left.is_empty() && self.mpirun.is_away() {
+            self.mpirun.tell(&LocalToMpirun::LeftBehind(left))?;
+        }
+        Ok(())
     }
 
     /// Passes all inputs to the core, and carries out its effects.

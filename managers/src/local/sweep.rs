@@ -18,6 +18,8 @@ pub(super) struct Sweep {
     asked: Option<Instant>,
     /// SIGKILL is due at once.
     killing: bool,
+    /// Processes that were given up, a line each.
+    left: Vec<String>,
 }
 
 impl Sweep {
@@ -54,6 +56,11 @@ impl Sweep {
         Some(self.until_kill().max(PAUSE))
     }
 
+    /// Processes that were given up, a line each.
+    pub fn take_left(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.left)
+    }
+
     fn until_kill(&self) -> Duration {
         match self.asked {
             Some(asked) if !self.killing => GRACE.saturating_sub(asked.elapsed()),
@@ -75,7 +82,8 @@ impl Sweep {
             descendants::signal_all(libc::SIGKILL);
         }
         if begun.elapsed() > LIMIT {
-            tracing::warn!(left, "processes do not end");
+            self.left = descendants::described(&descendants::all());
+            tracing::warn!(left = ?self.left, "processes do not end");
             self.begun = None;
             return true;
         }

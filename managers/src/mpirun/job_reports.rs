@@ -117,6 +117,13 @@ impl Launcher {
                 important,
                 text,
             } => self.user_log.note(rank, important, &text),
+            LocalToMpirun::LeftBehind(lines) => {
+                let name = self.central.host(host);
+                user_log::say(&format!(
+                    "processes of the job on host {name} have not ended yet after SIGKILL: {}",
+                    lines.join(", ")
+                ));
+            }
             LocalToMpirun::Waits { rank, text } => {
                 let name = self.central.host(host);
                 user_log::say(&format!("rank {} on host {name}: {text}", rank.0));

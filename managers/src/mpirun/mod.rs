@@ -28,7 +28,7 @@ use crate::net::local_link::Filled;
 use crate::net::reactor::Reactor;
 use crate::report::event_log::EventLog;
 use crate::report::query_server::QueryServer;
-use crate::report::user_log::UserLog;
+use crate::report::user_log::{self, UserLog};
 use central_handle::CentralHandle;
 pub use launch_order::Launch;
 use local_managers::LocalManagers;
@@ -66,9 +66,12 @@ pub fn run(mut launch: Launch) -> i32 {
     let result = loop {
         let (result, next) = run_once(&launch);
         // Whatever happened, nothing of the job stays behind.
-        let clean = descendants::sweep(Duration::from_secs(1));
-        if !clean {
-            eprintln!("mpirun: some processes of the job do not end");
+        let left = descendants::sweep(descendants::SWEEP_LIMIT);
+        if !left.is_empty() {
+            user_log::say(&format!(
+                "processes of the job on this host do not end after SIGKILL: {}",
+                left.join(", ")
+            ));
         }
         match next {
             Some(next) => launch = next,
