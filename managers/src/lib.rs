@@ -3,8 +3,9 @@
 //! `mpirun` is the sink of the job's streams and relays messages between its managers ([`mpirun`]).
 //! It starts a local manager, the same program again, which starts and watches the ranks
 //! ([`local`]). For a job with recovery it also starts the central manager ([`central`]); for other
-//! jobs mpirun is the central manager itself. Each of them has one thread. The cores in
-//! `rejoin-managers-protocol` make all decisions.
+//! jobs mpirun is the central manager itself. Each of them has one thread, and mpirun another one
+//! while a manager starts ([`launch::child_manager`]). The cores in `rejoin-managers-protocol` make
+//! all decisions.
 
 pub mod central;
 pub mod cli;
