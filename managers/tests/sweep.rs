@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 #[test]
+#[expect(clippy::zombie_processes, reason = "the sweep reaps it")]
 fn processes_that_do_not_end_in_time_are_named() {
     let child = Command::new("sleep").arg("100").spawn().unwrap();
     // There is no time for the signal to act.
