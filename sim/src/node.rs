@@ -2,9 +2,11 @@
 //! numbers. No part of the code under test is replaced.
 
 mod connection_load;
+mod remote_gets;
 mod short_messages;
 
 pub use connection_load::{Load, ShortCounts};
+pub use remote_gets::{Access, GetCounts};
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -70,6 +72,10 @@ pub struct Node {
     unread: BTreeMap<ConnectionId, VecDeque<Load>>,
     /// Counts of short messages.
     pub short_counts: ShortCounts,
+    /// Who reads whose memory, for each peer that is on this node's host.
+    access: BTreeMap<Rank, Access>,
+    /// Counts of bodies that this node read out of other nodes' memory.
+    pub get_counts: GetCounts,
     output: Vec<Output>,
     /// Headers read since they were last taken, for checkers.
     pub headers: Vec<(Rank, Header)>,
@@ -109,10 +115,13 @@ impl Node {
         Node {
             engine: Engine::new(config, me.rank, book.size()),
             table: Table::new(me, book),
-            memory: Vec::new(),
+            // No segment begins at address 0, as in a process.
+            memory: vec![0],
             ends: BTreeMap::new(),
             unread: BTreeMap::new(),
             short_counts: ShortCounts::default(),
+            access: BTreeMap::new(),
+            get_counts: GetCounts::default(),
             output: Vec::new(),
             headers: Vec::new(),
             images: BTreeMap::new(),
@@ -151,6 +160,7 @@ impl Node {
         node.engine = image.engine.clone();
         node.memory = image.memory.clone();
         node.blind = self.blind;
+        node.access = self.access.clone();
         for peer in (0..node.table.book().size()).map(Rank) {
             if node.engine.is_up(peer) {
                 node.engine.link_down(peer);
@@ -427,6 +437,7 @@ impl Node {
     fn open(&mut self, id: ConnectionId, link: Link, resume: &Resume) -> Result<(), Violation> {
         let opened = self.engine.link_up(link.peer(), resume);
         opened.map_err(|e| format!("a resume was refused: {e}"))?;
+        self.learn_access(link.peer());
         self.ends.insert(id, End::Live(link, Reader::default()));
         Ok(())
     }

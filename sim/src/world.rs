@@ -2,6 +2,7 @@
 
 mod network;
 mod program;
+mod remote_gets;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -13,7 +14,7 @@ use rejoin_engine::{ReqId, Segment, Sought};
 
 use crate::check::{Bound, Outcome};
 use crate::node::{ConnectionId, Node, Violation};
-use crate::node::{Load, ShortCounts};
+use crate::node::{GetCounts, Load, ShortCounts};
 use crate::plan::Plan;
 use crate::rng::Rng;
 
@@ -56,6 +57,8 @@ enum Event {
     Tick(u32),
     /// A rank did something outside of its script.
     Poke(u32),
+    /// A rank reads bodies out of their senders' memory.
+    Get(u32),
     /// A connection breaks.
     Cut,
 }
@@ -159,6 +162,7 @@ impl World {
             trace: VecDeque::new(),
             cuts: 0,
         };
+        world.share_memory();
         for rank in 0..size {
             world.programs[rank as usize].polls = rng.chance(40);
             world.after(rng.below(500), Event::Step(rank));
@@ -207,9 +211,16 @@ impl World {
         all
     }
 
+    /// Counts of bodies that were read out of their senders' memory, over all ranks.
+    pub fn get_counts(&self) -> GetCounts {
+        let mut all = GetCounts::default();
+        self.nodes.iter().for_each(|node| all += node.get_counts);
+        all
+    }
+
     fn note(&mut self, event: &Event) {
         let text = match event {
-            Event::Tick(_) => return,
+            Event::Tick(_) | Event::Get(_) => return,
             Event::Arrive(id, side, bytes) => {
                 let ranks = self.connections.get(id).map(|c| c.ranks);
                 let len = bytes.as_ref().map(Load::len);
@@ -286,6 +297,7 @@ impl World {
             Event::Dial(from, to) => self.dial(from, to),
             Event::Tick(rank) => {
                 self.look(rank)?;
+                self.get(rank)?;
                 self.idle(rank);
                 self.reap(rank)?;
                 self.step_if_waiting(rank)?;
@@ -294,6 +306,11 @@ impl World {
             }
             Event::Poke(rank) => {
                 self.reap(rank)?;
+                self.drain_queues(rank);
+            }
+            Event::Get(rank) => {
+                self.get(rank)?;
+                self.step_if_waiting(rank)?;
                 self.drain_queues(rank);
             }
             Event::Cut => self.cut(),

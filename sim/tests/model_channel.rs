@@ -8,7 +8,8 @@
 //!   each in its own time.
 //! - A rank writes all that it may write at once, and the bytes travel as one piece. Once per run a
 //!   piece is torn, inside of a header or a body, so that a cut may fall there.
-//! - Dials, handshakes, deliveries and calls of the program come in any order.
+//! - Dials, handshakes, deliveries and calls of the program come in any order. So do reads of bodies
+//!   out of the sender's memory. One read may fail after half of the body.
 //! - Timers (the end of a handshake or a back-off, acks and grants before a rank blocks) fire when
 //!   no other step is possible.
 
@@ -20,7 +21,7 @@ use rejoin_channel_table::{
 };
 use rejoin_engine::{Completion, Config, Envelope, MessageMode, ReqId, Segment, Sought};
 use rejoin_sim::check::{self, Outcome};
-use rejoin_sim::node::{Node, Output};
+use rejoin_sim::node::{Access, Node, Output};
 use rejoin_sim::plan::{Message, Plan, Receive, Step, content, pattern};
 use rejoin_tests::models::tell;
 use stateright::{Checker, Model, Property};
@@ -48,6 +49,7 @@ struct State {
     next: u32,
     cuts: u8,
     tears: u8,
+    failures: u8,
     wrong: Option<String>,
 }
 
@@ -57,6 +59,8 @@ enum Action {
     Dial(usize),
     Deliver(u32, usize),
     Tear(u32, usize, usize),
+    /// A rank reads a body out of its sender's memory; true: all of it.
+    Get(usize, bool),
     Cut(u32),
     Expire(u32, usize),
     Idle,
@@ -66,6 +70,8 @@ struct Setup {
     plan: Plan,
     cuts: u8,
     tears: u8,
+    /// Ranks read long bodies out of each other's memory.
+    reads: bool,
     /// Sends that must end cancelled.
     gone: Vec<usize>,
 }
@@ -80,7 +86,11 @@ impl State {
                 generation: Generation(0),
                 incarnation: Incarnation(0),
             };
-            Node::new(setup.plan.config, me, book.clone())
+            let mut node = Node::new(setup.plan.config, me, book.clone());
+            if setup.reads {
+                node.share_memory(peer(rank as usize), ACCESS);
+            }
+            node
         };
         State {
             nodes: [node(0), node(1)],
@@ -94,6 +104,7 @@ impl State {
             next: 0,
             cuts: setup.cuts,
             tears: setup.tears,
+            failures: u8::from(setup.reads),
             wrong: None,
         }
     }
@@ -236,6 +247,25 @@ impl State {
         }
     }
 
+    /// Whether a rank has bodies to read out of the other's memory, or clears their sender.
+    fn may_get(&self, rank: usize) -> bool {
+        let mut engine = self.nodes[rank].engine.clone();
+        engine.next_get().is_some() || engine != self.nodes[rank].engine
+    }
+
+    fn get(&mut self, rank: usize, whole: bool) {
+        let Some(get) = self.nodes[rank].engine.next_get() else {
+            return;
+        };
+        match self.nodes[1 - rank].lend(&get) {
+            Ok(mut bytes) => {
+                bytes.truncate(if whole { bytes.len() } else { bytes.len() / 2 });
+                self.nodes[rank].take_get(&get, &bytes);
+            }
+            Err(violation) => self.wrong = Some(violation),
+        }
+    }
+
     /// Whether the program may take its next step: an `Await` waits for its receive.
     fn may_step(&self, plan: &Plan, rank: usize) -> bool {
         match plan.scripts[rank].get(self.positions[rank]) {
@@ -314,6 +344,12 @@ impl Model for Setup {
             if state.wants_link(rank) && !state.backs_off[rank] {
                 actions.push(Action::Dial(rank));
             }
+            if self.reads && state.may_get(rank) {
+                actions.push(Action::Get(rank, true));
+                if state.failures > 0 {
+                    actions.push(Action::Get(rank, false));
+                }
+            }
         }
         for (&id, connection) in &state.connections {
             for side in 0..2 {
@@ -369,6 +405,10 @@ impl Model for Setup {
                 next.tears -= 1;
                 next.deliver(id, side, upto);
             }
+            Action::Get(rank, whole) => {
+                next.failures -= u8::from(!whole);
+                next.get(rank, whole);
+            }
             Action::Cut(id) => {
                 next.cuts -= 1;
                 let connection = next.connections.get_mut(&id)?;
@@ -398,6 +438,12 @@ impl Model for Setup {
                 model.actions(state, &mut actions);
                 !actions.is_empty() || state.wrong.is_some() || state.verdict(model).is_ok()
             }),
+            Property::sometimes(
+                "a body is read, where there are any",
+                |model: &Setup, s: &State| {
+                    !model.reads || s.nodes.iter().any(|node| node.get_counts.whole > 0)
+                },
+            ),
             Property::sometimes("all is done", |model: &Setup, state: &State| {
                 state.positions.iter().sum::<usize>()
                     == model.plan.scripts.iter().map(Vec::len).sum::<usize>()
@@ -452,6 +498,12 @@ const SMALL: Config = Config {
     window: 0,
     chunk: 0,
     beyond: 0,
+};
+
+/// Each of two ranks reads bodies of 100 bytes out of the other's memory.
+const ACCESS: Access = Access {
+    ours: true,
+    theirs: Some(100),
 };
 
 fn plan(config: Config, messages: &[(u32, i32, usize, MessageMode)], receives: &[Receive]) -> Plan {
@@ -515,9 +567,31 @@ fn small_and_rendezvous() {
             plan,
             cuts: CUTS,
             tears: 1,
+            reads: false,
             gone: vec![],
         },
     );
+}
+
+#[test]
+fn bodies_that_are_read_out_of_their_senders_memory() {
+    for (name, first) in [
+        ("read: one", (0, 0, 8, MessageMode::Standard)),
+        ("read: both ways", (1, 0, 100, MessageMode::Standard)),
+    ] {
+        let messages = [first, (0, 0, 100, MessageMode::Synchronous)];
+        let receives = messages.map(|message| receive(1 - message.0, None, 100));
+        check(
+            name,
+            Setup {
+                plan: plan(SMALL, &messages, &receives),
+                cuts: 1,
+                tears: 0,
+                reads: true,
+                gone: vec![],
+            },
+        );
+    }
 }
 
 #[test]
@@ -533,6 +607,7 @@ fn images_of_one_epoch_fit_together() {
                 plan,
                 cuts: 1,
                 tears: CUTS - 1,
+                reads: false,
                 gone: vec![],
             },
         );
@@ -553,6 +628,7 @@ fn medium_and_synchronous() {
             plan,
             cuts: CUTS,
             tears: 1,
+            reads: false,
             gone: vec![],
         },
     );
@@ -572,6 +648,7 @@ fn both_directions() {
             plan,
             cuts: 1,
             tears: CUTS - 1,
+            reads: false,
             gone: vec![],
         },
     );
@@ -618,6 +695,7 @@ fn behind_a_full_window(name: &str, eager_copy: usize, len: usize) {
             plan,
             cuts: 1,
             tears: 1,
+            reads: false,
             gone: vec![],
         },
     );
@@ -634,6 +712,7 @@ fn a_cancelled_synchronous_send() {
             plan,
             cuts: 2,
             tears: 1,
+            reads: false,
             gone: vec![0],
         },
     );

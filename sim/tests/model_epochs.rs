@@ -3,7 +3,8 @@
 //! them.
 //!
 //! Checkpoints are requested, taken, committed and aborted in any order with all other steps. The
-//! link is cut, and both ranks crash at any step, also during a rollback. The model checks that
+//! link is cut, and both ranks crash at any step, also during a rollback. Long bodies are sent, or
+//! read out of the sender's memory. The model checks that
 //!
 //! - a committed pair of images is consistent (no orphan, no lost message);
 //! - the program always ends, and has received every message once, in order, unchanged;
@@ -20,7 +21,7 @@ use rejoin_channel_table::{
 };
 use rejoin_engine::{Completion, Config, Envelope, MessageMode, ReqId, Segment, Sought};
 use rejoin_sim::check::{self, Outcome};
-use rejoin_sim::node::{Blind, Node, Output};
+use rejoin_sim::node::{Access, Blind, Node, Output};
 use rejoin_sim::plan::{Message, Plan, Receive, Step, content, pattern};
 use rejoin_tests::models::{FULL, soak, tell};
 use stateright::{Checker, Model, Property};
@@ -71,6 +72,8 @@ enum Action {
     Program(usize),
     Dial(usize),
     Deliver(usize),
+    /// A rank reads a body out of its sender's memory.
+    Get(usize),
     Idle,
     /// A rank that is about to block sends its acks and credits.
     Block(usize),
@@ -90,6 +93,8 @@ struct Setup {
     blind: Blind,
     /// Ranks block at any time, not only when no other step is possible.
     blocks: bool,
+    /// Ranks read long bodies out of each other's memory.
+    reads: bool,
 }
 
 fn peer(rank: usize) -> Rank {
@@ -114,6 +119,9 @@ impl State {
         let node = |rank| {
             let mut node = Node::new(setup.plan.config, identity(rank, 0), book(0));
             node.blind = setup.blind;
+            if setup.reads {
+                node.share_memory(peer(rank), ACCESS);
+            }
             node.enter(Epoch(1));
             node
         };
@@ -261,6 +269,22 @@ impl State {
         }
     }
 
+    /// Whether a rank has bodies to read out of the other's memory, or clears their sender.
+    fn may_get(&self, rank: usize) -> bool {
+        let mut engine = self.nodes[rank].engine.clone();
+        engine.next_get().is_some() || engine != self.nodes[rank].engine
+    }
+
+    fn get(&mut self, rank: usize) {
+        let Some(get) = self.nodes[rank].engine.next_get() else {
+            return;
+        };
+        match self.nodes[1 - rank].lend(&get) {
+            Ok(bytes) => self.nodes[rank].take_get(&get, &bytes),
+            Err(violation) => self.wrong = Some(violation),
+        }
+    }
+
     fn cut(&mut self) {
         if let Some((id, _)) = self.connection.take() {
             for node in &mut self.nodes {
@@ -380,6 +404,9 @@ impl Model for Setup {
             if state.programs[rank].position < self.plan.scripts[rank].len() {
                 actions.push(Action::Program(rank));
             }
+            if self.reads && state.may_get(rank) {
+                actions.push(Action::Get(rank));
+            }
             match &state.connection {
                 Some((_, queues)) if !queues[rank].is_empty() => {
                     actions.push(Action::Deliver(rank))
@@ -427,6 +454,7 @@ impl Model for Setup {
                 }
             }
             Action::Deliver(rank) => next.deliver(rank),
+            Action::Get(rank) => next.get(rank),
             Action::Idle => next.idle(),
             Action::Block(rank) => next.nodes[rank].engine.flush_all_acks(),
             Action::Order => {
@@ -473,6 +501,12 @@ impl Model for Setup {
                 model.actions(state, &mut actions);
                 !actions.is_empty() || state.wrong.is_some() || state.verdict(&model.plan).is_ok()
             }),
+            Property::sometimes(
+                "a body is read, where there are any",
+                |model: &Setup, s: &State| {
+                    !model.reads || s.nodes.iter().any(|node| node.get_counts.whole > 0)
+                },
+            ),
             Property::sometimes("all is done", |model: &Setup, s: &State| {
                 let back = s.generation > 0 || model.budget.crashes == 0;
                 back && s.committed > Epoch(1) && s.verdict(&model.plan).is_ok()
@@ -487,6 +521,12 @@ const SMALL: Config = Config {
     window: 0,
     chunk: 0,
     beyond: 0,
+};
+
+/// Each of two ranks reads bodies of 100 bytes out of the other's memory.
+const ACCESS: Access = Access {
+    ours: true,
+    theirs: Some(100),
 };
 
 /// Messages by sender, length and mode; all are received in the order in which they were sent.
@@ -571,6 +611,28 @@ fn one_checkpoint_and_a_crash() {
             budget: BUDGET,
             blind: Blind::default(),
             blocks: false,
+            reads: false,
+        };
+        check(name, setup);
+    }
+}
+
+#[test]
+fn a_crash_around_a_read_of_the_senders_memory() {
+    for (name, budget) in [
+        ("read", BUDGET),
+        ("read, cut", Budget { cuts: 1, ..BUDGET }),
+    ] {
+        let setup = Setup {
+            // The first one brings the link: a body that is sent without a link is not offered.
+            plan: plan(&[
+                (0, 8, MessageMode::Standard),
+                (0, 100, MessageMode::Standard),
+            ]),
+            budget,
+            blind: Blind::default(),
+            blocks: false,
+            reads: true,
         };
         check(name, setup);
     }
@@ -586,6 +648,7 @@ fn acks_at_any_time() {
         },
         blind: Blind::default(),
         blocks: true,
+        reads: false,
     };
     check("acks", setup);
 }
@@ -599,11 +662,12 @@ fn a_cut_between_images() {
         ]),
         budget: Budget {
             cuts: 1,
-            crashes: soak(),
+            orders: 1 + soak(),
             ..BUDGET
         },
         blind: Blind::default(),
         blocks: false,
+        reads: false,
     };
     check("cut", setup);
 }
@@ -623,6 +687,7 @@ fn a_checkpoint_that_is_given_up_and_its_successor() {
         },
         blind: Blind::default(),
         blocks: false,
+        reads: false,
     };
     check("aborted", setup);
 }
@@ -640,6 +705,7 @@ fn a_crash_while_ranks_go_back() {
         },
         blind: Blind::default(),
         blocks: false,
+        reads: false,
     };
     check("two crashes", setup);
 }
@@ -654,6 +720,7 @@ fn found(blind: Blind) -> String {
         },
         blind,
         blocks: true,
+        reads: false,
     };
     let checker = setup.checker().spawn_dfs().join();
     let path = checker.discovery("images fit and the protocol is kept");

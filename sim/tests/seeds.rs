@@ -1,7 +1,7 @@
 //! A fixed set of seeds. `REJOIN_SIM_SEEDS=1000..5000` runs others, and `REJOIN_SIM_SEEDS=17..18`
 //! one that failed.
 
-use rejoin_sim::node::ShortCounts;
+use rejoin_sim::node::{GetCounts, ShortCounts};
 use rejoin_sim::plan::Plan;
 use rejoin_sim::rng::Rng;
 use rejoin_sim::world::{Faults, World};
@@ -18,7 +18,16 @@ fn seeds() -> std::ops::Range<u64> {
     range.unwrap_or_else(|| panic!("REJOIN_SIM_SEEDS is {text:?}, not from..to"))
 }
 
-fn run(seed: u64) -> (usize, u32, ShortCounts, Result<(), String>) {
+/// What a seed's run did.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Done {
+    messages: usize,
+    cuts: u32,
+    short: ShortCounts,
+    gets: GetCounts,
+}
+
+fn run(seed: u64) -> (Done, Result<(), String>) {
     let mut rng = Rng::new(seed);
     let ranks = match seed % 16 {
         15 => rng.between(17, 64) as u32,
@@ -37,34 +46,48 @@ fn run(seed: u64) -> (usize, u32, ShortCounts, Result<(), String>) {
     let messages = plan.messages.len();
     let mut world = World::new(rng, plan, faults);
     let result = world.run();
-    (messages, world.cuts, world.short_counts(), result)
+    let done = Done {
+        messages,
+        cuts: world.cuts,
+        short: world.short_counts(),
+        gets: world.get_counts(),
+    };
+    (done, result)
 }
 
 #[test]
 fn every_message_arrives_once_in_order_and_unchanged() {
-    let (mut messages, mut cuts, mut count) = (0, 0, 0);
-    let mut short_counts = ShortCounts::default();
+    let (mut all, mut count) = (Done::default(), 0);
     for seed in seeds() {
-        let (sent, cut, short, result) = run(seed);
+        let (done, result) = run(seed);
         if let Err(violation) = result {
             panic!(
                 "seed {seed}: {violation}\nrepeat it with REJOIN_SIM_SEEDS={seed}..{}",
                 seed + 1
             );
         }
-        messages += sent;
-        cuts += cut;
-        short_counts += short;
+        all.messages += done.messages;
+        all.cuts += done.cuts;
+        all.short += done.short;
+        all.gets += done.gets;
         count += 1;
     }
-    println!("{count} seeds, {messages} messages, {cuts} connections cut, {short_counts:?}");
-    let little = [short_counts.met, short_counts.direct, short_counts.unpacked]
-        .into_iter()
-        .min()
-        < Some(500);
+    println!("{count} seeds: {all:?}");
+    let Done {
+        cuts, short, gets, ..
+    } = all;
+    let least = [
+        (u64::from(cuts), 1_000),
+        (short.met, 500),
+        (short.direct, 500),
+        (short.unpacked, 500),
+        (gets.whole, 500),
+        (gets.failed, 50),
+        (gets.after_cut, 20),
+    ];
     assert!(
-        std::env::var("REJOIN_SIM_SEEDS").is_ok() || (cuts > 1000 && !little),
-        "too little of something to mean much"
+        std::env::var("REJOIN_SIM_SEEDS").is_ok() || least.iter().all(|(n, least)| n > least),
+        "too little of something to mean much: {least:?}"
     );
 }
 

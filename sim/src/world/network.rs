@@ -3,6 +3,7 @@
 use rejoin_channel_table::Rank;
 use rejoin_engine::{Envelope, HEADER_LEN};
 
+use super::remote_gets::{GET_DELAY, GET_SOON};
 use super::{Connection, Event, HANDSHAKE_LIMIT, IN_FLIGHT, Time, World};
 use crate::node::Load;
 use crate::node::{ConnectionId, Output, Violation};
@@ -68,6 +69,10 @@ impl World {
         self.step_if_waiting(rank)?;
         self.drain_queues(rank);
         self.drain_queues_to(writer, rank);
+        if self.is_near(rank, writer) && self.rng.chance(GET_SOON) {
+            let delay = self.rng.below(GET_DELAY);
+            self.after(delay, Event::Get(rank));
+        }
         Ok(())
     }
 
@@ -182,7 +187,7 @@ impl World {
     /// Sends a message at once as a short message, where the link to its receiver carries those.
     pub(super) fn send_short(&mut self, rank: u32, to: u32, env: Envelope, bytes: &[u8]) -> bool {
         let live = self.nodes[rank as usize].table().live(Rank(to));
-        let Some((_, id)) = live.filter(|_| self.near >> ((rank ^ to) % 64) & 1 == 1) else {
+        let Some((_, id)) = live.filter(|_| self.is_near(rank, to)) else {
             return false;
         };
         let connection = &self.connections[&id];

@@ -1,0 +1,77 @@
+//! Bodies that a node reads out of the memory of another node, as a rank does on its own host.
+
+use std::ops::AddAssign;
+
+use rejoin_channel_table::Rank;
+use rejoin_engine::RemoteGet;
+
+use super::{Node, Violation};
+
+/// Which of two nodes can read the other's memory, as one of them sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Access {
+    /// This node reads the peer's memory.
+    pub ours: bool,
+    /// The peer reads this node's memory, from this length on.
+    pub theirs: Option<usize>,
+}
+
+/// How many bodies a node has read out of other nodes' memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct GetCounts {
+    /// Read as a whole.
+    pub whole: u64,
+    /// Read in part, so that the sender must send them.
+    pub failed: u64,
+    /// Read as a whole over a link that was cut: the sender does not hear of it over this link.
+    pub after_cut: u64,
+}
+
+impl AddAssign for GetCounts {
+    fn add_assign(&mut self, other: GetCounts) {
+        self.whole += other.whole;
+        self.failed += other.failed;
+        self.after_cut += other.after_cut;
+    }
+}
+
+impl Node {
+    /// Which node can read the other's memory, from the next link to `peer` on.
+    pub fn share_memory(&mut self, peer: Rank, access: Access) {
+        self.access.insert(peer, access);
+    }
+
+    /// Which node can read the other's memory over the links to `peer`.
+    pub fn access(&self, peer: Rank) -> Access {
+        self.access.get(&peer).copied().unwrap_or_default()
+    }
+
+    /// A link is open: the engine learns who can read whose memory.
+    pub(super) fn learn_access(&mut self, peer: Rank) {
+        let Access { ours, theirs } = self.access(peer);
+        self.engine.set_remote_access(peer, ours, theirs);
+    }
+
+    /// The bytes of this node's memory that another node reads.
+    ///
+    /// # Errors
+    /// The engine named memory that this node does not have.
+    pub fn lend(&self, get: &RemoteGet) -> Result<Vec<u8>, Violation> {
+        let from = usize::try_from(get.from).unwrap_or(usize::MAX);
+        let bytes = self.memory.get(from..from.saturating_add(get.to.len));
+        let bytes = bytes.ok_or_else(|| format!("{get:?} is outside of its sender's memory"))?;
+        Ok(bytes.to_vec())
+    }
+
+    /// Takes what was read of a body: all of it, or the bytes before the read failed.
+    pub fn take_get(&mut self, get: &RemoteGet, bytes: &[u8]) {
+        self.memory[get.to.addr..get.to.addr + bytes.len()].copy_from_slice(bytes);
+        let whole = bytes.len() == get.to.len;
+        self.engine.get_done(get, whole);
+        if whole {
+            self.get_counts.whole += 1;
+        } else {
+            self.get_counts.failed += 1;
+        }
+    }
+}
