@@ -26,6 +26,14 @@ pub enum RegionsError {
     /// A number that is registered already.
     #[error("region {0} is registered already")]
     Registered(u32),
+    /// Memory that is registered already, at least in part, under another number.
+    #[error("the memory of region {id} overlaps that of region {other}")]
+    Overlaps {
+        /// The number that was to be registered.
+        id: u32,
+        /// The number under which the memory is registered.
+        other: u32,
+    },
     /// More than a file can name.
     #[error("no more than {REGION_LIMIT} regions can be registered")]
     TooMany,
@@ -74,6 +82,27 @@ struct Region {
 }
 
 /// The registered memory of a process.
+///
+/// ```
+/// use rejoin_ckpt::regions::{Regions, Tag, Wanted};
+///
+/// let folder = std::env::temp_dir().join(format!("rejoin-doc-{}", std::process::id()));
+/// let mut grid = vec![1.5_f64; 1000];
+/// let bytes = size_of_val(&grid[..]);
+/// let mut regions = Regions::new();
+/// // SAFETY: `grid` outlives the registration, and only this thread uses it.
+/// unsafe { regions.register(1, grid.as_mut_ptr().cast(), bytes)? };
+///
+/// let tag = Tag { job: 7, rank: 0, size: 1, generation: 0, incarnation: 0, epoch: 1, build: "doc".into() };
+/// regions.store(&folder, &tag)?;
+/// grid.fill(0.0);
+///
+/// let wanted = Wanted { job: Some(7), rank: 0, size: 1, epoch: None };
+/// let loaded = regions.load(&folder, &wanted)?;
+/// assert_eq!((loaded.tag.epoch, grid[999]), (1, 1.5));
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Regions {
     list: Vec<Region>,
@@ -98,7 +127,7 @@ impl Regions {
     /// Registers `length` bytes at `address` under a number by which they are found again.
     ///
     /// # Errors
-    /// [`RegionsError::Registered`], [`RegionsError::TooMany`].
+    /// [`RegionsError::Registered`], [`RegionsError::Overlaps`], [`RegionsError::TooMany`].
     ///
     /// # Safety
     /// The memory stays valid for reads and writes until it is unregistered. While
@@ -112,14 +141,18 @@ impl Regions {
         if self.list.iter().any(|r| r.id == id) {
             return Err(RegionsError::Registered(id));
         }
-        if self.list.len() >= REGION_LIMIT {
-            return Err(RegionsError::TooMany);
-        }
-        self.list.push(Region {
+        let region = Region {
             id,
             address,
             length,
-        });
+        };
+        if let Some(Region { id: other, .. }) = self.list.iter().find(|r| r.overlaps(&region)) {
+            return Err(RegionsError::Overlaps { id, other: *other });
+        }
+        if self.list.len() >= REGION_LIMIT {
+            return Err(RegionsError::TooMany);
+        }
+        self.list.push(region);
         self.list.sort_by_key(|r| r.id);
         Ok(())
     }
@@ -178,9 +211,8 @@ impl Regions {
         let path = folder.join(format::file_name(tag.rank, tag.epoch));
         let draft = path.with_extension(format!("{}.draft", std::process::id()));
         let result = self.write(&draft, &head).and_then(|bytes| {
-            fs::rename(&draft, &path).map_err(RegionsError::system("rename", &draft))?;
-            let synced = File::open(folder).and_then(|folder| folder.sync_all());
-            synced.map_err(RegionsError::system("sync the folder", folder))?;
+            let sync = || File::open(folder)?.sync_all();
+            publish(&draft, &path, sync)?;
             Ok(bytes)
         });
         match result {
@@ -272,12 +304,31 @@ impl Regions {
 }
 
 impl Region {
+    fn overlaps(&self, other: &Region) -> bool {
+        let of = |r: &Region| (r.address.addr(), r.address.addr().saturating_add(r.length));
+        let ((begin, end), (first, last)) = (of(self), of(other));
+        begin.max(first) < end.min(last)
+    }
+
     fn chunks(&self) -> impl Iterator<Item = (*mut u8, usize)> + use<> {
         let (address, length) = (self.address, self.length);
         (0..length)
             .step_by(CHUNK)
             .map(move |at| (address.wrapping_add(at), CHUNK.min(length - at)))
     }
+}
+
+/// Gives a synced draft its name, and syncs its folder. A file whose name may be lost is removed.
+fn publish(
+    draft: &Path,
+    path: &Path,
+    sync: impl FnOnce() -> io::Result<()>,
+) -> Result<(), RegionsError> {
+    fs::rename(draft, path).map_err(RegionsError::system("rename", draft))?;
+    sync().map_err(|error| {
+        let _ = fs::remove_file(path);
+        RegionsError::system("sync the folder of", path)(error)
+    })
 }
 
 /// Removes the files that are not needed once all ranks would roll back to `committed`. Keeps that
@@ -317,4 +368,30 @@ pub fn stored(folder: &Path, rank: u32) -> Vec<(u32, PathBuf)> {
         .collect();
     all.sort();
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_where_the_folder_cannot_be_synced() {
+        let folder = std::env::temp_dir().join(format!("rejoin-publish-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let (draft, path) = (folder.join("draft"), folder.join("file"));
+        for works in [true, false] {
+            fs::write(&draft, "state").expect("a draft");
+            let sync = || {
+                works
+                    .then_some(())
+                    .ok_or_else(|| io::ErrorKind::StorageFull.into())
+            };
+            let done = publish(&draft, &path, sync);
+            assert_eq!(
+                (done.is_ok(), path.exists(), draft.exists()),
+                (works, works, false)
+            );
+        }
+        fs::remove_dir_all(&folder).expect("removed");
+    }
 }

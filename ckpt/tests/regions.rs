@@ -237,6 +237,25 @@ fn other_regions_are_refused_with_the_difference() {
 }
 
 #[test]
+fn memory_is_registered_once() {
+    let mut memory = [0u8; 100];
+    let at = memory.as_mut_ptr();
+    let mut regions = Regions::new();
+    // SAFETY: all of it lies in `memory`, which lives as long as the registration.
+    let mut register = |id, from, len| unsafe { regions.register(id, at.wrapping_add(from), len) };
+    register(1, 20, 30).expect("the first");
+    for (from, len) in [(20, 30), (0, 100), (30, 1), (10, 11), (49, 10)] {
+        let refused = register(2, from, len).expect_err("an overlap");
+        let text = "the memory of region 2 overlaps that of region 1";
+        assert_eq!(refused.to_string(), text, "{len} bytes at {from}");
+    }
+    for (id, from, len) in [(2, 0, 20), (3, 50, 50), (4, 30, 0)] {
+        register(id, from, len).expect("no overlap");
+    }
+    assert_eq!(regions.bytes(), 100);
+}
+
+#[test]
 fn two_are_kept_and_drafts_go() {
     let folder = Folder::new("pruned");
     let mut state = State::new(10);
