@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Refused {
     /// A clone has one thread, so the others would be lost.
-    #[error("the program runs {count} threads, and a twin holds one")]
+    #[error(
+        "the program runs {count} threads, and a twin holds one. If a library starts them, \
+         OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1 may keep it from that"
+    )]
     Threads {
         /// Threads of the process, this one included.
         count: u64,
