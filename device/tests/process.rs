@@ -153,7 +153,7 @@ fn a_rank_finalizes_in_order() {
         generation: Generation(9),
     });
     std::thread::sleep(Duration::from_millis(50));
-    line.say(&FromManager::Update {
+    line.say(&FromManager::Card {
         generation: Generation(9),
         rank: Rank(0),
         incarnation: Incarnation(9),

@@ -141,17 +141,6 @@ pub enum FromManager {
         /// Checkpoints up to this number can no longer be committed, unless they already are.
         abandoned: Epoch,
     },
-    /// A rank has a new incarnation.
-    Update {
-        /// The job's generation.
-        generation: Generation,
-        /// The rank that has a new card.
-        rank: Rank,
-        /// Its new incarnation; an older one than known is ignored.
-        incarnation: Incarnation,
-        /// Where it is now.
-        card: BusinessCard,
-    },
     /// Every rank has said [`ToManager::Finalizing`].
     AllFinalized {
         /// The job's generation.

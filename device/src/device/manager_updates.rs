@@ -36,15 +36,8 @@ impl Device {
                         self.recovery.learn(epoch, abandoned);
                     }
                 }
-                FromManager::Update { generation, .. } | FromManager::Card { generation, .. }
-                    if generation != present => {}
-                FromManager::Update {
-                    rank,
-                    incarnation,
-                    card,
-                    ..
-                }
-                | FromManager::Card {
+                FromManager::Card { generation, .. } if generation != present => {}
+                FromManager::Card {
                     rank,
                     incarnation,
                     card,
