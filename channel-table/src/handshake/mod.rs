@@ -84,7 +84,8 @@ pub struct Established {
 /// Why a handshake ended without a link. All but the first two are tried again after a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum HandshakeRefusal {
-    /// Authenticated: this side is behind, and must ask its manager for news.
+    /// Authenticated: this side is behind. A rollback replaces every process, so the manager of this
+    /// process is about to end it.
     #[error(
         "rank {peer} is ahead (generation {}, incarnation {}, and holds ours for {})",
         theirs.generation, theirs.mine, theirs.yours
@@ -95,7 +96,8 @@ pub enum HandshakeRefusal {
         /// Its view; `theirs.yours` above our incarnation means that we have been replaced.
         theirs: PairView,
     },
-    /// Authenticated: the peer is behind and will ask its manager; wait for it.
+    /// Authenticated: the peer is behind. Its manager is about to replace its process; dial again
+    /// after a while.
     #[error(
         "rank {peer} is behind (generation {}, incarnation {}, and holds ours for {})",
         theirs.generation, theirs.mine, theirs.yours

@@ -1,5 +1,5 @@
 //! When checkpoints are ordered, and when one is committed: central's side of coordinated
-//! checkpoints. (DESIGN: epochs without draining.)
+//! checkpoints (ARCHITECTURE.md, the walk of a failure).
 //!
 //! A checkpoint is an epoch number. Central *orders* it once, every rank takes its image on its
 //! own, and central *commits* the checkpoint when every rank has its image. Central orders the next
