@@ -14,21 +14,11 @@ pub fn accept_checkpoints(core: &Core) -> Result<()> {
     core.accept_checkpoints(take_here)
 }
 
-/// Whether this process has one thread. Each thread has a folder, so the link count gives their
-/// number.
-fn is_alone() -> bool {
-    // SAFETY: `stat` is plain data that the call fills in; the path ends with a zero byte.
-    unsafe {
-        let mut stat: libc::stat = std::mem::zeroed();
-        libc::stat(c"/proc/self/task".as_ptr(), &raw mut stat) == 0 && stat.st_nlink <= 3
-    }
-}
-
 /// Takes the image of an epoch, if the program has one thread and runs its own code. With several
 /// threads the handler runs in any of them, and another thread may be about to enter the library.
 /// Runs in the signal's handler.
 fn take_here(epoch: u32) -> bool {
-    if callback::is_inside() || !is_alone() {
+    if callback::is_inside() || !checkpointing::has_one_thread() {
         return false;
     }
     let mark = callback::enter(false);

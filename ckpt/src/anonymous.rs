@@ -1,7 +1,19 @@
 //! Anonymous files, as memory that processes share: how managers and ranks reserve room in them.
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+
+/// Name of the memory of a link between ranks of one host. It stays out of clones, and a restored
+/// rank makes new links; so a mapping of this name is no reason to refuse an image.
+pub const LINK_MEMORY: &CStr = c"rejoin-ring";
+
+/// Whether a mapping's name, as `/proc/PID/maps` shows it, is that of a link's memory.
+pub(crate) fn is_link_memory(name: &[u8]) -> bool {
+    let name = name.strip_prefix(b"/memfd:");
+    let name = name.and_then(|name| name.strip_suffix(b" (deleted)"));
+    name == Some(LINK_MEMORY.to_bytes())
+}
 
 /// How often a reservation is tried when signals interrupt it.
 const MOST_BEGUN: u32 = 100;

@@ -168,10 +168,19 @@ pub fn status(fd: RawFd) -> Sys<libc::stat> {
 
 /// Device and inode of the file at a path.
 pub fn status_of(path: &CStr) -> Sys<(u64, u64)> {
+    path_status(path).map(|stat| (stat.st_dev, stat.st_ino))
+}
+
+/// Threads of this process. Each has a directory, so the link count gives their number.
+pub fn thread_count() -> Sys<u64> {
+    path_status(c"/proc/self/task").map(|stat| stat.st_nlink.saturating_sub(2))
+}
+
+fn path_status(path: &CStr) -> Sys<libc::stat> {
     // SAFETY: the path ends with a zero byte; `stat` is plain data that the call fills in.
     unsafe {
         let mut stat: libc::stat = std::mem::zeroed();
-        check_int(libc::stat(path.as_ptr(), &mut stat)).map(|_| (stat.st_dev, stat.st_ino))
+        check_int(libc::stat(path.as_ptr(), &mut stat)).map(|_| stat)
     }
 }
 

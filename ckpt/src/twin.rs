@@ -30,6 +30,12 @@ pub use imager::{Imager, Settings};
 pub use taken::{Image, Restored, Taken, Timings};
 pub use wire::{BODY_LIMIT, DESCRIPTOR_LIMIT};
 
+/// Whether this process has one thread. An image holds no other thread.
+#[must_use]
+pub fn has_one_thread() -> bool {
+    sys::thread_count().is_ok_and(|count| count <= 1)
+}
+
 /// Takes an image. Returns once in the calling process, and again in each process restored from the
 /// image. A restored process is as it was, except for the [`Restored::caveats`]. On
 /// [`Taken::Restored`] callers drop their connections without closing them, because the descriptors

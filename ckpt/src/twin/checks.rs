@@ -4,25 +4,18 @@ use std::ops::Range;
 
 use super::imager::Imager;
 use crate::error::Refused;
-use crate::{proc, sys, watch};
+use crate::{anonymous, proc, sys, watch};
 
 impl Imager {
-    /// One thread only. Each thread has a directory, so the link count gives their number.
+    /// One thread only.
     pub(super) fn check_threads(&self) -> Result<(), Refused> {
-        // SAFETY: `stat` is plain data that the call fills in; the path ends with a zero byte.
-        let links = unsafe {
-            let mut stat: libc::stat = std::mem::zeroed();
-            if libc::stat(c"/proc/self/task".as_ptr(), &mut stat) != 0 {
-                return Err(Refused::system(
-                    "count the threads in /proc/self/task",
-                    sys::errno(),
-                ));
-            }
-            stat.st_nlink
-        };
-        match links.saturating_sub(2) {
-            0 | 1 => Ok(()),
-            count => Err(Refused::Threads { count }),
+        match sys::thread_count() {
+            Ok(0 | 1) => Ok(()),
+            Ok(count) => Err(Refused::Threads { count }),
+            Err(errno) => Err(Refused::system(
+                "count the threads in /proc/self/task",
+                errno,
+            )),
         }
     }
 
@@ -47,12 +40,7 @@ impl Imager {
     pub(super) fn check_mappings(&mut self) -> Result<(), Refused> {
         sys::read_file(c"/proc/self/maps", &mut self.maps)
             .map_err(|errno| Refused::system("read /proc/self/maps", errno))?;
-        let held = watch::shared_page();
-        self.shared.extend(held.clone());
-        let found = foreign_shared(&self.maps, &self.shared);
-        self.shared
-            .truncate(self.shared.len() - usize::from(held.is_some()));
-        match found {
+        match foreign_shared(&self.maps, watch::shared_page().as_ref()) {
             None => Ok(()),
             Some(found) => Err(Refused::SharedMemory {
                 bytes: found.end - found.start,
@@ -82,16 +70,11 @@ fn has_children() -> bool {
     }
 }
 
-/// The rings between ranks of one host. They stay out of clones, and a restored rank makes new
-/// ones.
-const RING: &[u8] = b"/memfd:rejoin-ring (deleted)";
-
-fn foreign_shared<'a>(maps: &'a [u8], allowed: &[Range<usize>]) -> Option<proc::Mapping<'a>> {
+/// The first shared writable mapping that is neither a link's memory nor within `page`.
+fn foreign_shared<'a>(maps: &'a [u8], page: Option<&Range<usize>>) -> Option<proc::Mapping<'a>> {
     let is_ours = |m: &proc::Mapping<'_>| {
-        m.name == RING
-            || allowed
-                .iter()
-                .any(|r| r.start as u64 <= m.start && m.end <= r.end as u64)
+        anonymous::is_link_memory(m.name)
+            || page.is_some_and(|r| r.start as u64 <= m.start && m.end <= r.end as u64)
     };
     let all = proc::lines(maps).filter_map(proc::mapping);
     all.into_iter().find(|m| m.write && m.shared && !is_ours(m))
@@ -127,21 +110,19 @@ fn uncovered(before: &[u8], after: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::slice::from_ref;
-
     use super::*;
 
     #[test]
     fn only_the_librarys_own_shared_memory_is_let_pass() {
         let maps = b"1000-2000 r--s 00000000 00:00 1 /etc/x\n3000-5000 rw-s 00000000 00:01 2 /dev/shm/a b\n";
-        let found = foreign_shared(maps, &[]).expect("the second mapping");
+        let found = foreign_shared(maps, None).expect("the second mapping");
         assert_eq!((found.start, found.name), (0x3000, &b"/dev/shm/a b"[..]));
-        assert_eq!(foreign_shared(maps, from_ref(&(0x3000..0x5000))), None);
-        assert!(foreign_shared(maps, from_ref(&(0x3000..0x4000))).is_some());
+        assert_eq!(foreign_shared(maps, Some(&(0x3000..0x5000))), None);
+        assert!(foreign_shared(maps, Some(&(0x3000..0x4000))).is_some());
         let ring = b"1000-2000 rw-s 00000000 00:01 9 /memfd:rejoin-ring (deleted)\n";
-        assert_eq!(foreign_shared(ring, &[]), None);
+        assert_eq!(foreign_shared(ring, None), None);
         let other = b"1000-2000 rw-s 00000000 00:01 9 /memfd:ring (deleted)\n";
-        assert!(foreign_shared(other, &[]).is_some());
+        assert!(foreign_shared(other, None).is_some());
     }
 
     #[test]

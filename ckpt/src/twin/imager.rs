@@ -1,6 +1,5 @@
 //! The imager takes the images of a process and keeps state between them.
 
-use std::ops::Range;
 use std::os::fd::RawFd;
 
 use crate::{manifest, sys};
@@ -24,8 +23,6 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Imager {
     pub(super) settings: Settings,
-    /// Shared mappings of the library's own.
-    pub(super) shared: Vec<Range<usize>>,
     /// Which pipes the standard streams are now.
     pub(super) pipes: [Option<(u64, u64)>; 2],
     /// Descriptors that the manager has open under the same numbers, with device and inode. They
@@ -46,27 +43,14 @@ impl Imager {
                 .then(|| manifest::pipe(fd))
                 .flatten()
         });
-        let (shared, twins) = (Vec::new(), Vec::new());
         let inherited = inherited(&settings);
         Self {
             settings,
-            shared,
             pipes,
             inherited,
-            twins,
+            twins: Vec::new(),
             maps: Vec::with_capacity(64 * 1024),
         }
-    }
-
-    /// Declares that a shared mapping is the library's own and no reason to refuse an image. A
-    /// restored process makes it anew, or may still use it.
-    pub fn allow_shared(&mut self, range: Range<usize>) {
-        self.shared.push(range);
-    }
-
-    /// Takes that back before the mapping is removed.
-    pub fn forget_shared(&mut self, start: usize) {
-        self.shared.retain(|r| r.start != start);
     }
 
     /// Whether this process is a child of the manager.

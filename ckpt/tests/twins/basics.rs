@@ -600,10 +600,8 @@ fn threads_refused() {
         });
     });
     let text = job.ask("image");
-    assert_eq!(
-        text,
-        "refused: the program runs 2 threads, and a twin holds one"
-    );
+    let begin = "refused: the program runs 2 threads, and a twin holds one. ";
+    assert!(text.starts_with(begin), "{text}");
     assert_eq!(job.ask("join"), "joined");
     job.finish();
 }
@@ -625,12 +623,10 @@ fn map(kind: i32) -> *mut libc::c_void {
 
 fn shared_refused() {
     let mut job = Job::start(|rank| {
-        let at = map(libc::MAP_SHARED) as usize;
-        rank.serve(|rank, word| {
-            match word {
-                "allow" => rank.imager.allow_shared(at..at + 8192),
-                _ => rank.imager.forget_shared(at),
-            }
+        let at = map(libc::MAP_SHARED);
+        rank.serve(|rank, _| {
+            // SAFETY: the mapping was made above, and nothing uses it.
+            unsafe { libc::munmap(at, 8192) };
             rank.say("done");
         });
     });
@@ -643,11 +639,9 @@ fn shared_refused() {
         text.contains("/dev/zero") && text.contains("8192"),
         "{text}"
     );
-    job.ask("allow");
+    job.ask("unmap");
     job.image();
     job.restore(1);
-    job.ask("forget");
-    assert!(job.ask("image").starts_with("refused"));
     job.finish();
 }
 

@@ -18,6 +18,7 @@ use crate::descriptors::Old;
 use crate::error::{Error, Result};
 
 pub use rejoin_ckpt::checkpoint_request::{Ask, is_pending};
+pub use rejoin_ckpt::twin::has_one_thread;
 
 impl Device {
     /// Lets the manager request checkpoints by signal, at any place in the program. The handler

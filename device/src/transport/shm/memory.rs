@@ -60,8 +60,6 @@ pub(crate) const BLOCK: usize = 16 << 10;
 /// Least and most bytes of the blocks of one direction.
 pub(crate) const LEAST: usize = 64 << 10;
 const MOST: usize = 16 << 20;
-/// As the list of mappings shows it; `rejoin-ckpt` lets a mapping of this name pass.
-const NAME: &std::ffi::CStr = c"rejoin-ring";
 /// Says that nothing in the file is to be executed (Linux 6.3); some systems demand it.
 const NOEXEC_SEAL: libc::c_uint = 8;
 
@@ -406,7 +404,7 @@ fn create() -> io::Result<OwnedFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     for flags in [flags | NOEXEC_SEAL, flags] {
         // SAFETY: the name is a C string.
-        let fd = unsafe { libc::memfd_create(NAME.as_ptr(), flags) };
+        let fd = unsafe { libc::memfd_create(anonymous::LINK_MEMORY.as_ptr(), flags) };
         if fd >= 0 {
             // SAFETY: the descriptor is new, no other code owns it.
             return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
