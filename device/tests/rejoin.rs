@@ -109,7 +109,7 @@ fn serve_return(back: &mut Line, other: &mut Line, incarnation: u32, there: &Bus
         back,
         &[(incarnation, card.clone()), (Incarnation(0), there.clone())],
     );
-    other.say(&FromManager::Update {
+    other.say(&FromManager::Card {
         generation: Generation(0),
         rank: Rank(0),
         incarnation,
