@@ -93,7 +93,15 @@ struct Region {
 /// // SAFETY: `grid` outlives the registration, and only this thread uses it.
 /// unsafe { regions.register(1, grid.as_mut_ptr().cast(), bytes)? };
 ///
-/// let tag = Tag { job: 7, rank: 0, size: 1, generation: 0, incarnation: 0, epoch: 1, build: "doc".into() };
+/// let tag = Tag {
+///     job: 7,
+///     rank: 0,
+///     size: 1,
+///     generation: 0,
+///     incarnation: 0,
+///     epoch: 1,
+///     build: "doc".into(),
+/// };
 /// regions.store(&folder, &tag)?;
 /// grid.fill(0.0);
 ///

@@ -2,11 +2,12 @@
 //! numbers. No part of the code under test is replaced.
 
 mod connection_load;
+mod memory_access;
 mod remote_gets;
 mod short_messages;
 
 pub use connection_load::{Load, ShortCounts};
-pub use remote_gets::{Access, GetCounts};
+pub use memory_access::{GetCounts, MemoryAccess};
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -73,7 +74,7 @@ pub struct Node {
     /// Counts of short messages.
     pub short_counts: ShortCounts,
     /// Who reads whose memory, for each peer that is on this node's host.
-    access: BTreeMap<Rank, Access>,
+    access: BTreeMap<Rank, MemoryAccess>,
     /// Counts of bodies that this node read out of other nodes' memory.
     pub get_counts: GetCounts,
     output: Vec<Output>,

@@ -1,8 +1,8 @@
 //! The simulated world: time, the network with its faults, and ranks that run a plan.
 
+mod memory_reads;
 mod network;
 mod program;
-mod remote_gets;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};

@@ -8,8 +8,8 @@
 //!   each in its own time.
 //! - A rank writes all that it may write at once, and the bytes travel as one piece. Once per run a
 //!   piece is torn, inside of a header or a body, so that a cut may fall there.
-//! - Dials, handshakes, deliveries and calls of the program come in any order. So do reads of bodies
-//!   out of the sender's memory. One read may fail after half of the body.
+//! - Dials, handshakes, deliveries and calls of the program come in any order. So do reads of
+//!   bodies out of the sender's memory. One read may fail after half of the body.
 //! - Timers (the end of a handshake or a back-off, acks and grants before a rank blocks) fire when
 //!   no other step is possible.
 
@@ -21,7 +21,7 @@ use rejoin_channel_table::{
 };
 use rejoin_engine::{Completion, Config, Envelope, MessageMode, ReqId, Segment, Sought};
 use rejoin_sim::check::{self, Outcome};
-use rejoin_sim::node::{Access, Node, Output};
+use rejoin_sim::node::{MemoryAccess, Node, Output};
 use rejoin_sim::plan::{Message, Plan, Receive, Step, content, pattern};
 use rejoin_tests::models::tell;
 use stateright::{Checker, Model, Property};
@@ -501,7 +501,7 @@ const SMALL: Config = Config {
 };
 
 /// Each of two ranks reads bodies of 100 bytes out of the other's memory.
-const ACCESS: Access = Access {
+const ACCESS: MemoryAccess = MemoryAccess {
     ours: true,
     theirs: Some(100),
 };

@@ -21,7 +21,7 @@ use rejoin_channel_table::{
 };
 use rejoin_engine::{Completion, Config, Envelope, MessageMode, ReqId, Segment, Sought};
 use rejoin_sim::check::{self, Outcome};
-use rejoin_sim::node::{Access, Blind, Node, Output};
+use rejoin_sim::node::{Blind, MemoryAccess, Node, Output};
 use rejoin_sim::plan::{Message, Plan, Receive, Step, content, pattern};
 use rejoin_tests::models::{FULL, soak, tell};
 use stateright::{Checker, Model, Property};
@@ -524,7 +524,7 @@ const SMALL: Config = Config {
 };
 
 /// Each of two ranks reads bodies of 100 bytes out of the other's memory.
-const ACCESS: Access = Access {
+const ACCESS: MemoryAccess = MemoryAccess {
     ours: true,
     theirs: Some(100),
 };

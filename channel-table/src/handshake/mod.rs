@@ -84,8 +84,8 @@ pub struct Established {
 /// Why a handshake ended without a link. All but the first two are tried again after a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum HandshakeRefusal {
-    /// Authenticated: this side is behind. A rollback replaces every process, so the manager of this
-    /// process is about to end it.
+    /// Authenticated: this side is behind. A rollback replaces every process, so the manager of
+    /// this process is about to end it.
     #[error(
         "rank {peer} is ahead (generation {}, incarnation {}, and holds ours for {})",
         theirs.generation, theirs.mine, theirs.yours

@@ -1,54 +1,24 @@
 //! Bodies that a node reads out of the memory of another node, as a rank does on its own host.
 
-use std::ops::AddAssign;
-
 use rejoin_channel_table::Rank;
 use rejoin_engine::RemoteGet;
 
-use super::{Node, Violation};
-
-/// Which of two nodes can read the other's memory, as one of them sees it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Access {
-    /// This node reads the peer's memory.
-    pub ours: bool,
-    /// The peer reads this node's memory, from this length on.
-    pub theirs: Option<usize>,
-}
-
-/// How many bodies a node has read out of other nodes' memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct GetCounts {
-    /// Read as a whole.
-    pub whole: u64,
-    /// Read in part, so that the sender must send them.
-    pub failed: u64,
-    /// Read as a whole over a link that was cut: the sender does not hear of it over this link.
-    pub after_cut: u64,
-}
-
-impl AddAssign for GetCounts {
-    fn add_assign(&mut self, other: GetCounts) {
-        self.whole += other.whole;
-        self.failed += other.failed;
-        self.after_cut += other.after_cut;
-    }
-}
+use super::{MemoryAccess, Node, Violation};
 
 impl Node {
     /// Which node can read the other's memory, from the next link to `peer` on.
-    pub fn share_memory(&mut self, peer: Rank, access: Access) {
+    pub fn share_memory(&mut self, peer: Rank, access: MemoryAccess) {
         self.access.insert(peer, access);
     }
 
     /// Which node can read the other's memory over the links to `peer`.
-    pub fn access(&self, peer: Rank) -> Access {
+    pub fn access(&self, peer: Rank) -> MemoryAccess {
         self.access.get(&peer).copied().unwrap_or_default()
     }
 
     /// A link is open: the engine learns who can read whose memory.
     pub(super) fn learn_access(&mut self, peer: Rank) {
-        let Access { ours, theirs } = self.access(peer);
+        let MemoryAccess { ours, theirs } = self.access(peer);
         self.engine.set_remote_access(peer, ours, theirs);
     }
 

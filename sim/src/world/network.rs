@@ -3,7 +3,7 @@
 use rejoin_channel_table::Rank;
 use rejoin_engine::{Envelope, HEADER_LEN};
 
-use super::remote_gets::{GET_DELAY, GET_SOON};
+use super::memory_reads::{GET_DELAY, GET_SOON};
 use super::{Connection, Event, HANDSHAKE_LIMIT, IN_FLIGHT, Time, World};
 use crate::node::Load;
 use crate::node::{ConnectionId, Output, Violation};

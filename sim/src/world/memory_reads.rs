@@ -3,7 +3,7 @@
 use rejoin_channel_table::Rank;
 
 use super::{Time, World};
-use crate::node::{Access, Violation};
+use crate::node::{MemoryAccess, Violation};
 
 /// Percent of arrivals after which a rank reads the bodies that it knows of, before its next poll.
 pub(super) const GET_SOON: u64 = 30;
@@ -34,7 +34,7 @@ impl World {
         }
     }
 
-    fn update_access(&mut self, rank: u32, peer: u32, change: impl FnOnce(&mut Access)) {
+    fn update_access(&mut self, rank: u32, peer: u32, change: impl FnOnce(&mut MemoryAccess)) {
         let node = &mut self.nodes[rank as usize];
         let mut access = node.access(Rank(peer));
         change(&mut access);
