@@ -70,6 +70,17 @@ macro_rules! ask {
     };
 }
 
+/// What became of a send on the fast path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendAttempt {
+    /// It is sent; the loss of its link counts for the next call.
+    Sent,
+    /// Nothing was done, and the link was not tried.
+    Untried,
+    /// Nothing was done: the link takes no message now, so another attempt is in vain.
+    WouldBlock,
+}
+
 impl Dev {
     /// Connects to the job.
     pub fn init() -> Result<Dev> {
@@ -242,7 +253,8 @@ impl Dev {
         self.keep(started)
     }
 
-    /// Starts a blocking standard send; `None` says that it is complete already.
+    /// Starts a blocking standard send, or continues one that [`Dev::try_send`] could not finish;
+    /// `None` says that it is complete already.
     ///
     /// # Safety
     /// As [`Dev::isend`].
@@ -252,15 +264,20 @@ impl Dev {
         env: Envelope,
         buf: *const u8,
         len: usize,
+        attempt: SendAttempt,
     ) -> Result<Option<ReqId>> {
         self.alive()?;
         // SAFETY: the caller keeps the buffer.
-        let started = on!(self, d => unsafe { d.send(to, env, buf, len) }.map_err(as_error),
-            t => Ok(t.send(to, env, buf, len)));
+        let started = on!(self, d => unsafe {
+            match attempt {
+                SendAttempt::WouldBlock => d.continue_send(to, env, buf, len),
+                SendAttempt::Sent | SendAttempt::Untried => d.send(to, env, buf, len),
+            }
+        }.map_err(as_error), t => Ok(t.send(to, env, buf, len)));
         self.keep(started)
     }
 
-    /// Sends a message of few bytes on the fast path; false: nothing was done, [`Dev::send`] or
+    /// Sends a message of few bytes on the fast path, if it can; else [`Dev::send`] or
     /// [`Dev::isend`] is to.
     ///
     /// # Safety
@@ -273,19 +290,20 @@ impl Dev {
         buf: *const u8,
         len: usize,
         caller: Caller,
-    ) -> bool {
+    ) -> SendAttempt {
         if self.failed.is_some() {
-            return false;
+            return SendAttempt::Untried;
         }
         // SAFETY: the caller's promise.
         let tried = on!(self, d => unsafe { d.try_send(to, env, buf, len, caller) },
             _t => SendOutcome::WouldBlock);
         match tried {
-            SendOutcome::Sent => true,
-            SendOutcome::Untried | SendOutcome::WouldBlock => false,
+            SendOutcome::Sent => SendAttempt::Sent,
+            SendOutcome::Untried => SendAttempt::Untried,
+            SendOutcome::WouldBlock => SendAttempt::WouldBlock,
             SendOutcome::LinkLost(fault) => {
                 self.link_lost(to, *fault);
-                true
+                SendAttempt::Sent
             }
         }
     }

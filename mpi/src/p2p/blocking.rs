@@ -2,7 +2,7 @@
 //! request object and without allocating.
 
 use super::{Data, SendMode};
-use crate::adi::{Completion, Envelope, Mode, Rank, ReqId};
+use crate::adi::{Completion, Envelope, Mode, Rank, ReqId, SendAttempt};
 use crate::check;
 use crate::comm::Communicator;
 use crate::error::Result;
@@ -49,12 +49,22 @@ impl Mpi {
         let env = comm.envelope(dest as usize, tag);
         match data.contiguous()? {
             // SAFETY: the bytes are the elements, and stay until the send is complete.
-            Some((addr, len)) => unsafe { self.send_bytes(addr, len, to, env, mode) },
+            Some((addr, len)) => unsafe {
+                self.send_bytes((addr, len), to, env, mode, SendAttempt::Untried)
+            },
             None => {
                 // SAFETY: the caller's.
                 let packed = unsafe { data.pack() }?;
                 // SAFETY: `packed` lives until the send is complete.
-                unsafe { self.send_bytes(packed.as_ptr(), packed.len(), to, env, mode) }
+                unsafe {
+                    self.send_bytes(
+                        (packed.as_ptr(), packed.len()),
+                        to,
+                        env,
+                        mode,
+                        SendAttempt::Untried,
+                    )
+                }
             }
         }
     }
@@ -66,18 +76,18 @@ impl Mpi {
     #[inline]
     pub(super) unsafe fn send_bytes(
         &self,
-        addr: *const u8,
-        len: usize,
+        (addr, len): (*const u8, usize),
         to: Rank,
         env: Envelope,
         mode: Mode,
+        attempt: SendAttempt,
     ) -> Result<()> {
         self.posted(Some(to));
         let started = {
             let mut dev = self.dev_mut();
             match mode {
                 // SAFETY: the caller keeps the bytes until this call returns, which waits.
-                Mode::Standard => unsafe { dev.send(to, env, addr, len) }?,
+                Mode::Standard => unsafe { dev.send(to, env, addr, len, attempt) }?,
                 // SAFETY: as above.
                 Mode::Synchronous => Some(unsafe { dev.isend(to, env, addr, len, mode) }?),
             }

@@ -3,7 +3,7 @@
 //! anything is done; the general path checks them and reports the error.
 
 use super::Data;
-use crate::adi::{Caller, Envelope, Mode, Pattern, Rank, ReqId};
+use crate::adi::{Caller, Envelope, Mode, Pattern, Rank, ReqId, SendAttempt};
 use crate::comm::Communicator;
 use crate::error::Result;
 use crate::request::complete::received;
@@ -54,11 +54,12 @@ impl Mpi {
     ) -> Option<Result<()>> {
         let (to, bytes) = destination(data, dest, tag, comm)?;
         // SAFETY: the bytes are the elements.
-        if unsafe { self.try_eager(&to, bytes, Caller::Blocking) } {
+        let attempt = unsafe { self.try_eager(&to, bytes, Caller::Blocking) };
+        if attempt == SendAttempt::Sent {
             return Some(Ok(()));
         }
         // SAFETY: as above.
-        Some(unsafe { self.continue_send(to, bytes, comm) })
+        Some(unsafe { self.continue_send(to, bytes, comm, attempt) })
     }
 
     /// A nonblocking standard send; `None`: nothing was done, and [`Mpi::isend`] must check the
@@ -76,21 +77,26 @@ impl Mpi {
     ) -> Option<Result<RequestId>> {
         let (to, bytes) = destination(data, dest, tag, comm)?;
         // SAFETY: the bytes are the elements.
-        if unsafe { self.try_eager(&to, bytes, Caller::Nonblocking) } {
+        if unsafe { self.try_eager(&to, bytes, Caller::Nonblocking) } == SendAttempt::Sent {
             return Some(Ok(RequestId::SENT));
         }
         // SAFETY: as above.
         Some(unsafe { self.continue_isend(to, bytes, comm) })
     }
 
-    /// Whether the device could send the message at once.
+    /// What became of the attempt to send the message at once.
     ///
     /// # Safety
     /// The bytes are readable.
     #[inline(always)]
-    unsafe fn try_eager(&self, to: &Destination, (addr, len): Bytes, caller: Caller) -> bool {
+    unsafe fn try_eager(
+        &self,
+        to: &Destination,
+        (addr, len): Bytes,
+        caller: Caller,
+    ) -> SendAttempt {
         let Some(mut dev) = self.try_dev_mut() else {
-            return false;
+            return SendAttempt::Untried;
         };
         // SAFETY: the caller's promise.
         unsafe { dev.try_send(to.0, &to.1, addr, len, caller) }
@@ -100,13 +106,14 @@ impl Mpi {
     unsafe fn continue_send(
         &self,
         (to, env): Destination,
-        (addr, len): Bytes,
+        bytes: Bytes,
         comm: &Rc<Communicator>,
+        attempt: SendAttempt,
     ) -> Result<()> {
         // The program may free its communicator during the wait.
         let _comm = comm.clone();
         // SAFETY: the caller's promise.
-        unsafe { self.send_bytes(addr, len, to, env, Mode::Standard) }
+        unsafe { self.send_bytes((bytes.0, bytes.1), to, env, Mode::Standard, attempt) }
     }
 
     #[inline(never)]

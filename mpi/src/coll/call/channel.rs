@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Poll, ready};
 
-use crate::adi::{Caller, Completion, Envelope, Mode, Pattern, Rank, ReqId};
+use crate::adi::{Caller, Completion, Envelope, Mode, Pattern, Rank, ReqId, SendAttempt};
 use crate::coll::call::{Ctx, Initiated, OutOfLine, P2p, Pending, block_on};
 use crate::coll::hosts::Locality;
 use crate::comm::{Communicator, Traffic};
@@ -183,7 +183,8 @@ impl P2p for GroupChannel<'_> {
         if len <= MAX_BUFFERED {
             let mut dev = self.mpi.dev_mut();
             // SAFETY: the caller's promise.
-            if unsafe { dev.try_send(world, &env, buf, len, Caller::Blocking) } {
+            let attempt = unsafe { dev.try_send(world, &env, buf, len, Caller::Blocking) };
+            if attempt == SendAttempt::Sent {
                 return Ok(Pending::DONE);
             }
         }
@@ -251,7 +252,7 @@ impl<'a> CallState<'a> {
         let mut dev = self.mpi.dev_mut();
         if len <= MAX_BUFFERED {
             // SAFETY: the caller's promise.
-            let request = unsafe { dev.send(world, env, buf, len)? };
+            let request = unsafe { dev.send(world, env, buf, len, SendAttempt::Untried)? };
             return Ok(request.map_or(Pending::DONE, |request| Pending::new(request.0)));
         }
         // SAFETY: the caller's promise.
