@@ -1,9 +1,9 @@
 //! The messages that a sender keeps until some horizon has passed: retention, send window,
 //! duplicate suppression.
 //!
-//! This crate is sans-IO and deterministic: no transport, no clock, no storage. The horizon in use
-//! so far is the receiver's acknowledgement. With [`Horizon`], checkpoints and logs can move it
-//! further.
+//! This crate is sans-IO and deterministic: no transport, no clock, no storage. The horizon is
+//! the receiver's acknowledgement: nothing outside of this crate sets another [`Horizon`] yet.
+//! Message logs will.
 #![forbid(unsafe_code)]
 
 mod ends;

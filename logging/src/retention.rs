@@ -206,7 +206,8 @@ impl<B> Retention<B> {
         true
     }
 
-    /// Moves the horizon. A frame that was released before stays so.
+    /// Moves the horizon. A frame that was released before stays so. Reserved for message logs:
+    /// nothing calls it yet.
     pub fn set_horizon(&mut self, horizon: Horizon) {
         self.horizon = horizon;
     }
