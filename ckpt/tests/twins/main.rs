@@ -1,19 +1,15 @@
-//! Twins, from outside: processes are killed and brought back.
+//! Twins, from outside: processes are killed and brought back. `cargo test --release -p rejoin-ckpt
+//! --test twins -- figures` measures what they cost.
 
-#[path = "twins/basics.rs"]
 mod basics;
-#[path = "twins/calls.rs"]
 mod calls;
-#[path = "twins/edges.rs"]
 mod edges;
-#[path = "twins/state.rs"]
+mod figures;
 mod state;
-#[path = "twins/storms.rs"]
 mod storms;
-#[path = "support/mod.rs"]
 mod support;
-#[path = "twins/waits.rs"]
 mod waits;
+mod watch;
 
 /// As in the library that ranks load: memory apart from the C library's heap, which a handler must
 /// not touch.
@@ -21,6 +17,9 @@ mod waits;
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() {
+    if std::env::args().nth(1).as_deref() == Some("figures") {
+        return figures::measure();
+    }
     let groups = [
         basics::TESTS,
         calls::TESTS,
@@ -28,6 +27,7 @@ fn main() {
         edges::TESTS,
         state::TESTS,
         storms::TESTS,
+        watch::TESTS,
     ];
     support::run(&groups.concat());
 }

@@ -1,21 +1,12 @@
-//! Costs of images, wakes and notices on this machine:
-//! `cargo run --release -p rejoin-ckpt --example figures`.
-//!
-//! Each line gives the median and the 99th percentile in microseconds.
+//! Costs of images, wakes and notices on this machine. Each line gives the median and the 99th
+//! percentile in microseconds.
 
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::time::{Duration, Instant};
 
 use rejoin_ckpt::watch::{Page, Watcher, hold};
 
-#[path = "../tests/support/mod.rs"]
-mod support;
-
-use support::{Job, LIMIT, end_of, kill, readable};
-
-/// As in the library that ranks load.
-#[global_allocator]
-static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+use crate::support::{Job, LIMIT, end_of, kill, readable};
 
 /// Memory of a rank, in bytes.
 const STATE: usize = 256 << 20;
@@ -69,7 +60,8 @@ fn rank(page: &Page) -> Job {
     })
 }
 
-fn main() {
+/// Prints all figures.
+pub fn measure() {
     println!("256 MB in 4 KB pages{:>34} {:>9}", "median", "p99");
     let mut prepare = Series("stall: checks, manifest, pipes", Vec::new());
     let mut clone = Series("stall: clone", Vec::new());

@@ -1,8 +1,6 @@
 //! A small harness without threads. Each test runs in a process of its own that plays the local
 //! manager: it forks ranks, orders images, kills and wakes. Its end takes everything with it.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
-
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 

@@ -354,10 +354,3 @@ fn sleeps_in(pid: i32, number: i64) {
         std::thread::yield_now();
     }
 }
-
-impl Twin {
-    /// Waits until the zygote sleeps in the call of this number.
-    pub fn sleeps_in(&self, number: i64) {
-        sleeps_in(self.pid, number);
-    }
-}

@@ -6,16 +6,9 @@ use std::time::Duration;
 
 use rejoin_ckpt::watch::{Page, Watcher, hold, release};
 
-#[path = "support/mod.rs"]
-mod support;
+use crate::support::{Job, LIMIT, Rank, Test, end_of, kill, readable};
 
-use support::{Job, LIMIT, Rank, Test, kill, readable};
-
-/// As in the library that ranks load.
-#[global_allocator]
-static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
-
-const TESTS: &[Test] = &[
+pub const TESTS: &[Test] = &[
     (
         "an_end_is_noticed_before_the_process_is_gone",
         before_the_pidfd,
@@ -27,10 +20,6 @@ const TESTS: &[Test] = &[
     ("more_slots_than_one_thread_takes", many_slots),
     ("an_unknown_slot_is_refused", unknown_slot),
 ];
-
-fn main() {
-    support::run(TESTS);
-}
 
 /// A rank that holds the slot 0, and others as told by their numbers.
 fn holder(page: &Page) -> impl FnOnce(&mut Rank) {
@@ -112,7 +101,7 @@ fn before_the_pidfd() {
     let let_go = unsafe { libc::ptrace(libc::PTRACE_DETACH, thread, 0usize, 0usize) };
     assert_eq!(let_go, 0);
     let end = (libc::CLD_KILLED, libc::SIGKILL);
-    assert_eq!(support::end_of(job.pidfd.as_raw_fd()), end);
+    assert_eq!(end_of(job.pidfd.as_raw_fd()), end);
 }
 
 fn released() {
@@ -148,7 +137,7 @@ fn generations() {
         job.image();
         kill(job.pidfd.as_raw_fd(), libc::SIGKILL);
         assert_eq!(ended(&watcher), [slot]);
-        support::end_of(job.pidfd.as_raw_fd());
+        end_of(job.pidfd.as_raw_fd());
         job.wake();
         job.expect(&format!("restored {generation}"));
         if generation == 3 {
