@@ -19,4 +19,4 @@ pub use handshake::{
 pub use ids::{Attempt, Epoch, Generation, Identity, Incarnation, JobId, JobKey, Rank, Ssn};
 pub use resume::Resume;
 pub use slab::Slab;
-pub use table::{Admission, Link, LinkState, Table};
+pub use table::{Admission, LinkState, Table};

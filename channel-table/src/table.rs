@@ -22,20 +22,6 @@ use crate::card::BusinessCard;
 use crate::handshake::{Established, HandshakeRefusal, Proved};
 use crate::ids::{Attempt, Identity, Incarnation, Rank};
 
-/// Names one link of one channel. A copy that outlives its link finds nothing in the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Link {
-    peer: Rank,
-    serial: u64,
-}
-
-impl Link {
-    /// The rank at the other end.
-    pub fn peer(self) -> Rank {
-        self.peer
-    }
-}
-
 /// The table's state of one channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LinkState<H> {
@@ -51,8 +37,6 @@ pub enum LinkState<H> {
     },
     /// A link is open.
     Live {
-        /// The link that carries this channel now.
-        link: Link,
         /// Whatever the device keeps per link.
         handle: H,
     },
@@ -61,8 +45,6 @@ pub enum LinkState<H> {
 /// The caller's duties before it uses an admitted link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Admission<H> {
-    /// The new link.
-    pub link: Link,
     /// The handle of the link that the new one replaces. No frame of the old link is processed any
     /// more; close it, then take the resume.
     pub closes: Option<H>,
@@ -115,8 +97,8 @@ struct Channel<H> {
 
 /// The channels of one rank. `H` is whatever the device keeps per link (an index, a token).
 ///
-/// A lost link is nulled: a copy of its handle finds nothing in the table, and its holder dials
-/// again.
+/// A lost link is nulled, and the next use of the channel dials again. A handle names one link: the
+/// loss of a link that another one has replaced changes nothing.
 ///
 /// ```
 /// use rejoin_channel_table::{AddressBook, Generation, Identity, Incarnation, JobId, Rank};
@@ -141,12 +123,13 @@ struct Channel<H> {
 ///     renounced,
 ///     resume: Resume::default(),
 /// };
-/// let link = table.established(&opened, "token 7")?;
-/// assert_eq!(table.get(link), Some("token 7"));
+/// table.established(&opened, "token 7")?;
+/// assert_eq!(table.live(Rank(1)), Some("token 7"));
 ///
-/// assert_eq!(table.lost(link), Some("token 7"));
-/// assert_eq!(table.get(link), None);
+/// assert!(table.lost(Rank(1), "token 7"));
 /// assert!(table.live(Rank(1)).is_none());
+/// // What still names the lost link changes nothing any more.
+/// assert!(!table.lost(Rank(1), "token 7"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -156,7 +139,6 @@ pub struct Table<H> {
     /// Rank to position in `channels`, plus one; 0 for a rank without a channel.
     positions: Vec<u32>,
     channels: Vec<Channel<H>>,
-    serial: u64,
 }
 
 impl<H: Copy> Table<H> {
@@ -168,7 +150,6 @@ impl<H: Copy> Table<H> {
             book,
             positions,
             channels: Vec::new(),
-            serial: 0,
         }
     }
 
@@ -188,30 +169,13 @@ impl<H: Copy> Table<H> {
             .map_or(LinkState::Null, |channel| channel.state)
     }
 
-    /// The open link to `peer`, if there is one.
+    /// The handle of the open link to `peer`, if there is one.
     #[inline(always)]
-    pub fn live(&self, peer: Rank) -> Option<(Link, H)> {
+    pub fn live(&self, peer: Rank) -> Option<H> {
         match self.channel(peer)?.state {
-            LinkState::Live { link, handle } => Some((link, handle)),
+            LinkState::Live { handle } => Some(handle),
             LinkState::Null | LinkState::Dialing { .. } => None,
         }
-    }
-
-    /// The handle of `link`, unless it was lost, replaced or nulled since.
-    pub fn get(&self, link: Link) -> Option<H> {
-        self.live(link.peer)
-            .filter(|(current, _)| *current == link)
-            .map(|(_, handle)| handle)
-    }
-
-    /// Every open link, in the order in which the channels were first used.
-    pub fn links(&self) -> impl Iterator<Item = (Link, H)> + '_ {
-        self.channels
-            .iter()
-            .filter_map(|channel| match channel.state {
-                LinkState::Live { link, handle } => Some((link, handle)),
-                LinkState::Null | LinkState::Dialing { .. } => None,
-            })
     }
 
     /// Begins an attempt to reach `peer`: the number for [`crate::handshake::Dialer::new`], and the
@@ -263,7 +227,7 @@ impl<H: Copy> Table<H> {
     /// # Errors
     /// The attempt is no longer the current one, or generation or incarnations have changed since
     /// it began: close the connection.
-    pub fn established(&mut self, opened: &Established, handle: H) -> Result<Link, TableError> {
+    pub fn established(&mut self, opened: &Established, handle: H) -> Result<(), TableError> {
         let Established {
             me,
             peer,
@@ -278,10 +242,6 @@ impl<H: Copy> Table<H> {
         if !self.agrees(me, peer) {
             return Err(superseded);
         }
-        let link = Link {
-            peer: peer.rank,
-            serial: self.serial + 1,
-        };
         let channel = self.existing(peer.rank).ok_or(superseded)?;
         match channel.state {
             LinkState::Dialing {
@@ -291,9 +251,8 @@ impl<H: Copy> Table<H> {
             _ => return Err(superseded),
         }
         channel.done = channel.done.max(renounced);
-        channel.state = LinkState::Live { link, handle };
-        self.serial += 1;
-        Ok(link)
+        channel.state = LinkState::Live { handle };
+        Ok(())
     }
 
     /// A dialer has proved itself: opens the link, or says why not.
@@ -314,17 +273,13 @@ impl<H: Copy> Table<H> {
             return Err(HandshakeRefusal::Superseded);
         }
         let larger = self.me.rank > peer.rank;
-        let link = Link {
-            peer: peer.rank,
-            serial: self.serial + 1,
-        };
         let channel = self.channel_mut(peer.rank);
         if attempt <= channel.done {
             return Err(HandshakeRefusal::Superseded);
         }
         let (closes, abandons) = match channel.state {
             LinkState::Null => (None, None),
-            LinkState::Live { handle, .. } => (Some(handle), None),
+            LinkState::Live { handle } => (Some(handle), None),
             LinkState::Dialing {
                 attempt: mine,
                 proved,
@@ -336,11 +291,9 @@ impl<H: Copy> Table<H> {
             }
         };
         channel.done = attempt;
-        channel.state = LinkState::Live { link, handle };
+        channel.state = LinkState::Live { handle };
         let renounced = channel.proved;
-        self.serial += 1;
         Ok(Admission {
-            link,
             closes,
             abandons,
             renounced,
@@ -362,12 +315,17 @@ impl<H: Copy> Table<H> {
         current
     }
 
-    /// A link broke: nulls the channel. `None` if it was no longer the current link, and nothing
-    /// is to be done.
-    pub fn lost(&mut self, link: Link) -> Option<H> {
-        let handle = self.get(link)?;
-        self.null(link.peer);
-        Some(handle)
+    /// The link to `peer` with this handle broke: nulls the channel. False if it was no longer the
+    /// current link, and nothing is to be done.
+    pub fn lost(&mut self, peer: Rank, handle: H) -> bool
+    where
+        H: PartialEq,
+    {
+        let current = self.live(peer) == Some(handle);
+        if current {
+            self.null(peer);
+        }
+        current
     }
 
     /// Nulls the channel to `peer` whatever its state: the next use dials. Returns the handle of
@@ -375,7 +333,7 @@ impl<H: Copy> Table<H> {
     pub fn null(&mut self, peer: Rank) -> Option<H> {
         let channel = self.existing(peer)?;
         match std::mem::take(&mut channel.state) {
-            LinkState::Live { handle, .. } => Some(handle),
+            LinkState::Live { handle } => Some(handle),
             LinkState::Null | LinkState::Dialing { .. } => None,
         }
     }
@@ -405,9 +363,11 @@ impl<H: Copy> Table<H> {
     /// process was restored, or the whole job was rolled back. Returns the handles of the links to
     /// close.
     pub fn rejoin(&mut self, me: Identity, book: AddressBook) -> Vec<H> {
-        let handles = self.links().map(|(_, handle)| handle).collect();
+        let mut handles = Vec::new();
         for channel in &mut self.channels {
-            channel.state = LinkState::Null;
+            if let LinkState::Live { handle } = std::mem::take(&mut channel.state) {
+                handles.push(handle);
+            }
             channel.forget();
         }
         self.positions.resize(book.size() as usize, 0);

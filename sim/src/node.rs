@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use rejoin_channel_table::table::TableError;
 use rejoin_channel_table::{
     Acceptor, AcceptorStep, AddressBook, Admission, Attempt, Dialer, DialerStep, Epoch,
-    HandshakeRefusal, Identity, JobKey, Link, LinkState, Proved, Rank, Resume, Table,
+    HandshakeRefusal, Identity, JobKey, LinkState, Proved, Rank, Resume, Table,
 };
 use rejoin_engine::{
     BodySource, Config, Detach, Engine, Envelope, FrameKind, HEADER_LEN, Header, MessageMode,
@@ -58,7 +58,7 @@ impl Reader {
 enum End {
     Dialing(Dialer),
     Accepting(Acceptor),
-    Live(Link, Reader),
+    Live(Rank, Reader),
 }
 
 /// A rank. User memory is a vector; the address of a segment is an index into it.
@@ -238,7 +238,7 @@ impl Node {
 
     /// Whether this end is the table's link to its peer.
     pub fn is_live(&self, id: ConnectionId) -> bool {
-        matches!(self.ends.get(&id), Some(End::Live(link, _)) if self.table.get(*link) == Some(id))
+        matches!(self.ends.get(&id), Some(End::Live(peer, _)) if self.table.live(*peer) == Some(id))
     }
 
     /// Whether there is something to send to `peer` and nothing to send it over.
@@ -289,10 +289,10 @@ impl Node {
         let Some(end) = self.ends.remove(&id) else {
             return;
         };
-        if let End::Live(link, _) = end
-            && self.table.lost(link).is_some()
+        if let End::Live(peer, _) = end
+            && self.table.lost(peer, id)
         {
-            self.engine.link_down(link.peer());
+            self.engine.link_down(peer);
         }
         self.output.push(Output::Close(id));
     }
@@ -314,9 +314,9 @@ impl Node {
                 return Ok(false);
             };
             match end {
-                End::Live(link, mut reader) => {
-                    let done = self.read(link, &mut reader, bytes);
-                    self.ends.insert(id, End::Live(link, reader));
+                End::Live(peer, mut reader) => {
+                    let done = self.read(peer, &mut reader, bytes);
+                    self.ends.insert(id, End::Live(peer, reader));
                     return done.map(|()| false);
                 }
                 End::Dialing(mut dialer) => {
@@ -361,11 +361,11 @@ impl Node {
             }
             DialerStep::Established(mut opened) => {
                 opened.resume.epoch = self.meet(opened.resume.epoch, true);
-                let Ok(link) = self.table.established(&opened, id) else {
+                if self.table.established(&opened, id).is_err() {
                     self.output.push(Output::Close(id));
                     return Ok(false);
-                };
-                self.open(id, link, &opened.resume)?;
+                }
+                self.open(id, opened.peer.rank, &opened.resume)?;
                 return Ok(false);
             }
             DialerStep::Refused(refusal) => {
@@ -405,7 +405,7 @@ impl Node {
                     let accepted = acceptor.accept(&key(), admission.renounced, &resume, &mut out);
                     accepted.map_err(|e| e.to_string())?;
                     self.output.push(Output::Bytes(id, out));
-                    return self.open(id, admission.link, &proved.resume);
+                    return self.open(id, peer, &proved.resume);
                 }
                 Err(refusal) => {
                     acceptor.refuse(&key(), refusal, &mut out);
@@ -435,16 +435,15 @@ impl Node {
         self.table.admit(proved, id)
     }
 
-    fn open(&mut self, id: ConnectionId, link: Link, resume: &Resume) -> Result<(), Violation> {
-        let opened = self.engine.link_up(link.peer(), resume);
+    fn open(&mut self, id: ConnectionId, peer: Rank, resume: &Resume) -> Result<(), Violation> {
+        let opened = self.engine.link_up(peer, resume);
         opened.map_err(|e| format!("a resume was refused: {e}"))?;
-        self.learn_access(link.peer());
-        self.ends.insert(id, End::Live(link, Reader::default()));
+        self.learn_access(peer);
+        self.ends.insert(id, End::Live(peer, Reader::default()));
         Ok(())
     }
 
-    fn read(&mut self, link: Link, reader: &mut Reader, mut bytes: &[u8]) -> Result<(), Violation> {
-        let peer = link.peer();
+    fn read(&mut self, peer: Rank, reader: &mut Reader, mut bytes: &[u8]) -> Result<(), Violation> {
         while !bytes.is_empty() {
             let Some(body) = &mut reader.body else {
                 let missing = (HEADER_LEN - reader.header.len()).min(bytes.len());

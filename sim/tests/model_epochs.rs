@@ -186,7 +186,7 @@ impl State {
     }
 
     fn write(&mut self, rank: usize) {
-        while let Some((_, id)) = self.nodes[rank].table().live(peer(rank)) {
+        while let Some(id) = self.nodes[rank].table().live(peer(rank)) {
             let bytes = self.nodes[rank].write(peer(rank), usize::MAX);
             if bytes.is_empty() {
                 break;

@@ -20,7 +20,7 @@ pub fn key() -> JobKey {
 pub enum End {
     Dialing(Dialer),
     Accepting(Acceptor),
-    Live(Link),
+    Live,
     Closed,
 }
 
@@ -156,7 +156,7 @@ impl World {
     /// Connections that both ends hold for the link between them, per pair of processes.
     pub fn channels_between(&self, a: usize, b: usize) -> usize {
         let live = |c: &&Connection| {
-            c.ends.iter().all(|end| matches!(end, End::Live(_)))
+            c.ends.iter().all(|end| matches!(end, End::Live))
                 && (c.owners == [a, b] || c.owners == [b, a])
         };
         self.connections.values().filter(live).count()
@@ -194,7 +194,7 @@ impl World {
     /// Sends the next message of `from` over its live link.
     pub fn send(&mut self, from: usize) {
         let process = &mut self.processes[from];
-        let Some((_, id)) = process.table.live(process.peer()) else {
+        let Some(id) = process.table.live(process.peer()) else {
             return;
         };
         let frame = Chunk::Frame {
@@ -261,7 +261,7 @@ impl World {
     /// Whether an end waits for acknowledgements that cannot come.
     pub fn waits_in_vain(&self, connection: &Connection, side: usize) -> bool {
         let process = &self.processes[connection.owners[side]];
-        matches!(connection.ends[side], End::Live(_)) && self.wants_link(process)
+        matches!(connection.ends[side], End::Live) && self.wants_link(process)
     }
 
     /// A handshake took too long.
@@ -347,14 +347,14 @@ impl World {
             (End::Accepting(acceptor), Chunk::Bytes(bytes)) => {
                 self.feed_acceptor(id, process, acceptor, &bytes);
             }
-            (End::Live(link), Chunk::Frame { ssn, ack }) => {
-                return self.frame(id, process, *link, ssn, ack);
+            (End::Live, Chunk::Frame { ssn, ack }) => {
+                return self.frame(id, process, ssn, ack);
             }
             _ => return self.wrong("a chunk that the end cannot understand"),
         }
         if let Some(connection) = self.connections.get_mut(&id) {
             let slot = &mut connection.ends[side];
-            let moved_on = matches!(slot, End::Live(_) | End::Closed);
+            let moved_on = matches!(slot, End::Live | End::Closed);
             if !moved_on {
                 *slot = end;
             }
@@ -366,8 +366,8 @@ impl World {
         let peer = self.processes[process].peer();
         match self.connections[&id].ends[side].clone() {
             End::Dialing(dialer) => self.attempt_failed(process, peer, dialer.attempt()),
-            End::Live(link) => {
-                self.processes[process].table.lost(link);
+            End::Live => {
+                self.processes[process].table.lost(peer, id);
             }
             End::Accepting(_) | End::Closed => {}
         }
@@ -399,7 +399,7 @@ impl World {
             }
             DialerStep::Established(opened) => {
                 match self.processes[process].table.established(&opened, id) {
-                    Ok(link) => self.open(id, process, link, &opened.resume),
+                    Ok(()) => self.open(id, process, &opened.resume),
                     Err(_) => return self.close(id, process),
                 }
             }
@@ -432,7 +432,7 @@ impl World {
                         .accept(&key(), admission.renounced, &resume, &mut out)
                         .unwrap();
                     self.push_bytes(id, process, out);
-                    return self.open(id, process, admission.link, &proved.resume);
+                    return self.open(id, process, &proved.resume);
                 }
                 Err(refusal) => {
                     acceptor.refuse(&key(), refusal, &mut out);
@@ -468,11 +468,11 @@ impl World {
         }
     }
 
-    fn open(&mut self, id: u8, index: usize, link: Link, resume: &Resume) {
+    fn open(&mut self, id: u8, index: usize, resume: &Resume) {
         let side = self.side(id, index);
         let messages = self.to_send(&self.processes[index]);
         if let Some(connection) = self.connections.get_mut(&id) {
-            connection.ends[side] = End::Live(link);
+            connection.ends[side] = End::Live;
         }
         let process = &mut self.processes[index];
         process.backs_off = false;
@@ -506,8 +506,9 @@ impl World {
         }
     }
 
-    fn frame(&mut self, id: u8, index: usize, link: Link, ssn: Option<u8>, ack: u8) {
-        if self.processes[index].table.get(link) != Some(id) {
+    fn frame(&mut self, id: u8, index: usize, ssn: Option<u8>, ack: u8) {
+        let process = &self.processes[index];
+        if process.table.live(process.peer()) != Some(id) {
             return self.wrong("a frame of a link that is not the table's");
         }
         self.check_view(id, index);

@@ -146,7 +146,7 @@ impl Links {
     /// The token of a peer's link.
     #[inline(always)]
     pub(crate) fn token_of(&self, peer: Rank) -> Option<PollToken> {
-        self.table.live(peer).map(|(_, token)| token)
+        self.table.live(peer)
     }
 
     /// The link that a token names.
@@ -158,7 +158,7 @@ impl Links {
     /// The link of a peer.
     #[inline(always)]
     pub(crate) fn live_to(&mut self, peer: Rank) -> Option<&mut Live> {
-        let (_, token) = self.table.live(peer)?;
+        let token = self.table.live(peer)?;
         self.slots.live(token)
     }
 
@@ -315,10 +315,7 @@ impl Links {
         };
         self.unwatched.retain(|other| *other != token);
         self.polled.retain(|other| *other != token);
-        let was_current = self.token_of(live.rank) == Some(token);
-        if was_current {
-            self.table.null(live.rank);
-        }
+        let was_current = self.table.lost(live.rank, token);
         Some(Closed {
             rank: live.rank,
             moved: live.endpoint.path().map_or(0, |path| path.moved),

@@ -335,7 +335,7 @@ impl Engines {
             }
         }
         while let Some(peer) = node.engine.next_ready() {
-            while let Some((_, id)) = node.table().live(peer) {
+            while let Some(id) = node.table().live(peer) {
                 let bytes = node.write(peer, rng.between(1, WRITE) as usize);
                 if bytes.is_empty() {
                     break;

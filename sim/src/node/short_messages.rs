@@ -15,7 +15,7 @@ impl Node {
         envelope: Envelope,
         content: &[u8],
     ) -> Option<(ConnectionId, Load)> {
-        let (_, id) = self.table.live(to)?;
+        let id = self.table.live(to)?;
         if self.engine.any_ready() {
             return None;
         }
@@ -30,7 +30,7 @@ impl Node {
     /// Whether a receive may poll the empty link of its sender for the next message.
     pub fn may_look(&mut self, pattern: &Pattern) -> bool {
         let link = pattern.from.and_then(|from| self.table.live(from));
-        let empty = link.is_some_and(|(_, id)| !self.unread.contains_key(&id));
+        let empty = link.is_some_and(|id| !self.unread.contains_key(&id));
         empty && !self.engine.any_ready() && self.engine.is_next_match(pattern)
     }
 
@@ -42,7 +42,7 @@ impl Node {
         len: usize,
     ) -> Option<(Completion, Segment)> {
         let from = pattern.from?;
-        let (_, id) = self.table.live(from)?;
+        let id = self.table.live(from)?;
         let Some(End::Live(_, reader)) = self.ends.get(&id) else {
             return None;
         };
@@ -120,10 +120,9 @@ impl Node {
         content: &[u8],
         all: bool,
     ) -> Result<bool, Violation> {
-        let Some(End::Live(link, mut reader)) = self.ends.remove(&id) else {
+        let Some(End::Live(peer, mut reader)) = self.ends.remove(&id) else {
             return Err("a short message came over what is no link".into());
         };
-        let peer = link.peer();
         let header = self.engine.widen(peer, short);
         let Some(header) = header.filter(|_| reader.is_between_frames()) else {
             return Err("a short message came within a frame, or is too long".into());
@@ -138,13 +137,13 @@ impl Node {
             self.short_counts.unpacked += 1;
             let frame = self.frame(peer, header).and_then(|body| {
                 reader.body = body;
-                self.read(link, &mut reader, content)
+                self.read(peer, &mut reader, content)
             });
             frame.map(|()| true)
         } else {
             Ok(false)
         };
-        self.ends.insert(id, End::Live(link, reader));
+        self.ends.insert(id, End::Live(peer, reader));
         taken
     }
 

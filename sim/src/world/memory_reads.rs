@@ -51,7 +51,7 @@ impl World {
             let whole = bytes.len() == get.to.len;
             let node = &mut self.nodes[rank as usize];
             let link = node.table().live(get.peer);
-            let cut = link.is_some_and(|(_, id)| self.connections[&id].cut);
+            let cut = link.is_some_and(|id| self.connections[&id].cut);
             node.get_counts.after_cut += u64::from(whole && cut);
             node.take_get(&get, &bytes);
         }

@@ -168,7 +168,7 @@ impl World {
             let delay = self.rng.below(100);
             self.after(delay, Event::Dial(rank, peer));
         }
-        while let Some((_, id)) = self.nodes[rank as usize].table().live(Rank(peer)) {
+        while let Some(id) = self.nodes[rank as usize].table().live(Rank(peer)) {
             let connection = &self.connections[&id];
             let side = usize::from(connection.ranks[0] == rank);
             let room = IN_FLIGHT.saturating_sub(connection.in_flight[side]);
@@ -187,7 +187,7 @@ impl World {
     /// Sends a message at once as a short message, where the link to its receiver carries those.
     pub(super) fn send_short(&mut self, rank: u32, to: u32, env: Envelope, bytes: &[u8]) -> bool {
         let live = self.nodes[rank as usize].table().live(Rank(to));
-        let Some((_, id)) = live.filter(|_| self.is_near(rank, to)) else {
+        let Some(id) = live.filter(|_| self.is_near(rank, to)) else {
             return false;
         };
         let connection = &self.connections[&id];
