@@ -102,7 +102,6 @@ pub enum LocalCost {
 /// }
 /// let received = device.poll(receive).expect("complete");
 /// assert_eq!((received.len, into), (5, out));
-/// device.finalize()?;
 /// # Ok::<(), rejoin_device::Error>(())
 /// ```
 pub struct Device {
