@@ -273,10 +273,11 @@ fn documentation(c: &Setting) -> Result<()> {
     // Pages of a crate that is no public library may link to private items.
     let flags = "-D warnings -A rustdoc::private-intra-doc-links";
     // Pages of types that are gone would count.
-    let _ = std::fs::remove_dir_all(c.root.join("target/doc"));
+    let pages = crate::install::target_directory(&c.root)?.join("doc");
+    let _ = std::fs::remove_dir_all(&pages);
     let mut command = cargo(c, &["doc", "--workspace", "--no-deps"]);
     c.run(command.env("RUSTDOCFLAGS", flags))?;
-    public_types::check(&c.root.join("target/doc"))
+    public_types::check(&pages)
 }
 
 fn units(c: &Setting) -> Result<()> {
