@@ -1,5 +1,5 @@
-/* Parts of applications, beyond the time of a call: received data is read, and ranks compute.  Rank 0
- * prints "name<TAB>bytes<TAB>value", microseconds of the slowest rank.
+/* Parts of applications, beyond the time of a call: received data is read, and ranks compute. Rank
+ * 0 prints "name<TAB>bytes<TAB>value", microseconds of the slowest rank.
  *
  *   apps ring      BYTES ITERS  each rank sends to the next, receives from the one before, and sums what it received
  *   apps alltoallv BYTES ITERS  blocks of unequal lengths, BYTES of each rank in all, which the receivers sum
@@ -8,7 +8,8 @@
  *                               memory; per message.  Where there are no checkpoints it follows a barrier.
  *   apps first     BYTES ITERS  from the first send to a peer, after which the sender computes for 20 ms, to its receipt
  *
- * It knows nothing of the library it runs on, except that one may have MPIX_Checkpoint.  A wrong sum fails. */
+ * It knows nothing of the library it runs on, except that one may have MPIX_Checkpoint. A wrong sum
+ * fails. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,7 +110,8 @@ static void alltoallv(size_t count, int iters, double *start)
 #define BUCKETS 1024
 #define KEYS (1u << 21)
 
-/* One iteration of IS (NPB 3.4): sizes of buckets, counts, keys; the last step ranks the received keys. */
+/* One iteration of IS (NPB 3.4): sizes of buckets, counts, keys; the last step ranks the received
+ * keys. */
 static void sort_once(unsigned *keys, unsigned *theirs, size_t count, unsigned *ranks, int *counts)
 {
     static int mine[BUCKETS], all[BUCKETS];

@@ -2,6 +2,7 @@
  *
  *   mpibench lat  BYTES ITERS        one-way latency of a ping-pong, microseconds
  *   mpibench bw   BYTES WINDOW ITERS MB/s of windows of MPI_Isend, answered by one small message
+ *   mpibench bibw BYTES WINDOW ITERS MB/s of both directions together, windows of both ranks at the same time
  *   mpibench rate BYTES WINDOW ITERS million messages per second, same pattern
  *   mpibench burst BYTES ITERS       64 blocking sends, their receives, and an answer: microseconds per message
  *   mpibench COLLECTIVE BYTES ITERS [MS]  microseconds per call (see one_collective); with MS, fewer calls where so
@@ -96,6 +97,36 @@ static double windows(char *buf, long n, int window, int iters)
     }
     free(req);
     return MPI_Wtime() - start;
+}
+
+/* Seconds for `iters` windows from each rank to the other at the same time. */
+static double exchanges(char *mine, char *theirs, long n, int window, int iters)
+{
+    MPI_Request *req = malloc(sizeof *req * window * 2);
+    double start = 0;
+    for (int i = -iters / 10 - 1; i < iters; i++) {
+        if (i == 0)
+            start = MPI_Wtime();
+        for (int w = 0; w < window; w++)
+            MPI_Irecv(theirs, (int)n, MPI_CHAR, 1 - rank, 1, MPI_COMM_WORLD, &req[w]);
+        for (int w = 0; w < window; w++)
+            MPI_Isend(mine, (int)n, MPI_CHAR, 1 - rank, 1, MPI_COMM_WORLD, &req[window + w]);
+        MPI_Waitall(2 * window, req, MPI_STATUSES_IGNORE);
+    }
+    free(req);
+    return MPI_Wtime() - start;
+}
+
+static void both_ways(long n, int window, int iters)
+{
+    if (rank > 1)
+        return;
+    char *mine = buffer(n, 'a' + rank), *theirs = buffer(n, 0);
+    double s = exchanges(mine, theirs, n, window, iters);
+    check(theirs, n, 'a' + (1 - rank));
+    report("bibw", n, 2.0 * window * iters * n / s / 1e6);
+    free(mine);
+    free(theirs);
 }
 
 static void stream(const char *name, long n, int window, int iters)
@@ -231,6 +262,8 @@ int main(int argc, char **argv)
         latency(a[0], (int)a[1]);
     else if (!strcmp(what, "bw") || !strcmp(what, "rate"))
         stream(what, a[0], (int)a[1], (int)a[2]);
+    else if (!strcmp(what, "bibw"))
+        both_ways(a[0], (int)a[1], (int)a[2]);
     else if (!strcmp(what, "burst"))
         burst(a[0], (int)a[1]);
     else if (!strcmp(what, "idle"))

@@ -1,5 +1,6 @@
-/* A session for each rank.  With sched_autogroup the kernel shares a processor between sessions.  Some
- * launchers give each rank a session and others do not, so their ranks would not be measured alike. */
+/* A session for each rank. With sched_autogroup the kernel shares a processor between sessions.
+ * Some launchers give each rank a session and others do not, so their ranks would not be measured
+ * alike. */
 #include <unistd.h>
 
 static void own_session(void)

@@ -139,8 +139,8 @@ pub struct Errors {
     set: RefCell<BTreeMap<(HandleKind, usize), Installed>>,
     /// The latest error: its code and sentence.
     last: RefCell<Option<(c_int, String)>>,
-    /// The owner of the error, if the call's arguments do not name it: see [`Errors::blame`].
-    blamed: Cell<Option<ErrorOwner>>,
+    /// The owner of the error, if the call's arguments do not name it: see [`Errors::set_owner`].
+    owner: Cell<Option<ErrorOwner>>,
 }
 
 impl Errors {
@@ -151,14 +151,14 @@ impl Errors {
             codes: Codes::new(),
             set: RefCell::new(BTreeMap::new()),
             last: RefCell::new(None),
-            blamed: Cell::new(None),
+            owner: Cell::new(None),
         }
     }
 
     /// The error that the running call is about to return belongs to this object. For calls whose
     /// arguments do not name it, such as `MPI_Wait`.
-    pub fn blame<H: Handle>(&self, handle: H) {
-        self.blamed.set(Some(ErrorOwner::of(handle)));
+    pub fn set_owner<H: Handle>(&self, handle: H) {
+        self.owner.set(Some(ErrorOwner::of(handle)));
     }
 
     /// The handler of an object; without one of its own, the default of its kind.
@@ -250,9 +250,9 @@ impl Errors {
         self.last.replace(Some((code, detail)));
     }
 
-    /// The owner that [`Errors::blame`] named for the running call's error.
-    pub(crate) fn take_blamed(&self) -> Option<ErrorOwner> {
-        self.blamed.take()
+    /// The owner that [`Errors::set_owner`] gave the running call's error.
+    pub(crate) fn take_owner(&self) -> Option<ErrorOwner> {
+        self.owner.take()
     }
 
     /// The text of a code: the program's own; that of a class, with the sentence of the latest

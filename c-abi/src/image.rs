@@ -29,7 +29,7 @@ fn take_here(epoch: u32) -> bool {
     taken
 }
 
-/// Meets a request that arrived during a call of the library. The call is over now.
+/// Answers a request that arrived during a call of the library, at the end of the call.
 #[cold]
 #[inline(never)]
 pub fn take_pending(mpi: &AbiState, locked: bool) {

@@ -2,8 +2,8 @@
 //! only at `MPI_THREAD_MULTIPLE` and by the few functions that are thread-safe at any level
 //! (MPI-5.0 §11.6.1).
 //!
-//! Until [`install`], a futex excludes; after it, the runtime's own lock, which knows how to wake a
-//! thread that blocks in the device.
+//! Until [`install`], a futex excludes; after it, the runtime's own lock, which can resume a thread
+//! that blocks in the device.
 
 use std::cell::Cell;
 use std::sync::OnceLock;

@@ -26,7 +26,7 @@ pub fn raise(mpi: &AbiState, call: &EntryPoint, owner: ErrorOwner, error: Error)
     // A function that any thread may call at any time names its owner itself.
     let owner = match call.lock_always {
         true => owner,
-        false => mpi.errors.take_blamed().unwrap_or(owner),
+        false => mpi.errors.take_owner().unwrap_or(owner),
     };
     invoke(mpi, owner, code)
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Where ranks run, as far as that is known without their cards.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Site {
-    /// Host name, for messages to people.
+    /// Host name, for messages to the user.
     pub host: String,
     /// The running operating system.
     pub local_host: LocalHostId,

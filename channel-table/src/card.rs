@@ -37,9 +37,9 @@ impl fmt::Display for LocalHostId {
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
-pub struct DoorName(pub [u8; 16]);
+pub struct LocalSocketName(pub [u8; 16]);
 
-impl fmt::Display for DoorName {
+impl fmt::Display for LocalSocketName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", u128::from_be_bytes(self.0))
     }
@@ -51,7 +51,7 @@ pub enum Address {
     /// A TCP listener.
     Tcp(SocketAddr),
     /// A local socket, over which ranks of one host pass shared memory to each other.
-    Local(DoorName),
+    Local(LocalSocketName),
 }
 
 impl fmt::Display for Address {
@@ -91,7 +91,7 @@ pub enum CardError {
 pub struct BusinessCard {
     /// Every address that the rank listens on.
     pub addresses: Vec<Address>,
-    /// Host name, for messages to people.
+    /// Host name, for messages to the user.
     pub host: String,
     /// The local network.
     pub lan: LanId,
@@ -289,9 +289,10 @@ mod tests {
     }
 
     #[test]
-    fn a_door_is_for_the_same_host_and_comes_first() {
+    fn a_local_address_is_for_the_same_host_and_comes_first() {
         let mut peer = card(&["127.0.0.1:1", "10.0.0.2:1"], "lan", "host");
-        peer.addresses.push(Address::Local(DoorName([0x0a; 16])));
+        peer.addresses
+            .push(Address::Local(LocalSocketName([0x0a; 16])));
         let same_host = order(&card(&[], "lan", "host"), &peer);
         assert_eq!(same_host, [&"0a".repeat(16), "127.0.0.1", "10.0.0.2"]);
         assert_eq!(order(&card(&[], "lan", "other"), &peer), ["10.0.0.2"]);

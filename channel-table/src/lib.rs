@@ -12,7 +12,7 @@ pub mod slab;
 pub mod table;
 
 pub use book::{AddressBook, Site};
-pub use card::{Address, BusinessCard, DoorName, LanId, LocalHostId, Proximity};
+pub use card::{Address, BusinessCard, LanId, LocalHostId, LocalSocketName, Proximity};
 pub use handshake::{
     Acceptor, AcceptorStep, Dialer, DialerStep, Established, HandshakeRefusal, Proved,
 };

@@ -37,7 +37,7 @@ pub enum LinkState<H> {
     },
     /// A link is open.
     Live {
-        /// Whatever the device keeps per link.
+        /// The device's handle of the link.
         handle: H,
     },
 }
@@ -87,7 +87,7 @@ pub enum TableError {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Channel<H> {
     state: LinkState<H>,
-    /// Highest attempt given out here; never given out again, whatever happens.
+    /// Highest attempt assigned here, which is never assigned again.
     dialed: Attempt,
     /// Highest attempt proved here.
     proved: Attempt,
@@ -95,7 +95,7 @@ struct Channel<H> {
     done: Attempt,
 }
 
-/// The channels of one rank. `H` is whatever the device keeps per link (an index, a token).
+/// The channels of one rank. `H` is the device's handle of a link (an index, a token).
 ///
 /// A lost link is nulled, and the next use of the channel dials again. A handle names one link: the
 /// loss of a link that another one has replaced changes nothing.

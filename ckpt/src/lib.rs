@@ -7,6 +7,7 @@
 //!   in the program. The program does not notice it.
 //! - [`watch`]: how a manager learns of a rank's end before the rank's memory is freed.
 //! - [`anonymous`]: reserves room in memory that processes of a job share.
+//! - [`passed`]: descriptors that come with a message over a local socket.
 //! - [`regions`]: the memory that a program registered as its state, on disk, whole or not at all.
 //!
 //! The rank's side runs in signal handlers, in the middle of the C library's own functions. So this
@@ -15,12 +16,13 @@
 //! the network.
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
-compile_error!("twins and orders are made for 64-bit Linux");
+compile_error!("twins and checkpoint requests are made for 64-bit Linux");
 
 pub mod anonymous;
 pub mod checkpoint_request;
 mod error;
 mod manifest;
+pub mod passed;
 mod proc;
 pub mod regions;
 mod sys;

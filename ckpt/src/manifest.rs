@@ -8,9 +8,9 @@ use crate::error::Caveat;
 
 mod files;
 mod input;
+mod locked_memory;
 mod locks;
-mod memory;
-mod signals;
+mod pending_signals;
 mod timers;
 
 pub use files::WrittenFile;
@@ -21,7 +21,7 @@ pub(crate) use input::pipe;
 /// The description of an image for the manager.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The files that a wake cuts back to their length at the image.
+    /// The files that a restore cuts back to their length at the image.
     pub written: Vec<WrittenFile>,
     /// Device and inode of every file that is open for writing, including those above. A file that
     /// several ranks list must not be cut.
@@ -40,20 +40,24 @@ pub struct Summary {
 pub(crate) struct Manifest {
     files: files::Files,
     timers: timers::Timers,
-    pending: signals::PendingSignals,
-    locked: memory::Locked,
+    pending: pending_signals::PendingSignals,
+    locked: locked_memory::Locked,
 }
 
 impl Manifest {
-    /// Reads the state of this process, with signals blocked. `order` is the signal of checkpoint
-    /// requests, which is not part of the state. `inherited` are descriptors that the manager has
-    /// open under the same numbers; they do not belong to the program.
-    pub fn capture(all: &[Descriptor], order: i32, inherited: &[(RawFd, (u64, u64))]) -> Self {
+    /// Reads the state of this process, with signals blocked. `request_signal` is that of
+    /// checkpoint requests, which is not part of the state. `inherited` are descriptors that the
+    /// manager has open under the same numbers; they do not belong to the program.
+    pub fn capture(
+        all: &[Descriptor],
+        request_signal: i32,
+        inherited: &[(RawFd, (u64, u64))],
+    ) -> Self {
         Self {
             files: files::Files::capture(all, inherited),
             timers: timers::Timers::capture(),
-            pending: signals::PendingSignals::capture(order),
-            locked: memory::Locked::capture(),
+            pending: pending_signals::PendingSignals::capture(request_signal),
+            locked: locked_memory::Locked::capture(),
         }
     }
 

@@ -293,7 +293,7 @@ impl Regions {
     /// Reads a checked file into the memory, and checks it again on the way.
     fn fill(&mut self, path: &Path, checked: &load::Checked) -> Result<(), RegionsError> {
         let fail = || RegionsError::system("read", path);
-        let mut file = File::open(path).map_err(fail())?;
+        let mut file = load::open(path).map_err(fail())?;
         file.seek(SeekFrom::Start(checked.data)).map_err(fail())?;
         let mut sums = Sums::new(&checked.head);
         for region in &self.list {

@@ -13,13 +13,13 @@ use crate::manifest::{self, Manifest};
 pub use crate::manifest::{InputPipe, Summary, WrittenFile};
 use crate::sys;
 
-mod checks;
 mod clone;
 mod clone_context;
+mod image_checks;
 mod imager;
 pub mod manager;
+mod renewed_streams;
 mod runner;
-mod streams;
 mod taken;
 mod wire;
 mod zygote;
@@ -73,7 +73,7 @@ fn masked(imager: &mut Imager, start: u64) -> Result<Taken, Refused> {
     let (wait, manager_end) = socket_pair(imager.settings.block)?;
     // The last check: the twin compares its memory with the ranges read here.
     let streams = imager.check_mappings().and_then(|()| {
-        streams::RenewedStreams::renew(&imager.pipes, &all, imager.settings.block)
+        renewed_streams::RenewedStreams::renew(&imager.pipes, &all, imager.settings.block)
             .map_err(|errno| Refused::system("make new pipes for the standard streams", errno))
     });
     let streams = streams.inspect_err(|_| [wait, manager_end].into_iter().for_each(sys::close))?;

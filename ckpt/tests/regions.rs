@@ -1,6 +1,8 @@
 //! Registered memory on disk: whole or refused.
 
+use std::ffi::CString;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rejoin_ckpt::regions::{Regions, RegionsError, Tag, Wanted, Why, prune, stored};
@@ -145,6 +147,21 @@ fn every_torn_or_altered_file_is_refused_and_the_older_one_used() {
     assert!(matches!(refuse(&longer, "longer"), Why::Torn { .. }));
     let other_version = [&good[..8], &[9], &good[9..]].concat();
     assert!(matches!(refuse(&other_version, "version"), Why::Version(9)));
+}
+
+#[test]
+fn a_pipe_in_place_of_a_file_is_refused_at_once() {
+    let folder = Folder::new("pipe");
+    let mut state = State::new(300);
+    state.store(&folder, 1);
+    let path = state.store(&folder, 2);
+    fs::remove_file(&path).expect("removed");
+    let name = CString::new(path.as_os_str().as_bytes()).expect("no zero byte");
+    // SAFETY: the name ends with a zero byte.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let loaded = state.regions.load(&folder, &wanted()).expect("the older");
+    assert_eq!(loaded.tag.epoch, 1);
+    assert!(matches!(loaded.refused[0].why, Why::Torn { found: 0, .. }));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 /// What becomes of the descriptors that a device had before
 /// [`Device::reopen`](crate::Device::reopen).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Old {
+pub enum OldDescriptors {
     /// They are this process's: closed.
     Close,
     /// They belonged to the process of the image. Their numbers may be in other use by now, so they

@@ -77,7 +77,7 @@ pub enum Error {
         /// The system's answer.
         problem: io::Error,
     },
-    /// Links to a rank break again and again before they bring anything.
+    /// Links to a rank are lost again and again without progress.
     #[error(
         "{links} links in a row to rank {rank} on host {host} were lost before anything was \
          received; the last one: {last}"

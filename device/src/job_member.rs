@@ -19,7 +19,9 @@ pub(crate) struct JobMember {
 impl JobMember {
     /// A rank of a job of `size`, reached where `card` says.
     pub(crate) fn new(
-        (identity, size, appnum): (Identity, u32, Option<u32>),
+        identity: Identity,
+        size: u32,
+        appnum: Option<u32>,
         settings: RankOptions,
         options: Options,
         card: BusinessCard,

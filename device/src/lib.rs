@@ -9,29 +9,31 @@
 //! and `progress` (the loop's own state). Code that needs several of them is in the folder
 //! `device`.
 
-mod clock;
 pub mod descriptors;
 mod device;
 mod error;
 mod events;
+mod job_locality;
 mod job_member;
-mod limits;
 mod links;
 mod manager;
-mod memory;
 mod meter;
 mod options;
 mod os;
+mod program_memory;
 mod progress;
 mod recovery;
+mod size_limits;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod ticks;
 pub mod transport;
 
-pub use descriptors::Old;
-pub use device::{Caller, Counters, Device, LocalCost, Mode, safe_point};
+pub use descriptors::OldDescriptors;
+pub use device::{Caller, Counters, Device, Mode, safe_point};
 pub use error::{Error, Result};
 pub use events::Waker;
+pub use job_locality::{JobLocality, LocalCost};
 pub use meter::Stats;
 pub use options::Options;
 pub use progress::Names;

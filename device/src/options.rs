@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rejoin_wire::Transport;
+use rejoin_wire::{Transport, parse_seconds};
 
 use crate::error::{Error, Result};
 use crate::transport::InterfaceFilter;
@@ -161,12 +161,12 @@ fn seconds(name: &'static str) -> Result<Option<Duration>> {
     let Some(text) = variable(name) else {
         return Ok(None);
     };
-    match text.parse::<f64>() {
-        Ok(value) if value > 0.0 && value <= 1e9 => Ok(Some(Duration::from_secs_f64(value))),
-        _ => Err(refuse(
+    match parse_seconds(&text) {
+        Some(seconds) => Ok(Some(Duration::from_secs_f64(seconds))),
+        None => Err(refuse(
             name,
             &text,
-            "a positive number of seconds is needed",
+            "a time above 0 is needed: seconds, or a number with ms, s, m or h, such as 250ms",
         )),
     }
 }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::{Completion, Device, Envelope, Mode, Options, Pattern, ReqId};
-use rejoin_channel_table::card::DoorName;
+use rejoin_channel_table::card::LocalSocketName;
 use rejoin_channel_table::{
     Address, BusinessCard, Generation, Identity, Incarnation, JobId, JobKey, Rank,
 };
@@ -20,33 +20,33 @@ use rejoin_wire::{FromManager, RankOptions, ToManager, Transport, VERSION, Welco
 const WATCHDOG: Duration = Duration::from_secs(100);
 
 /// The manager's end of one rank's channel.
-pub struct Line {
+pub struct ManagerEnd {
     /// The manager's socket.
     pub socket: UnixStream,
     /// Puts messages together.
     pub reader: FrameReader,
 }
 
-impl Line {
+impl ManagerEnd {
     /// Sends a message.
-    pub fn say(&mut self, message: &FromManager) {
+    pub fn send(&mut self, message: &FromManager) {
         let mut bytes = Vec::new();
         codec::encode(message, MANAGER_LIMIT, &mut bytes).expect("encodes");
         self.socket.write_all(&bytes).expect("the rank reads");
     }
 
-    /// The next message that is no note; `None` at the end of the stream.
-    pub fn hear(&mut self) -> Option<ToManager> {
+    /// Receives the next message that is no note; `None` at the end of the stream.
+    pub fn receive(&mut self) -> Option<ToManager> {
         loop {
-            match self.hear_all() {
+            match self.receive_any() {
                 Some(ToManager::Note { .. }) => {}
                 said => return said,
             }
         }
     }
 
-    /// The next message; `None` at the end of the stream.
-    pub fn hear_all(&mut self) -> Option<ToManager> {
+    /// Receives the next message; `None` at the end of the stream.
+    pub fn receive_any(&mut self) -> Option<ToManager> {
         let mut bytes = [0; 4096];
         loop {
             if let Some(message) = self.reader.next().expect("a message") {
@@ -101,10 +101,10 @@ pub fn welcome_as(rank: u32, size: u32, cores: u32, incarnation: u32) -> FromMan
 
 /// Serves a job from the registrations to the last word. `edit` may change the table that the
 /// ranks get.
-fn manage(mut lines: Vec<Line>, edit: impl Fn(&mut Vec<(Incarnation, BusinessCard)>)) {
+fn manage(mut lines: Vec<ManagerEnd>, edit: impl Fn(&mut Vec<(Incarnation, BusinessCard)>)) {
     let mut table = Vec::new();
     for line in &mut lines {
-        match line.hear() {
+        match line.receive() {
             Some(ToManager::Register {
                 card,
                 version: VERSION,
@@ -117,7 +117,7 @@ fn manage(mut lines: Vec<Line>, edit: impl Fn(&mut Vec<(Incarnation, BusinessCar
     }
     edit(&mut table);
     for line in &mut lines {
-        line.say(&FromManager::Start {
+        line.send(&FromManager::Start {
             generation: Generation(0),
             table: table.clone(),
             image: None,
@@ -126,20 +126,20 @@ fn manage(mut lines: Vec<Line>, edit: impl Fn(&mut Vec<(Incarnation, BusinessCar
     // A rank whose test has failed leaves silently.
     let all = lines
         .iter_mut()
-        .map(Line::hear)
+        .map(ManagerEnd::receive)
         .all(|said| said == Some(ToManager::Finalizing));
     if all {
         for line in &mut lines {
-            line.say(&FromManager::AllFinalized {
+            line.send(&FromManager::AllFinalized {
                 generation: Generation(0),
             });
         }
         for line in &mut lines {
-            assert_eq!(line.hear(), Some(ToManager::Leave));
+            assert_eq!(line.receive(), Some(ToManager::Leave));
         }
     }
     for line in &mut lines {
-        while line.hear().is_some() {}
+        while line.receive().is_some() {}
     }
 }
 
@@ -163,8 +163,8 @@ pub struct TestJob {
 /// All that there is between ranks of one host.
 pub const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Shm];
 
-/// Has the cards say that the ranks' doors are elsewhere.
-pub fn lead_astray(table: &mut [(Incarnation, BusinessCard)], local: DoorName) {
+/// Replaces the names of the local listeners on all cards.
+pub fn misdirect_local(table: &mut [(Incarnation, BusinessCard)], local: LocalSocketName) {
     for address in table.iter_mut().flat_map(|(_, card)| &mut card.addresses) {
         if matches!(address, Address::Local(_)) {
             *address = Address::Local(local);
@@ -233,11 +233,11 @@ impl TestJob {
         let mut threads = Vec::new();
         for rank in 0..self.size {
             let (ours, theirs) = UnixStream::pair().expect("a pair");
-            let mut line = Line {
+            let mut line = ManagerEnd {
                 socket: ours,
                 reader: FrameReader::new(RANK_LIMIT),
             };
-            line.say(&welcome(rank, self.size, self.cores));
+            line.send(&welcome(rank, self.size, self.cores));
             lines.push(line);
             let (body, done, mut options) = (Arc::clone(&body), done.clone(), (self.options)(rank));
             options.transport = options.transport.or(self.transport);

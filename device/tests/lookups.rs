@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
-use rejoin_device::testing::{self, Line, envelope, from, recv, send, welcome};
+use rejoin_device::testing::{self, ManagerEnd, envelope, from, recv, send, welcome};
 use rejoin_device::{Device, Options};
 use rejoin_wire::ProcessMap;
 use rejoin_wire::codec::{FrameReader, RANK_LIMIT};
@@ -28,20 +28,20 @@ fn card(generation: u32, table: &Table, rank: Rank) -> FromManager {
 }
 
 /// Serves a rank from its start to its end. Returns the ranks whose cards it requested.
-fn serve(mut line: Line, table: &Table, answer: Answer, all: &Barrier) -> Vec<Rank> {
+fn serve(mut line: ManagerEnd, table: &Table, answer: Answer, all: &Barrier) -> Vec<Rank> {
     let mut asked = Vec::new();
     loop {
-        match line.hear() {
+        match line.receive() {
             Some(ToManager::LookUp { rank, least }) => {
                 assert_eq!(least, table[rank.index()].0);
                 asked.push(rank);
                 if let Some(said) = answer(asked.len(), table, rank) {
-                    line.say(&said);
+                    line.send(&said);
                 }
             }
             Some(ToManager::Finalizing) => {
                 all.wait();
-                line.say(&FromManager::AllFinalized {
+                line.send(&FromManager::AllFinalized {
                     generation: Generation(0),
                 });
             }
@@ -63,11 +63,11 @@ fn job<T: Send + 'static>(
     let mut lines = Vec::new();
     for rank in 0..size {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
-        let mut line = Line {
+        let mut line = ManagerEnd {
             socket: ours,
             reader: FrameReader::new(RANK_LIMIT),
         };
-        line.say(&welcome(rank, size, size));
+        line.send(&welcome(rank, size, size));
         lines.push(line);
         let options = options.clone();
         ranks.push(thread::spawn(move || {
@@ -75,7 +75,7 @@ fn job<T: Send + 'static>(
             body(&mut device)
         }));
     }
-    let registered = |line: &mut Line| match line.hear() {
+    let registered = |line: &mut ManagerEnd| match line.receive() {
         Some(ToManager::Register { card, .. }) => (Incarnation(0), card),
         other => panic!("a registration, not {other:?}"),
     };
@@ -85,7 +85,7 @@ fn job<T: Send + 'static>(
         .map(Rank)
         .zip(lines)
         .map(|(rank, mut line)| {
-            line.say(&FromManager::Begin {
+            line.send(&FromManager::Begin {
                 generation: Generation(0),
                 process_map: ProcessMap::of(&table, |rank| rank),
                 cards: vec![(rank, table[rank.index()].1.clone())],
@@ -105,7 +105,8 @@ fn job<T: Send + 'static>(
 fn ping(device: &mut Device) -> u64 {
     let (me, mut byte) = (device.rank().0, [0]);
     assert_eq!(device.host_of(Rank(1 - me)), format!("host{}", 1 - me));
-    assert_eq!(device.local_host_of(Rank(0)), device.local_host_of(Rank(1)));
+    let locality = device.locality();
+    assert_eq!(locality.host(Rank(0)), locality.host(Rank(1)));
     if me == 1 {
         send(device, 0, 1, &[7]);
         recv(device, from(0, 2), &mut byte);

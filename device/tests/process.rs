@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
-use rejoin_device::testing::{self, Line, from, recv, send, welcome};
+use rejoin_device::testing::{self, ManagerEnd, from, recv, send, welcome};
 use rejoin_device::{Device, Options};
 use rejoin_wire::codec::{FrameReader, RANK_LIMIT};
 use rejoin_wire::{FromManager, MANAGER_FD, ToManager};
@@ -34,6 +34,15 @@ fn child() {
             device.wait(None, None).expect("progress");
         },
         "abort" => device.abort(42),
+        "send" => {
+            // As in a C program; Rust's runtime ignores the signal.
+            // SAFETY: the default action is no handler.
+            unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+            loop {
+                device.has_stored(1).expect("sent");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
         "echo" => {
             testing::ping_pong(&mut device, 3, 100_000);
             testing::end(&mut device).expect("finalized");
@@ -59,22 +68,22 @@ fn start_with(part: &str, fd: &str, variables: &[(&str, &str)]) -> Child {
 }
 
 /// A child with the manager's end of its channel.
-fn rank(part: &str) -> (Child, Line) {
+fn rank(part: &str) -> (Child, ManagerEnd) {
     rank_with(part, &[])
 }
 
-fn rank_with(part: &str, variables: &[(&str, &str)]) -> (Child, Line) {
+fn rank_with(part: &str, variables: &[(&str, &str)]) -> (Child, ManagerEnd) {
     let (ours, theirs) = UnixStream::pair().expect("a pair");
     fcntl(theirs.as_fd(), FcntlArg::F_SETFD(FdFlag::empty())).expect("inherited");
-    let mut line = Line {
+    let mut line = ManagerEnd {
         socket: ours,
         reader: FrameReader::new(RANK_LIMIT),
     };
-    line.say(&welcome(0, 1, 1));
+    line.send(&welcome(0, 1, 1));
     let number = std::os::fd::AsRawFd::as_raw_fd(&theirs);
     let child = start_with(part, &number.to_string(), variables);
     let table = vec![registered(&mut line)];
-    line.say(&FromManager::Start {
+    line.send(&FromManager::Start {
         generation: Generation(0),
         table,
         image: None,
@@ -82,8 +91,8 @@ fn rank_with(part: &str, variables: &[(&str, &str)]) -> (Child, Line) {
     (child, line)
 }
 
-fn registered(line: &mut Line) -> (Incarnation, BusinessCard) {
-    match line.hear() {
+fn registered(line: &mut ManagerEnd) -> (Incarnation, BusinessCard) {
+    match line.receive() {
         Some(ToManager::Register {
             card, incarnation, ..
         }) => (incarnation, card),
@@ -124,9 +133,19 @@ fn a_rank_ends_with_its_manager_and_says_so() {
 }
 
 #[test]
+fn a_message_to_a_manager_that_is_gone_ends_the_rank_with_that_reason() {
+    let (child, mut line) = rank("send");
+    assert_eq!(line.receive(), Some(ToManager::Stored { number: 1 }));
+    drop(line);
+    let (code, said) = ended(child);
+    assert_eq!(code, Some(1), "{said}");
+    assert_eq!(said, "rejoin: rank 0: the local manager is gone; ending\n");
+}
+
+#[test]
 fn a_rank_stops_on_the_managers_order() {
     let (child, mut line) = rank("wait");
-    line.say(&FromManager::Stop {
+    line.send(&FromManager::Stop {
         why: "another rank died".to_owned(),
     });
     assert_eq!(ended(child), (Some(1), String::new()));
@@ -135,25 +154,25 @@ fn a_rank_stops_on_the_managers_order() {
 #[test]
 fn an_abort_reaches_the_manager_with_its_code() {
     let (child, mut line) = rank("abort");
-    let said = line.hear();
+    let said = line.receive();
     assert!(
         matches!(said, Some(ToManager::Abort { code: 42, .. })),
         "{said:?}"
     );
-    line.say(&FromManager::Stop { why: String::new() });
+    line.send(&FromManager::Stop { why: String::new() });
     assert_eq!(ended(child).0, Some(42));
 }
 
 #[test]
 fn a_rank_finalizes_in_order() {
     let (child, mut line) = rank("finalize");
-    assert_eq!(line.hear(), Some(ToManager::Finalizing));
+    assert_eq!(line.receive(), Some(ToManager::Finalizing));
     // News of another generation changes nothing.
-    line.say(&FromManager::AllFinalized {
+    line.send(&FromManager::AllFinalized {
         generation: Generation(9),
     });
     std::thread::sleep(Duration::from_millis(50));
-    line.say(&FromManager::Card {
+    line.send(&FromManager::Card {
         generation: Generation(9),
         rank: Rank(0),
         incarnation: Incarnation(9),
@@ -163,27 +182,27 @@ fn a_rank_finalizes_in_order() {
     let silent = std::io::Read::read(&mut line.socket, &mut [0]).expect_err("silence");
     assert_eq!(silent.kind(), std::io::ErrorKind::WouldBlock);
     line.socket.set_nonblocking(false).expect("set up");
-    line.say(&FromManager::AllFinalized {
+    line.send(&FromManager::AllFinalized {
         generation: Generation(0),
     });
-    assert_eq!(line.hear(), Some(ToManager::Leave));
+    assert_eq!(line.receive(), Some(ToManager::Leave));
     assert_eq!(ended(child).0, Some(0));
 }
 
 #[test]
 fn a_wait_for_the_others_in_finalize_is_reported() {
     let (mut child, mut line) = rank_with("finalize", &[("REJOIN_STALL_REPORT", "0.5")]);
-    assert_eq!(line.hear(), Some(ToManager::Finalizing));
+    assert_eq!(line.receive(), Some(ToManager::Finalizing));
     let mut said = String::new();
     let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
     stderr.read_line(&mut said).expect("a report");
     for part in ["rank 0", "waiting", "all other ranks must come"] {
         assert!(said.contains(part), "{said:?} does not say {part}");
     }
-    line.say(&FromManager::AllFinalized {
+    line.send(&FromManager::AllFinalized {
         generation: Generation(0),
     });
-    assert_eq!(line.hear(), Some(ToManager::Leave));
+    assert_eq!(line.receive(), Some(ToManager::Leave));
     assert!(child.wait().expect("waited").success());
 }
 
@@ -210,14 +229,14 @@ fn a_wrong_descriptor_is_refused_clearly() {
 }
 
 /// A rank of two that can have no memory for rings.
-fn without_memory(part: &str, transport: &str) -> (Child, Line) {
+fn without_memory(part: &str, transport: &str) -> (Child, ManagerEnd) {
     let (ours, theirs) = UnixStream::pair().expect("a pair");
     fcntl(theirs.as_fd(), FcntlArg::F_SETFD(FdFlag::empty())).expect("inherited");
-    let mut line = Line {
+    let mut line = ManagerEnd {
         socket: ours,
         reader: FrameReader::new(RANK_LIMIT),
     };
-    line.say(&welcome(0, 2, 2));
+    line.send(&welcome(0, 2, 2));
     let number = std::os::fd::AsRawFd::as_raw_fd(&theirs);
     let child = Command::new("sh")
         .args(["-c", "ulimit -f 1 && exec \"$0\" \"$@\""])
@@ -244,9 +263,9 @@ fn a_rank_that_needs_shared_memory_and_can_have_none_says_why() {
 }
 
 #[test]
-fn a_rank_that_can_do_without_shared_memory_says_so_and_goes_on() {
+fn a_rank_without_shared_memory_says_so_and_continues() {
     let (child, mut line) = without_memory("echo", "auto");
-    let said = line.hear_all();
+    let said = line.receive_any();
     let Some(ToManager::Note {
         important: true,
         text,
@@ -262,10 +281,10 @@ fn a_rank_that_can_do_without_shared_memory_says_so_and_goes_on() {
         .map(|(ours, theirs)| {
             let reader = FrameReader::new(RANK_LIMIT);
             let socket = ours;
-            (Line { socket, reader }, theirs)
+            (ManagerEnd { socket, reader }, theirs)
         })
         .expect("a pair");
-    other.say(&welcome(1, 2, 2));
+    other.send(&welcome(1, 2, 2));
     // This one has a local listener, and memory.
     let thread = std::thread::spawn(move || {
         let mut device = Device::with_manager(theirs.into(), Options::default()).expect("a rank");
@@ -276,20 +295,20 @@ fn a_rank_that_can_do_without_shared_memory_says_so_and_goes_on() {
     let table = vec![here, registered(&mut other)];
     let mut lines = [line, other];
     for line in &mut lines {
-        line.say(&FromManager::Start {
+        line.send(&FromManager::Start {
             generation: Generation(0),
             table: table.clone(),
             image: None,
         });
     }
     for line in &mut lines {
-        assert_eq!(line.hear(), Some(ToManager::Finalizing));
+        assert_eq!(line.receive(), Some(ToManager::Finalizing));
     }
     for line in &mut lines {
-        line.say(&FromManager::AllFinalized {
+        line.send(&FromManager::AllFinalized {
             generation: Generation(0),
         });
-        assert_eq!(line.hear(), Some(ToManager::Leave));
+        assert_eq!(line.receive(), Some(ToManager::Leave));
     }
     let stats = thread.join().expect("the other rank");
     assert_eq!((stats.rings_made, stats.links_made), (0, 1), "{stats:?}");

@@ -10,9 +10,9 @@ use std::thread;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_device::testing::{
-    self, Line, finish, from, irecv, isend, pattern, recv, send, welcome, welcome_as,
+    self, ManagerEnd, finish, from, irecv, isend, pattern, recv, send, welcome, welcome_as,
 };
-use rejoin_device::{Device, Mode, Old, Options, descriptors};
+use rejoin_device::{Device, Mode, OldDescriptors, Options, descriptors};
 use rejoin_wire::codec::{FrameReader, RANK_LIMIT};
 use rejoin_wire::{FromManager, MANAGER_FD, ToManager, Transport};
 
@@ -21,42 +21,42 @@ const PART: &str = "REJOIN_TEST_PART";
 const SECOND: &str = "REJOIN_TEST_SECOND";
 const ROUNDS: u8 = 4;
 
-fn line() -> (Line, OwnedFd) {
+fn line() -> (ManagerEnd, OwnedFd) {
     let (ours, theirs) = UnixStream::pair().expect("a pair");
     let reader = FrameReader::new(RANK_LIMIT);
-    let line = Line {
+    let line = ManagerEnd {
         socket: ours,
         reader,
     };
     (line, theirs.into())
 }
 
-fn registered(line: &mut Line) -> BusinessCard {
-    match line.hear() {
+fn registered(line: &mut ManagerEnd) -> BusinessCard {
+    match line.receive() {
         Some(ToManager::Register { card, .. }) => card,
         other => panic!("a registration, not {other:?}"),
     }
 }
 
-fn start(line: &mut Line, table: &[(Incarnation, BusinessCard)]) {
-    line.say(&FromManager::Start {
+fn start(line: &mut ManagerEnd, table: &[(Incarnation, BusinessCard)]) {
+    line.send(&FromManager::Start {
         generation: Generation(0),
         table: table.to_vec(),
         image: None,
     });
 }
 
-fn leave(mut lines: Vec<Line>) {
+fn leave(mut lines: Vec<ManagerEnd>) {
     for line in &mut lines {
-        assert_eq!(line.hear(), Some(ToManager::Finalizing));
+        assert_eq!(line.receive(), Some(ToManager::Finalizing));
     }
     for line in &mut lines {
-        line.say(&FromManager::AllFinalized {
+        line.send(&FromManager::AllFinalized {
             generation: Generation(0),
         });
     }
     for line in &mut lines {
-        assert_eq!(line.hear(), Some(ToManager::Leave));
+        assert_eq!(line.receive(), Some(ToManager::Leave));
     }
 }
 
@@ -102,14 +102,19 @@ fn stays(device: &mut Device) {
 }
 
 /// Serves one return of rank 0: a new identity, registration, table, and the news to rank 1.
-fn serve_return(back: &mut Line, other: &mut Line, incarnation: u32, there: &BusinessCard) {
+fn serve_return(
+    back: &mut ManagerEnd,
+    other: &mut ManagerEnd,
+    incarnation: u32,
+    there: &BusinessCard,
+) {
     let incarnation = Incarnation(incarnation);
     let card = registered(back);
     start(
         back,
         &[(incarnation, card.clone()), (Incarnation(0), there.clone())],
     );
-    other.say(&FromManager::Card {
+    other.send(&FromManager::Card {
         generation: Generation(0),
         rank: Rank(0),
         incarnation,
@@ -118,11 +123,11 @@ fn serve_return(back: &mut Line, other: &mut Line, incarnation: u32, there: &Bus
 }
 
 #[test]
-fn a_device_that_drops_every_descriptor_goes_on_with_its_peer() {
+fn a_device_that_drops_every_descriptor_continues_with_its_peer() {
     let (mut first, theirs0) = line();
     let (mut second, theirs1) = line();
-    first.say(&welcome(0, 2, 2));
-    second.say(&welcome(1, 2, 2));
+    first.send(&welcome(0, 2, 2));
+    second.send(&welcome(1, 2, 2));
     let (sockets, new_sockets) = mpsc::channel::<OwnedFd>();
     let back = thread::spawn(move || {
         let mut device = Device::with_manager(theirs0, Options::default()).expect("a device");
@@ -131,7 +136,9 @@ fn a_device_that_drops_every_descriptor_goes_on_with_its_peer() {
         comes_back(&mut device, |device, _| {
             cards.push(device.card().addresses.clone());
             let socket = new_sockets.recv().expect("a channel");
-            device.reopen(socket, Old::Close).expect("back again");
+            device
+                .reopen(socket, OldDescriptors::Close)
+                .expect("back again");
             assert_eq!(
                 device.identity().incarnation,
                 Incarnation(cards.len() as u32)
@@ -161,7 +168,7 @@ fn a_device_that_drops_every_descriptor_goes_on_with_its_peer() {
     for incarnation in 1..=u32::from(ROUNDS) {
         let (mut next, theirs) = line();
         // It changes what carries its messages each time.
-        next.say(&match welcome_as(0, 2, 2, incarnation) {
+        next.send(&match welcome_as(0, 2, 2, incarnation) {
             FromManager::Welcome(mut welcome) if incarnation % 2 == 1 => {
                 welcome.options.transport = Transport::Tcp;
                 FromManager::Welcome(welcome)
@@ -170,7 +177,7 @@ fn a_device_that_drops_every_descriptor_goes_on_with_its_peer() {
         });
         sockets.send(theirs).expect("waited for");
         serve_return(&mut next, &mut second, incarnation, &there);
-        assert_eq!(first.hear(), None, "the old channel is closed");
+        assert_eq!(first.receive(), None, "the old channel is closed");
         first = next;
     }
     leave(vec![first, second]);
@@ -184,8 +191,8 @@ fn a_device_that_drops_every_descriptor_goes_on_with_its_peer() {
 fn what_waited_for_its_first_link_asks_for_one_again() {
     let (mut first, theirs0) = line();
     let (mut second, theirs1) = line();
-    first.say(&welcome(0, 2, 2));
-    second.say(&welcome(1, 2, 2));
+    first.send(&welcome(0, 2, 2));
+    second.send(&welcome(1, 2, 2));
     let (sockets, new_sockets) = mpsc::channel::<OwnedFd>();
     let (go, gone) = mpsc::channel::<()>();
     let back = thread::spawn(move || {
@@ -195,7 +202,9 @@ fn what_waited_for_its_first_link_asks_for_one_again() {
         device.progress(None).expect("a link is dialed");
         assert_eq!(device.stats().links_made, 0);
         let socket = new_sockets.recv().expect("a channel");
-        device.reopen(socket, Old::Close).expect("back again");
+        device
+            .reopen(socket, OldDescriptors::Close)
+            .expect("back again");
         finish(&mut device, sent);
         testing::end(&mut device).expect("finalized");
     });
@@ -212,7 +221,7 @@ fn what_waited_for_its_first_link_asks_for_one_again() {
     start(&mut first, &table);
     start(&mut second, &table);
     let (mut next, theirs) = line();
-    next.say(&welcome_as(0, 2, 2, 1));
+    next.send(&welcome_as(0, 2, 2, 1));
     sockets.send(theirs).expect("waited for");
     serve_return(&mut next, &mut second, 1, &there);
     go.send(()).expect("waited for");
@@ -265,7 +274,9 @@ fn child() {
         }
         others = open;
         let socket = second.take().expect("once");
-        device.reopen(socket, Old::Forget).expect("back again");
+        device
+            .reopen(socket, OldDescriptors::Forget)
+            .expect("back again");
     });
     for number in others {
         // SAFETY: F_GETFD touches no memory.
@@ -295,9 +306,9 @@ fn a_restored_rank_leaves_numbers_alone_that_are_others_by_now() {
     let (mut first, theirs) = line();
     let (mut next, theirs_next) = line();
     let (mut second, theirs1) = line();
-    first.say(&welcome(0, 2, 2));
-    next.say(&welcome_as(0, 2, 2, 1));
-    second.say(&welcome(1, 2, 2));
+    first.send(&welcome(0, 2, 2));
+    next.send(&welcome_as(0, 2, 2, 1));
+    second.send(&welcome(1, 2, 2));
     let child = spawn("back", &theirs, &theirs_next);
     drop((theirs, theirs_next));
     let other = thread::spawn(move || {
@@ -363,7 +374,7 @@ fn occurrences(pid: i32, wanted: &[u8]) -> usize {
 fn the_jobs_key_is_in_no_fork() {
     let (mut first, theirs) = line();
     let (_next, unused) = line();
-    first.say(&welcome(0, 1, 1));
+    first.send(&welcome(0, 1, 1));
     let mut child = spawn("key", &theirs, &unused);
     drop((theirs, unused));
     let card = registered(&mut first);

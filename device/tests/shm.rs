@@ -7,9 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use rejoin_channel_table::Rank;
-use rejoin_channel_table::card::DoorName;
+use rejoin_channel_table::card::LocalSocketName;
 use rejoin_device::testing::{
-    TestJob, finish, from, irecv, isend, lead_astray, pattern, ping_pong, recv, send,
+    TestJob, finish, from, irecv, isend, misdirect_local, pattern, ping_pong, recv, send,
 };
 use rejoin_device::{Caller, Envelope, Mode, Options, SendOutcome, Stats};
 use rejoin_wire::Transport;
@@ -214,9 +214,9 @@ fn a_body_that_was_withdrawn_is_not_read() {
 }
 
 /// Ranks whose doors are elsewhere talk over TCP.
-fn over_tcp_all_the_same(door: DoorName) -> Vec<Stats> {
+fn over_tcp_all_the_same(door: LocalSocketName) -> Vec<Stats> {
     let mut job = TestJob::new(2);
-    job.edit = Arc::new(move |table| lead_astray(table, door));
+    job.edit = Arc::new(move |table| misdirect_local(table, door));
     let stats = job.run(|device| {
         for len in [8, 9000, 3_000_000] {
             ping_pong(device, 3, len);
@@ -231,12 +231,12 @@ fn over_tcp_all_the_same(door: DoorName) -> Vec<Stats> {
 
 #[test]
 fn a_door_that_is_not_there_is_passed_over() {
-    over_tcp_all_the_same(DoorName([0x5a; 16]));
+    over_tcp_all_the_same(LocalSocketName([0x5a; 16]));
 }
 
 #[test]
 fn a_listener_behind_which_no_link_is_established_is_passed_over() {
-    let door = DoorName(
+    let door = LocalSocketName(
         std::process::id()
             .to_le_bytes()
             .repeat(4)

@@ -6,13 +6,13 @@
 //! Message logs will.
 #![forbid(unsafe_code)]
 
+mod byte_ring;
 mod ends;
-mod order;
+mod receive_order;
 mod retention;
-mod ring;
 mod window;
 
-pub use order::{Arrival, ReceiveOrder};
+pub use byte_ring::ByteRing;
+pub use receive_order::{Arrival, ReceiveOrder};
 pub use retention::{Horizon, Retention};
-pub use ring::ByteRing;
 pub use window::{ReceiveWindow, SendWindow, WindowError};

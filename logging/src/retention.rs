@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use rejoin_channel_table::ids::Ssn;
 
+use crate::byte_ring::ByteRing;
 use crate::ends::Ends;
-use crate::ring::ByteRing;
 
 /// How long a frame is kept, and so which failures it outlives. Every frame is kept at least until
 /// it is acknowledged.
@@ -191,7 +191,7 @@ impl<B> Retention<B> {
     /// ring and the ack is the horizon. Returns false if nothing was done. `ack` is at most the
     /// number of the next frame.
     #[inline(always)]
-    pub fn let_go(&mut self, ack: Ssn) -> bool {
+    pub fn release_acknowledged(&mut self, ack: Ssn) -> bool {
         let plain = self.bodies.is_empty() && self.horizon == Horizon::Acknowledged;
         if !plain || ack <= self.unacked.0 {
             return false;
@@ -250,11 +250,11 @@ mod tests {
         }
         for ack in 0..6 {
             let (mut one, mut two) = (kept.clone(), kept.clone());
-            assert_eq!(one.let_go(Ssn(ack)), ack > 0, "{ack}");
+            assert_eq!(one.release_acknowledged(Ssn(ack)), ack > 0, "{ack}");
             two.acknowledge(Ssn(ack), |_, ()| ());
             two.release(|_, ()| ());
             assert_eq!(one, two, "{ack}");
-            one.let_go(Ssn(2));
+            one.release_acknowledged(Ssn(2));
             two.acknowledge(Ssn(2), |_, ()| ());
             two.release(|_, ()| ());
             assert_eq!(one, two, "{ack}, then one that may be old");
@@ -262,7 +262,7 @@ mod tests {
         let mut held = kept.clone();
         held.set_horizon(Horizon::Committed(Ssn(0)));
         kept.push(b"head", b"", Some(()));
-        assert!(!kept.let_go(Ssn(1)) && !held.let_go(Ssn(1)));
+        assert!(!kept.release_acknowledged(Ssn(1)) && !held.release_acknowledged(Ssn(1)));
         assert_eq!((kept.unacked(), held.unacked()), (Ssn(0), Ssn(0)));
     }
 

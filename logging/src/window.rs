@@ -160,7 +160,7 @@ impl ReceiveWindow {
 
     /// The total given back, for a header that is made now.
     #[inline]
-    pub fn tell(&mut self) -> u64 {
+    pub fn report(&mut self) -> u64 {
         self.told = self.returned;
         self.returned
     }
@@ -172,7 +172,7 @@ impl ReceiveWindow {
 
     /// Bytes given back that no header has reported yet.
     #[inline]
-    pub fn untold(&self) -> u64 {
+    pub fn unreported(&self) -> u64 {
         self.returned - self.told
     }
 
@@ -209,9 +209,9 @@ mod tests {
         receive.take(40).unwrap();
         assert_eq!(receive.take(1), Err(WindowError::Exceeded));
         receive.give_back(60);
-        assert_eq!((receive.untold(), receive.held()), (60, 40));
-        let told = receive.tell();
-        assert_eq!(receive.untold(), 0);
+        assert_eq!((receive.unreported(), receive.held()), (60, 40));
+        let told = receive.report();
+        assert_eq!(receive.unreported(), 0);
         assert_eq!(send.credit(told), Ok(true));
         assert_eq!(send.credit(0), Ok(false));
         assert_eq!(send.credit(101), Err(WindowError::FalseCredit));
@@ -239,8 +239,8 @@ mod tests {
         assert!(receive.fits(10) && !receive.fits(11));
         assert_eq!((receive.returned(), receive.held()), (30, 90));
         receive.pass(10);
-        assert_eq!((receive.returned(), receive.untold()), (40, 40));
-        assert_eq!((receive.tell(), receive.held()), (40, 90));
+        assert_eq!((receive.returned(), receive.unreported()), (40, 40));
+        assert_eq!((receive.report(), receive.held()), (40, 90));
         // A credit for bytes that were never received gives nothing back.
         receive.give_back(1000);
         assert_eq!((receive.returned(), receive.held()), (130, 0));

@@ -7,13 +7,22 @@
 //! while a manager starts ([`launch::child_manager`]). The cores in `rejoin-managers-protocol` make
 //! all decisions.
 
+/// Writes a line on standard error. A line without a reader or without room is lost: `eprintln!`
+/// would end the process instead.
+macro_rules! say_line {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+
 pub mod central;
 pub mod cli;
-pub mod clock;
 pub mod doctor;
 pub mod error;
 pub mod fault;
 pub mod host;
+pub mod host_clocks;
 pub mod launch;
 pub mod local;
 pub mod logs;

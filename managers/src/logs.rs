@@ -10,7 +10,7 @@ pub fn init(role: &'static str) {
         Ok(text) if !text.is_empty() => match EnvFilter::try_new(&text) {
             Ok(filter) => filter,
             Err(error) => {
-                eprintln!("{role}: REJOIN_LOG is ignored: {error}");
+                say_line!("{role}: REJOIN_LOG is ignored: {error}");
                 return;
             }
         },

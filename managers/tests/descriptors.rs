@@ -2,7 +2,7 @@
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rejoin_channel_table::{JobId, JobKey};
-use rejoin_managers::net::listen::Listener;
+use rejoin_managers::net::manager_listener::Listener;
 use rejoin_managers::net::reactor::{Reactor, Token};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -51,7 +51,7 @@ fn callers_wait_until_there_is_a_descriptor_for_them() {
     };
     while !shown_out(&mut caller) {
         assert!(Instant::now() < end, "nobody is accepted any more");
-        listener.tidy(&reactor).unwrap();
+        listener.drop_late(&reactor).unwrap();
         for token in ready(&mut reactor, 20) {
             listener.ready(token.index, &reactor).unwrap();
         }

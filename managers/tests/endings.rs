@@ -242,8 +242,22 @@ fn ignored_signals_stay_ignored() {
 
 #[test]
 fn stopping_and_continuing_goes_through() {
-    let child = mpirun(&["-n", "1", "sleep", "1000"]).spawn().unwrap();
-    let pids = settled(child.id(), 2);
+    // The central manager is a process of its own, or is within mpirun.
+    for recovery in ["coordinated", "none"] {
+        stopped_and_continued(recovery);
+    }
+}
+
+fn stopped_and_continued(recovery: &str) {
+    let options = ["-n", "1", "--recovery", recovery, "sleep", "1000"];
+    let child = mpirun(&options).spawn().unwrap();
+    let mut rank = None;
+    wait_for(SOON, "the rank", || {
+        let name = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        let mut below = descendants(child.id()).into_iter();
+        rank = below.find(|pid| name(pid).is_ok_and(|name| name == "sleep\n"));
+        rank.is_some()
+    });
     let state = |pid: u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit(')')
@@ -253,14 +267,14 @@ fn stopping_and_continuing_goes_through() {
             .chars()
             .next()
     };
-    let rank = *pids.last().unwrap();
+    let rank = rank.unwrap();
     kill(child.id(), libc::SIGTSTP);
     let limit = SOON;
     wait_for(limit, "mpirun and rank to stop", || {
         state(child.id()) == Some('T') && state(rank) == Some('T')
     });
     kill(child.id(), libc::SIGCONT);
-    wait_for(limit, "both to go on", || {
+    wait_for(limit, "both to continue", || {
         state(child.id()) == Some('S') && state(rank) == Some('S')
     });
     kill(child.id(), libc::SIGTERM);

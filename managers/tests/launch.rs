@@ -189,6 +189,17 @@ fn lines_of_up_to_a_mebibyte_stay_whole() {
 }
 
 #[test]
+fn standard_error_without_room_changes_no_exit_code() {
+    for (arguments, code) in [(&["sh", "-c", "exit 3"][..], 3), (&["--no-such-option"], 2)] {
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let mut command = mpirun(arguments);
+        command.stderr(full.unwrap());
+        let done = common::finish(command.spawn().unwrap());
+        assert_eq!(done.code, Some(code), "{arguments:?}");
+    }
+}
+
+#[test]
 fn verbose_tells_the_course_of_the_job() {
     let fake = common::fake_rank();
     let done = run(&["--verbose", "-n", "2", &fake, "ok"]);
@@ -331,8 +342,8 @@ fn ranks_are_bound_to_cores_when_asked() {
         assert_eq!(lines, [wanted(0), wanted(1), wanted(2)], "{what}");
         let cores = parts.len();
         let told = "--bind-to core: 3 ranks share ";
-        let crowded = what == "core" && cores < 3;
-        assert_eq!(done.err.contains(told), crowded, "{}", done.err);
+        let oversubscribed = what == "core" && cores < 3;
+        assert_eq!(done.err.contains(told), oversubscribed, "{}", done.err);
     }
 }
 

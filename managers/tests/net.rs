@@ -5,8 +5,8 @@ use rejoin_channel_table::{JobId, JobKey};
 use rejoin_managers::net::address::ManagerAddress;
 use rejoin_managers::net::auth::Whose;
 use rejoin_managers::net::dial::{Dialed, ManagerDialer};
-use rejoin_managers::net::listen::{Listener, ListeningSockets};
 use rejoin_managers::net::local_link::Filled;
+use rejoin_managers::net::manager_listener::{Listener, ListeningSockets};
 use rejoin_managers::net::reactor::{Reactor, Token};
 use rejoin_managers::net::session_link::SessionLink;
 use std::io::{Read, Write};
@@ -253,7 +253,7 @@ fn refusals_prove_no_end_before_patience_is_over() {
         w.dials >= 25
     });
     assert!(tried && world.dialer.trouble().contains("refused"));
-    world.dialer.give_up_after(Duration::from_secs(3));
+    world.dialer.end_after(Duration::from_secs(3));
     assert!(world.until(|_, dialed| dialed == Dialed::Dismissed));
 }
 
@@ -276,7 +276,7 @@ fn strangers_are_shown_out() {
     world.wants = true;
     assert!(world.until(|w, _| w.ours.is_connected()));
     let out = world.until(|w, _| {
-        w.listener.tidy(&w.reactor).unwrap();
+        w.listener.drop_late(&w.reactor).unwrap();
         gone(&mut silent)
     });
     assert!(out, "one that says nothing");

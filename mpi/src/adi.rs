@@ -16,7 +16,8 @@ use std::time::Duration;
 
 pub use rejoin_channel_table::Rank;
 pub use rejoin_device::{
-    Caller, Completion, Counters, Envelope, LocalCost, Mode, MsgId, Names, Pattern, Probe, ReqId,
+    Caller, Completion, Counters, Envelope, JobLocality, LocalCost, Mode, MsgId, Names, Pattern,
+    Probe, ReqId,
 };
 
 #[cfg(test)]
@@ -48,7 +49,7 @@ fn as_error(e: rejoin_device::Error) -> Error {
     Error::new(class, e.to_string())
 }
 
-/// Runs the same call on whichever device is there.
+/// Runs the same call on the channel device or on the test's.
 macro_rules! on {
     ($dev:expr, $d:ident => $real:expr, $t:ident => $test:expr) => {
         match &mut $dev.inner {
@@ -59,7 +60,7 @@ macro_rules! on {
     };
 }
 
-/// Asks whichever device is there, which does not change.
+/// As [`on`], for a call that changes nothing.
 macro_rules! ask {
     ($dev:expr, $d:ident => $real:expr, $t:ident => $test:expr) => {
         match &$dev.inner {
@@ -77,7 +78,7 @@ pub enum SendAttempt {
     Sent,
     /// Nothing was done, and the link was not tried.
     Untried,
-    /// Nothing was done: the link takes no message now, so another attempt is in vain.
+    /// Nothing was done: the link takes no message now, so a second attempt would fail too.
     WouldBlock,
 }
 
@@ -126,7 +127,7 @@ impl Dev {
         result.map_err(|e| self.fail(e))
     }
 
-    /// A place where an image of this process may be taken, if one is due.
+    /// A place where an image of this process may be taken, if a checkpoint request is pending.
     pub fn safe_point(&mut self) -> Result<()> {
         let result = match &mut self.inner {
             Inner::Real(device) => device.safe_point().map_err(as_error),
@@ -193,7 +194,7 @@ impl Dev {
         self.keep(asked)
     }
 
-    /// Whether a checkpoint later than this epoch is there; `false` when it was given up.
+    /// Whether a checkpoint later than this epoch is committed; `false` when it was aborted.
     pub fn checkpointed(&self, after: Epoch) -> Option<bool> {
         ask!(self, d => d.checkpointed(after), _t => Some(false))
     }
@@ -214,14 +215,9 @@ impl Dev {
         ask!(self, d => d.reduces_by_hosts(), _t => false)
     }
 
-    /// True when `a` and `b` share the memory of one host.
-    pub fn same_host(&self, a: Rank, b: Rank) -> bool {
-        ask!(self, d => d.local_host_of(a) == d.local_host_of(b), t => t.same_host(a, b))
-    }
-
-    /// The cost of a message between ranks of one host, the same on all ranks.
-    pub fn local_cost(&self) -> LocalCost {
-        ask!(self, d => d.local_cost(), _t => LocalCost::Copy)
+    /// Which ranks of the job share a host, and what a message within a host costs.
+    pub fn locality(&self) -> JobLocality {
+        ask!(self, d => d.locality(), t => t.locality())
     }
 
     /// Name of the host of `rank`.
@@ -234,7 +230,8 @@ impl Dev {
         ask!(self, d => d.appnum(), _t => None)
     }
 
-    /// Starts a send that a request completes.
+    /// Starts a send that a request completes, or continues a standard one that [`Dev::try_send`]
+    /// could not finish.
     ///
     /// # Safety
     /// `buf` is valid for `len` bytes and unmodified until the request completes.
@@ -242,14 +239,18 @@ impl Dev {
         &mut self,
         to: Rank,
         env: Envelope,
-        buf: *const u8,
-        len: usize,
+        (buf, len): (*const u8, usize),
         mode: Mode,
+        attempt: SendAttempt,
     ) -> Result<ReqId> {
         self.alive()?;
         // SAFETY: the caller keeps the buffer.
-        let started = on!(self, d => unsafe { d.isend(to, env, buf, len, mode) }.map_err(as_error),
-            t => Ok(t.isend(to, env, buf, len, mode)));
+        let started = on!(self, d => unsafe {
+            match attempt {
+                SendAttempt::WouldBlock => d.continue_isend(to, env, buf, len, mode),
+                SendAttempt::Sent | SendAttempt::Untried => d.isend(to, env, buf, len, mode),
+            }
+        }.map_err(as_error), t => Ok(t.isend(to, env, buf, len, mode)));
         self.keep(started)
     }
 
@@ -262,8 +263,7 @@ impl Dev {
         &mut self,
         to: Rank,
         env: Envelope,
-        buf: *const u8,
-        len: usize,
+        (buf, len): (*const u8, usize),
         attempt: SendAttempt,
     ) -> Result<Option<ReqId>> {
         self.alive()?;
@@ -277,8 +277,8 @@ impl Dev {
         self.keep(started)
     }
 
-    /// Sends a message of few bytes on the fast path, if it can; else [`Dev::send`] or
-    /// [`Dev::isend`] is to.
+    /// Sends a message of few bytes on the fast path, if that is possible. Otherwise the caller
+    /// continues with [`Dev::send`] or [`Dev::isend`].
     ///
     /// # Safety
     /// `buf` is valid for `len` bytes.
@@ -320,8 +320,8 @@ impl Dev {
         }
     }
 
-    /// Receives a message of few bytes on the fast path; `None`: nothing was done, [`Dev::irecv`]
-    /// is to.
+    /// Receives a message of few bytes on the fast path. `None`: nothing was done, and the caller
+    /// continues with [`Dev::irecv`].
     ///
     /// # Safety
     /// `buf` is valid for writes of `len` bytes and nothing else uses it.
@@ -337,32 +337,31 @@ impl Dev {
         }
         // SAFETY: the caller's promise.
         let done = on!(self, d => unsafe { d.try_recv(pat, buf, len) }, _t => None);
-        if done.is_some() && on!(self, d => d.owes_answer(), _t => false) {
+        if done.is_some() && on!(self, d => d.owes_ack(), _t => false) {
             self.answer();
         }
         done
     }
 
-    /// Makes the writes that a receive has left. A failure is no error of that receive, but of the
-    /// next call.
+    /// Sends the acks that a receive has left to be sent. A failure is no error of that receive,
+    /// but of the next call.
     #[cold]
     #[inline(never)]
     fn answer(&mut self) {
-        let answered = on!(self, d => d.answer().map_err(as_error), _t => Ok(()));
+        let answered = on!(self, d => d.write_acks().map_err(as_error), _t => Ok(()));
         let _ = self.keep(answered);
     }
 
-    /// Looks after what else there is to do, now and then: for calls that do all by
-    /// [`Dev::try_send`] and its kin.
+    /// Makes a pass of progress now and then: for calls whose messages take the fast path.
     #[inline]
-    pub fn attend(&mut self) -> Result<()> {
+    pub fn poll_occasionally(&mut self) -> Result<()> {
         self.alive()?;
-        let attended = on!(self, d => d.poll_occasionally().map_err(as_error), _t => Ok(()));
-        self.keep(attended)
+        let polled = on!(self, d => d.poll_occasionally().map_err(as_error), _t => Ok(()));
+        self.keep(polled)
     }
 
-    /// Posts a receive for which no message has come; `None`: nothing was done, [`Dev::irecv`] is
-    /// to.
+    /// Posts a receive for which no message has come. `None`: nothing was done, and the caller
+    /// continues with [`Dev::irecv`].
     ///
     /// # Safety
     /// As [`Dev::irecv`].
@@ -372,7 +371,7 @@ impl Dev {
             return None;
         }
         // SAFETY: the caller's promise.
-        on!(self, d => unsafe { d.post_now(pat, buf, len) }, t => Some(t.irecv(*pat, buf, len)))
+        on!(self, d => unsafe { d.try_post(pat, buf, len) }, t => Some(t.irecv(*pat, buf, len)))
     }
 
     /// Posts a receive.
@@ -461,7 +460,7 @@ impl Dev {
         moved.wrapping_add(self.failed.is_some().into())
     }
 
-    /// Another thread calls this to wake this thread in [`Dev::wait`].
+    /// What another thread calls to resume this thread in [`Dev::wait`].
     pub fn waker(&self) -> NotifyFn {
         ask!(self, d => { let w = d.waker(); Box::new(move || w.wake()) }, _t => Box::new(|| {}))
     }
@@ -472,8 +471,8 @@ impl Dev {
         ask!(self, d => d.awaits_links(), _t => false)
     }
 
-    /// How long a blocking call that has waited for these links for `waited` is to wait on at its
-    /// end; `None`: not at all.
+    /// How much longer a blocking call waits at its end for these links, after it has waited for
+    /// `waited`. `None`: no longer.
     pub fn links_to_wait_for(&mut self, waited: Duration) -> Option<Duration> {
         on!(self, d => d.links_to_wait_for(waited), _t => { let _ = waited; None })
     }
@@ -485,7 +484,7 @@ impl Dev {
         self.keep(waited)
     }
 
-    /// Says how to call things in reports of long waits.
+    /// Sets the names that reports of long waits use.
     pub fn set_names(&mut self, names: Names) {
         on!(self, d => d.set_names(names), _t => { let _ = names; });
     }

@@ -62,13 +62,13 @@ pub fn root(rank: i32, comm: &Communicator) -> Result<usize> {
     }
 }
 
-/// The communicator of a collective.
+/// The communicator of a call that inter-communicators do not support yet.
 #[inline]
 pub fn intra(comm: &Communicator) -> Result<()> {
     if !comm.is_inter() {
         return Ok(());
     }
-    let text = "collectives on inter-communicators are not implemented yet in Rejoin";
+    let text = "Rejoin does not implement this call on inter-communicators yet";
     Err(Error::new(ErrorClass::UnsupportedOperation, text))
 }
 

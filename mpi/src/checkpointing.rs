@@ -27,7 +27,7 @@ impl Mpi {
     /// The registered memory is stored as the state of this number, on all ranks.
     ///
     /// # Errors
-    /// The manager cannot be spoken to.
+    /// The manager does not answer.
     pub fn has_stored(&self, number: u32) -> Result<()> {
         self.dev_mut().has_stored(number)
     }
@@ -37,11 +37,11 @@ impl Mpi {
         self.dev().takes_images()
     }
 
-    /// Has the job take a checkpoint with this process's present state, and waits until it can go
-    /// back to it. Another rank need not ask.
+    /// Requests a checkpoint with this process's present state, and waits until it is committed.
+    /// Another rank need not ask.
     ///
     /// # Errors
-    /// It was given up, or the job takes none.
+    /// The checkpoint was aborted, or the job takes none.
     pub fn checkpoint(&self) -> Result<()> {
         if !self.takes_images() {
             let text = "this job takes no images of its ranks: it was started with --recovery none, \
@@ -52,7 +52,7 @@ impl Mpi {
         match self.wait_until(None, |mpi| Ok(mpi.dev().checkpointed(after)))? {
             true => Ok(()),
             false => {
-                let text = "the checkpoint was given up; mpirun says why";
+                let text = "the checkpoint was aborted; mpirun says why";
                 Err(Error::new(ErrorClass::Other, text))
             }
         }

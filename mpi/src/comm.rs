@@ -10,7 +10,7 @@ pub use context::{ContextId, ContextIds, Traffic};
 pub(crate) use create::CREATION_TAG;
 pub use split::SplitType;
 
-use crate::adi::{Envelope, Pattern};
+use crate::adi::{Envelope, JobLocality, Pattern};
 use crate::attr::Attributes;
 use crate::coll::Locality;
 use crate::error::{Error, ErrorClass, Result};
@@ -28,6 +28,18 @@ pub const MAX_NAME: usize = 127;
 
 /// A communicator. Its context id is free again when the last reference goes: the program's
 /// handle and every pending operation hold one.
+///
+/// ```
+/// use rejoin_mpi::Mpi;
+///
+/// let mpi = Mpi::init()?;
+/// let all = mpi.comm_dup(mpi.world())?;
+/// assert_eq!((all.rank(), all.size()), (0, 1));
+/// assert_ne!(all.id(), mpi.world().id());
+/// let even = mpi.comm_split(&all, 0, 0)?.expect("rank 0 has a colour");
+/// assert_eq!(even.group().iter().collect::<Vec<_>>(), [0]);
+/// # Ok::<(), rejoin_mpi::Error>(())
+/// ```
 pub struct Communicator {
     /// With this id the process receives.
     id: ContextId,
@@ -44,8 +56,8 @@ pub struct Communicator {
     topology: OnceCell<Rc<Topology>>,
     /// Buffer of `MPI_Comm_attach_buffer`.
     buffer: BufferSlot,
-    /// Which of the group share a host, once it was asked.
-    hosts: OnceCell<Rc<Locality>>,
+    /// Which of the group share a host, once a collective has asked.
+    locality: OnceCell<Locality>,
     /// Numbers of blocking and of other collectives.
     sequence: [Cell<u32>; 2],
     /// The C layer's value for the object.
@@ -75,7 +87,7 @@ impl Communicator {
             info: Info::new(),
             topology: OnceCell::new(),
             buffer: BufferSlot::default(),
-            hosts: OnceCell::new(),
+            locality: OnceCell::new(),
             sequence: Default::default(),
             handle: Cell::new(0),
         })
@@ -135,10 +147,12 @@ impl Communicator {
         self.group.size()
     }
 
-    /// Which of the group share a host; `find` looks for it the first time.
+    /// Which of the group share a host, of all ranks of the job.
     #[inline]
-    pub(crate) fn hosts(&self, find: impl FnOnce() -> Locality) -> &Rc<Locality> {
-        self.hosts.get_or_init(|| Rc::new(find()))
+    pub(crate) fn locality(&self, job: &JobLocality) -> &Locality {
+        let host = |rank| job.host(Rank(rank));
+        self.locality
+            .get_or_init(|| Locality::new(self.group.iter().map(host), job.cost()))
     }
 
     /// `MPI_Comm_group`.

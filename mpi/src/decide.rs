@@ -24,7 +24,8 @@ use std::cell::Cell;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum AnswerKind {
-    /// Which message a receive with a wildcard met: asked at its post, told at its end.
+    /// Which message a receive with a wildcard was matched with: asked when it is posted, reported
+    /// at its end.
     WildcardMatch,
     /// `MPI_Probe`, `MPI_Mprobe`: which message.
     Probe,
@@ -36,7 +37,7 @@ pub enum AnswerKind {
     Any,
     /// `MPI_Waitsome`, `MPI_Testsome`: whether, of each active request in order.
     Some,
-    /// `MPI_Cancel`: whether the operation was cancelled; told when it is over.
+    /// `MPI_Cancel`: whether the operation was cancelled; reported when it is complete.
     Cancel,
 }
 
@@ -91,8 +92,8 @@ impl Decider {
         (pattern, Some(Wild(number)))
     }
 
-    /// The receive `wild` met a message from `source` with `tag`.
-    pub fn met(&self, wild: Wild, source: i32, tag: i32) {
+    /// The receive `wild` was matched with a message from `source` with `tag`.
+    pub fn matched(&self, wild: Wild, source: i32, tag: i32) {
         self.answer(AnswerKind::WildcardMatch, (wild, source, tag));
     }
 

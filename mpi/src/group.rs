@@ -8,7 +8,11 @@ use crate::error::{Error, ErrorClass, Result};
 use crate::status::{PROC_NULL, UNDEFINED};
 use rejoin_channel_table::Rank;
 use rustc_hash::FxHashMap;
-use std::cell::{Cell, OnceCell};
+use std::cell::OnceCell;
+
+pub use process_set::ProcessSet;
+
+mod process_set;
 
 #[derive(Clone, Debug)]
 enum Members {
@@ -33,14 +37,23 @@ pub enum Comparison {
 pub type RankRange = [i32; 3];
 
 /// An ordered set of processes. Immutable.
+///
+/// ```
+/// use rejoin_mpi::Group;
+/// use rejoin_mpi::adi::Rank;
+///
+/// let world = Group::world(4, Rank(2));
+/// let reversed = world.range_incl(&[[3, 0, -1]])?;
+/// assert_eq!((reversed.size(), reversed.rank()), (4, Some(1)));
+/// assert_eq!(world.translate(0, &reversed)?, 3);
+/// # Ok::<(), rejoin_mpi::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Group {
     members: Members,
     index: OnceCell<FxHashMap<u32, u32>>,
     /// This process's rank in the group.
     mine: Option<usize>,
-    /// The C layer's value for the object.
-    pub handle: Cell<usize>,
 }
 
 /// Smallest list for which an index pays.
@@ -71,7 +84,6 @@ impl Group {
             members,
             index: OnceCell::new(),
             mine: None,
-            handle: Cell::new(0),
         };
         group.mine = group.find(me.0);
         group
@@ -87,7 +99,6 @@ impl Group {
             },
             index: OnceCell::new(),
             mine: Some(me.0 as usize).filter(|&r| r < n as usize),
-            handle: Cell::new(0),
         }
     }
 

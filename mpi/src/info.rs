@@ -1,7 +1,7 @@
 //! Info objects (MPI-5.0 §10): ordered pairs of strings.
 
 use crate::error::{Error, ErrorClass, Result};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
 /// Longest key in bytes (`MPI_MAX_INFO_KEY` less the NUL).
 pub const MAX_KEY: usize = 255;
@@ -9,11 +9,19 @@ pub const MAX_KEY: usize = 255;
 pub const MAX_VALUE: usize = 1023;
 
 /// An info object; keys keep the order in which they were first set.
+///
+/// ```
+/// use rejoin_mpi::Info;
+///
+/// let info = Info::new();
+/// info.set("access_style", "read_once")?;
+/// assert_eq!(info.get("access_style")?.as_deref(), Some("read_once"));
+/// assert_eq!((info.len(), info.nth_key(0)?.as_str()), (1, "access_style"));
+/// # Ok::<(), rejoin_mpi::Error>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Info {
     pairs: RefCell<Vec<(String, String)>>,
-    /// The C layer's value for the object.
-    pub handle: Cell<usize>,
 }
 
 fn check_key(key: &str) -> Result<()> {
@@ -112,7 +120,6 @@ impl Info {
     pub fn dup(&self) -> Self {
         Self {
             pairs: RefCell::new(self.pairs.borrow().clone()),
-            handle: Cell::new(0),
         }
     }
 }

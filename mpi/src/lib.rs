@@ -5,6 +5,7 @@
 
 pub mod adi;
 pub mod attr;
+pub mod big_lock;
 pub mod check;
 pub mod checkpointing;
 pub mod coll;
@@ -14,7 +15,6 @@ pub mod decide;
 pub mod error;
 pub mod group;
 pub mod info;
-pub mod lock;
 pub mod op;
 pub mod p2p;
 pub mod registered;

@@ -12,8 +12,8 @@ mod simple_messages;
 
 pub(crate) use bsend_buffer::BufferSlot;
 pub use bsend_buffer::{Detached, OVERHEAD};
-pub use data::Data;
 pub(crate) use data::Staging;
+pub use data::{Data, Typed};
 pub use probe::MatchedMessage;
 pub use sendrecv::ExchangeSide;
 
@@ -22,11 +22,11 @@ pub use sendrecv::ExchangeSide;
 pub enum SendMode {
     /// Completes when the buffer may be used again.
     Standard,
-    /// Completes at once, out of the attached buffer.
+    /// Completes at once: the message is copied into the attached buffer.
     Buffered,
     /// Completes once the receive has been matched.
     Synchronous,
-    /// The receive is posted already; here as standard.
+    /// The program has posted the receive already; sent as a standard one.
     Ready,
 }
 

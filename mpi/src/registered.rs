@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 
 use rejoin_device::regions::{self, RefusedFile, Regions, Tag, Wanted};
 
-use crate::coll::{Allreduce, typed::Typed};
+use crate::coll::Allreduce;
 use crate::datatype::{Datatype, Named};
 use crate::error::{Error, ErrorClass, Result};
 use crate::op::{Builtin, Op};
+use crate::p2p::Typed;
 use crate::runtime::Mpi;
 
 /// The memory that the program of this process registered, by number. Usable before the runtime is
@@ -25,7 +26,7 @@ impl Registered {
         Self(RefCell::new(None))
     }
 
-    /// `length` bytes at `base` belong to the state from now on, as number `id`.
+    /// `length` bytes at `base` belong to the state from this call on, as number `id`.
     ///
     /// # Errors
     /// `Arg` when the number is taken or the memory overlaps other registered memory.
@@ -39,7 +40,7 @@ impl Registered {
             .map_err(|error| Error::new(ErrorClass::Arg, error.to_string()))
     }
 
-    /// The memory of this number belongs to the state no more; whether there was any.
+    /// Removes the memory of this number from the state. Returns whether there was any.
     pub fn unregister(&self, id: u32) -> bool {
         self.with(|regions| regions.unregister(id))
     }

@@ -14,10 +14,9 @@ pub use generalized::{Generalized, GeneralizedCallbacks};
 
 use crate::adi::ReqId;
 use crate::comm::Communicator;
-use crate::datatype::Datatype;
 use crate::decide::Wild;
-use crate::p2p::{SendMode, Staging};
-use crate::status::Completed;
+use crate::p2p::{SendMode, Staging, Typed};
+use crate::status::{Completed, Status};
 use std::pin::Pin;
 use std::rc::Rc;
 
@@ -26,7 +25,8 @@ use std::rc::Rc;
 pub struct RequestId(u64);
 
 impl RequestId {
-    /// Of every send that was complete when its call returned: there is nothing to keep of it.
+    /// The id of every send that was complete when its call returned. The library keeps nothing
+    /// of such a send.
     pub const SENT: Self = Self(1 << 32);
 
     fn new(slot: u32, generation: u32) -> Self {
@@ -55,33 +55,23 @@ impl RequestId {
 /// The future of a nonblocking operation that consists of several messages.
 pub type Task = Pin<Box<dyn Future<Output = Completed>>>;
 
-/// The action of a start.
-pub(crate) enum Action {
-    /// A send.
-    Send(SendMode),
-    /// A receive.
-    Recv,
-    /// Makes the task of a collective.
+/// A persistent operation and its arguments.
+pub(crate) enum Persistent {
+    /// A send of these elements: destination, tag and mode.
+    Send(Typed, i32, i32, SendMode),
+    /// A receive into these elements: source and tag.
+    Recv(Typed, i32, i32),
+    /// A collective: what makes its task.
     Task(Box<dyn Fn() -> Task>),
 }
 
-/// Arguments of a persistent operation.
-pub(crate) struct Persistent {
-    pub action: Action,
-    pub addr: usize,
-    pub count: i64,
-    pub datatype: Option<Rc<Datatype>>,
-    pub peer: i32,
-    pub tag: i32,
-}
-
 /// The state of a request.
-pub(crate) enum State {
+enum State {
     /// Persistent and not started.
     Inactive,
     /// The device has it.
     Device(ReqId),
-    /// Finished, not yet told.
+    /// Complete; the program has not asked yet.
     Ready(Completed),
     /// A task; `None` while it is being polled.
     Task(Option<Task>),
@@ -89,44 +79,86 @@ pub(crate) enum State {
     General(Rc<Generalized>),
 }
 
-/// One request.
-pub(crate) struct Request {
-    pub state: State,
-    /// Keeps the context id; errors go to its handler.
-    pub comm: Option<Rc<Communicator>>,
-    /// The packed temporary of a receive, which is unpacked at its end, or of a send, which keeps
-    /// it.
-    pub staging: Option<Box<Staging>>,
-    pub persistent: Option<Rc<Persistent>>,
-    pub receives: bool,
+/// An operation that was started.
+pub(crate) struct Started {
+    state: State,
+    /// The packed copy of a send, or the memory from which a receive is unpacked at its end.
+    staging: Option<Box<Staging>>,
+    receives: bool,
     /// A receive with a wildcard: its match is a nondeterministic answer.
-    pub wild: Option<Wild>,
-    /// The program asked to cancel it.
-    pub cancelling: bool,
-    /// Freed by the program: goes when it completes.
-    pub freed: bool,
+    wild: Option<Wild>,
 }
 
-impl Request {
-    pub fn new(state: State, comm: Option<Rc<Communicator>>) -> Self {
+impl Started {
+    fn new(state: State) -> Self {
         Self {
             state,
-            comm,
             staging: None,
-            persistent: None,
             receives: false,
             wild: None,
-            cancelling: false,
-            freed: false,
         }
     }
 
-    /// Whether its end is the device's and nothing else.
+    /// An operation that was complete at once, with this status.
+    pub fn complete(status: Status) -> Self {
+        Self::new(State::Ready(Completed::ok(status)))
+    }
+
+    /// A send that the device has, and the packed copy of its elements.
+    pub fn send(request: ReqId, staging: Option<Staging>) -> Self {
+        Self {
+            staging: staging.map(Box::new),
+            ..Self::new(State::Device(request))
+        }
+    }
+
+    /// A receive that the device has, and where its message is unpacked.
+    pub fn recv(request: ReqId, staging: Option<Staging>, wild: Option<Wild>) -> Self {
+        Self {
+            receives: true,
+            wild,
+            ..Self::send(request, staging)
+        }
+    }
+
+    /// A task that was not polled yet.
+    pub fn task(task: Task) -> Self {
+        Self::new(State::Task(Some(task)))
+    }
+
+    /// Whether it is this request of the device.
+    pub fn is_device(&self, request: ReqId) -> bool {
+        matches!(self.state, State::Device(r) if r == request)
+    }
+}
+
+/// One request.
+pub(crate) struct Request {
+    /// The operation; that of an inactive request is not started.
+    operation: Started,
+    /// Keeps the context id; errors go to its handler.
+    comm: Option<Rc<Communicator>>,
+    persistent: Option<Rc<Persistent>>,
+    /// The program asked to cancel it.
+    cancelling: bool,
+}
+
+impl Request {
+    fn new(operation: Started, comm: Option<Rc<Communicator>>) -> Self {
+        Self {
+            operation,
+            comm,
+            persistent: None,
+            cancelling: false,
+        }
+    }
+
+    /// Whether nothing is left to do when the device has completed it.
     #[inline]
-    fn is_plain(&self) -> bool {
-        self.staging.is_none()
+    fn is_simple(&self) -> bool {
+        self.operation.staging.is_none()
             && self.persistent.is_none()
-            && self.wild.is_none()
+            && self.operation.wild.is_none()
             && !self.cancelling
     }
 }

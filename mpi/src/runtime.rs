@@ -6,14 +6,14 @@
 mod thread_sync;
 mod world_member;
 
-use crate::adi::{Dev, Names, ReqId};
+use crate::adi::{Dev, JobLocality, Names, ReqId};
 use crate::attr::Keyvals;
+use crate::big_lock::{BigLock, Completions, Pass, Until};
 use crate::coll::{Resources, Tuning};
 use crate::comm::{Communicator, ContextId};
 use crate::decide::Decider;
 use crate::error::{Error, ErrorClass, Result};
 use crate::info::Info;
-use crate::lock::{BigLock, Completions, Pass, Until};
 use crate::p2p::BufferSlot;
 use crate::request::RequestRegistry;
 use rejoin_channel_table::Rank;
@@ -25,6 +25,28 @@ use thread_sync::ThreadSync;
 use world_member::WorldMember;
 
 /// The MPI state of a process.
+///
+/// ```
+/// use rejoin_mpi::Mpi;
+/// use rejoin_mpi::datatype::{Datatype, Named};
+/// use rejoin_mpi::p2p::{Data, SendMode};
+///
+/// // Without a launcher the process is the only rank of its job, and sends to itself.
+/// let mpi = Mpi::init()?;
+/// let byte = Datatype::named(Named::Byte);
+/// let (mut out, mut into) = (*b"hello", [0; 5]);
+/// let to_send = Data::new(out.as_mut_ptr(), 5, &byte);
+/// let to_receive = Data::new(into.as_mut_ptr(), 5, &byte);
+/// // SAFETY: the buffers stay until both operations are complete.
+/// let received = unsafe {
+///     let receive = mpi.irecv(&to_receive, 0, 7, mpi.world())?;
+///     mpi.send(&to_send, 0, 7, mpi.world(), SendMode::Standard)?;
+///     mpi.wait(receive)?
+/// };
+/// assert_eq!((received.status.count, into), (5, out));
+/// mpi.finalize()?;
+/// # Ok::<(), rejoin_mpi::Error>(())
+/// ```
 pub struct Mpi {
     this: Weak<Mpi>,
     dev: RefCell<Dev>,
@@ -74,19 +96,19 @@ impl Mpi {
         self.this.upgrade().expect("the state lives in an Rc")
     }
 
-    /// The device, to look at.
+    /// The device, for reading.
     #[inline(always)]
     pub(crate) fn dev(&self) -> Ref<'_, Dev> {
         self.dev.borrow()
     }
 
-    /// The device, to change.
+    /// The device, for changes.
     #[inline(always)]
     pub(crate) fn dev_mut(&self) -> RefMut<'_, Dev> {
         self.dev.borrow_mut()
     }
 
-    /// The device, to change unless a call further up this stack has it.
+    /// The device, for changes. `None`: a call further up this stack uses it.
     #[inline(always)]
     pub(crate) fn try_dev_mut(&self) -> Option<RefMut<'_, Dev>> {
         self.dev.try_borrow_mut().ok()
@@ -120,11 +142,12 @@ impl Mpi {
         &self.resources
     }
 
-    /// A place where an image of this process may be taken, if one is due: nothing of the library
-    /// is borrowed or half done. Returns again in each process that is restored from it.
+    /// A place where an image of this process may be taken, if a checkpoint request is pending:
+    /// nothing of the library is borrowed or half done. Returns again in each process that is
+    /// restored from it.
     ///
     /// # Errors
-    /// The job can't be come back into.
+    /// The process can't return to the job.
     pub fn safe_point(&self) -> Result<()> {
         self.dev_mut().safe_point()
     }
@@ -164,7 +187,7 @@ impl Mpi {
         self.member.size()
     }
 
-    /// Says how reports of long waits call functions and communicators.
+    /// Sets the names of functions and communicators in reports of long waits.
     pub fn set_names(&self, names: Names) {
         self.dev_mut().set_names(names);
     }
@@ -197,6 +220,12 @@ impl Mpi {
     /// Number of communicators alive in this process.
     pub fn live_communicators(&self) -> u32 {
         self.member.live_communicators()
+    }
+
+    /// Which ranks of the job share a host, and what a message within a host costs.
+    #[inline(always)]
+    pub(crate) fn locality(&self) -> &JobLocality {
+        self.member.locality()
     }
 
     /// A context id that no communicator of this process has; `None`: all are in use.
@@ -270,13 +299,13 @@ impl Mpi {
     #[inline]
     pub fn await_links(&self) -> Result<()> {
         if self.dev().awaits_links() {
-            return self.wait_for_links();
+            return self.continue_await_links();
         }
         Ok(())
     }
 
     #[cold]
-    fn wait_for_links(&self) -> Result<()> {
+    fn continue_await_links(&self) -> Result<()> {
         let begun = Instant::now();
         loop {
             let left = self.dev_mut().links_to_wait_for(begun.elapsed());
@@ -322,7 +351,7 @@ impl Mpi {
         mut ready: impl FnMut(&Self) -> Result<Option<T>>,
     ) -> Result<T> {
         loop {
-            // Tasks may take messages in, also that of this wait: no event would tell again.
+            // A task may accept the message of this wait, which no later event reports.
             let seen = self.events();
             if let Some(value) = ready(self)? {
                 if self.has_lock() {
@@ -377,15 +406,15 @@ impl Mpi {
         self.wait_as(None, Until::Turn, ready)
     }
 
-    /// `MPI_Abort`. Comes back only from inside a call that moves messages: then the process is to
-    /// be ended without the others being told why.
+    /// `MPI_Abort`. Returns only inside a call that moves messages. Then the caller ends the
+    /// process, and the other ranks do not learn why.
     pub fn abort(&self, code: i32) {
         if let Some(mut dev) = self.try_dev_mut() {
             dev.abort(code);
         }
     }
 
-    /// An error of this layer itself: something that cannot be went wrong.
+    /// An error of this layer itself: a state that can't occur.
     pub(crate) fn broken(text: &'static str) -> Error {
         Error::new(ErrorClass::Intern, text)
     }

@@ -6,7 +6,7 @@
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
-use rejoin_sim::spread::{Costs, Figure, Way, measure};
+use rejoin_sim::table_distribution::{Costs, Figure, TableRoute, measure};
 use std::error::Error;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -16,10 +16,14 @@ const RANKS: [u32; 7] = [320, 1_000, 3_200, 10_000, 32_000, 64_000, 100_000];
 const QUOTED: [u32; 3] = [1_000, 10_000, 100_000];
 const PER_HOST: u32 = 32;
 const FANOUT: usize = 8;
-const WAYS: [(&str, Way, RGBColor); 3] = [
-    ("star", Way::Star, RGBColor(0xd0, 0x5a, 0x48)),
-    ("tree", Way::Tree(FANOUT), RGBColor(0x2a, 0x9d, 0x74)),
-    ("on demand", Way::Asked(FANOUT), RGBColor(0x5b, 0x84, 0xc4)),
+const WAYS: [(&str, TableRoute, RGBColor); 3] = [
+    ("star", TableRoute::Star, RGBColor(0xd0, 0x5a, 0x48)),
+    ("tree", TableRoute::Tree(FANOUT), RGBColor(0x2a, 0x9d, 0x74)),
+    (
+        "on demand",
+        TableRoute::Asked(FANOUT),
+        RGBColor(0x5b, 0x84, 0xc4),
+    ),
 ];
 
 /// A panel of the plot: what it shows, the value, the label of a power of ten.

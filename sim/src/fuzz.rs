@@ -7,10 +7,10 @@ use rejoin_channel_table::{
     Identity, Incarnation, JobId, Rank, Resume,
 };
 use rejoin_engine::{
-    Config, Engine, Envelope, FRAME_MAGIC, HEADER_LEN, Header, MessageMode, Pattern, ReqId, RxBody,
-    Segment, Sent, ShortHeader, Sought,
+    Config, Engine, Envelope, FRAME_MAGIC, FailedProbes, HEADER_LEN, Header, MessageMode, Pattern,
+    ReqId, RxBody, Segment, Sent, ShortHeader,
 };
-use rejoin_managers_protocol::control::{ToCentral, ToLocal};
+use rejoin_managers_protocol::manager_messages::{ToCentral, ToLocal};
 use rejoin_wire::codec::{FrameReader, MANAGER_LIMIT, RANK_LIMIT, encode};
 use rejoin_wire::{FromManager, ToManager};
 use serde::Serialize;
@@ -325,7 +325,7 @@ fn program(engine: &mut Engine, op: u8, input: &mut Input<'_>, requests: &mut Ve
                 Some(id) => engine.free(id),
                 None => {}
             }
-            engine.grant_if_starved(&Sought::default());
+            engine.grant_if_starved(&FailedProbes::default());
             engine.flush_all_acks();
         }
     }

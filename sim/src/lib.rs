@@ -3,7 +3,7 @@
 //! code under test.
 //!
 //! ```
-//! use rejoin_sim::plan::Plan;
+//! use rejoin_sim::message_plan::Plan;
 //! use rejoin_sim::rng::Rng;
 //! use rejoin_sim::world::{Faults, World};
 //!
@@ -22,11 +22,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod check;
 pub mod fuzz;
 pub mod job;
+pub mod message_check;
+pub mod message_plan;
 pub mod node;
-pub mod plan;
 pub mod rng;
-pub mod spread;
+pub mod table_distribution;
 pub mod world;

@@ -83,7 +83,7 @@ pub struct Node {
     /// This rank at the start of each epoch that it has entered.
     images: BTreeMap<Epoch, Image>,
     /// The half of the rule of epochs that it ignores.
-    pub blind: Blind,
+    pub disabled_rule: DisabledEpochRule,
 }
 
 /// A rank's engine and memory at the start of an epoch.
@@ -93,9 +93,9 @@ struct Image {
     memory: Vec<u8>,
 }
 
-/// Half of the rule of epochs switched off, to show that checkers find what it prevents.
+/// Parts of the rule of epochs that are disabled, to show that checkers find what it prevents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Blind {
+pub struct DisabledEpochRule {
     /// Messages of a later epoch are received without an image.
     pub messages: bool,
     /// Acks of a later epoch, with the resume, are accepted without an image.
@@ -126,7 +126,7 @@ impl Node {
             output: Vec::new(),
             headers: Vec::new(),
             images: BTreeMap::new(),
-            blind: Blind::default(),
+            disabled_rule: DisabledEpochRule::default(),
         }
     }
 
@@ -160,7 +160,7 @@ impl Node {
         let mut node = Node::new(*image.engine.config(), me, book);
         node.engine = image.engine.clone();
         node.memory = image.memory.clone();
-        node.blind = self.blind;
+        node.disabled_rule = self.disabled_rule;
         node.access = self.access.clone();
         for peer in (0..node.table.book().size()).map(Rank) {
             if node.engine.is_up(peer) {
@@ -174,13 +174,13 @@ impl Node {
 
     /// Enters the epoch of an arriving resume or frame, unless it is ignored: the image is taken
     /// first. Returns the epoch that counts.
-    fn meet(&mut self, epoch: Epoch, ack: bool) -> Epoch {
-        let blind = if ack {
-            self.blind.acks
+    fn accept_epoch(&mut self, epoch: Epoch, ack: bool) -> Epoch {
+        let disabled_rule = if ack {
+            self.disabled_rule.acks
         } else {
-            self.blind.messages
+            self.disabled_rule.messages
         };
-        if blind {
+        if disabled_rule {
             return epoch.min(self.engine.epoch());
         }
         self.enter(epoch);
@@ -194,7 +194,7 @@ impl Node {
     ///
     /// # Errors
     /// What does not fit.
-    pub fn fits(&self, other: &Node) -> Result<(), Violation> {
+    pub fn check_consistency(&self, other: &Node) -> Result<(), Violation> {
         let ranks = [self.table.me().rank, other.table.me().rank];
         for (epoch, mine) in &self.images {
             let Some(theirs) = other.images.get(epoch) else {
@@ -360,7 +360,7 @@ impl Node {
                     .map_err(|e| e.to_string())?;
             }
             DialerStep::Established(mut opened) => {
-                opened.resume.epoch = self.meet(opened.resume.epoch, true);
+                opened.resume.epoch = self.accept_epoch(opened.resume.epoch, true);
                 if self.table.established(&opened, id).is_err() {
                     self.output.push(Output::Close(id));
                     return Ok(false);
@@ -431,7 +431,7 @@ impl Node {
         proved: &mut Proved,
         id: ConnectionId,
     ) -> Result<Admission<ConnectionId>, HandshakeRefusal> {
-        proved.resume.epoch = self.meet(proved.resume.epoch, true);
+        proved.resume.epoch = self.accept_epoch(proved.resume.epoch, true);
         self.table.admit(proved, id)
     }
 
@@ -486,7 +486,7 @@ impl Node {
     /// Takes the header of a frame: where its body goes.
     fn frame(&mut self, peer: Rank, mut header: Header) -> Result<Option<Body>, Violation> {
         let message = matches!(header.kind, FrameKind::Eager | FrameKind::Rts);
-        header.epoch = self.meet(header.epoch, !message);
+        header.epoch = self.accept_epoch(header.epoch, !message);
         let place = self.engine.rx_header(peer, &header);
         let place = place.map_err(|e| format!("a frame was refused: {e} ({header:?})"))?;
         self.headers.push((peer, header));
@@ -550,7 +550,7 @@ impl Node {
     }
 
     /// The program uses its memory again.
-    pub fn spoil(&mut self, segment: Segment) {
+    pub fn overwrite(&mut self, segment: Segment) {
         self.memory[segment.addr..segment.addr + segment.len].fill(0xee);
     }
 
@@ -569,7 +569,7 @@ impl Node {
         match sent {
             Ok(Sent::Pending(id)) => Some((id, segment)),
             Ok(Sent::Done) | Err(_) => {
-                self.spoil(segment);
+                self.overwrite(segment);
                 None
             }
         }
@@ -616,7 +616,7 @@ impl Node {
                 into.copy_from_slice(&self.memory[from.addr..from.addr + from.len]);
             }
         }
-        self.spoil(segment);
+        self.overwrite(segment);
         true
     }
 

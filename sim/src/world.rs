@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use rejoin_channel_table::{
     AddressBook, BusinessCard, Generation, Identity, Incarnation, JobId, Rank,
 };
-use rejoin_engine::{ReqId, Segment, Sought};
+use rejoin_engine::{FailedProbes, ReqId, Segment};
 
-use crate::check::{Bound, Outcome};
+use crate::message_check::{Bound, Outcome};
+use crate::message_plan::Plan;
 use crate::node::{ConnectionId, Node, Violation};
 use crate::node::{GetCounts, Load, ShortCounts};
-use crate::plan::Plan;
 use crate::rng::Rng;
 
 /// Microseconds since the start.
@@ -101,7 +101,7 @@ struct Program {
     /// How often a receive has polled for its message without being posted.
     spins: u32,
     /// The probes that found no message.
-    probing: Sought,
+    probing: FailedProbes,
 }
 
 /// A run.

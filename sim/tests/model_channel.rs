@@ -19,10 +19,10 @@ use std::time::Instant;
 use rejoin_channel_table::{
     AddressBook, BusinessCard, Epoch, Generation, Identity, Incarnation, JobId, Rank,
 };
-use rejoin_engine::{Completion, Config, Envelope, MessageMode, ReqId, Segment, Sought};
-use rejoin_sim::check::{self, Outcome};
+use rejoin_engine::{Completion, Config, Envelope, FailedProbes, MessageMode, ReqId, Segment};
+use rejoin_sim::message_check::{self, Outcome};
+use rejoin_sim::message_plan::{Message, Plan, Receive, Step, content, pattern};
 use rejoin_sim::node::{MemoryAccess, Node, Output};
-use rejoin_sim::plan::{Message, Plan, Receive, Step, content, pattern};
 use rejoin_tests::models::tell;
 use stateright::{Checker, Model, Property};
 
@@ -193,7 +193,7 @@ impl State {
                 None => self.receives.push((rank, number, id, segment)),
                 Some(completion) => {
                     let bytes = node.bytes(segment).to_vec();
-                    node.spoil(segment);
+                    node.overwrite(segment);
                     self.ended.push((rank, number, completion, bytes));
                 }
             }
@@ -204,7 +204,7 @@ impl State {
             match node.engine.poll(id) {
                 None => self.sends.push((rank, number, id, segment)),
                 Some(completion) => {
-                    node.spoil(segment);
+                    node.overwrite(segment);
                     if completion.cancelled {
                         self.cancelled.push(number);
                     }
@@ -257,7 +257,7 @@ impl State {
         let Some(get) = self.nodes[rank].engine.next_get() else {
             return;
         };
-        match self.nodes[1 - rank].lend(&get) {
+        match self.nodes[1 - rank].expose_memory(&get) {
             Ok(mut bytes) => {
                 bytes.truncate(if whole { bytes.len() } else { bytes.len() / 2 });
                 self.nodes[rank].take_get(&get, &bytes);
@@ -277,7 +277,7 @@ impl State {
     fn idle(&mut self) {
         for node in &mut self.nodes {
             node.engine.flush_all_acks();
-            node.engine.grant_if_starved(&Sought::default());
+            node.engine.grant_if_starved(&FailedProbes::default());
         }
         self.settle();
     }
@@ -289,7 +289,7 @@ impl State {
         if self.cancelled != setup.gone {
             return Err(format!("cancelled: {:?}", self.cancelled));
         }
-        self.nodes[0].fits(&self.nodes[1])?;
+        self.nodes[0].check_consistency(&self.nodes[1])?;
         for rank in 0..2 {
             if !self.nodes[rank].engine.quiescent() {
                 return Err(format!("rank {rank} is not quiescent"));
@@ -306,7 +306,7 @@ impl State {
                 })
                 .collect();
             if setup.gone.is_empty() {
-                check::receives(&setup.plan, rank as u32, 1, &outcomes)?;
+                message_check::receives(&setup.plan, rank as u32, 1, &outcomes)?;
             }
             if self.nodes[rank]
                 .engine

@@ -19,10 +19,10 @@ use std::time::Instant;
 use rejoin_channel_table::{
     AddressBook, BusinessCard, Epoch, Generation, Identity, Incarnation, JobId, Rank,
 };
-use rejoin_engine::{Completion, Config, Envelope, MessageMode, ReqId, Segment, Sought};
-use rejoin_sim::check::{self, Outcome};
-use rejoin_sim::node::{Blind, MemoryAccess, Node, Output};
-use rejoin_sim::plan::{Message, Plan, Receive, Step, content, pattern};
+use rejoin_engine::{Completion, Config, Envelope, FailedProbes, MessageMode, ReqId, Segment};
+use rejoin_sim::message_check::{self, Outcome};
+use rejoin_sim::message_plan::{Message, Plan, Receive, Step, content, pattern};
+use rejoin_sim::node::{DisabledEpochRule, MemoryAccess, Node, Output};
 use rejoin_tests::models::{FULL, soak, tell};
 use stateright::{Checker, Model, Property};
 
@@ -90,7 +90,7 @@ enum Action {
 struct Setup {
     plan: Plan,
     budget: Budget,
-    blind: Blind,
+    disabled_rule: DisabledEpochRule,
     /// Ranks block at any time, not only when no other step is possible.
     blocks: bool,
     /// Ranks read long bodies out of each other's memory.
@@ -118,7 +118,7 @@ impl State {
     fn new(setup: &Setup) -> State {
         let node = |rank| {
             let mut node = Node::new(setup.plan.config, identity(rank, 0), book(0));
-            node.blind = setup.blind;
+            node.disabled_rule = setup.disabled_rule;
             if setup.reads {
                 node.share_memory(peer(rank), ACCESS);
             }
@@ -210,7 +210,7 @@ impl State {
                 None => program.receives.push((number, id, segment)),
                 Some(completion) => {
                     let bytes = node.bytes(segment).to_vec();
-                    node.spoil(segment);
+                    node.overwrite(segment);
                     program.ended.insert(number, (completion, bytes));
                 }
             }
@@ -219,7 +219,7 @@ impl State {
         left.retain(|(id, segment)| {
             let done = node.engine.poll(*id).is_some();
             if done {
-                node.spoil(*segment);
+                node.overwrite(*segment);
             }
             !done
         });
@@ -279,7 +279,7 @@ impl State {
         let Some(get) = self.nodes[rank].engine.next_get() else {
             return;
         };
-        match self.nodes[1 - rank].lend(&get) {
+        match self.nodes[1 - rank].expose_memory(&get) {
             Ok(bytes) => self.nodes[rank].take_get(&get, &bytes),
             Err(violation) => self.wrong = Some(violation),
         }
@@ -318,7 +318,7 @@ impl State {
     fn commit(&mut self) {
         if let Some(epoch) = self.ordered.take() {
             self.committed = epoch;
-            if let Err(violation) = self.nodes[0].fits(&self.nodes[1]) {
+            if let Err(violation) = self.nodes[0].check_consistency(&self.nodes[1]) {
                 self.wrong = Some(violation);
             }
         }
@@ -327,7 +327,7 @@ impl State {
     fn idle(&mut self) {
         for node in &mut self.nodes {
             node.engine.flush_all_acks();
-            node.engine.grant_if_starved(&Sought::default());
+            node.engine.grant_if_starved(&FailedProbes::default());
         }
         self.settle();
     }
@@ -349,7 +349,7 @@ impl State {
                     bytes: bytes.clone(),
                 };
             let outcomes: Vec<Outcome> = program.ended.iter().map(outcome).collect();
-            check::receives(plan, rank as u32, 1, &outcomes)?;
+            message_check::receives(plan, rank as u32, 1, &outcomes)?;
             let mut engine = self.nodes[rank].engine.clone();
             if engine.probe(&pattern(1, None, None)).is_some() {
                 return Err("a message is left over".into());
@@ -609,7 +609,7 @@ fn one_checkpoint_and_a_crash() {
         let setup = Setup {
             plan: plan(&messages),
             budget: BUDGET,
-            blind: Blind::default(),
+            disabled_rule: DisabledEpochRule::default(),
             blocks: false,
             reads: false,
         };
@@ -630,7 +630,7 @@ fn a_crash_around_a_read_of_the_senders_memory() {
                 (0, 100, MessageMode::Standard),
             ]),
             budget,
-            blind: Blind::default(),
+            disabled_rule: DisabledEpochRule::default(),
             blocks: false,
             reads: true,
         };
@@ -646,7 +646,7 @@ fn acks_at_any_time() {
             crashes: FULL,
             ..BUDGET
         },
-        blind: Blind::default(),
+        disabled_rule: DisabledEpochRule::default(),
         blocks: true,
         reads: false,
     };
@@ -665,7 +665,7 @@ fn a_cut_between_images() {
             orders: 1 + soak(),
             ..BUDGET
         },
-        blind: Blind::default(),
+        disabled_rule: DisabledEpochRule::default(),
         blocks: false,
         reads: false,
     };
@@ -673,7 +673,7 @@ fn a_cut_between_images() {
 }
 
 #[test]
-fn a_checkpoint_that_is_given_up_and_its_successor() {
+fn an_aborted_checkpoint_and_its_successor() {
     let setup = Setup {
         plan: plan(&[
             (0, 8, MessageMode::Standard),
@@ -685,7 +685,7 @@ fn a_checkpoint_that_is_given_up_and_its_successor() {
             crashes: FULL,
             ..BUDGET
         },
-        blind: Blind::default(),
+        disabled_rule: DisabledEpochRule::default(),
         blocks: false,
         reads: false,
     };
@@ -693,7 +693,7 @@ fn a_checkpoint_that_is_given_up_and_its_successor() {
 }
 
 #[test]
-fn a_crash_while_ranks_go_back() {
+fn a_crash_during_a_rollback() {
     let setup = Setup {
         plan: plan(&[
             (0, 8, MessageMode::Standard),
@@ -703,7 +703,7 @@ fn a_crash_while_ranks_go_back() {
             crashes: 2,
             ..BUDGET
         },
-        blind: Blind::default(),
+        disabled_rule: DisabledEpochRule::default(),
         blocks: false,
         reads: false,
     };
@@ -711,14 +711,14 @@ fn a_crash_while_ranks_go_back() {
 }
 
 /// The violation that the checker finds with half of the rule switched off.
-fn found(blind: Blind) -> String {
+fn found(disabled_rule: DisabledEpochRule) -> String {
     let setup = Setup {
         plan: plan(&[(0, 8, MessageMode::Standard), (0, 8, MessageMode::Standard)]),
         budget: Budget {
             crashes: 0,
             ..BUDGET
         },
-        blind,
+        disabled_rule,
         blocks: true,
         reads: false,
     };
@@ -730,7 +730,7 @@ fn found(blind: Blind) -> String {
 
 #[test]
 fn without_the_rule_for_messages_there_is_an_orphan() {
-    let wrong = found(Blind {
+    let wrong = found(DisabledEpochRule {
         messages: true,
         acks: false,
     });
@@ -740,7 +740,7 @@ fn without_the_rule_for_messages_there_is_an_orphan() {
 
 #[test]
 fn without_the_rule_for_acks_a_message_is_lost() {
-    let wrong = found(Blind {
+    let wrong = found(DisabledEpochRule {
         messages: false,
         acks: true,
     });

@@ -1,8 +1,8 @@
 //! A fixed set of seeds. `REJOIN_SIM_SEEDS=1000..5000` runs others, and `REJOIN_SIM_SEEDS=17..18`
 //! one that failed.
 
+use rejoin_sim::message_plan::Plan;
 use rejoin_sim::node::{GetCounts, ShortCounts};
-use rejoin_sim::plan::Plan;
 use rejoin_sim::rng::Rng;
 use rejoin_sim::world::{Faults, World};
 

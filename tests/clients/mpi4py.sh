@@ -34,7 +34,8 @@ text=$(bounded 60 "$mpirun" -n 4 "$python" "$here/../../examples/mpi4py_sum.py")
 [ "$text" = "4 ranks agree: the sum of the first elements is 6000" ] || fail "examples/mpi4py_sum.py printed: $text"
 say "helloworld and ringtest passed on 1, 2 and 4 ranks, and the example on 4"
 
-# Ranks of a Python program are killed while it runs. A pool of threads would keep images from being taken.
+# Ranks of a Python program are killed while it runs. A pool of threads would keep images from being
+# taken.
 export OPENBLAS_NUM_THREADS=1
 cat >"$work/mpi4py-survive.py" <<'PROGRAM'
 from mpi4py import MPI

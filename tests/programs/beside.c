@@ -1,11 +1,11 @@
-/* A program that registers its state and continues from it. Every ten milliseconds each rank appends
- * a line to a file that all hosts share: "NANOSECONDS RANK HOST".
+/* A program that registers its state and continues from it. Every ten milliseconds each rank
+ * appends a line to a file that all hosts share: "NANOSECONDS RANK HOST".
  *
  * It does not end before the file GATE exists, however slow the test is.
  *
  * With a fourth argument each rank also prints a line for each step: one half before the step is
- * stored and one half after. Rank 0 first reads its standard input to the end, and prints its length
- * at the end.
+ * stored and one half after. Rank 0 first reads its standard input to the end, and prints its
+ * length at the end.
  *
  *   beside FILE STEPS GATE [talk] */
 #include "check.h"

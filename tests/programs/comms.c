@@ -19,6 +19,23 @@ static int on_delete(MPI_Comm c, int key, void *value, void *extra)
     return MPI_SUCCESS;
 }
 
+/* The split by a process set has so many members, none if there is no such set. */
+static void split_by_process_set(const char *name, int members)
+{
+    MPI_Info info;
+    MPI_Comm comm;
+    int n = 0;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "mpi_pset_name", name);
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_RESOURCE_GUIDED, 0, info, &comm);
+    MPI_Info_free(&info);
+    if (comm != MPI_COMM_NULL) {
+        MPI_Comm_size(comm, &n);
+        MPI_Comm_free(&comm);
+    }
+    CHECK(n == members);
+}
+
 static void splits(void)
 {
     MPI_Comm half, rev, none, node;
@@ -43,6 +60,9 @@ static void splits(void)
     MPI_Comm_size(node, &n);
     CHECK(n == size);
     MPI_Comm_free(&node);
+    split_by_process_set("mpi://world", size);
+    split_by_process_set("MPI://Self", 1);
+    split_by_process_set("mpi://nobody", 0);
     if (none != MPI_COMM_NULL)
         MPI_Comm_free(&none);
     MPI_Comm_free(&rev);

@@ -1,9 +1,9 @@
 /* Writes other output in each run, with a checksum: each line has a number from the clock, and the
- * last line of each rank has their sum.  So a reader can check that the output is that of the process
- * that ended.
+ * last line of each rank has their sum. So a reader can check that the output is that of the
+ * process that ended.
  *
- * It does not end before the file GATE is there, if one is named. While it waits for that file, there is a
- * file GATE.waits.
+ * It does not end before the file GATE is there, if one is named. While it waits for that file,
+ * there is a file GATE.waits.
  *
  * Only every EVERYth line has a number from the clock; the others are the same in each run.
  *

@@ -1,5 +1,5 @@
-/* The first rank sends and then computes for a while, round after round; each other rank says how long the
- * messages took at most, in milliseconds.
+/* The first rank sends and then computes for a while, round after round; each other rank says how
+ * long the messages took at most, in milliseconds.
  *
  *   first ROUNDS SECONDS send|isend|bcast [FILE]
  *

@@ -1,7 +1,7 @@
-/* Loaded before a program's libraries (LD_PRELOAD). The handler of a checkpoint request must not use the
- * C library's heap, because it may interrupt a heap function. A handler that uses the heap ends its
- * process with code 99, which ends the job and is no failure. A request that interrupts a heap function
- * creates the file that HEAP_CHECK_STRUCK names.
+/* Loaded before a program's libraries (LD_PRELOAD). The handler of a checkpoint request must not
+ * use the C library's heap, because it may interrupt a heap function. A handler that uses the heap
+ * ends its process with code 99, which ends the job and is no failure. A request that interrupts a
+ * heap function creates the file that HEAP_CHECK_STRUCK names.
  *
  * With HEAP_CHECK_TRAP set, the first such request uses the heap here: the check must find that. */
 #define _GNU_SOURCE

@@ -1,8 +1,8 @@
-/* Measures how long a recovery delays the program.  Ranks add up a number all the time and modify a
- * part of their memory.  Each rank records the exchanges that took more than a millisecond: begin and
- * end, in nanoseconds of the monotonic clock, and whether the process is a new one.  The file is closed
- * in between, so no rollback cuts it.  The program ends when FILE.end exists, or after so many seconds.
- * tests/examples/recover.rs kills ranks and reads the file.
+/* Measures how long a recovery delays the program. Ranks add up a number all the time and modify a
+ * part of their memory. Each rank records the exchanges that took more than a millisecond: begin
+ * and end, in nanoseconds of the monotonic clock, and whether the process is a new one. The file is
+ * closed in between, so no rollback cuts it. The program ends when FILE.end exists, or after so
+ * many seconds. tests/examples/recover.rs kills ranks and reads the file.
  *
  *   recover MB SECONDS FILE */
 #include "check.h"

@@ -1,8 +1,9 @@
 /* A program that registers its state, stores it at a call, and continues from it when it is started
- * again. Rank 0 prints its first step; with LAST it stops after that step, as if the machine were lost.
+ * again. Rank 0 prints its first step; with LAST it stops after that step, as if the machine were
+ * lost.
  *
- * A step takes at least PACE microseconds. The run does not end before the file GATE exists: after the
- * last step it repeatedly stores its state until then.
+ * A step takes at least PACE microseconds. The run does not end before the file GATE exists: after
+ * the last step it repeatedly stores its state until then.
  *
  *   regions STEPS [LAST [PACE [GATE]]] */
 #include "check.h"

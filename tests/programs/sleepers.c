@@ -1,6 +1,6 @@
 /* Threads that wait at the same time for different messages, and no other message can wake them.
- * Rank 0 has a thread that waits for a short message, which is sent last. Another thread waits for a
- * long body, or for the end of a blocking send.
+ * Rank 0 has a thread that waits for a short message, which is sent last. Another thread waits for
+ * a long body, or for the end of a blocking send.
  *
  *   sleepers [ROUNDS [BYTES]] */
 #include "check.h"

@@ -1,4 +1,5 @@
-/* Waits forever, each rank in another call, or rank 1 in none: for tests of the reports. Needs 2 ranks.
+/* Waits forever, each rank in another call, or rank 1 in none: for tests of the reports. Needs 2
+ * ranks.
  *
  *   stall [outside] */
 #include "check.h"

@@ -1,10 +1,11 @@
 /* Exchanges blocks of several lengths between all ranks, and between some in another order. The
- * integers are contiguous or strided; exchanges are also in place and nonblocking. Checks each block,
- * and prints a hash of the blocks of the first rounds.
+ * integers are contiguous or strided; exchanges are also in place and nonblocking. Checks each
+ * block, and prints a hash of the blocks of the first rounds.
  *
  *   transpose GATE [LONGEST]
  *
- * Continues until the file GATE exists. With LONGEST, which is in integers, only all ranks exchange. */
+ * Continues until the file GATE exists. With LONGEST, which is in integers, only all ranks
+ * exchange. */
 #include "check.h"
 #include <unistd.h>
 

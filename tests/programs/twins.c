@@ -1,5 +1,5 @@
-/* Actions of a rank while images of it are taken and restored. Each case repeats one action until FILE
- * exists, and checks that the rank notices nothing.
+/* Actions of a rank while images of it are taken and restored. Each case repeats one action until
+ * FILE exists, and checks that the rank notices nothing.
  *
  *   twins CASE FILE [FOLDER] */
 #define _GNU_SOURCE
@@ -333,8 +333,8 @@ static void library(long round)
     }
 }
 
-/* Much output at once, more than a pipe holds; silence after so many rounds, however long it runs: a repeated run
- * writes the same. */
+/* Much output at once, more than a pipe holds; silence after so many rounds, however long it runs:
+ * a repeated run writes the same. */
 #define OUTPUT_ROUNDS 100
 
 static void output(long round)
@@ -353,7 +353,8 @@ static void looks(long round)
 {
     static char willing[32];
     char name[32] = "", text[32] = "";
-    /* A file of /proc/self that is open at the image is the old process's: after a restore it is read anew. */
+    /* A file of /proc/self that is open at the image is the old process's: after a restore it is
+     * read anew. */
     for (int tries = 0; tries < 2 && !(name[0] && text[0]); tries++) {
         FILE *comm = fopen("/proc/self/comm", "r"), *oom = fopen("/proc/self/oom_score_adj", "r");
         CHECK(comm && oom);
@@ -368,7 +369,8 @@ static void looks(long round)
     sleep_ms(5);
 }
 
-/* A process may bind itself. (pthread_setaffinity_np of a restored thread itself meets its old number and fails.) */
+/* A process may bind itself. (pthread_setaffinity_np of a restored thread itself meets its old
+ * number and fails.) */
 static void affinity(long round)
 {
     cpu_set_t set;
@@ -447,8 +449,8 @@ static void timeouts(long round)
     CHECK(now() - begun >= 0.0299);
 }
 
-/* A file that two ranks write is left as it is, one that is a rank's own is cut back: both have one checkpoint, taken
- * here. What else is written to them comes from the test. */
+/* A file that two ranks write is left as it is, one that is a rank's own is cut back: both have one
+ * checkpoint, taken here. What else is written to them comes from the test. */
 static void shared_file(long round)
 {
     static int both, mine;
@@ -488,7 +490,7 @@ static void blocked(long round)
         CHECK(sigismember(&found, signal) != 1);
 }
 
-/* Short calls that take the library's lock: requests also arrive while it is acquired or released. */
+/* Short calls that take the library's lock: requests also arrive while it is taken or released. */
 static void locked_calls(long round)
 {
     int numbers, addresses, types, combiner;

@@ -1,6 +1,6 @@
-/* Runs a command in which a system call fails with EPERM, as under the filters of containers. The other
- * ways concern fallocate. It fails with ENOSPC, as if no memory were left: `all` for any length, `most`
- * from a page on, as if some were left. With `signals` it fails with EINTR.
+/* Runs a command in which a system call fails with EPERM, as under the filters of containers. The
+ * other ways concern fallocate. It fails with ENOSPC, as if no memory were left: `all` for any
+ * length, `most` from a page on, as if some were left. With `signals` it fails with EINTR.
  *
  *   without process_vm_readv|process_vm_writev|memfd_create|pidfd_open|all|most|signals COMMAND [ARGUMENT ...] */
 #include <errno.h>

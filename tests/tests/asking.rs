@@ -2,6 +2,7 @@
 //! and output that is shown only when it is committed.
 
 use rejoin_tests::folder::Folder;
+use rejoin_tests::job::Job;
 use rejoin_tests::processes::{all_gone, descendants, is_alive, kill, wait_for};
 use rejoin_tests::skip::skipped;
 use rejoin_tests::{Run, finish, prefix, program};
@@ -60,10 +61,10 @@ fn an_interval_that_is_far_too_short_is_stretched_and_named() {
     assert!(interval > 20, "{interval} ms");
     // From its commit to the next request, which may come sooner again when checkpoints are
     // cheaper.
-    let ordered = after.iter().find(|e| e["event"] == "ordered");
+    let requested = after.iter().find(|e| e["event"] == "requested");
     let at = |e: &Value| e["at_ns"].as_u64().expect("nanoseconds");
-    if let Some(ordered) = ordered {
-        let pause = (at(ordered) - at(&after[0])) / 1_000_000;
+    if let Some(requested) = requested {
+        let pause = (at(requested) - at(&after[0])) / 1_000_000;
         assert!(pause + 5 >= interval, "{pause} ms instead of {interval}");
     }
 }
@@ -134,6 +135,74 @@ fn checkpoints_come_when_asked_for_and_are_reported() {
         (&"ended".into(), &0.into())
     );
     assert!(all.iter().all(|e| e["job"] == seen["job"]));
+}
+
+/// Sets how many descriptors a process may have open; returns the limit before.
+fn limit_files(pid: u32, most: libc::rlim_t) -> libc::rlim_t {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    let pid = i32::try_from(pid).expect("a pid");
+    let set = |new: *const libc::rlimit, old: *mut libc::rlimit| {
+        // SAFETY: both are null or limits of this function.
+        let done = unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, new, old) };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    };
+    set(std::ptr::null(), &raw mut limit);
+    let before = std::mem::replace(&mut limit.rlim_cur, most);
+    set(&raw const limit, std::ptr::null_mut());
+    before
+}
+
+#[test]
+fn an_image_whose_socket_does_not_arrive_is_none_and_the_checkpoint_before_stands() {
+    let folder = Folder::new("no-socket");
+    let journal = folder.join("events");
+    let name = journal.to_str().expect("a name");
+    let arguments = [
+        "--checkpoint-interval",
+        "asked",
+        "--events",
+        name,
+        "-n",
+        "2",
+    ];
+    // The ranks write to files, so nothing but the image's socket comes with a report.
+    let shell = r#"exec "$0" 500 "$1" > "$2.$$" 2>&1"#;
+    let gate = folder.join("gate");
+    let run = Run::raw(arguments).arg("sh").arg("-c").arg(shell);
+    let run = run.arg(program("divergent")).arg(&gate);
+    let run = run.arg(folder.join("output"));
+    let child = run.env("XDG_RUNTIME_DIR", &folder.name("")).start();
+    let mpirun = child.id();
+    wait_for(LIMIT, "the first checkpoint", || {
+        count(&journal, "committed") == 1
+    });
+    let checkpoint = || rejoin(&folder, &["checkpoint", &mpirun.to_string()]);
+    let local = Job::of(mpirun, "divergent").local();
+    let is_open = |number: &u64| Path::new(&format!("/proc/{local}/fd/{number}")).exists();
+    let free = (0..).find(|number| !is_open(number)).expect("a number");
+    let before = limit_files(local, free);
+    let out = checkpoint();
+    limit_files(local, before);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(
+        said.contains("the image's socket did not arrive"),
+        "{out:?}"
+    );
+    assert_eq!(count(&journal, "committed"), 1);
+    let seen = status(&folder, mpirun).expect("the job");
+    assert_eq!(seen["checkpoint"]["epoch"], 1, "{seen}");
+    // A rank comes back from the checkpoint before, and the next one is taken.
+    let victim = seen["ranks"][1]["pid"].as_u64().expect("a pid") as u32;
+    kill(victim, libc::SIGKILL);
+    wait_for(LIMIT, "the recovery", || count(&journal, "recovered") == 1);
+    let out = checkpoint();
+    assert!(out.status.success(), "{out:?}");
+    std::fs::write(gate, "").expect("the gate");
+    let done = finish(child, LIMIT, "divergent");
+    assert!(done.output.status.success(), "{}", done.text());
 }
 
 /// The output of one rank: its numbers, folded as the program folds them, and its own sum.

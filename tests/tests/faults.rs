@@ -14,8 +14,8 @@ const RANKS: u32 = 4;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Loss of a rank, which brings a job to further points.
-const LOSS: &str = "after-keep:2=rank-1";
-const TWIN: &str = "after-keep:2=twin-1";
+const LOSS: &str = "commit-sent:2=rank-1";
+const TWIN: &str = "commit-sent:2=twin-1";
 
 /// Points that a job passes, with their occurrence, and the loss that leads to each.
 const POINTS: &[(&str, &str)] = &[
@@ -27,21 +27,21 @@ const POINTS: &[(&str, &str)] = &[
     ("all-started", ""),
     ("image-announced:2", ""),
     ("image-taken:2", ""),
-    ("image-noted:2", ""),
+    ("image-reported:2", ""),
     ("before-commit", ""),
     ("after-commit", ""),
-    ("after-keep", ""),
-    ("before-order:4", ""),
-    ("order-persisted:4", ""),
-    ("after-order:3", ""),
-    ("order-passed:3", ""),
+    ("commit-sent", ""),
+    ("before-request:4", ""),
+    ("request-persisted:4", ""),
+    ("request-sent:3", ""),
+    ("request-passed:3", ""),
     ("image-announced:15", ""),
     ("image-taken:15", ""),
-    ("image-noted:15", ""),
+    ("image-reported:15", ""),
     ("before-commit:4", ""),
     ("after-commit:4", ""),
-    ("after-keep:4", ""),
-    ("keep-heard:4", ""),
+    ("commit-sent:4", ""),
+    ("commit-heard:4", ""),
     ("exit-detected", LOSS),
     ("failure-noticed", LOSS),
     ("restore-persisted", LOSS),
@@ -150,7 +150,7 @@ fn struck(faults: &str) -> (Finished, Vec<(String, Vec<u32>)>) {
 
 /// Not every rank has an image.
 fn early(point: &str) -> bool {
-    let later = |(name, trigger): &(&str, &str)| *name == "before-order:4" || !trigger.is_empty();
+    let later = |(name, trigger): &(&str, &str)| *name == "before-request:4" || !trigger.is_empty();
     let first = POINTS.iter().position(later).expect("it is there");
     POINTS[..first].iter().any(|(name, _)| *name == point)
 }
@@ -184,7 +184,7 @@ fn ends(point: &str, victims: &str, done: &Finished) -> bool {
     let (code, line) = (done.output.status.code(), done.last_line());
     // The message names the process that was killed first, and its signal.
     let killed = code == Some(137) && line.contains("was killed by signal 9");
-    let gone = killed && line.contains("can't be brought back: ");
+    let gone = killed && line.contains("can't be restored: ");
     let of_image = NEEDS_IMAGE.contains(&point) || MAY_NEED_IMAGE.contains(&point);
     let may_end = match victims.contains("twin") {
         // The image of rank 1 is gone at this point, and only a rank can need it.
@@ -227,6 +227,8 @@ fn fate(point: &str, trigger: &str, victims: &str) -> Fate {
         return Fate::Ended;
     } else if !done.output.status.success() {
         done.output.status.to_string()
+    } else if killed > 0 && back == 0 && !at_the_end(point) {
+        "ranks were killed, and no recovery is reported".to_owned()
     } else if want != have {
         let first = want.iter().zip(&have).find(|(a, b)| a != b);
         format!("{} lines, not {}; {first:?}", have.len(), want.len())

@@ -153,20 +153,37 @@ fn a_folder_that_cannot_be_written_is_an_error_of_the_call() {
     assert!(done.stderr().contains(&named), "{}", done.stderr());
 }
 
+/// Adds a rank that may write files of 4 KiB only.
+fn with_little_room(run: Run, steps: &str) -> Run {
+    let little = r#"trap '' XFSZ; ulimit -f 8; exec "$0" "$1""#;
+    let run = run.arg(":").arg("-n").arg("1").arg("sh").arg("-c");
+    run.arg(little).arg(program("regions")).arg(steps)
+}
+
+#[test]
+fn a_store_that_fails_on_one_rank_leaves_the_checkpoint_before_on_all() {
+    let folder = Folder::new("later-fails");
+    lost(&folder);
+    let options = ["--recovery", "none", "--restart"];
+    let run = with_little_room(run(1, &options, &folder, &["8"]), "8");
+    let run = run.arg(":").arg("-n").arg("1");
+    let done = run.arg(program("regions")).arg("8").output();
+    assert_eq!(done.output.status.code(), Some(4), "{}", done.text());
+    assert_eq!(done.stdout(), "from step 5\n", "{}", done.text());
+    assert!(
+        done.stderr().contains("rank 1: no checkpoint: "),
+        "{}",
+        done.text()
+    );
+    let done = restarted(&folder);
+    assert_eq!(done.stdout(), format!("from step 5\n{}", undisturbed()));
+}
+
 #[test]
 fn a_rank_that_can_not_store_is_named_to_the_others() {
     let folder = Folder::new("one-fails");
-    // Rank 1 may write files of 4 KiB only.
-    let little = r#"trap '' XFSZ; ulimit -f 8; exec "$0" 3"#;
-    let done = run(1, &["--recovery", "none"], &folder, &["3"])
-        .arg(":")
-        .arg("-n")
-        .arg("1")
-        .arg("sh")
-        .arg("-c")
-        .arg(little)
-        .arg(program("regions"))
-        .output();
+    let run = run(1, &["--recovery", "none"], &folder, &["3"]);
+    let done = with_little_room(run, "3").output();
     assert_eq!(done.output.status.code(), Some(4), "{}", done.text());
     let errors = done.stderr();
     let at = folder.display();
@@ -360,8 +377,8 @@ fn ranks_are_killed_in_calls_that_store_and_fetch() {
 fn a_rank_is_killed_while_all_fetch_what_they_stored() {
     for (seed, fault) in [
         "after-commit=rank-1",
-        "after-keep=rank-0",
-        "keep-heard=rank-2",
+        "commit-sent=rank-0",
+        "commit-heard=rank-2",
     ]
     .iter()
     .enumerate()

@@ -73,6 +73,18 @@ fn threads_that_wait_for_different_things_each_get_theirs() {
 }
 
 #[test]
+fn the_thread_that_leaves_last_waits_for_the_links_of_the_others() {
+    for transport in ["tcp", "shm"] {
+        let run = Run::new(5, program("leaver")).env("REJOIN_TRANSPORT", transport);
+        let done = run.limit(Duration::from_secs(120)).ok();
+        let text = done.stdout();
+        assert!(text.ends_with("of 3 came in time\n"), "{}", done.text());
+        // On a busy machine a receiver may enter its call too late.
+        assert!(!text.starts_with("0 of"), "{transport}: {}", done.text());
+    }
+}
+
+#[test]
 fn sessions_alone_and_beside_the_world_model() {
     on("sessions", &[1, 2, 3]);
     let both = Run::new(3, program("sessions"))

@@ -6,7 +6,8 @@
 //! - [`Welcome`]: identity, key and settings of a rank, its first message.
 //! - [`ProcessMap`]: which rank is on which host, in few bytes.
 //! - [`ImageCost`], [`Holds`]: a rank's report about an image of itself.
-//! - [`parse_port_range`]: the ports on which ranks listen, as users write them.
+//! - [`parse_port_range`], [`parse_seconds`]: the ports on which ranks listen, and times, as users
+//!   write them.
 //!
 //! The order of the messages in a rank's life:
 //!
@@ -26,16 +27,18 @@
 #![forbid(unsafe_code)]
 
 pub mod codec;
-mod image;
-mod messages;
+mod image_report;
 mod port_range;
 mod process_map;
+mod rank_protocol;
+mod seconds;
 mod welcome;
 
-pub use image::{Holds, ImageCost, Unread};
-pub use messages::{
-    FromManager, MANAGER_FD, MOST_CAVEATS, MOST_COUNTERS, MOST_FILES, ToManager, VERSION,
-};
+pub use image_report::{Holds, ImageCost, Unread};
 pub use port_range::{PortRangeError, parse_port_range};
 pub use process_map::{ProcessMap, ProcessMapError};
+pub use rank_protocol::{
+    FromManager, MANAGER_FD, MOST_CAVEATS, MOST_COUNTERS, MOST_FILES, ToManager, VERSION,
+};
+pub use seconds::parse_seconds;
 pub use welcome::{Images, Limits, RankOptions, Transport, Welcome};

@@ -103,7 +103,7 @@ const CLAIMS: &[Claim] = &[
     },
     Claim {
         name: "install",
-        what: "an installation is complete",
+        what: "an installation exports exactly the ABI, and has no hooks of tests",
         minutes: 40,
         run: install,
     },
@@ -292,10 +292,29 @@ fn models(c: &Setting) -> Result<()> {
     c.run(&mut cargo(c, &args.split(' ').collect::<Vec<_>>()))
 }
 
+/// Two installations: the tests' own, with hooks that kill processes and cut links, and the one
+/// that users make, without them.
 fn install(c: &Setting) -> Result<()> {
-    let mut command = cargo(c, &["xtask", "install", "--prefix"]);
-    command.arg(c.root.join("target/prefix"));
-    c.run(command.arg("--fault-injection"))
+    let at = |prefix: &str| {
+        let mut command = cargo(c, &["xtask", "install", "--prefix"]);
+        command.arg(c.root.join(prefix));
+        command
+    };
+    c.run(at("target/prefix").arg("--fault-injection"))?;
+    c.run(&mut at("target/installed"))?;
+    let installed = c.root.join("target/installed");
+    let mut check = cargo(c, &["xtask", "check", "--library"]);
+    c.run(check.arg(installed.join("lib/libmpi_abi.so.1")))?;
+    // A variable that kills ranks has no effect where users work.
+    let mut refused = Command::new(installed.join("bin/mpirun"));
+    refused.args(["-n", "1", "true"]);
+    let done = refused.env("REJOIN_FAULT", "retired=nobody").output()?;
+    let says = String::from_utf8_lossy(&done.stderr);
+    ensure!(
+        !done.status.success() && says.contains("this build has no fault injection"),
+        "an installation for users does not refuse REJOIN_FAULT: {says}"
+    );
+    Ok(())
 }
 
 fn programs(c: &Setting) -> Result<()> {
@@ -313,11 +332,12 @@ fn programs(c: &Setting) -> Result<()> {
     c.run(command.env("REJOIN_PREFIX", c.root.join("target/prefix")))
 }
 
+/// Runs a script of `tests/clients` with the installation that users make.
 fn client(c: &Setting, name: &str) -> Result<()> {
     let script = c.root.join("tests/clients").join(name).with_extension("sh");
     c.run(
         Command::new(script)
-            .arg(c.root.join("target/prefix"))
+            .arg(c.root.join("target/installed"))
             .arg(c.root.join("target/clients")),
     )
 }

@@ -56,9 +56,9 @@
 //!
 //! Return `Err(rejoin_mpi::Error::new(class, sentence))`. The entry sends it to the handler of the
 //! first window, file, communicator or session among the arguments. A call that names none
-//! (`MPI_Wait`) says whose it is with `mpi.errors.blame(comm)` before it returns the error. Objects
-//! without a handler of their own have the default: fatal (files: return). A constructor of a
-//! communicator calls `mpi.errors.inherit(new, parent)`, a destructor `mpi.errors.forget(comm)`.
+//! (`MPI_Wait`) names the owner with `mpi.errors.set_owner(comm)` before it returns the error.
+//! Objects without a handler of their own have the default: fatal (files: return). A constructor of
+//! a communicator calls `mpi.errors.inherit(new, parent)`, a destructor `mpi.errors.forget(comm)`.
 //! The user's error handler runs with nothing borrowed. For an error code in a status use
 //! `errors::code(&error)`.
 //!

@@ -573,6 +573,33 @@ unsafe fn shared_allreduce(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
+    if let Some(code) = unsafe {
+        crate::functions::collectives::forms::allreduce_fast_path(
+            &const { EntryPoint::new("MPI_Allreduce", Phase::Running, false) },
+            sendbuf,
+            recvbuf,
+            count,
+            datatype,
+            op,
+            comm,
+        )
+    } {
+        return code;
+    }
+    // SAFETY: as above.
+    unsafe { slow_allreduce(sendbuf, recvbuf, count, datatype, op, comm) }
+}
+
+#[inline(never)]
+unsafe fn slow_allreduce(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
         &const { EntryPoint::new("MPI_Allreduce", Phase::Running, false) },
         ErrorOwner::of(comm),
@@ -1854,6 +1881,33 @@ pub unsafe extern "C" fn PMPI_Bcast_init_c(
 
 #[inline]
 unsafe fn shared_exscan(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    if let Some(code) = unsafe {
+        crate::functions::collectives::forms::exscan_fast_path(
+            &const { EntryPoint::new("MPI_Exscan", Phase::Running, false) },
+            sendbuf,
+            recvbuf,
+            count,
+            datatype,
+            op,
+            comm,
+        )
+    } {
+        return code;
+    }
+    // SAFETY: as above.
+    unsafe { slow_exscan(sendbuf, recvbuf, count, datatype, op, comm) }
+}
+
+#[inline(never)]
+unsafe fn slow_exscan(
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
     count: MPI_Count,
@@ -4609,6 +4663,35 @@ unsafe fn shared_reduce(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
+    if let Some(code) = unsafe {
+        crate::functions::collectives::forms::reduce_fast_path(
+            &const { EntryPoint::new("MPI_Reduce", Phase::Running, false) },
+            sendbuf,
+            recvbuf,
+            count,
+            datatype,
+            op,
+            root,
+            comm,
+        )
+    } {
+        return code;
+    }
+    // SAFETY: as above.
+    unsafe { slow_reduce(sendbuf, recvbuf, count, datatype, op, root, comm) }
+}
+
+#[inline(never)]
+unsafe fn slow_reduce(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    root: c_int,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
         &const { EntryPoint::new("MPI_Reduce", Phase::Running, false) },
         ErrorOwner::of(comm),
@@ -5280,6 +5363,33 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_init_c(
 
 #[inline]
 unsafe fn shared_scan(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    if let Some(code) = unsafe {
+        crate::functions::collectives::forms::scan_fast_path(
+            &const { EntryPoint::new("MPI_Scan", Phase::Running, false) },
+            sendbuf,
+            recvbuf,
+            count,
+            datatype,
+            op,
+            comm,
+        )
+    } {
+        return code;
+    }
+    // SAFETY: as above.
+    unsafe { slow_scan(sendbuf, recvbuf, count, datatype, op, comm) }
+}
+
+#[inline(never)]
+unsafe fn slow_scan(
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
     count: MPI_Count,

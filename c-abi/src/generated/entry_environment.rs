@@ -96,7 +96,9 @@ unsafe fn shared_alloc_mem(size: MPI_Aint, info: MPI_Info, baseptr: *mut c_void)
     enter(
         &const { EntryPoint::new("MPI_Alloc_mem", Phase::Running, true) },
         ErrorOwner::None,
-        |mpi| unsafe { crate::functions::environment::memory::alloc_mem(mpi, size, info, baseptr) },
+        |mpi| unsafe {
+            crate::functions::environment::alloc_mem::alloc_mem(mpi, size, info, baseptr)
+        },
     )
 }
 
@@ -476,7 +478,7 @@ unsafe fn shared_free_mem(base: *mut c_void) -> c_int {
     enter(
         &const { EntryPoint::new("MPI_Free_mem", Phase::Running, false) },
         ErrorOwner::None,
-        |mpi| unsafe { crate::functions::environment::memory::free_mem(mpi, base) },
+        |mpi| unsafe { crate::functions::environment::alloc_mem::free_mem(mpi, base) },
     )
 }
 

@@ -75,7 +75,7 @@ impl Acceptor {
         }
     }
 
-    /// What is missing for the link, for messages to people.
+    /// What is missing for the link, for messages to the user.
     pub fn waiting_for(&self) -> &'static str {
         match self.state {
             State::AwaitHello => "the dialer's hello",

@@ -80,7 +80,7 @@ impl Dialer {
         self.hello.attempt
     }
 
-    /// What is missing for the link, for messages to people.
+    /// What is missing for the link, for messages to the user.
     pub fn waiting_for(&self) -> &'static str {
         match self.state {
             State::AwaitChallenge => "the peer's challenge",

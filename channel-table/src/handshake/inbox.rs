@@ -1,4 +1,4 @@
-//! Puts messages together from whatever pieces the link delivers.
+//! Assembles messages from the pieces that the link delivers.
 
 use super::HandshakeRefusal;
 use super::message::{HEADER, LONGEST, MAGIC, MessageKind, parse_header};

@@ -1,7 +1,8 @@
 //! Checks a file before anything of it is used.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::format::{self, CHUNK, FileHead, Root, Sums, Tag, VERSION};
@@ -96,6 +97,12 @@ pub(super) struct Checked {
     pub root: Root,
 }
 
+/// Opens a file to read it. To open a pipe without a writer must not block.
+pub(super) fn open(path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
 /// Checks all of a file.
 pub(super) fn check(
     path: &Path,
@@ -103,7 +110,7 @@ pub(super) fn check(
     wanted: &Wanted,
     table: &[(u32, u64)],
 ) -> Result<Checked, Why> {
-    let mut file = File::open(path)?;
+    let mut file = open(path)?;
     let found = file.metadata()?.len();
     let (bytes, head) = read_head(&mut file, found)?;
     let (data, chunks) = head.extent().ok_or(Why::Damaged { part: "head" })?;

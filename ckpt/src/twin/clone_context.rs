@@ -3,7 +3,7 @@
 use std::os::fd::RawFd;
 
 use super::clone::ThreadState;
-use super::streams::RenewedStreams;
+use super::renewed_streams::RenewedStreams;
 use crate::manifest::Manifest;
 
 /// Data for a clone beside its memory.

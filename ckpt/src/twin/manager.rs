@@ -1,15 +1,15 @@
-//! The manager's side of a twin: it sends a wake and reads the answer.
+//! The manager's side of a twin: it requests a restore and reads the answer.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 pub use super::wire::ZygoteAnswer;
-use super::wire::{self, ANSWER, WakeHead};
+use super::wire::{self, ANSWER, RestoreHead};
 use crate::sys;
 
-/// A wake: the request to restore a process, with its content.
+/// The request to restore a process.
 #[derive(Debug, Default)]
-pub struct Wake<'a> {
+pub struct RestoreRequest<'a> {
     /// For the restored process's library, at most [`super::BODY_LIMIT`] bytes.
     pub body: &'a [u8],
     /// New standard input; without one the rank's is shared.
@@ -30,9 +30,9 @@ pub struct Wake<'a> {
 /// Why a zygote cannot restore, or be understood.
 #[derive(Debug, thiserror::Error)]
 pub enum ZygoteError {
-    /// More than a wake may bring.
+    /// More than a request may bring.
     #[error(
-        "a wake of {bytes} bytes, {descriptors} descriptors and {spared} files is above the limits"
+        "a restore request of {bytes} bytes, {descriptors} descriptors and {spared} files is above the limits"
     )]
     TooLarge {
         /// Length of the body.
@@ -42,8 +42,8 @@ pub enum ZygoteError {
         /// Files to be left alone.
         spared: usize,
     },
-    /// An earlier wake is not sent completely yet.
-    #[error("an earlier wake is still on its way to the twin")]
+    /// An earlier request is not sent completely yet.
+    #[error("an earlier restore request is still on its way to the twin")]
     Busy,
     /// The twin is gone.
     #[error("the twin has ended")]
@@ -91,24 +91,25 @@ impl Zygote {
         })
     }
 
-    /// Sends a wake, as far as the socket takes it now: `false` when the rest waits for
+    /// Sends a request, as far as the socket takes it now: `false` when the rest waits for
     /// [`Zygote::flush`]. The descriptors are copied, and the copies are closed once sent.
     ///
     /// # Errors
     /// Nothing was sent on [`ZygoteError::TooLarge`] and [`ZygoteError::Busy`]. After others the
     /// twin is of no use.
-    pub fn wake(&mut self, wake: &Wake<'_>) -> Result<bool, ZygoteError> {
+    pub fn restore(&mut self, request: &RestoreRequest<'_>) -> Result<bool, ZygoteError> {
         if self.outgoing.is_some() {
             return Err(ZygoteError::Busy);
         }
-        let streams = [wake.stdin, wake.stdout, wake.stderr];
+        let streams = [request.stdin, request.stdout, request.stderr];
         let all = || {
             streams
                 .into_iter()
                 .flatten()
-                .chain(wake.fds.iter().copied())
+                .chain(request.fds.iter().copied())
         };
-        let (bytes, descriptors, spared) = (wake.body.len(), all().count(), wake.spared.len());
+        let (bytes, descriptors, spared) =
+            (request.body.len(), all().count(), request.spared.len());
         if bytes > wire::BODY_LIMIT
             || descriptors > wire::DESCRIPTOR_LIMIT
             || spared > wire::SPARED_LIMIT
@@ -119,23 +120,23 @@ impl Zygote {
                 spared,
             });
         }
-        let mut flags = if wake.cut_files { wire::CUT } else { 0 };
+        let mut flags = if request.cut_files { wire::CUT } else { 0 };
         for (stream, bit) in streams.iter().zip(wire::STREAMS) {
             flags |= if stream.is_some() { bit } else { 0 };
         }
         // The limits above keep all of these small.
-        let head = WakeHead {
+        let head = RestoreHead {
             flags,
             body: bytes as u32,
             spared: spared as u32,
             descriptors: descriptors as u32,
         };
         let mut out = VecDeque::from(head.encode().to_vec());
-        for (device, inode) in wake.spared {
+        for (device, inode) in request.spared {
             out.extend(device.to_le_bytes());
             out.extend(inode.to_le_bytes());
         }
-        out.extend(wake.body);
+        out.extend(request.body);
         let fds = all()
             .map(|fd| fd.try_clone_to_owned())
             .collect::<Result<_, _>>()?;
@@ -143,19 +144,19 @@ impl Zygote {
         self.flush()
     }
 
-    /// Lets the zygote make a runner ahead of time, so that the next wake does not wait for a copy
-    /// of the page tables. The best time is after the commit of the checkpoint, when no process
-    /// waits for the processor. This costs the processor time of an image, and page tables. The
-    /// waiting runner ends with the zygote's socket. It is a child of the manager, so the manager
-    /// reaps it. `false` when the rest waits for [`Zygote::flush`].
+    /// Lets the zygote make a runner ahead of time, so that the next restore does not wait for a
+    /// copy of the page tables. The best time is after the commit of the checkpoint, when no
+    /// process waits for the processor. This costs the processor time of an image, and page tables.
+    /// The waiting runner ends with the zygote's socket. It is a child of the manager, so the
+    /// manager reaps it. `false` when the rest waits for [`Zygote::flush`].
     ///
     /// # Errors
-    /// As for [`Zygote::wake`].
+    /// As for [`Zygote::restore`].
     pub fn prepare(&mut self) -> Result<bool, ZygoteError> {
         if self.outgoing.is_some() {
             return Err(ZygoteError::Busy);
         }
-        let head = WakeHead {
+        let head = RestoreHead {
             flags: wire::PREPARE,
             body: 0,
             spared: 0,
@@ -169,7 +170,7 @@ impl Zygote {
         self.flush()
     }
 
-    /// Sends the rest of a wake: `true` when nothing is left. To be called when the socket is
+    /// Sends the rest of a request: `true` when nothing is left. To be called when the socket is
     /// writable.
     ///
     /// # Errors

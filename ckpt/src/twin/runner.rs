@@ -5,13 +5,17 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use super::clone_context::CloneContext;
 use super::imager::Imager;
 use super::taken::Restored;
-use super::wire::{self, WakeMessage};
+use super::wire::{self, RestoreMessage};
 use crate::error::Caveat;
 use crate::manifest::Cut;
 use crate::{checkpoint_request, sys};
 
 /// Sets everything up but the signal mask.
-pub(super) fn begin(imager: &mut Imager, context: &CloneContext, message: WakeMessage) -> Restored {
+pub(super) fn begin(
+    imager: &mut Imager,
+    context: &CloneContext,
+    message: RestoreMessage,
+) -> Restored {
     die_with(imager.settings.manager);
     imager.twins.clear();
     checkpoint_request::rebind();
@@ -22,7 +26,7 @@ pub(super) fn begin(imager: &mut Imager, context: &CloneContext, message: WakeMe
         .iter()
         .map(|&fd| raise(fd, block))
         .collect();
-    let message = WakeMessage {
+    let message = RestoreMessage {
         descriptors: raised,
         ..message
     };

@@ -1,20 +1,20 @@
 //! Messages between a manager and a zygote.
 //!
-//! A wake is a head of 24 bytes, the files to be spared (16 bytes each), and the body. Descriptors
-//! travel with the head. An answer is 16 bytes.
+//! A restore request is a head of 24 bytes, the files to be spared (16 bytes each), and the body.
+//! Descriptors travel with the head. An answer is 16 bytes.
 
-use std::os::fd::RawFd;
+use std::os::fd::{IntoRawFd, RawFd};
 
-use crate::sys;
+use crate::{passed, sys};
 
-/// Largest body of a wake, in bytes.
+/// Largest body of a restore request, in bytes.
 pub const BODY_LIMIT: usize = 1 << 20;
-/// Most descriptors that come with a wake, the standard streams included.
+/// Most descriptors that come with a request, the standard streams included.
 pub const DESCRIPTOR_LIMIT: usize = 64;
-/// Most files that a wake names to be left alone.
+/// Most files that a request names to be left alone.
 pub(super) const SPARED_LIMIT: usize = 4096;
 
-/// Length of a wake's head, in bytes.
+/// Length of a request's head, in bytes.
 pub(super) const HEAD: usize = 24;
 /// Length of an answer, in bytes.
 pub(super) const ANSWER: usize = 16;
@@ -27,19 +27,19 @@ const STEP: usize = 64 * 1024;
 pub(super) const STREAMS: [u32; 3] = [1, 2, 4];
 /// Bit of the head: written files are cut back.
 pub(super) const CUT: u32 = 8;
-/// Bit of the head: not a wake, but a request to make a runner for the next one.
+/// Bit of the head: restore nothing, but make a runner for the next request.
 pub(super) const PREPARE: u32 = 16;
 
-/// The head of a wake.
+/// The head of a restore request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct WakeHead {
+pub(super) struct RestoreHead {
     pub flags: u32,
     pub body: u32,
     pub spared: u32,
     pub descriptors: u32,
 }
 
-impl WakeHead {
+impl RestoreHead {
     pub fn encode(&self) -> [u8; HEAD] {
         let mut bytes = [0; HEAD];
         let words = [
@@ -139,16 +139,16 @@ impl ZygoteAnswer {
     }
 }
 
-/// A wake as the zygote got it. Descriptors are plain numbers: the zygote and the runner each close
-/// theirs.
-pub(super) struct WakeMessage {
-    pub head: WakeHead,
+/// A restore request as the zygote got it. Descriptors are plain numbers: the zygote and the runner
+/// each close theirs.
+pub(super) struct RestoreMessage {
+    pub head: RestoreHead,
     pub spared: Vec<(u64, u64)>,
     pub body: Vec<u8>,
     pub descriptors: Vec<RawFd>,
 }
 
-impl WakeMessage {
+impl RestoreMessage {
     /// The standard streams that came, then the rest.
     pub fn sorted(&self) -> ([Option<RawFd>; 3], &[RawFd]) {
         let mut rest = self.descriptors.iter().copied();
@@ -166,8 +166,8 @@ impl WakeMessage {
 /// Room for the descriptors of one message, aligned as the system wants it.
 pub(super) type Control = [u64; 2 + DESCRIPTOR_LIMIT / 2 + 1];
 
-/// Passes a wake on, with its descriptors; false when the socket has no reader.
-pub(super) fn pass(socket: RawFd, message: &WakeMessage) -> bool {
+/// Passes a request on, with its descriptors; false when nobody reads the socket in time.
+pub(super) fn pass(socket: RawFd, message: &RestoreMessage) -> bool {
     let mut bytes = message.head.encode().to_vec();
     for (device, inode) in &message.spared {
         bytes.extend(device.to_le_bytes());
@@ -185,11 +185,11 @@ pub(super) fn pass(socket: RawFd, message: &WakeMessage) -> bool {
     true
 }
 
-/// One piece of a wake, with these descriptors.
+/// Sends one piece of a request, with these descriptors.
 pub(super) fn send(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> sys::Sys<usize> {
     let mut control: Control = [0; _];
     // SAFETY: `msghdr` is plain data. Its pointers are to `bytes`, which is only read, and to the
-    // array above, which has room for all descriptors of a wake.
+    // array above, which has room for all descriptors of a request.
     unsafe {
         let mut piece = libc::iovec {
             iov_base: bytes.as_ptr().cast_mut().cast(),
@@ -214,8 +214,8 @@ pub(super) fn send(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> sys::Sys<usize
     }
 }
 
-/// Waits for a wake. `None` when the manager is gone or its message is malformed.
-pub(super) fn receive(socket: RawFd) -> Option<WakeMessage> {
+/// Waits for a restore request. `None` when the manager is gone or its message is malformed.
+pub(super) fn receive(socket: RawFd) -> Option<RestoreMessage> {
     let mut bytes = [0; HEAD];
     let mut descriptors = Vec::new();
     let mut have = 0;
@@ -226,7 +226,7 @@ pub(super) fn receive(socket: RawFd) -> Option<WakeMessage> {
             _ => return None,
         }
     }
-    let head = WakeHead::decode(&bytes)?;
+    let head = RestoreHead::decode(&bytes)?;
     if head.descriptors as usize != descriptors.len() {
         return None;
     }
@@ -241,7 +241,7 @@ pub(super) fn receive(socket: RawFd) -> Option<WakeMessage> {
     });
     let spared = spared.collect();
     let body = receive_bytes(socket, head.body as usize)?;
-    Some(WakeMessage {
+    Some(RestoreMessage {
         head,
         spared,
         body,
@@ -252,8 +252,7 @@ pub(super) fn receive(socket: RawFd) -> Option<WakeMessage> {
 fn receive_some(socket: RawFd, bytes: &mut [u8], fds: &mut Vec<RawFd>) -> sys::Sys<usize> {
     let mut control: Control = [0; _];
     // SAFETY: `msghdr` is plain data. Its pointers are to the caller's buffer and to the array
-    // above, with their lengths. The C library's macros read only the part that the system has
-    // filled in.
+    // above, with their lengths. Nobody else takes the descriptors.
     unsafe {
         let mut piece = libc::iovec {
             iov_base: bytes.as_mut_ptr().cast(),
@@ -266,15 +265,8 @@ fn receive_some(socket: RawFd, bytes: &mut [u8], fds: &mut Vec<RawFd>) -> sys::S
         message.msg_controllen = std::mem::size_of_val(&control);
         let count = libc::recvmsg(socket, &raw mut message, libc::MSG_CMSG_CLOEXEC);
         let count = sys::check(count as i64)?;
-        let mut head = libc::CMSG_FIRSTHDR(&raw const message);
-        while !head.is_null() {
-            if ((*head).cmsg_level, (*head).cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-                let length = (*head).cmsg_len - libc::CMSG_LEN(0) as usize;
-                let data = libc::CMSG_DATA(head).cast::<RawFd>();
-                fds.extend((0..length / 4).map(|at| data.add(at).read_unaligned()));
-            }
-            head = libc::CMSG_NXTHDR(&raw const message, head);
-        }
+        let passed = passed::descriptors(&message).into_iter();
+        fds.extend(passed.map(IntoRawFd::into_raw_fd));
         Ok(count as usize)
     }
 }
@@ -304,13 +296,13 @@ mod tests {
 
     #[test]
     fn heads_and_answers_round_trip() {
-        let head = WakeHead {
+        let head = RestoreHead {
             flags: 1 | CUT,
             body: 9,
             spared: 2,
             descriptors: 3,
         };
-        assert_eq!(WakeHead::decode(&head.encode()), Some(head));
+        assert_eq!(RestoreHead::decode(&head.encode()), Some(head));
         for answer in [
             ZygoteAnswer::Frozen {
                 missing: 1 << 40,
@@ -329,33 +321,33 @@ mod tests {
 
     #[test]
     fn forged_heads_are_refused() {
-        let good = WakeHead {
+        let good = RestoreHead {
             flags: 0,
             body: 0,
             spared: 0,
             descriptors: 0,
         };
-        let long = WakeHead {
+        let long = RestoreHead {
             body: BODY_LIMIT as u32 + 1,
             ..good
         };
-        let many = WakeHead {
+        let many = RestoreHead {
             descriptors: DESCRIPTOR_LIMIT as u32 + 1,
             ..good
         };
-        let spared = WakeHead {
+        let spared = RestoreHead {
             spared: u32::MAX,
             ..good
         };
-        let claims = WakeHead {
+        let claims = RestoreHead {
             flags: 7,
             descriptors: 2,
             ..good
         };
         for head in [long, many, spared, claims] {
-            assert_eq!(WakeHead::decode(&head.encode()), None, "{head:?}");
+            assert_eq!(RestoreHead::decode(&head.encode()), None, "{head:?}");
         }
-        assert_eq!(WakeHead::decode(&[0; HEAD]), None);
+        assert_eq!(RestoreHead::decode(&[0; HEAD]), None);
         assert_eq!(ZygoteAnswer::decode(&[7; ANSWER]), None);
         let zero = ZygoteAnswer::Running { pid: 0 }.encode();
         assert_eq!(ZygoteAnswer::decode(&zero), None);

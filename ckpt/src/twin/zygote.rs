@@ -5,15 +5,15 @@ use std::os::fd::RawFd;
 use super::clone::{self, NAME};
 use super::clone_context::CloneContext;
 use super::imager::Imager;
-use super::wire::{self, WakeMessage, ZygoteAnswer};
+use super::wire::{self, RestoreMessage, ZygoteAnswer};
 use crate::sys;
 
 /// Added to a twin's OOM score: when memory is short, the twin must end before the rank.
-const MORE_WILLING: i32 = 300;
-const MOST_WILLING: i32 = 1000;
+const OOM_RAISE: i32 = 300;
+const OOM_MAX: i32 = 1000;
 
 /// Becomes a zygote. Returns in a runner only.
-pub(super) fn freeze(imager: &Imager, context: &CloneContext) -> WakeMessage {
+pub(super) fn freeze(imager: &Imager, context: &CloneContext) -> RestoreMessage {
     context.state.restore();
     close_block(imager.settings.block, context);
     context.streams.release(context.wait);
@@ -21,7 +21,7 @@ pub(super) fn freeze(imager: &Imager, context: &CloneContext) -> WakeMessage {
     let mut name = [0; 16];
     name[..NAME.len()].copy_from_slice(NAME.as_bytes());
     clone::set_name(&name);
-    let willing = Willingness::raise();
+    let score = OomScore::raise();
     answer(
         context.wait,
         ZygoteAnswer::Frozen {
@@ -37,10 +37,10 @@ pub(super) fn freeze(imager: &Imager, context: &CloneContext) -> WakeMessage {
         };
         if message.head.flags & wire::PREPARE != 0 {
             if ahead.is_none() {
-                match stand_by(imager, context) {
+                match prepare_runner(imager, context) {
                     Side::Zygote(made) => ahead = made,
                     Side::Runner(message) => {
-                        willing.restore();
+                        score.restore();
                         return message;
                     }
                 }
@@ -56,7 +56,7 @@ pub(super) fn freeze(imager: &Imager, context: &CloneContext) -> WakeMessage {
                 context.state.restore();
                 sys::close(context.wait);
                 clone::set_name(&context.name);
-                willing.restore();
+                score.restore();
                 return message;
             }
             Ok(pid) => answer(context.wait, ZygoteAnswer::Running { pid }),
@@ -66,8 +66,8 @@ pub(super) fn freeze(imager: &Imager, context: &CloneContext) -> WakeMessage {
     }
 }
 
-/// A runner that was made ahead of time: copying the page tables takes most of a wake.
-struct Ahead {
+/// A runner that was made ahead of time: copying the page tables takes most of a restore.
+struct PreparedRunner {
     pid: i32,
     /// This side of its socket; it ends with it.
     socket: RawFd,
@@ -76,14 +76,15 @@ struct Ahead {
 /// The two processes after a clone.
 enum Side {
     /// This process, and the runner that it has made.
-    Zygote(Option<Ahead>),
-    /// The runner, with its wake.
-    Runner(WakeMessage),
+    Zygote(Option<PreparedRunner>),
+    /// The runner, with its request.
+    Runner(RestoreMessage),
 }
 
-/// Makes a runner ahead of time, which waits for its wake from this process. This process keeps the
-/// wake until the runner has it. So the rank comes back even if the runner is killed on the way.
-fn stand_by(imager: &Imager, context: &CloneContext) -> Side {
+/// Makes a runner ahead of time, which waits for its restore request from this process. This
+/// process keeps the request until the runner has it. So the rank is restored even if the runner is
+/// killed.
+fn prepare_runner(imager: &Imager, context: &CloneContext) -> Side {
     let mut ends = [0; 2];
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
     // SAFETY: the pointer is to two numbers.
@@ -91,6 +92,7 @@ fn stand_by(imager: &Imager, context: &CloneContext) -> Side {
         return Side::Zygote(None);
     }
     let [socket, theirs] = ends;
+    bound_sends(socket);
     // While the rank is this process's parent, a sibling would be a child of the program's.
     match clone::clone(imager.is_direct()) {
         Ok(0) => {
@@ -111,7 +113,7 @@ fn stand_by(imager: &Imager, context: &CloneContext) -> Side {
         }
         Ok(pid) => {
             sys::close(theirs);
-            Side::Zygote(Some(Ahead { pid, socket }))
+            Side::Zygote(Some(PreparedRunner { pid, socket }))
         }
         Err(_) => {
             ends.into_iter().for_each(sys::close);
@@ -120,21 +122,21 @@ fn stand_by(imager: &Imager, context: &CloneContext) -> Side {
     }
 }
 
-/// Milliseconds within which a prepared runner takes its wake.
-const RUNNER_TAKES_IN: i32 = 2_000;
+/// Milliseconds within which a prepared runner reads its request, and again acknowledges it.
+const RUNNER_PATIENCE: i32 = 2_000;
 
-impl Ahead {
-    /// Passes the wake to the runner. Returns the runner's number once it has the wake; if the
-    /// runner ends before, another one can take the wake.
-    fn take(self, message: &WakeMessage) -> Option<i32> {
-        let taken = wire::pass(self.socket, message) && is_taken(self.socket, RUNNER_TAKES_IN);
+impl PreparedRunner {
+    /// Passes the request to the runner. Returns the runner's number once it has the request. If
+    /// the runner ends before that, or is stopped, another runner can take the request.
+    fn take(self, message: &RestoreMessage) -> Option<i32> {
+        let taken = wire::pass(self.socket, message) && is_taken(self.socket, RUNNER_PATIENCE);
         sys::close(self.socket);
         taken.then_some(self.pid)
     }
 }
 
-/// Whether the runner says within so many milliseconds that it has the wake. If not, it can't say
-/// so later: its send fails, and it ends. So there are never two runners of one wake.
+/// Whether the runner acknowledges the request within so many milliseconds. If not, it can't do so
+/// later: its send fails, and it ends. So there are never two runners of one request.
 fn is_taken(socket: RawFd, most: i32) -> bool {
     sys::wait_readable(socket, most);
     if received(socket) {
@@ -151,6 +153,17 @@ fn received(socket: RawFd) -> bool {
     let (at, flags) = ((&raw mut byte).cast(), libc::MSG_DONTWAIT);
     // SAFETY: the pointer is to one byte.
     unsafe { libc::recv(socket, at, 1, flags) == 1 }
+}
+
+/// Limits the time for which a send blocks: a runner that is stopped reads nothing.
+fn bound_sends(socket: RawFd) {
+    let limit = libc::timeval {
+        tv_sec: i64::from(RUNNER_PATIENCE / 1000),
+        tv_usec: 0,
+    };
+    let (at, len) = ((&raw const limit).cast(), size_of_val(&limit) as u32);
+    // SAFETY: pointer and length describe the limit. A refusal leaves the sends without a limit.
+    unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, libc::SO_SNDTIMEO, at, len) };
 }
 
 /// Closes the library's descriptors, so that peers see the rank's end though its clone lives.
@@ -188,32 +201,32 @@ fn drop_signals() {
 }
 
 /// The OOM score adjustment of the process, as it was.
-struct Willingness {
+struct OomScore {
     before: Option<i32>,
 }
 
-const WILLINGNESS: &std::ffi::CStr = c"/proc/self/oom_score_adj";
+const OOM_FILE: &std::ffi::CStr = c"/proc/self/oom_score_adj";
 
-impl Willingness {
+impl OomScore {
     fn raise() -> Self {
         let mut text = Vec::new();
-        let before = sys::read_file(WILLINGNESS, &mut text)
+        let before = sys::read_file(OOM_FILE, &mut text)
             .ok()
             .and_then(|()| std::str::from_utf8(&text).ok()?.trim().parse::<i32>().ok());
         if let Some(before) = before {
-            set((before + MORE_WILLING).min(MOST_WILLING));
+            set_oom_score((before + OOM_RAISE).min(OOM_MAX));
         }
         Self { before }
     }
 
     fn restore(&self) {
-        self.before.into_iter().for_each(set);
+        self.before.into_iter().for_each(set_oom_score);
     }
 }
 
-fn set(value: i32) {
+fn set_oom_score(value: i32) {
     let text = sys::ShortPath::new(format_args!("{value}"));
-    if let Ok(fd) = sys::open(WILLINGNESS, libc::O_WRONLY) {
+    if let Ok(fd) = sys::open(OOM_FILE, libc::O_WRONLY) {
         let _ = sys::write_all(fd, text.as_c_str().to_bytes());
         sys::close(fd);
     }
@@ -233,11 +246,32 @@ mod tests {
     }
 
     #[test]
-    fn a_runner_that_answers_has_the_wake() {
+    fn a_runner_that_does_not_read_its_request_holds_the_zygote_up_for_a_bounded_time() {
+        let (zygote, _runner) = UnixStream::pair().unwrap();
+        bound_sends(zygote.as_raw_fd());
+        let body = vec![7; wire::BODY_LIMIT];
+        let message = RestoreMessage {
+            head: wire::RestoreHead {
+                flags: 0,
+                body: body.len() as u32,
+                spared: 0,
+                descriptors: 0,
+            },
+            spared: Vec::new(),
+            body,
+            descriptors: Vec::new(),
+        };
+        let start = std::time::Instant::now();
+        assert!(!wire::pass(zygote.as_raw_fd(), &message));
+        assert!(start.elapsed().as_millis() >= RUNNER_PATIENCE as u128);
+    }
+
+    #[test]
+    fn a_runner_that_answers_has_the_request() {
         let (zygote, runner) = UnixStream::pair().unwrap();
         assert_eq!(sys::send(runner.as_raw_fd(), &[0]), Ok(1));
         assert!(is_taken(zygote.as_raw_fd(), 1_000));
-        // A byte that came between the last look and the end of waiting counts.
+        // A byte that came between the last poll and the end of the wait counts.
         let (zygote, runner) = UnixStream::pair().unwrap();
         assert_eq!(sys::send(runner.as_raw_fd(), &[0]), Ok(1));
         zygote.shutdown(std::net::Shutdown::Both).unwrap();

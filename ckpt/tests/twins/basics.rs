@@ -1,4 +1,4 @@
-//! Images, wakes and generations.
+//! Images, restores and generations.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
@@ -227,7 +227,7 @@ fn stopped_ahead() {
     stop_as_it_answers(&mut job, ahead);
     // The job rolls back again: a stopped process is not ended before its successor exists.
     let stopped = std::mem::replace(&mut job.pidfd, pidfd(ahead));
-    job.wake();
+    job.begin_restore();
     job.expect("restored 1");
     assert_eq!(job.ask("well?"), "well?");
     kill(stopped.as_raw_fd(), libc::SIGKILL);
@@ -241,7 +241,7 @@ fn killed_with_its_wake() {
         job.image();
         let ahead = prepare(&mut job);
         job.kill();
-        // It has taken the wake, and has reported nothing.
+        // It has taken the request, and has reported nothing.
         let killed = pidfd(ahead);
         let mut tracee = Tracee::seize(ahead.cast_unsigned());
         let ends = job.send_wake(b"hello", true, &[]);
@@ -379,7 +379,7 @@ fn twin_killed() {
         (libc::CLD_KILLED, libc::SIGKILL)
     );
     let mut zygote: Zygote = twin.zygote;
-    assert!(zygote.wake(&Default::default()).is_err() || zygote.answer().is_err());
+    assert!(zygote.restore(&Default::default()).is_err() || zygote.answer().is_err());
     assert_eq!(job.ask("well?"), "well?");
     job.image();
     job.restore(1);
@@ -416,7 +416,7 @@ fn peer(begin: fn()) {
     );
     let old = std::mem::replace(&mut job.stdout, support::pipe().0);
     read_to_end(old);
-    job.wake();
+    job.begin_restore();
     job.expect("restored 1");
     job.finish();
 }
@@ -471,7 +471,7 @@ fn wrapped() {
     // Its wrapper reaps the rank; the twin, an orphan now, comes to this process.
     kill(job.pidfd.as_raw_fd(), libc::SIGKILL);
     assert!(readable(job.pidfd.as_raw_fd(), LIMIT));
-    job.wake();
+    job.begin_restore();
     job.expect("restored 1");
     assert_eq!(job.ask("wait"), echild);
     job.image();
@@ -499,7 +499,7 @@ fn streams_are_exact() {
     job.kill();
     // No other process holds the pipe, so the output of the lost run has an end.
     assert_eq!(read_to_end(job.stdout.as_fd()), "lost\n");
-    job.wake();
+    job.begin_restore();
     job.expect("restored 1");
     job.ask("two\n");
     job.image();
@@ -522,7 +522,7 @@ fn stream_numbers() {
     assert_eq!(job.text, "a");
     job.kill();
     read_to_end(job.stdout.as_fd());
-    job.wake();
+    job.begin_restore();
     job.expect("restored 1");
     job.ask("b");
     job.image();
@@ -541,17 +541,17 @@ fn large_body() {
     job.image();
     job.kill();
     let body: Vec<u8> = (0..1 << 20).map(|n: u32| n as u8).collect();
-    job.wake_with(&body, true, &[(1, 2), (3, 4)]);
+    job.restore_with(&body, true, &[(1, 2), (3, 4)]);
     job.expect("restored 1");
     let sum: u64 = body.iter().map(|b| u64::from(*b)).sum();
     assert_eq!(job.ask("sum"), format!("1048576 {sum} true"));
     let zygote = &mut job.twin.as_mut().expect("an image").zygote;
     let long = vec![0; (1 << 20) + 1];
-    let wake = rejoin_ckpt::twin::manager::Wake {
+    let request = rejoin_ckpt::twin::manager::RestoreRequest {
         body: &long,
         ..Default::default()
     };
-    assert!(zygote.wake(&wake).is_err());
+    assert!(zygote.restore(&request).is_err());
     job.restore(1);
     job.finish();
 }

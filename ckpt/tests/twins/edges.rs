@@ -278,12 +278,12 @@ fn no_pipes() {
     job.kill();
     let (socket, theirs) = support::pair();
     let fds = [theirs.as_fd()];
-    let wake = rejoin_ckpt::twin::manager::Wake {
+    let request = rejoin_ckpt::twin::manager::RestoreRequest {
         fds: &fds,
         ..Default::default()
     };
     let twin = job.twin.as_mut().expect("an image");
-    assert!(twin.zygote.wake(&wake).expect("restored"));
+    assert!(twin.zygote.restore(&request).expect("restored"));
     let answer = support::job::answer(&mut twin.zygote);
     let rejoin_ckpt::twin::manager::ZygoteAnswer::Running { pid } = answer else {
         panic!("{answer:?}")
@@ -317,13 +317,13 @@ fn new_input() {
     let (input, writer) = support::pipe();
     let fds = [theirs.as_fd()];
     let stdin = Some(input.as_fd());
-    let wake = rejoin_ckpt::twin::manager::Wake {
+    let request = rejoin_ckpt::twin::manager::RestoreRequest {
         fds: &fds,
         stdin,
         ..Default::default()
     };
     let twin = job.twin.as_mut().expect("an image");
-    assert!(twin.zygote.wake(&wake).expect("restored"));
+    assert!(twin.zygote.restore(&request).expect("restored"));
     let answer = support::job::answer(&mut twin.zygote);
     let rejoin_ckpt::twin::manager::ZygoteAnswer::Running { pid } = answer else {
         panic!("{answer:?}")

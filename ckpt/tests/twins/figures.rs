@@ -1,4 +1,4 @@
-//! Costs of images, wakes and notices on this machine. Each line gives the median and the 99th
+//! Costs of images, restores and notices on this machine. Each line gives the median and the 99th
 //! percentile in microseconds.
 
 use std::os::fd::{AsFd as _, AsRawFd as _};
@@ -67,9 +67,9 @@ pub fn measure() {
     let mut clone = Series("stall: clone", Vec::new());
     let mut order = Series("order by signal to image at the manager", Vec::new());
     let mut frozen = Series("order by signal to frozen twin", Vec::new());
-    let mut wake = Series("wake to runner's first word", Vec::new());
-    let mut answer = Series("wake to runner's number at the manager", Vec::new());
-    let mut ahead = Series("wake to first word, runner made ahead", Vec::new());
+    let mut restore = Series("restore to runner's first word", Vec::new());
+    let mut answer = Series("restore to runner's number at the manager", Vec::new());
+    let mut ahead = Series("restore to first word, runner made ahead", Vec::new());
     let mut notice = Series("kill to notice by futex (a twin shares pages)", Vec::new());
     let mut gone = Series("kill to pidfd", Vec::new());
 
@@ -98,17 +98,17 @@ pub fn measure() {
         gone.add(start.elapsed());
         assert_eq!(watcher.ended(), [0]);
         let start = Instant::now();
-        job.wake();
+        job.begin_restore();
         answer.add(start.elapsed());
         job.expect("restored 1");
-        wake.add(start.elapsed());
+        restore.add(start.elapsed());
         let twin = job.twin.as_mut().expect("an image");
         assert!(twin.zygote.prepare().expect("prepared"));
         job.kill();
         // Long enough for a runner to be made, on a machine with nothing else to do.
         std::thread::sleep(Duration::from_millis(60));
         let start = Instant::now();
-        job.wake();
+        job.begin_restore();
         job.expect("restored 1");
         ahead.add(start.elapsed());
         job.kill();

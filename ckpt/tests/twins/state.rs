@@ -134,12 +134,12 @@ fn spared() {
     job.image();
     job.ask("+two,");
     job.kill();
-    job.wake_with(b"", false, &[]);
+    job.restore_with(b"", false, &[]);
     job.expect("restored 1");
     assert_eq!(fs::read_to_string(&path).expect("a file"), "one,two,");
     job.kill();
     let data = fs::metadata(&path).expect("a file");
-    job.wake_with(b"", true, &[(7, 7), (data.dev(), data.ino())]);
+    job.restore_with(b"", true, &[(7, 7), (data.dev(), data.ino())]);
     job.expect("restored 1");
     assert_eq!(fs::read_to_string(&path).expect("a file"), "one,two,");
     job.restore(1);
@@ -230,7 +230,7 @@ fn shrunk() {
     job.image();
     job.kill();
     fs::write(&path, "1").expect("written");
-    job.wake();
+    job.begin_restore();
     job.expect("restored 1");
     let text = job.ask("caveats");
     assert!(text.contains("1 are left of 5"), "{text}");
@@ -261,7 +261,7 @@ fn process_locks() {
     assert_eq!(lock(fd, libc::F_SETLK, 5), -1, "the rank has it");
     job.kill();
     assert_eq!(lock(fd, libc::F_SETLK, 0), 0, "it ended with the rank");
-    job.wake();
+    job.begin_restore();
     job.expect("restored 1");
     assert!(
         job.ask("caveats").contains("LockLost"),
@@ -311,7 +311,7 @@ fn whole_locks() {
     assert!(is_taken());
     job.kill();
     assert!(!is_taken(), "it ended with the rank");
-    job.wake();
+    job.begin_restore();
     job.expect("restored 1");
     assert_eq!(
         (job.ask("caveats"), job.ask("2")),
@@ -553,7 +553,7 @@ fn frozen_signals() {
     ] {
         support::kill(twin.pidfd.as_raw_fd(), signal);
     }
-    job.wake();
+    job.begin_restore();
     job.expect("restored 1");
     assert_eq!(job.ask("count"), "0");
     job.finish();

@@ -15,7 +15,7 @@ pub const TESTS: &[Test] = &[
     ("storm_setenv", || storm("setenv", setenv)),
     ("storm_dlopen", || storm("dlopen", dlopen)),
     ("storm_recursive_mutex", || storm("mutex", mutex)),
-    ("storm_wakes", wakes),
+    ("storm_restores", restores),
 ];
 
 /// Images of a storm, and how many of them are restored.
@@ -67,7 +67,7 @@ fn storm(name: &str, round: fn(u64) -> u64) {
             kills += 1;
             job.kill();
             read_to_end(std::mem::replace(&mut job.stdout, support::pipe().0));
-            job.wake();
+            job.begin_restore();
             assert!(job.hear().starts_with("restored"));
         }
     }
@@ -180,8 +180,8 @@ fn mutex(_: u64) -> u64 {
 }
 
 /// Signals rain on the zygote and on the runner that it makes.
-fn wakes() {
-    let mut random = Random::new("wakes");
+fn restores() {
+    let mut random = Random::new("restores");
     let mut job = Job::start(|rank| {
         // SAFETY: takes no address.
         unsafe { libc::signal(libc::SIGUSR2, libc::SIG_IGN) };
@@ -207,7 +207,7 @@ fn wakes() {
                 support::kill(twin.pidfd.as_raw_fd(), signal);
             }
         }
-        job.wake();
+        job.begin_restore();
         for _ in 0..random.below(20) {
             support::kill(job.pidfd.as_raw_fd(), libc::SIGUSR2);
         }

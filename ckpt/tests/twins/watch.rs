@@ -138,7 +138,7 @@ fn generations() {
         kill(job.pidfd.as_raw_fd(), libc::SIGKILL);
         assert_eq!(ended(&watcher), [slot]);
         end_of(job.pidfd.as_raw_fd());
-        job.wake();
+        job.begin_restore();
         job.expect(&format!("restored {generation}"));
         if generation == 3 {
             early = mappings(job.pid);
@@ -164,7 +164,7 @@ fn twins_end() {
     assert_eq!(watcher.page().holder(0), Some(job.pid));
     job.kill();
     assert_eq!(ended(&watcher), [0]);
-    job.wake();
+    job.begin_restore();
     job.expect("restored 1");
     // The runner's end, before it holds anything, is no second end of the old one.
     watcher.watch(0);

@@ -6,11 +6,11 @@
 
 use rejoin_channel_table::ids::Ssn;
 
-use crate::channel::Target;
-use crate::control::pointless;
+use crate::control_frames::pointless;
 use crate::engine::Engine;
 use crate::error::ProtocolError;
 use crate::frame::{FrameKind, Header};
+use crate::partial_bodies::Target;
 use crate::requests::{EngineRequest, HeldBody, Send};
 use crate::rx;
 use crate::tx::{ENVELOPE_COST, SendContext};
@@ -47,11 +47,9 @@ impl Engine {
             tx.drain_queues();
             return;
         }
-        tx.channel.tx.last_cancel += 1;
-        let number = tx.channel.tx.last_cancel;
+        let number = tx.channel.tx.cancels.add(ssn);
         tx.core.update_send(at, |send| send.cancel = Some(number));
-        tx.channel.open(ssn, at);
-        tx.channel.tx.cancels.push((number, ssn));
+        tx.channel.tx.open.insert(ssn, at);
         // Without a link the resume asks, behind the envelope.
         if tx.channel.up {
             tx.request_cancel(number, ssn);
@@ -65,14 +63,14 @@ impl SendContext<'_> {
             .channel
             .header(self.epoch, FrameKind::CancelRequest, ssn);
         header.length = number;
-        let lowest = self.channel.tx.cancels.iter().map(|(n, _)| *n).min();
+        let lowest = self.channel.tx.cancels.lowest();
         header.aux = lowest.unwrap_or(number);
         self.channel.control(self.core, &header);
     }
 
     pub(crate) fn cancel_requested(&mut self, header: &Header) -> Result<(), ProtocolError> {
         // A peer that never reads the answers gets no more of them.
-        let unread = self.channel.tx.headers.len() >= UNREAD;
+        let unread = self.channel.tx.plan.headers() >= UNREAD;
         if header.ssn >= self.channel.rx.order.next() || unread {
             return Err(pointless(header));
         }
@@ -104,7 +102,7 @@ impl SendContext<'_> {
         self.channel.control(self.core, &reply);
     }
 
-    /// A body has come as a whole: answers the wishes to cancel it.
+    /// A body has come as a whole: answers the requests to cancel it.
     pub(crate) fn decide_cancels(&mut self, ssn: Ssn) {
         while let Some(at) = self.channel.rx.undecided.iter().position(|c| c.1 == ssn) {
             let (number, _) = self.channel.rx.undecided.swap_remove(at);
@@ -114,12 +112,9 @@ impl SendContext<'_> {
 
     /// Whether the body of an unexpected message is still to come.
     fn is_arriving(&self, ssn: Ssn) -> bool {
-        let Some(at) = self.channel.partial_at(ssn) else {
-            return false;
-        };
-        match self.channel.rx.partial[at].target {
-            Target::Message(message) => self.core.messages[message].links[0].listed(),
-            Target::Request(_) | Target::Nowhere => false,
+        match self.channel.rx.partial.get(ssn).map(|body| body.target) {
+            Some(Target::Message(message)) => self.core.messages[message].links[0].listed(),
+            _ => false,
         }
     }
 
@@ -153,23 +148,22 @@ impl SendContext<'_> {
     pub(crate) fn cancel_replied(&mut self, header: &Header) -> Result<(), ProtocolError> {
         let number = header.length;
         let tx = &self.channel.tx;
-        let Some(at) = tx.cancels.iter().position(|c| *c == (number, header.ssn)) else {
-            // The answer came twice, or there was no such question.
-            return if number <= tx.last_cancel {
+        if !tx.cancels.is_unanswered(number, header.ssn) {
+            // The answer came twice, or there was no such request.
+            return if tx.cancels.was_made(number) {
                 Ok(())
             } else {
                 Err(pointless(header))
             };
-        };
-        let open = self.channel.open_at(header.ssn);
-        let request = open.map(|open| self.channel.tx.open[open].1);
+        }
+        let request = tx.open.find(header.ssn);
         // A message that is clear to send was matched. Its memory may be in use by a write, so it
         // still belongs to the library.
         let matched = request.and_then(|request| self.core.send_of(request));
         if header.aux == 1 && matched.is_some_and(|send| send.clear) {
             return Err(pointless(header));
         }
-        self.channel.tx.cancels.swap_remove(at);
+        self.channel.tx.cancels.answered(number, header.ssn);
         let Some(request) = request else {
             return Ok(());
         };

@@ -7,7 +7,7 @@ use rejoin_channel_table::slab::Slab;
 
 use crate::matching::Matching;
 use crate::pool::{Buf, Pool};
-use crate::requests::{EngineRequest, Recv, RecvState, Send, UnexpectedMessage, met};
+use crate::requests::{EngineRequest, Recv, RecvState, Send, UnexpectedMessage, completion_of};
 use crate::types::{Completion, Envelope, Pattern, RemoteGet, Segment};
 
 /// Everything that is not of one channel.
@@ -102,13 +102,13 @@ impl Core {
     /// The same where the whole body is at hand: the receive is complete, and this is where the
     /// body goes.
     #[inline(always)]
-    pub(crate) fn meet_posted(&mut self, env: &Envelope, len: usize) -> Option<Segment> {
+    pub(crate) fn match_whole(&mut self, env: &Envelope, len: usize) -> Option<Segment> {
         let at = self.matching.take_posted(&mut self.requests, env)?;
         let EngineRequest::Recv(recv) = &mut self.requests[at] else {
             return None;
         };
         recv.state = RecvState::Done;
-        recv.completion = met(env, len as u64, recv.seg.len);
+        recv.completion = completion_of(env, len as u64, recv.seg.len);
         let (pattern, into, freed) = (recv.pattern, recv.seg.part(0, len), recv.freed);
         *self.count_posted(&pattern) -= 1;
         self.moved += 1;

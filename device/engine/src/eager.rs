@@ -11,14 +11,14 @@ use std::ops::Range;
 
 use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 
-use crate::channel::Channel;
+use crate::channel_state::Channel;
 use crate::engine::Engine;
 use crate::frame::{FRAME_MAGIC, FrameKind, HEADER_LEN, Header};
-use crate::requests::met;
+use crate::requests::completion_of;
 use crate::tx::{ENVELOPE_COST, SendContext};
 use crate::types::{Completion, Envelope, Pattern, Segment};
 
-/// A frame that was kept and is to be written now.
+/// A frame that the retention keeps and that is to be written now.
 #[derive(Debug)]
 pub struct EagerFrame<'a> {
     /// The frame, in two parts where the retention wraps around.
@@ -27,7 +27,7 @@ pub struct EagerFrame<'a> {
     pub place: Range<u64>,
 }
 
-/// A small message that met its receive.
+/// A small message that has matched a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matched {
     /// Where its body goes: at most `len` bytes of it.
@@ -98,7 +98,7 @@ impl Engine {
     #[inline]
     pub fn send_eager(&mut self, to: Rank, env: &Envelope, bytes: &[u8]) -> Option<EagerFrame<'_>> {
         let (channel, place, _) = self.keep_eager(to, env, bytes)?;
-        let (a, b) = channel.tx.kept.slices(place.clone());
+        let (a, b) = channel.tx.retention.slices(place.clone());
         Some(EagerFrame {
             pieces: [a, b],
             place,
@@ -137,7 +137,7 @@ impl Engine {
         if let Some(Some(channel)) = self.channels.get_mut(to.index()) {
             let rest = place.start + written as u64..place.end;
             if channel.up && rest.start < rest.end {
-                channel.tx.plan_frames(rest);
+                channel.tx.plan.push_frames(rest);
                 channel.mark_ready(&mut self.core);
             }
         }
@@ -186,8 +186,8 @@ impl Engine {
         header: &impl EagerHeader,
     ) -> Option<Matched> {
         let (mut rx, len) = self.accept(peer, header)?;
-        let into = rx.core.meet_posted(&header.envelope(), len)?;
-        rx.passed(len);
+        let into = rx.core.match_whole(&header.envelope(), len)?;
+        rx.accepted_whole(len);
         Some(Matched { into, len })
     }
 
@@ -208,10 +208,13 @@ impl Engine {
             return None;
         }
         let (mut rx, len) = self.accept(peer, header)?;
-        rx.passed(len);
+        rx.accepted_whole(len);
         rx.core.moved += 1;
         let into = seg.part(0, len);
-        Some((met(&env, len as u64, seg.len), Matched { into, len }))
+        Some((
+            completion_of(&env, len as u64, seg.len),
+            Matched { into, len },
+        ))
     }
 
     /// Takes the acknowledgement and the credit of a plain eager message that comes next and fits
@@ -249,7 +252,7 @@ impl SendContext<'_> {
     /// The next message of the peer, whose cost fits the window, came and was received with its
     /// body at once.
     #[inline(always)]
-    fn passed(&mut self, len: usize) {
+    fn accepted_whole(&mut self, len: usize) {
         let (channel, cost) = (&mut *self.channel, ENVELOPE_COST + len as u64);
         channel.rx.window.pass(cost);
         channel.rx.order.take();

@@ -2,7 +2,7 @@
 
 use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 
-use crate::channel::Channel;
+use crate::channel_state::Channel;
 use crate::config::Config;
 use crate::core_state::Core;
 use crate::error::Error;
@@ -114,7 +114,7 @@ impl Engine {
         let channels = self.channels.iter().flatten();
         channels.fold((0, 0), |(sent, received), channel| {
             (
-                sent + channel.tx.kept.next().0,
+                sent + channel.tx.retention.next().0,
                 received + channel.rx.order.next().0,
             )
         })
@@ -186,8 +186,8 @@ impl Engine {
             cancelled: false,
             freed: false,
         }));
-        if !tx.channel.tx.blocked.is_empty() || !tx.launch(request, bytes) {
-            tx.hold(request, bytes);
+        if !tx.channel.tx.blocked.is_empty() || !tx.start_send(request, bytes) {
+            tx.queue_send(request, bytes);
         }
         Ok(Sent::Pending(ReqId(self.core.requests.id(request))))
     }
@@ -283,7 +283,7 @@ impl Engine {
             return Some(Completion::default());
         };
         let Some(outcome) = self.core.outcome(at) else {
-            self.press(at);
+            self.hurry_ack(at);
             return None;
         };
         self.core.requests.discard(at);
@@ -291,7 +291,7 @@ impl Engine {
     }
 
     /// Hurries the ack that a send waits for. A blocking one is about to be detached instead.
-    fn press(&mut self, at: u32) {
+    fn hurry_ack(&mut self, at: u32) {
         let EngineRequest::Send(Send {
             peer,
             ssn,

@@ -13,7 +13,7 @@
 
 use rejoin_channel_table::ids::Rank;
 
-use crate::channel::{Channel, FIRST_STEP};
+use crate::channel_state::{Channel, FIRST_STEP};
 use crate::config::Config;
 use crate::core_state::Core;
 use crate::engine::Engine;
@@ -28,18 +28,18 @@ pub(crate) const GRANT_MEMORY: u64 = ENVELOPE_MEMORY + GRANTED_LIMIT;
 /// Most envelopes granted at once.
 const LAST_STEP: u64 = 4096;
 
-/// Ranks that a [`Sought`] can name. With more it means all ranks.
+/// Ranks that a [`FailedProbes`] can name. With more it means all ranks.
 const NAMED: usize = 4;
 
 /// The senders whose messages probes have not found. It holds several patterns: each thread may
 /// probe for its own, and a program may probe for one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Sought {
+pub struct FailedProbes {
     from: [Option<Rank>; NAMED],
     any: bool,
 }
 
-impl Sought {
+impl FailedProbes {
     /// A probe with this pattern has found nothing.
     pub fn add(&mut self, pattern: &Pattern) {
         let Some(from) = pattern.from.filter(|_| !self.any) else {
@@ -74,7 +74,7 @@ impl Engine {
     /// Grants envelopes to peers that may have a message for this rank's posted receives or probes
     /// behind a window full of unexpected messages. True if any frame became due. Call it before
     /// blocking, after a failed probe, and now and then while polling.
-    pub fn grant_if_starved(&mut self, sought: &Sought) -> bool {
+    pub fn grant_if_starved(&mut self, sought: &FailedProbes) -> bool {
         if self.core.matching.unexpected() == 0 {
             return false;
         }
@@ -89,7 +89,7 @@ impl Engine {
             let room = self.config.beyond.saturating_sub(self.core.beyond) / GRANT_MEMORY;
             let given = channel.grant(&self.config, room);
             self.core.beyond += given * GRANT_MEMORY;
-            if given > 0 || (channel.tight(&self.config) && channel.rx.window.untold() > 0) {
+            if given > 0 || (channel.tight(&self.config) && channel.rx.window.unreported() > 0) {
                 channel.ack_soon(&mut self.core);
                 granted = true;
             }
@@ -137,13 +137,13 @@ impl Core {
 impl Channel {
     /// Whether the peer does not know all that it could.
     pub(crate) fn owes(&self) -> bool {
-        self.rx.unacked > 0 || self.rx.window.untold() > 0
+        self.rx.unacked > 0 || self.rx.window.unreported() > 0
     }
 
     /// Whether the peer may be waiting for the window.
     fn tight(&self, config: &Config) -> bool {
         let largest = ENVELOPE_COST + config.eager_max as u64;
-        self.rx.window.held() + self.rx.window.untold() + largest > config.window
+        self.rx.window.held() + self.rx.window.unreported() + largest > config.window
     }
 
     /// Grants the next step if the last is used up and the window, all credit told, is still full.

@@ -6,7 +6,7 @@ use crate::flow::{ENVELOPE_MEMORY, GRANT_MEMORY};
 use crate::harness::World;
 use crate::scenarios::{ANY, messages_at};
 use crate::tests::{content, small};
-use crate::{Config, FrameKind, HEADER_LEN, MessageMode, ReqId, Sought};
+use crate::{Config, FailedProbes, FrameKind, HEADER_LEN, MessageMode, ReqId};
 
 /// Sends `count` messages with the number as tag, and finds the last of them behind the others.
 fn crowd(
@@ -117,11 +117,13 @@ fn a_cut_inside_a_body_beyond_the_window_is_made_good() {
             world.nodes[1].engine.cancel(early);
             assert!(world.nodes[1].engine.poll(early).is_some());
             let probe = World::pattern(Some(0), Some(7));
-            let mut sought = Sought::default();
+            let mut sought = FailedProbes::default();
             sought.add(&probe);
             world.nodes[1].engine.grant_if_starved(&sought);
         } else {
-            world.nodes[1].engine.grant_if_starved(&Sought::default());
+            world.nodes[1]
+                .engine
+                .grant_if_starved(&FailedProbes::default());
         }
         while world.write(1, 0, 1 << 20) + world.read(0, 1, 1 << 20) > 0 {}
         while world.write(0, 1, 1 << 20) > 0 {}
@@ -239,7 +241,7 @@ fn who_waits_for_an_ack_gets_it_though_the_receiver_does_nothing_more() {
 }
 
 #[test]
-fn a_lost_wish_for_an_ack_is_said_again() {
+fn a_lost_request_for_an_ack_is_repeated() {
     let mut world = World::linked(Config::default(), 2);
     let sends = stream(&mut world, 9, 16 << 10);
     world.cut(0, 1);
@@ -255,7 +257,7 @@ fn a_lost_wish_for_an_ack_is_said_again() {
         .collect();
     assert!(world.nodes[0].engine.poll(sends[5]).is_none());
     while world.write(0, 1, 1 << 20) > 0 {}
-    // The last body is cut: it comes again as data, behind a new wish.
+    // The last body is cut: it comes again as data, behind a new request.
     world.read(1, 0, HEADER_LEN + 6 * (HEADER_LEN + (16 << 10)) - 5);
     world.cut(0, 1);
     world.connect_all();
@@ -281,7 +283,7 @@ fn each_of_several_ranks_that_are_probed_for_is_granted_more() {
         let last = |from| World::pattern(Some(from), Some(7));
         for _ in 0..200 {
             world.settle();
-            let mut sought = Sought::default();
+            let mut sought = FailedProbes::default();
             (1..=named).for_each(|from| sought.add(&last(from)));
             world.nodes[0].engine.grant_if_starved(&sought);
         }

@@ -304,8 +304,10 @@ impl World {
                 }
             }
             if moved == 0 {
-                let grant =
-                    |node: &mut Node| node.engine.grant_if_starved(&crate::Sought::default());
+                let grant = |node: &mut Node| {
+                    node.engine
+                        .grant_if_starved(&crate::FailedProbes::default())
+                };
                 if self
                     .nodes
                     .iter_mut()

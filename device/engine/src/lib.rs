@@ -74,7 +74,7 @@
 //! rx_buffer(Rank) -> &mut [u8]   rx_done(Rank) -> Result<(), ProtocolError>
 //! accepts_epoch(Epoch) -> Result<(), ProtocolError>
 //! resume(Rank) -> Resume   link_up(Rank, &Resume) -> Result<(), ProtocolError>   link_down(Rank)
-//! flush_all_acks()   grant_if_starved(&Sought) -> bool
+//! flush_all_acks()   grant_if_starved(&FailedProbes) -> bool
 //! describe(ReqId) -> Option<Waiting>   waiting() -> impl Iterator<Item = Waiting>
 //! peer_counts(Rank) -> Option<PeerCounts>
 //! quiescent() -> bool   unfinished() -> Vec<Rank>   moved() -> u64 // counts completions
@@ -83,9 +83,9 @@
 
 mod bins;
 mod cancel;
-mod channel;
+mod channel_state;
 mod config;
-mod control;
+mod control_frames;
 mod core_state;
 mod eager;
 mod engine;
@@ -95,7 +95,9 @@ mod frame;
 mod link;
 mod local;
 mod matching;
+mod open_sends;
 mod outgoing;
+mod partial_bodies;
 mod pool;
 mod remote_get;
 mod requests;
@@ -104,12 +106,13 @@ mod short_header;
 mod tx;
 mod types;
 mod waiting;
+mod write_plan;
 
 pub use config::Config;
 pub use eager::{EagerFrame, Matched};
 pub use engine::Engine;
 pub use error::{Error, ProtocolError};
-pub use flow::Sought;
+pub use flow::FailedProbes;
 pub use frame::{FRAME_MAGIC, Flags, FrameKind, HEADER_LEN, Header, HeaderError};
 pub use remote_get::MIN_GET;
 pub use short_header::ShortHeader;

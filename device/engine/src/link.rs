@@ -3,7 +3,7 @@
 use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 use rejoin_channel_table::resume::Resume;
 
-use crate::channel::{Bulk, Channel, PlannedPart, RemoteAccess, SentBody};
+use crate::channel_state::{Bulk, Channel, RemoteAccess, SentBody};
 use crate::engine::Engine;
 use crate::error::ProtocolError;
 use crate::frame::FrameKind;
@@ -26,7 +26,7 @@ impl Engine {
             credit: channel.rx.window.returned(),
             ..Resume::default()
         };
-        for partial in &channel.rx.partial {
+        for partial in channel.rx.partial.iter() {
             let list = if partial.eager {
                 &mut resume.incomplete_eager
             } else {
@@ -97,12 +97,7 @@ impl Engine {
     /// The link to the peer is lost. Incomplete frames are sent again on the next one.
     pub fn link_down(&mut self, peer: Rank) {
         if let Some(Some(channel)) = self.channels.get_mut(peer.index()) {
-            let open: Vec<u32> = channel
-                .tx
-                .open
-                .iter()
-                .map(|(_, request)| *request)
-                .collect();
+            let open: Vec<u32> = channel.tx.open.iter().map(|(_, request)| request).collect();
             channel.lose_link();
             // They are sent on the next link, which the resume asks for.
             self.core.gets.retain(|get| get.peer != peer);
@@ -126,22 +121,20 @@ impl Channel {
         self.access = RemoteAccess::default();
         self.tx.plan.clear();
         self.tx.bulk.clear();
-        self.tx.headers.clear();
-        self.tx.unasked = self.tx.kept.unacked();
-        self.tx.chunks = 0;
+        self.tx.unasked = self.tx.retention.unacked();
         self.interrupt();
     }
 }
 
 impl SendContext<'_> {
     fn resumed(&mut self, resume: &Resume) -> Result<(), ProtocolError> {
-        let kept = &self.channel.tx.kept;
-        if resume.next_envelope > kept.next() {
+        let retention = &self.channel.tx.retention;
+        if resume.next_envelope > retention.next() {
             return Err(ProtocolError::FalseAck(resume.next_envelope));
         }
         let first_lacking = resume.incomplete_eager.first();
         let ack = first_lacking.map_or(resume.next_envelope, |ssn| resume.next_envelope.min(*ssn));
-        if ack < kept.first() {
+        if ack < retention.first() {
             return Err(ProtocolError::FalseAck(ack));
         }
         // Without a link the plan holds only control frames: they stay.
@@ -150,11 +143,11 @@ impl SendContext<'_> {
         self.resend_bodies(&resume.incomplete_eager)?;
         self.settle_open(resume)?;
         self.channel.plan_ack(self.core, self.epoch);
-        for ssn in resume.next_envelope.0..self.channel.tx.kept.next().0 {
+        for ssn in resume.next_envelope.0..self.channel.tx.retention.next().0 {
             self.plan_again(Ssn(ssn));
         }
         self.channel.up = true;
-        for (number, ssn) in self.channel.tx.cancels.clone() {
+        for (number, ssn) in self.channel.tx.cancels.unanswered() {
             self.request_cancel(number, ssn);
         }
         self.channel.mark_ready(self.core);
@@ -165,8 +158,11 @@ impl SendContext<'_> {
     fn resend_bodies(&mut self, lacking: &[Ssn]) -> Result<(), ProtocolError> {
         for &ssn in lacking {
             let tx = &mut self.channel.tx;
-            let in_ring = tx.kept.frame(ssn).map(|f| f.end - f.start - ENVELOPE_COST);
-            let len = match (tx.kept.body(ssn), in_ring) {
+            let in_ring = tx
+                .retention
+                .frame(ssn)
+                .map(|f| f.end - f.start - ENVELOPE_COST);
+            let len = match (tx.retention.body(ssn), in_ring) {
                 (Some(SentBody::User(seg, _)), _) => seg.len,
                 (Some(SentBody::Kept(buf)), _) => buf.len(),
                 (None, Some(len)) if len > 0 => len as usize,
@@ -190,7 +186,7 @@ impl SendContext<'_> {
     /// Finishes, matches and clears open sends according to the resume.
     fn settle_open(&mut self, resume: &Resume) -> Result<(), ProtocolError> {
         let known = |list: &[Ssn], ssn: Ssn| list.binary_search(&ssn).is_ok();
-        let open: Vec<(Ssn, u32)> = self.channel.tx.open.iter().copied().collect();
+        let open: Vec<(Ssn, u32)> = self.channel.tx.open.iter().collect();
         let mut cleared = 0;
         for (ssn, request) in open {
             if ssn >= resume.next_envelope {
@@ -221,15 +217,15 @@ impl SendContext<'_> {
 
     fn plan_again(&mut self, ssn: Ssn) {
         let tx = &mut self.channel.tx;
-        let Some(frame) = tx.kept.frame(ssn) else {
+        let Some(frame) = tx.retention.frame(ssn) else {
             return;
         };
-        tx.plan_frames(frame);
-        let len = match tx.kept.body(ssn) {
+        tx.plan.push_frames(frame);
+        let len = match tx.retention.body(ssn) {
             Some(SentBody::User(seg, _)) => seg.len,
             Some(SentBody::Kept(buf)) => buf.len(),
             None => return,
         };
-        tx.plan.push_back(PlannedPart::Body { ssn, at: 0, len });
+        tx.plan.push_body(ssn, len);
     }
 }

@@ -46,7 +46,7 @@ impl Engine {
                 rx.core.messages.remove(at);
                 rx.clear_to_send(ssn, len, request, granted, from);
             } else if sync {
-                rx.tell(FrameKind::Matched, ssn);
+                rx.send_control(FrameKind::Matched, ssn);
             }
         }
         id

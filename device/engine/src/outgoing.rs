@@ -2,7 +2,7 @@
 
 use rejoin_channel_table::ids::Rank;
 
-use crate::channel::Channel;
+use crate::channel_state::Channel;
 use crate::engine::Engine;
 use crate::types::WriteVector;
 
@@ -57,7 +57,7 @@ impl Engine {
     #[inline]
     pub fn tx_advance(&mut self, peer: Rank, bytes: usize) {
         if let Some(Some(channel)) = self.channels.get_mut(peer.index()) {
-            channel.advance(bytes);
+            channel.tx.plan.advance(bytes);
         }
     }
 

@@ -8,9 +8,10 @@
 
 use rejoin_channel_table::ids::{Rank, Ssn};
 
-use crate::channel::{RemoteAccess, Target};
+use crate::channel_state::RemoteAccess;
 use crate::engine::Engine;
 use crate::frame::FrameKind;
+use crate::partial_bodies::Target;
 use crate::rx;
 use crate::tx::SendContext;
 use crate::types::RemoteGet;
@@ -41,14 +42,14 @@ impl Engine {
                 continue;
             };
             debug_assert!(rx.channel.up, "a lost link takes its reads along");
-            if rx.channel.partial_at(get.ssn).is_none() {
+            if rx.channel.rx.partial.get(get.ssn).is_none() {
                 continue;
             }
             if rx.channel.access.ours {
                 return Some(get);
             }
             // One before it could not be read.
-            rx.tell(FrameKind::Cts, get.ssn);
+            rx.send_control(FrameKind::Cts, get.ssn);
         }
         None
     }
@@ -60,18 +61,18 @@ impl Engine {
         let Some(mut rx) = context else {
             return;
         };
-        let Some(at) = rx.channel.partial_at(get.ssn) else {
-            return;
-        };
-        if !whole {
-            rx.channel.access.ours = false;
-            rx.tell(FrameKind::Cts, get.ssn);
+        if rx.channel.rx.partial.get(get.ssn).is_none() {
             return;
         }
-        if let Some(partial) = rx.channel.rx.partial.remove(at)
+        if !whole {
+            rx.channel.access.ours = false;
+            rx.send_control(FrameKind::Cts, get.ssn);
+            return;
+        }
+        if let Some(partial) = rx.channel.rx.partial.remove(get.ssn)
             && let Target::Request(request) = partial.target
         {
-            rx.tell(FrameKind::Finish, get.ssn);
+            rx.send_control(FrameKind::Finish, get.ssn);
             rx.core.recv_done(request);
         }
     }

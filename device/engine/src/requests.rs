@@ -52,13 +52,13 @@ impl Recv {
     #[inline]
     pub(crate) fn bind(&mut self, env: &Envelope, len: u64) {
         self.state = RecvState::Bound;
-        self.completion = met(env, len, self.seg.len);
+        self.completion = completion_of(env, len, self.seg.len);
     }
 }
 
-/// How a receive of so much room ends that has met a message.
+/// The completion of a receive of `room` bytes that has matched a message.
 #[inline]
-pub(crate) fn met(env: &Envelope, len: u64, room: usize) -> Completion {
+pub(crate) fn completion_of(env: &Envelope, len: u64, room: usize) -> Completion {
     let room = room as u64;
     Completion {
         source: env.source,

@@ -4,11 +4,12 @@ use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 use rejoin_logging::Arrival;
 
 use crate::bins::{BinLink, CLASSES};
-use crate::channel::{Channel, Current, Partial, Target};
+use crate::channel_state::{Channel, Current};
 use crate::core_state::Core;
 use crate::engine::Engine;
 use crate::error::ProtocolError;
 use crate::frame::{Flags, FrameKind, GRANTED_LIMIT, Header};
+use crate::partial_bodies::{Partial, Target};
 use crate::requests::{HeldBody, UnexpectedMessage};
 use crate::tx::{ENVELOPE_COST, SendContext};
 use crate::types::{RxBody, Segment};
@@ -162,7 +163,7 @@ impl SendContext<'_> {
             });
         }
         if header.flags.has(Flags::SYNC) && matches!(target, Target::Request(_)) {
-            self.tell(FrameKind::Matched, header.ssn);
+            self.send_control(FrameKind::Matched, header.ssn);
         }
         if len == 0 {
             self.eager_done(target, 0, granted, want_ack);
@@ -187,8 +188,8 @@ impl SendContext<'_> {
         self.core.keep_message(message, true)
     }
 
-    pub(crate) fn tell(&mut self, kind: FrameKind, ssn: Ssn) {
-        self.channel.tell(self.core, self.epoch, kind, ssn);
+    pub(crate) fn send_control(&mut self, kind: FrameKind, ssn: Ssn) {
+        self.channel.send_control(self.core, self.epoch, kind, ssn);
     }
 
     fn ready_to_send(&mut self, header: &Header) -> Result<RxBody, ProtocolError> {
@@ -222,11 +223,11 @@ impl SendContext<'_> {
     ) {
         self.consumed(granted, ENVELOPE_COST);
         if len == 0 {
-            self.tell(FrameKind::Finish, ssn);
+            self.send_control(FrameKind::Finish, ssn);
             self.core.recv_done(request);
             return;
         }
-        self.channel.expect(Partial {
+        self.channel.rx.partial.insert(Partial {
             ssn,
             eager: false,
             want_ack: false,
@@ -238,15 +239,14 @@ impl SendContext<'_> {
         if self.channel.access.ours && from != 0 {
             self.plan_get(ssn, len, request, from);
         } else {
-            self.tell(FrameKind::Cts, ssn);
+            self.send_control(FrameKind::Cts, ssn);
         }
     }
 
     fn data(&mut self, header: &Header) -> Result<RxBody, ProtocolError> {
-        let Some(at) = self.channel.partial_at(header.ssn) else {
+        let Some(partial) = self.channel.rx.partial.get(header.ssn) else {
             return Err(ProtocolError::UnexpectedData(header.ssn));
         };
-        let partial = &self.channel.rx.partial[at];
         let left = partial.len - partial.received;
         if header.aux != partial.received || header.length == 0 || header.length > left {
             return Err(ProtocolError::Misplaced {
@@ -273,24 +273,16 @@ impl SendContext<'_> {
     }
 
     fn data_done(&mut self, current: &Current) {
-        let Some(at) = self.channel.partial_at(current.ssn) else {
-            return;
-        };
-        let partial = &mut self.channel.rx.partial[at];
-        partial.received += current.len as u64;
-        if partial.received < partial.len {
-            return;
-        }
-        let Some(partial) = self.channel.rx.partial.remove(at) else {
+        let partial = &mut self.channel.rx.partial;
+        let Some(partial) = partial.receive(current.ssn, current.len) else {
             return;
         };
         if partial.eager {
-            self.channel.rx.partial_eager -= 1;
             let len = partial.len as usize;
             self.eager_done(partial.target, len, partial.granted, partial.want_ack);
             self.decide_cancels(partial.ssn);
         } else if let Target::Request(request) = partial.target {
-            self.tell(FrameKind::Finish, partial.ssn);
+            self.send_control(FrameKind::Finish, partial.ssn);
             self.core.recv_done(request);
         }
     }
@@ -360,7 +352,7 @@ impl Channel {
             && current.kind == FrameKind::Eager
             && current.target != Target::Nowhere
         {
-            self.expect(Partial {
+            self.rx.partial.insert(Partial {
                 ssn: current.ssn,
                 eager: true,
                 // Data frames are overtaken by a control frame that asks for it.
@@ -371,9 +363,7 @@ impl Channel {
                 len: current.len as u64,
             });
         }
-        for partial in &mut self.rx.partial {
-            partial.received = 0;
-        }
+        self.rx.partial.restart();
     }
 }
 

@@ -218,7 +218,7 @@ fn a_small_message_overtakes_large_bodies() {
         if world.nodes[0]
             .engine
             .peer(Rank(1))
-            .is_some_and(|c| c.tx.chunks > 0)
+            .is_some_and(|c| c.tx.plan.chunks() > 0)
         {
             break;
         }

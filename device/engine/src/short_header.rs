@@ -7,7 +7,7 @@
 
 use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 
-use crate::channel::Channel;
+use crate::channel_state::Channel;
 use crate::eager::{EagerHeader, Matched};
 use crate::engine::Engine;
 use crate::frame::{Flags, FrameKind, Header};
@@ -63,7 +63,7 @@ impl EagerHeader for ShortHeader {
 
     #[inline(always)]
     fn acks(&self, channel: &Channel) -> (Ssn, u64) {
-        let ack = near(channel.tx.kept.unacked().0, self.ack);
+        let ack = near(channel.tx.retention.unacked().0, self.ack);
         let credit = near(channel.tx.window.credited(), self.credit);
         (Ssn(ack), credit)
     }

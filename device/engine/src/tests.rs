@@ -258,7 +258,7 @@ impl Run {
             let mut found = false;
             for at in 0..RANKS {
                 let any = World::pattern(None, None);
-                let mut sought = crate::Sought::default();
+                let mut sought = crate::FailedProbes::default();
                 sought.add(&any);
                 while let Some(probe) = self.world.nodes[at].engine.probe(&any) {
                     found = true;

@@ -8,12 +8,13 @@ use std::ops::Range;
 
 use rejoin_channel_table::ids::{Epoch, Ssn};
 
-use crate::channel::{Bulk, Channel, PlannedPart, SentBody};
+use crate::channel_state::{Bulk, Channel, SentBody};
 use crate::config::Config;
 use crate::core_state::Core;
 use crate::frame::{Flags, FrameKind, GRANTED_LIMIT, HEADER_LEN, Header};
 use crate::requests::EngineRequest;
 use crate::types::{Detach, Envelope, MAX_PIECES, WritePiece, WriteVector};
+use crate::write_plan::PlannedPart;
 
 /// The context of a send: a channel, the shared state, and the values in frames.
 pub(crate) struct SendContext<'a> {
@@ -40,7 +41,7 @@ impl SendContext<'_> {
             return false;
         };
         if self.channel.up {
-            self.channel.tx.plan_frames(range);
+            self.channel.tx.plan.push_frames(range);
         }
         self.channel.mark_ready(self.core);
         true
@@ -62,17 +63,17 @@ impl SendContext<'_> {
         {
             return None;
         }
-        let ssn = channel.tx.kept.next();
+        let ssn = channel.tx.retention.next();
         let mut header = channel.header(self.epoch, FrameKind::Eager, ssn);
         header.envelope = *env;
         header.length = bytes.len() as u64;
-        let range = channel.tx.kept.push_words(&header.words(), bytes);
+        let range = channel.tx.retention.push_words(&header.words(), bytes);
         Some((range, header))
     }
 
     /// Gives a send its sequence number and envelope, if the window allows. `bytes` are copied
     /// when they are given.
-    pub(crate) fn launch(&mut self, request: u32, bytes: Option<&[u8]>) -> bool {
+    pub(crate) fn start_send(&mut self, request: u32, bytes: Option<&[u8]>) -> bool {
         let EngineRequest::Send(send) = &mut self.core.requests[request] else {
             return true;
         };
@@ -93,7 +94,7 @@ impl SendContext<'_> {
             eager &= len as u64 <= GRANTED_LIMIT;
             flags = Flags::GRANTED;
         }
-        let ssn = channel.tx.kept.next();
+        let ssn = channel.tx.retention.next();
         let held = std::mem::take(&mut send.held);
         let copied = bytes.unwrap_or(held.bytes());
         let user_body = eager && copied.len() < len;
@@ -125,15 +126,14 @@ impl SendContext<'_> {
             header.aux = send.seg.addr as u64;
         }
         let payload = if eager && !user_body { copied } else { &[] };
-        let range = channel.tx.kept.push(&header.encode(), payload, body);
+        let range = channel.tx.retention.push(&header.encode(), payload, body);
         if waits {
-            channel.open(ssn, request);
+            channel.tx.open.insert(ssn, request);
         }
         if channel.up {
-            channel.tx.plan_frames(range);
+            channel.tx.plan.push_frames(range);
             if user_body {
-                let part = PlannedPart::Body { ssn, at: 0, len };
-                channel.tx.plan.push_back(part);
+                channel.tx.plan.push_body(ssn, len);
             }
         }
         channel.mark_ready(self.core);
@@ -143,11 +143,11 @@ impl SendContext<'_> {
         true
     }
 
-    /// Lets a send wait for the window. The engine keeps the bytes of a small send, which take
-    /// about as much memory as the request. So the send is complete once it enters the plan, and
-    /// many such sends form one piece.
+    /// Queues a send until the window has room. The engine keeps the bytes of a small send, which
+    /// take about as much memory as the request. So the send is complete once it enters the plan,
+    /// and many such sends form one piece.
     #[cold]
-    pub(crate) fn hold(&mut self, request: u32, bytes: Option<&[u8]>) {
+    pub(crate) fn queue_send(&mut self, request: u32, bytes: Option<&[u8]>) {
         if let Some(bytes) = bytes
             && bytes.len() as u64 <= GRANTED_LIMIT
             && let EngineRequest::Send(send) = &mut self.core.requests[request]
@@ -158,12 +158,12 @@ impl SendContext<'_> {
         self.channel.tx.blocked.push_back(request);
     }
 
-    /// Launches what waited, in order, as far as the window allows.
+    /// Starts the sends that wait, in order, as far as the window allows.
     #[cold]
     #[inline(never)]
     pub(crate) fn drain_queues(&mut self) {
         while let Some(&request) = self.channel.tx.blocked.front() {
-            if !self.launch(request, None) {
+            if !self.start_send(request, None) {
                 break;
             }
             self.channel.tx.blocked.pop_front();
@@ -171,53 +171,19 @@ impl SendContext<'_> {
     }
 }
 
-impl crate::channel::Tx {
+impl crate::channel_state::Tx {
     /// Whether the limit of unacknowledged bytes is reached. Acks may lag behind the credit when a
     /// body was cut and the messages behind it are consumed.
     #[inline]
     fn full(&self, config: &Config) -> bool {
-        (self.kept.unacked_bytes() + self.detached) as u64 > 2 * config.window
+        (self.retention.unacked_bytes() + self.detached) as u64 > 2 * config.window
     }
 
     /// Whether the next message asks for its ack. A few medium messages do, because their sender
     /// probably waits for them. In a stream the receiver acknowledges in its own time, or on
     /// request.
     fn hurries(&self, len: usize, sync: bool) -> bool {
-        sync || len > UNHURRIED || self.kept.unacked_bodies() < PROMPT
-    }
-
-    /// Plans frames of the ring, as one piece with those before them if they are neighbours.
-    #[inline]
-    pub(crate) fn plan_frames(&mut self, range: Range<u64>) {
-        match self.plan.back_mut() {
-            Some(PlannedPart::Ring(last)) if last.end == range.start => last.end = range.end,
-            _ => self.plan.push_back(PlannedPart::Ring(range)),
-        }
-    }
-
-    /// Plans a frame that is not kept: behind others of its kind it is one piece with them.
-    #[inline]
-    pub(crate) fn plan_header(&mut self, header: &Header) {
-        self.headers.push_back(header.encode());
-        match self.plan.back_mut() {
-            Some(PlannedPart::Headers { count, .. }) => *count += 1,
-            _ => self
-                .plan
-                .push_back(PlannedPart::Headers { count: 1, at: 0 }),
-        }
-    }
-
-    /// Planned headers, in two parts where they wrap around, without the first `at` bytes.
-    fn header_bytes(&self, range: Range<usize>, at: usize) -> [&[u8]; 2] {
-        let (a, b) = self.headers.as_slices();
-        let (start, end) = (range.start.min(a.len()), range.end.min(a.len()));
-        let first = a[start..end].as_flattened();
-        let second = b[range.start - start..range.end - end].as_flattened();
-        if first.is_empty() {
-            [first, &second[at..]]
-        } else {
-            [&first[at..], second]
-        }
+        sync || len > UNHURRIED || self.retention.unacked_bodies() < PROMPT
     }
 }
 
@@ -235,7 +201,7 @@ impl Channel {
         if self.ack_now {
             self.plan_ack(core, epoch);
         }
-        if self.tx.chunks == 0 {
+        if self.tx.plan.chunks() == 0 {
             self.plan_chunks(config, epoch);
         }
     }
@@ -249,7 +215,7 @@ impl Channel {
     pub(crate) fn ask_for_ack(&mut self, core: &mut Core, epoch: Epoch, ssn: Ssn) {
         if self.up && ssn >= self.tx.unasked {
             self.plan_ack_frame(core, epoch, Flags::WANT_ACK);
-            self.tx.unasked = self.tx.kept.next();
+            self.tx.unasked = self.tx.retention.next();
         }
     }
 
@@ -266,7 +232,7 @@ impl Channel {
         while let Some(bulk) = self.tx.bulk.front_mut() {
             let Bulk { ssn, eager, .. } = *bulk;
             let range = bulk.offset..bulk.len.min(bulk.offset + config.chunk);
-            if self.tx.chunks == MOST_CHUNKS || range.len() > room {
+            if self.tx.plan.chunks() == MOST_CHUNKS || range.len() > room {
                 return;
             }
             room -= range.len();
@@ -277,21 +243,18 @@ impl Channel {
             let mut header = self.header(epoch, FrameKind::Data, ssn);
             header.length = range.len() as u64;
             header.aux = range.start as u64;
-            self.tx.plan_header(&header);
-            let chunk = PlannedPart::Chunk { ssn, eager, range };
-            self.tx.plan.push_back(chunk);
-            self.tx.chunks += 1;
+            self.tx.plan.push_chunk(&header, eager, range);
         }
     }
 
     /// Lists the plan for one write.
     pub(crate) fn gather<'a>(&'a self, core: &'a Core, out: &mut WriteVector<'a>) {
         let mut next = 0;
-        for part in self.tx.plan.iter().take(MAX_PIECES) {
+        for part in self.tx.plan.parts().take(MAX_PIECES) {
             let room = match part {
                 PlannedPart::Ring(range) => self.gather_ring(range.clone(), out),
                 PlannedPart::Headers { count, at } => {
-                    let [a, b] = self.tx.header_bytes(next..next + count, *at);
+                    let [a, b] = self.tx.plan.header_bytes(next..next + count, *at);
                     next += count;
                     out.push(WritePiece::Bytes(a)) && out.push(WritePiece::Bytes(b))
                 }
@@ -311,18 +274,18 @@ impl Channel {
     }
 
     fn gather_ring<'a>(&'a self, range: Range<u64>, out: &mut WriteVector<'a>) -> bool {
-        let (a, b) = self.tx.kept.slices(range);
+        let (a, b) = self.tx.retention.slices(range);
         out.push(WritePiece::Bytes(a)) && out.push(WritePiece::Bytes(b))
     }
 
     /// A part of an eager body, wherever it is kept.
     fn gather_kept<'a>(&'a self, ssn: Ssn, range: Range<usize>, out: &mut WriteVector<'a>) -> bool {
-        match self.tx.kept.body(ssn) {
+        match self.tx.retention.body(ssn) {
             Some(SentBody::User(seg, _)) => {
                 out.push(WritePiece::Memory(seg.part(range.start, range.len())))
             }
             Some(SentBody::Kept(buf)) => out.push(WritePiece::Bytes(&buf.bytes()[range])),
-            None => match self.tx.kept.frame(ssn) {
+            None => match self.tx.retention.frame(ssn) {
                 Some(frame) => {
                     let body = frame.start + ENVELOPE_COST;
                     self.gather_ring(body + range.start as u64..body + range.end as u64, out)
@@ -340,47 +303,14 @@ impl Channel {
         range: Range<usize>,
         out: &mut WriteVector<'a>,
     ) -> bool {
-        let open = self.open_at(ssn).map(|at| self.tx.open[at].1);
-        match open.and_then(|request| core.send_of(request)) {
+        match self
+            .tx
+            .open
+            .find(ssn)
+            .and_then(|request| core.send_of(request))
+        {
             Some(send) => out.push(WritePiece::Memory(send.seg.part(range.start, range.len()))),
             None => false,
-        }
-    }
-
-    /// So many bytes of the plan were written.
-    pub(crate) fn advance(&mut self, mut bytes: usize) {
-        while bytes > 0 {
-            let Some(part) = self.tx.plan.front_mut() else {
-                debug_assert!(false, "more was written than was planned");
-                return;
-            };
-            let (left, chunk) = match part {
-                PlannedPart::Ring(range) => ((range.end - range.start) as usize, false),
-                PlannedPart::Headers { count, at } => (*count * HEADER_LEN - *at, false),
-                PlannedPart::Body { at, len, .. } => (*len - *at, false),
-                PlannedPart::Chunk { range, .. } => (range.len(), true),
-            };
-            if left <= bytes {
-                bytes -= left;
-                if let PlannedPart::Headers { count, .. } = part {
-                    self.tx.headers.drain(..*count);
-                }
-                self.tx.plan.pop_front();
-                self.tx.chunks -= usize::from(chunk);
-                continue;
-            }
-            match part {
-                PlannedPart::Ring(range) => range.start += bytes as u64,
-                PlannedPart::Headers { count, at } => {
-                    let whole = (*at + bytes) / HEADER_LEN;
-                    self.tx.headers.drain(..whole);
-                    *count -= whole;
-                    *at = (*at + bytes) % HEADER_LEN;
-                }
-                PlannedPart::Body { at, .. } => *at += bytes,
-                PlannedPart::Chunk { range, .. } => range.start += bytes,
-            }
-            return;
         }
     }
 }
@@ -398,7 +328,7 @@ impl Channel {
     /// The same, except for sends that wait only for a report of the peer.
     pub(crate) fn awaits(&self) -> bool {
         let tx = &self.tx;
-        tx.kept.is_acknowledged() && tx.plan.is_empty() && tx.bulk.is_empty() && !self.ack_now
+        tx.retention.is_acknowledged() && tx.plan.is_empty() && tx.bulk.is_empty() && !self.ack_now
     }
 }
 
@@ -415,10 +345,10 @@ pub(crate) fn detach<'a>(
         PlannedPart::Chunk { ssn, eager, .. } => *eager && *ssn == message,
         _ => false,
     };
-    if channel.tx.plan.iter().any(planned) || channel.tx.full(config) {
+    if channel.tx.plan.parts().any(planned) || channel.tx.full(config) {
         return Detach::Wait;
     }
-    match channel.tx.kept.body_mut(message) {
+    match channel.tx.retention.body_mut(message) {
         Some(body @ SentBody::User(..)) => {
             let SentBody::User(from, _) = *body else {
                 return Detach::Wait;

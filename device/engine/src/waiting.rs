@@ -5,10 +5,12 @@ use std::fmt;
 
 use rejoin_channel_table::ids::{Rank, Ssn};
 
-use crate::channel::{Channel, PlannedPart, Target};
+use crate::channel_state::Channel;
 use crate::engine::Engine;
+use crate::partial_bodies::Target;
 use crate::requests::{EngineRequest, Recv, RecvState, Send};
 use crate::types::ReqId;
+use crate::write_plan::PlannedPart;
 
 /// A request that is not complete. `Display` gives one line in plain words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,12 +115,12 @@ impl Engine {
         let channel = self.peer(peer)?;
         let messages = self.core.messages.iter();
         let unexpected = messages.filter(|(_, m)| m.peer == peer && m.bound.is_none());
-        let kept = &channel.tx.kept;
+        let retention = &channel.tx.retention;
         Some(PeerCounts {
             peer,
             linked: channel.up,
-            sent: kept.next().0,
-            unacknowledged: kept.next().0 - kept.unacked().0,
+            sent: retention.next().0,
+            unacknowledged: retention.next().0 - retention.unacked().0,
             blocked: channel.tx.blocked.len() as u64,
             received: channel.rx.order.next().0,
             unexpected: unexpected.count() as u64,
@@ -242,8 +244,8 @@ impl Channel {
 
     /// Whether the envelope, or the body behind it, has not been written as a whole.
     fn unwritten(&self, message: Ssn) -> bool {
-        let frame = self.tx.kept.frame(message);
-        self.tx.plan.iter().any(|part| match part {
+        let frame = self.tx.retention.frame(message);
+        self.tx.plan.parts().any(|part| match part {
             PlannedPart::Ring(range) => frame
                 .as_ref()
                 .is_some_and(|frame| range.start < frame.end && frame.start < range.end),
@@ -261,10 +263,10 @@ impl Waiting {
     /// One line in plain words. The caller gives the state of a missing link.
     pub fn in_words<'a>(&'a self, link: Option<&'a str>) -> impl fmt::Display + 'a {
         let link = link.unwrap_or(NO_LINK);
-        fmt::from_fn(move |f| self.tell(f, link))
+        fmt::from_fn(move |f| self.write(f, link))
     }
 
-    fn tell(&self, f: &mut fmt::Formatter<'_>, link: &str) -> fmt::Result {
+    fn write(&self, f: &mut fmt::Formatter<'_>, link: &str) -> fmt::Result {
         let len = self.len;
         match self.operation {
             Operation::Send => write!(f, "send of {len} bytes to ")?,
@@ -290,7 +292,7 @@ impl Waiting {
 
 impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.tell(f, NO_LINK)
+        self.write(f, NO_LINK)
     }
 }
 

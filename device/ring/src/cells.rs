@@ -45,28 +45,28 @@ impl CellWriter {
         }
     }
 
-    /// Whether all cells were in use when the reader's word was last looked at.
+    /// Whether all cells were in use when the reader's word was last read.
     #[inline(always)]
     #[must_use]
-    pub fn looks_full(&self) -> bool {
+    pub fn seems_full(&self) -> bool {
         self.tail.wrapping_sub(self.head) == self.count
     }
 
-    /// The index of the next cell, unless all are in use; looks at the reader's word only when it
-    /// must.
+    /// The index of the next cell, unless all are in use. Reads the reader's word only when no cell
+    /// is known to be free.
     ///
     /// # Errors
     /// [`OutOfBounds`]: the cells are of no use any more.
     #[inline(always)]
     pub fn free(&mut self, head: &impl Word) -> Result<Option<usize>, OutOfBounds> {
-        if self.looks_full() {
+        if self.seems_full() {
             let theirs = head.load(Ordering::Acquire);
             if theirs.wrapping_sub(self.head) > self.count {
                 let ours = self.tail;
                 return Err(OutOfBounds { theirs, ours });
             }
             self.head = theirs;
-            if self.looks_full() {
+            if self.seems_full() {
                 return Ok(None);
             }
         }

@@ -13,20 +13,20 @@ use std::sync::atomic::Ordering;
 
 use crate::Word;
 
-/// Most pieces of a batch.
+/// Most chunks of a batch.
 pub const MOST: usize = 16;
 
-/// Low bits of the batch's word: how many pieces are left. The others are the batch's number.
+/// Low bits of the batch's word: how many chunks are left. The others are the batch's number.
 const LEFT: u64 = 0xff;
 const NUMBER: u32 = 8;
-/// Bits of the helper's word: pieces that are done, pieces that it could not do, and the batch's
-/// number.
+/// Bits of the other side's word: chunks that are done, chunks that it could not do, and the
+/// batch's number.
 const ALL: u64 = (1 << MOST) - 1;
 const FAILED: u32 = 16;
 const BATCH: u32 = 32;
 const SAME: u64 = (1 << BATCH) - 1;
 
-/// Takes the next piece of whatever lies there: its index, and the batch's number.
+/// Takes the next chunk of the present batch: its index, and the number of the batch.
 #[inline]
 fn take(batch: &impl Word) -> Option<(usize, u64)> {
     let mut seen = batch.load(Ordering::Acquire);
@@ -42,82 +42,82 @@ fn take(batch: &impl Word) -> Option<(usize, u64)> {
     None
 }
 
-/// The side that lays out pieces.
+/// The side that describes chunks.
 #[derive(Clone, Debug, Default)]
 pub struct ChunkOwner {
     batch: u64,
-    /// Pieces of the batch that the helper has or may have taken.
-    others: u64,
+    /// Chunks of the batch that the other side has or may have taken.
+    with_peer: u64,
 }
 
 /// The state of the chunks that the other side has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Helped {
-    /// It is still at work.
+pub enum PeerChunks {
+    /// It still copies some.
     Waiting,
-    /// All were done but those of these bits.
+    /// All were copied, except those of these bits.
     Over {
-        /// Indices of pieces that the helper could not do.
+        /// Bits of chunks that the other side could not copy.
         failed: u64,
     },
 }
 
 impl ChunkOwner {
-    /// Lays out so many pieces, at most [`MOST`], all of which are described. The batch before is
-    /// over.
+    /// Publishes a batch of so many chunks, at most [`MOST`], all of which are described. The batch
+    /// before is over.
     #[inline]
-    pub fn lay_out(&mut self, batch: &impl Word, pieces: usize) {
-        debug_assert!((1..=MOST).contains(&pieces) && self.others == 0);
+    pub fn describe(&mut self, batch: &impl Word, chunks: usize) {
+        debug_assert!((1..=MOST).contains(&chunks) && self.with_peer == 0);
         self.batch = self.batch.wrapping_add(1) & SAME;
-        self.others = ALL >> (MOST - pieces);
-        batch.store(self.batch << NUMBER | pieces as u64, Ordering::Release);
+        self.with_peer = ALL >> (MOST - chunks);
+        batch.store(self.batch << NUMBER | chunks as u64, Ordering::Release);
     }
 
-    /// Takes a piece: its index.
+    /// Takes a chunk: its index.
     #[inline]
     pub fn take(&mut self, batch: &impl Word) -> Option<usize> {
         let (index, _) = take(batch)?;
-        self.others &= !(1 << index);
+        self.with_peer &= !(1 << index);
         Some(index)
     }
 
     /// The state of the other side's chunks, when none is left to be taken.
     #[inline]
-    pub fn helped(&mut self, done: &impl Word) -> Helped {
+    pub fn peer_chunks(&mut self, done: &impl Word) -> PeerChunks {
         let mut failed = 0;
-        if self.others != 0 {
+        if self.with_peer != 0 {
             let word = done.load(Ordering::Acquire);
-            failed = word >> FAILED & self.others;
-            let over = (word | failed) & self.others == self.others;
+            failed = word >> FAILED & self.with_peer;
+            let over = (word | failed) & self.with_peer == self.with_peer;
             if word >> BATCH != self.batch || !over {
-                return Helped::Waiting;
+                return PeerChunks::Waiting;
             }
         }
-        self.others = 0;
-        Helped::Over { failed }
+        self.with_peer = 0;
+        PeerChunks::Over { failed }
     }
 
-    /// The helper is gone: the pieces that it had taken.
+    /// The other side is gone: the chunks that it had taken.
     pub fn abandoned(&mut self) -> u64 {
-        std::mem::take(&mut self.others)
+        std::mem::take(&mut self.with_peer)
     }
 }
 
-/// The side that helps.
+/// The other side, which copies chunks of the owner.
 #[derive(Clone, Debug, Default)]
-pub struct Helper {
+pub struct ChunkPeer {
     word: u64,
 }
 
-impl Helper {
-    /// Whether anything lies there. May lag.
+impl ChunkPeer {
+    /// Whether the owner has published chunks that nobody has taken. May lag.
     #[inline]
-    pub fn is_asked(&self, batch: &impl Word) -> bool {
+    pub fn has_chunks(&self, batch: &impl Word) -> bool {
         batch.load(Ordering::Relaxed) & LEFT != 0
     }
 
-    /// Takes a piece and returns its index. The caller reads its description after this; it is
-    /// valid until the piece is [`over`](Helper::over).
+    /// Takes a chunk and returns its index. The caller reads its description after this; it is
+    /// valid until [`ChunkPeer::finish`].
     #[inline]
     pub fn take(&mut self, batch: &impl Word) -> Option<usize> {
         let (index, batch) = take(batch)?;
@@ -127,9 +127,9 @@ impl Helper {
         Some(index)
     }
 
-    /// Tells the owner that the piece is done, or cannot be.
+    /// Reports to the owner that the chunk is copied as a `whole`, or cannot be copied.
     #[inline]
-    pub fn over(&mut self, done: &impl Word, index: usize, whole: bool) {
+    pub fn finish(&mut self, done: &impl Word, index: usize, whole: bool) {
         let bit = 1 << (index % MOST);
         self.word |= if whole { bit } else { bit << FAILED };
         done.store(self.word, Ordering::Release);

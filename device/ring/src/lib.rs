@@ -115,7 +115,7 @@ impl Writer {
         }
     }
 
-    /// How many of `wanted` bytes there is room for; looks at the reader's word only when its last
+    /// How many of `wanted` bytes there is room for. Reads the reader's word only when its last
     /// known position leaves less.
     ///
     /// # Errors
@@ -181,9 +181,8 @@ impl Reader {
         }
     }
 
-    /// How many of `wanted` bytes are there; looks at the writer's word only when its last known
-    /// position leaves less. A word that says less than is known says nothing new
-    /// ([`Reader::shown`]).
+    /// How many of `wanted` bytes are there. Reads the writer's word only when its last known
+    /// position leaves less. A word with an earlier position is ignored ([`Reader::shown`]).
     ///
     /// # Errors
     /// [`OutOfBounds`]: the ring is of no use any more.

@@ -185,30 +185,34 @@ fn bytes_that_something_else_has_shown_are_there_before_the_word_says_so() {
 }
 
 #[test]
-fn a_helper_that_is_late_finds_nothing() {
-    use crate::chunks::{ChunkOwner, Helped, Helper, MOST};
+fn a_peer_that_is_late_finds_no_chunk() {
+    use crate::chunks::{ChunkOwner, ChunkPeer, MOST, PeerChunks};
     let (batch, done) = (AtomicU64::new(0), AtomicU64::new(0));
-    let (mut owner, mut helper) = (ChunkOwner::default(), Helper::default());
+    let (mut owner, mut peer) = (ChunkOwner::default(), ChunkPeer::default());
     for number in 1..=3 {
-        owner.lay_out(&batch, MOST);
-        assert!(helper.is_asked(&batch));
-        let helped = helper.take(&batch).expect("a piece");
+        owner.describe(&batch, MOST);
+        assert!(peer.has_chunks(&batch));
+        let taken = peer.take(&batch).expect("a chunk");
         let mut own = 0;
         while let Some(index) = owner.take(&batch) {
-            assert_ne!(index, helped);
+            assert_ne!(index, taken);
             own += 1;
         }
         assert_eq!(own, MOST - 1);
-        assert_eq!(helper.take(&batch), None);
-        assert_eq!(owner.helped(&done), Helped::Waiting, "batch {number}");
+        assert_eq!(peer.take(&batch), None);
+        assert_eq!(
+            owner.peer_chunks(&done),
+            PeerChunks::Waiting,
+            "batch {number}"
+        );
         let whole = number != 2;
-        helper.over(&done, helped, whole);
-        let failed = if whole { 0 } else { 1 << helped };
-        assert_eq!(owner.helped(&done), Helped::Over { failed });
+        peer.finish(&done, taken, whole);
+        let failed = if whole { 0 } else { 1 << taken };
+        assert_eq!(owner.peer_chunks(&done), PeerChunks::Over { failed });
         assert_eq!(owner.abandoned(), 0);
     }
-    owner.lay_out(&batch, 2);
-    assert_eq!(helper.take(&batch), Some(1));
+    owner.describe(&batch, 2);
+    assert_eq!(peer.take(&batch), Some(1));
     assert_eq!(owner.take(&batch), Some(0));
     assert_eq!(owner.abandoned(), 1 << 1, "it is gone");
 }

@@ -9,7 +9,7 @@ use loom::sync::{Arc, Condvar, Mutex};
 use rejoin_ring::blocks::{
     BlockLayout, BlockPool, BlockReader, BlockWriter, DirectionWords, Returns,
 };
-use rejoin_ring::chunks::{ChunkOwner, Helped, Helper};
+use rejoin_ring::chunks::{ChunkOwner, ChunkPeer, PeerChunks};
 use rejoin_ring::{Reader, Word, Writer, cells, doorbell};
 
 /// Loom's word.
@@ -122,7 +122,7 @@ struct Work {
 }
 
 impl Work {
-    fn carry_out(&self, index: usize) {
+    fn copy(&self, index: usize) {
         // SAFETY: loom itself checks that no other thread writes the one or uses the other
         // meanwhile.
         let batch = self.asked[index].with(|asked| unsafe { *asked });
@@ -137,11 +137,11 @@ impl Work {
                 // SAFETY: as above.
                 asked.with_mut(|asked| unsafe { *asked = batch });
             }
-            owner.lay_out(&self.batch, self.asked.len());
+            owner.describe(&self.batch, self.asked.len());
             while let Some(index) = owner.take(&self.batch) {
-                self.carry_out(index);
+                self.copy(index);
             }
-            while owner.helped(&self.done) == Helped::Waiting {
+            while owner.peer_chunks(&self.done) == PeerChunks::Waiting {
                 loom::thread::yield_now();
             }
             for result in &self.results {
@@ -151,19 +151,19 @@ impl Work {
         }
     }
 
-    fn help(&self, looks: u8) {
-        let mut helper = Helper::default();
-        for _ in 0..looks {
-            if let Some(index) = helper.take(&self.batch) {
-                self.carry_out(index);
-                helper.over(&self.done, index, true);
+    fn copy_for_owner(&self, polls: u8) {
+        let mut peer = ChunkPeer::default();
+        for _ in 0..polls {
+            if let Some(index) = peer.take(&self.batch) {
+                self.copy(index);
+                peer.finish(&self.done, index, true);
             }
         }
     }
 }
 
 #[test]
-fn each_piece_is_done_once_while_it_is_asked_for() {
+fn each_chunk_is_copied_once_while_it_is_described() {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(|| {
@@ -174,9 +174,9 @@ fn each_piece_is_done_once_while_it_is_asked_for() {
             results: (0..2).map(|_| UnsafeCell::new(0)).collect(),
         });
         let other = Arc::clone(&work);
-        let helper = loom::thread::spawn(move || other.help(3));
+        let peer = loom::thread::spawn(move || other.copy_for_owner(3));
         work.own(2);
-        helper.join().unwrap();
+        peer.join().unwrap();
     });
 }
 

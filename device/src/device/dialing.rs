@@ -18,9 +18,9 @@ use socket2::Socket;
 use super::Device;
 use crate::error::{Error, Result, text_of};
 use crate::events::PollToken;
-use crate::links::{PendingConnection, is_local, place, sooner, wanted_transport};
+use crate::links::{PendingConnection, address_text, is_local, sooner, wanted_transport};
 use crate::os;
-use crate::transport::{self, Failing};
+use crate::transport::{self, TransportId, WireupFailure};
 
 /// How long the system may take to make a connection before the next address is tried.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
@@ -29,8 +29,7 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_UP_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Device {
-    /// Has a link to `rank` established: dials now, or later when an attempt has
-    /// failed a moment ago.
+    /// Has a link to `rank` established: dials now, or later when an attempt has just failed.
     pub(super) fn want_link(&mut self, rank: Rank) -> Result<()> {
         if !self.links.is_null(rank) || rank == self.member.rank() {
             return Ok(());
@@ -79,7 +78,7 @@ impl Device {
         first.map(|()| next)
     }
 
-    /// Begins an attempt, at the first address that the system takes.
+    /// Begins an attempt at the first address to which the system allows a connection.
     fn dial(&mut self, rank: Rank) -> Result<()> {
         if self.links.book().card(rank).is_none() {
             return self.look_up(rank);
@@ -87,11 +86,12 @@ impl Device {
         self.learn_addresses(rank);
         let count = self.links.dial(rank).addresses().len();
         if count == 0 {
-            return self.none_took(rank, "its business card has no address that leads there");
+            return self
+                .all_addresses_failed(rank, "its business card has no address that leads there");
         }
         let mut last = String::new();
         for _ in 0..count {
-            let Some(address) = self.links.dial(rank).pick() else {
+            let Some(address) = self.links.dial(rank).next_address() else {
                 break;
             };
             self.meter.stats.dials += 1;
@@ -100,18 +100,18 @@ impl Device {
                 Err(error) => error,
             };
             let text = text_of(&error);
-            last = format!("{}: {text}", place(&address));
+            last = format!("{}: {text}", address_text(&address));
             let dial = self.links.dial(rank);
             if is_local(&address) && !dial.local_refused(error.kind(), &text) {
                 break;
             }
         }
-        self.none_took(rank, &last)
+        self.all_addresses_failed(rank, &last)
     }
 
-    /// No address was even begun with: all of them have been tried, so there is a pause now.
-    fn none_took(&mut self, rank: Rank, why: &str) -> Result<()> {
-        self.links.dial(rank).none_took();
+    /// The system has refused a connection to every address: the next attempt follows a pause.
+    fn all_addresses_failed(&mut self, rank: Rank, why: &str) -> Result<()> {
+        self.links.dial(rank).all_addresses_failed();
         self.dial_failed(rank, why)
     }
 
@@ -121,13 +121,13 @@ impl Device {
         if !self.manager.is_there() {
             return Ok(());
         }
-        self.manager.tell(&ToManager::LookUp { rank, least })?;
+        self.manager.send(&ToManager::LookUp { rank, least })?;
         self.meter.stats.lookups += 1;
-        let asked = self.links.dial(rank).ask();
+        let asked = self.links.dial(rank).count_lookup();
         let why = format!(
             "its business card has not come, for which the local manager was asked {asked} times"
         );
-        if self.goes_on(rank, &why)? {
+        if self.may_redial(rank, &why)? {
             self.links.redial_after(rank, LOOK_UP_PATIENCE);
         }
         Ok(())
@@ -181,33 +181,33 @@ impl Device {
             self.meter.stats.strangers += u64::from(!pending.is_closing());
             return Ok(());
         };
-        let address = pending.address().map(place).unwrap_or_default();
+        let address = pending.address().map(address_text).unwrap_or_default();
         let local = pending.address().is_some_and(is_local);
         let failing = pending.failing();
         drop(pending);
         self.links.attempt_over(rank, attempt);
         if !counts {
-            self.links.dial(rank).forgive();
+            self.links.dial(rank).clear_failures();
         }
         if let (true, Some(failing)) = (local, failing) {
-            let for_good = failing == Failing::Memory;
-            self.links.dial(rank).door_failed(why, for_good);
+            let for_good = failing == WireupFailure::Memory;
+            self.links.dial(rank).local_attempt_failed(why, for_good);
         }
         self.dial_failed(rank, &format!("{address}: {why}"))
     }
 
     /// Schedules the next attempt, or gives up.
     fn dial_failed(&mut self, rank: Rank, why: &str) -> Result<()> {
-        if !self.goes_on(rank, why)? {
+        if !self.may_redial(rank, why)? {
             return Ok(());
         }
         self.links.redial_after_failure(rank);
         Ok(())
     }
 
-    /// Whether to dial an unreachable rank again. A lasting failure is an error, unless the rank is
-    /// no longer needed.
-    fn goes_on(&mut self, rank: Rank, why: &str) -> Result<bool> {
+    /// Whether to dial an unreachable rank again. A lasting failure is an error if a message waits
+    /// for the rank.
+    fn may_redial(&mut self, rank: Rank, why: &str) -> Result<bool> {
         let limit = self.member.options().connect_timeout;
         let needed = self.engine.tx_waiting(rank);
         let dial = self.links.dial(rank);
@@ -228,19 +228,21 @@ impl Device {
         Error::Unreachable {
             rank,
             host,
-            address: dial.places(),
+            address: dial.address_list(),
             operation: "send",
             seconds,
             last: dial.last_failure().to_owned(),
         }
     }
 
-    /// A link is established, over shared memory or not: drops the state of its dial.
-    pub(super) fn dial_succeeded(&mut self, rank: Rank, shared: bool) -> Result<()> {
-        let given_up = self.links.dial(rank).succeed();
+    /// A link is established over this transport: drops the state of its dial.
+    pub(super) fn dial_succeeded(&mut self, rank: Rank, transport: TransportId) -> Result<()> {
+        let fallback = self.links.dial(rank).succeed();
         // Only now, because a peer that did not answer may have been dead.
-        match given_up {
-            Some(why) if !shared => self.manager.tell_fallback(rank, &why),
+        match fallback {
+            Some(why) if transport != TransportId::SharedMemory => {
+                self.manager.report_fallback(rank, &why)
+            }
             _ => Ok(()),
         }
     }

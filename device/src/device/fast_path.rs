@@ -10,13 +10,13 @@ use rejoin_engine::{Completion, Engine, Envelope, Pattern, Segment, ShortHeader}
 use super::{Caller, Device};
 use crate::error::Result;
 use crate::links;
-use crate::memory;
+use crate::program_memory;
 use crate::transport::{Endpoint, Fault, MakeHeader, SendOutcome};
 
 /// Calls after which the slow path makes a pass of progress.
 const PASS_AFTER: u32 = 256;
-/// Looks at the link before a receive is posted: about as long as an answer takes.
-const LOOKS: u32 = 100;
+/// Polls of the link before a receive is posted: about as long as an answer takes.
+const POLLS: u32 = 100;
 
 /// A short message that the engine keeps once there is room for it. No closure, so that it is
 /// inlined at both of its places.
@@ -35,7 +35,7 @@ impl MakeHeader for ShortSend<'_> {
 }
 
 impl Device {
-    /// Sends a message of few bytes over the endpoint that there is. After
+    /// Sends a message of few bytes over the endpoint of its peer. After
     /// [`SendOutcome::WouldBlock`] the caller continues with [`Device::continue_send`] or
     /// [`Device::continue_isend`].
     ///
@@ -57,7 +57,7 @@ impl Device {
         unsafe { self.try_eager(to, env, buf, len, caller) }
     }
 
-    /// The same, whatever else there is to do. A body that the engine would not copy is refused
+    /// The same, also where other work is due. A body that the engine would not copy is refused
     /// before the link is looked up.
     ///
     /// # Safety
@@ -85,21 +85,27 @@ impl Device {
             return SendOutcome::WouldBlock;
         }
         // SAFETY: the caller's promise.
-        let bytes = unsafe { memory::bytes(memory::segment(buf, len)) };
+        let bytes = unsafe { program_memory::bytes(program_memory::segment(buf, len)) };
         let short = ShortSend {
             engine: &mut self.engine,
             to,
             env,
             bytes,
         };
-        if live.endpoint.try_message(bytes, short) {
-            self.meter.stats.short_out += 1;
-            return SendOutcome::Sent;
+        match live.endpoint.try_message(bytes, short) {
+            SendOutcome::Sent => {
+                self.meter.stats.short_out += 1;
+                SendOutcome::Sent
+            }
+            SendOutcome::Untried | SendOutcome::WouldBlock => {
+                links::send_frame(&mut self.engine, live, &mut self.meter, to, env, bytes)
+            }
+            lost @ SendOutcome::LinkLost(_) => lost,
         }
-        links::send_frame(&mut self.engine, live, &mut self.meter, (to, env), bytes)
     }
 
-    /// Drops the link over which a send failed; the message goes over the next one.
+    /// Drops the link over which a send failed; the message goes over the next one. Unread messages
+    /// of the peer come again over that link, too.
     ///
     /// # Errors
     /// As [`Device::progress`].
@@ -113,7 +119,7 @@ impl Device {
 
     /// Receives a message of few bytes that is there, or comes at once, and that no other receive
     /// could get; `None`: nothing was received, and the caller posts it by [`Device::irecv`]. That
-    /// finds no message by the first comparison of its search, so it needs no word of this attempt.
+    /// finds no message by the first comparison of its search, so it need not know of this attempt.
     ///
     /// # Safety
     /// `buf` is writable for `len` bytes, and nothing else uses it during the call.
@@ -129,13 +135,13 @@ impl Device {
             return None;
         }
         // SAFETY: the caller's promise.
-        unsafe { self.take_next(from, pattern, memory::segment(buf, len)) }
+        unsafe { self.take_next(from, pattern, program_memory::segment(buf, len)) }
     }
 
-    /// Whether the last such receive has left an ack to be sent, which [`Device::answer`] does.
+    /// Whether the last such receive has left an ack to be sent, which [`Device::write_acks`] does.
     #[inline(always)]
     #[must_use]
-    pub fn owes_answer(&self) -> bool {
+    pub fn owes_ack(&self) -> bool {
         self.engine.any_ready()
     }
 
@@ -144,11 +150,11 @@ impl Device {
     /// # Errors
     /// As [`Device::progress`].
     #[cold]
-    pub fn answer(&mut self) -> Result<()> {
+    pub fn write_acks(&mut self) -> Result<()> {
         self.flush_ready().map(|_| ())
     }
 
-    /// The short message that is next on the link of this peer, or comes at once, if it meets the
+    /// The short message that is next on the link of this peer, or comes at once, if it matches the
     /// receive.
     ///
     /// # Safety
@@ -165,17 +171,17 @@ impl Device {
             return None;
         }
         let endpoint = &mut live.endpoint;
-        let mut looks = if self.progress.spin.is_never() {
+        let mut polls_left = if self.progress.spin.is_never() {
             1
         } else {
-            LOOKS
+            POLLS
         };
         let header = loop {
             if let Some(header) = endpoint.try_recv() {
                 break header;
             }
-            looks -= 1;
-            if looks == 0 {
+            polls_left -= 1;
+            if polls_left == 0 {
                 return None;
             }
             std::hint::spin_loop();
@@ -183,7 +189,7 @@ impl Device {
         let engine = &mut self.engine;
         let (done, matched) = engine.rx_short_into(from, &header, pattern, segment)?;
         // SAFETY: a part of the caller's buffer, by its promise.
-        unsafe { endpoint.take(&header, memory::place(matched.into)) };
+        unsafe { endpoint.take(&header, program_memory::place(matched.into)) };
         let stats = &mut self.meter.stats;
         stats.frames_in += 1;
         stats.short_in += 1;

@@ -1,4 +1,4 @@
-//! The ends of a rank: in order, or by abort.
+//! The end of a rank, by `MPI_Finalize` or by abort.
 
 use rejoin_wire::ToManager;
 
@@ -43,9 +43,10 @@ impl Device {
     pub fn announce_finalize(&mut self) -> Result<Counters> {
         self.manager.leave();
         // Before any rank may close its links: a lost one below is one that was really lost.
-        let counters = self.stats().named(self.engine.messages());
-        self.tell_links()?;
-        self.manager.tell(&ToManager::Finalizing)?;
+        let (sends, receives) = self.engine.messages();
+        let counters = self.stats().named(sends, receives);
+        self.report_links()?;
+        self.manager.send(&ToManager::Finalizing)?;
         Ok(Counters(counters))
     }
 
@@ -61,9 +62,9 @@ impl Device {
     /// A manager that cannot be understood.
     pub fn leave_job(&mut self, Counters(counters): Counters) -> Result<()> {
         if self.member.settings().stats {
-            self.manager.tell(&ToManager::Counters { counters })?;
+            self.manager.send(&ToManager::Counters { counters })?;
         }
-        self.manager.tell(&ToManager::Leave)?;
+        self.manager.send(&ToManager::Leave)?;
         self.recovery.refuse();
         self.links.close_all();
         Ok(())
@@ -83,7 +84,7 @@ impl Device {
     }
 
     /// With `--verbose`, reports which links carried this rank's messages.
-    fn tell_links(&mut self) -> Result<()> {
+    fn report_links(&mut self) -> Result<()> {
         if !self.member.settings().verbose {
             return Ok(());
         }

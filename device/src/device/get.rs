@@ -1,20 +1,19 @@
 //! Bodies that are read out of the memory of a sender on the same host, or that it writes into this
 //! rank's.
 //!
-//! Bodies are cut into parts, which both sides carry: for few bytes it costs more to share them.
+//! Bodies are cut into parts, which both sides copy. To share a short body would cost more.
 
 use rejoin_channel_table::ids::Rank;
 use rejoin_engine::RemoteGet;
 
 use super::Device;
-use crate::memory;
+use crate::program_memory;
 use crate::transport::{Endpoint, GetPart, MAX_GET_PARTS as MOST};
 
-/// Most bytes of a part, of a body with few: the last part that is carried has one side wait for
-/// the other.
+/// Most bytes of a part: one side waits for the other at the last part.
 const PART: usize = 512 << 10;
-/// A body from this length on is shared though it is alone.
-const TWO: usize = 64 << 10;
+/// A single body from this length on is copied by both sides.
+const SHARE_MIN: usize = 64 << 10;
 /// Bodies are cut where pages of theirs may end.
 const PAGE: usize = 4096;
 
@@ -31,7 +30,7 @@ impl Device {
         }
     }
 
-    /// Has the bodies carried that the engine asks for; true if there were any.
+    /// Copies the bodies that the engine asks for; true if there were any.
     #[inline]
     pub(crate) fn get_all(&mut self) -> bool {
         let mut next = self.engine.next_get();
@@ -42,8 +41,7 @@ impl Device {
         any
     }
 
-    /// Carries a body and those that come behind it from the same sender; returns the one that was
-    /// next.
+    /// Copies a body and the next ones of the same sender; returns the first one of another.
     fn get_with(&mut self, first: RemoteGet) -> Option<RemoteGet> {
         let mut batch = Batch::new(first);
         let next = loop {
@@ -58,9 +56,9 @@ impl Device {
         let (parts, count) = batch.parts(together);
         let wanted = self.member.options().stall_report;
         let stall = &self.progress.stall;
-        let mut held_up = stall.held_up(self.member.rank(), wanted);
+        let mut chunk_stall = stall.chunk_stall(self.member.rank(), wanted);
         let (book, live) = self.links.book_and_live(first.peer);
-        let mut waits = || held_up.lasts(first.peer, book.host(first.peer).unwrap_or_default());
+        let mut waits = || chunk_stall.lasts(first.peer, book.host(first.peer).unwrap_or_default());
         let parts = &parts[..count];
         // SAFETY: the segments are posted receives', for which the callers have promised.
         let failed = live.map_or(u64::MAX, |live| unsafe {
@@ -78,7 +76,7 @@ impl Device {
     }
 }
 
-/// Bodies that are carried at once, from one sender.
+/// Bodies of one sender that are copied together.
 struct Batch {
     gets: [RemoteGet; MOST],
     /// How many parts each has.
@@ -98,7 +96,7 @@ impl Batch {
         }
     }
 
-    /// Takes in another, if there is room for its parts.
+    /// Adds another body, if there is room for its parts.
     fn add(&mut self, get: RemoteGet) -> bool {
         let parts = get.to.len.div_ceil(PART).max(1);
         if get.peer != self.gets[0].peer || self.all.saturating_add(parts) > MOST {
@@ -111,9 +109,9 @@ impl Batch {
         true
     }
 
-    /// The parts of all, and their number; a body that is alone has two if it is worth it.
+    /// The parts of all bodies, and their number. A single long body has two.
     fn parts(&mut self, together: bool) -> ([GetPart; MOST], usize) {
-        if together && self.all == 1 && self.gets[0].to.len >= TWO {
+        if together && self.all == 1 && self.gets[0].to.len >= SHARE_MIN {
             self.counts[0] = 2;
             self.all = 2;
         }
@@ -126,7 +124,7 @@ impl Batch {
                 let segment = get.to.part(at, each);
                 parts[filled] = GetPart {
                     from: get.from.wrapping_add(at as u64),
-                    to: memory::start(segment),
+                    to: program_memory::start(segment),
                     len: segment.len,
                 };
                 filled += 1;

@@ -9,9 +9,9 @@ use rejoin_channel_table::{Acceptor, Established, HandshakeRefusal, Proved, Resu
 use super::Device;
 use crate::error::{Result, text_of};
 use crate::events::PollToken;
-use crate::links::{Live, PendingConnection, Said};
+use crate::links::{HandshakeRequest, Live, PendingConnection};
 use crate::os;
-use crate::transport::{Accepted, Copies, Endpoint};
+use crate::transport::{Accepted, Copies, Endpoint, TransportId};
 
 /// Pause after a refusal that asks for one: the peer is behind, or wins with its own attempt.
 const REFUSED_PAUSE: Duration = Duration::from_millis(20);
@@ -34,7 +34,7 @@ enum Next {
 impl Next {
     /// The connection broke.
     fn broke(mut pending: Box<PendingConnection>, error: &io::Error) -> Self {
-        let why = pending.broke(error);
+        let why = pending.connection_broke(error);
         Self::Fail(pending, why)
     }
 }
@@ -55,8 +55,8 @@ impl Device {
             let Accepted { socket, local } = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Out of descriptors, say. The listener is looked at again in a while: its
-                    // edge has passed.
+                    // For example, no descriptors are left. The listener is polled again in a
+                    // while, because its edge has passed.
                     self.listeners.accept_later();
                     let (me, why) = (self.member.rank(), text_of(&error));
                     tracing::warn!("rank {me}: accept: {why}");
@@ -81,7 +81,7 @@ impl Device {
         dropped
     }
 
-    /// Moves a handshake on as far as it goes now; true if it moved.
+    /// Continues a handshake as far as it can go now; true if it moved.
     pub(super) fn handshake_event(&mut self, token: PollToken) -> Result<bool> {
         let Some(pending) = self.links.lift(token) else {
             return Ok(false);
@@ -172,11 +172,11 @@ impl Device {
         let bytes = &self.progress.staging()[at..end];
         let (taken, said) = pending.feed(self.manager.key(), self.links.book(), bytes);
         let step = match said {
-            Said::Nothing => Step::More,
-            Said::Prove(rank, attempt) => self.prove(pending, rank, attempt),
-            Said::Established(opened) => self.established(token, pending, &opened),
-            Said::Admit(proved) => self.admit(token, pending, &proved),
-            Said::Refused(refusal) => self.refused(pending, refusal),
+            HandshakeRequest::Nothing => Step::More,
+            HandshakeRequest::Prove(rank, attempt) => self.prove(pending, rank, attempt),
+            HandshakeRequest::Established(opened) => self.established(token, pending, &opened),
+            HandshakeRequest::Admit(proved) => self.admit(token, pending, &proved),
+            HandshakeRequest::Refused(refusal) => self.refused(pending, refusal),
         };
         (taken, step)
     }
@@ -239,7 +239,7 @@ impl Device {
             self.engine.link_down(rank);
             if let Some(closed) = closed {
                 self.meter.stats.doorbells += closed.doorbells;
-                // An error, if it comes to that, comes with the next loss: here the peer is back.
+                // The next loss reports an error if there were too many: here the peer is back.
                 self.count_link(&closed);
             }
             self.meter.stats.links_lost += 1;
@@ -303,12 +303,12 @@ impl Device {
             shared_cores: self.progress.spin.is_never(),
         };
         let (mut endpoint, ahead) = pending.into_endpoint(copies);
-        let polled = endpoint.capabilities().doorbell;
+        let transport = endpoint.transport();
         // Its end may have come with the last bytes of the handshake, and is not announced again.
         endpoint.note_event();
         self.links
             .establish(token, Live::new(endpoint, rank, ahead));
-        if polled {
+        if transport == TransportId::SharedMemory {
             let bytes = self.links.shared_bytes() as u64;
             let stats = &mut self.meter.stats;
             stats.rings_made += 1;
@@ -316,9 +316,9 @@ impl Device {
             self.learn_access(rank);
         }
         self.meter.stats.links_made += 1;
-        self.dial_succeeded(rank, polled)?;
-        // Beside shared memory nothing comes but wake-ups.
-        if until > from && !polled {
+        self.dial_succeeded(rank, transport)?;
+        // The socket beside shared memory brings wake-ups, and no frames.
+        if until > from && transport != TransportId::SharedMemory {
             self.progress.staging().copy_within(from..until, 0);
             self.ingest(token, Some(until - from))?;
         }

@@ -3,8 +3,8 @@
 use super::Device;
 use crate::error::Result;
 use crate::events::PollToken;
-use crate::links::{Broken, Intake};
-use crate::memory;
+use crate::links::{Intake, LinkFault};
+use crate::program_memory;
 
 impl Device {
     /// Reads a live link, or works through bytes that are staged already; true if anything moved.
@@ -33,7 +33,7 @@ impl Device {
                 }
                 Ok(moved)
             }
-            Err(Broken::Memory(error)) => {
+            Err(LinkFault::Memory(error)) => {
                 let rank = live.rank();
                 Err(self.bad_buffer(rank, "receive", error))
             }
@@ -44,7 +44,7 @@ impl Device {
     /// After calls that may have matched what is already here.
     #[inline]
     pub(super) fn copy_matched(&mut self) {
-        memory::copy_out(&mut self.engine);
+        program_memory::copy_out(&mut self.engine);
         self.get_all();
     }
 }

@@ -14,18 +14,18 @@ use rejoin_channel_table::ids::Rank;
 use super::Device;
 use crate::error::Result;
 use crate::events::PollToken;
-use crate::links::Broken;
+use crate::links::LinkFault;
 use crate::transport::{Endpoint, Lost};
 
-/// Looks at epoll between two looks at the clock, which is what a check costs a polling program.
-const LOOKS: u64 = 1024;
+/// Polls of epoll between two readings of the clock, which are the cost for a polling program.
+const POLLS_PER_CLOCK: u64 = 1024;
 
 impl Device {
     /// While polling: checks the links when the last check is a second old. True if anything moved.
     #[inline]
     pub(super) fn check_links_now_and_then(&mut self) -> Result<bool> {
         let stats = &self.meter.stats;
-        if !(stats.event_polls + stats.blocks).is_multiple_of(LOOKS) {
+        if !(stats.event_polls + stats.blocks).is_multiple_of(POLLS_PER_CLOCK) {
             return Ok(false);
         }
         self.check_links_if_due()
@@ -41,7 +41,7 @@ impl Device {
         }
     }
 
-    /// Gives up links whose other ends do not answer, and reads and writes the others. True if
+    /// Drops links whose other ends do not answer, and reads and writes the others. True if
     /// anything moved.
     #[cold]
     fn check_links(&mut self) -> Result<bool> {
@@ -62,16 +62,16 @@ impl Device {
         for token in dead {
             let seconds = limit.as_secs_f64();
             let why = format!("nothing has been acknowledged for {seconds} s");
-            self.drop_link(token, Broken::Lost(Lost(why)))?;
+            self.drop_link(token, LinkFault::Lost(Lost(why)))?;
         }
-        Ok(self.look_behind_events(&good)? | moved)
+        Ok(self.poll_behind_events(&good)? | moved)
     }
 
     /// Reads every link, and writes full ones, as if an event had requested it. No link should
     /// move. If one moves without a pending event in epoll, an event was missed and is counted.
     /// This also continues a read or write that the system broke off because of the program's
     /// memory.
-    fn look_behind_events(&mut self, links: &[(PollToken, Rank)]) -> Result<bool> {
+    fn poll_behind_events(&mut self, links: &[(PollToken, Rank)]) -> Result<bool> {
         let mut moved = Vec::new();
         for (token, rank) in links {
             let watched = self

@@ -1,5 +1,6 @@
 //! Loss of links: by the system, after a malformed frame, or by link flapping.
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use rejoin_channel_table::Resume;
@@ -8,15 +9,15 @@ use rejoin_channel_table::ids::Rank;
 use super::Device;
 use crate::error::{Error, Result};
 use crate::events::PollToken;
-use crate::links::{Broken, Closed, MOST_BREACHES, Row};
+use crate::links::{Closed, FlapStreak, LinkFault, MOST_BREACHES};
 use crate::transport::Fault;
 
-/// How long the smaller rank waits for the larger rank's redial of a lost link.
-const COURTESY: Duration = Duration::from_millis(4);
+/// How long the smaller rank waits for the larger rank to redial a lost link.
+const REDIAL_DELAY: Duration = Duration::from_millis(4);
 
 impl Device {
-    /// A link cannot be used on: its handle is nulled, and it is redialed.
-    pub(super) fn drop_link(&mut self, token: PollToken, broken: Broken) -> Result<()> {
+    /// A link is broken: its handle is nulled, and the peer is dialed again.
+    pub(super) fn drop_link(&mut self, token: PollToken, broken: LinkFault) -> Result<()> {
         let Some(closed) = self.links.close(token) else {
             return Ok(());
         };
@@ -29,14 +30,14 @@ impl Device {
             self.expect_link(rank);
         }
         match broken {
-            Broken::Lost(lost) => {
+            LinkFault::Lost(lost) => {
                 let (me, why) = (self.member.rank(), lost.0);
                 tracing::debug!("rank {me}: link to {rank} lost: {why}");
                 self.end_link(&closed, &why)
             }
-            Broken::Breach(why) => self.breach(rank, &why),
-            // Held before they come here.
-            Broken::Memory(_) | Broken::Later(_) => Ok(()),
+            LinkFault::Breach(why) => self.breach(rank, &why),
+            // The callers have dealt with these.
+            LinkFault::Memory(_) | LinkFault::Later(_) => Ok(()),
         }
     }
 
@@ -49,11 +50,11 @@ impl Device {
     ) -> Result<bool> {
         match fault {
             Fault::Memory(error) => Err(self.bad_buffer(rank, "send", error)),
-            Fault::Link(lost) => self.drop_link(token, Broken::Lost(lost)).map(|()| true),
+            Fault::Link(lost) => self.drop_link(token, LinkFault::Lost(lost)).map(|()| true),
         }
     }
 
-    /// A link is good, but not the memory of the program that its bytes are in, or are to go to.
+    /// The system cannot use the buffer of the program. The link is good.
     #[cold]
     pub(super) fn bad_buffer(
         &self,
@@ -77,42 +78,42 @@ impl Device {
         let pause = if self.member.rank() > rank {
             Duration::ZERO
         } else {
-            COURTESY
+            REDIAL_DELAY
         };
         self.links.redial_after(rank, pause);
     }
 
-    /// A link to `rank` is about to be used; `theirs` is the peer's resume.
+    /// A link to `rank` is established; `theirs` is the resume of the peer.
     pub(super) fn begin_link(&mut self, rank: Rank, theirs: &Resume) {
         let ours = self.engine.resume(rank);
-        self.links.dial(rank).row().begin((theirs.clone(), ours));
+        self.links.dial(rank).flaps().begin((theirs.clone(), ours));
     }
 
-    /// A link is lost. Returns whether it is one too many that has brought nothing on.
+    /// A link is lost. Returns whether too many links in succession made no progress.
     pub(super) fn count_link(&mut self, closed: &Closed) -> bool {
         let rank = closed.rank;
         if self.manager.is_leaving() || self.engine.is_quiet(rank) {
             return false;
         }
-        let waits = closed.heard && self.engine.awaits(rank);
-        let row = self.links.dial(rank).row();
-        if waits && !row.has_body_to_bring() {
-            *row = Row::default();
+        let waits = closed.received_frame && self.engine.awaits(rank);
+        let flaps = self.links.dial(rank).flaps();
+        if waits && !flaps.peer_requested_body() {
+            *flaps = FlapStreak::default();
             return false;
         }
-        row.end(closed.moved)
+        flaps.end(closed.moved)
     }
 
-    /// The same, of one that no other has taken the place of.
+    /// Counts a lost link that no other link has replaced.
     ///
     /// # Errors
-    /// [`Error::LinkFlapping`] when too many links in a row have brought nothing on.
+    /// [`Error::LinkFlapping`] when too many links in succession made no progress.
     fn end_link(&mut self, closed: &Closed, why: &str) -> Result<()> {
         if !self.count_link(closed) {
             return Ok(());
         }
         let rank = closed.rank;
-        let links = self.links.dial(rank).row().links();
+        let links = self.links.dial(rank).flaps().links();
         Err(Error::LinkFlapping {
             rank,
             host: self.host_of(rank).to_owned(),
@@ -125,7 +126,11 @@ impl Device {
     /// error.
     fn breach(&mut self, rank: Rank, why: &str) -> Result<()> {
         let me = self.member.rank();
-        eprintln!("rejoin: rank {me}: dropped the link to rank {rank}: {why}");
+        // A full or closed standard error must not end the rank.
+        let _ = writeln!(
+            std::io::stderr(),
+            "rejoin: rank {me}: dropped the link to rank {rank}: {why}"
+        );
         if !self.links.count_breach() {
             return Ok(());
         }

@@ -10,7 +10,7 @@ use crate::manager;
 
 impl Device {
     /// Reads the manager's messages.
-    pub(super) fn hear_manager(&mut self) -> Result<bool> {
+    pub(super) fn read_manager_messages(&mut self) -> Result<bool> {
         let mut moved = false;
         let present = self.member.identity().generation;
         while let Some(message) = self.manager.receive()? {
@@ -27,13 +27,13 @@ impl Device {
                     }
                     continue;
                 }
-                FromManager::Kept {
+                FromManager::Committed {
                     generation,
                     epoch,
                     abandoned,
                 } => {
                     if generation == present {
-                        self.recovery.learn(epoch, abandoned);
+                        self.recovery.note_checkpoints(epoch, abandoned);
                     }
                 }
                 FromManager::Card { generation, .. } if generation != present => {}

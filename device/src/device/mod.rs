@@ -1,4 +1,4 @@
-//! The device's face to the MPI layer.
+//! The calls of the MPI layer to the device.
 
 mod await_links;
 mod dialing;
@@ -12,7 +12,7 @@ mod link_loss;
 mod manager_updates;
 mod passes;
 mod program_checkpoints;
-mod rejoin;
+mod reopen;
 pub mod safe_point;
 mod stall_report;
 mod startup;
@@ -25,8 +25,8 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use rejoin_channel_table::BusinessCard;
 use rejoin_channel_table::ids::{Identity, Rank};
-use rejoin_channel_table::{BusinessCard, LocalHostId};
 use rejoin_engine::{
     Completion, Config, Engine, Envelope, MIN_GET, MsgId, Pattern, Probe, ReqId, Sent,
 };
@@ -34,16 +34,17 @@ use rejoin_wire::{RankOptions, Transport};
 
 use crate::error::{Error, Result};
 use crate::events::Waker;
+use crate::job_locality::{JobLocality, LocalCost};
 use crate::job_member::JobMember;
 use crate::links::{Links, RankListeners};
 use crate::manager::ManagerChannel;
-use crate::memory;
 use crate::meter::{Meter, Stats};
+use crate::program_memory;
 use crate::progress::ProgressState;
 use crate::recovery::RankRecovery;
 use crate::transport::SendOutcome;
 
-/// Passes with a hinted link between two looks at epoll.
+/// Passes with a hinted link between two polls of epoll.
 const POLL_EVERY: u32 = 64;
 /// Longest body of a blocking send that is copied after its write. Copying a longer one takes about
 /// as long as to wait for its ack, and halves the rate of a program that only sends.
@@ -66,15 +67,6 @@ pub enum Caller {
     Blocking,
     /// It may be one of a burst, whose messages share system calls.
     Nonblocking,
-}
-
-/// The cost of a message between ranks of one host, for its sender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LocalCost {
-    /// A copy, while both ranks are awake.
-    Copy,
-    /// A system call, as a message to another host.
-    SystemCall,
 }
 
 /// The channel device of one rank.
@@ -150,22 +142,18 @@ impl Device {
         self.links.book().host(rank).unwrap_or_default()
     }
 
-    /// The running system that a rank is on: ranks with equal ids can share memory. Out of range
-    /// gives this rank's own.
+    /// Which ranks share a host, and what a message within a host costs. The cost is the same on
+    /// all ranks, because it follows from the launcher's settings, not from the abilities or
+    /// variables of one rank.
     #[must_use]
-    pub fn local_host_of(&self, rank: Rank) -> &LocalHostId {
-        let known = self.links.book().local_host(rank);
-        known.unwrap_or(&self.member.card().local_host)
-    }
-
-    /// The cost of a message between ranks of one host. It is the same on all ranks, because it
-    /// follows from the launcher's settings, not from the abilities or variables of one rank.
-    #[must_use]
-    pub fn local_cost(&self) -> LocalCost {
-        match self.member.settings().transport {
+    pub fn locality(&self) -> JobLocality {
+        let own = &self.member.card().local_host;
+        let host = |rank| self.links.book().local_host(Rank(rank)).unwrap_or(own);
+        let cost = match self.member.settings().transport {
             Transport::Tcp => LocalCost::SystemCall,
             Transport::Auto | Transport::Shm => LocalCost::Copy,
-        }
+        };
+        JobLocality::new((0..self.size()).map(host), cost)
     }
 
     /// Number of the program on the command line, when there are several (`MPI_APPNUM`).
@@ -332,7 +320,7 @@ impl Device {
         if !copied {
             return Ok(Some(request));
         }
-        if memory::detach(&mut self.engine, request) {
+        if program_memory::detach(&mut self.engine, request) {
             self.engine.poll(request);
             return Ok(None);
         }
@@ -397,13 +385,13 @@ impl Device {
         mode: rejoin_engine::MessageMode,
         operation: &'static str,
     ) -> Result<(Sent, bool)> {
-        let segment = memory::segment(buf, len);
+        let segment = program_memory::segment(buf, len);
         let small = self.engine.copies(len);
         if len >= MIN_GET {
             self.learn_access(to);
         }
         // SAFETY: the caller's promise.
-        let bytes = small.then(|| unsafe { memory::bytes(segment) });
+        let bytes = small.then(|| unsafe { program_memory::bytes(segment) });
         match self.engine.send(to, env, segment, bytes, mode) {
             Ok(sent) => Ok((sent, small)),
             Err(error) => Err(self.refused_by_engine(to, operation, &error)),
@@ -442,7 +430,7 @@ impl Device {
     /// No such rank.
     #[inline]
     pub unsafe fn irecv(&mut self, pattern: Pattern, buf: *mut u8, len: usize) -> Result<ReqId> {
-        match self.engine.recv(pattern, memory::segment(buf, len)) {
+        match self.engine.recv(pattern, program_memory::segment(buf, len)) {
             Ok(request) => {
                 self.copy_matched();
                 Ok(request)
@@ -459,13 +447,14 @@ impl Device {
     /// # Safety
     /// As for [`Device::irecv`].
     #[inline(always)]
-    pub unsafe fn post_now(
+    pub unsafe fn try_post(
         &mut self,
         pattern: &Pattern,
         buf: *mut u8,
         len: usize,
     ) -> Option<ReqId> {
-        self.engine.post_named(pattern, memory::segment(buf, len))
+        self.engine
+            .post_named(pattern, program_memory::segment(buf, len))
     }
 
     /// As [`Device::poll`], of a receive that got a whole message, and only of such.
@@ -492,7 +481,7 @@ impl Device {
         self.engine.cancel(request);
     }
 
-    /// Lets a request go: it completes in the background (`MPI_Request_free`, MPI-5.0 §3.7.3).
+    /// Frees a request, which completes in the background (`MPI_Request_free`, MPI-5.0 §3.7.3).
     pub fn free(&mut self, request: ReqId) {
         self.engine.free(request);
     }
@@ -502,7 +491,7 @@ impl Device {
     pub fn probe(&mut self, pattern: &Pattern) -> Option<Probe> {
         let found = self.engine.probe(pattern);
         if found.is_none() {
-            self.progress.sought(pattern);
+            self.progress.probe_failed(pattern);
         }
         found
     }
@@ -511,7 +500,7 @@ impl Device {
     pub fn mprobe(&mut self, pattern: &Pattern) -> Option<(MsgId, Probe)> {
         let found = self.engine.mprobe(pattern);
         if found.is_none() {
-            self.progress.sought(pattern);
+            self.progress.probe_failed(pattern);
         }
         found
     }
@@ -524,7 +513,10 @@ impl Device {
     /// # Errors
     /// A message that was received already.
     pub unsafe fn imrecv(&mut self, message: MsgId, buf: *mut u8, len: usize) -> Result<ReqId> {
-        match self.engine.mrecv(message, memory::segment(buf, len)) {
+        match self
+            .engine
+            .mrecv(message, program_memory::segment(buf, len))
+        {
             Ok(request) => {
                 self.copy_matched();
                 Ok(request)

@@ -1,6 +1,6 @@
 //! A pass of progress: write ready frames, read arrived bytes.
 //!
-//! The link that a hint names is read directly; epoll is looked at every so many passes only. An
+//! The link that a hint names is read directly; epoll is polled every so many passes only. An
 //! edge in epoll means "read until it is empty". So a link that was not read to its end is listed,
 //! and read again before the device blocks.
 
@@ -15,11 +15,11 @@ use crate::events::{PollToken, Readiness};
 use crate::links::Intake;
 use crate::transport::Endpoint;
 
-/// Passes between two looks at epoll where nothing is hinted at and some links need it.
+/// Passes between two polls of epoll where no request names a peer and some links need epoll.
 const POLL_OFTEN: u32 = 4;
-/// Passes with a hinted link between two looks at the links that need no epoll.
+/// Passes with a hinted link between two polls of the links that need no epoll.
 const SERVE_EVERY: u32 = 8;
-/// Looks at epoll between two grants to peers that may hold what is waited or probed for.
+/// Polls of epoll between two grants to peers that may hold what is waited or probed for.
 const GRANT_EVERY: u64 = 4;
 /// While messages match receives: number of epoll calls between two passes that also take messages
 /// without a receive.
@@ -39,8 +39,7 @@ enum Reads {
 
 impl Device {
     /// One pass without blocking; true if anything moved. `hint` names the request that is waited
-    /// for: its peer's link is read first, without epoll. Nonblocking small sends that were put
-    /// off go out here.
+    /// for: its peer's link is read first, without epoll. This writes deferred nonblocking sends.
     ///
     /// # Errors
     /// A peer that cannot be reached, or a manager that cannot be understood.
@@ -55,7 +54,8 @@ impl Device {
             .and_then(|rank| Some((rank, self.links.token_of(rank)?)));
         if let Some((rank, token)) = hinted {
             if self.poll_link(rank, token, true)? {
-                self.links.hit(token, !self.progress.spin.is_never())?;
+                self.links
+                    .count_direct_read(token, !self.progress.spin.is_never())?;
                 moved = true;
             }
             if !moved && pass.is_multiple_of(SERVE_EVERY) {
@@ -107,7 +107,7 @@ impl Device {
         self.links.wait_for_events(limit, &mut events)?;
         let unnoticed = self.links.disarm();
         if events.is_empty() && limit != Some(Duration::ZERO) {
-            // It has come without a wake-up while the rank slept.
+            // Bytes have arrived without a wake-up while the rank slept.
             self.meter.stats.late += unnoticed;
         }
         let mut moved = false;
@@ -136,9 +136,9 @@ impl Device {
         if self.meter.stats.event_polls.is_multiple_of(GRANT_EVERY) {
             self.progress.grant(&mut self.engine);
         }
-        self.hear_signal();
+        self.take_signalled_request();
         if self.recovery.is_pending() {
-            // Nothing that a wait waits for: a report of one that lasts must not be put off by it.
+            // A checkpoint ends no wait, and must not delay the report of a long one.
             self.safe_point()?;
         }
         Ok(self.flush_ready()? | moved)
@@ -146,7 +146,7 @@ impl Device {
 
     pub(super) fn event(&mut self, event: Readiness) -> Result<bool> {
         match event.token {
-            PollToken::MANAGER => self.hear_manager(),
+            PollToken::MANAGER => self.read_manager_messages(),
             PollToken::WAKER => Ok(true),
             token if token.is_listener() => self.accept_all(token.generation),
             token => self.link_event(token, event),
@@ -161,7 +161,7 @@ impl Device {
         if event.readable {
             moved |= self.ingest(token, None)?;
             if moved {
-                self.links.brought(token);
+                self.links.set_recent(token);
             }
         }
         if event.hangup {

@@ -1,4 +1,4 @@
-//! Checkpoints that the program asks for.
+//! Checkpoints that the program requests.
 
 use rejoin_channel_table::Epoch;
 use rejoin_wire::ToManager;
@@ -18,22 +18,22 @@ impl Device {
     /// # Errors
     /// A manager that cannot be spoken to.
     pub fn has_stored(&mut self, number: u32) -> Result<()> {
-        self.manager.tell(&ToManager::Stored { number })
+        self.manager.send(&ToManager::Stored { number })
     }
 
-    /// Asks for a checkpoint with this rank's state from here on. [`Device::checkpointed`] tells
-    /// what becomes of it; a process that comes back from its image continues behind this call.
+    /// Requests a checkpoint with this rank's state from here on. [`Device::checkpointed`] returns
+    /// its outcome; a process that is restored from its image continues behind this call.
     ///
     /// # Errors
     /// A manager that cannot be spoken to.
     pub fn ask_for_checkpoint(&mut self) -> Result<Epoch> {
         let after = self.recovery.latest(self.engine.epoch());
-        self.manager.tell(&ToManager::Checkpoint { after })?;
+        self.manager.send(&ToManager::Checkpoint { after })?;
         Ok(after)
     }
 
-    /// Whether a checkpoint later than `after` is there; `false` when it was given up, `None` while
-    /// it is under way.
+    /// Whether a checkpoint later than `after` is committed; `false` when it was aborted, `None`
+    /// while it is under way.
     #[must_use]
     pub fn checkpointed(&self, after: Epoch) -> Option<bool> {
         self.recovery.checkpointed(after)

@@ -14,7 +14,7 @@ use rejoin_ckpt::twin::{Image, Restored, Taken};
 use rejoin_wire::ToManager;
 
 use super::Device;
-use crate::descriptors::Old;
+use crate::descriptors::OldDescriptors;
 use crate::error::{Error, Result};
 
 pub use rejoin_ckpt::checkpoint_request::{Ask, is_pending};
@@ -37,21 +37,21 @@ impl Device {
         self.engine.epoch()
     }
 
-    /// Enters a later epoch now, at a safe point of the caller's. All that is sent from now on says
-    /// so, and takes its receivers along. An earlier epoch, or the present one, changes nothing.
+    /// Enters a later epoch now, at a safe point of the caller's. Later frames carry the epoch, so
+    /// their receivers enter it, too. An earlier epoch, or the present one, changes nothing.
     /// Returns again in each process that is restored from the image that is taken here.
     ///
     /// # Errors
     /// A manager that cannot be spoken to.
     pub fn enter_epoch(&mut self, epoch: Epoch) -> Result<()> {
         // A program that computes for hours takes nothing else from its socket.
-        self.hear_manager()?;
+        self.read_manager_messages()?;
         self.recovery.request(epoch, self.engine.epoch());
         self.safe_point()
     }
 
-    /// Makes a request that came by signal, and could not be met there, the pending one.
-    pub(super) fn hear_signal(&mut self) {
+    /// Takes over a checkpoint request that came by signal and was not met in its handler.
+    pub(super) fn take_signalled_request(&mut self) {
         if checkpoint_request::is_pending()
             && let Some(epoch) = checkpoint_request::take_pending()
         {
@@ -66,7 +66,7 @@ impl Device {
     /// A manager that cannot be spoken to.
     #[cold]
     pub fn safe_point(&mut self) -> Result<()> {
-        self.hear_signal();
+        self.take_signalled_request();
         let before = self.member.identity();
         // A restored process may have received the request for the next image on its way.
         while let Some(epoch) = self.recovery.checkpoint().take() {
@@ -81,15 +81,15 @@ impl Device {
         self.restore_links()
     }
 
-    /// Takes the image of an epoch that this rank has just entered, and reports it. In a process
-    /// that is restored from it, comes back into the job instead.
+    /// Takes the image of an epoch that this rank has just entered, and reports it. A process that
+    /// is restored from it rejoins the job instead.
     fn take_image(&mut self, epoch: Epoch) -> Result<()> {
         let generation = self.member.identity().generation;
         match self.recovery.take_image() {
             None => Ok(()),
             Some(Ok(Taken::Continued(image))) => self.report_image(epoch, &image),
-            Some(Ok(Taken::Restored(restored))) => self.come_back(restored),
-            Some(Err(why)) => self.manager.tell(&ToManager::NotImaged {
+            Some(Ok(Taken::Restored(restored))) => self.rejoin_restored(restored),
+            Some(Err(why)) => self.manager.send(&ToManager::NotImaged {
                 generation,
                 epoch,
                 why,
@@ -103,10 +103,10 @@ impl Device {
         let pipes = [&image.stdout, &image.stderr];
         let ends = std::iter::once(&image.wait).chain(pipes.into_iter().flatten());
         let ends: Vec<_> = ends.map(AsRawFd::as_raw_fd).collect();
-        self.manager.tell_with(&message, &ends)
+        self.manager.send_with_descriptors(&message, &ends)
     }
 
-    fn come_back(&mut self, restored: Restored) -> Result<()> {
+    fn rejoin_restored(&mut self, restored: Restored) -> Result<()> {
         let rank = self.member.rank();
         let mut fds = restored.fds.into_iter();
         let socket: OwnedFd = fds.next().ok_or_else(|| Error::Manager {
@@ -117,6 +117,6 @@ impl Device {
             tracing::warn!("rank {rank}: {caveat}");
         }
         self.recovery.restored(self.engine.epoch());
-        self.reopen(socket, Old::Forget)
+        self.reopen(socket, OldDescriptors::Forget)
     }
 }

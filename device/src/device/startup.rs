@@ -18,7 +18,7 @@ use crate::meter::Meter;
 use crate::options::Options;
 use crate::progress::{ProgressState, Spin};
 use crate::recovery::RankRecovery;
-use crate::{limits, os};
+use crate::{os, size_limits};
 
 /// How long a wait spins when every rank of the host has a core of its own. This is longer than any
 /// round trip within a machine room, and too short to be noticed.
@@ -78,15 +78,15 @@ impl Device {
         let waker = Waker::default();
         let mut recovery = RankRecovery::new(settings.images.as_ref());
         let poller = Poller::new(&waker)?;
-        let (listeners, lacking) = RankListeners::open(&poller, &options, &settings)?;
+        let (listeners, no_shared_memory) = RankListeners::open(&poller, &options, &settings)?;
         if let Some(agent) = &agent {
             watch_manager(&poller, &listeners, &options, agent.descriptor())?;
         }
         let mut manager = ManagerChannel::new(agent, key);
         let card = listeners.card(&options, &settings);
-        let config = limits::config(&options, &settings, size)?;
-        manager.tell_lacking(lacking)?;
-        let limits = limits::limits(&config, &options);
+        let config = size_limits::config(&options, &settings, size)?;
+        manager.report_no_shared_memory(no_shared_memory)?;
+        let limits = size_limits::limits(&config, &options);
         let JobStart { book, image } = match manager.register(&identity, size, &card, limits)? {
             Some(start) => start,
             None => JobStart {
@@ -103,12 +103,12 @@ impl Device {
             manager,
             recovery,
             progress: ProgressState::new(Spin::new(spin(&options, &settings))),
-            member: JobMember::new((identity, size, appnum), settings, options, card),
+            member: JobMember::new(identity, size, appnum, settings, options, card),
             waker,
             not_sync: PhantomData,
         };
         // Whatever came right behind the start was read along with it and raises no edge.
-        device.hear_manager()?;
+        device.read_manager_messages()?;
         Ok(device)
     }
 }

@@ -1,4 +1,4 @@
-//! Waits: a rank spins, gives way, or blocks until something has moved.
+//! Waits: a rank spins, yields, or blocks until something has moved.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use rejoin_engine::ReqId;
 
 use super::Device;
 use crate::error::Result;
-use crate::links::Broken;
+use crate::links::LinkFault;
 use crate::progress::PREEMPTED;
 
 /// Yields before blocking where ranks share cores. Each gives the core to whoever can use it, and
@@ -14,7 +14,7 @@ use crate::progress::PREEMPTED;
 /// sides: ten yields made an alltoall of 64 KiB by 8 ranks on 2 cores take one and a half times as
 /// long as these, and a barrier of 16 ranks twice as long. A thousand gained no more.
 const YIELDS: u32 = 100;
-/// Longest blocking call: the bound of every wait, after which the caller looks again.
+/// Longest blocking call: the bound of every wait, after which the caller checks again.
 const LONGEST_BLOCK: Duration = Duration::from_secs(1);
 
 impl Device {
@@ -34,7 +34,7 @@ impl Device {
         if !spin.is_zero() && self.spin_for(spin, hint)? {
             return Ok(());
         }
-        if self.progress.spin.is_never() && self.give_way(hint)? {
+        if self.progress.spin.is_never() && self.yield_for_others(hint)? {
             return Ok(());
         }
         let left = deadline.map(|deadline| deadline.saturating_sub(spin));
@@ -82,7 +82,7 @@ impl Device {
 
     /// With more ranks than cores: yields to the others for a while. When the message arrives soon,
     /// that costs less than a sleep and a wake-up. True if anything moved.
-    fn give_way(&mut self, hint: Option<ReqId>) -> Result<bool> {
+    fn yield_for_others(&mut self, hint: Option<ReqId>) -> Result<bool> {
         for _ in 0..YIELDS {
             std::thread::yield_now();
             if self.progress(hint)? {
@@ -124,7 +124,7 @@ impl Device {
     fn arm_links(&mut self) -> Result<bool> {
         let (any, broken) = self.links.arm(&self.engine);
         for (token, lost) in broken {
-            self.drop_link(token, Broken::Lost(lost))?;
+            self.drop_link(token, LinkFault::Lost(lost))?;
         }
         Ok(any)
     }

@@ -3,9 +3,9 @@
 use rejoin_channel_table::ids::Rank;
 
 use super::Device;
-use crate::clock;
 use crate::error::Result;
-use crate::{links, memory};
+use crate::ticks;
+use crate::{links, program_memory};
 
 impl Device {
     /// Writes to, or dials, every peer that the engine has something for.
@@ -39,7 +39,7 @@ impl Device {
         }
     }
 
-    /// A nonblocking send of `len` bytes has been queued: it goes out at once, or with the next
+    /// A nonblocking send of `len` bytes has been queued: it is written at once, or with the next
     /// write of its burst.
     #[inline]
     pub(super) fn push_out(&mut self, rank: Rank, len: usize, long: bool) -> Result<()> {
@@ -49,20 +49,20 @@ impl Device {
         let Some(live) = self.links.live(token) else {
             return Ok(());
         };
-        if live.burst.puts_off(clock::ticks(), len, long) {
+        if live.burst.defers(ticks::now(), len, long) {
             return Ok(());
         }
         self.flush_link(rank)?;
         if let Some(live) = self.links.live(token) {
-            live.burst.begin(clock::ticks());
+            live.burst.begin(ticks::now());
         }
         Ok(())
     }
 
-    /// Copies the bodies of blocking sends whose write is through, which completes them.
+    /// Copies the bodies of blocking sends that are written, which completes the sends.
     fn detach_all(&mut self) -> bool {
         let engine = &mut self.engine;
         self.progress
-            .retain_detaching(|request| !memory::detach(engine, *request))
+            .retain_detaching(|request| !program_memory::detach(engine, *request))
     }
 }

@@ -163,7 +163,7 @@ impl Poller {
             let broken = flags.intersects(EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP);
             let hangup = broken || flags.contains(EpollFlags::EPOLLRDHUP);
             if token == PollToken::WAKER {
-                self.waker.heard();
+                self.waker.reset();
             }
             each(Readiness {
                 token,

@@ -40,7 +40,7 @@ impl Waker {
     }
 
     /// Takes note of a wake, so that the next one is an edge again.
-    pub(crate) fn heard(&self) {
+    pub(crate) fn reset(&self) {
         if let Some(event) = &*self.event() {
             // Empty: another event of the same wake.
             let _: std::result::Result<u64, Errno> = event.read();

@@ -42,13 +42,13 @@ impl AwaitedLinks {
         self.ranks.is_empty()
     }
 
-    /// Takes the ranks out, to be looked at; [`AwaitedLinks::put_back`] those without a link.
+    /// Takes the ranks out; the caller [puts back](AwaitedLinks::put_back) those without a link.
     pub(super) fn take(&mut self) -> Vec<Rank> {
         std::mem::take(&mut self.ranks)
     }
 
-    /// The links to wait for after a wait of `waited`. `None`: there are none, or the wait failed
-    /// and is given up.
+    /// How long to wait for these ranks after a wait of `waited`. `None`: there are none, or the
+    /// wait has failed.
     pub(super) fn put_back(
         &mut self,
         ranks: Vec<Rank>,
@@ -75,8 +75,8 @@ impl AwaitedLinks {
 mod tests {
     use super::*;
 
-    /// How long a call waits for rank 3 without success before it gives up.
-    fn wait_in_vain(awaited: &mut AwaitedLinks) -> Duration {
+    /// How long a call waits for rank 3 without success.
+    fn failed_wait(awaited: &mut AwaitedLinks) -> Duration {
         awaited.add(Rank(3));
         let ranks = awaited.take();
         let limit = awaited.put_back(ranks, false, Duration::ZERO);
@@ -88,18 +88,18 @@ mod tests {
     }
 
     #[test]
-    fn waits_in_vain_become_shorter_until_a_link_stands() {
+    fn failed_waits_become_shorter_until_a_link_is_established() {
         let mut awaited = AwaitedLinks::default();
-        assert_eq!(wait_in_vain(&mut awaited), SILENCE);
-        assert_eq!(wait_in_vain(&mut awaited), SILENCE / 2);
+        assert_eq!(failed_wait(&mut awaited), SILENCE);
+        assert_eq!(failed_wait(&mut awaited), SILENCE / 2);
         for _ in 0..20 {
-            wait_in_vain(&mut awaited);
+            failed_wait(&mut awaited);
         }
-        assert_eq!(wait_in_vain(&mut awaited), SHORTEST_SILENCE);
+        assert_eq!(failed_wait(&mut awaited), SHORTEST_SILENCE);
         awaited.add(Rank(3));
         let _stands = awaited.take();
         assert_eq!(awaited.put_back(Vec::new(), false, Duration::ZERO), None);
-        assert_eq!(wait_in_vain(&mut awaited), SILENCE);
+        assert_eq!(failed_wait(&mut awaited), SILENCE);
     }
 
     #[test]

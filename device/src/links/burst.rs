@@ -1,18 +1,18 @@
 //! Bursts of nonblocking sends, which share writes.
 
-use crate::clock;
+use crate::ticks;
 
-/// Small sends put off at most, in messages.
+/// Most small sends that share a write, in messages.
 const BATCH: u32 = 32;
-/// Longer eager sends put off at most, in messages: one write takes as many.
+/// Most longer eager sends that share a write, in messages: one write takes as many.
 const BATCH_LONG: u32 = (rejoin_engine::MAX_PIECES / 2) as u32;
-/// Bytes of longer eager sends put off at most: a larger write gains nothing more.
+/// Most bytes of longer eager sends that share a write: a larger one gains nothing more.
 const BATCH_BYTES: usize = 1 << 20;
 /// Number of longer sends of a burst that are written one by one before any is deferred. So a few
 /// messages to a neighbour travel while the program computes, and a stream shares writes.
 const STREAM: u32 = 4;
 /// A send that follows the last write by less than this belongs to a burst, in ticks of the clock.
-const GAP: u64 = 2 * clock::MICROSECOND;
+const GAP: u64 = 2 * ticks::MICROSECOND;
 
 /// The present burst of sends over one link.
 ///
@@ -23,9 +23,9 @@ const GAP: u64 = 2 * clock::MICROSECOND;
 /// Large writes move a third more bytes per second than writes of 64 KiB.
 #[derive(Debug, Default)]
 pub(crate) struct Burst {
-    /// Sends since the last write, the one that made it included.
+    /// Sends since the last write, and the send that made this write.
     sends: u32,
-    /// Bytes of long bodies among those that were put off.
+    /// Bytes of long bodies among the deferred sends.
     long_bytes: usize,
     /// Long sends in a row, without a pause.
     in_a_row: u32,
@@ -34,9 +34,9 @@ pub(crate) struct Burst {
 }
 
 impl Burst {
-    /// A send of `len` bytes has been queued; true when it is put off until the next write.
+    /// A send of `len` bytes has been queued; true when it is deferred until the next write.
     #[inline]
-    pub(crate) fn puts_off(&mut self, now: u64, len: usize, long: bool) -> bool {
+    pub(crate) fn defers(&mut self, now: u64, len: usize, long: bool) -> bool {
         if now.wrapping_sub(self.last_write) >= GAP {
             self.in_a_row = 0;
             return false;
@@ -65,7 +65,7 @@ impl Burst {
         self.last_write = now;
     }
 
-    /// All that was put off is written.
+    /// All deferred sends are written.
     #[inline(always)]
     pub(super) fn written(&mut self) {
         self.sends = 0;
@@ -84,7 +84,7 @@ mod tests {
         let mut waiting = 0;
         for now in 0..u64::from(sends) {
             waiting += 1;
-            if !burst.puts_off(GAP + now, len, long) {
+            if !burst.defers(GAP + now, len, long) {
                 burst.written();
                 burst.begin(GAP + now);
                 batches.push(waiting);
@@ -113,7 +113,7 @@ mod tests {
     fn a_pause_ends_a_burst() {
         let mut burst = Burst::default();
         burst.begin(GAP);
-        assert!(burst.puts_off(GAP + 1, 8, false));
-        assert!(!burst.puts_off(2 * GAP + 1, 8, false));
+        assert!(burst.defers(GAP + 1, 8, false));
+        assert!(!burst.defers(2 * GAP + 1, 8, false));
     }
 }

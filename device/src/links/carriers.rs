@@ -3,11 +3,11 @@
 use rejoin_channel_table::ids::Rank;
 
 use super::{Links, Live};
-use crate::transport::Endpoint;
+use crate::transport::{Endpoint, TransportId};
 
 /// The links of one transport.
 struct Carrier {
-    name: &'static str,
+    transport: TransportId,
     ranks: Vec<Rank>,
     shared_bytes: usize,
     /// All of these ranks' memory can be read.
@@ -17,9 +17,9 @@ struct Carrier {
 }
 
 impl Carrier {
-    fn new(name: &'static str) -> Self {
+    fn new(transport: TransportId) -> Self {
         Self {
-            name,
+            transport,
             ranks: Vec::new(),
             shared_bytes: 0,
             single_copy: true,
@@ -35,7 +35,7 @@ impl Carrier {
     }
 
     fn text(self) -> Option<String> {
-        let over = format!("over {} with {}", self.name, ranks(self.ranks)?);
+        let over = format!("over {} with {}", self.transport, ranks(self.ranks)?);
         if self.shared_bytes == 0 {
             return Some(over);
         }
@@ -54,10 +54,11 @@ impl Links {
     pub(crate) fn carriers(&mut self) -> Option<String> {
         let mut carriers: Vec<Carrier> = Vec::new();
         for (_, live) in self.slots.links() {
-            let name = live.endpoint.transport();
-            let known = carriers.iter().position(|carrier| carrier.name == name);
+            let transport = live.endpoint.transport();
+            let mut known = carriers.iter();
+            let known = known.position(|carrier| carrier.transport == transport);
             let at = known.unwrap_or_else(|| {
-                carriers.push(Carrier::new(name));
+                carriers.push(Carrier::new(transport));
                 carriers.len() - 1
             });
             carriers[at].add(live);

@@ -1,4 +1,4 @@
-//! The way to a rank that has no link: its addresses, the attempts so far, and when the next is
+//! Dials of ranks without a link: the addresses, the failed attempts, and when the next attempt is
 //! due.
 
 use std::io::ErrorKind;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rejoin_channel_table::Address;
 use rejoin_channel_table::ids::Rank;
 
-use super::flapping::Row;
+use super::flapping::FlapStreak;
 use super::pending::PendingConnection;
 use crate::events::PollToken;
 
@@ -15,17 +15,17 @@ use crate::events::PollToken;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 /// Longest pause between attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// How long a taken connection may stay without an answer before another address is tried.
+/// How long an accepted connection may stay without an answer before the next address is tried.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
-/// The same where there is no other address: the kernel notices a dead connection by itself.
+/// The same where there is no other address: the kernel reports a dead connection.
 const LONG_PATIENCE: Duration = Duration::from_secs(3600);
 /// Longest time between two failures that counts: a rank that computes does not dial.
 const LONGEST_STEP: Duration = Duration::from_secs(6);
-/// How long an existing listener may accept no further connection, or this rank may lack a
-/// descriptor for it, before this counts as an attempt that broke off.
+/// How long a listener may accept no connection, or this rank may lack a descriptor for one, before
+/// the attempt counts as failed.
 const QUEUE_PATIENCE: Duration = Duration::from_secs(1);
-/// Attempts over shared memory that may break off before TCP takes its place.
-const MOST_BROKEN: u32 = 4;
+/// Failed attempts over shared memory after which TCP replaces it.
+const MAX_LOCAL_FAILURES: u32 = 4;
 
 /// The state of dialing one rank.
 #[derive(Debug, Default)]
@@ -33,42 +33,42 @@ pub(crate) struct Dial {
     /// The attempt under way.
     pending: Option<PollToken>,
     addresses: Vec<Address>,
-    /// Which of them is next.
+    /// Index of the address that is tried next.
     next: usize,
-    /// Attempts since a link stood.
+    /// Attempts since the last link.
     tries: u32,
-    /// Questions where it is that no card has come for.
-    asked: u32,
+    /// Requests for its business card since the last link.
+    lookups: u32,
     /// No attempt before this moment.
     not_before: Option<Instant>,
-    /// When the last failure of the present row was.
+    /// When the last of the successive failures was.
     last_failed: Option<Instant>,
-    /// How long the row has lasted, times of computing between two attempts left out.
+    /// How long attempts have failed, without the times of computing between two attempts.
     failing: Duration,
     last_failure: String,
-    /// Attempts over shared memory that have broken off.
-    broken: u32,
-    /// Why TCP is tried in its place.
-    given_up: Option<String>,
+    /// Failed attempts over shared memory.
+    local_failures: u32,
+    /// Why TCP replaces shared memory.
+    fallback: Option<String>,
     /// In the list of ranks to be dialed later.
     listed: bool,
     /// Successive links without progress.
-    row: Row,
+    flaps: FlapStreak,
 }
 
 impl Dial {
-    /// Nothing is left of the way to a link: the next loss starts from fresh.
+    /// Forgets all but the addresses: the next loss begins a new dial.
     fn reset(&mut self) {
         *self = Self {
             addresses: std::mem::take(&mut self.addresses),
             listed: self.listed,
-            row: std::mem::take(&mut self.row),
+            flaps: std::mem::take(&mut self.flaps),
             ..Self::default()
         };
     }
 
-    /// The peer is elsewhere: nothing that was known of the way to it is good any more.
-    pub(super) fn moved_away(&mut self) {
+    /// The peer has moved: its addresses and the failures are void.
+    pub(super) fn forget_addresses(&mut self) {
         *self = Self {
             pending: self.pending,
             listed: self.listed,
@@ -97,7 +97,7 @@ impl Dial {
         self.not_before
     }
 
-    /// Where the rank is, in the order in which it is tried.
+    /// The addresses of the rank, in the order of the attempts.
     pub(crate) fn addresses(&self) -> &[Address] {
         &self.addresses
     }
@@ -107,17 +107,17 @@ impl Dial {
         self.addresses = addresses;
     }
 
-    /// The addresses, for people.
-    pub(crate) fn places(&self) -> String {
-        let places: Vec<_> = self.addresses.iter().map(place).collect();
-        if places.is_empty() {
+    /// The addresses, for messages to the user.
+    pub(crate) fn address_list(&self) -> String {
+        let addresses: Vec<_> = self.addresses.iter().map(address_text).collect();
+        if addresses.is_empty() {
             return "no address".to_owned();
         }
-        places.join(", ")
+        addresses.join(", ")
     }
 
-    /// Where to dial now. As long as there is a local address, nothing else is tried.
-    pub(crate) fn pick(&mut self) -> Option<Address> {
+    /// The address of the next attempt: the local one, as long as there is one.
+    pub(crate) fn next_address(&mut self) -> Option<Address> {
         if let Some(local) = self.addresses.first().filter(|at| is_local(at)) {
             return Some(*local);
         }
@@ -127,53 +127,54 @@ impl Dial {
         Some(address)
     }
 
-    /// How many addresses are tried one after the other.
-    fn others(&self) -> u32 {
+    /// Number of addresses that are tried in turn.
+    fn rotation(&self) -> u32 {
         let local = self.addresses.first().is_some_and(is_local);
-        let others = if local {
+        let count = if local {
             1
         } else {
             self.addresses.len().max(1)
         };
-        u32::try_from(others).unwrap_or(1)
+        u32::try_from(count).unwrap_or(1)
     }
 
-    /// No address was even begun with: all of them have been tried.
-    pub(crate) fn none_took(&mut self) {
-        self.tries = self.tries.saturating_add(self.others());
+    /// The system has refused a connection to every address.
+    pub(crate) fn all_addresses_failed(&mut self) {
+        self.tries = self.tries.saturating_add(self.rotation());
     }
 
     /// The system refuses a connection to the local listener; true when TCP is tried from now on.
     pub(crate) fn local_refused(&mut self, kind: ErrorKind, why: &str) -> bool {
-        // A full queue and a lack of descriptors pass. A missing listener, or another user's, stays
-        // so.
+        // A full queue and a lack of descriptors are temporary. A missing listener, or the listener
+        // of another user, is not.
         let for_good = matches!(
             kind,
             ErrorKind::ConnectionRefused | ErrorKind::PermissionDenied
         );
-        (for_good || self.failing >= QUEUE_PATIENCE) && self.door_failed(why, for_good)
+        (for_good || self.failing >= QUEUE_PATIENCE) && self.local_attempt_failed(why, for_good)
     }
 
     /// An attempt over shared memory failed; true when TCP is tried from now on.
-    pub(crate) fn door_failed(&mut self, why: &str, for_good: bool) -> bool {
-        self.broken += 1;
-        if !(for_good || self.broken >= MOST_BROKEN) || self.addresses.iter().all(is_local) {
+    pub(crate) fn local_attempt_failed(&mut self, why: &str, for_good: bool) -> bool {
+        self.local_failures += 1;
+        if !(for_good || self.local_failures >= MAX_LOCAL_FAILURES)
+            || self.addresses.iter().all(is_local)
+        {
             return false;
         }
         self.addresses.retain(|address| !is_local(address));
         (self.next, self.tries) = (0, 0);
-        self.given_up = Some(why.to_owned());
+        self.fallback = Some(why.to_owned());
         true
     }
 
-    /// The manager is asked for the rank's card once more; returns how often it was since a link
-    /// stood.
-    pub(crate) fn ask(&mut self) -> u32 {
-        self.asked = self.asked.saturating_add(1);
-        self.asked
+    /// Counts a request for the rank's business card; returns their number since the last link.
+    pub(crate) fn count_lookup(&mut self) -> u32 {
+        self.lookups = self.lookups.saturating_add(1);
+        self.lookups
     }
 
-    /// The rank was not reached; true when that has lasted for `limit`.
+    /// An attempt has failed; true when attempts have failed for `limit`.
     pub(crate) fn fail(&mut self, why: &str, limit: Duration) -> bool {
         why.clone_into(&mut self.last_failure);
         let now = Instant::now();
@@ -185,24 +186,24 @@ impl Dial {
         self.failing >= limit
     }
 
-    /// The last thing that went wrong.
+    /// The reason of the last failure.
     pub(crate) fn last_failure(&self) -> &str {
         &self.last_failure
     }
 
-    /// The peer computes: that is no failure.
-    pub(crate) fn forgive(&mut self) {
+    /// The peer has accepted a connection and computes, which is no failure.
+    pub(crate) fn clear_failures(&mut self) {
         self.failing = Duration::ZERO;
     }
 
-    /// The rank is not needed any more.
+    /// No message waits for the rank.
     pub(crate) fn give_up(&mut self) {
         self.reset();
     }
 
     /// How long to pause before the next attempt; `jitter` spreads the pauses of many ranks.
     pub(super) fn pause(&self, jitter: f64) -> Duration {
-        let rounds = self.tries / self.others();
+        let rounds = self.tries / self.rotation();
         // The other addresses of a card are tried without a pause.
         if rounds == 0 {
             return Duration::ZERO;
@@ -224,14 +225,14 @@ impl Dial {
 
     /// A link is established. Returns why shared memory was no longer tried, if that was so.
     pub(crate) fn succeed(&mut self) -> Option<String> {
-        let given_up = self.given_up.take();
+        let fallback = self.fallback.take();
         self.reset();
-        given_up
+        fallback
     }
 
-    /// The present row of links without progress.
-    pub(crate) fn row(&mut self) -> &mut Row {
-        &mut self.row
+    /// The successive links without progress.
+    pub(crate) fn flaps(&mut self) -> &mut FlapStreak {
+        &mut self.flaps
     }
 
     /// The state of the dial, for messages to the user; `pending` is the attempt under way. `None`
@@ -246,7 +247,11 @@ impl Dial {
         let Some(pending) = pending else {
             return failed;
         };
-        let at = pending.address.as_ref().map(place).unwrap_or_default();
+        let at = pending
+            .address
+            .as_ref()
+            .map(address_text)
+            .unwrap_or_default();
         let since = pending.begun.elapsed().as_secs();
         Some(if pending.connected {
             format!(
@@ -265,15 +270,15 @@ pub(crate) fn is_local(address: &Address) -> bool {
     matches!(address, Address::Local(_))
 }
 
-/// An address in messages to people.
-pub(crate) fn place(address: &Address) -> String {
+/// An address in messages to the user.
+pub(crate) fn address_text(address: &Address) -> String {
     match address {
         Address::Tcp(at) => at.to_string(),
         Address::Local(_) => "shared memory".to_owned(),
     }
 }
 
-/// The ways to all ranks, and the list of those to be dialed later.
+/// The dials of all ranks, and the list of those to be dialed later.
 pub(super) struct Dials {
     to: Vec<Option<Box<Dial>>>,
     later: Vec<Rank>,
@@ -282,7 +287,7 @@ pub(super) struct Dials {
 }
 
 impl Dials {
-    /// Nothing is known of the ways to `size` ranks; `noise` is a random number.
+    /// No dials of `size` ranks; `noise` is a random number.
     pub(super) fn new(size: u32, noise: u64) -> Self {
         Self {
             to: (0..size).map(|_| None).collect(),
@@ -291,12 +296,12 @@ impl Dials {
         }
     }
 
-    /// The way to a rank.
+    /// The dial of a rank, made at its first use.
     pub(super) fn to(&mut self, rank: Rank) -> &mut Dial {
         self.to[rank.index()].get_or_insert_with(Box::default)
     }
 
-    /// The same, if anything is known of it.
+    /// The dial of a rank, if there is one.
     pub(super) fn known(&self, rank: Rank) -> Option<&Dial> {
         self.to.get(rank.index())?.as_deref()
     }
@@ -318,7 +323,7 @@ impl Dials {
         self.list(rank);
     }
 
-    /// The same after a failure.
+    /// Has a rank dialed after a pause that grows with its failures.
     pub(super) fn list_after_failure(&mut self, rank: Rank) {
         let jitter = self.jitter();
         let pause = self.to(rank).pause(jitter);
@@ -352,7 +357,7 @@ impl Dials {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rejoin_channel_table::card::DoorName;
+    use rejoin_channel_table::card::LocalSocketName;
 
     fn tcp(port: u16) -> Address {
         Address::Tcp(([127, 0, 0, 1], port).into())
@@ -361,19 +366,22 @@ mod tests {
     #[test]
     fn attempts_over_shared_memory_count_from_the_last_link_on() {
         let mut dial = Dial {
-            addresses: vec![Address::Local(DoorName([7; 16])), tcp(7)],
+            addresses: vec![Address::Local(LocalSocketName([7; 16])), tcp(7)],
             ..Dial::default()
         };
         for _ in 0..3 {
-            for _ in 1..MOST_BROKEN {
-                assert!(!dial.door_failed("broken", false));
+            for _ in 1..MAX_LOCAL_FAILURES {
+                assert!(!dial.local_attempt_failed("broken", false));
             }
             assert_eq!(dial.succeed(), None);
         }
-        for number in 1..=MOST_BROKEN {
-            assert_eq!(dial.door_failed("broken", false), number == MOST_BROKEN);
+        for number in 1..=MAX_LOCAL_FAILURES {
+            assert_eq!(
+                dial.local_attempt_failed("broken", false),
+                number == MAX_LOCAL_FAILURES
+            );
         }
-        assert_eq!(dial.pick(), Some(tcp(7)));
+        assert_eq!(dial.next_address(), Some(tcp(7)));
         assert_eq!(dial.succeed().as_deref(), Some("broken"));
     }
 
@@ -381,7 +389,7 @@ mod tests {
     fn addresses_take_turns_without_a_pause_before_a_round_is_over() {
         let mut dial = Dial::default();
         dial.learn(vec![tcp(7), tcp(8)]);
-        let picked = [0; 3].map(|_| dial.pick().expect("an address"));
+        let picked = [0; 3].map(|_| dial.next_address().expect("an address"));
         assert_eq!(picked, [tcp(7), tcp(8), tcp(7)]);
         let token = PollToken::listener(0);
         dial.begin(token);

@@ -18,36 +18,37 @@ const HEAVY: u32 = 10;
 /// frames.
 const LITTLE: u64 = 64 << 10;
 
-/// The present row of links without progress to one rank.
+/// The successive links without progress to one rank.
 #[derive(Debug, Default)]
-pub(crate) struct Row {
+pub(crate) struct FlapStreak {
     /// Both sides' resumes when the latest link was established: the peer's, then this rank's.
-    had: Option<Box<(Resume, Resume)>>,
+    resumes: Option<Box<(Resume, Resume)>>,
     links: u32,
     weight: u32,
 }
 
-impl Row {
+impl FlapStreak {
     /// A link is established, and both sides have sent their resume.
-    pub(crate) fn begin(&mut self, had: (Resume, Resume)) {
-        if self.had.as_deref() != Some(&had) {
+    pub(crate) fn begin(&mut self, resumes: (Resume, Resume)) {
+        if self.resumes.as_deref() != Some(&resumes) {
             self.links = 0;
             self.weight = 0;
-            self.had = Some(Box::new(had));
+            self.resumes = Some(Box::new(resumes));
         }
     }
 
     /// The peer had requested the body of a message when the latest link was established.
-    pub(crate) fn has_body_to_bring(&self) -> bool {
-        self.had.as_ref().is_some_and(|had| !had.0.clear.is_empty())
+    pub(crate) fn peer_requested_body(&self) -> bool {
+        let resumes = self.resumes.as_ref();
+        resumes.is_some_and(|resumes| !resumes.0.clear.is_empty())
     }
 
-    /// Links in the row.
+    /// Number of successive links without progress.
     pub(crate) fn links(&self) -> u32 {
         self.links
     }
 
-    /// The link is lost, having moved so many bytes; true when the row is too long.
+    /// The link is lost after `moved` bytes; true when there were too many in succession.
     pub(crate) fn end(&mut self, moved: u64) -> bool {
         self.links = self.links.saturating_add(1);
         let weight = if moved < LITTLE { HEAVY } else { 1 };
@@ -69,24 +70,31 @@ mod tests {
         (resume, Resume::default())
     }
 
-    fn links_until_error(row: &mut Row, moved: u64, next: impl Fn(u32) -> u64) -> Option<u32> {
+    fn links_until_error(
+        flaps: &mut FlapStreak,
+        moved: u64,
+        next: impl Fn(u32) -> u64,
+    ) -> Option<u32> {
         (1..1000).find(|number| {
-            row.begin(had(next(*number)));
-            row.end(moved)
+            flaps.begin(had(next(*number)));
+            flaps.end(moved)
         })
     }
 
     #[test]
     fn links_that_bring_nothing_are_counted() {
-        let row = || Row::default();
-        assert_eq!(links_until_error(&mut row(), 900, |_| 5), Some(21));
+        let flaps = FlapStreak::default;
+        assert_eq!(links_until_error(&mut flaps(), 900, |_| 5), Some(21));
         // The start of a long body, again and again.
-        assert_eq!(links_until_error(&mut row(), 1 << 20, |_| 5), Some(201));
+        assert_eq!(links_until_error(&mut flaps(), 1 << 20, |_| 5), Some(201));
     }
 
     #[test]
-    fn whatever_is_received_begins_a_new_row() {
+    fn whatever_is_received_ends_the_streak() {
         let next = |number: u32| u64::from(number / 15);
-        assert_eq!(links_until_error(&mut Row::default(), 900, next), None);
+        assert_eq!(
+            links_until_error(&mut FlapStreak::default(), 900, next),
+            None
+        );
     }
 }

@@ -18,8 +18,8 @@ use rejoin_channel_table::Epoch;
 use rejoin_engine::{Engine, HEADER_LEN, Header, Matched, ProtocolError, RxBody, Segment};
 
 use super::live::{IncomingBody, Live};
-use crate::memory;
 use crate::meter::Meter;
+use crate::program_memory;
 use crate::recovery::PendingCheckpoint;
 use crate::transport::{self, Endpoint, Fault, Lost, Piece};
 
@@ -39,25 +39,25 @@ const EARLY_SHORT: usize = 16;
 const LARGE: usize = 24 << 10;
 /// Bytes after which another link gets its turn.
 const TURN: usize = 4 << 20;
-/// Short messages after which it does.
+/// Short messages after which another link gets its turn.
 const MOST_SHORT: usize = 256;
 // The body of a message beside the stream fits behind its header.
 const _: () = assert!(transport::MAX_BESIDE_STREAM < STAGING / 2);
 
-/// Why a link cannot be read on.
+/// Why the reading of a link has stopped.
 #[derive(Debug)]
-pub(crate) enum Broken {
+pub(crate) enum LinkFault {
     /// The connection broke.
     Lost(Lost),
     /// The peer broke the protocol.
     Breach(String),
-    /// The program's memory cannot be used: no fault of the link.
+    /// The system cannot use the buffer of the program: no fault of the link.
     Memory(io::Error),
-    /// It is of a later epoch: no fault of the link.
+    /// The next frame is of a later epoch: no fault of the link.
     Later(Epoch),
 }
 
-impl From<Box<Fault>> for Broken {
+impl From<Box<Fault>> for LinkFault {
     fn from(fault: Box<Fault>) -> Self {
         match *fault {
             Fault::Link(lost) => Self::Lost(lost),
@@ -66,7 +66,7 @@ impl From<Box<Fault>> for Broken {
     }
 }
 
-impl From<ProtocolError> for Broken {
+impl From<ProtocolError> for LinkFault {
     fn from(error: ProtocolError) -> Self {
         match error {
             ProtocolError::LaterEpoch(epoch) => Self::Later(epoch),
@@ -89,10 +89,10 @@ impl Intake<'_> {
     ///
     /// # Errors
     /// The link must be dropped.
-    pub(crate) fn read(&mut self, live: &mut Live) -> Result<bool, Broken> {
+    pub(crate) fn read(&mut self, live: &mut Live) -> Result<bool, LinkFault> {
         let mut total = 0;
         let waited = !live.held.is_empty();
-        if waited && !self.go_on(live)? {
+        if waited && !self.resume_held(live)? {
             return Ok(false);
         }
         loop {
@@ -121,18 +121,18 @@ impl Intake<'_> {
             let waiting = self.engine.unexpected();
             let placed = got.min(direct);
             if placed > 0 {
-                self.placed(live, placed)?;
+                self.advance_body(live, placed)?;
             }
-            if got > placed || live.have > 0 {
+            if got > placed || live.head_len > 0 {
                 self.parse(live, got - placed)?;
                 if !live.held.is_empty() {
                     return Ok(true);
                 }
             }
-            // A short read took all there was; an edge announces what comes later.
+            // A short read emptied the link; an event announces later bytes.
             live.readable = got == asked;
             if live.polled && self.engine.unexpected() > waiting {
-                // The sender is ahead: the engine hears of the receives before more is taken in.
+                // The sender is ahead: the program posts its receives before more is accepted.
                 live.readable = true;
                 return Ok(true);
             }
@@ -142,8 +142,8 @@ impl Intake<'_> {
         }
     }
 
-    /// Takes in the short messages that come next and meet their receives; returns their number.
-    /// One that does not is left.
+    /// Accepts the next short messages that match posted receives; returns their number. The first
+    /// that matches none stays in its link.
     #[inline]
     pub(crate) fn take_matched(&mut self, live: &mut Live) -> usize {
         if !live.is_between_frames() {
@@ -155,7 +155,10 @@ impl Intake<'_> {
             && let Some(matched) = self.engine.rx_short(live.rank, &header)
         {
             // SAFETY: the segment is a posted receive's, which is complete with this copy.
-            unsafe { live.endpoint.take(&header, memory::place(matched.into)) };
+            unsafe {
+                live.endpoint
+                    .take(&header, program_memory::place(matched.into))
+            };
             count += 1;
         }
         if count > 0 {
@@ -166,12 +169,11 @@ impl Intake<'_> {
         count
     }
 
-    /// Takes in the short messages that come next; returns their number, and how many met no
-    /// receive.
+    /// Accepts the next short messages; returns their number, and how many matched no receive.
     ///
     /// # Errors
     /// The link must be dropped.
-    fn take_short_messages(&mut self, live: &mut Live) -> Result<(usize, usize), Broken> {
+    fn take_short_messages(&mut self, live: &mut Live) -> Result<(usize, usize), LinkFault> {
         let (mut count, mut kept) = (0, 0);
         while count < MOST_SHORT && kept < EARLY_SHORT && live.held.is_empty() {
             count += self.take_matched(live);
@@ -187,10 +189,10 @@ impl Intake<'_> {
         Ok((count, kept))
     }
 
-    /// Takes a short message that meets no receive, or is none that the engine takes at once, as a
-    /// frame; false when there is none.
+    /// Accepts a short message as a frame that the fast path of the engine has refused; false when
+    /// there is none.
     #[cold]
-    fn take_as_frame(&mut self, live: &mut Live) -> Result<bool, Broken> {
+    fn take_as_frame(&mut self, live: &mut Live) -> Result<bool, LinkFault> {
         let within = !live.is_between_frames();
         let Some(short) = live.endpoint.try_recv() else {
             return Ok(false);
@@ -199,14 +201,14 @@ impl Intake<'_> {
         let len = short.len.into();
         let Some(header) = header.filter(|_| !within) else {
             let why = "a short message within another, or one that is too long".to_owned();
-            return Err(Broken::Breach(why));
+            return Err(LinkFault::Breach(why));
         };
         let (head, rest) = self.staging.split_at_mut(HEADER_LEN);
         head.copy_from_slice(&header.encode());
         // SAFETY: so many bytes of the staging buffer are behind the header.
         unsafe {
             live.endpoint
-                .take(&short, memory::incoming(rest.as_mut_ptr(), len));
+                .take(&short, program_memory::incoming(rest.as_mut_ptr(), len));
         }
         self.meter.stats.short_in += 1;
         self.parse(live, HEADER_LEN + len)?;
@@ -223,25 +225,25 @@ impl Intake<'_> {
         } else {
             self.staging.len()
         };
-        self.staging[..live.have].copy_from_slice(&live.head[..live.have]);
-        let stage = &mut self.staging[live.have..limit];
-        let stage = memory::incoming(stage.as_mut_ptr(), stage.len());
+        self.staging[..live.head_len].copy_from_slice(&live.head[..live.head_len]);
+        let stage = &mut self.staging[live.head_len..limit];
+        let stage = program_memory::incoming(stage.as_mut_ptr(), stage.len());
         match live.body {
             IncomingBody::Into { into, .. } if into.len > 0 => {
-                let place = memory::incoming(memory::start(into), into.len);
+                let place = program_memory::incoming(program_memory::start(into), into.len);
                 ([place, stage], 2, into.len)
             }
             IncomingBody::Buffer { done, len } if done < len => {
                 let rest = &mut self.engine.rx_buffer(live.rank)[done..];
-                let place = memory::incoming(rest.as_mut_ptr(), rest.len());
+                let place = program_memory::incoming(rest.as_mut_ptr(), rest.len());
                 ([place, stage], 2, rest.len())
             }
             _ => ([stage, stage], 1, 0),
         }
     }
 
-    /// Bytes of the body have come in place.
-    fn placed(&mut self, live: &mut Live, count: usize) -> Result<(), Broken> {
+    /// `count` bytes of the body have been read to their place.
+    fn advance_body(&mut self, live: &mut Live, count: usize) -> Result<(), LinkFault> {
         match &mut live.body {
             IncomingBody::Into { into, .. } => {
                 *into = Segment {
@@ -256,58 +258,59 @@ impl Intake<'_> {
     }
 
     /// Parses `fresh` bytes that were read behind the link's kept bytes in the staging buffer.
-    pub(crate) fn parse(&mut self, live: &mut Live, fresh: usize) -> Result<(), Broken> {
-        let end = live.have + fresh;
-        live.have = 0;
+    pub(crate) fn parse(&mut self, live: &mut Live, fresh: usize) -> Result<(), LinkFault> {
+        let end = live.head_len + fresh;
+        live.head_len = 0;
         let mut at = 0;
         while at < end {
             if live.body != IncomingBody::None {
-                at += self.stow(live, at, end)?;
+                at += self.copy_staged(live, at, end)?;
                 continue;
             }
-            if let Some(met) = self.engine.rx_eager(live.rank, &self.staging[at..end]) {
-                at += self.met(live, met, at + HEADER_LEN);
+            if let Some(matched) = self.engine.rx_eager(live.rank, &self.staging[at..end]) {
+                at += self.finish_matched(live, matched, at + HEADER_LEN);
                 continue;
             }
             let Some(head) = self.staging[at..end].first_chunk::<HEADER_LEN>() else {
-                live.have = end - at;
-                live.head[..live.have].copy_from_slice(&self.staging[at..end]);
+                live.head_len = end - at;
+                live.head[..live.head_len].copy_from_slice(&self.staging[at..end]);
                 break;
             };
-            let header = Header::decode(head).map_err(|error| Broken::Breach(error.to_string()))?;
-            if let Err(broken) = self.head(live, &header) {
-                return self.put_off(live, broken, at, end);
+            let header =
+                Header::decode(head).map_err(|error| LinkFault::Breach(error.to_string()))?;
+            if let Err(broken) = self.accept_header(live, &header) {
+                return self.hold_frame(live, broken, at, end);
             }
             at += HEADER_LEN;
         }
         Ok(())
     }
 
-    /// Copies the body of a message that met its receive; returns the length of its frame.
+    /// Copies the body of a message that has matched a receive; returns the length of its frame.
     #[inline]
-    fn met(&mut self, live: &mut Live, met: Matched, at: usize) -> usize {
+    fn finish_matched(&mut self, live: &mut Live, matched: Matched, at: usize) -> usize {
         // SAFETY: the segment is a posted receive's, which is complete with this copy.
-        unsafe { memory::fill(met.into, &self.staging[at..at + met.into.len]) };
-        live.large = met.len >= LARGE;
+        unsafe { program_memory::fill(matched.into, &self.staging[at..at + matched.into.len]) };
+        live.large = matched.len >= LARGE;
         self.meter.stats.frames_in += 1;
-        self.meter.stats.bytes_staged += met.len as u64;
-        HEADER_LEN + met.len
+        self.meter.stats.bytes_staged += matched.len as u64;
+        HEADER_LEN + matched.len
     }
 
     /// Keeps a frame of a later epoch, and the bytes read behind it, until after the safe point.
     #[cold]
-    fn put_off(
+    fn hold_frame(
         &mut self,
         live: &mut Live,
-        broken: Broken,
+        broken: LinkFault,
         at: usize,
         end: usize,
-    ) -> Result<(), Broken> {
-        let Broken::Later(epoch) = broken else {
+    ) -> Result<(), LinkFault> {
+        let LinkFault::Later(epoch) = broken else {
             return Err(broken);
         };
         live.held = self.staging[at..end].to_vec();
-        // Nothing announces it again.
+        // No event announces it again.
         live.readable = true;
         self.checkpoint.request(epoch);
         Ok(())
@@ -316,7 +319,7 @@ impl Intake<'_> {
     /// Continues with the held bytes of a link, unless a checkpoint request is still or again
     /// pending.
     #[cold]
-    fn go_on(&mut self, live: &mut Live) -> Result<bool, Broken> {
+    fn resume_held(&mut self, live: &mut Live) -> Result<bool, LinkFault> {
         if !self.checkpoint.is_pending() {
             let held = std::mem::take(&mut live.held);
             self.staging[..held.len()].copy_from_slice(&held);
@@ -325,12 +328,12 @@ impl Intake<'_> {
         Ok(live.held.is_empty())
     }
 
-    /// Hands a header to the engine.
+    /// Passes a header to the engine.
     #[inline]
-    fn head(&mut self, live: &mut Live, header: &Header) -> Result<(), Broken> {
+    fn accept_header(&mut self, live: &mut Live, header: &Header) -> Result<(), LinkFault> {
         self.meter.stats.frames_in += 1;
         let body = self.engine.rx_header(live.rank, header)?;
-        live.heard = true;
+        live.received_frame = true;
         live.body = match body {
             RxBody::None => return Ok(()),
             RxBody::Into { into, discard } => IncomingBody::Into { into, discard },
@@ -348,13 +351,13 @@ impl Intake<'_> {
     }
 
     /// Copies staged bytes of a body to their place; returns how many.
-    fn stow(&mut self, live: &mut Live, at: usize, end: usize) -> Result<usize, Broken> {
+    fn copy_staged(&mut self, live: &mut Live, at: usize, end: usize) -> Result<usize, LinkFault> {
         let staged = &self.staging[at..end];
         let taken = match &mut live.body {
             IncomingBody::Into { into, discard } => {
                 let count = staged.len().min(into.len);
                 // SAFETY: the segment is the rest of a posted receive's.
-                unsafe { memory::fill(*into, &staged[..count]) };
+                unsafe { program_memory::fill(*into, &staged[..count]) };
                 *into = Segment {
                     addr: into.addr.wrapping_add(count),
                     len: into.len - count,
@@ -380,7 +383,7 @@ impl Intake<'_> {
     }
 
     #[inline]
-    fn finish_if_whole(&mut self, live: &mut Live) -> Result<(), Broken> {
+    fn finish_if_whole(&mut self, live: &mut Live) -> Result<(), LinkFault> {
         let whole = match live.body {
             IncomingBody::None => false,
             IncomingBody::Into { into, discard } => into.len == 0 && discard == 0,
@@ -389,7 +392,7 @@ impl Intake<'_> {
         if whole {
             live.body = IncomingBody::None;
             self.engine.rx_done(live.rank)?;
-            memory::copy_out(self.engine);
+            program_memory::copy_out(self.engine);
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ pub(crate) struct Live {
     /// The last write was short: nothing more fits before an event says so.
     pub(super) write_blocked: bool,
     /// A frame has come.
-    pub(super) heard: bool,
+    pub(super) received_frame: bool,
     /// There may be bytes that no event will announce again.
     pub(super) readable: bool,
     /// In the list of links to be read before anything blocks.
@@ -59,7 +59,7 @@ pub(crate) struct Live {
     /// A header of which only a part has come.
     pub(super) head: [u8; HEADER_LEN],
     /// Bytes of it.
-    pub(super) have: usize,
+    pub(super) head_len: usize,
     pub(super) body: IncomingBody,
     /// A frame of a later epoch and the bytes read behind it, which are ingested after the safe
     /// point.
@@ -81,7 +81,7 @@ impl Live {
             polled,
             access_known: false,
             write_blocked: false,
-            heard: false,
+            received_frame: false,
             // Frames may have come right behind the handshake.
             readable: true,
             listed: false,
@@ -90,7 +90,7 @@ impl Live {
             large: false,
             burst: Burst::default(),
             head: [0; HEADER_LEN],
-            have: 0,
+            head_len: 0,
             body: IncomingBody::None,
             held: Vec::new(),
             ahead,
@@ -169,7 +169,7 @@ impl Live {
     /// Whether a short message may be taken at once: no part of a frame has come, and none is held.
     #[inline(always)]
     pub(crate) fn is_between_frames(&self) -> bool {
-        self.have == 0 && self.body == IncomingBody::None && self.held.is_empty()
+        self.head_len == 0 && self.body == IncomingBody::None && self.held.is_empty()
     }
 
     /// Copies a part of a body that the peer waits for; true if there was one.

@@ -1,7 +1,7 @@
 //! The links of a rank: which peers have one, which are being dialed, and which are to be read.
 //!
-//! [`Links`] alone knows that. It makes no progress by itself: the device asks it what to read,
-//! write or dial, and tells it what became of that.
+//! [`Links`] alone has that state. It makes no progress by itself: the device asks it what to read,
+//! write or dial, and reports the result.
 
 mod awaited;
 mod burst;
@@ -17,11 +17,11 @@ mod transmit;
 mod unanswered;
 mod watching;
 
-pub(crate) use dials::{is_local, place};
-pub(crate) use flapping::Row;
-pub(crate) use intake::{Broken, Intake, STAGING};
+pub(crate) use dials::{address_text, is_local};
+pub(crate) use flapping::FlapStreak;
+pub(crate) use intake::{Intake, LinkFault, STAGING};
 pub(crate) use live::Live;
-pub(crate) use pending::{PendingConnection, Said};
+pub(crate) use pending::{HandshakeRequest, PendingConnection};
 pub(crate) use rank_listeners::{RankListeners, wanted_transport};
 pub(crate) use transmit::{flush, send_frame, unblock};
 
@@ -33,7 +33,7 @@ use rejoin_channel_table::ids::{Attempt, Identity, Incarnation, Rank};
 use rejoin_channel_table::table::TableError;
 use rejoin_channel_table::{AddressBook, Admission, BusinessCard, LinkState, Table};
 
-use crate::descriptors::Old;
+use crate::descriptors::OldDescriptors;
 use crate::error::Result;
 use crate::events::{PollToken, Poller};
 use crate::transport::Endpoint;
@@ -41,7 +41,7 @@ use awaited::AwaitedLinks;
 use dials::{Dial, Dials};
 use slots::{Slot, Slots};
 
-/// Links without epoll at most: each is read at every look.
+/// Most links that epoll does not watch: each is read in every pass.
 const MOST_UNWATCHED: usize = 2;
 /// Incoming connections in their handshake at the same time; more wait in the kernel.
 const MOST_ACCEPTING: usize = 256;
@@ -56,14 +56,14 @@ pub(crate) struct Closed {
     /// Bytes that it moved.
     pub(crate) moved: u64,
     /// A frame had come over it.
-    pub(crate) heard: bool,
+    pub(crate) received_frame: bool,
     /// Doorbells that were rung over it.
     pub(crate) doorbells: u64,
     /// It was the peer's link: there is none now.
     pub(crate) was_current: bool,
 }
 
-/// The links of one rank, and the ways to those that there are none of yet.
+/// The links of one rank, and the dials of peers without a link.
 pub(crate) struct Links {
     table: Table<PollToken>,
     poller: Poller,
@@ -77,9 +77,9 @@ pub(crate) struct Links {
     polled: Vec<PollToken>,
     /// They are armed.
     armed: bool,
-    /// The clock's ticks at the last look at epoll.
-    looked: u64,
-    /// The link that brought something last: the first to be read when nothing hints at one.
+    /// Time of the last poll of epoll, in [`ticks`](crate::ticks).
+    last_poll: u64,
+    /// The link that was last to bring something. It is read first when no request names a peer.
     recent: Option<PollToken>,
     /// Links that a blocking call waits for at its end.
     awaited: AwaitedLinks,
@@ -88,7 +88,7 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// There are none yet. `noise` is a random number.
+    /// No links. `noise` is a random number.
     pub(crate) fn new(identity: Identity, book: AddressBook, poller: Poller, noise: u64) -> Self {
         let size = book.size();
         Self {
@@ -100,7 +100,7 @@ impl Links {
             unwatched: Vec::with_capacity(MOST_UNWATCHED),
             polled: Vec::new(),
             armed: false,
-            looked: 0,
+            last_poll: 0,
             recent: None,
             awaited: AwaitedLinks::default(),
             breaches: 0,
@@ -109,12 +109,12 @@ impl Links {
 
     /// Drops all links, attempts and lists: there are none in this process. The table follows with
     /// [`Links::rejoin`].
-    pub(crate) fn start_over(&mut self, poller: Poller, noise: u64, old: Old) {
+    pub(crate) fn start_over(&mut self, poller: Poller, noise: u64, old: OldDescriptors) {
         let before = std::mem::replace(&mut self.poller, poller);
         let slots = std::mem::take(&mut self.slots);
         match old {
-            Old::Close => drop((before, slots)),
-            Old::Forget => {
+            OldDescriptors::Close => drop((before, slots)),
+            OldDescriptors::Forget => {
                 before.forget();
                 slots.forget();
             }
@@ -123,7 +123,7 @@ impl Links {
         self.readable.clear();
         self.unwatched.clear();
         self.polled.clear();
-        (self.armed, self.looked, self.recent) = (false, 0, None);
+        (self.armed, self.last_poll, self.recent) = (false, 0, None);
     }
 
     /// This process is now `identity`, in a job that `book` describes.
@@ -258,7 +258,7 @@ impl Links {
         self.slots.put(token, Slot::Pending(pending));
     }
 
-    /// A connection in its handshake has come to nothing.
+    /// The handshake of a connection has failed.
     pub(crate) fn take_pending(&mut self, token: PollToken) -> Option<Box<PendingConnection>> {
         match self.slots.take(token) {
             Slot::Pending(pending) => Some(pending),
@@ -266,7 +266,7 @@ impl Links {
         }
     }
 
-    /// Connections in their handshake whose time is over, and when the next one's will be.
+    /// Connections whose handshake has taken too long, and the next such time.
     pub(crate) fn late(&self, now: Instant) -> (Vec<PollToken>, Option<Instant>) {
         let (mut late, mut next) = (Vec::new(), None);
         for (token, pending) in self.slots.pending() {
@@ -284,8 +284,8 @@ impl Links {
         self.slots.accepting().len() < MOST_ACCEPTING
     }
 
-    /// Closes the oldest incoming connection that has said nothing for a while: a rank that dials
-    /// says who it is at once. False when there is none.
+    /// Closes the oldest incoming connection that has sent nothing for a while: a rank that dials
+    /// identifies itself at once. False when there is none.
     pub(crate) fn drop_silent(&mut self) -> bool {
         let until = Instant::now() + pending::ACCEPT_PATIENCE - SILENT;
         let tokens = self.slots.accepting().iter();
@@ -319,7 +319,7 @@ impl Links {
         Some(Closed {
             rank: live.rank,
             moved: live.endpoint.path().map_or(0, |path| path.moved),
-            heard: live.heard,
+            received_frame: live.received_frame,
             doorbells: live.endpoint.doorbells_rung(),
             was_current,
         })
@@ -331,7 +331,7 @@ impl Links {
         self.breaches >= MOST_BREACHES
     }
 
-    /// The way to a rank.
+    /// The dial of a rank.
     pub(crate) fn dial(&mut self, rank: Rank) -> &mut Dial {
         self.dials.to(rank)
     }
@@ -432,14 +432,13 @@ impl Links {
         self.table.admit(proved, token)
     }
 
-    /// There is no link to a rank after all.
+    /// Nulls the handle of a rank whose link cannot be used.
     pub(crate) fn null(&mut self, rank: Rank) {
         self.table.null(rank);
     }
 
-    /// A rank has a new incarnation, or is elsewhere, or its card has come: nothing known of the
-    /// way to it is good any more. Returns the link that was closed, if there was one; `None` for
-    /// news that is old or of another job.
+    /// A rank has a new incarnation or a new business card: the state of its dial is void. Returns
+    /// the link that was closed, if there was one; `None` for a card that is old or of another job.
     pub(crate) fn update(
         &mut self,
         rank: Rank,
@@ -452,7 +451,7 @@ impl Links {
         if before != Some(incarnation) {
             self.abandon_dial(rank);
         }
-        self.dials.to(rank).moved_away();
+        self.dials.to(rank).forget_addresses();
         Some(closed)
     }
 }

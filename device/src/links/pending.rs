@@ -12,20 +12,20 @@ use rejoin_channel_table::{
 use socket2::Socket;
 
 use crate::error::text_of;
-use crate::transport::{AnyEndpoint, Copies, Failing, Wireup};
+use crate::transport::{AnyEndpoint, Copies, Wireup, WireupFailure};
 
 /// How long an incoming connection may take for its handshake.
 pub(super) const ACCEPT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The step that the handshake requests after bytes of the other side.
-pub(crate) enum Said {
-    /// Nothing that this rank has to act on.
+/// The step that the handshake requests of the device after bytes of the peer.
+pub(crate) enum HandshakeRequest {
+    /// No step: more bytes are needed.
     Nothing,
-    /// It has proved who it is: this rank is to do so too ([`PendingConnection::prove`]).
+    /// The peer has proved its identity: this rank is to do so, too ([`PendingConnection::prove`]).
     Prove(Rank, Attempt),
-    /// It has accepted this rank.
+    /// The peer has accepted this rank.
     Established(Box<Established>),
-    /// It has proved who it is, and is to be accepted or refused.
+    /// The peer has proved its identity, and is to be accepted or refused.
     Admit(Box<Proved>),
     /// One side refuses the other.
     Refused(HandshakeRefusal),
@@ -51,12 +51,12 @@ pub(crate) struct PendingConnection {
     sent: usize,
     /// The connection is established (an accepted one from the start).
     pub(super) connected: bool,
-    /// The other side has said something.
+    /// Bytes of the peer have arrived.
     pub(super) answered: bool,
     /// Close as soon as everything is sent.
     closing: bool,
-    /// Why the attempt fails, where that lies in the connection.
-    failing: Option<Failing>,
+    /// The failure of the attempt, where the connection caused it.
+    failing: Option<WireupFailure>,
     /// When it was made.
     pub(super) begun: Instant,
     /// When to give up; a dialer whose peer computes may wait for long.
@@ -204,25 +204,30 @@ impl PendingConnection {
     }
 
     /// Passes received bytes to the handshake. Returns how many it took, and the next step.
-    pub(crate) fn feed(&mut self, key: &JobKey, book: &AddressBook, bytes: &[u8]) -> (usize, Said) {
+    pub(crate) fn feed(
+        &mut self,
+        key: &JobKey,
+        book: &AddressBook,
+        bytes: &[u8],
+    ) -> (usize, HandshakeRequest) {
         let out = &mut self.out;
         match &mut self.side {
             Side::Dial(dialer) => {
                 let (taken, step) = dialer.feed(key, bytes, out);
                 let said = match step {
-                    DialerStep::More => Said::Nothing,
-                    DialerStep::Prove => Said::Prove(dialer.peer(), dialer.attempt()),
-                    DialerStep::Established(opened) => Said::Established(opened),
-                    DialerStep::Refused(refusal) => Said::Refused(refusal),
+                    DialerStep::More => HandshakeRequest::Nothing,
+                    DialerStep::Prove => HandshakeRequest::Prove(dialer.peer(), dialer.attempt()),
+                    DialerStep::Established(opened) => HandshakeRequest::Established(opened),
+                    DialerStep::Refused(refusal) => HandshakeRequest::Refused(refusal),
                 };
                 (taken, said)
             }
             Side::Accept(acceptor) => {
                 let (taken, step) = acceptor.feed(key, book, bytes, out);
                 let said = match step {
-                    AcceptorStep::More => Said::Nothing,
-                    AcceptorStep::Admit(proved) => Said::Admit(proved),
-                    AcceptorStep::Refused(refusal) => Said::Refused(refusal),
+                    AcceptorStep::More => HandshakeRequest::Nothing,
+                    AcceptorStep::Admit(proved) => HandshakeRequest::Admit(proved),
+                    AcceptorStep::Refused(refusal) => HandshakeRequest::Refused(refusal),
                 };
                 (taken, said)
             }
@@ -242,12 +247,12 @@ impl PendingConnection {
         local_size: u32,
     ) -> Result<(), String> {
         if let Err(error) = self.wireup.offer(local_size) {
-            // There may be some when no signal comes in between.
+            // Another attempt may succeed where a signal has interrupted this one.
             let passes = error.kind() == io::ErrorKind::Interrupted;
             self.failing = Some(if passes {
-                Failing::Connection
+                WireupFailure::Connection
             } else {
-                Failing::Memory
+                WireupFailure::Memory
             });
             return Err(format!("no memory to share: {}", text_of(&error)));
         }
@@ -265,7 +270,7 @@ impl PendingConnection {
     /// The two versions.
     pub(crate) fn agree(&mut self) -> Result<(), String> {
         self.wireup.agreed(true).map_err(|error| {
-            self.failing = Some(Failing::Memory);
+            self.failing = Some(WireupFailure::Memory);
             text_of(&error)
         })
     }
@@ -285,7 +290,8 @@ impl PendingConnection {
         }
     }
 
-    /// Accepts the dialer, which has to renounce its other attempts. The acceptor's part.
+    /// Accepts the dialer, which has to give up its attempts up to `renounced`. The acceptor's
+    /// part.
     ///
     /// # Errors
     /// Why the attempt is over.
@@ -303,23 +309,23 @@ impl PendingConnection {
         }
     }
 
-    /// The connection broke: why, for people.
-    pub(crate) fn broke(&mut self, error: &io::Error) -> String {
+    /// The connection broke: the reason, for messages to the user.
+    pub(crate) fn connection_broke(&mut self, error: &io::Error) -> String {
         if self.dials().is_some()
             && let Err(other) = self.wireup.agreed(false)
         {
-            self.failing = Some(Failing::Memory);
+            self.failing = Some(WireupFailure::Memory);
             return other.to_string();
         }
         // After a long wait the other side drops the connection, as over TCP.
         if self.begun.elapsed() < ACCEPT_PATIENCE / 2 {
-            self.failing = Some(Failing::Connection);
+            self.failing = Some(WireupFailure::Connection);
         }
         text_of(error)
     }
 
-    /// Why the attempt fails, where that lies in the connection.
-    pub(crate) fn failing(&self) -> Option<Failing> {
+    /// The failure of the attempt, where the connection caused it.
+    pub(crate) fn failing(&self) -> Option<WireupFailure> {
         self.failing
     }
 
@@ -364,7 +370,7 @@ impl PendingConnection {
         self.socket.as_fd()
     }
 
-    /// What is missing, for messages to people.
+    /// The missing part, for messages to the user.
     pub(crate) fn waiting_for(&self) -> &'static str {
         match &self.side {
             _ if !self.connected => "the connection",
@@ -377,10 +383,7 @@ impl PendingConnection {
     /// before frames.
     pub(crate) fn into_endpoint(mut self, copies: Copies) -> (AnyEndpoint, Vec<u8>) {
         let rest = self.out.split_off(self.sent);
-        let dialed = matches!(self.side, Side::Dial(_));
-        let endpoint = self
-            .wireup
-            .into_endpoint(self.socket.into(), dialed, copies);
+        let endpoint = self.wireup.into_endpoint(self.socket.into(), copies);
         (endpoint, rest)
     }
 }

@@ -7,7 +7,7 @@ use rejoin_channel_table::card::MAX_ADDRESSES;
 use rejoin_channel_table::{BusinessCard, LanId, LocalHostId};
 use rejoin_wire::{RankOptions, Transport};
 
-use crate::descriptors::Old;
+use crate::descriptors::OldDescriptors;
 use crate::error::{Error, Result};
 use crate::events::{PollToken, Poller};
 use crate::options::Options;
@@ -32,7 +32,7 @@ impl RankListeners {
         options: &Options,
         settings: &RankOptions,
     ) -> Result<(Self, Option<String>)> {
-        let (listeners, lacking) = listen(options, settings)?;
+        let (listeners, no_shared_memory) = listen(options, settings)?;
         for (number, descriptor) in listeners.descriptors() {
             poller.add(descriptor, PollToken::listener(number), false)?;
         }
@@ -40,7 +40,7 @@ impl RankListeners {
             listeners,
             accept_again: false,
         };
-        Ok((listeners, lacking))
+        Ok((listeners, no_shared_memory))
     }
 
     /// This rank's card, as it is to be registered.
@@ -97,11 +97,11 @@ impl RankListeners {
     }
 
     /// Takes the place of the listeners with others.
-    pub(crate) fn start_over(&mut self, listeners: Self, old: Old) {
+    pub(crate) fn start_over(&mut self, listeners: Self, old: OldDescriptors) {
         let before = std::mem::replace(self, listeners);
         match old {
-            Old::Close => drop(before),
-            Old::Forget => before.listeners.forget(),
+            OldDescriptors::Close => drop(before),
+            OldDescriptors::Forget => before.listeners.forget(),
         }
     }
 }

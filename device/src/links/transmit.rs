@@ -4,14 +4,15 @@ use rejoin_channel_table::ids::Rank;
 use rejoin_engine::{Engine, Envelope, MAX_PIECES};
 
 use super::live::Live;
-use crate::memory;
 use crate::meter::Meter;
+use crate::program_memory;
 use crate::transport::{Endpoint, Fault, Piece, SendOutcome};
 
-/// How often a blocking send may find the peer in progress before it takes the slow path.
-const MOVES: u32 = 1024;
+/// How often a blocking send may wait for a reader that makes progress before it takes the slow
+/// path.
+const MAX_WAITS: u32 = 1024;
 
-/// Writes until nothing is left or nothing more fits; true if any byte went.
+/// Writes until nothing is left or the link is full; true if any byte was written.
 ///
 /// # Errors
 /// The link must be dropped.
@@ -46,7 +47,7 @@ pub(crate) fn flush(
             break;
         }
         for (piece, from) in pieces.iter_mut().zip(gather.pieces()) {
-            *piece = memory::outgoing(from);
+            *piece = program_memory::outgoing(from);
         }
         // SAFETY: the engine's bytes stay until it is called again, and its segments belong to
         // requests under way, whose memory the callers keep in place.
@@ -68,7 +69,7 @@ pub(crate) fn flush(
 #[cold]
 #[inline(never)]
 pub(crate) fn unblock(engine: &mut Engine, live: &mut Live, meter: &mut Meter) -> bool {
-    for _ in 0..MOVES {
+    for _ in 0..MAX_WAITS {
         if !live.endpoint.await_peer_progress() {
             return false;
         }
@@ -86,12 +87,16 @@ pub(crate) fn unblock(engine: &mut Engine, live: &mut Live, meter: &mut Meter) -
 
 /// Sends a small message as a frame on a link that has nothing else to write: kept and written in
 /// one go.
+///
+/// The link knows its peer, too. With `to` as a parameter the compiler finds a better choice of
+/// registers for the fast path of the caller: nine instructions less for each message.
 #[inline(never)]
 pub(crate) fn send_frame(
     engine: &mut Engine,
     live: &mut Live,
     meter: &mut Meter,
-    (to, env): (Rank, &Envelope),
+    to: Rank,
+    env: &Envelope,
     bytes: &[u8],
 ) -> SendOutcome {
     let Some(frame) = engine.send_eager(to, env, bytes) else {
@@ -100,7 +105,7 @@ pub(crate) fn send_frame(
     let count = 1 + usize::from(!frame.pieces[1].is_empty());
     let pieces = frame
         .pieces
-        .map(|part| memory::incoming(part.as_ptr().cast_mut(), part.len()));
+        .map(|part| program_memory::incoming(part.as_ptr().cast_mut(), part.len()));
     live.burst.written();
     // SAFETY: the engine's bytes stay until it is called again.
     let written = unsafe { live.write(meter, &pieces[..count]) };
@@ -127,7 +132,7 @@ fn flush_ahead(live: &mut Live, meter: &mut Meter) -> std::result::Result<bool, 
     let taken = if live.polled {
         live.endpoint.write_handshake(rest)?
     } else {
-        let pieces = [memory::incoming(rest.as_ptr().cast_mut(), asked)];
+        let pieces = [program_memory::incoming(rest.as_ptr().cast_mut(), asked)];
         // SAFETY: the bytes are the link's own and stay during the call.
         unsafe { live.write(meter, &pieces)? }
     };

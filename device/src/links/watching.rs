@@ -14,15 +14,15 @@ use rejoin_channel_table::ids::Rank;
 use rejoin_engine::Engine;
 
 use super::{Links, Live, MOST_UNWATCHED};
-use crate::clock;
 use crate::error::{Result, text_of};
 use crate::events::{PollToken, Readiness};
+use crate::ticks;
 use crate::transport::{Endpoint, Fault, Lost};
 
 /// Successful direct reads after which a link leaves epoll.
 const BUSY_AFTER: u32 = 64;
-/// Time between two looks at epoll at most, while the program polls.
-const POLL_AFTER: u64 = 50 * clock::MICROSECOND;
+/// Longest time between two polls of epoll while the program polls.
+const POLL_AFTER: u64 = 50 * ticks::MICROSECOND;
 
 impl Links {
     /// Waits for events at most for `limit`, and appends them.
@@ -36,7 +36,7 @@ impl Links {
     ) -> Result<()> {
         self.poller.wait(limit, |event| events.push(event))?;
         if !self.polled.is_empty() {
-            self.looked = clock::ticks();
+            self.last_poll = ticks::now();
         }
         Ok(())
     }
@@ -54,15 +54,15 @@ impl Links {
                 return false;
             }
         }
-        clock::ticks().wrapping_sub(self.looked) > POLL_AFTER
+        ticks::now().wrapping_sub(self.last_poll) > POLL_AFTER
     }
 
-    /// A direct read of a link has brought something: one that is busy leaves epoll.
+    /// A direct read of a link has brought something: a busy link leaves epoll.
     ///
     /// # Errors
     /// The system refuses.
     #[inline]
-    pub(crate) fn hit(&mut self, token: PollToken, spins: bool) -> Result<()> {
+    pub(crate) fn count_direct_read(&mut self, token: PollToken, spins: bool) -> Result<()> {
         let Some(live) = self.slots.live(token) else {
             return Ok(());
         };
@@ -95,7 +95,7 @@ impl Links {
         self.unwatched.len()
     }
 
-    /// Gives every link back to epoll: the rank is about to block.
+    /// Has epoll watch every link again: the rank is about to block.
     ///
     /// # Errors
     /// The system refuses.
@@ -155,8 +155,7 @@ impl Links {
         (any, broken)
     }
 
-    /// The rank is awake: its peers need not wake it. Returns the number of links that hold
-    /// something.
+    /// Disarms the doorbells: the rank is awake. Returns the number of links that hold something.
     pub(crate) fn disarm(&mut self) -> u64 {
         if !std::mem::take(&mut self.armed) {
             return 0;
@@ -200,7 +199,7 @@ impl Links {
         self.recent
     }
 
-    /// An event of a link that is read next. False: the token names no link.
+    /// An event of a link that is read next: its peer. `None`: the token names no link.
     pub(crate) fn note_event(&mut self, event: &Readiness) -> Option<Rank> {
         let live = self.slots.live(event.token)?;
         if live.polled {
@@ -213,7 +212,7 @@ impl Links {
     }
 
     /// A link has brought something.
-    pub(crate) fn brought(&mut self, token: PollToken) {
+    pub(crate) fn set_recent(&mut self, token: PollToken) {
         self.recent = Some(token);
     }
 }

@@ -1,10 +1,10 @@
 //! The link to the local manager, and the data from it.
 
-mod agent;
 mod key;
+mod rank_agent;
 
-pub(crate) use agent::{Agent, JobStart, die_with_manager, end, inherited, singleton, stop};
 pub(crate) use key::KeyPage;
+pub(crate) use rank_agent::{Agent, JobStart, die_with_manager, end, inherited, singleton, stop};
 
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use rejoin_channel_table::BusinessCard;
 use rejoin_channel_table::ids::{Identity, JobKey, Rank};
 use rejoin_wire::{FromManager, Limits, ToManager};
 
-use crate::descriptors::Old;
+use crate::descriptors::OldDescriptors;
 use crate::error::Result;
 
 /// How long an aborting rank waits for its manager to end it.
@@ -22,16 +22,16 @@ const ABORT_PATIENCE: Duration = Duration::from_secs(5);
 /// The channel to the local manager, which a rank that is alone in its job has none of.
 pub(crate) struct ManagerChannel {
     agent: Option<Agent>,
-    /// The job's key, which the manager told.
+    /// The job's key, which came from the manager.
     key: KeyPage,
     /// Messages that may end a wait.
     messages: u64,
-    /// This rank has come to its end, and leaves with all others.
+    /// This rank has flushed its messages, and leaves with all others.
     leaving: bool,
-    /// All ranks have.
+    /// All ranks have flushed theirs.
     all_finalized: bool,
-    /// The user knows that shared memory with some rank has failed.
-    told_fallback: bool,
+    /// The user got the message that shared memory with some rank has failed.
+    reported_fallback: bool,
 }
 
 impl ManagerChannel {
@@ -43,20 +43,20 @@ impl ManagerChannel {
             messages: 0,
             leaving: false,
             all_finalized: false,
-            told_fallback: false,
+            reported_fallback: false,
         }
     }
 
     /// Continues over another channel.
-    pub(crate) fn start_over(&mut self, agent: Agent, key: KeyPage, old: Old) {
+    pub(crate) fn start_over(&mut self, agent: Agent, key: KeyPage, old: OldDescriptors) {
         let before = self.agent.replace(agent);
         match old {
-            Old::Close => drop(before),
-            Old::Forget => before.into_iter().for_each(Agent::forget),
+            OldDescriptors::Close => drop(before),
+            OldDescriptors::Forget => before.into_iter().for_each(Agent::forget),
         }
         self.key = key;
         self.all_finalized = false;
-        self.told_fallback = false;
+        self.reported_fallback = false;
     }
 
     /// The job's key.
@@ -86,7 +86,7 @@ impl ManagerChannel {
         };
         let start = agent.register(identity, size, card, limits)?;
         if self.leaving {
-            agent.tell(&ToManager::Finalizing)?;
+            agent.send(&ToManager::Finalizing)?;
         }
         Ok(Some(start))
     }
@@ -95,20 +95,21 @@ impl ManagerChannel {
     ///
     /// # Errors
     /// The manager takes no messages.
-    pub(crate) fn tell(&mut self, message: &ToManager) -> Result<()> {
-        match &mut self.agent {
-            Some(agent) => agent.tell(message),
-            None => Ok(()),
-        }
+    pub(crate) fn send(&mut self, message: &ToManager) -> Result<()> {
+        self.send_with_descriptors(message, &[])
     }
 
     /// Sends a message to which descriptors belong.
     ///
     /// # Errors
     /// The manager takes no messages.
-    pub(crate) fn tell_with(&mut self, message: &ToManager, descriptors: &[RawFd]) -> Result<()> {
+    pub(crate) fn send_with_descriptors(
+        &mut self,
+        message: &ToManager,
+        descriptors: &[RawFd],
+    ) -> Result<()> {
         match &mut self.agent {
-            Some(agent) => agent.tell_with(message, descriptors),
+            Some(agent) => agent.send_with_descriptors(message, descriptors),
             None => Ok(()),
         }
     }
@@ -118,14 +119,14 @@ impl ManagerChannel {
     /// # Errors
     /// The manager takes no messages.
     pub(crate) fn note(&mut self, important: bool, text: String) -> Result<()> {
-        self.tell(&ToManager::Note { important, text })
+        self.send(&ToManager::Note { important, text })
     }
 
-    /// Says that this rank has to do without shared memory, if there is a reason.
+    /// Reports that this rank has no shared memory, if there is a reason.
     ///
     /// # Errors
     /// The manager takes no messages.
-    pub(crate) fn tell_lacking(&mut self, why: Option<String>) -> Result<()> {
+    pub(crate) fn report_no_shared_memory(&mut self, why: Option<String>) -> Result<()> {
         let Some(why) = why else {
             return Ok(());
         };
@@ -133,12 +134,12 @@ impl ManagerChannel {
         self.note(true, text)
     }
 
-    /// Says, once, that messages to `rank` go over TCP though both sides wanted shared memory.
+    /// Reports, once, that messages to `rank` go over TCP though both sides wanted shared memory.
     ///
     /// # Errors
     /// The manager takes no messages.
-    pub(crate) fn tell_fallback(&mut self, rank: Rank, why: &str) -> Result<()> {
-        if std::mem::replace(&mut self.told_fallback, true) {
+    pub(crate) fn report_fallback(&mut self, rank: Rank, why: &str) -> Result<()> {
+        if std::mem::replace(&mut self.reported_fallback, true) {
             return Ok(());
         }
         let text = format!("TCP instead of shared memory with rank {rank}: {why}");
@@ -188,10 +189,10 @@ impl ManagerChannel {
         self.all_finalized || !self.is_there()
     }
 
-    /// Tells the manager to end the job, and waits a while for it to do so.
+    /// Has the manager end the job, and waits up to five seconds for that.
     pub(crate) fn abort(&mut self, code: i32, why: String) {
         if let Some(agent) = &mut self.agent
-            && agent.tell(&ToManager::Abort { code, why }).is_ok()
+            && agent.send(&ToManager::Abort { code, why }).is_ok()
         {
             // Not to be taken for a rank that died before the manager has read why.
             agent.await_end(ABORT_PATIENCE);

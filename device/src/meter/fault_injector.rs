@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strikes_are_as_frequent_as_asked_and_repeatable() {
+    fn cuts_are_as_frequent_as_asked_and_repeatable() {
         let cuts = |seed| {
             let mut injector = FaultInjector::new(seed, 3, 50);
             (0..50_000)

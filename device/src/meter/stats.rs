@@ -64,7 +64,7 @@ impl Stats {
     /// Names and values as `mpirun --stats` shows them, with the messages that the engine sent to
     /// other ranks and received from them.
     #[must_use]
-    pub fn named(&self, (sends, receives): (u64, u64)) -> Vec<(String, u64)> {
+    pub fn named(&self, sends: u64, receives: u64) -> Vec<(String, u64)> {
         let moves = (self.writes + self.reads).saturating_sub(self.ring_calls);
         let calls = moves + self.event_polls + self.blocks + self.doorbells + self.gets;
         [

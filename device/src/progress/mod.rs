@@ -9,7 +9,7 @@ pub(crate) use stall::Stall;
 
 use std::time::{Duration, Instant};
 
-use rejoin_engine::{Engine, Pattern, ReqId, Sought};
+use rejoin_engine::{Engine, FailedProbes, Pattern, ReqId};
 
 use crate::events::Readiness;
 use crate::links::STAGING;
@@ -30,7 +30,7 @@ pub(crate) struct ProgressState {
     /// Blocking sends whose body is to be copied once its write is through.
     detaching: Vec<ReqId>,
     /// Patterns of probes that found no message.
-    probing: Sought,
+    probing: FailedProbes,
     /// When the links were last asked whether their other ends answer.
     checked: Instant,
 }
@@ -45,7 +45,7 @@ impl ProgressState {
             staging: vec![0; STAGING].into_boxed_slice(),
             events: Vec::with_capacity(64),
             detaching: Vec::new(),
-            probing: Sought::default(),
+            probing: FailedProbes::default(),
             checked: Instant::now(),
         }
     }
@@ -112,11 +112,11 @@ impl ProgressState {
     }
 
     /// A probe found no message.
-    pub(crate) fn sought(&mut self, pattern: &Pattern) {
+    pub(crate) fn probe_failed(&mut self, pattern: &Pattern) {
         self.probing.add(pattern);
     }
 
-    /// Lets peers continue that may have a message for a wait or a probe.
+    /// Grants envelopes to peers that may have a message for a wait or a probe.
     pub(crate) fn grant(&mut self, engine: &mut Engine) {
         engine.grant_if_starved(&std::mem::take(&mut self.probing));
     }

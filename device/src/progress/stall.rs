@@ -1,5 +1,6 @@
 //! Waits that last: when they are reported (`REJOIN_STALL_REPORT`).
 
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use rejoin_channel_table::ids::Rank;
@@ -64,9 +65,9 @@ impl Stall {
         Some(period)
     }
 
-    /// For a wait of rank `me` for a peer that carries a part of a body.
-    pub(crate) fn held_up(&self, me: Rank, wanted: Option<Duration>) -> HeldUp {
-        HeldUp {
+    /// A wait of rank `me` for a peer that copies a part of a body.
+    pub(crate) fn chunk_stall(&self, me: Rank, wanted: Option<Duration>) -> ChunkStall {
+        ChunkStall {
             period: self.period(wanted),
             since: None,
             me,
@@ -74,7 +75,7 @@ impl Stall {
         }
     }
 
-    /// Tells the user what rank `me` has been waiting for.
+    /// Reports to the user what rank `me` has been waiting for.
     pub(crate) fn report(&self, me: Rank, period: Duration, what: &str) {
         report(me, self.names.map(|names| names.operation), period, what);
     }
@@ -83,19 +84,23 @@ impl Stall {
 fn report(me: Rank, operation: Option<fn() -> &'static str>, period: Duration, what: &str) {
     let operation = operation.map_or("a call", |operation| operation());
     let period = period.as_secs_f64();
-    eprintln!("rejoin: rank {me}: {operation} has been waiting for {period:.0} s: {what}");
+    // A full or closed standard error must not end the rank.
+    let _ = writeln!(
+        std::io::stderr(),
+        "rejoin: rank {me}: {operation} has been waiting for {period:.0} s: {what}"
+    );
 }
 
 /// A wait for a peer in the middle of a body.
-pub(crate) struct HeldUp {
+pub(crate) struct ChunkStall {
     period: Option<Duration>,
     since: Option<Instant>,
     me: Rank,
     operation: Option<fn() -> &'static str>,
 }
 
-impl HeldUp {
-    /// It lasts: says so once per period.
+impl ChunkStall {
+    /// Reports the wait once per period.
     pub(crate) fn lasts(&mut self, peer: Rank, host: &str) {
         let since = *self.since.get_or_insert_with(Instant::now);
         let Some(period) = self.period.filter(|period| since.elapsed() >= *period) else {

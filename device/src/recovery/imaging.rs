@@ -40,8 +40,9 @@ pub(super) fn holds(summary: &Summary) -> Holds {
     }
 }
 
-/// Lets the manager notice this process's end at once. Without that it notices a little later.
-pub(super) fn hold(images: Option<&Images>) {
+/// Lets the manager detect this process's end at once. Without this it detects the end a little
+/// later.
+pub(super) fn watch_exit(images: Option<&Images>) {
     let Some((manager, (descriptor, slot))) = images.and_then(|i| Some((i.manager, i.watch?)))
     else {
         return;

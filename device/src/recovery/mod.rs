@@ -23,9 +23,9 @@ const WRAPPED: &str = "another program started the rank (a shell without exec, a
 /// The known checkpoints of the job.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// The last one that the job can roll back to.
-    kept: Epoch,
-    /// The last number of which no checkpoint can come any more.
+    /// The last one that is committed: the job can roll back to it.
+    committed: Epoch,
+    /// The last epoch that can never commit.
     abandoned: Epoch,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct RankRecovery {
 impl RankRecovery {
     /// Of a process of which the manager wants such images, if any.
     pub(crate) fn new(images: Option<&Images>) -> Self {
-        imaging::hold(images);
+        imaging::watch_exit(images);
         Self {
             checkpoint: PendingCheckpoint::default(),
             known: Known::default(),
@@ -57,7 +57,7 @@ impl RankRecovery {
 
     /// The process belongs to another local manager.
     pub(crate) fn start_over(&mut self, images: Option<&Images>) {
-        imaging::hold(images);
+        imaging::watch_exit(images);
         self.manager = images.map(|images| images.manager);
     }
 
@@ -157,13 +157,13 @@ impl RankRecovery {
     pub(crate) fn restored(&mut self, epoch: Epoch) {
         self.copied = Copied::default();
         self.copied.since_last();
-        self.known.kept = epoch;
+        self.known.committed = epoch;
     }
 
-    /// News of the job's checkpoints: the last one that is kept, and the last number of which none
-    /// can come any more.
-    pub(crate) fn learn(&mut self, kept: Option<Epoch>, abandoned: Epoch) {
-        self.known.kept = self.known.kept.max(kept.unwrap_or_default());
+    /// Notes the job's checkpoints: the last committed one, and the last epoch that can never
+    /// commit.
+    pub(crate) fn note_checkpoints(&mut self, committed: Option<Epoch>, abandoned: Epoch) {
+        self.known.committed = self.known.committed.max(committed.unwrap_or_default());
         self.known.abandoned = self.known.abandoned.max(abandoned);
     }
 
@@ -173,11 +173,14 @@ impl RankRecovery {
         present.max(self.known.abandoned)
     }
 
-    /// Whether a checkpoint later than `after` is there; `false` when it was given up, `None` while
-    /// it is under way.
+    /// Whether a checkpoint later than `after` is committed; `false` when it was aborted, `None`
+    /// while it is under way.
     pub(crate) fn checkpointed(&self, after: Epoch) -> Option<bool> {
-        let Known { kept, abandoned } = self.known;
-        (kept.max(abandoned) > after).then_some(kept > after)
+        let Known {
+            committed,
+            abandoned,
+        } = self.known;
+        (committed.max(abandoned) > after).then_some(committed > after)
     }
 }
 
@@ -186,16 +189,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_what_becomes_of_a_checkpoint_the_later_news_count() {
+    fn the_later_report_of_a_checkpoint_counts() {
         let mut recovery = RankRecovery::new(None);
         assert_eq!(recovery.checkpointed(Epoch(2)), None);
-        recovery.learn(Some(Epoch(2)), Epoch(0));
+        recovery.note_checkpoints(Some(Epoch(2)), Epoch(0));
         assert_eq!(recovery.checkpointed(Epoch(1)), Some(true));
         assert_eq!(recovery.checkpointed(Epoch(2)), None);
-        recovery.learn(None, Epoch(3));
+        recovery.note_checkpoints(None, Epoch(3));
         assert_eq!(recovery.checkpointed(Epoch(2)), Some(false));
         assert_eq!(recovery.latest(Epoch(2)), Epoch(3));
-        recovery.learn(Some(Epoch(4)), Epoch(1));
+        recovery.note_checkpoints(Some(Epoch(4)), Epoch(1));
         assert_eq!(recovery.checkpointed(Epoch(2)), Some(true));
         assert_eq!(recovery.checkpointed(Epoch(4)), None);
     }

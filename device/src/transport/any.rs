@@ -6,7 +6,8 @@ use std::os::fd::BorrowedFd;
 use rejoin_engine::ShortHeader;
 
 use super::{
-    Capabilities, Endpoint, Fault, GetPart, MakeHeader, Mechanism, PathState, Piece, shm, tcp,
+    Capabilities, Endpoint, Fault, GetPart, MakeHeader, Mechanism, PathState, Piece, SendOutcome,
+    TransportId, shm, tcp,
 };
 
 /// An endpoint of some transport.
@@ -32,20 +33,19 @@ macro_rules! each {
 }
 
 impl AnyEndpoint {
-    /// Sends a message beside the stream, as the endpoint's capabilities say for its length. False:
-    /// nothing was done.
+    /// Sends a message beside the stream, as the endpoint's capabilities say for its length.
     #[inline(always)]
-    pub fn try_message(&mut self, body: &[u8], pack: impl MakeHeader) -> bool {
+    pub fn try_message(&mut self, body: &[u8], pack: impl MakeHeader) -> SendOutcome {
         each!(self, endpoint => match endpoint.capabilities().mechanism(body.len()) {
             Mechanism::Short => endpoint.try_short(body, pack),
             Mechanism::BufferedCopy => endpoint.try_bcopy(body, pack),
-            Mechanism::Stream => false,
+            Mechanism::Stream => SendOutcome::WouldBlock,
         })
     }
 }
 
 impl Endpoint for AnyEndpoint {
-    fn transport(&self) -> &'static str {
+    fn transport(&self) -> TransportId {
         each!(self, endpoint => endpoint.transport())
     }
 
@@ -55,12 +55,12 @@ impl Endpoint for AnyEndpoint {
     }
 
     #[inline(always)]
-    fn try_short(&mut self, body: &[u8], pack: impl MakeHeader) -> bool {
+    fn try_short(&mut self, body: &[u8], pack: impl MakeHeader) -> SendOutcome {
         each!(self, endpoint => endpoint.try_short(body, pack))
     }
 
     #[inline(always)]
-    fn try_bcopy(&mut self, body: &[u8], pack: impl MakeHeader) -> bool {
+    fn try_bcopy(&mut self, body: &[u8], pack: impl MakeHeader) -> SendOutcome {
         each!(self, endpoint => endpoint.try_bcopy(body, pack))
     }
 

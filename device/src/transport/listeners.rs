@@ -10,7 +10,7 @@ use super::shm::{self, HostListener};
 use super::tcp::TcpListeners;
 use crate::error::{Error, Result};
 
-pub use super::tcp::interfaces::InterfaceFilter;
+pub use super::tcp::interface_filter::InterfaceFilter;
 
 /// Number of the listener for ranks of the same host.
 const LOCAL: u32 = u32::MAX;
@@ -49,8 +49,8 @@ impl Listeners {
     /// No address to listen on, or no shared memory where it must be had.
     pub(crate) fn open(options: &ListenOptions<'_>) -> Result<(Self, Option<String>)> {
         let tcp = TcpListeners::open(options.interfaces, options.ports)?;
-        let (local, lacking) = open_local(options)?;
-        Ok((Self { tcp, local }, lacking))
+        let (local, no_shared_memory) = open_local(options)?;
+        Ok((Self { tcp, local }, no_shared_memory))
     }
 
     /// Number and descriptor of each listener, to be watched.

@@ -22,13 +22,32 @@ pub(crate) use listeners::{Accepted, ListenOptions, Listeners};
 pub(crate) use shm::MAX_BODY as MAX_BESIDE_STREAM;
 #[cfg(fuzzing)]
 pub use shm::malicious_peer;
-pub(crate) use wireup::{Failing, Wireup, connect};
+pub(crate) use wireup::{Wireup, WireupFailure, connect};
 
+use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use rejoin_engine::ShortHeader;
+
+/// A transport, which users see by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransportId {
+    /// A connection over TCP.
+    Tcp,
+    /// Memory that two processes of one host share.
+    SharedMemory,
+}
+
+impl Display for TransportId {
+    fn fmt(&self, to: &mut Formatter<'_>) -> fmt::Result {
+        to.write_str(match self {
+            Self::Tcp => "TCP",
+            Self::SharedMemory => "shared memory",
+        })
+    }
+}
 
 /// A piece of memory to write from or to read into.
 pub type Piece = libc::iovec;
@@ -63,8 +82,8 @@ pub enum SendOutcome {
     /// The endpoint can't take it now, or not on the fast path. Nothing was done: the slow path
     /// continues, without another attempt.
     WouldBlock,
-    /// It is kept, and sent again over the next link: the device is to drop this one
-    /// ([`Device::link_lost`](crate::Device::link_lost)).
+    /// The sender retains it, and sends it again over the next link. The device is to drop this
+    /// link ([`Device::link_lost`](crate::Device::link_lost)).
     LinkLost(Box<Fault>),
 }
 
@@ -181,8 +200,10 @@ impl GetPart {
 
 /// The contract of an endpoint.
 ///
-/// - No call blocks. A count of 0 means that nothing can be moved now; the transport then makes its
-///   descriptor ready (edge-triggered) as soon as something can. An endpoint with a doorbell
+/// - No call blocks but `get`, which waits until the sender has finished the chunks that it copies.
+///   The calls that await room or the peer's progress spin for microseconds.
+/// - A count of 0 means that nothing can be moved now; the transport then makes its descriptor
+///   ready (edge-triggered) as soon as something can. An endpoint with a doorbell
 ///   ([`Capabilities::doorbell`]) does so only while the doorbell is armed.
 /// - Fewer bytes than asked for means the same as 0 about the rest, so a caller need not try again
 ///   before the next event.
@@ -190,27 +211,27 @@ impl GetPart {
 ///   needs.
 /// - Short messages, buffered copies and bytes keep one order.
 /// - After [`Fault::Link`] the endpoint is only good for dropping.
-/// - `try_short` and `try_bcopy` only say whether the message is sent. They can find a lost link
-///   only by a position that the peer can't have. The slow path writes after each refusal, and that
-///   write returns the fault. So the fast path tests one bit.
+/// - `try_short` and `try_bcopy` report a lost link only when they wake the peer. Where they find a
+///   position that the peer can't have, they refuse the message. The slow path writes after each
+///   refusal, and that write returns the fault. So the fast path makes no test for lost links.
 pub trait Endpoint {
-    /// The transport's name for users.
-    fn transport(&self) -> &'static str;
+    /// The transport of the link, for messages to users and for the handshake.
+    fn transport(&self) -> TransportId;
 
     /// Its capabilities beside the stream.
     fn capabilities(&self) -> Capabilities;
 
     /// Sends a message with its header, if there is room: `pack` makes the header then, and may
-    /// still refuse. False: nothing was done, and the message goes as a frame.
+    /// still refuse. After [`SendOutcome::WouldBlock`] the message goes as a frame.
     #[inline(always)]
-    fn try_short(&mut self, _body: &[u8], _pack: impl MakeHeader) -> bool {
-        false
+    fn try_short(&mut self, _body: &[u8], _pack: impl MakeHeader) -> SendOutcome {
+        SendOutcome::WouldBlock
     }
 
     /// The same with a body that is copied into a buffer of the link.
     #[inline(always)]
-    fn try_bcopy(&mut self, _body: &[u8], _pack: impl MakeHeader) -> bool {
-        false
+    fn try_bcopy(&mut self, _body: &[u8], _pack: impl MakeHeader) -> SendOutcome {
+        SendOutcome::WouldBlock
     }
 
     /// Waits for room for a short message while the peer continues to take some, for microseconds.

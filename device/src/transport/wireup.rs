@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use rejoin_channel_table::Address;
 use socket2::Socket;
 
-use super::shm::{self, Exposed, LinkMemory, ShmEndpoint};
+use super::shm::{self, HandshakeRole, LinkMemory, LinkSide, ShmEndpoint};
 use super::{AnyEndpoint, Copies, tcp};
 
 /// Starts a connection to an address without waiting for it.
@@ -26,7 +26,7 @@ pub(crate) fn connect(address: &Address) -> io::Result<Socket> {
 
 /// A failure that may occur again with the same kind of connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failing {
+pub(crate) enum WireupFailure {
     /// The connection broke, or was closed without an answer.
     Connection,
     /// No memory can be shared.
@@ -39,11 +39,11 @@ pub(crate) enum Wireup {
     Tcp,
     /// The link is memory that goes along with the dialer's proof.
     Shm {
-        /// The rings: made by the dialer, taken over by the acceptor.
-        memory: Option<(LinkMemory, Exposed)>,
-        /// Their descriptor, still to be sent.
+        /// This side of the memory, which the dialer makes and the acceptor maps.
+        side: Option<LinkSide>,
+        /// The descriptor of the memory, still to be sent.
         offer: Option<OwnedFd>,
-        /// Their descriptor, as it came.
+        /// The descriptor of the memory, as it came.
         came: Option<OwnedFd>,
     },
 }
@@ -55,7 +55,7 @@ impl Wireup {
             return Self::Tcp;
         }
         Self::Shm {
-            memory: None,
+            side: None,
             offer: None,
             came: None,
         }
@@ -65,11 +65,10 @@ impl Wireup {
     /// link already.
     pub(crate) fn withdraw(&self) {
         if let Self::Shm {
-            memory: Some((_, shown)),
-            ..
+            side: Some(side), ..
         } = self
         {
-            shown.withdraw();
+            side.withdraw();
         }
     }
 
@@ -116,10 +115,9 @@ impl Wireup {
     /// # Errors
     /// Why the system refuses.
     pub(crate) fn offer(&mut self, local_size: u32) -> io::Result<()> {
-        if let Self::Shm { memory, offer, .. } = self {
-            let (made, descriptor) = LinkMemory::make(shm::capacity(local_size))?;
-            let shown = shm::HandshakeRole::Dialer.show(&made);
-            *memory = Some((made, shown));
+        if let Self::Shm { side, offer, .. } = self {
+            let (memory, descriptor) = LinkMemory::make(shm::capacity(local_size))?;
+            *side = Some(LinkSide::new(memory, HandshakeRole::Dialer));
             *offer = Some(descriptor);
         }
         Ok(())
@@ -130,11 +128,10 @@ impl Wireup {
     /// # Errors
     /// Nothing came, or it cannot be used.
     pub(crate) fn take(&mut self) -> io::Result<()> {
-        if let Self::Shm { memory, came, .. } = self {
+        if let Self::Shm { side, came, .. } = self {
             let none = || io::Error::other("no shared memory came with the handshake");
-            let opened = LinkMemory::open(came.take().ok_or_else(none)?)?;
-            let shown = shm::HandshakeRole::Acceptor.show(&opened);
-            *memory = Some((opened, shown));
+            let memory = LinkMemory::open(came.take().ok_or_else(none)?)?;
+            *side = Some(LinkSide::new(memory, HandshakeRole::Acceptor));
         }
         Ok(())
     }
@@ -147,45 +144,28 @@ impl Wireup {
     pub(crate) fn agreed(&self, taken: bool) -> io::Result<()> {
         match self {
             Self::Shm {
-                memory: Some((memory, _)),
-                ..
-            } => memory.agreed(taken),
+                side: Some(side), ..
+            } => side.agreed(taken),
             _ => Ok(()),
         }
     }
 
     /// Drops the descriptors, which no longer belong to this process, without a system call.
     pub(crate) fn forget(self) {
-        if let Self::Shm {
-            memory,
-            offer,
-            came,
-        } = self
-        {
-            if let Some((memory, _)) = memory {
-                memory.forget();
+        if let Self::Shm { side, offer, came } = self {
+            if let Some(side) = side {
+                side.forget();
             }
             let _ = [offer, came].map(|fd| fd.map(IntoRawFd::into_raw_fd));
         }
     }
 
     /// This rank's end of the link, the handshake being over.
-    pub(crate) fn into_endpoint(
-        self,
-        socket: OwnedFd,
-        dialed: bool,
-        copies: Copies,
-    ) -> AnyEndpoint {
-        let side = if dialed {
-            shm::HandshakeRole::Dialer
-        } else {
-            shm::HandshakeRole::Acceptor
-        };
+    pub(crate) fn into_endpoint(self, socket: OwnedFd, copies: Copies) -> AnyEndpoint {
         match self {
             Self::Shm {
-                memory: Some(memory),
-                ..
-            } => AnyEndpoint::Shm(ShmEndpoint::new(socket, memory, side, copies)),
+                side: Some(side), ..
+            } => AnyEndpoint::Shm(ShmEndpoint::new(socket, side, copies)),
             _ => AnyEndpoint::Tcp(tcp::TcpEndpoint::new(socket)),
         }
     }

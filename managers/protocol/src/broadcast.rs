@@ -11,7 +11,7 @@
 //! Hosts have positions from 0, as in a heap with central at its top: with `k` children each,
 //! central has 0 to `k-1`, and position `p` has `k(p+1)` to `k(p+1)+k-1`.
 
-use crate::control::Time;
+use crate::manager_messages::Time;
 use rejoin_channel_table::Generation;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ use std::ops::Range;
 pub const PATIENCE: u64 = 250;
 /// How often a host other than central gives to one that does not answer.
 pub const TRIES: u32 = 3;
-/// Words under way at a time.
+/// Messages under way at a time.
 pub const MOST: usize = 16;
 /// Longest wait between two tries of central, as a power of two of the first.
 const SLOWEST: u32 = 6;
@@ -90,7 +90,7 @@ impl Tree {
     }
 }
 
-/// Which word it is. Later ones are greater.
+/// Which message it is. Later ones are greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Stamp {
     /// The job's generation.
@@ -111,16 +111,16 @@ impl Stamp {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum BroadcastMessage<P> {
     /// Downwards.
-    Give {
+    Forward {
         /// Stamp of the message.
         stamp: Stamp,
         /// For the receiver's whole subtree, or for itself alone.
         whole: bool,
-        /// The word.
-        word: P,
+        /// The message itself.
+        payload: P,
     },
     /// To the member that sent the message.
-    Got {
+    Acknowledge {
         /// Stamp of the received message.
         stamp: Stamp,
         /// The whole subtree has it, or the sender.
@@ -135,7 +135,7 @@ pub enum BroadcastMessage<P> {
 pub enum BroadcastEffect<P> {
     /// Send this.
     Send(Peer, BroadcastMessage<P>),
-    /// This word is for this host: the next in order.
+    /// This message is for this host: the next in order.
     Deliver(P),
     /// All hosts that are not lost have it, and all before it.
     Complete(Stamp),
@@ -149,10 +149,10 @@ struct Duty {
     due: Time,
 }
 
-/// A word that is under way below.
+/// A message that is under way below.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Cast<P> {
-    word: P,
+    payload: P,
     duties: BTreeMap<usize, Duty>,
     missing: BTreeSet<usize>,
     /// The members that wait for the subtree's answer.
@@ -170,7 +170,7 @@ pub struct Member<P> {
     early: BTreeMap<u32, P>,
     /// The last that was delivered, or cast.
     last: u32,
-    /// Words whose whole subtree has answered, the latest ones.
+    /// Messages whose whole subtree has answered, the latest ones.
     through: BTreeMap<u32, Vec<usize>>,
     lost: BTreeSet<usize>,
 }
@@ -198,12 +198,12 @@ impl<P: Clone> Member<P> {
         duties.map(|duty| duty.due).min()
     }
 
-    /// Central casts a word. `None`: it is not central, or [`MOST`] are under way.
+    /// Central sends a message to all hosts. `None`: it is not central, or [`MOST`] are under way.
     pub fn cast(
         &mut self,
         now: Time,
         series: (Generation, u64),
-        word: P,
+        payload: P,
         effects: &mut Vec<BroadcastEffect<P>>,
     ) -> Option<Stamp> {
         if self.me.is_some() || series < self.series {
@@ -215,7 +215,7 @@ impl<P: Clone> Member<P> {
         }
         self.last += 1;
         let number = self.last;
-        self.begin(now, number, word, None, effects);
+        self.begin(now, number, payload, None, effects);
         self.close(number, effects);
         Some(self.stamp(number))
     }
@@ -229,10 +229,14 @@ impl<P: Clone> Member<P> {
         effects: &mut Vec<BroadcastEffect<P>>,
     ) {
         match message {
-            BroadcastMessage::Give { stamp, whole, word } => {
-                self.given(now, from, stamp, whole, word, effects);
+            BroadcastMessage::Forward {
+                stamp,
+                whole,
+                payload,
+            } => {
+                self.given(now, from, stamp, whole, payload, effects);
             }
-            BroadcastMessage::Got {
+            BroadcastMessage::Acknowledge {
                 stamp,
                 whole,
                 missing,
@@ -311,12 +315,12 @@ impl<P: Clone> Member<P> {
         &mut self,
         now: Time,
         number: u32,
-        word: P,
+        payload: P,
         giver: Option<Peer>,
         effects: &mut Vec<BroadcastEffect<P>>,
     ) {
         let cast = Cast {
-            word,
+            payload,
             duties: BTreeMap::new(),
             missing: BTreeSet::new(),
             givers: giver.into_iter().collect(),
@@ -352,8 +356,12 @@ impl<P: Clone> Member<P> {
                 due: now.plus_millis(wait),
             };
             cast.duties.insert(position, duty);
-            let word = cast.word.clone();
-            let give = BroadcastMessage::Give { stamp, whole, word };
+            let payload = cast.payload.clone();
+            let give = BroadcastMessage::Forward {
+                stamp,
+                whole,
+                payload,
+            };
             effects.push(BroadcastEffect::Send(Some(position), give));
         }
     }
@@ -401,7 +409,7 @@ impl<P: Clone> Member<P> {
         from: Peer,
         stamp: Stamp,
         whole: bool,
-        word: P,
+        payload: P,
         effects: &mut Vec<BroadcastEffect<P>>,
     ) {
         if self.me.is_none() || stamp.series() < self.series {
@@ -409,12 +417,12 @@ impl<P: Clone> Member<P> {
         }
         self.renew(stamp.series());
         let number = stamp.number;
-        // Central has not more under way, so one further ahead is none of its words.
+        // Central has not more under way, so one further ahead is none of its messages.
         if number > self.last.saturating_add(MOST as u32) {
             return;
         }
         if number > self.last {
-            self.early.insert(number, word.clone());
+            self.early.insert(number, payload.clone());
             while let Some(next) = self.early.remove(&(self.last + 1)) {
                 self.last += 1;
                 effects.push(BroadcastEffect::Deliver(next));
@@ -422,14 +430,14 @@ impl<P: Clone> Member<P> {
         }
         if !whole {
             let missing = Vec::new();
-            let got = BroadcastMessage::Got {
+            let got = BroadcastMessage::Acknowledge {
                 stamp,
                 whole,
                 missing,
             };
             effects.push(BroadcastEffect::Send(from, got));
         } else if let Some(missing) = self.through.get(&number).cloned() {
-            let got = BroadcastMessage::Got {
+            let got = BroadcastMessage::Acknowledge {
                 stamp,
                 whole,
                 missing,
@@ -438,7 +446,7 @@ impl<P: Clone> Member<P> {
         } else if let Some(cast) = self.casts.get_mut(&number) {
             cast.givers.insert(from);
         } else {
-            self.begin(now, number, word, Some(from), effects);
+            self.begin(now, number, payload, Some(from), effects);
             self.close(number, effects);
         }
     }
@@ -481,7 +489,7 @@ impl<P: Clone> Member<P> {
     /// No answer is pending any more.
     fn close(&mut self, number: u32, effects: &mut Vec<BroadcastEffect<P>>) {
         if self.me.is_none() {
-            // In order: a host may hold a word until it has those before it.
+            // In order: a host may hold a message until it has those before it.
             while let Some(first) = self.casts.first_entry()
                 && first.get().duties.is_empty()
             {
@@ -504,7 +512,7 @@ impl<P: Clone> Member<P> {
             self.through.pop_first();
         }
         for giver in cast.givers {
-            let got = BroadcastMessage::Got {
+            let got = BroadcastMessage::Acknowledge {
                 stamp,
                 whole: true,
                 missing: missing.clone(),
@@ -544,8 +552,8 @@ mod tests {
         let mut central = Member::new(None, Tree::new(3, 2));
         let mut effects = Vec::new();
         let stamp = central.cast(Time(0), (Generation(0), 0), 'x', &mut effects);
-        let got = BroadcastMessage::Got {
-            stamp: stamp.expect("a word"),
+        let got = BroadcastMessage::Acknowledge {
+            stamp: stamp.expect("a stamp"),
             whole: true,
             missing: vec![usize::MAX, 77],
         };
@@ -557,14 +565,14 @@ mod tests {
     #[test]
     fn a_word_of_an_older_generation_or_far_ahead_is_not_taken() {
         let mut host = Member::new(Some(0), Tree::new(1, 2));
-        let give = |generation, number| BroadcastMessage::Give {
+        let give = |generation, number| BroadcastMessage::Forward {
             stamp: Stamp {
                 generation: Generation(generation),
                 run: 0,
                 number,
             },
             whole: true,
-            word: number,
+            payload: number,
         };
         let mut effects = Vec::new();
         host.hear(Time(0), None, give(1, 1), &mut effects);
@@ -573,7 +581,7 @@ mod tests {
         host.hear(Time(0), None, give(0, 1), &mut effects);
         host.hear(Time(0), None, give(1, 2 + MOST as u32), &mut effects);
         assert_eq!(effects, []);
-        // A word before its turn waits for it, and is acknowledged.
+        // A message before its turn waits for it, and is acknowledged.
         host.hear(Time(0), None, give(1, 3), &mut effects);
         assert!(!effects.contains(&BroadcastEffect::Deliver(3)));
         host.hear(Time(0), None, give(1, 2), &mut effects);

@@ -1,24 +1,24 @@
-//! When checkpoints are ordered, and when one is committed: central's side of coordinated
+//! When checkpoints are requested, and when one is committed: central's side of coordinated
 //! checkpoints (ARCHITECTURE.md, the walk of a failure).
 //!
-//! A checkpoint is an epoch number. Central *orders* it once, every rank takes its image on its
-//! own, and central *commits* the checkpoint when every rank has its image. Central orders the next
-//! one only when the last is committed or abandoned. No number is used twice, not even after a
+//! A checkpoint is an epoch number. Central *requests* it once, every rank takes its image on its
+//! own, and central *commits* the checkpoint when every rank has its image. Central requests the
+//! next one only when the last is committed or abandoned. No number is used twice, not even after a
 //! rollback: a rank that enters an epoch must never find frames of an older use of the number.
 
-use crate::control::Time;
+use crate::manager_messages::Time;
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_wire::ImageCost;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// When checkpoints are ordered by themselves.
+/// When checkpoints are requested without a user or program that asks for them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Interval {
     /// So that they cost about half a percent of the time.
     #[default]
     Auto,
-    /// So many milliseconds after the last was committed or given up.
+    /// So many milliseconds after the last was committed or aborted.
     Every(u64),
     /// Only on request.
     Asked,
@@ -28,24 +28,24 @@ pub enum Interval {
 const AUTO: (u64, u64) = (2_000, 600_000);
 /// One part in so many of the time may go into checkpoints under [`Interval::Auto`].
 const AUTO_SHARE: u64 = 200;
-/// Under [`Interval::Every`], the time to the next order is at least so many times the last
+/// Under [`Interval::Every`], the time to the next request is at least so many times the last
 /// checkpoint's cost: checkpoints take at most a fifth of the time.
 const LEAST_PAUSE: u64 = 4;
-/// Milliseconds after which an order that some rank has not followed is given up. A rank that
-/// computes follows by signal, so one that does not within this time can't.
-pub const ORDER_LIMIT: u64 = 60_000;
-/// Milliseconds that ranks which are back have for themselves before the next order.
+/// Milliseconds after which a checkpoint is aborted if the image of some rank is missing. A rank
+/// that computes takes its image by signal, so one that does not within this time can't.
+pub const REQUEST_LIMIT: u64 = 60_000;
+/// Milliseconds that ranks which are back have for themselves before the next request.
 const SETTLE: u64 = 20;
-/// Milliseconds to the next order after one was given up.
-const AFTER_GIVEN_UP: u64 = 10_000;
-/// Milliseconds to the next order when the image that was to replace a lost one is lost, too. The
+/// Milliseconds to the next request after one was aborted.
+const AFTER_ABORT: u64 = 10_000;
+/// Milliseconds to the next request when the image that was to replace a lost one is lost, too. The
 /// pause doubles with each further loss, up to the second value. An image that lasts so long ends
 /// the series.
 const RETAKE_PAUSES: (u64, u64) = (100, 6_400);
 
-/// An order that is under way.
+/// A request that is under way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Order {
+struct OpenRequest {
     epoch: Epoch,
     since: Time,
     missing: BTreeSet<Rank>,
@@ -59,20 +59,20 @@ pub enum Progress {
     Waiting,
     /// Every rank's image is there: the caller stores that, then says [`Coordinator::commit`].
     Complete(Epoch),
-    /// The checkpoint is abandoned; the last commit stands.
-    GivenUp(Epoch),
+    /// The checkpoint is aborted; the last committed one still counts.
+    Aborted(Epoch),
 }
 
-/// Orders checkpoints and counts images.
+/// Requests checkpoints and counts images.
 ///
 /// ```
 /// use rejoin_channel_table::{Epoch, Rank};
 /// use rejoin_managers_protocol::checkpoint::{Coordinator, Interval, Progress};
-/// use rejoin_managers_protocol::control::Time;
+/// use rejoin_managers_protocol::manager_messages::Time;
 /// use rejoin_wire::ImageCost;
 ///
 /// let mut job = Coordinator::new(2, Interval::Asked);
-/// let epoch = job.order(Time(0)).expect("no other one is under way");
+/// let epoch = job.request(Time(0)).expect("no other one is under way");
 /// let cost = ImageCost::default();
 /// assert_eq!(job.imaged(Rank(0), epoch, cost), Progress::Waiting);
 /// assert_eq!(job.imaged(Rank(1), epoch, cost), Progress::Complete(epoch));
@@ -84,17 +84,17 @@ pub enum Progress {
 pub struct Coordinator {
     interval: Interval,
     ranks: u32,
-    /// The number that the next order gets.
+    /// The number that the next request gets.
     next: Epoch,
     committed: Option<Epoch>,
     committed_at: Time,
-    order: Option<Order>,
+    pending: Option<OpenRequest>,
     due: Option<Time>,
-    /// When one would have been due that a failure came before.
+    /// When the next request would have been due, if a failure came before it.
     overdue: Option<Time>,
-    /// A further checkpoint was requested for the end of the present one.
-    wanted: bool,
-    /// The last checkpoint that lost an image, and the milliseconds before the order after it.
+    /// A further checkpoint was asked for, which follows the pending one.
+    another: bool,
+    /// The last checkpoint that lost an image, and the milliseconds before the request after it.
     lost: Option<(Epoch, u64)>,
     /// The ranks whose images of the committed checkpoint are gone.
     without_image: BTreeSet<Rank>,
@@ -126,10 +126,10 @@ impl Coordinator {
             next: Epoch(1),
             committed: None,
             committed_at: Time(0),
-            order: None,
+            pending: None,
             due: None,
             overdue: None,
-            wanted: false,
+            another: false,
             lost: None,
             without_image: BTreeSet::new(),
             cost: None,
@@ -150,45 +150,45 @@ impl Coordinator {
         self.committed_at
     }
 
-    /// The order under way.
+    /// The request under way.
     #[must_use]
-    pub fn ordered(&self) -> Option<Epoch> {
-        self.order.as_ref().map(|order| order.epoch)
+    pub fn pending(&self) -> Option<Epoch> {
+        self.pending.as_ref().map(|request| request.epoch)
     }
 
     /// The epoch of a rank's last image that is there and may count.
     #[must_use]
     pub fn image_of(&self, rank: Rank) -> Option<Epoch> {
-        let ordered = self.order.as_ref();
-        let ordered = ordered.filter(|order| !order.missing.contains(&rank));
+        let requested = self.pending.as_ref();
+        let requested = requested.filter(|request| !request.missing.contains(&rank));
         let committed = self
             .committed
             .filter(|_| !self.without_image.contains(&rank));
-        ordered.map(|order| order.epoch).or(committed)
+        requested.map(|request| request.epoch).or(committed)
     }
 
     /// When [`Coordinator::tick`] has something to do.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        match &self.order {
-            Some(order) => Some(order.since.plus_millis(ORDER_LIMIT)),
+        match &self.pending {
+            Some(request) => Some(request.since.plus_millis(REQUEST_LIMIT)),
             None => self.due,
         }
     }
 
     /// Continues a job from its stored records: the last commit with its time and cost, and the
-    /// highest number ever ordered. If that number is not the committed one, it is abandoned.
-    pub fn resume(&mut self, committed: Option<(Epoch, Time, ImageCost)>, ordered: Epoch) {
+    /// highest number ever requested. If that number is not the committed one, it is abandoned.
+    pub fn resume(&mut self, committed: Option<(Epoch, Time, ImageCost)>, requested: Epoch) {
         self.committed = committed.map(|(epoch, ..)| epoch);
         self.committed_at = committed.map_or(Time(0), |(_, at, _)| at);
         self.without_image.clear();
         self.cost = committed.map(|(.., cost)| cost);
-        self.next = Epoch(ordered.0.saturating_add(1));
-        self.order = None;
+        self.next = Epoch(requested.0.saturating_add(1));
+        self.pending = None;
         self.due = None;
     }
 
-    /// The highest number that was ever ordered; 0 when none was.
+    /// The highest number that was ever requested; 0 when none was.
     #[must_use]
     pub fn last_number(&self) -> Epoch {
         Epoch(self.next.0.saturating_sub(1))
@@ -197,21 +197,21 @@ impl Coordinator {
     /// The highest cost for a rank of the images of the checkpoint under way.
     #[must_use]
     pub fn dearest(&self) -> ImageCost {
-        self.order.as_ref().map(|o| o.dearest).unwrap_or_default()
+        self.pending.as_ref().map(|o| o.dearest).unwrap_or_default()
     }
 
-    /// Orders a checkpoint now; `None` when one is under way (another then follows it). The caller
-    /// stores the number before it tells anyone.
-    pub fn order(&mut self, now: Time) -> Option<Epoch> {
-        if self.order.is_some() {
-            self.wanted = true;
+    /// Requests a checkpoint now; `None` when one is under way (another then follows it). The
+    /// caller stores the number before it tells anyone.
+    pub fn request(&mut self, now: Time) -> Option<Epoch> {
+        if self.pending.is_some() {
+            self.another = true;
             return None;
         }
         let epoch = self.next;
         self.next = Epoch(epoch.0 + 1);
-        self.wanted = false;
+        self.another = false;
         self.due = None;
-        self.order = Some(Order {
+        self.pending = Some(OpenRequest {
             epoch,
             since: now,
             missing: (0..self.ranks).map(Rank).collect(),
@@ -220,22 +220,26 @@ impl Coordinator {
         Some(epoch)
     }
 
-    /// A checkpoint is requested while none can be ordered: [`Coordinator::schedule`] orders it
+    /// A checkpoint is asked for while none can be requested: [`Coordinator::schedule`] requests it
     /// later.
-    pub fn want(&mut self) {
-        self.wanted = true;
+    pub fn request_later(&mut self) {
+        self.another = true;
     }
 
     /// A rank's image is there.
     pub fn imaged(&mut self, rank: Rank, epoch: Epoch, cost: ImageCost) -> Progress {
-        let Some(order) = self.order.as_mut().filter(|order| order.epoch == epoch) else {
+        let Some(request) = self
+            .pending
+            .as_mut()
+            .filter(|request| request.epoch == epoch)
+        else {
             return Progress::Waiting;
         };
-        order.missing.remove(&rank);
-        if cost.total() > order.dearest.total() {
-            order.dearest = cost;
+        request.missing.remove(&rank);
+        if cost.total() > request.dearest.total() {
+            request.dearest = cost;
         }
-        if order.missing.is_empty() {
+        if request.missing.is_empty() {
             Progress::Complete(epoch)
         } else {
             Progress::Waiting
@@ -244,26 +248,26 @@ impl Coordinator {
 
     /// A rank can't take its image of this epoch, or it was lost before the commit.
     pub fn failed(&mut self, now: Time, epoch: Epoch) -> Progress {
-        if self.ordered() != Some(epoch) {
+        if self.pending() != Some(epoch) {
             return Progress::Waiting;
         }
-        self.order = None;
-        self.due = (self.interval != Interval::Asked || self.wanted)
-            .then(|| now.plus_millis(AFTER_GIVEN_UP));
-        Progress::GivenUp(epoch)
+        self.pending = None;
+        self.due = (self.interval != Interval::Asked || self.another)
+            .then(|| now.plus_millis(AFTER_ABORT));
+        Progress::Aborted(epoch)
     }
 
-    /// The commit is stored. Returns the nanoseconds since the order; 0 without such an order.
+    /// The commit is stored. Returns the nanoseconds since the request; 0 without such a request.
     pub fn commit(&mut self, now: Time, epoch: Epoch) -> u64 {
-        let Some(order) = self.order.take_if(|order| order.epoch == epoch) else {
+        let Some(request) = self.pending.take_if(|request| request.epoch == epoch) else {
             return 0;
         };
         self.committed = Some(epoch);
         self.committed_at = now;
         self.without_image.clear();
-        self.cost_before = self.cost.replace(order.dearest).unwrap_or_default();
+        self.cost_before = self.cost.replace(request.dearest).unwrap_or_default();
         self.schedule(now);
-        now.0.saturating_sub(order.since.0)
+        now.0.saturating_sub(request.since.0)
     }
 
     /// The interval that was asked for does not hold, because of the last two checkpoints' costs. A
@@ -288,34 +292,34 @@ impl Coordinator {
         Some(stretch)
     }
 
-    /// A rank's image of the last commit, or of the order under way, is gone: another checkpoint at
-    /// once. If the lost image is itself such a replacement, a pause precedes the next one.
+    /// A rank's image of the last commit, or of the request under way, is gone: another checkpoint
+    /// at once. If the lost image is itself such a replacement, a pause precedes the next one.
     pub fn image_lost(&mut self, now: Time, rank: Rank, epoch: Epoch) -> Progress {
-        let is_ordered = self.ordered() == Some(epoch);
-        if !is_ordered && self.committed != Some(epoch) {
+        let is_pending = self.pending() == Some(epoch);
+        if !is_pending && self.committed != Some(epoch) {
             return Progress::Waiting;
         }
         let at = now.plus_millis(self.retake_pause(now, epoch));
-        if is_ordered {
+        if is_pending {
             let outcome = self.failed(now, epoch);
             self.due = Some(at);
             return outcome;
         }
         self.without_image.insert(rank);
-        if self.order.is_none() {
+        if self.pending.is_none() {
             self.due = Some(self.due.map_or(at, |due| due.min(at)));
         }
         Progress::Waiting
     }
 
-    /// Whether another order comes sooner than after a checkpoint that a rank could not take.
+    /// Whether another request comes sooner than after a checkpoint that a rank could not take.
     #[must_use]
     pub fn follows_soon(&self, now: Time) -> bool {
-        let limit = now.plus_millis(AFTER_GIVEN_UP);
+        let limit = now.plus_millis(AFTER_ABORT);
         self.due.is_some_and(|due| due < limit)
     }
 
-    /// Milliseconds to the order that replaces an image of this epoch.
+    /// Milliseconds to the request that replaces an image of this epoch.
     fn retake_pause(&mut self, now: Time, epoch: Epoch) -> u64 {
         let (shortest, longest) = RETAKE_PAUSES;
         let lasted = self.committed == Some(epoch) && self.committed_at.plus_millis(longest) <= now;
@@ -331,16 +335,17 @@ impl Coordinator {
         pause
     }
 
-    /// The job rolls back to the last commit: an order under way is void, and its number abandoned.
+    /// The job rolls back to the last commit: a request under way is void, and its number
+    /// abandoned.
     pub fn rolled_back(&mut self) -> Option<Epoch> {
-        let order = self.order.take();
+        let request = self.pending.take();
         let due = self.due.take();
-        self.overdue = order
+        self.overdue = request
             .as_ref()
-            .map(|order| order.since)
+            .map(|request| request.since)
             .or(due)
             .or(self.overdue);
-        order.map(|order| order.epoch)
+        request.map(|request| request.epoch)
     }
 
     /// The job runs again: a checkpoint that was due before is still due, soon. Failures that come
@@ -348,18 +353,18 @@ impl Coordinator {
     pub fn run_again(&mut self, now: Time) {
         let overdue = self.overdue.take();
         self.schedule(now);
-        if let Some(at) = overdue.filter(|_| self.order.is_none()) {
+        if let Some(at) = overdue.filter(|_| self.pending.is_none()) {
             let soon = at.max(now.plus_millis(SETTLE));
             self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
         }
     }
 
-    /// The job runs (again): the time to the next order begins.
+    /// The job runs (again): the time to the next request begins.
     pub fn schedule(&mut self, now: Time) {
-        if self.order.is_some() {
+        if self.pending.is_some() {
             return;
         }
-        self.due = if self.wanted {
+        self.due = if self.another {
             Some(now)
         } else {
             match self.interval {
@@ -373,17 +378,17 @@ impl Coordinator {
         };
     }
 
-    /// No further orders: the ranks are about to leave.
+    /// No further requests: the ranks are about to leave.
     pub fn stop(&mut self) {
         self.due = None;
-        self.wanted = false;
+        self.another = false;
     }
 
-    /// Whether an order is due, or one is given up for good. Orders are the caller's to give.
+    /// Whether a request is due, or one is aborted for good. Requests are the caller's to give.
     pub fn tick(&mut self, now: Time) -> Tick {
-        if let Some(order) = &self.order {
-            let late = order.since.plus_millis(ORDER_LIMIT) <= now;
-            let (epoch, rank) = (order.epoch, order.missing.first().copied());
+        if let Some(request) = &self.pending {
+            let late = request.since.plus_millis(REQUEST_LIMIT) <= now;
+            let (epoch, rank) = (request.epoch, request.missing.first().copied());
             return match rank {
                 Some(rank) if late => {
                     self.failed(now, epoch);
@@ -411,11 +416,11 @@ impl Coordinator {
 pub enum Tick {
     /// There is nothing to do.
     Nothing,
-    /// [`Coordinator::order`] is due.
+    /// [`Coordinator::request`] is due.
     Due,
-    /// This rank has not followed the order within [`ORDER_LIMIT`]: it is given up.
+    /// This rank has not followed the request within [`REQUEST_LIMIT`]: it is aborted.
     Late {
-        /// The order.
+        /// The request.
         epoch: Epoch,
         /// A rank whose image is missing.
         rank: Rank,
@@ -435,7 +440,7 @@ mod tests {
     }
 
     fn take(c: &mut Coordinator, now: Time, cost: ImageCost) -> Epoch {
-        let epoch = c.order(now).expect("an order");
+        let epoch = c.request(now).expect("a request");
         assert_eq!(c.imaged(Rank(0), epoch, cost), Progress::Waiting);
         assert_eq!(
             c.imaged(Rank(1), epoch, ImageCost::default()),
@@ -450,8 +455,8 @@ mod tests {
         let mut c = two(Interval::Every(100));
         assert_eq!(take(&mut c, at(0), ImageCost::default()), Epoch(1));
         assert_eq!(c.deadline(), Some(at(100)));
-        let epoch = c.order(at(100)).unwrap();
-        assert_eq!(c.order(at(100)), None, "one at a time");
+        let epoch = c.request(at(100)).unwrap();
+        assert_eq!(c.request(at(100)), None, "one at a time");
         assert_eq!(
             c.imaged(Rank(0), epoch, ImageCost::default()),
             Progress::Waiting
@@ -482,22 +487,22 @@ mod tests {
     fn numbers_are_abandoned_by_failed_and_rolled_back_orders() {
         let mut c = two(Interval::Every(100));
         take(&mut c, at(0), ImageCost::default());
-        let second = c.order(at(1)).unwrap();
-        assert_eq!(c.failed(at(2), second), Progress::GivenUp(second));
+        let second = c.request(at(1)).unwrap();
+        assert_eq!(c.failed(at(2), second), Progress::Aborted(second));
         assert_eq!(c.failed(at(2), second), Progress::Waiting);
-        let third = c.order(at(3)).unwrap();
+        let third = c.request(at(3)).unwrap();
         c.imaged(Rank(0), third, ImageCost::default());
         assert_eq!(c.rolled_back(), Some(third));
         assert_eq!(
             c.imaged(Rank(1), third, ImageCost::default()),
             Progress::Waiting
         );
-        assert_eq!(c.order(at(4)), Some(Epoch(4)));
+        assert_eq!(c.request(at(4)), Some(Epoch(4)));
         assert_eq!(c.committed(), Some(Epoch(1)));
         let mut again = two(Interval::Auto);
         let stored = c.committed().map(|e| (e, at(0), ImageCost::default()));
         again.resume(stored, Epoch(4));
-        assert_eq!(again.order(at(1)), Some(Epoch(5)));
+        assert_eq!(again.request(at(1)), Some(Epoch(5)));
     }
 
     #[test]
@@ -509,8 +514,8 @@ mod tests {
             c.run_again(at(millis));
         }
         assert_eq!(c.deadline(), Some(at(130 + SETTLE)));
-        let order = c.order(at(150)).unwrap();
-        assert_eq!(c.rolled_back(), Some(order));
+        let request = c.request(at(150)).unwrap();
+        assert_eq!(c.rolled_back(), Some(request));
         c.run_again(at(160));
         assert_eq!(
             c.deadline(),
@@ -525,33 +530,33 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_does_not_follow_is_named_and_the_order_given_up() {
+    fn a_rank_that_does_not_follow_is_named_and_the_request_aborted() {
         let mut c = two(Interval::Asked);
-        let epoch = c.order(at(0)).unwrap();
+        let epoch = c.request(at(0)).unwrap();
         c.imaged(Rank(0), epoch, ImageCost::default());
-        assert_eq!(c.tick(at(ORDER_LIMIT - 1)), Tick::Nothing);
+        assert_eq!(c.tick(at(REQUEST_LIMIT - 1)), Tick::Nothing);
         let late = Tick::Late {
             epoch,
             rank: Rank(1),
         };
-        assert_eq!(c.tick(at(ORDER_LIMIT)), late);
-        assert_eq!(c.ordered(), None);
+        assert_eq!(c.tick(at(REQUEST_LIMIT)), late);
+        assert_eq!(c.pending(), None);
         assert_eq!(c.deadline(), None);
     }
 
     #[test]
-    fn one_that_is_wanted_while_ranks_go_back_comes_when_they_are_back() {
+    fn a_checkpoint_that_is_wanted_during_a_rollback_comes_after_it() {
         let mut c = two(Interval::Asked);
         take(&mut c, at(0), ImageCost::default());
         c.rolled_back();
-        c.want();
+        c.request_later();
         assert_eq!(c.tick(at(5)), Tick::Nothing);
         c.schedule(at(9));
         assert_eq!(c.tick(at(9)), Tick::Due);
-        assert_eq!(c.order(at(9)), Some(Epoch(2)));
+        assert_eq!(c.request(at(9)), Some(Epoch(2)));
         c.rolled_back();
         c.schedule(at(11));
-        assert_eq!(c.tick(at(11)), Tick::Nothing, "wanted once");
+        assert_eq!(c.tick(at(11)), Tick::Nothing, "requested once");
     }
 
     #[test]
@@ -584,10 +589,10 @@ mod tests {
         assert_eq!(c.deadline(), None);
         assert_eq!(c.image_lost(at(5), Rank(1), first), Progress::Waiting);
         assert_eq!(c.tick(at(5)), Tick::Due);
-        let second = c.order(at(5)).unwrap();
+        let second = c.request(at(5)).unwrap();
         assert_eq!(
             c.image_lost(at(6), Rank(1), second),
-            Progress::GivenUp(second)
+            Progress::Aborted(second)
         );
         assert_eq!(c.deadline(), Some(at(6 + RETAKE_PAUSES.0)), "again");
         assert_eq!(c.image_lost(at(7), Rank(1), Epoch(77)), Progress::Waiting);
@@ -600,11 +605,11 @@ mod tests {
         assert_eq!(c.image_of(Rank(0)), None);
         let first = take(&mut c, at(0), cost);
         assert_eq!(c.image_of(Rank(0)), Some(first));
-        let second = c.order(at(1)).unwrap();
+        let second = c.request(at(1)).unwrap();
         c.imaged(Rank(0), second, cost);
         let images = |c: &Coordinator| [0, 1].map(|rank| c.image_of(Rank(rank)));
         assert_eq!(images(&c), [Some(second), Some(first)]);
-        // The committed image of a rank is gone, then the order is given up.
+        // The committed image of a rank is gone, then the request is aborted.
         c.image_lost(at(2), Rank(0), first);
         assert_eq!(images(&c), [Some(second), Some(first)]);
         c.failed(at(3), second);
@@ -634,10 +639,10 @@ mod tests {
         // One that is lost before its commit belongs to the series, too.
         c.image_lost(at(now), Rank(1), epoch);
         now += longest;
-        let next = c.order(at(now)).expect("an order");
+        let next = c.request(at(now)).expect("a request");
         assert_eq!(
             c.image_lost(at(now), Rank(1), next),
-            Progress::GivenUp(next)
+            Progress::Aborted(next)
         );
         assert_eq!(c.deadline(), Some(at(now + longest)));
         // One that lasts ends it.
@@ -670,7 +675,7 @@ mod tests {
         assert_eq!(c.deadline(), Some(at(20_000)));
         // A rank that is suspended longest need not be the dearest.
         let mut c = two(Interval::Auto);
-        let epoch = c.order(at(0)).unwrap();
+        let epoch = c.request(at(0)).unwrap();
         for (rank, stall, copied) in [(0, 1_000, 40_000), (1, 20_000, 0)] {
             c.imaged(
                 Rank(rank),

@@ -7,7 +7,7 @@
 //! than [`DRIFT`]. After a lapse the ranks are only stopped. They continue when central grants a
 //! renewal, which it does as long as there is no successor (Gray and Cheriton: Leases, SOSP 1989).
 
-use crate::control::Time;
+use crate::manager_messages::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub struct Terms {
     /// Without contact for so long, a host counts as lost.
     pub patience: u64,
     /// Without contact for so long, a local manager ends its processes.
-    pub forsaken: u64,
+    pub orphaned: u64,
 }
 
 impl Terms {
@@ -40,7 +40,7 @@ impl Terms {
         Terms {
             term: term.max(10 * STOPPING),
             patience: patience.max(term),
-            forsaken: patience.max(term).saturating_add(30_000),
+            orphaned: patience.max(term).saturating_add(30_000),
         }
     }
 
@@ -60,7 +60,7 @@ impl Terms {
     /// The time after the last message of a local manager when central certainly counts it as lost,
     /// by any clock.
     #[must_use]
-    pub fn given_up(&self) -> Duration {
+    pub fn lost_after(&self) -> Duration {
         Duration::from_millis(self.patience.saturating_add(self.patience / DRIFT))
     }
 
@@ -79,10 +79,10 @@ pub enum LeaseDuty {
     /// Suspend all ranks.
     Stop,
     /// Central does not come back: end everything.
-    Forsaken,
+    Orphaned,
 }
 
-/// The local manager's side.
+/// A lease as the local manager holds it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Holder {
     terms: Terms,
@@ -121,8 +121,8 @@ impl Holder {
     /// When [`Holder::due`] has something.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        let forsaken = self.contact.plus_millis(self.terms.forsaken);
-        let first = self.renew_at.min(forsaken);
+        let orphaned = self.contact.plus_millis(self.terms.orphaned);
+        let first = self.renew_at.min(orphaned);
         (!self.over).then(|| self.until.map_or(first, |until| until.min(first)))
     }
 
@@ -135,9 +135,9 @@ impl Holder {
             self.until = None;
             return Some(LeaseDuty::Stop);
         }
-        if self.contact.plus_millis(self.terms.forsaken) <= now {
+        if self.contact.plus_millis(self.terms.orphaned) <= now {
             self.over = true;
-            return Some(LeaseDuty::Forsaken);
+            return Some(LeaseDuty::Orphaned);
         }
         if self.renew_at > now {
             return None;
@@ -171,9 +171,9 @@ impl Holder {
     }
 }
 
-/// Central's side, for one host.
+/// The lease of one host as central grants it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Giver {
+pub struct Grantor {
     terms: Terms,
     /// No lease that was given lasts longer.
     until: Option<Time>,
@@ -184,8 +184,8 @@ pub struct Giver {
 
 /// The state of a host's lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// As before.
+pub enum LeaseStatus {
+    /// Nothing has changed.
     Same,
     /// Its lease has run out: its ranks are suspended, and others may take their place.
     Silent,
@@ -193,11 +193,11 @@ pub enum Standing {
     Lost,
 }
 
-impl Giver {
+impl Grantor {
     /// One that has given nothing: until a host renews, it holds nothing.
     #[must_use]
-    pub fn new(terms: Terms) -> Giver {
-        Giver {
+    pub fn new(terms: Terms) -> Grantor {
+        Grantor {
             terms,
             until: None,
             heard: None,
@@ -213,7 +213,7 @@ impl Giver {
 
     /// Central was suspended: nothing is known of a host that had called before. One that has not
     /// is still waited for.
-    pub fn slept(&mut self, now: Time) {
+    pub fn was_suspended(&mut self, now: Time) {
         if self.heard.is_some() {
             self.count_from(now);
         }
@@ -228,13 +228,13 @@ impl Giver {
 
     /// Nothing that was given lasts any more.
     #[must_use]
-    pub fn has_run_out(&self, now: Time) -> bool {
+    pub fn has_expired(&self, now: Time) -> bool {
         self.until.is_none_or(|until| until <= now)
     }
 
     /// When nothing that was given lasts any more; `None`: nothing was given.
     #[must_use]
-    pub fn runs_out(&self) -> Option<Time> {
+    pub fn expires(&self) -> Option<Time> {
         self.until
     }
 
@@ -244,7 +244,7 @@ impl Giver {
         self.silent
     }
 
-    /// When [`Giver::tick`] has something.
+    /// When [`Grantor::tick`] has something.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         let heard = self.heard?;
@@ -255,17 +255,21 @@ impl Giver {
         }
     }
 
-    /// Looks at the clock.
-    pub fn tick(&mut self, now: Time) -> Standing {
+    /// Returns what has changed by now.
+    pub fn tick(&mut self, now: Time) -> LeaseStatus {
         let Some(heard) = self.heard else {
-            return Standing::Same;
+            return LeaseStatus::Same;
         };
-        if !self.silent && self.has_run_out(now) {
+        if !self.silent && self.has_expired(now) {
             self.silent = true;
-            return Standing::Silent;
+            return LeaseStatus::Silent;
         }
         let lost = self.silent && heard.plus_millis(self.terms.patience) <= now;
-        if lost { Standing::Lost } else { Standing::Same }
+        if lost {
+            LeaseStatus::Lost
+        } else {
+            LeaseStatus::Same
+        }
     }
 }
 
@@ -276,7 +280,7 @@ mod tests {
     const TERMS: Terms = Terms {
         term: 5000,
         patience: 30_000,
-        forsaken: 60_000,
+        orphaned: 60_000,
     };
 
     fn at(millis: u64) -> Time {
@@ -312,58 +316,58 @@ mod tests {
         // The whole host was suspended.
         assert_eq!(holder.due(at(50_000)), Some(LeaseDuty::Stop));
         assert_eq!(holder.due(at(50_000)), Some(LeaseDuty::Renew(1)));
-        assert_eq!(holder.due(at(60_001)), Some(LeaseDuty::Forsaken));
+        assert_eq!(holder.due(at(60_001)), Some(LeaseDuty::Orphaned));
         assert_eq!((holder.due(at(99_000)), holder.deadline()), (None, None));
     }
 
     #[test]
     fn a_silent_host_is_suspected_then_lost_unless_it_speaks() {
-        let mut giver = Giver::new(TERMS);
+        let mut giver = Grantor::new(TERMS);
         assert_eq!(
             (giver.tick(at(0)), giver.deadline()),
-            (Standing::Same, None)
+            (LeaseStatus::Same, None)
         );
         assert!(!giver.renewed(at(1000)));
         assert_eq!(giver.deadline(), Some(at(6150)));
-        assert_eq!(giver.tick(at(6149)), Standing::Same);
-        assert_eq!(giver.tick(at(6150)), Standing::Silent);
-        assert_eq!(giver.tick(at(6151)), Standing::Same);
+        assert_eq!(giver.tick(at(6149)), LeaseStatus::Same);
+        assert_eq!(giver.tick(at(6150)), LeaseStatus::Silent);
+        assert_eq!(giver.tick(at(6151)), LeaseStatus::Same);
         assert!(giver.renewed(at(7000)));
-        assert_eq!(giver.tick(at(7001)), Standing::Same);
-        assert_eq!(giver.tick(at(20_000)), Standing::Silent);
-        assert_eq!(giver.tick(at(37_000)), Standing::Lost);
-        let mut resumed = Giver::new(TERMS);
+        assert_eq!(giver.tick(at(7001)), LeaseStatus::Same);
+        assert_eq!(giver.tick(at(20_000)), LeaseStatus::Silent);
+        assert_eq!(giver.tick(at(37_000)), LeaseStatus::Lost);
+        let mut resumed = Grantor::new(TERMS);
         resumed.count_from(at(0));
-        assert!(!resumed.has_run_out(at(5149)) && resumed.has_run_out(at(5150)));
+        assert!(!resumed.has_expired(at(5149)) && resumed.has_expired(at(5150)));
         // A suspended manager received no messages, also none of hosts that were silent before.
-        assert_eq!(resumed.tick(at(5150)), Standing::Silent);
-        resumed.slept(at(90_000));
-        assert_eq!(resumed.tick(at(90_000)), Standing::Same);
+        assert_eq!(resumed.tick(at(5150)), LeaseStatus::Silent);
+        resumed.was_suspended(at(90_000));
+        assert_eq!(resumed.tick(at(90_000)), LeaseStatus::Same);
         assert!(resumed.renewed(at(90_001)));
     }
 
     #[test]
     fn a_patience_shorter_than_the_fence_rings_no_clock_in_vain() {
-        let mut giver = Giver::new(Terms::new(2000, 2000));
+        let mut giver = Grantor::new(Terms::new(2000, 2000));
         giver.renewed(at(0));
         let mut standings = Vec::new();
         while let Some(due) = giver.deadline().filter(|_| standings.len() < 3) {
             standings.push(giver.tick(due));
         }
-        let [silent, lost] = [Standing::Silent, Standing::Lost];
+        let [silent, lost] = [LeaseStatus::Silent, LeaseStatus::Lost];
         assert_eq!(standings, [silent, lost, lost]);
     }
 
     #[test]
     fn a_standstill_does_not_count_against_a_host_that_has_not_called() {
-        let mut giver = Giver::new(TERMS);
-        giver.slept(at(1000));
+        let mut giver = Grantor::new(TERMS);
+        giver.was_suspended(at(1000));
         assert_eq!(giver.deadline(), None);
-        assert_eq!(giver.tick(at(99_000)), Standing::Same);
+        assert_eq!(giver.tick(at(99_000)), LeaseStatus::Same);
         giver.renewed(at(100_000));
-        giver.slept(at(120_000));
-        assert_eq!(giver.tick(at(120_001)), Standing::Same);
-        assert_eq!(giver.tick(at(126_000)), Standing::Silent);
+        giver.was_suspended(at(120_000));
+        assert_eq!(giver.tick(at(120_001)), LeaseStatus::Same);
+        assert_eq!(giver.tick(at(126_000)), LeaseStatus::Silent);
     }
 
     /// A number from a seed (xorshift; Marsaglia 2003).
@@ -387,7 +391,7 @@ mod tests {
                 |t: u64| Time(t * fast),
                 |t: u64| Time(7_000_000_000 + t * slow),
             );
-            let (mut holder, mut giver) = (Holder::new(TERMS, here(0)), Giver::new(TERMS));
+            let (mut holder, mut giver) = (Holder::new(TERMS, here(0)), Grantor::new(TERMS));
             let (mut up, mut down) = (Vec::new(), Vec::new());
             let (mut cut, mut granted) = (false, 0);
             for real in 0..60_000 {
@@ -412,7 +416,7 @@ mod tests {
                     holder.granted(here(real), number);
                 }
                 let runs = holder.until.is_some_and(|until| until > here(real));
-                let taken = giver.has_run_out(there(real));
+                let taken = giver.has_expired(there(real));
                 assert!(!(runs && taken), "seed {seed}: both at {real} ms");
             }
             assert!(granted > 0, "seed {seed}");

@@ -1,12 +1,12 @@
 //! The managers' protocol cores, sans-IO. [`rejoin_wire`] has the messages between ranks and
 //! managers.
 //!
-//! - [`control`]: messages between local managers and the central manager.
+//! - [`manager_messages`]: messages between local managers and the central manager.
 //! - [`local`]: one host's ranks; [`central`]: the job; [`verdict`]: how it ended.
 //! - [`broadcast`]: messages of central to all hosts, down a tree of local managers; [`lookup`]:
 //!   the card of one rank, on demand.
 //! - [`checkpoint`]: when checkpoints are taken and committed; [`policy`]: which failures are
-//!   masked; [`signals`]: signals that ask programs to end.
+//!   masked; [`signal_numbers`]: signals that ask programs to end.
 //!
 //! A core is a value with `step(now, input, effects)`: it reads no clock and touches no socket. The
 //! same code runs in the daemons, in the simulator and under the model checker.
@@ -16,10 +16,10 @@
 pub mod broadcast;
 pub mod central;
 pub mod checkpoint;
-pub mod control;
 pub mod lease;
 pub mod local;
 pub mod lookup;
+pub mod manager_messages;
 pub mod policy;
-pub mod signals;
+pub mod signal_numbers;
 pub mod verdict;

@@ -7,7 +7,7 @@
 //! older than the asker needs, or than the known card, does not count.
 
 use crate::broadcast::Peer;
-use crate::control::Time;
+use crate::manager_messages::Time;
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,7 +5,7 @@
 //! SIGSEGV) is a failure too. But a second fault of the same kind, of the same rank from the same
 //! checkpoint, is an end: another rollback would only repeat it.
 
-use crate::control::{Cause, End, Stage, Time};
+use crate::manager_messages::{Cause, End, Stage, Time};
 use rejoin_channel_table::{Epoch, Rank};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -40,8 +40,8 @@ pub enum Refusal {
     TooMany(RecoveryLimit),
     /// There is no checkpoint for a rollback.
     NoCheckpoint,
-    /// A rank could not be brought back: its image is gone, too, or makes no process.
-    NotBack {
+    /// A rank could not be restored: its image is gone, too, or makes no process.
+    NotRestored {
         /// The rank that was not restored.
         rank: Rank,
         /// Name of its host.
@@ -57,7 +57,7 @@ impl fmt::Display for Refusal {
             Refusal::Meant => write!(f, "this is an end, not a failure"),
             Refusal::Repeated => write!(
                 f,
-                "the same fault came again after going back to the same checkpoint"
+                "the same fault came again after a rollback to the same checkpoint"
             ),
             Refusal::TooMany(limit) => write!(
                 f,
@@ -65,13 +65,9 @@ impl fmt::Display for Refusal {
                 limit.restarts,
                 limit.within / 1000
             ),
-            Refusal::NoCheckpoint => write!(f, "no checkpoint was taken that it could go back to"),
-            Refusal::NotBack { rank, host, why } => {
-                write!(
-                    f,
-                    "rank {} on host {host} can't be brought back: {why}",
-                    rank.0
-                )
+            Refusal::NoCheckpoint => write!(f, "there is no checkpoint for a rollback"),
+            Refusal::NotRestored { rank, host, why } => {
+                write!(f, "rank {} on host {host} can't be restored: {why}", rank.0)
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The job's one verdict: its exit code and the last line that the user reads.
 
-use crate::control::{Cause, End, Stage};
+use crate::manager_messages::{Cause, End, Stage};
 use crate::policy::Refusal;
 use rejoin_channel_table::Rank;
 use serde::{Deserialize, Serialize};
@@ -186,7 +186,7 @@ impl fmt::Display for Described<'_> {
                 match end {
                     End::Exited(code) => write!(f, "exited with code {code}")?,
                     End::Signaled(signal) => write!(f, "was killed by {}", SignalName(*signal))?,
-                    End::Unknown => write!(f, "ended (its wrapper knows how)")?,
+                    End::Unknown => write!(f, "ended, and only its wrapper knows how")?,
                 }
                 match stage {
                     Stage::Spawned | Stage::Left | Stage::Finalized => Ok(()),

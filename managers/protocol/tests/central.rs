@@ -6,11 +6,11 @@ use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, END_BOUND, Event, Failover, Job, Leases, Record,
     Recovery, Relaunch,
 };
-use rejoin_managers_protocol::checkpoint::{Interval, ORDER_LIMIT};
-use rejoin_managers_protocol::control::{
+use rejoin_managers_protocol::checkpoint::{Interval, REQUEST_LIMIT};
+use rejoin_managers_protocol::lease::Terms;
+use rejoin_managers_protocol::manager_messages::{
     Cause, End, ProcessInstance, RankReport, Report, Stage, Time, ToCentral, ToLocal,
 };
-use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::policy::{RecoveryLimit, Refusal};
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_wire::ImageCost;
@@ -116,8 +116,8 @@ fn running() -> Central {
     central
 }
 
-/// Rank 0 is killed, and neither it nor rank 1 can be brought back; how it ended is not known yet.
-fn not_back() -> Central {
+/// Rank 0 is killed, and neither it nor rank 1 can be restored; how it ended is not known yet.
+fn not_restored() -> Central {
     let mut central = running();
     let (rank, pid) = (instance(0, 0), 10);
     step(
@@ -249,12 +249,15 @@ fn without_a_first_checkpoint_a_job_that_runs_does_not_begin_anew() {
         killed(instance(1, 0), 9, Stage::Registered),
     );
     let verdict = central.verdict().expect("a verdict").to_string();
-    assert!(verdict.contains("no checkpoint was taken"), "{verdict}");
+    assert!(
+        verdict.contains("there is no checkpoint for a rollback"),
+        "{verdict}"
+    );
 }
 
 #[test]
-fn of_ranks_that_do_not_come_back_the_first_that_was_lost_is_the_verdict() {
-    let mut central = not_back();
+fn of_ranks_that_are_not_restored_the_first_that_was_lost_is_the_verdict() {
+    let mut central = not_restored();
     let cause = Cause::Ended {
         end: End::Signaled(9),
         stage: Stage::Registered,
@@ -270,7 +273,7 @@ fn of_ranks_that_do_not_come_back_the_first_that_was_lost_is_the_verdict() {
         host: "a".into(),
         pid: 10,
         cause,
-        refusal: Some(Refusal::NotBack {
+        refusal: Some(Refusal::NotRestored {
             rank: Rank(1),
             host: "a".into(),
             why: "no image".into(),
@@ -280,14 +283,14 @@ fn of_ranks_that_do_not_come_back_the_first_that_was_lost_is_the_verdict() {
     assert_eq!(verdict.exit_code(), 137);
     let told = verdict.to_string();
     assert!(
-        told.contains("rank 1 on host a can't be brought back: no image"),
+        told.contains("rank 1 on host a can't be restored: no image"),
         "{told}"
     );
 }
 
 #[test]
 fn how_a_lost_rank_ended_is_not_waited_for_without_end() {
-    let mut central = not_back();
+    let mut central = not_restored();
     let due = at(2 + END_BOUND);
     assert_eq!(central.deadline(), Some(due));
     step(&mut central, due, CentralInput::Tick);
@@ -306,8 +309,8 @@ fn a_rank_that_takes_no_last_image_is_not_waited_for_without_end() {
             said(ToCentral::Finalizing { instance }),
         );
     }
-    assert_eq!(central.deadline(), Some(at(ORDER_LIMIT)));
-    let effects = step(&mut central, at(ORDER_LIMIT), CentralInput::Tick);
+    assert_eq!(central.deadline(), Some(at(REQUEST_LIMIT)));
+    let effects = step(&mut central, at(REQUEST_LIMIT), CentralInput::Tick);
     let generation = Generation(0);
     let released = CentralEffect::Send(0, ToLocal::AllFinalized { generation });
     assert!(effects.contains(&released), "{effects:?}");
@@ -348,7 +351,7 @@ fn who_was_suspended_counts_no_silence() {
         step(&mut central, at(0), CentralInput::Begin);
         step(&mut central, at(10), renew(0));
         if slept {
-            step(&mut central, at(50_000), CentralInput::Slept);
+            step(&mut central, at(50_000), CentralInput::Suspended);
         }
         let effects = step(&mut central, at(50_000), CentralInput::Tick);
         assert_eq!(silent(&effects), !slept);
@@ -380,7 +383,7 @@ fn news_of_another_generation_or_incarnation_changes_nothing() {
         register(&mut central, instance(rank, 1));
     }
     step(&mut central, at(1), CentralInput::Checkpoint);
-    let epoch = central.view().ordered.expect("an order");
+    let epoch = central.view().pending.expect("an order");
     let imaged = |central: &mut Central, process| {
         let imaged = ToCentral::Imaged {
             instance: process,
@@ -438,7 +441,7 @@ fn a_central_manager_that_is_started_again_in_the_middle_of_a_checkpoint_orders_
             incarnations: vec![none; RANKS as usize],
             at: at(0),
         },
-        Record::Ordered { epoch: Epoch(1) },
+        Record::Requested { epoch: Epoch(1) },
         Record::Started {
             generation,
             table: vec![(none, card.clone()); RANKS as usize],
@@ -476,8 +479,8 @@ fn a_central_manager_that_is_started_again_in_the_middle_of_a_checkpoint_orders_
             at(2),
             said(ToCentral::Report(Box::new(report))),
         );
-        let ordered = CentralEffect::Persist(Record::Ordered { epoch: Epoch(2) });
-        assert!(effects.contains(&ordered), "{taken}: {effects:?}");
+        let requested = CentralEffect::Persist(Record::Requested { epoch: Epoch(2) });
+        assert!(effects.contains(&requested), "{taken}: {effects:?}");
         assert_eq!(central.verdict(), None, "{taken}");
     }
 }

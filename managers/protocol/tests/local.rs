@@ -4,12 +4,12 @@ mod local_steps;
 
 use local_steps::{at, steps};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
-use rejoin_managers_protocol::control::{
-    Cause, End, ProcessInstance, Stage, Time, ToCentral, ToLocal,
-};
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::local::{
     CLOSED_GRACE, FORK_GRACE, GRACE, Local, LocalEffect, LocalInput, WRAPPER_GRACE,
+};
+use rejoin_managers_protocol::manager_messages::{
+    Cause, End, ProcessInstance, Stage, Time, ToCentral, ToLocal,
 };
 use rejoin_wire::{
     FromManager, Holds, ImageCost, Limits, MOST_COUNTERS, ProcessMap, ToManager, VERSION,
@@ -445,20 +445,20 @@ fn what_a_program_says_stays_one_line() {
 }
 
 #[test]
-fn a_checkpoint_asked_for_after_a_return_is_none_of_those_given_up() {
+fn a_checkpoint_asked_for_after_a_rollback_is_none_of_the_abandoned_ones() {
     let mut core = registered(CHILD);
-    let keep = |epoch, abandoned| {
+    let commit = |epoch, abandoned| {
         let generation = Generation(0);
         let epoch = Some(Epoch(epoch));
         let abandoned = Epoch(abandoned);
-        LocalInput::Central(ToLocal::Keep {
+        LocalInput::Central(ToLocal::Commit {
             generation,
             epoch,
             abandoned,
         })
     };
     // Number 5 was under way when all rolled back to 4: the rank has never received it.
-    steps(&mut core, vec![keep(4, 5)]);
+    steps(&mut core, vec![commit(4, 5)]);
     let ask = ToManager::Checkpoint { after: Epoch(4) };
     let asked = ToCentral::Checkpoint {
         instance: instance(),
@@ -466,19 +466,19 @@ fn a_checkpoint_asked_for_after_a_return_is_none_of_those_given_up() {
     };
     let effects = steps(&mut core, vec![said(CHILD, ask)]);
     assert_eq!(effects, [LocalEffect::Central(asked)]);
-    let kept = FromManager::Kept {
+    let answer = FromManager::Committed {
         generation: Generation(0),
         epoch: Some(Epoch(6)),
         abandoned: Epoch(6),
     };
-    let effects = steps(&mut core, vec![keep(6, 6)]);
-    assert_eq!(effects, [LocalEffect::Ranks(vec![R], kept)]);
+    let effects = steps(&mut core, vec![commit(6, 6)]);
+    assert_eq!(effects, [LocalEffect::Ranks(vec![R], answer)]);
 }
 
 #[test]
 fn a_job_that_begins_anew_before_its_host_has_a_lease_starts_the_newer_processes() {
     let mut core = Local::new();
-    core.go_by_leases(Terms::new(1000, 3000), Time(0));
+    core.use_leases(Terms::new(1000, 3000), Time(0));
     let spawn = ToLocal::Spawn {
         generation: Generation(0),
         ranks: vec![(R, I)],
@@ -559,7 +559,7 @@ fn what_is_left_behind_and_never_registers_is_waited_for_no_longer_than_a_grace(
 #[test]
 fn an_image_of_an_abandoned_epoch_that_comes_late_is_dropped() {
     let mut core = registered(CHILD);
-    let keep = ToLocal::Keep {
+    let commit = ToLocal::Commit {
         generation: Generation(0),
         epoch: Some(Epoch(4)),
         abandoned: Epoch(5),
@@ -576,7 +576,7 @@ fn an_image_of_an_abandoned_epoch_that_comes_late_is_dropped() {
         };
         said(CHILD, message)
     };
-    let effects = steps(&mut core, vec![LocalInput::Central(keep), imaged(5)]);
+    let effects = steps(&mut core, vec![LocalInput::Central(commit), imaged(5)]);
     assert_eq!(effects, [LocalEffect::DropImage(R, Epoch(5))]);
     let effects = steps(&mut core, vec![imaged(6)]);
     let told = matches!(
@@ -589,7 +589,7 @@ fn an_image_of_an_abandoned_epoch_that_comes_late_is_dropped() {
 #[test]
 fn no_rank_starts_before_its_host_has_a_lease() {
     let mut core = Local::new();
-    core.go_by_leases(Terms::new(1000, 3000), Time(0));
+    core.use_leases(Terms::new(1000, 3000), Time(0));
     let spawn = ToLocal::Spawn {
         generation: Generation(0),
         ranks: vec![(R, I)],
@@ -649,7 +649,7 @@ fn orders_of_an_earlier_generation_change_nothing() {
             image,
         },
         ToLocal::Checkpoint { generation, epoch },
-        ToLocal::Keep {
+        ToLocal::Commit {
             generation,
             epoch: Some(epoch),
             abandoned: epoch,

@@ -4,9 +4,9 @@ mod local_steps;
 
 use local_steps::{at, steps};
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
-use rejoin_managers_protocol::control::{Cause, Time, ToCentral, ToLocal};
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
 use rejoin_managers_protocol::lookup::{LookupMessage, PATIENCE};
+use rejoin_managers_protocol::manager_messages::{Cause, Time, ToCentral, ToLocal};
 use rejoin_wire::ProcessMap;
 use rejoin_wire::{FromManager, Limits, ToManager, VERSION};
 
@@ -44,7 +44,7 @@ fn asks(rank: Rank) -> LocalInput {
 fn registered(lookups: bool) -> Local {
     let mut core = Local::new();
     if lookups {
-        core.go_by_lookups(0, 2);
+        core.use_lookups(0, 2);
     }
     let spawn = ToLocal::Spawn {
         generation: GENERATION,

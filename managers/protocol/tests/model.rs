@@ -4,8 +4,8 @@
 
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, Job, Record};
-use rejoin_managers_protocol::control::{End, ProcessInstance, Time, ToCentral, ToLocal};
 use rejoin_managers_protocol::local::{self, Local};
+use rejoin_managers_protocol::manager_messages::{End, ProcessInstance, Time, ToCentral, ToLocal};
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_wire::{FromManager, Limits, ToManager, VERSION};
 use stateright::{Checker, Model, Property};
@@ -86,7 +86,7 @@ impl Stored {
             }
             Record::Decided(verdict) | Record::Settled(verdict) => self.verdict = Some(verdict),
             Record::Memory(_) | Record::Interrupted { .. } => {}
-            Record::Ordered { .. }
+            Record::Requested { .. }
             | Record::Committed { .. }
             | Record::Restoring { .. }
             | Record::Relaunching(_) => {

@@ -7,7 +7,7 @@ use rejoin_channel_table::Generation;
 use rejoin_managers_protocol::broadcast::{
     BroadcastEffect, BroadcastMessage, Member, Peer, Stamp, Tree,
 };
-use rejoin_managers_protocol::control::Time;
+use rejoin_managers_protocol::manager_messages::Time;
 use rejoin_tests::models::{FULL, soak, tell};
 use stateright::{Checker, Model, Property};
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use std::time::Instant;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Budget {
     /// Words that central casts, the last of a new generation if there are more than two.
-    words: u32,
+    messages: u32,
     losses: u8,
     crashes: u8,
     /// Clocks that ring while messages are on their way.
@@ -79,15 +79,19 @@ impl State {
             match effect {
                 BroadcastEffect::Send(to, message) => {
                     let letter = match message {
-                        BroadcastMessage::Give { stamp, whole, word } => Letter {
+                        BroadcastMessage::Forward {
+                            stamp,
+                            whole,
+                            payload,
+                        } => Letter {
                             from: me,
                             to,
-                            give: Some(word),
+                            give: Some(payload),
                             stamp,
                             whole,
                             missing: Vec::new(),
                         },
-                        BroadcastMessage::Got {
+                        BroadcastMessage::Acknowledge {
                             stamp,
                             whole,
                             missing,
@@ -102,9 +106,9 @@ impl State {
                     };
                     self.letters.insert(letter);
                 }
-                BroadcastEffect::Deliver(word) => {
+                BroadcastEffect::Deliver(payload) => {
                     if let Some(host) = me {
-                        self.delivered[host].push(word);
+                        self.delivered[host].push(payload);
                     }
                 }
                 BroadcastEffect::Complete(stamp) => self.complete.push(stamp),
@@ -122,8 +126,12 @@ impl State {
             missing,
         } = letter;
         let message = match give {
-            Some(word) => BroadcastMessage::Give { stamp, whole, word },
-            None => BroadcastMessage::Got {
+            Some(payload) => BroadcastMessage::Forward {
+                stamp,
+                whole,
+                payload,
+            },
+            None => BroadcastMessage::Acknowledge {
                 stamp,
                 whole,
                 missing,
@@ -137,7 +145,7 @@ impl State {
     }
 
     fn cast(&mut self) {
-        self.left.words -= 1;
+        self.left.messages -= 1;
         let number = self.cast.len() as u32;
         let series = (Generation(u32::from(number > 1)), 7);
         let mut effects = Vec::new();
@@ -156,7 +164,7 @@ impl State {
         self.perform(peer, effects);
     }
 
-    /// A host that lives has a word of the series that counts.
+    /// A host that lives has a message of the series that counts.
     fn has(&self, host: usize, number: usize) -> bool {
         self.hosts[host].is_none() || self.delivered[host].contains(&(number as u32))
     }
@@ -171,7 +179,7 @@ impl State {
             .iter()
             .filter(current)
             .all(|s| self.complete.contains(s));
-        self.left.words == 0 && complete
+        self.left.messages == 0 && complete
     }
 }
 
@@ -198,7 +206,7 @@ impl Model for Job {
         let left = state.left;
         actions.extend(state.letters.iter().cloned().map(Action::Arrive));
         actions.extend(state.untold.iter().copied().map(Action::TellLost));
-        if left.words > 0 {
+        if left.messages > 0 {
             actions.push(Action::Cast);
         }
         let quiet = actions.is_empty();
@@ -242,7 +250,8 @@ impl Model for Job {
                 state.letters.remove(&letter);
             }
             Action::Tick(peer) => {
-                if !state.letters.is_empty() || !state.untold.is_empty() || state.left.words > 0 {
+                if !state.letters.is_empty() || !state.untold.is_empty() || state.left.messages > 0
+                {
                     state.left.early -= 1;
                 }
                 state.tick(peer);
@@ -279,15 +288,15 @@ impl Model for Job {
                 let mut numbers = s.complete.iter().filter_map(number);
                 numbers.all(|n| (0..s.hosts.len()).all(|host| s.has(host, n)))
             }),
-            Property::always("each word once and in order", |_, s: &State| {
+            Property::always("each message once and in order", |_, s: &State| {
                 s.delivered
                     .iter()
-                    .all(|words| words.windows(2).all(|w| w[0] < w[1]))
+                    .all(|messages| messages.windows(2).all(|w| w[0] < w[1]))
             }),
-            Property::always("no word is left out of a series", |_, s: &State| {
+            Property::always("no message is left out of a series", |_, s: &State| {
                 s.delivered
                     .iter()
-                    .all(|words| !words.contains(&1) || words.contains(&0))
+                    .all(|messages| !messages.contains(&1) || messages.contains(&0))
             }),
             Property::always(
                 "no more is on its way than a few letters a host",
@@ -317,7 +326,7 @@ fn check(name: &str, job: Job) {
 }
 
 const BUDGET: Budget = Budget {
-    words: 1,
+    messages: 1,
     losses: 0,
     crashes: 0,
     early: 0,
@@ -366,7 +375,7 @@ fn a_link_between_hosts_seems_gone() {
 #[test]
 fn words_in_order_and_a_new_generation() {
     let budget = Budget {
-        words: 2 + u32::from(FULL),
+        messages: 2 + u32::from(FULL),
         losses: 1 + FULL,
         ..BUDGET
     };
@@ -375,5 +384,5 @@ fn words_in_order_and_a_new_generation() {
         fanout: 1,
         budget,
     };
-    check("words", job);
+    check("messages", job);
 }

@@ -4,8 +4,8 @@
 
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::broadcast::Peer;
-use rejoin_managers_protocol::control::Time;
 use rejoin_managers_protocol::lookup::{Directory, LookupEffect, LookupMessage};
+use rejoin_managers_protocol::manager_messages::Time;
 use rejoin_tests::models::{soak, tell};
 use stateright::{Checker, Model, Property};
 use std::collections::BTreeSet;

@@ -4,9 +4,11 @@ mod local_steps;
 
 use local_steps::{at, steps};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
-use rejoin_managers_protocol::control::{Cause, ProcessInstance, Time, ToCentral, ToLocal};
 use rejoin_managers_protocol::local::{FIRST_NOTE, Local, LocalEffect, LocalInput, RECOVERY_BOUND};
-use rejoin_managers_protocol::signals::{CONT, TSTP};
+use rejoin_managers_protocol::manager_messages::{
+    Cause, ProcessInstance, Time, ToCentral, ToLocal,
+};
+use rejoin_managers_protocol::signal_numbers::{CONT, TSTP};
 use rejoin_wire::{Holds, ImageCost, Limits, ToManager, VERSION};
 
 const R: Rank = Rank(4);
@@ -68,7 +70,7 @@ fn millis(count: u64) -> Time {
 }
 
 /// The successor of the rank's first process does not come, for this reason.
-fn not_back(pid: u32, why: &str) -> LocalEffect {
+fn not_restored(pid: u32, why: &str) -> LocalEffect {
     let instance = ProcessInstance {
         generation: Generation(1),
         rank: R,
@@ -94,7 +96,7 @@ fn a_process_that_does_not_stop_is_reported_and_ends_the_wait_for_its_successor(
     // Another host may still restore its ranks: only central can end the job.
     let bound = millis(RECOVERY_BOUND);
     let effects = at(&mut core, bound, vec![LocalInput::Tick]);
-    assert_eq!(effects, [not_back(0, &format!("{text} 120 s"))]);
+    assert_eq!(effects, [not_restored(0, &format!("{text} 120 s"))]);
 
     let mut core = rolls_back();
     let restored = at(&mut core, first, vec![LocalInput::Retired(R, I)]);
@@ -117,7 +119,7 @@ fn a_restored_process_that_does_not_register_is_reported_and_fails() {
     let effects = at(&mut core, millis(FIRST_NOTE), vec![LocalInput::Tick]);
     assert_eq!(effects, [waits(&format!("{text} 10 s"))]);
     let effects = at(&mut core, millis(RECOVERY_BOUND), vec![LocalInput::Tick]);
-    assert_eq!(effects, [not_back(CALLER, &format!("{text} 120 s"))]);
+    assert_eq!(effects, [not_restored(CALLER, &format!("{text} 120 s"))]);
     assert_eq!(core.deadline(), None);
 
     // Whoever stops the job from the terminal stops the clock, too.

@@ -1,5 +1,5 @@
 //! `rejoin`: looks after jobs and machines.
 
 fn main() {
-    std::process::exit(rejoin_managers::cli::rejoin::main());
+    std::process::exit(rejoin_managers::cli::rejoin_command::main());
 }

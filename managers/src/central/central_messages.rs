@@ -2,7 +2,7 @@
 
 use super::host_links::LinkPlan;
 use rejoin_managers_protocol::central::{CentralEffect, CentralInput, Job, JobView, RankView};
-use rejoin_managers_protocol::control::Time;
+use rejoin_managers_protocol::manager_messages::Time;
 use serde::{Deserialize, Serialize};
 use std::os::fd::RawFd;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ pub struct Begin {
 /// From mpirun.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum MpirunToCentral {
-    /// The first word.
+    /// The first message.
     Begin(Box<Begin>),
     /// For the core. With a number, central reports when the input was taken and its records are
     /// stored.

@@ -5,17 +5,20 @@
 use super::central_messages::CentralToMpirun;
 use super::host_links::{HostLinks, LinkKinds};
 use super::journal::Journal;
-use crate::clock::now;
 use crate::error::Result;
 use crate::fault;
+use crate::host_clocks::now;
 use crate::net::reactor::{Reactor, Token};
 use crate::report::verbose_log::VerboseLog;
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, Course, HostIndex, JobView, Record,
 };
-use rejoin_managers_protocol::control::ToCentral;
-use rejoin_managers_protocol::signals;
-use std::time::Duration;
+use rejoin_managers_protocol::manager_messages::ToCentral;
+use rejoin_managers_protocol::signal_numbers;
+use std::time::{Duration, Instant};
+
+/// How long [`CoreDriver::await_orders`] may take before mpirun suspends itself.
+pub const ORDERS_LIMIT: Duration = Duration::from_millis(500);
 
 /// The core of a job that has begun or was taken up, and its links to the local managers.
 pub struct CoreDriver {
@@ -58,7 +61,7 @@ impl CoreDriver {
         }
     }
 
-    /// How long until [`CoreDriver::tend`] is due.
+    /// How long until [`CoreDriver::run_timers`] is due.
     #[must_use]
     pub fn wait_limit(&self) -> Option<Duration> {
         let due = self.core.deadline();
@@ -149,21 +152,41 @@ impl CoreDriver {
     ///
     /// # Errors
     /// An order is above the limit of messages, or the system refuses.
-    pub fn tend(&mut self, reactor: &Reactor, out: &mut Vec<CentralToMpirun>) -> Result<()> {
-        self.hosts.tend(reactor)?;
+    pub fn run_timers(&mut self, reactor: &Reactor, out: &mut Vec<CentralToMpirun>) -> Result<()> {
+        self.hosts.run_timers(reactor)?;
         match self.core.deadline() {
             Some(at) if at <= now() => self.feed(None, CentralInput::Tick, reactor, out),
             _ => Ok(()),
         }
     }
 
-    /// Writes as much as the links to the local managers take. Returns whether some host may not
-    /// have everything.
+    /// Writes as much as the links to the local managers take.
     ///
     /// # Errors
     /// The system refuses to watch a socket.
-    pub fn flush(&mut self, reactor: &Reactor) -> Result<bool> {
-        self.hosts.flush(reactor)
+    pub fn flush(&mut self, reactor: &Reactor) -> Result<()> {
+        self.hosts.flush(reactor).map(|_| ())
+    }
+
+    /// Waits until the hosts have all orders, at most for `limit`: this process is about to be
+    /// suspended. Meanwhile it reads their messages, which acknowledge orders.
+    ///
+    /// # Errors
+    /// A malformed message, or an error of the system.
+    pub fn await_orders(
+        &mut self,
+        limit: Duration,
+        reactor: &Reactor,
+        out: &mut Vec<CentralToMpirun>,
+    ) -> Result<()> {
+        let begun = Instant::now();
+        while self.hosts.flush(reactor)? && begun.elapsed() < limit {
+            std::thread::sleep(Duration::from_millis(1));
+            for host in 0..self.names.len() {
+                self.read(host, reactor, out)?;
+            }
+        }
+        Ok(())
     }
 
     fn feed(
@@ -175,7 +198,7 @@ impl CoreDriver {
     ) -> Result<()> {
         tracing::debug!(?input, "central");
         let ends = match input {
-            CentralInput::Signal(signal) if signals::ends(signal) => Some(signal),
+            CentralInput::Signal(signal) if signal_numbers::ends(signal) => Some(signal),
             _ => None,
         };
         self.waiting.extend(number.map(|number| (number, ends)));
@@ -238,5 +261,140 @@ impl CoreDriver {
             out.push(CentralToMpirun::JournalFailed(error.to_string()));
             self.journal = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::central::host_links::LinkPlan;
+    use crate::launch::local_messages::CentralToLocal;
+    use crate::net::address::ManagerAddress;
+    use crate::net::auth::{Whose, central_key};
+    use crate::net::dial::{Dialed, ManagerDialer};
+    use crate::net::local_link::Filled;
+    use crate::net::manager_listener::ListeningSockets;
+    use crate::net::session_link::SessionLink;
+    use rejoin_channel_table::{Generation, JobId, JobKey};
+    use rejoin_managers_protocol::central::Job;
+    use rejoin_managers_protocol::manager_messages::ToLocal;
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+    const KINDS: LinkKinds = LinkKinds { link: 1, caller: 2 };
+    const JOB: JobId = JobId(5);
+
+    fn key() -> JobKey {
+        JobKey::new([1; 32])
+    }
+
+    /// The driver of a job with a rank on each of two hosts, which call at this name.
+    fn driver(name: &str, reactor: &Reactor) -> CoreDriver {
+        let job = Job {
+            generation: Generation(0),
+            hosts: vec!["a".into(), "b".into()],
+            placement: vec![0, 1],
+            limit: None,
+            spent: 0,
+            recovery: None,
+            leases: None,
+            failover: None,
+        };
+        let plan = LinkPlan {
+            id: JOB,
+            key: key(),
+            launch: 0,
+            restarts: 0,
+            tree: None,
+            lookups: false,
+        };
+        let mut sockets = ListeningSockets::default();
+        sockets.add_local(name).unwrap();
+        let hosts = HostLinks::new(&job, &plan, sockets, KINDS, reactor).unwrap();
+        let names = job.hosts.clone();
+        let log = VerboseLog::new(None);
+        CoreDriver::new(Central::new(job), None, (hosts, KINDS), names, log)
+    }
+
+    /// Connects the local manager of a host.
+    fn connected(host: u32, name: &str, reactor: &mut Reactor) -> SessionLink {
+        let (launch, token) = (0, Token::single(1));
+        let whose = Whose {
+            job: JOB,
+            launch,
+            host,
+        };
+        let place = vec![ManagerAddress::Local(name.into())];
+        let mut dialer = ManagerDialer::new(central_key(&key(), launch), whose, place, token);
+        let mut link = SessionLink::new(token);
+        let mut dialed = Dialed::Nothing;
+        while dialed != Dialed::Connected {
+            dialer.poll(true, reactor).unwrap();
+            let limit = Some(Duration::from_millis(10));
+            reactor.wait(limit, &mut Vec::new()).unwrap();
+            dialed = dialer.ready(&mut link, reactor).unwrap();
+        }
+        link
+    }
+
+    /// Reads orders until the one to suspend the ranks, and acknowledges them.
+    fn read_suspension(mut link: SessionLink, reactor: &Reactor) {
+        let suspension = ToLocal::Signal {
+            signal: signal_numbers::TSTP,
+        };
+        loop {
+            if link.fill(reactor) == Filled::Nothing {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            while let Some(message) = link.next().unwrap() {
+                if matches!(message, CentralToLocal::Order(order) if order == suspension) {
+                    link.flush(reactor).unwrap();
+                    return;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_suspension_waits_for_every_host_but_not_longer_than_its_limit() {
+        let name = format!("rejoin-test-orders-{}", std::process::id());
+        let (calls, reads, has) = (AtomicU32::new(0), AtomicBool::new(false), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            let mut reactor = Reactor::new().unwrap();
+            let mut driver = driver(&name, &reactor);
+            for host in 0..2 {
+                let (name, calls, reads, has) = (&name, &calls, &reads, &has);
+                scope.spawn(move || {
+                    let mut reactor = Reactor::new().unwrap();
+                    let link = connected(host, name, &mut reactor);
+                    calls.fetch_add(1, Ordering::SeqCst);
+                    while !reads.load(Ordering::SeqCst) {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    // One of them is slow.
+                    std::thread::sleep(Duration::from_millis(100 * u64::from(host)));
+                    has.fetch_add(1, Ordering::SeqCst);
+                    read_suspension(link, &reactor);
+                });
+            }
+            let (mut tokens, mut out) = (Vec::new(), Vec::new());
+            while calls.load(Ordering::SeqCst) < 2 {
+                let limit = Some(Duration::from_millis(10));
+                reactor.wait(limit, &mut tokens).unwrap();
+                for token in &tokens {
+                    driver.event(*token, &reactor, &mut out).unwrap();
+                }
+            }
+            let suspension = CentralInput::Signal(signal_numbers::TSTP);
+            for input in [CentralInput::Begin, suspension] {
+                driver.step(None, input, &reactor, &mut out).unwrap();
+            }
+            let (begun, limit) = (Instant::now(), Duration::from_millis(50));
+            driver.await_orders(limit, &reactor, &mut out).unwrap();
+            assert!(begun.elapsed() >= limit, "no host has read anything");
+            reads.store(true, Ordering::SeqCst);
+            let limit = Duration::from_secs(30);
+            driver.await_orders(limit, &reactor, &mut out).unwrap();
+            assert_eq!(has.load(Ordering::SeqCst), 2);
+        });
     }
 }

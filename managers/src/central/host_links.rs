@@ -6,19 +6,19 @@
 //! reports managers that have ended, and leases detect silence.
 
 use super::tree_top::{Lookups, Outgoing, Top};
-use crate::clock::now;
 use crate::error::Result;
-use crate::host::limits;
+use crate::host::host_limits;
+use crate::host_clocks::now;
 use crate::launch::local_messages::{CentralToLocal, LocalToCentral};
 use crate::launch::tree::TreePlace;
 use crate::net::auth::central_key;
-use crate::net::listen::{Listener, ListeningSockets, ProvedManager};
 use crate::net::local_link::Filled;
+use crate::net::manager_listener::{Listener, ListeningSockets, ProvedManager};
 use crate::net::reactor::{Reactor, Token};
 use crate::net::session_link::SessionLink;
 use rejoin_channel_table::{JobId, JobKey};
 use rejoin_managers_protocol::central::{HostIndex, Job};
-use rejoin_managers_protocol::control::{ToCentral, ToLocal};
+use rejoin_managers_protocol::manager_messages::{ToCentral, ToLocal};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub struct LinkPlan {
 pub struct LinkKinds {
     /// Of a link; the index is the host.
     pub link: u8,
-    /// Of who calls.
+    /// Of a caller that has not proved itself.
     pub caller: u8,
 }
 
@@ -83,15 +83,11 @@ impl HostLinks {
             .collect();
         let mut links: Vec<_> = (0..hosts).map(|_| None).collect();
         for host in &used {
-            let token = Token {
-                kind: kinds.link,
-                incarnation: 0,
-                index: u32::try_from(*host).unwrap_or(u32::MAX),
-            };
+            let token = Token::indexed(kinds.link, u32::try_from(*host).unwrap_or(u32::MAX));
             let link = SessionLink::new(token);
             links[*host] = Some(HostLink { link, open: true });
         }
-        let most = limits::callers(limits::launcher(hosts));
+        let most = host_limits::callers(host_limits::launcher(hosts));
         let key = central_key(&plan.key, plan.launch);
         let instance = u64::from(plan.restarts);
         let kind = (kinds.caller, most);
@@ -254,13 +250,13 @@ impl HostLinks {
     ///
     /// # Errors
     /// The system refuses to watch a socket.
-    pub fn tend(&mut self, reactor: &Reactor) -> Result<()> {
-        self.listener.tidy(reactor)?;
+    pub fn run_timers(&mut self, reactor: &Reactor) -> Result<()> {
+        self.listener.drop_late(reactor)?;
         let outgoing = self.top.as_mut().map(|top| top.tick(now()));
         self.go_down(outgoing.unwrap_or_default())
     }
 
-    /// When [`HostLinks::tend`] is due.
+    /// When [`HostLinks::run_timers`] is due.
     #[must_use]
     pub fn wait_limit(&self) -> Option<Duration> {
         let tree = self.top.as_ref().and_then(Top::deadline);

@@ -67,7 +67,7 @@ pub enum JournalError {
 enum Kind {
     Recovery,
     Started,
-    Ordered,
+    Requested,
     Committed,
     Memory,
     Other,
@@ -78,7 +78,7 @@ impl Kind {
         match record {
             Record::Restoring { .. } => Kind::Recovery,
             Record::Started { .. } => Kind::Started,
-            Record::Ordered { .. } => Kind::Ordered,
+            Record::Requested { .. } => Kind::Requested,
             Record::Committed { .. } => Kind::Committed,
             Record::Memory(_) => Kind::Memory,
             Record::Began { .. }
@@ -335,7 +335,7 @@ mod tests {
     use super::*;
     use crate::alone;
     use rejoin_channel_table::{Epoch, Generation, Incarnation};
-    use rejoin_managers_protocol::control::Time;
+    use rejoin_managers_protocol::manager_messages::Time;
     use rejoin_managers_protocol::verdict::Verdict;
     use rejoin_wire::ImageCost;
     use std::io::BufRead;
@@ -364,8 +364,8 @@ mod tests {
         }
     }
 
-    fn ordered(epoch: u32) -> Record {
-        Record::Ordered {
+    fn requested(epoch: u32) -> Record {
+        Record::Requested {
             epoch: Epoch(epoch),
         }
     }
@@ -386,21 +386,21 @@ mod tests {
         assert_eq!(std::fs::metadata(&scratch.0).unwrap().mode() & 0o777, 0o600);
         journal.append(&began()).unwrap();
         for epoch in 1..=20 {
-            journal.append(&ordered(epoch)).unwrap();
+            journal.append(&requested(epoch)).unwrap();
             journal.append(&committed(epoch)).unwrap();
         }
-        journal.append(&ordered(21)).unwrap();
+        journal.append(&requested(21)).unwrap();
         drop(journal);
         let (mut journal, job, records) = Journal::resume(&scratch.0).unwrap();
         assert_eq!(job, JobId(7));
-        assert_eq!(records, [began(), committed(20), ordered(21)]);
+        assert_eq!(records, [began(), committed(20), requested(21)]);
         // And it continues from there.
         journal.append(&committed(21)).unwrap();
         journal.append(&Record::Decided(Verdict::Success)).unwrap();
         drop(journal);
         let (journal, _, records) = Journal::resume(&scratch.0).unwrap();
         let end = Record::Decided(Verdict::Success);
-        assert_eq!(records, [began(), ordered(21), committed(21), end]);
+        assert_eq!(records, [began(), requested(21), committed(21), end]);
         journal.remove();
         assert!(!scratch.0.exists());
     }
@@ -484,7 +484,7 @@ mod tests {
     fn an_entry_that_was_cut_short_is_dropped_and_the_next_one_follows_the_others() {
         let _alone = alone();
         let scratch = Scratch::new("cut");
-        let all = [began(), committed(1), ordered(2)];
+        let all = [began(), committed(1), requested(2)];
         let (whole, lengths) = stored(&scratch.0, &all);
         for length in 0..=whole.len() {
             let said = resumed(&scratch.0, &whole[..length]);
@@ -507,7 +507,10 @@ mod tests {
     fn an_altered_file_is_refused() {
         let _alone = alone();
         let scratch = Scratch::new("altered");
-        let (whole, _) = stored(&scratch.0, &[began(), ordered(1), committed(1), ordered(2)]);
+        let (whole, _) = stored(
+            &scratch.0,
+            &[began(), requested(1), committed(1), requested(2)],
+        );
         for at in 0..whole.len() {
             let mut altered = whole.clone();
             altered[at] ^= 0x10;
@@ -523,7 +526,7 @@ mod tests {
         let mut journal = Journal::create(&scratch.0, JobId(7)).unwrap();
         journal.append(&began()).unwrap();
         for epoch in 1..=10_000 {
-            journal.append(&ordered(epoch)).unwrap();
+            journal.append(&requested(epoch)).unwrap();
             journal.append(&committed(epoch)).unwrap();
             let length = std::fs::metadata(&scratch.0).unwrap().len();
             assert!(length < SPARE + 4096, "{length} bytes at epoch {epoch}");
@@ -535,6 +538,6 @@ mod tests {
         drop(journal);
         let (_, job, records) = Journal::resume(&scratch.0).unwrap();
         assert_eq!(job, JobId(7));
-        assert_eq!(records, [began(), ordered(10_000), committed(10_000)]);
+        assert_eq!(records, [began(), requested(10_000), committed(10_000)]);
     }
 }

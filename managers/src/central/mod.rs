@@ -9,31 +9,29 @@ pub mod journal;
 mod tree_top;
 
 use crate::error::{Context, Result};
-use crate::net::listen::ListeningSockets;
 use crate::net::local_link::{Filled, LocalLink};
+use crate::net::manager_listener::ListeningSockets;
 use crate::net::reactor::{Interest, Reactor, Token};
 use crate::report::verbose_log::VerboseLog;
 use crate::{fault, logs};
 use central_messages::{Begin, CentralToMpirun, MpirunToCentral};
-use core_driver::CoreDriver;
+use core_driver::{CoreDriver, ORDERS_LIMIT};
 use host_links::{HostLinks, LinkKinds};
 use journal::{Journal, JournalError};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
 use rejoin_managers_protocol::central::{Central, CentralInput, Record};
-use rejoin_managers_protocol::signals;
+use rejoin_managers_protocol::signal_numbers;
 use rejoin_wire::codec::MANAGER_LIMIT;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// A process that wakes so much too late was suspended.
-pub const OVERSLEPT: Duration = Duration::from_millis(1000);
+/// A process whose wait returns so much too late was suspended.
+pub const SUSPENDED_AFTER: Duration = Duration::from_millis(1000);
 
 /// How long a predecessor may take to release the journal.
 const IN_USE_LIMIT: Duration = Duration::from_secs(5);
-
-/// How long the order to stop all ranks may take to the hosts before mpirun is answered, which
-/// waits for twice as long.
-const STOP_LIMIT: Duration = Duration::from_millis(500);
 
 /// The longest single wait.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -49,16 +47,13 @@ mod kind {
 #[must_use]
 pub fn run() -> i32 {
     logs::init("rejoin-central");
-    // SAFETY: the name is a C string, the others are plain numbers. A process that is stopped sees
-    // no end of its link, but goes with its parent all the same.
-    unsafe {
-        libc::prctl(libc::PR_SET_NAME, c"rejoin-central".as_ptr(), 0, 0, 0);
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
-    }
+    // The name is for `ps`. A suspended process sees no end of its link, but ends with its parent.
+    let _ = prctl::set_name(c"rejoin-central");
+    let _ = prctl::set_pdeathsig(Signal::SIGKILL);
     match Process::new().and_then(|mut process| process.run()) {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("rejoin: central manager: {error}");
+            say_line!("rejoin: central manager: {error}");
             1
         }
     }
@@ -68,9 +63,6 @@ struct Process {
     link: LocalLink,
     reactor: Reactor,
     driver: Option<CoreDriver>,
-    /// mpirun suspends this process as soon as it is answered: not before the hosts have their
-    /// orders, or at this moment.
-    answer_by: Option<Instant>,
 }
 
 impl Process {
@@ -85,7 +77,6 @@ impl Process {
             link,
             reactor,
             driver: None,
-            answer_by: None,
         })
     }
 
@@ -97,8 +88,8 @@ impl Process {
             let begun = Instant::now();
             self.reactor.wait(limit, &mut tokens)?;
             // It was not the hosts that were silent.
-            if limit.is_some_and(|limit| begun.elapsed() > limit + OVERSLEPT) {
-                self.step(None, CentralInput::Slept)?;
+            if limit.is_some_and(|limit| begun.elapsed() > limit + SUSPENDED_AFTER) {
+                self.step(None, CentralInput::Suspended)?;
             }
             // Before messages of the hosts: a local manager may learn of the same event first.
             if !self.read_mpirun()? {
@@ -109,7 +100,7 @@ impl Process {
                 for token in of_hosts {
                     driver.event(*token, reactor, out)?;
                 }
-                driver.tend(reactor, out)
+                driver.run_timers(reactor, out)
             })?;
         }
     }
@@ -117,15 +108,9 @@ impl Process {
     /// Writes what the links take. Orders to hosts first: mpirun takes an acknowledged input as
     /// done.
     fn flush(&mut self) -> Result<()> {
-        let left = match &mut self.driver {
-            Some(driver) => driver.flush(&self.reactor)?,
-            None => false,
-        };
-        let now = Instant::now();
-        if self.answer_by.is_some_and(|at| left && now < at) {
-            return Ok(());
+        if let Some(driver) = &mut self.driver {
+            driver.flush(&self.reactor)?;
         }
-        self.answer_by = None;
         let write = self.link.flush();
         let interest = Interest { read: true, write };
         let token = Token::single(kind::MPIRUN);
@@ -138,8 +123,6 @@ impl Process {
 
     fn wait_limit(&self) -> Option<Duration> {
         let limit = self.driver.as_ref().and_then(CoreDriver::wait_limit);
-        let answer = self.answer_by.map(|at| at.duration_since(Instant::now()));
-        let limit = limit.into_iter().chain(answer).min();
         limit.map(|limit| limit.min(LONGEST))
     }
 
@@ -166,10 +149,14 @@ impl Process {
         match message {
             MpirunToCentral::Begin(begin) => return self.begin(*begin),
             MpirunToCentral::Input(number, input) => {
-                if input == CentralInput::Signal(signals::TSTP) {
-                    self.answer_by = Some(Instant::now() + STOP_LIMIT);
-                }
+                let suspends = input == CentralInput::Signal(signal_numbers::TSTP);
                 self.step(number, input)?;
+                if suspends {
+                    // mpirun suspends this process as soon as it is answered.
+                    self.drive(|driver, reactor, out| {
+                        driver.await_orders(ORDERS_LIMIT, reactor, out)
+                    })?;
+                }
             }
             MpirunToCentral::Ping => self.link.queue(&CentralToMpirun::Alive)?,
             MpirunToCentral::Status(client) => {
@@ -184,7 +171,7 @@ impl Process {
     fn begin(&mut self, begin: Begin) -> Result<bool> {
         // SAFETY: mpirun has left us these descriptors, and no other code here knows them.
         let sockets = unsafe { ListeningSockets::inherited(&begin.listening) };
-        let (core, journal, again) = match taken_up(&begin) {
+        let (core, journal, again) = match open_core(&begin) {
             Ok(all) => all,
             Err(error) => return self.unjournaled(&error),
         };
@@ -249,7 +236,7 @@ impl Process {
 
 /// The core of a new job, or of one that a predecessor began, and its journal. Also the number of
 /// the input with which the predecessor stored a request to end the job.
-fn taken_up(begin: &Begin) -> std::result::Result<(Central, Journal, Option<u64>), JournalError> {
+fn open_core(begin: &Begin) -> std::result::Result<(Central, Journal, Option<u64>), JournalError> {
     let anew = || {
         // A journal without a job was never acted upon.
         let _ = std::fs::remove_file(&begin.journal);

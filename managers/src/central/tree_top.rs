@@ -5,8 +5,8 @@ use crate::launch::tree::{TreeOrder, TreePlace};
 use rejoin_channel_table::{Generation, Rank};
 use rejoin_managers_protocol::broadcast::{BroadcastEffect, BroadcastMessage, Member, Stamp};
 use rejoin_managers_protocol::central::HostIndex;
-use rejoin_managers_protocol::control::{Time, ToLocal};
 use rejoin_managers_protocol::lookup::{self, Directory};
+use rejoin_managers_protocol::manager_messages::{Time, ToLocal};
 use rejoin_wire::ProcessMap;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -135,7 +135,7 @@ impl Top {
         generation: Generation,
         order: &ToLocal,
     ) -> Result<Option<Outgoing>> {
-        let Ok(word) = TreeOrder::new(self.addresses.clone(), order) else {
+        let Ok(payload) = TreeOrder::new(self.addresses.clone(), order) else {
             // A direct send returns the error, which names the length.
             return Ok(None);
         };
@@ -143,7 +143,7 @@ impl Top {
         let series = (generation, self.run);
         self.given
             .retain(|(stamp, ..)| stamp.generation == generation);
-        let stamp = self.member.cast(now, series, word, &mut effects);
+        let stamp = self.member.cast(now, series, payload, &mut effects);
         if stamp.is_some() {
             self.under_way = stamp;
         }
@@ -205,7 +205,7 @@ impl Top {
     }
 
     /// Holds an order that may not arrive before the table under way. A rank without the table
-    /// can't enter an epoch. All other orders are valid at any time: `Keep` is about images,
+    /// can't enter an epoch. All other orders are valid at any time: `Commit` is about images,
     /// `AllFinalized` follows messages of ranks that have the table, and an end needs no table.
     pub fn hold(&mut self, host: HostIndex, order: &ToLocal) -> bool {
         match order {
@@ -236,10 +236,10 @@ impl Top {
             match effect {
                 BroadcastEffect::Send(Some(position), message) => {
                     let fresh = match &message {
-                        BroadcastMessage::Give { stamp, whole, .. } => {
+                        BroadcastMessage::Forward { stamp, whole, .. } => {
                             self.given.insert((*stamp, position, *whole))
                         }
-                        BroadcastMessage::Got { .. } => true,
+                        BroadcastMessage::Acknowledge { .. } => true,
                     };
                     if let Some(host) = self.hosts.get(position).filter(|_| fresh) {
                         tracing::debug!(host, "the table goes to a host");
@@ -287,10 +287,10 @@ mod tests {
     }
 
     fn got(out: &Outgoing, missing: Vec<usize>) -> BroadcastMessage<TreeOrder> {
-        let BroadcastMessage::Give { stamp, whole, .. } = out[0].1 else {
-            panic!("no word: {out:?}");
+        let BroadcastMessage::Forward { stamp, whole, .. } = out[0].1 else {
+            panic!("no message: {out:?}");
         };
-        BroadcastMessage::Got {
+        BroadcastMessage::Acknowledge {
             stamp,
             whole,
             missing,
@@ -360,8 +360,10 @@ mod tests {
         let sent = top.cast(Time(0), GENERATION, &order);
         let sent = sent.expect("no error").expect("it goes down the tree");
         let orders = sent.iter().map(|(host, message)| match message {
-            BroadcastMessage::Give { word, .. } => (*host, word.order().expect("an order")),
-            BroadcastMessage::Got { .. } => panic!("an answer"),
+            BroadcastMessage::Forward { payload, .. } => {
+                (*host, payload.order().expect("an order"))
+            }
+            BroadcastMessage::Acknowledge { .. } => panic!("an answer"),
         });
         let orders: Vec<_> = orders.collect();
         let ahead = ToLocal::Begin {

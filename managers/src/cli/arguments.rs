@@ -1,9 +1,9 @@
 //! The options of `mpirun` and how their values are read.
 
-use super::duration::{milliseconds, seconds};
+use super::duration::milliseconds;
 use clap::{Parser, ValueEnum};
 use rejoin_managers_protocol::checkpoint::Interval;
-use rejoin_wire::parse_port_range;
+use rejoin_wire::{parse_port_range, parse_seconds};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -65,7 +65,7 @@ pub(super) struct JobArguments {
     /// USR2
     #[arg(long, value_name = "SIGNAL", value_parser = checkpoint_signal)]
     pub(super) checkpoint_signal: Option<i32>,
-    /// Recoveries within ten minutes before the job is given up
+    /// Recoveries that a job may have within ten minutes; a further failure ends it
     #[arg(long, value_name = "N", default_value = "20", value_parser = count, allow_hyphen_values = true)]
     pub(super) max_restarts: u32,
     /// Append a line of JSON to a file for each checkpoint, failure and recovery
@@ -274,7 +274,7 @@ fn interval(text: &str) -> Result<Interval, String> {
     let time = match text {
         "auto" => return Ok(Interval::Auto),
         "asked" => return Ok(Interval::Asked),
-        time => seconds(time).filter(|t| (0.01..=1e6).contains(t)),
+        time => parse_seconds(time).filter(|t| (0.01..=1e6).contains(t)),
     };
     let wanted = "a time from 10 ms to 1000000 s (such as 5m), auto or asked is needed";
     let time = time.ok_or(wanted)?;

@@ -4,10 +4,11 @@ use super::arguments::{
     BindTo, Carrier, Given, JobArguments, MapBy, OutputAt, ProgramArguments, Stdin,
 };
 use super::{host_list, ports};
-use crate::host::interfaces;
-use crate::host::signals;
+use crate::host::network_interfaces;
+use crate::host::random::random;
+use crate::host::signal_reader;
 use crate::host::topology::places::{Bind, Binding, MappingPolicy};
-use crate::launch::plan::{LaunchPlan, Program};
+use crate::launch::launch_plan::{LaunchPlan, Program};
 use crate::launch::tree::by_lookups;
 use crate::mpirun::{Launch, Show};
 use crate::stdio::source::Consumed;
@@ -28,7 +29,7 @@ pub(super) fn launch(
 ) -> Result<Launch, String> {
     check_not_there_yet(job, given)?;
     if let Some(choice) = &job.interface {
-        interfaces::check(choice)?;
+        network_interfaces::check(choice)?;
     }
     let counts: Vec<u32> = programs.iter().map(|p| p.n.unwrap_or(1)).collect();
     let machines = host_list::machines(job, &programs, &counts, given)?;
@@ -54,7 +55,7 @@ pub(super) fn launch(
     let recovery = recovery(job);
     let warnings = ports::check(job.port_range, &list, &ranks, &machines, recovery.is_some())?;
     for line in warnings {
-        eprintln!("mpirun: {line}");
+        say_line!("mpirun: {line}");
     }
     let options = options(job, recovery.is_some())?;
     let interactive = std::io::stdin().is_terminal() && stdin.is_some();
@@ -69,7 +70,7 @@ pub(super) fn launch(
         begun: Vec::new(),
         stdin,
         interactive,
-        file_limit_ignored: signals::file_limit_is_ignored(),
+        file_limit_ignored: signal_reader::file_limit_is_ignored(),
         lease: None,
         central: None,
         tree: None,
@@ -240,12 +241,7 @@ fn program_of(arguments: ProgramArguments) -> Result<Program, String> {
 
 /// A fresh job id and key from the kernel's random generator.
 fn secrets() -> Result<(JobId, JobKey), String> {
-    let mut bytes = [0u8; 40];
-    // SAFETY: the buffer is as long as we say. Up to 256 bytes come at once or not at all.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if got != bytes.len() as isize {
-        return Err("the system gives no random numbers for the job's key".into());
-    }
+    let bytes = random::<40>().map_err(|error| format!("no key for the job: {error}"))?;
     let (id, key) = bytes.split_at(8);
     let id = u64::from_ne_bytes(id.try_into().unwrap_or_default());
     Ok((JobId(id), JobKey::new(key.try_into().unwrap_or_default())))

@@ -62,9 +62,9 @@ fn statuses(wanted: Option<&str>) -> Vec<JobStatus> {
             Ok(Some(Answer::Status(status))) => all.push(*status),
             // It ended as we came.
             Ok(None) => {}
-            Ok(Some(Answer::Refused(why))) => eprintln!("rejoin: job {name}: {why}"),
-            Ok(Some(_)) => eprintln!("rejoin: job {name} gives another answer than was asked for"),
-            Err(error) => eprintln!("rejoin: job {name}: {error}"),
+            Ok(Some(Answer::Refused(why))) => say_line!("rejoin: job {name}: {why}"),
+            Ok(Some(_)) => say_line!("rejoin: job {name} sent an answer to another question"),
+            Err(error) => say_line!("rejoin: job {name}: {error}"),
         }
     }
     all.retain(|status| wanted.is_none_or(|job| is_meant(status, job)));
@@ -78,18 +78,18 @@ pub fn status(job: Option<&str>, json: bool) -> i32 {
     if json {
         match serde_json::to_string_pretty(&all) {
             Ok(text) => print(&(text + "\n")),
-            Err(error) => eprintln!("rejoin: {error}"),
+            Err(error) => say_line!("rejoin: {error}"),
         }
     } else {
         print(&all.iter().map(table).collect::<Vec<_>>().join("\n"));
     }
     match job {
         Some(job) if all.is_empty() => {
-            eprintln!("rejoin: no job {job} of yours runs on this host");
+            say_line!("rejoin: no job {job} of yours runs on this host");
             1
         }
         None if all.is_empty() && !json => {
-            eprintln!("rejoin: no job of yours runs on this host");
+            say_line!("rejoin: no job of yours runs on this host");
             0
         }
         _ => 0,
@@ -109,7 +109,7 @@ pub fn checkpoint(job: Option<&str>) -> i32 {
                 format!("which job? {}", names.join(", "))
             }
         };
-        eprintln!("rejoin: {said}");
+        say_line!("rejoin: {said}");
         return 1;
     };
     let name = &status.job;
@@ -118,7 +118,7 @@ pub fn checkpoint(job: Option<&str>) -> i32 {
         .find(|found| found.name == *name);
     let answer = match found.map(|found| ask(found, What::Checkpoint, CHECKPOINT_LIMIT)) {
         Some(Err(error)) => {
-            eprintln!("rejoin: job {name}: {error}");
+            say_line!("rejoin: job {name}: {error}");
             return 1;
         }
         Some(Ok(answer)) => answer,
@@ -128,18 +128,18 @@ pub fn checkpoint(job: Option<&str>) -> i32 {
         Some(Answer::Committed { epoch, took_ns }) => {
             let took = took_ns as f64 / 1e6;
             print(&format!(
-                "job {name}: checkpoint {epoch} is committed, {took:.1} ms after its order\n"
+                "job {name}: checkpoint {epoch} is committed, {took:.1} ms after its request\n"
             ));
             return 0;
         }
-        Some(Answer::GivenUp { epoch, why }) => {
-            eprintln!("rejoin: job {name}: checkpoint {epoch} was given up: {why}");
+        Some(Answer::Aborted { epoch, why }) => {
+            say_line!("rejoin: job {name}: checkpoint {epoch} was aborted: {why}");
         }
-        Some(Answer::Refused(why)) => eprintln!("rejoin: job {name}: {why}"),
+        Some(Answer::Refused(why)) => say_line!("rejoin: job {name}: {why}"),
         Some(Answer::Status(_)) => {
-            eprintln!("rejoin: job {name} gives another answer than was asked for");
+            say_line!("rejoin: job {name} sent an answer to another question");
         }
-        None => eprintln!("rejoin: job {name} ended, or does not answer"),
+        None => say_line!("rejoin: job {name} ended, or does not answer"),
     }
     1
 }
@@ -166,7 +166,7 @@ fn table(status: &JobStatus) -> String {
     if status.recovery != "none" {
         let last = match &status.checkpoint {
             Some(c) => format!(
-                "checkpoint {} committed {} ago, {:.1} ms after its order",
+                "checkpoint {} committed {} ago, {:.1} ms after its request",
                 c.epoch,
                 seconds(c.age_ns),
                 c.took_ns as f64 / 1e6
@@ -174,8 +174,8 @@ fn table(status: &JobStatus) -> String {
             None => "no checkpoint yet".into(),
         };
         out += &format!(
-            "  {last}; {} committed, {} given up\n",
-            status.committed, status.given_up
+            "  {last}; {} committed, {} aborted\n",
+            status.committed, status.aborted
         );
         let failures = counted(status.failures, "failure", "failures");
         let recoveries = counted(status.recoveries, "recovery", "recoveries");
@@ -242,14 +242,14 @@ mod tests {
             recovery: "coordinated".into(),
             course: "running".into(),
             generation: 1,
-            ordered: None,
+            pending: None,
             checkpoint: Some(Checkpoint {
                 epoch: 7,
                 age_ns: 2_100_000_000,
                 took_ns: 12_300_000,
             }),
             committed: 7,
-            given_up: 0,
+            aborted: 0,
             failures: 1,
             recoveries: 1,
             last_failure: Some("rank 1 on host a was killed by signal 9 (SIGKILL)".into()),
@@ -261,7 +261,7 @@ mod tests {
     fn a_job_is_shown_in_a_table() {
         let want = "\
 job 00000000000000ab  ./app, 2 ranks, running for 12.3 s  (mpirun 77, --recovery coordinated)
-  checkpoint 7 committed 2.1 s ago, 12.3 ms after its order; 7 committed, 0 given up
+  checkpoint 7 committed 2.1 s ago, 12.3 ms after its request; 7 committed, 0 aborted
   1 failure, 1 recovery, generation 1
   last failure: rank 1 on host a was killed by signal 9 (SIGKILL)
   central manager 78, started again 2 times

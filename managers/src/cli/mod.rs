@@ -8,7 +8,7 @@ mod jobs;
 mod manual;
 pub mod mpirun;
 mod ports;
-pub mod rejoin;
+pub mod rejoin_command;
 pub mod segments;
 mod variables;
 

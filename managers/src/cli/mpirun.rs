@@ -2,7 +2,7 @@
 
 use super::arguments::{Arguments, Further, ProgramArguments};
 use super::{job, segments, variables};
-use crate::host::signals;
+use crate::host::signal_reader;
 use crate::mpirun::{self, Launch};
 use crate::{fault, logs};
 use clap::error::ContextKind;
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 /// Runs `mpirun` with the arguments of this process. Returns the exit code.
 #[must_use]
 pub fn main() -> i32 {
-    signals::survive_file_limit();
+    signal_reader::survive_file_limit();
     if let Some(code) = super::as_local_manager() {
         return code;
     }
@@ -32,7 +32,7 @@ pub fn run(arguments: Vec<OsString>) -> i32 {
         }
         Err(Refused::Clap(error)) => {
             if error.use_stderr() {
-                eprintln!("mpirun: {}", one_line(&error));
+                say_line!("mpirun: {}", one_line(&error));
             } else {
                 // Help, which is no failure.
                 let _ = error.print();
@@ -40,7 +40,7 @@ pub fn run(arguments: Vec<OsString>) -> i32 {
             error.exit_code()
         }
         Err(Refused::Text(text)) => {
-            eprintln!("mpirun: {text}");
+            say_line!("mpirun: {text}");
             2
         }
     }
@@ -52,7 +52,7 @@ fn tell_unknown_variables(launch: &Launch) {
     let given = given.map(|(name, _)| OsString::from_vec(name.to_vec()));
     let all = std::env::vars_os().map(|(name, _)| name).chain(given);
     for line in variables::unknown(all) {
-        eprintln!("mpirun: {line}");
+        say_line!("mpirun: {line}");
     }
 }
 

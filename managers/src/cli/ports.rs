@@ -1,7 +1,7 @@
 //! Checks that the ports on which ranks must listen suffice, and that ranks may use them.
 
+use crate::launch::launch_plan::Program;
 use crate::launch::machines::Machines;
-use crate::launch::plan::Program;
 use procfs::process::Process;
 use rejoin_channel_table::Rank;
 use rejoin_managers_protocol::central::HostIndex;
@@ -38,7 +38,7 @@ pub(super) fn check(
     let mut warnings = Vec::new();
     for (((shown, range), host), count) in sharing {
         // The ports that others may use are visible there.
-        let first_free = match machines.is_away(host) {
+        let first_free = match machines.is_remote(host) {
             true => 0,
             false => first_unprivileged(),
         };

@@ -1,9 +1,9 @@
 //! `rejoin doctor`: the abilities of this machine, missing ones, and their consequences.
 
-mod checks;
 mod finding;
 mod machine;
 mod reading;
+mod system_checks;
 mod transport;
 
 pub use finding::{Finding, Grade};
@@ -13,7 +13,7 @@ use std::io::Write;
 /// Checks and prints. Returns the exit code: 1 when something essential is missing.
 #[must_use]
 pub fn run(json: bool) -> i32 {
-    let mut findings = checks::all();
+    let mut findings = system_checks::all();
     findings.extend(machine::all());
     findings.push(transport::within_host());
     let missing = findings.iter().any(|f| f.grade == Grade::Missing);

@@ -2,15 +2,15 @@
 
 use super::{Point, at, plan, when_sent};
 use rejoin_managers_protocol::central::{CentralEffect as FromCentral, Course, Record};
-use rejoin_managers_protocol::control::{End, ToCentral, ToLocal};
 use rejoin_managers_protocol::local::{LocalEffect as FromLocal, LocalInput};
+use rejoin_managers_protocol::manager_messages::{End, ToCentral, ToLocal};
 use rejoin_wire::{FromManager, ToManager};
 
 /// Central receives this message, before the core handles it.
 pub fn heard(news: &ToCentral) {
     if plan().is_some() {
         match news {
-            ToCentral::Imaged { .. } => at(Point::ImageNoted),
+            ToCentral::Imaged { .. } => at(Point::ImageReported),
             ToCentral::ExitDetected { .. } | ToCentral::Failed { .. } => at(Point::FailureNoticed),
             _ => {}
         }
@@ -24,7 +24,9 @@ pub fn before_central(effect: &FromCentral, course: impl FnOnce() -> Course) -> 
     match effect {
         FromCentral::Persist(record) => {
             let (before, after) = match record {
-                Record::Ordered { .. } => (Some(Point::BeforeOrder), Some(Point::OrderPersisted)),
+                Record::Requested { .. } => {
+                    (Some(Point::BeforeRequest), Some(Point::RequestPersisted))
+                }
                 Record::Committed { .. } => (Some(Point::BeforeCommit), Some(Point::AfterCommit)),
                 Record::Started { .. } => (Some(Point::AllRegistered), Some(Point::StartPersisted)),
                 Record::Restoring { .. } => (None, Some(Point::RestorePersisted)),
@@ -38,8 +40,8 @@ pub fn before_central(effect: &FromCentral, course: impl FnOnce() -> Course) -> 
             ToLocal::Checkpoint { .. } if course() == Course::Finalizing => {
                 Some(Point::LastCheckpoint)
             }
-            ToLocal::Checkpoint { .. } => Some(Point::AfterOrder),
-            ToLocal::Keep { .. } => Some(Point::AfterKeep),
+            ToLocal::Checkpoint { .. } => Some(Point::RequestSent),
+            ToLocal::Commit { .. } => Some(Point::CommitSent),
             ToLocal::Restore { .. } => Some(Point::RestoreSent),
             ToLocal::Start { .. } => Some(Point::StartSent),
             ToLocal::AllFinalized { .. } => Some(Point::FinalizedSent),
@@ -55,8 +57,8 @@ pub fn after_central(point: Option<Point>) {
         None => {}
         Some(
             point @ (Point::LastCheckpoint
-            | Point::AfterOrder
-            | Point::AfterKeep
+            | Point::RequestSent
+            | Point::CommitSent
             | Point::RestoreSent
             | Point::StartSent
             | Point::FinalizedSent),
@@ -74,7 +76,7 @@ pub fn said(input: &LocalInput) {
         LocalInput::Said(.., ToManager::Imaged { .. }) => at(Point::ImageTaken),
         LocalInput::Said(.., ToManager::Register { .. }) => at(Point::Registered),
         LocalInput::Said(.., ToManager::Finalizing) => at(Point::Finalizing),
-        LocalInput::Central(ToLocal::Keep { .. }) => at(Point::KeepHeard),
+        LocalInput::Central(ToLocal::Commit { .. }) => at(Point::CommitHeard),
         LocalInput::ImageEnded(..) => at(Point::TwinKilled),
         LocalInput::ExitDetected(..) | LocalInput::ChildEnded(.., End::Signaled(_)) => {
             at(Point::ExitDetected)
@@ -98,7 +100,7 @@ pub fn before_local(effect: &FromLocal, first: impl FnOnce() -> bool) -> Option<
             Some(Point::Restoring)
         }
         FromLocal::Retire(..) => Some(Point::Retiring),
-        FromLocal::Ranks(_, FromManager::Checkpoint { .. }) => Some(Point::OrderPassed),
+        FromLocal::Ranks(_, FromManager::Checkpoint { .. }) => Some(Point::RequestPassed),
         FromLocal::Ranks(_, FromManager::Start { .. } | FromManager::Begin { .. }) => {
             Some(Point::AllStarted)
         }

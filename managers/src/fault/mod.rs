@@ -13,6 +13,7 @@ mod victims;
 
 pub use hooks::{after_central, after_local, before_central, before_local, halfway, heard, said};
 
+use crate::host_clocks;
 use std::fs::File;
 use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,7 +22,7 @@ use victims::Victim;
 
 /// The requested faults.
 const VARIABLE: &str = "REJOIN_FAULT";
-/// Where it is noted.
+/// The file that lists the injected faults.
 const FILE: &str = "REJOIN_FAULT_FILE";
 
 macro_rules! points {
@@ -31,37 +32,37 @@ macro_rules! points {
         pub enum Point { $($(#[$doc])* $variant,)* }
 
         impl Point {
-            /// Every one with its name.
+            /// All points with their names.
             pub const ALL: &[(&str, Point)] = &[$(($name, Point::$variant),)*];
         }
     };
 }
 
 points! {
-    /// Central has decided to order a checkpoint; its number is not stored.
-    BeforeOrder "before-order",
+    /// Central has decided to request a checkpoint; its number is not stored.
+    BeforeRequest "before-request",
     /// Its number is stored; no message was sent yet.
-    OrderPersisted "order-persisted",
-    /// The order has left central.
-    AfterOrder "after-order",
-    /// The same of the order for the last image, in `MPI_Finalize`.
+    RequestPersisted "request-persisted",
+    /// The request has left central.
+    RequestSent "request-sent",
+    /// The same of the request for the last image, in `MPI_Finalize`.
     LastCheckpoint "last-checkpoint",
-    /// A local manager has passed the order to its ranks, by socket and signal.
-    OrderPassed "order-passed",
+    /// A local manager has passed the request to its ranks, by socket and signal.
+    RequestPassed "request-passed",
     /// A rank has announced its image, which has not said that it is whole.
     ImageAnnounced "image-announced",
     /// An image is whole; central does not know.
     ImageTaken "image-taken",
     /// Central gets the report of an image.
-    ImageNoted "image-noted",
+    ImageReported "image-reported",
     /// Every image is there; the commit is not stored.
     BeforeCommit "before-commit",
     /// The commit is stored; no host knows.
     AfterCommit "after-commit",
-    /// The hosts have been told what to keep.
-    AfterKeep "after-keep",
-    /// A local manager is about to drop images that are not kept.
-    KeepHeard "keep-heard",
+    /// The hosts have been told of the commit.
+    CommitSent "commit-sent",
+    /// A local manager learns of a commit, and is about to drop images that do not count.
+    CommitHeard "commit-heard",
     /// A local manager has seen that an image ended which it did not end.
     TwinKilled "twin-killed",
     /// A local manager has seen a rank end, or begin to; central does not know.
@@ -231,7 +232,7 @@ impl Plan {
                 None => true,
             };
             if is_it {
-                self.strike(fault);
+                self.inject(fault);
             }
         }
     }
@@ -243,20 +244,18 @@ impl Plan {
         done.any(|line| line == fault.text)
     }
 
-    fn strike(&self, fault: &Fault) {
+    fn inject(&self, fault: &Fault) {
         let pids = victims::find(&fault.victims);
         tracing::warn!(fault = fault.text, ?pids, "a fault that was asked for");
         if let Some(path) = &self.file {
-            let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
-            let now = now.map_or(0, |t| t.tv_sec() * 1_000_000_000 + t.tv_nsec());
-            let mut line = format!("{} {now}", fault.text);
+            let mut line = format!("{} {}", fault.text, host_clocks::monotonic());
             for pid in &pids {
                 line += &format!(" {pid}");
             }
             line.push('\n');
             let file = File::options().append(true).create(true).open(path);
             if let Err(error) = file.and_then(|mut file| file.write_all(line.as_bytes())) {
-                eprintln!("rejoin: {FILE}: {error}");
+                say_line!("rejoin: {FILE}: {error}");
             }
         }
         victims::kill(&pids);
@@ -287,7 +286,7 @@ mod tests {
     fn what_is_wrong_is_named() {
         for (text, expected) in [
             ("retired", "POINT[:NTH]=VICTIM is needed"),
-            ("retird=rank-0", "no such point; there are before-order, "),
+            ("retird=rank-0", "no such point; there are before-request, "),
             ("retired:0=rank-0", "NTH is a whole number from 1"),
             ("retired:x=rank-0", "NTH is a whole number from 1"),
             ("retired=rank", "no such victim"),

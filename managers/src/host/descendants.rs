@@ -3,6 +3,9 @@
 //! Managers are child subreapers, so a process whose parent died comes back to the nearest living
 //! manager. Whatever the ranks started can be found and ended this way.
 
+use nix::sys::prctl;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
 use procfs::process::{Process, Stat};
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -11,9 +14,7 @@ use std::time::Duration;
 
 /// Makes this process the one that inherits orphans below it.
 pub fn become_subreaper() {
-    // SAFETY: the call takes plain numbers.
-    let result = unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
-    if result != 0 {
+    if prctl::set_child_subreaper(true).is_err() {
         tracing::warn!("this kernel has no subreapers: orphans of ranks may stay behind");
     }
 }
@@ -87,25 +88,16 @@ pub fn signal_all(signal: i32) -> usize {
 
 /// Sends a signal to one process.
 pub fn send(pid: u32, signal: i32) {
-    if let Ok(pid) = i32::try_from(pid)
-        && pid > 1
-    {
-        // SAFETY: plain numbers; pid is positive and not init's, so no group and not everyone.
-        unsafe {
-            libc::kill(pid, signal);
-        }
+    // Not to init, to a group or to everyone.
+    if let (Ok(pid @ 2..), Ok(signal)) = (i32::try_from(pid), Signal::try_from(signal)) {
+        let _ = kill(Pid::from_raw(pid), signal);
     }
 }
 
 /// Sends a signal to a process group.
 pub fn send_group(leader: u32, signal: i32) {
-    if let Ok(leader) = i32::try_from(leader)
-        && leader > 1
-    {
-        // SAFETY: plain numbers; the group is that of one rank.
-        unsafe {
-            libc::kill(-leader, signal);
-        }
+    if let (Ok(leader @ 2..), Ok(signal)) = (i32::try_from(leader), Signal::try_from(signal)) {
+        let _ = killpg(Pid::from_raw(leader), signal);
     }
 }
 

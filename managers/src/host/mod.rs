@@ -1,11 +1,12 @@
 //! The host of a manager: processors, interfaces and limits, the processes below a manager, the
-//! signals that a manager gets, and the user's run directory.
+//! signals that a manager gets, the user's run directory, and random numbers.
 
 pub mod descendants;
-pub mod interfaces;
-pub mod limits;
+pub mod host_limits;
+pub mod network_interfaces;
+pub mod random;
 pub mod run_dir;
-pub mod signals;
+pub mod signal_reader;
 pub mod topology;
 
 use crate::error::{Context, Result};

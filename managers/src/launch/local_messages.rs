@@ -3,13 +3,13 @@
 //! Streams have windows. So neither side ever keeps more than a window of bytes that the other
 //! can't take. A reader that stops also stops the writers, and memory stays bounded.
 
-use super::plan::LaunchPlan;
+use super::launch_plan::LaunchPlan;
 use super::tree::TreeOrder;
 use crate::stdio::{Begun, Stream};
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::broadcast::BroadcastMessage;
-use rejoin_managers_protocol::control::{ToCentral, ToLocal};
 use rejoin_managers_protocol::lookup;
+use rejoin_managers_protocol::manager_messages::{ToCentral, ToLocal};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::net::SocketAddr;
@@ -102,7 +102,7 @@ pub enum LocalToMpirun {
         /// A line each, when that is to be told.
         lines: Vec<(Rank, String)>,
         /// Of ranks that should have had a core each: how many they are, and how many cores.
-        crowded: Option<(u32, u32)>,
+        oversubscribed: Option<(u32, u32)>,
     },
     /// This rank could not be bound, for this error of the system.
     Unbound(Rank, i32),
@@ -136,7 +136,7 @@ pub enum LocalToCentral {
 
 /// Messages between local managers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Across {
+pub enum PeerMessage {
     /// Of what goes down the tree.
     Tree(BroadcastMessage<TreeOrder>),
     /// Of where ranks are.

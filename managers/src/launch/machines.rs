@@ -75,19 +75,19 @@ impl Machines {
     /// Some ranks run on other hosts than this one.
     #[must_use]
     pub fn is_networked(&self) -> bool {
-        self.placement.iter().any(|&host| self.is_away(host))
+        self.placement.iter().any(|&host| self.is_remote(host))
     }
 
     /// A host is not this one.
     #[must_use]
-    pub fn is_away(&self, host: HostIndex) -> bool {
+    pub fn is_remote(&self, host: HostIndex) -> bool {
         self.hosts.get(host).is_some_and(|h| !h.here)
     }
 
     /// The hosts that may fall silent.
     #[must_use]
     pub fn leases(&self) -> Option<Leases> {
-        let hosts = (0..self.hosts.len()).filter(|&host| self.is_away(host));
+        let hosts = (0..self.hosts.len()).filter(|&host| self.is_remote(host));
         self.is_networked().then(|| Leases {
             terms: self.terms,
             hosts: hosts.collect(),
@@ -135,6 +135,6 @@ mod tests {
         let shown: Vec<_> = machines.command(1).into_iter().collect();
         let wanted = ["ssh", "-x", "there", "'/a/b c/mpirun'", "__remote-manager"];
         assert_eq!(shown, wanted);
-        assert!(machines.is_networked() && !machines.is_away(0));
+        assert!(machines.is_networked() && !machines.is_remote(0));
     }
 }

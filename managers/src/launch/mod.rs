@@ -1,12 +1,13 @@
-//! The launch of a job: its hosts ([`machines`]), the plan for each local manager ([`plan`]), the
-//! way to local managers ([`agent`], [`supervisor`], [`tree`]), and the start of a rank's process
-//! ([`spawn`]). [`local_messages`] has the messages between mpirun and local managers.
+//! The launch of a job: its hosts ([`machines`]), the plan for each local manager
+//! ([`launch_plan`]), the way to local managers ([`launch_agent`], [`supervisor`], [`tree`]), and
+//! the start of a rank's process ([`spawn`]). [`local_messages`] has the messages between mpirun
+//! and local managers.
 
-pub mod agent;
 pub mod child_manager;
+pub mod launch_agent;
+pub mod launch_plan;
 pub mod local_messages;
 pub mod machines;
-pub mod plan;
 pub mod spawn;
 pub mod supervisor;
 pub mod tree;

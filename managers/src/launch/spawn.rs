@@ -4,6 +4,7 @@
 use crate::error::{Error, Result, system_text};
 use crate::host::descendants;
 use crate::host::topology::Cpus;
+use nix::unistd::{Pid, setpgid};
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -33,7 +34,7 @@ pub enum SpawnStep {
 
 /// The failure of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Failure {
+pub struct SpawnFailure {
     /// [`SpawnOrder::slot`].
     pub slot: usize,
     /// The failed step.
@@ -42,16 +43,16 @@ pub struct Failure {
     pub errno: i32,
 }
 
-impl Failure {
+impl SpawnFailure {
     /// Reads a message of the pipe of failures.
     #[must_use]
-    pub fn read(message: [u8; FAILURE_LENGTH]) -> Failure {
+    pub fn read(message: [u8; FAILURE_LENGTH]) -> SpawnFailure {
         let word = |at: usize| {
             let mut word = [0; 4];
             word.copy_from_slice(&message[at..at + 4]);
             u32::from_ne_bytes(word)
         };
-        Failure {
+        SpawnFailure {
             slot: word(0) as usize,
             errno: word(4) as i32,
             step: match word(8) {
@@ -184,10 +185,8 @@ fn spawn_by_fork(raw: &Raw) -> std::io::Result<Child> {
 
 /// Both sides do this, so that a signal to the group never comes too early.
 fn lead_group(pid: libc::pid_t) {
-    // SAFETY: plain numbers. After the child's exec it fails, and is done already.
-    unsafe {
-        libc::setpgid(pid, pid);
-    }
+    // After the child's exec it fails, and is done already.
+    let _ = setpgid(Pid::from_raw(pid), Pid::from_raw(pid));
 }
 
 impl Raw {
@@ -388,12 +387,12 @@ mod tests {
         assert_eq!(end, nix::sys::wait::WaitStatus::Exited(pid, 0));
         let mut message = [0; FAILURE_LENGTH];
         assert_eq!(nix::unistd::read(&told, &mut message), Ok(FAILURE_LENGTH));
-        let said = Failure {
+        let said = SpawnFailure {
             slot: 5,
             step: SpawnStep::Binding,
             errno: libc::EINVAL,
         };
-        assert_eq!(Failure::read(message), said);
+        assert_eq!(SpawnFailure::read(message), said);
     }
 
     #[test]

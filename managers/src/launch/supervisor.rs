@@ -5,6 +5,7 @@
 //! prove that. When a signal ends a command, ssh reports the same as for a lost network.
 
 use crate::host::descendants;
+use nix::sys::prctl;
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
@@ -38,10 +39,8 @@ pub fn supervise() {
 }
 
 fn await_end(manager: Pid, awaited: &SigSet) -> i32 {
-    // SAFETY: the name is a C string.
-    unsafe {
-        libc::prctl(libc::PR_SET_NAME, c"rejoin-agent".as_ptr(), 0, 0, 0);
-    }
+    // For `ps`.
+    let _ = prctl::set_name(c"rejoin-agent");
     loop {
         match awaited.wait() {
             Ok(Signal::SIGCHLD) => match waitpid(manager, Some(WaitPidFlag::WNOHANG)) {
@@ -53,7 +52,7 @@ fn await_end(manager: Pid, awaited: &SigSet) -> i32 {
             // The agent's terminal is gone, which is none of the manager's: a connection that
             // breaks ends nothing.
             Ok(Signal::SIGHUP) => {}
-            // It ends in order.
+            // The manager ends the ranks first.
             Ok(other) => descendants::send(manager.as_raw().cast_unsigned(), other as i32),
             Err(_) => {}
         }

@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Result};
 use rejoin_managers_protocol::broadcast::{PATIENCE, Tree};
-use rejoin_managers_protocol::control::ToLocal;
+use rejoin_managers_protocol::manager_messages::ToLocal;
 use rejoin_wire::codec::{CodecError, FrameReader, MANAGER_LIMIT, encode};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_bytes::ByteBuf;
@@ -76,8 +76,8 @@ impl TreePlace {
             })?,
         };
         let narrow = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let word = u64::from(ranks).saturating_mul(ENTRY);
-        let all = word.saturating_mul(fanout as u64);
+        let message = u64::from(ranks).saturating_mul(ENTRY);
+        let all = message.saturating_mul(fanout as u64);
         Ok((hosts > fanout).then(|| TreePlace {
             position: 0,
             hosts: narrow(hosts),
@@ -117,12 +117,12 @@ impl TreeOrder {
     ) -> std::result::Result<TreeOrder, CodecError> {
         let mut frame = Vec::new();
         encode(order, MANAGER_LIMIT, &mut frame)?;
-        let word = TreeOrder(Arc::new(Inner {
+        let message = TreeOrder(Arc::new(Inner {
             addresses,
             order: ByteBuf::from(frame),
         }));
-        encode(&word, MANAGER_LIMIT - AROUND, &mut Vec::new())?;
-        Ok(word)
+        encode(&message, MANAGER_LIMIT - AROUND, &mut Vec::new())?;
+        Ok(message)
     }
 
     /// Where the host at a position listens.
@@ -138,7 +138,7 @@ impl TreeOrder {
     pub fn order(&self) -> std::result::Result<ToLocal, CodecError> {
         let mut reader = FrameReader::new(MANAGER_LIMIT);
         reader.push(&self.0.order);
-        let nothing = || CodecError::Malformed("a word without an order".into());
+        let nothing = || CodecError::Malformed("a message without an order".into());
         reader.next()?.ok_or_else(nothing)
     }
 }
@@ -161,13 +161,13 @@ mod tests {
     use rejoin_channel_table::Generation;
 
     #[test]
-    fn a_word_survives_the_wire_and_a_cut_one_is_refused() {
+    fn a_message_survives_the_wire_and_a_cut_one_is_refused() {
         let address: SocketAddr = "10.0.0.1:99".parse().unwrap();
         let generation = Generation(3);
         let order = ToLocal::AllFinalized { generation };
-        let word = TreeOrder::new(vec![Vec::new(), vec![address]], &order).unwrap();
+        let message = TreeOrder::new(vec![Vec::new(), vec![address]], &order).unwrap();
         let mut frame = Vec::new();
-        encode(&word, MANAGER_LIMIT, &mut frame).unwrap();
+        encode(&message, MANAGER_LIMIT, &mut frame).unwrap();
         let mut reader = FrameReader::new(MANAGER_LIMIT);
         reader.push(&frame);
         let got: TreeOrder = reader.next().unwrap().unwrap();

@@ -91,8 +91,8 @@ impl LocalManager {
         });
     }
 
-    /// A checkpoint counts from now on.
-    pub(super) fn keep(&mut self, epoch: Epoch) {
+    /// A checkpoint is committed: the job rolls back to it from now on.
+    pub(super) fn committed(&mut self, epoch: Epoch) {
         if self.images.commit(epoch)
             && let Some(input) = &mut self.input
         {
@@ -150,7 +150,7 @@ impl LocalManager {
         }
     }
 
-    /// Drops everything that is kept for a recovery.
+    /// Drops everything that a recovery would need.
     pub(super) fn drop_all_images(&mut self) {
         self.images.drop_all(&self.reactor);
         self.ranks.iter().for_each(|rank| rank.discard(None));

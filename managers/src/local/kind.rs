@@ -44,7 +44,7 @@ pub const CENTRAL_DIAL: u8 = 17;
 pub fn of_process(kind: u8, incarnation: Incarnation, slot: usize) -> Token {
     Token {
         kind,
-        incarnation: incarnation.0 & 0x00ff_ffff,
+        incarnation: incarnation.0,
         index: slot as u32,
     }
 }

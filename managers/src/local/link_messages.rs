@@ -5,17 +5,17 @@ use super::LocalManager;
 use crate::error::Result;
 use crate::host::descendants;
 use crate::launch::local_messages::{
-    Across, CentralToLocal, LocalToCentral, LocalToMpirun, MpirunToLocal,
+    CentralToLocal, LocalToCentral, LocalToMpirun, MpirunToLocal, PeerMessage,
 };
 use crate::launch::tree::TreeOrder;
 use crate::net::local_link::Filled;
 use crate::net::reactor::Token;
 use crate::net::redial::Called;
 use rejoin_managers_protocol::broadcast::{BroadcastMessage, Peer};
-use rejoin_managers_protocol::control::ToLocal;
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::lookup::LookupMessage;
+use rejoin_managers_protocol::manager_messages::ToLocal;
 use std::time::Duration;
 
 impl LocalManager {
@@ -74,11 +74,11 @@ impl LocalManager {
     fn central_said(&mut self, message: CentralToLocal) -> Result<()> {
         match message {
             CentralToLocal::Order(order) => {
-                if let ToLocal::Keep {
+                if let ToLocal::Commit {
                     epoch: Some(epoch), ..
                 } = order
                 {
-                    self.keep(epoch);
+                    self.committed(epoch);
                 }
                 // At once, because the next message on the link may be for a rank that this starts.
                 self.queue.push_back(LocalInput::Central(order));
@@ -152,12 +152,12 @@ impl LocalManager {
     }
 
     /// This host is reached over a network.
-    pub(super) fn go_by_leases(&mut self, terms: Terms) {
+    pub(super) fn use_leases(&mut self, terms: Terms) {
         let now = self.now();
-        self.core.go_by_leases(terms, now);
-        self.mpirun.go_by_leases(terms);
+        self.core.use_leases(terms, now);
+        self.mpirun.use_leases(terms);
         if let Some(central) = &mut self.central {
-            central.go_by_leases(terms);
+            central.use_leases(terms);
         }
         // The first renewal is due.
         self.queue.push_back(LocalInput::Tick);
@@ -189,14 +189,14 @@ impl LocalManager {
         if let Some(peers) = &mut self.peers {
             peers.hear(None, message, &self.reactor)?;
         }
-        self.take_words()
+        self.take_deliveries()
     }
 
     pub(super) fn peer_event(&mut self, token: Token) -> Result<()> {
         if let Some(peers) = &mut self.peers {
             peers.event(token, &self.reactor)?;
         }
-        self.take_words()
+        self.take_deliveries()
     }
 
     /// Sends a look-up question or answer. An unreachable peer counts as one that does not know.
@@ -205,7 +205,7 @@ impl LocalManager {
             return self.tell_central(LocalToCentral::LookUp(message));
         };
         let narrow = u32::try_from(position).unwrap_or(u32::MAX);
-        let across = Across::LookUp(message.clone());
+        let across = PeerMessage::LookUp(message.clone());
         let sent = match &mut self.peers {
             Some(peers) => peers.send(narrow, &across, &self.reactor)?,
             None => false,
@@ -224,20 +224,20 @@ impl LocalManager {
     }
 
     /// Does the due work for other hosts' managers, and writes as much as their links take.
-    pub(super) fn tend_peers(&mut self) -> Result<()> {
+    pub(super) fn run_peer_timers(&mut self) -> Result<()> {
         if let Some(peers) = &mut self.peers {
-            peers.tend(&self.reactor)?;
+            peers.run_timers(&self.reactor)?;
         }
-        self.take_words()
+        self.take_deliveries()
     }
 
     /// Passes on what the links to other local managers have brought.
-    fn take_words(&mut self) -> Result<()> {
+    fn take_deliveries(&mut self) -> Result<()> {
         let Some(peers) = &mut self.peers else {
             return Ok(());
         };
         if let Some(central) = &mut self.central {
-            let mut up = peers.take_up().into_iter();
+            let mut up = peers.take_for_central().into_iter();
             up.try_for_each(|message| central.tell(&LocalToCentral::Tree(message)))?;
         }
         let orders = peers.take_orders().into_iter();

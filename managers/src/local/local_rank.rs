@@ -8,7 +8,7 @@ use crate::host::descendants;
 use crate::net::local_link::LocalLink;
 use crate::net::reactor::{Interest, Reactor, Token};
 use rejoin_channel_table::{Incarnation, Rank};
-use rejoin_managers_protocol::control::End;
+use rejoin_managers_protocol::manager_messages::End;
 use rejoin_wire::ToManager;
 use rejoin_wire::codec::CodecError;
 use std::collections::VecDeque;
@@ -153,7 +153,7 @@ impl LocalRank {
 
     /// The event was queued for an earlier process of this rank.
     pub fn is_stale(&self, token: Token) -> bool {
-        token.incarnation != self.incarnation.0 & 0x00ff_ffff
+        token.incarnation != self.incarnation.0
     }
 
     /// Queues a frame and writes as much as the socket takes.
@@ -162,11 +162,7 @@ impl LocalRank {
         if let Some(socket) = &mut self.socket {
             socket.queue_frame(frame);
             if socket.flush() {
-                let interest = Interest {
-                    read: true,
-                    write: true,
-                };
-                reactor.change(socket, token, interest)?;
+                reactor.change(socket, token, Interest::READ_AND_WRITE)?;
             }
         }
         Ok(())
@@ -223,7 +219,7 @@ impl LocalRank {
     }
 
     /// Closes the socket.
-    pub fn hang_up(&mut self, reactor: &Reactor) {
+    pub fn close_socket(&mut self, reactor: &Reactor) {
         if let Some(socket) = self.socket.take() {
             reactor.remove(&socket);
         }
@@ -263,11 +259,7 @@ impl LocalRank {
         if end.is_none() && !caller.is_unreaped {
             caller.is_unreaped = true;
             // No interest: the next event is the hang-up when its parent has reaped it.
-            let none = Interest {
-                read: false,
-                write: false,
-            };
-            let _ = reactor.change(pidfd, token, none);
+            let _ = reactor.change(pidfd, token, Interest::NONE);
         } else {
             reactor.remove(pidfd);
             self.caller = None;
@@ -329,7 +321,7 @@ impl LocalRank {
         let before = std::mem::replace(&mut self.state, ProcessState::Absent);
         let unnoticed = before == ProcessState::Stopping { exiting: false }
             && self.child_pid().is_some_and(descendants::has_ended);
-        self.hang_up(reactor);
+        self.close_socket(reactor);
         self.handed.clear();
         let caller = self.caller.take().map(|caller| caller.process);
         for process in self.child.take().into_iter().chain(caller) {

@@ -16,20 +16,21 @@ mod streams;
 mod sweep;
 
 use crate::error::{Context, Result};
-use crate::host::signals::Signals;
-use crate::host::{descendants, limits};
+use crate::host::signal_reader::Signals;
+use crate::host::{descendants, host_limits};
 use crate::launch::local_messages::{LocalToCentral, LocalToMpirun};
 use crate::launch::supervisor;
 use crate::net::reactor::{Interest, Reactor, Token};
 use crate::stdio::Stream;
-use crate::{clock, fault, logs};
+use crate::{fault, host_clocks, logs};
 use images::{CheckpointRequests, PendingRestores, RankImages};
 use links::{CentralLink, MpirunLink, Peers};
 use local_rank::LocalRank;
+use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use rejoin_channel_table::{Incarnation, Rank};
-use rejoin_managers_protocol::control::Time;
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
+use rejoin_managers_protocol::manager_messages::Time;
 use rejoin_wire::FromManager;
 use rejoin_wire::codec::{MANAGER_LIMIT, encode};
 use start::ProcessStarter;
@@ -57,10 +58,10 @@ fn run_with(link: impl FnOnce(&Reactor) -> Result<MpirunLink>) -> i32 {
     match LocalManager::new(link).and_then(|mut driver| driver.run()) {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("rejoin: local manager: {error}");
+            say_line!("rejoin: local manager: {error}");
             let left = descendants::sweep(descendants::SWEEP_LIMIT);
             if !left.is_empty() {
-                eprintln!(
+                say_line!(
                     "rejoin: processes do not end after SIGKILL: {}",
                     left.join(", ")
                 );
@@ -100,17 +101,15 @@ struct LocalManager {
 
 impl LocalManager {
     fn new(link: impl FnOnce(&Reactor) -> Result<MpirunLink>) -> Result<Self> {
-        // SAFETY: the name is a C string.
-        unsafe {
-            libc::prctl(libc::PR_SET_NAME, c"rejoin-local".as_ptr(), 0, 0, 0);
-        }
+        // For `ps`.
+        let _ = prctl::set_name(c"rejoin-local");
         descendants::become_subreaper();
         let reactor = Reactor::new()?;
         let mpirun = link(&reactor)?;
         let null = std::fs::File::open("/dev/null").context("open /dev/null")?;
         // Ranks must not find the link as their standard input.
         nix::unistd::dup2_stdin(&null).context("replace standard input")?;
-        if mpirun.is_away() {
+        if mpirun.is_remote() {
             nix::unistd::dup2_stdout(&null).context("replace standard output")?;
         }
         let signals = Signals::new(&[Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP])?;
@@ -121,7 +120,7 @@ impl LocalManager {
             over: false,
             reactor,
             signals,
-            open_files: limits::raise_open_files(),
+            open_files: host_limits::raise_open_files(),
             mpirun,
             central: None,
             peers: None,
@@ -148,7 +147,7 @@ impl LocalManager {
                 }
             }
             self.start_some();
-            self.tend_peers()?;
+            self.run_peer_timers()?;
             self.flush_links()?;
             let limit = self.call_limit().into_iter().chain(self.wait_limit()).min();
             self.reactor.wait(limit, &mut tokens)?;
@@ -161,7 +160,7 @@ impl LocalManager {
     }
 
     fn now(&self) -> Time {
-        clock::now()
+        host_clocks::now()
     }
 
     fn wait_limit(&self) -> Option<Duration> {
@@ -214,7 +213,7 @@ impl LocalManager {
     /// looks itself.
     fn tell_left(&mut self) -> Result<()> {
         let left = self.sweep.take_left();
-        if !left.is_empty() && self.mpirun.is_away() {
+        if !left.is_empty() && self.mpirun.is_remote() {
             self.mpirun.tell(&LocalToMpirun::LeftBehind(left))?;
         }
         Ok(())

@@ -8,8 +8,8 @@ use crate::host::descendants;
 use crate::launch::local_messages::LocalToMpirun;
 use crate::launch::spawn::SpawnStep;
 use rejoin_channel_table::{Incarnation, Rank};
-use rejoin_managers_protocol::control::End;
 use rejoin_managers_protocol::local::LocalInput;
+use rejoin_managers_protocol::manager_messages::End;
 use rejoin_wire::{FromManager, ToManager};
 
 impl LocalManager {
@@ -62,7 +62,7 @@ impl LocalManager {
             });
         }
         if !open {
-            self.ranks[slot].hang_up(&self.reactor);
+            self.ranks[slot].close_socket(&self.reactor);
             self.told(slot, LocalInput::Closed);
         }
     }

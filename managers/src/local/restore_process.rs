@@ -1,4 +1,4 @@
-//! From an image to a process.
+//! Restores processes from images.
 
 use super::LocalManager;
 use super::images::{ANSWER_LIMIT, PendingRestore};
@@ -7,9 +7,9 @@ use crate::error::{Error, Result};
 use crate::host::descendants;
 use crate::launch::local_messages::LocalToMpirun;
 use rejoin_channel_table::Epoch;
-use rejoin_ckpt::twin::manager::Wake;
-use rejoin_managers_protocol::control::{End, ProcessInstance};
+use rejoin_ckpt::twin::manager::RestoreRequest;
 use rejoin_managers_protocol::local::LocalInput;
+use rejoin_managers_protocol::manager_messages::{End, ProcessInstance};
 use std::os::fd::{AsFd, OwnedFd};
 
 impl LocalManager {
@@ -49,16 +49,16 @@ impl LocalManager {
             None => Err(Error::Usage("there is no plan".into())),
         };
         let (ends, socket) = made.map_err(|e| e.to_string())?;
-        let wake = Wake {
+        let request = RestoreRequest {
             stdin: input.as_ref().map(AsFd::as_fd),
             stdout: Some(ends.out.1.as_fd()),
             stderr: Some(ends.err.1.as_fd()),
             fds: &[ends.manager.1.as_fd()],
             cut_files: spared.is_some(),
             spared: spared.as_deref().unwrap_or_default(),
-            ..Wake::default()
+            ..RestoreRequest::default()
         };
-        self.images.restore(slot, epoch, &wake, &self.reactor)?;
+        self.images.restore(slot, epoch, &request, &self.reactor)?;
         Ok(PendingRestore::new(instance, epoch, (ends, socket)))
     }
 
@@ -119,7 +119,7 @@ impl LocalManager {
         });
     }
 
-    /// Gives up processes that do not come.
+    /// Reports restores whose image does not answer.
     pub(super) fn check_restores(&mut self) {
         for slot in self.restores.overdue() {
             let why = format!("its image did not answer in {} s", ANSWER_LIMIT.as_secs());

@@ -6,13 +6,13 @@ use super::local_rank::LocalRank;
 use super::start::ProcessStarter;
 use super::streams::RankInput;
 use crate::error::{Error, Result};
-use crate::host::limits::{self, HostLimits};
+use crate::host::host_limits::{self, HostLimits};
+use crate::launch::launch_plan::{LaunchPlan, Program};
 use crate::launch::local_messages::LocalToMpirun;
-use crate::launch::plan::{LaunchPlan, Program};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
-use rejoin_managers_protocol::control::{End, ProcessInstance};
 use rejoin_managers_protocol::local::LocalInput;
-use rejoin_managers_protocol::signals;
+use rejoin_managers_protocol::manager_messages::{End, ProcessInstance};
+use rejoin_managers_protocol::signal_numbers;
 use std::os::fd::OwnedFd;
 
 /// Processes that are started before signals and orders are looked at again.
@@ -55,11 +55,11 @@ impl LocalManager {
     /// Opens the links that the plan asks for.
     fn open_links(&mut self, plan: &LaunchPlan) {
         if let Some(place) = &plan.central {
-            let away = self.mpirun.is_away();
-            self.central = Some(CentralLink::new(plan.job, &plan.key, place, away));
+            let remote = self.mpirun.is_remote();
+            self.central = Some(CentralLink::new(plan.job, &plan.key, place, remote));
         }
         if let Some(terms) = plan.lease {
-            self.go_by_leases(terms);
+            self.use_leases(terms);
         }
         if let Some(place) = plan.tree {
             let peers = Peers::new(plan, place, &self.reactor);
@@ -70,7 +70,7 @@ impl LocalManager {
         }
         if plan.lookups {
             let position = plan.tree.map_or(0, |place| place.position as usize);
-            self.core.go_by_lookups(position, plan.size);
+            self.core.use_lookups(position, plan.size);
         }
     }
 
@@ -84,25 +84,28 @@ impl LocalManager {
         let line = |(slot, rank): (usize, &LocalRank)| (rank.rank(), places.describe(slot));
         let lines: Vec<_> = ranks.filter(|_| told).map(line).collect();
         let count = self.ranks.len();
-        let crowded = places.crowded(count);
-        let crowded = crowded.map(|cores| (count as u32, cores as u32));
-        if lines.is_empty() && crowded.is_none() {
+        let oversubscribed = places.oversubscribed(count);
+        let oversubscribed = oversubscribed.map(|cores| (count as u32, cores as u32));
+        if lines.is_empty() && oversubscribed.is_none() {
             return Ok(());
         }
-        self.mpirun.tell(&LocalToMpirun::Bound { lines, crowded })
+        self.mpirun.tell(&LocalToMpirun::Bound {
+            lines,
+            oversubscribed,
+        })
     }
 
     /// Why a program can't run on this host. On another host than mpirun's, its files may be
     /// missing.
     fn refusal(&self, plan: &LaunchPlan, program: &Program) -> std::result::Result<(), String> {
-        if !self.mpirun.is_away() {
+        if !self.mpirun.is_remote() {
             return Ok(());
         }
         let ranks = plan.ranks.len() as u64;
         let come_back = plan.options.images.is_some();
         HostLimits::here(ranks).allow(ranks, come_back)?;
         if come_back {
-            limits::allow_watching()?;
+            host_limits::allow_watching()?;
         }
         match (&program.wdir, self.mpirun.missing()) {
             (None, Some(missing)) => {
@@ -219,7 +222,7 @@ impl LocalManager {
         if let Some(starter) = &mut self.starter
             && starter.is_waiting(rank)
         {
-            if signals::ends(signal)
+            if signal_numbers::ends(signal)
                 && let Some(instance) = starter.cancel(rank)
             {
                 let end = End::Signaled(signal);

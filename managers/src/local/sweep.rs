@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const GRACE: Duration = Duration::from_millis(100);
 /// How often to look again once SIGKILL is due.
 const PAUSE: Duration = Duration::from_millis(2);
-/// A process that SIGKILL does not end (stuck in the kernel) is given up after this time.
+/// A process that SIGKILL does not end (stuck in the kernel) is left behind after this time.
 const LIMIT: Duration = Duration::from_millis(1500);
 
 /// State of the sweep.
@@ -18,7 +18,7 @@ pub(super) struct Sweep {
     asked: Option<Instant>,
     /// SIGKILL is due at once.
     killing: bool,
-    /// Processes that were given up, a line each.
+    /// Processes that did not end, a line each.
     left: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ impl Sweep {
         Some(self.until_kill().max(PAUSE))
     }
 
-    /// Processes that were given up, a line each.
+    /// Processes that did not end, a line each.
     pub fn take_left(&mut self) -> Vec<String> {
         std::mem::take(&mut self.left)
     }

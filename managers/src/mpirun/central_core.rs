@@ -110,7 +110,7 @@ impl CentralCore {
     /// Writes as much as the links take.
     pub fn flush(&mut self, reactor: &Reactor) -> Result<()> {
         match self {
-            CentralCore::InProcess(driver) => driver.flush(reactor).map(|_| ()),
+            CentralCore::InProcess(driver) => driver.flush(reactor),
             CentralCore::Remote(remote) => remote.flush(reactor),
         }
     }

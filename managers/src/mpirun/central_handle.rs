@@ -7,12 +7,12 @@ use super::central_news::{CentralNews, News};
 use super::rank_counters::RankCounters;
 use super::remote_central::{CentralSetup, Gone, Heard};
 use crate::central::central_messages::CentralToMpirun;
-use crate::central::core_driver::CoreDriver;
+use crate::central::core_driver::{CoreDriver, ORDERS_LIMIT};
 use crate::central::host_links::LinkKinds;
 use crate::error::Result;
 use crate::net::reactor::{Reactor, Token};
 use crate::report::query::JobStatus;
-use crate::report::status_board::StatusBoard;
+use crate::report::status_summary::StatusSummary;
 use crate::report::verbose_log::VerboseLog;
 use rejoin_channel_table::Epoch;
 use rejoin_managers_protocol::central::{
@@ -56,7 +56,7 @@ impl CentralHandle {
     /// the events of its links to local managers are of `kinds`.
     pub fn new(
         setup: CentralSetup,
-        board: StatusBoard,
+        summary: StatusSummary,
         journal: Option<PathBuf>,
         (kind, kinds): (u8, LinkKinds),
         reactor: &Reactor,
@@ -72,7 +72,7 @@ impl CentralHandle {
             begun: Instant::now(),
             queue: first.into_iter().collect(),
             counters: RankCounters::default(),
-            news: CentralNews::new(board),
+            news: CentralNews::new(summary),
             over: None,
             asks_stored: false,
             asks_relaunchable: false,
@@ -102,21 +102,21 @@ impl CentralHandle {
     }
 
     /// mpirun was suspended: a core in this process could receive no message of a host.
-    pub fn slept(&mut self) {
+    pub fn was_suspended(&mut self) {
         if self.core.is_here() {
-            self.tell(CentralInput::Slept);
+            self.tell(CentralInput::Suspended);
         }
     }
 
     /// Does what is due: of the core in this process, or sees to it that its process answers.
-    pub fn tend(&mut self, reactor: &Reactor) -> Result<()> {
+    pub fn run_timers(&mut self, reactor: &Reactor) -> Result<()> {
         match &mut self.core {
-            CentralCore::InProcess(_) => self.drive(|core, out| core.tend(reactor, out)),
+            CentralCore::InProcess(_) => self.drive(|core, out| core.run_timers(reactor, out)),
             CentralCore::Remote(remote) => remote.watch(),
         }
     }
 
-    /// How long until [`CentralHandle::tend`] is due.
+    /// How long until [`CentralHandle::run_timers`] is due.
     pub fn wait_limit(&self) -> Option<Duration> {
         if !self.queue.is_empty() {
             return Some(Duration::ZERO);
@@ -188,8 +188,8 @@ impl CentralHandle {
             } => {
                 let central = self.core.process();
                 let (hosts, ranks) = (&self.hosts, ranks.into_iter());
-                let board = self.news.board();
-                let status = board.status(&view, ranks, hosts, now, central);
+                let summary = self.news.summary();
+                let status = summary.status(&view, ranks, hosts, now, central);
                 self.statuses.push((client, status));
             }
             CentralToMpirun::Alive => {}
@@ -217,7 +217,7 @@ impl CentralHandle {
         let Some(remote) = self.core.remote() else {
             return Ok(());
         };
-        let said: Vec<CentralInput> = remote.last_words().chain(remote.untaken()).collect();
+        let said: Vec<CentralInput> = remote.lost_hosts().chain(remote.unacknowledged()).collect();
         let clients: Vec<u32> = remote.clients().collect();
         remote.kill();
         self.core.remove_journal();
@@ -232,7 +232,7 @@ impl CentralHandle {
 
     fn perform(&mut self, effect: CentralEffect) {
         match effect {
-            // Done where the core is.
+            // The process with the core has done these.
             CentralEffect::Persist(_) | CentralEffect::Send(..) | CentralEffect::SendAll(..) => {}
             CentralEffect::Counters(rank, counters) => {
                 self.counters.insert(rank, counters);
@@ -313,9 +313,13 @@ impl CentralHandle {
         }
     }
 
-    /// Waits until the last inputs are taken, at most a second.
+    /// Waits until the last inputs are taken and the hosts have their orders, at most a second:
+    /// mpirun is about to suspend itself.
     pub fn await_taken(&mut self, reactor: &Reactor) -> Result<()> {
-        let until = Instant::now() + Duration::from_secs(1);
+        if self.core.is_here() {
+            return self.drive(|core, out| core.await_orders(ORDERS_LIMIT, reactor, out));
+        }
+        let until = Instant::now() + 2 * ORDERS_LIMIT;
         while let Some(remote) = self.core.remote()
             && remote.wait(until.saturating_duration_since(Instant::now()))
         {

@@ -1,7 +1,7 @@
 //! News of central for the user, for clients and for the event log. After a resumption central
 //! tells some of them again: each is reported once.
 
-use crate::report::status_board::StatusBoard;
+use crate::report::status_summary::StatusSummary;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::Event;
 use rejoin_managers_protocol::verdict::Verdict;
@@ -24,7 +24,7 @@ pub(super) enum News {
 
 /// The news that are not reported yet, and what tells whether later ones are repeated.
 pub(super) struct CentralNews {
-    board: StatusBoard,
+    summary: StatusSummary,
     news: Vec<News>,
     /// Reported losses: generation, rank and process id.
     lost: BTreeSet<(Generation, Rank, u32)>,
@@ -32,8 +32,8 @@ pub(super) struct CentralNews {
     recovered: Option<Generation>,
     /// Ranks that were restored alone.
     returned: BTreeSet<(Rank, Incarnation)>,
-    /// The last checkpoint that was ordered, and when.
-    ordered: Option<(Epoch, Instant)>,
+    /// The last checkpoint that was requested, and when.
+    requested: Option<(Epoch, Instant)>,
     /// The last checkpoint that was committed.
     committed: Option<Epoch>,
     verdict: Option<Verdict>,
@@ -42,38 +42,38 @@ pub(super) struct CentralNews {
 }
 
 impl CentralNews {
-    /// Without news. The board shows events to clients.
-    pub fn new(board: StatusBoard) -> CentralNews {
+    /// Without news. The summary collects events for clients.
+    pub fn new(summary: StatusSummary) -> CentralNews {
         CentralNews {
-            board,
+            summary,
             news: Vec::new(),
             lost: BTreeSet::new(),
             recovered: None,
             returned: BTreeSet::new(),
-            ordered: None,
+            requested: None,
             committed: None,
             verdict: None,
             decided: None,
         }
     }
 
-    /// The board, for clients that ask.
-    pub fn board(&self) -> &StatusBoard {
-        &self.board
+    /// The summary, for clients that ask.
+    pub fn summary(&self) -> &StatusSummary {
+        &self.summary
     }
 
     /// An event, which may be a repeated one.
     pub fn event(&mut self, event: Event) {
         let fresh = match &event {
-            Event::Ordered(epoch) => {
-                self.ordered = Some((*epoch, Instant::now()));
+            Event::Requested(epoch) => {
+                self.requested = Some((*epoch, Instant::now()));
                 true
             }
             Event::Committed { epoch, .. } => {
                 self.committed = Some(*epoch);
                 true
             }
-            Event::GivenUp { .. }
+            Event::Aborted { .. }
             | Event::ImageLost { .. }
             | Event::Stretched { .. }
             | Event::HostSilent { .. }
@@ -92,7 +92,7 @@ impl CentralNews {
             }
         };
         if fresh {
-            self.board.event(&event);
+            self.summary.event(&event);
             self.news.push(News::Event(event));
         }
     }
@@ -106,8 +106,8 @@ impl CentralNews {
     /// Another central manager continues: the results of checkpoints may not have been reported.
     pub fn resumed(&mut self, committed: Option<Epoch>, abandoned: Epoch) {
         if let Some(epoch) = committed.filter(|_| committed > self.committed) {
-            let took = match self.ordered {
-                Some((ordered, at)) if ordered == epoch => nanos(at.elapsed()),
+            let took = match self.requested {
+                Some((requested, at)) if requested == epoch => nanos(at.elapsed()),
                 _ => 0,
             };
             self.event(Event::Committed { epoch, took });
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     fn empty() -> CentralNews {
-        CentralNews::new(StatusBoard::new("a job".into(), "a program".into()))
+        CentralNews::new(StatusSummary::new("a job".into(), "a program".into()))
     }
 
     fn committed(epoch: u32) -> Event {

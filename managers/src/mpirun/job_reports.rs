@@ -35,7 +35,7 @@ impl Launcher {
                     continue;
                 }
                 News::Abandoned(epoch) => {
-                    self.streams.settled(Settled::GivenUp(epoch));
+                    self.streams.settled(Settled::Aborted(epoch));
                     if self.control.abandoned() {
                         self.central.tell(CentralInput::Checkpoint);
                     }
@@ -46,8 +46,8 @@ impl Launcher {
                 Event::Committed { epoch, .. } => {
                     self.streams.settled(Settled::Committed(epoch));
                 }
-                Event::GivenUp { epoch, .. } => {
-                    self.streams.settled(Settled::GivenUp(epoch));
+                Event::Aborted { epoch, .. } => {
+                    self.streams.settled(Settled::Aborted(epoch));
                 }
                 _ => {}
             }
@@ -128,9 +128,12 @@ impl Launcher {
                 let name = self.central.host(host);
                 user_log::say(&format!("rank {} on host {name}: {text}", rank.0));
             }
-            LocalToMpirun::Bound { lines, crowded } => {
+            LocalToMpirun::Bound {
+                lines,
+                oversubscribed,
+            } => {
                 let name = self.central.host(host);
-                self.user_log.bound(name, &lines, crowded);
+                self.user_log.bound(name, &lines, oversubscribed);
             }
             LocalToMpirun::Unbound(rank, errno) => self.user_log.unbound(rank, errno),
             LocalToMpirun::Alive => {}

@@ -32,12 +32,12 @@ impl Launcher {
             verdict,
             Verdict::TimedOut { .. } | Verdict::Interrupted { .. }
         );
-        let given_up = impatient && since.elapsed() > READER_LIMIT;
+        let is_late = impatient && since.elapsed() > READER_LIMIT;
         if !open {
             self.streams.release();
         }
         let done = !open && self.streams.is_written();
-        (done || given_up).then(|| verdict.clone())
+        (done || is_late).then(|| verdict.clone())
     }
 
     /// Central has asked whether the job can be launched again, or from which state: that is

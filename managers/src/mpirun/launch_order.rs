@@ -1,8 +1,8 @@
 //! The launch that the command line requests.
 
-use super::streams::Show;
+use super::job_streams::Show;
+use crate::launch::launch_plan::LaunchPlan;
 use crate::launch::machines::Machines;
-use crate::launch::plan::LaunchPlan;
 use crate::stdio::source;
 use rejoin_channel_table::Generation;
 use rejoin_managers_protocol::central::Recovery;

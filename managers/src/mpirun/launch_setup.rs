@@ -1,26 +1,26 @@
 //! From a launch to its managers: checks the limits, opens the sockets and starts everything.
 
 use super::central_handle::CentralHandle;
+use super::job_streams::{Setup, Streams};
 use super::launch_order::Launch;
 use super::local_managers::{CentralAddresses, Kinds, LocalManagers};
 use super::remote_central::CentralSetup;
 use super::state_folder::StateFolder;
-use super::streams::{Setup, Streams};
 use super::{Launcher, kind};
 use crate::central::host_links::{LinkKinds, LinkPlan};
-use crate::clock;
 use crate::error::{Error, Result};
 use crate::host::descendants;
-use crate::host::limits::{self, HostLimits};
+use crate::host::host_limits::{self, HostLimits};
 use crate::host::run_dir;
-use crate::host::signals::{FORWARDED, Signals};
+use crate::host::signal_reader::{FORWARDED, Signals};
+use crate::host_clocks;
 use crate::launch::machines::Machines;
 use crate::launch::tree::TreePlace;
-use crate::net::listen::ListeningSockets;
+use crate::net::manager_listener::ListeningSockets;
 use crate::net::reactor::{Interest, Reactor, Token};
 use crate::report::event_log::EventLog;
 use crate::report::query_server::QueryServer;
-use crate::report::status_board::StatusBoard;
+use crate::report::status_summary::StatusSummary;
 use crate::report::user_log::UserLog;
 use rejoin_channel_table::Rank;
 use rejoin_managers_protocol::central::Job;
@@ -28,17 +28,17 @@ use rejoin_managers_protocol::central::Job;
 /// Whether the limits suffice for mpirun and the local manager of its host; others look for
 /// themselves.
 fn check_limits(machines: &Machines, come_back: bool) -> Result<()> {
-    let own = (0..machines.hosts.len()).filter(|&host| !machines.is_away(host));
+    let own = (0..machines.hosts.len()).filter(|&host| !machines.is_remote(host));
     let ranks = own.map(|host| machines.ranks_on(host) as u64).sum();
     let limits = HostLimits::here(ranks);
     limits.allow(ranks, come_back).map_err(Error::Usage)?;
     if come_back && ranks > 0 {
-        limits::allow_watching().map_err(Error::Usage)?;
+        host_limits::allow_watching().map_err(Error::Usage)?;
     }
     if machines.is_networked() {
         // Without recovery, central's links are in this process, too.
         let each = if come_back { 1 } else { 2 };
-        limits::allow_hosts(machines.hosts.len(), each).map_err(Error::Usage)?;
+        host_limits::allow_hosts(machines.hosts.len(), each).map_err(Error::Usage)?;
     }
     Ok(())
 }
@@ -110,7 +110,7 @@ fn central_setup(
             lookups: plan.lookups,
         },
         sockets,
-        verbose: launch.verbose.then(clock::now),
+        verbose: launch.verbose.then(host_clocks::now),
     }
 }
 
@@ -150,7 +150,7 @@ impl Launcher {
         let program = program.map_or_else(String::new, |name| {
             String::from_utf8_lossy(name).into_owned()
         });
-        let board = StatusBoard::new(name, program);
+        let summary = StatusSummary::new(name, program);
         let control = QueryServer::new(plan.job, kind::CONTROL, &reactor);
         let journal = control.journal().filter(|_| launch.recovery.is_some());
         let setup = central_setup(&launch, failover.is_some(), sockets, tree);
@@ -159,7 +159,7 @@ impl Launcher {
             caller: kind::CENTRAL_CALLER,
         };
         let kinds = (kind::CENTRAL, links);
-        let central = CentralHandle::new(setup, board, journal, kinds, &reactor)?;
+        let central = CentralHandle::new(setup, summary, journal, kinds, &reactor)?;
         Ok(Launcher {
             counted: plan.options.stats.then_some(plan.size),
             central,

@@ -8,19 +8,19 @@
 use super::watchdog::{self, Duty, Watchdog};
 use crate::LOCAL_MANAGER;
 use crate::error::Result;
-use crate::host::{descendants, limits};
-use crate::launch::agent::LaunchAgent;
+use crate::host::{descendants, host_limits};
 use crate::launch::child_manager::start_manager;
+use crate::launch::launch_agent::LaunchAgent;
+use crate::launch::launch_plan::{CentralPlace, LaunchPlan};
 use crate::launch::local_messages::{LocalToMpirun, MpirunToLocal};
 use crate::launch::machines::Machines;
-use crate::launch::plan::{CentralPlace, LaunchPlan};
 use crate::launch::tree::TreePlace;
 use crate::net::address::ManagerAddress;
 use crate::net::auth::Whose;
 use crate::net::invite::Invitation;
-use crate::net::listen::{Listener, ProvedManager};
 use crate::net::local_link::{Filled, LocalLink};
 use crate::net::manager_link::ManagerLink;
+use crate::net::manager_listener::{Listener, ProvedManager};
 use crate::net::reactor::{Interest, Reactor, Token};
 use crate::net::session_link::SessionLink;
 use crate::report::user_log;
@@ -40,11 +40,11 @@ struct ManagerEntry {
     /// Of one on this host: its process id, and whether it answers.
     own: Option<(u32, Watchdog)>,
     /// Of one on another host.
-    away: Option<Away>,
+    remote: Option<RemoteManager>,
 }
 
 /// A local manager on another host.
-struct Away {
+struct RemoteManager {
     name: String,
     agent: LaunchAgent,
     /// It has called.
@@ -77,8 +77,8 @@ pub(super) struct CentralAddresses {
 
 impl CentralAddresses {
     /// For a host, which is this one or another.
-    fn of(&self, away: bool) -> Vec<ManagerAddress> {
-        match away {
+    fn of(&self, remote: bool) -> Vec<ManagerAddress> {
+        match remote {
             true => self.net.iter().copied().map(Into::into).collect(),
             false => vec![ManagerAddress::Local(self.local.clone())],
         }
@@ -110,7 +110,7 @@ impl LocalManagers {
             .then(|| {
                 let kind = (
                     kinds.net,
-                    limits::callers(limits::launcher(machines.hosts.len())),
+                    host_limits::callers(host_limits::launcher(machines.hosts.len())),
                 );
                 Listener::open(plan.job, plan.key.clone(), choice, kind, reactor)
             })
@@ -122,25 +122,21 @@ impl LocalManagers {
             locals: Vec::with_capacity(machines.hosts.len()),
             listener,
             launch,
-            patience: machines.terms.given_up(),
+            patience: machines.terms.lost_after(),
             gone: Vec::new(),
         };
         for host in 0..machines.hosts.len() {
             let mut part = plan.part(&machines.placement, host);
             part.tree = tree.zip(used.binary_search(&host).ok()).map(place_at);
             part.central = Some(CentralPlace {
-                addresses: central.of(machines.is_away(host)),
+                addresses: central.of(machines.is_remote(host)),
                 launch,
                 host: u32::try_from(host).unwrap_or(u32::MAX),
             });
-            let token = Token {
-                kind: kinds.link,
-                incarnation: 0,
-                index: u32::try_from(host).unwrap_or(u32::MAX),
-            };
+            let token = Token::indexed(kinds.link, u32::try_from(host).unwrap_or(u32::MAX));
             let local = if part.ranks.is_empty() {
                 None
-            } else if machines.is_away(host) {
+            } else if machines.is_remote(host) {
                 Some(hosts.invite(part, machines, host, token)?)
             } else {
                 Some(start_here(part, token, reactor)?)
@@ -180,7 +176,7 @@ impl LocalManagers {
             link: ManagerLink::Net(link),
             open: true,
             own: None,
-            away: Some(Away {
+            remote: Some(RemoteManager {
                 name: machines.hosts[host].name.clone(),
                 agent,
                 called: false,
@@ -218,14 +214,14 @@ impl LocalManagers {
             return Ok(Filled::Nothing);
         };
         let filled = local.link.fill(reactor)?;
-        match (filled, &mut local.away, &mut local.own) {
+        match (filled, &mut local.remote, &mut local.own) {
             (Filled::Some, _, Some((_, watchdog))) => watchdog.heard(Instant::now()),
-            (Filled::Some, Some(away), _) => away.until = None,
-            (Filled::Broken, Some(away), _) => {
+            (Filled::Some, Some(remote), _) => remote.until = None,
+            (Filled::Broken, Some(remote), _) => {
                 // It calls again at once, if it can. A firewall that resets connections proves no
                 // end.
-                tracing::info!(host = away.name, "a manager's connection broke");
-                away.until = Some(Instant::now() + patience);
+                tracing::info!(host = remote.name, "a manager's connection broke");
+                remote.until = Some(Instant::now() + patience);
             }
             _ => {}
         }
@@ -260,7 +256,7 @@ impl LocalManagers {
         let wanted = local
             .and_then(Option::as_mut)
             .filter(|l| l.open && whose.launch == self.launch);
-        let Some((link, away)) = wanted.and_then(|l| l.link.net().zip(l.away.as_mut())) else {
+        let Some((link, remote)) = wanted.and_then(|l| l.link.net().zip(l.remote.as_mut())) else {
             tracing::info!(
                 host = whose.host,
                 "a manager that is not wanted is sent away"
@@ -270,14 +266,14 @@ impl LocalManagers {
         };
         if let Some(socket) = listener.answer(arrival, Some(link.received())) {
             tracing::info!(
-                host = away.name,
-                again = away.called,
+                host = remote.name,
+                again = remote.called,
                 "a manager has called"
             );
-            away.called = true;
+            remote.called = true;
             link.attach(socket.into(), theirs, reactor)?;
             // Until it says something.
-            away.until = Some(Instant::now() + self.patience);
+            remote.until = Some(Instant::now() + self.patience);
         }
         Ok(())
     }
@@ -285,8 +281,8 @@ impl LocalManagers {
     /// A child of this process has ended; it may be an agent.
     pub fn child_ended(&mut self, pid: u32, status: Option<i32>) {
         for local in self.locals.iter_mut().flatten() {
-            if let Some(away) = &mut local.away {
-                away.agent.ended(pid, status);
+            if let Some(remote) = &mut local.remote {
+                remote.agent.ended(pid, status);
             }
         }
     }
@@ -295,19 +291,19 @@ impl LocalManagers {
     ///
     /// # Errors
     /// What waits is no message.
-    pub fn tend(&mut self, reactor: &Reactor) -> Result<()> {
+    pub fn run_timers(&mut self, reactor: &Reactor) -> Result<()> {
         if let Some(listener) = &mut self.listener {
-            listener.tidy(reactor)?;
+            listener.drop_late(reactor)?;
         }
         let now = Instant::now();
         for (host, local) in self.locals.iter_mut().enumerate() {
             let Some(local) = local.as_mut().filter(|l| l.open) else {
                 continue;
             };
-            if let Some(away) = &mut local.away
-                && let Some(why) = away.lost(now)
+            if let Some(remote) = &mut local.remote
+                && let Some(why) = remote.lost(now)
             {
-                away.until = None;
+                remote.until = None;
                 self.gone.push((host, why));
             }
             let duty = local.own.as_mut().map(|(_, watchdog)| watchdog.check(now));
@@ -327,15 +323,15 @@ impl LocalManagers {
         Ok(())
     }
 
-    /// When [`LocalManagers::tend`] is due.
+    /// When [`LocalManagers::run_timers`] is due.
     pub fn wait_limit(&self) -> Option<Duration> {
         let now = Instant::now();
         let open = || self.locals.iter().flatten().filter(|l| l.open);
-        let first = open().filter_map(|l| l.away.as_ref()?.until).min();
+        let first = open().filter_map(|l| l.remote.as_ref()?.until).min();
         let first = first.map(|at| at.saturating_duration_since(now));
         let answers = open().filter_map(|l| Some(l.own.as_ref()?.1.wait_limit(now)));
-        let strangers = self.listener.as_ref().and_then(Listener::wait_limit);
-        first.into_iter().chain(answers).chain(strangers).min()
+        let callers = self.listener.as_ref().and_then(Listener::wait_limit);
+        first.into_iter().chain(answers).chain(callers).min()
     }
 
     /// The managers that were lost since the last call, and why.
@@ -383,7 +379,7 @@ fn place_at((first, position): (TreePlace, usize)) -> TreePlace {
     TreePlace { position, ..first }
 }
 
-impl Away {
+impl RemoteManager {
     /// Why it counts as lost, if it does.
     fn lost(&mut self, now: Instant) -> Option<String> {
         let until = self.until?;
@@ -433,6 +429,6 @@ fn start_here(part: LaunchPlan, token: Token, reactor: &Reactor) -> Result<Manag
         link: ManagerLink::Pair(link, token),
         open: true,
         own: Some((pid, Watchdog::new(Instant::now()))),
-        away: None,
+        remote: None,
     })
 }

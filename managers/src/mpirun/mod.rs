@@ -1,14 +1,16 @@
 //! mpirun: it starts the managers of the job, and is the sink of its streams.
 //!
 //! [`central_handle`] has central, and [`local_managers`] mpirun's own links to the local managers.
-//! [`streams`] has the ranks' output and mpirun's standard input. [`crate::report::query_server`]
-//! answers clients. This module has the loop around them; [`launch_setup`] begins a launch,
-//! [`job_reports`] passes messages on, and [`launch_end`] ends it.
+//! [`job_streams`] has the ranks' output and mpirun's standard input.
+//! [`crate::report::query_server`] answers clients. This module has the loop around them;
+//! [`launch_setup`] begins a launch, [`job_reports`] passes messages on, and [`launch_end`] ends
+//! it.
 
 mod central_core;
 mod central_handle;
 mod central_news;
 mod job_reports;
+mod job_streams;
 mod launch_end;
 mod launch_order;
 mod launch_setup;
@@ -16,28 +18,28 @@ mod local_managers;
 mod rank_counters;
 mod remote_central;
 mod state_folder;
-mod streams;
 mod watchdog;
 
-use crate::central::OVERSLEPT;
+use crate::central::SUSPENDED_AFTER;
 use crate::error::Result;
 use crate::fault;
 use crate::host::descendants;
-use crate::host::signals::Signals;
+use crate::host::signal_reader::Signals;
 use crate::net::local_link::Filled;
 use crate::net::reactor::Reactor;
 use crate::report::event_log::EventLog;
 use crate::report::query_server::QueryServer;
 use crate::report::user_log::{self, UserLog};
 use central_handle::CentralHandle;
+pub use job_streams::Show;
+use job_streams::Streams;
 pub use launch_order::Launch;
 use local_managers::LocalManagers;
+use nix::sys::signal::{Signal, raise};
 use rejoin_managers_protocol::central::{CentralInput, HostIndex};
 use rejoin_managers_protocol::verdict::Verdict;
 use state_folder::StateFolder;
 use std::time::{Duration, Instant};
-pub use streams::Show;
-use streams::Streams;
 
 /// Kinds of events.
 mod kind {
@@ -59,7 +61,7 @@ pub fn run(mut launch: Launch) -> i32 {
     let _claim = match state_folder::claim(&launch) {
         Ok(claim) => claim,
         Err(error) => {
-            eprintln!("mpirun: {error}");
+            say_line!("mpirun: {error}");
             return 2;
         }
     };
@@ -82,11 +84,11 @@ pub fn run(mut launch: Launch) -> i32 {
         Ok(Verdict::Success) => 0,
         Ok(verdict) => {
             let code = verdict.exit_code();
-            eprintln!("mpirun: {verdict}; the job has ended with exit code {code}");
+            say_line!("mpirun: {verdict}; the job has ended with exit code {code}");
             code
         }
         Err(error) => {
-            eprintln!("mpirun: {error}");
+            say_line!("mpirun: {error}");
             1
         }
     }
@@ -155,9 +157,9 @@ impl Launcher {
             let limit = self.wait_limit();
             let asleep = Instant::now();
             self.reactor.wait(limit, &mut tokens)?;
-            if limit.is_some_and(|limit| asleep.elapsed() > limit + OVERSLEPT) {
+            if limit.is_some_and(|limit| asleep.elapsed() > limit + SUSPENDED_AFTER) {
                 // The machine or mpirun was suspended: hosts without a message did not fall silent.
-                self.central.slept();
+                self.central.was_suspended();
             }
             for token in &tokens {
                 match token.kind {
@@ -174,14 +176,14 @@ impl Launcher {
                     _ => {}
                 }
             }
-            self.tend_hosts()?;
-            self.central.tend(&self.reactor)?;
+            self.run_host_timers()?;
+            self.central.run_timers(&self.reactor)?;
         }
     }
 
     /// Local managers on other hosts may be lost.
-    fn tend_hosts(&mut self) -> Result<()> {
-        self.hosts.tend(&self.reactor)?;
+    fn run_host_timers(&mut self) -> Result<()> {
+        self.hosts.run_timers(&self.reactor)?;
         for (host, why) in self.hosts.gone() {
             self.hosts.close(host, &self.reactor);
             self.central.tell(CentralInput::HostGone(host, why));
@@ -234,11 +236,9 @@ impl Launcher {
                     self.central.steps(&self.reactor)?;
                     self.central.await_taken(&self.reactor)?;
                     self.central.pause(true);
-                    // SAFETY: plain number; stops this process until SIGCONT comes.
-                    unsafe {
-                        libc::raise(libc::SIGSTOP);
-                    }
-                    self.central.tell(CentralInput::Slept);
+                    // Until SIGCONT comes.
+                    let _ = raise(Signal::SIGSTOP);
+                    self.central.tell(CentralInput::Suspended);
                     self.central.steps(&self.reactor)?;
                     self.central.pause(false);
                 }
@@ -249,7 +249,7 @@ impl Launcher {
                     // Only a slow reader keeps us: it is not waited for any longer.
                     self.central.overrule(Verdict::Interrupted { signal });
                     self.hosts.close_all(&self.reactor);
-                    self.streams.give_up();
+                    self.streams.discard();
                 }
                 _ => self.central.tell(CentralInput::Signal(signal)),
             }

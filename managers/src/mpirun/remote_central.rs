@@ -12,14 +12,14 @@ use crate::central::host_links::LinkPlan;
 use crate::error::Result;
 use crate::host::descendants;
 use crate::launch::child_manager::start_manager;
-use crate::net::listen::ListeningSockets;
 use crate::net::local_link::{Filled, LocalLink};
+use crate::net::manager_listener::ListeningSockets;
 use crate::net::reactor::{Interest, Reactor, Token};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rejoin_managers_protocol::central::{CentralInput, HostIndex, Job, JobView};
-use rejoin_managers_protocol::control::Time;
+use rejoin_managers_protocol::manager_messages::Time;
 use rejoin_managers_protocol::policy::{History, RecoveryLimit};
-use rejoin_managers_protocol::signals;
+use rejoin_managers_protocol::signal_numbers;
 use rejoin_wire::codec::MANAGER_LIMIT;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
@@ -75,7 +75,7 @@ pub(super) struct RemoteCentral {
     over: bool,
     token: Token,
     /// Its journal could not be written, for this reason: none can take over.
-    unkept: Option<String>,
+    journal_failed: Option<String>,
     /// One of them has said something, so it has stored that the job began.
     began: bool,
     /// Inputs that were not acknowledged yet, with their numbers.
@@ -115,7 +115,7 @@ impl RemoteCentral {
             pid,
             status: None,
             over: false,
-            unkept: None,
+            journal_failed: None,
             token,
             began: false,
             pending: VecDeque::new(),
@@ -212,12 +212,12 @@ impl RemoteCentral {
     }
 
     /// The last words of hosts.
-    pub fn last_words(&self) -> impl Iterator<Item = CentralInput> {
+    pub fn lost_hosts(&self) -> impl Iterator<Item = CentralInput> {
         self.last.values().cloned()
     }
 
     /// Inputs that it has not acknowledged.
-    pub fn untaken(&self) -> impl Iterator<Item = CentralInput> {
+    pub fn unacknowledged(&self) -> impl Iterator<Item = CentralInput> {
         self.pending.iter().map(|(_, input)| input.clone())
     }
 
@@ -230,11 +230,11 @@ impl RemoteCentral {
                 self.last.entry(*host).or_insert(input.clone());
             }
             // Another one asks again.
-            CentralInput::Slept | CentralInput::Stored(_) | CentralInput::Relaunchable => {}
+            CentralInput::Suspended | CentralInput::Stored(_) | CentralInput::Relaunchable => {}
             // Local managers say that to central themselves.
             CentralInput::Local(..) => return Ok(()),
             CentralInput::Signal(_) | CentralInput::Checkpoint | CentralInput::OutputLost(_) => {
-                let ends = |input: &CentralInput| matches!(input, CentralInput::Signal(s) if signals::ends(*s));
+                let ends = |input: &CentralInput| matches!(input, CentralInput::Signal(s) if signal_numbers::ends(*s));
                 if ends(&input) {
                     let waits = self.pending.iter().any(|(_, input)| ends(input));
                     let first = self.asked_to_end.filter(|_| waits);
@@ -337,7 +337,7 @@ impl RemoteCentral {
             CentralToMpirun::Status { client, .. } => {
                 self.asking.remove(client);
             }
-            CentralToMpirun::JournalFailed(why) => self.unkept = Some(why.clone()),
+            CentralToMpirun::JournalFailed(why) => self.journal_failed = Some(why.clone()),
             CentralToMpirun::Alive | CentralToMpirun::NoJournal(_) => {}
         }
     }
@@ -355,10 +355,10 @@ impl RemoteCentral {
             return Ok(Heard::Ended(None));
         }
         tracing::warn!(pid = self.pid, how, "the central manager ended");
-        if let Some(unkept) = &self.unkept {
-            return Ok(Heard::Ended(Some(format!("it {how}, after {unkept}"))));
+        if let Some(failed) = &self.journal_failed {
+            return Ok(Heard::Ended(Some(format!("it {how}, after {failed}"))));
         }
-        if let Err(refusal) = self.history.admit(crate::clock::now()) {
+        if let Err(refusal) = self.history.admit(crate::host_clocks::now()) {
             tracing::warn!(%refusal, "no other takes over");
             let why = format!(
                 "it ended more than {} times in {} s, the last one {how}",

@@ -6,8 +6,8 @@
 //! If only committed output is shown, the job continues from the state of the shown output, not
 //! from a newer one. Later output was not shown, and is written again.
 
+use super::job_streams::Show;
 use super::launch_order::Launch;
-use super::streams::Show;
 use crate::error::{Error, Result};
 use rejoin_managers_protocol::central::Relaunch;
 use std::collections::BTreeSet;

@@ -1,19 +1,19 @@
-//! Whether a manager on this host still answers: one that is frozen does not end, so nothing else
-//! tells.
+//! Whether a manager on this host still answers. A frozen one does not end, so nothing else shows
+//! that.
 
 use std::time::{Duration, Instant};
 
-/// One that has said nothing for so long is asked for a word.
+/// A manager that has sent nothing for so long is asked for an answer.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// And has so long to say one.
+/// How long it has for the answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The reaction to a manager's silence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Duty {
     Nothing,
-    /// Ask it for a word.
+    /// Ask it for an answer.
     Ask,
     /// It does not answer: end it.
     End,
@@ -30,7 +30,7 @@ pub(super) struct Watchdog {
 }
 
 impl Watchdog {
-    /// One that has just begun.
+    /// Of a manager that has just begun.
     pub fn new(now: Instant) -> Watchdog {
         Watchdog {
             heard: now,
@@ -47,10 +47,10 @@ impl Watchdog {
 
     /// Checks the clock.
     pub fn check(&mut self, now: Instant) -> Duty {
-        let slept = now.duration_since(self.checked) > 3 * EVERY;
+        let was_suspended = now.duration_since(self.checked) > 3 * EVERY;
         self.checked = now;
         match &mut self.asked {
-            Some(asked) if slept => *asked = now,
+            Some(asked) if was_suspended => *asked = now,
             Some(asked) if now.duration_since(*asked) >= PATIENCE => return Duty::End,
             Some(_) => {}
             None if now.duration_since(self.heard) >= EVERY => {
@@ -62,7 +62,7 @@ impl Watchdog {
         Duty::Nothing
     }
 
-    /// How long until the clock is to be looked at.
+    /// How long until [`Watchdog::check`] is due.
     pub fn wait_limit(&self, now: Instant) -> Duration {
         let next = self.asked.map_or(self.heard, |_| self.checked) + EVERY;
         next.saturating_duration_since(now)
@@ -74,35 +74,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_answers_lives_and_who_does_not_is_ended() {
+    fn a_manager_that_does_not_answer_is_ended() {
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
-        let mut dog = Watchdog::new(begun);
-        assert_eq!(dog.check(begun), Duty::Nothing);
-        assert_eq!(dog.wait_limit(begun), EVERY);
-        assert_eq!(dog.check(at(1)), Duty::Ask);
+        let mut watchdog = Watchdog::new(begun);
+        assert_eq!(watchdog.check(begun), Duty::Nothing);
+        assert_eq!(watchdog.wait_limit(begun), EVERY);
+        assert_eq!(watchdog.check(at(1)), Duty::Ask);
         for second in 2..=10 {
-            assert_eq!(dog.check(at(second)), Duty::Nothing);
-            assert_eq!(dog.wait_limit(at(second)), EVERY);
+            assert_eq!(watchdog.check(at(second)), Duty::Nothing);
+            assert_eq!(watchdog.wait_limit(at(second)), EVERY);
         }
-        dog.heard(at(10));
-        assert_eq!(dog.check(at(11)), Duty::Ask);
+        watchdog.heard(at(10));
+        assert_eq!(watchdog.check(at(11)), Duty::Ask);
         for second in 12..=20 {
-            assert_eq!(dog.check(at(second)), Duty::Nothing);
+            assert_eq!(watchdog.check(at(second)), Duty::Nothing);
         }
-        assert_eq!(dog.check(at(21)), Duty::End);
+        assert_eq!(watchdog.check(at(21)), Duty::End);
     }
 
     #[test]
-    fn who_slept_asks_again() {
+    fn a_suspended_process_asks_again() {
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
-        let mut dog = Watchdog::new(begun);
-        assert_eq!(dog.check(at(1)), Duty::Ask);
-        assert_eq!(dog.check(at(100)), Duty::Nothing);
+        let mut watchdog = Watchdog::new(begun);
+        assert_eq!(watchdog.check(at(1)), Duty::Ask);
+        assert_eq!(watchdog.check(at(100)), Duty::Nothing);
         for second in 101..110 {
-            assert_eq!(dog.check(at(second)), Duty::Nothing);
+            assert_eq!(watchdog.check(at(second)), Duty::Nothing);
         }
-        assert_eq!(dog.check(at(110)), Duty::End);
+        assert_eq!(watchdog.check(at(110)), Duty::End);
     }
 }

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// For how long.
+/// How long a listener is left alone.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Whether a listening socket is being left alone.

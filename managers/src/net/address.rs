@@ -1,6 +1,6 @@
 //! Addresses by which other hosts reach this one.
 
-use crate::host::interfaces;
+use crate::host::network_interfaces;
 use serde::{Deserialize, Serialize};
 use socket2::SockAddr;
 use std::fmt;
@@ -42,11 +42,11 @@ pub fn abstract_socket(name: &str) -> std::io::Result<SockAddr> {
 /// and link-local addresses mean nothing elsewhere and are left out, unless they were chosen.
 #[must_use]
 pub fn usable(choice: Option<&str>) -> Vec<IpAddr> {
-    let mut found: Vec<IpAddr> = interfaces::here()
+    let mut found: Vec<IpAddr> = network_interfaces::here()
         .into_iter()
         .flat_map(|(name, addresses)| {
             let chosen = move |a: &IpAddr| match choice {
-                Some(choice) => interfaces::admits(choice, &name, *a),
+                Some(choice) => network_interfaces::admits(choice, &name, *a),
                 None => !a.is_loopback() && !is_link_local(*a),
             };
             addresses.into_iter().filter(chosen).collect::<Vec<_>>()

@@ -31,7 +31,7 @@ pub const WELCOME: usize = 41;
 /// A fresh random number.
 pub type AuthNonce = [u8; 32];
 
-/// Identifies a link.
+/// The job, the launch and the host whose link it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Whose {
     /// The job.

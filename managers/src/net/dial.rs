@@ -2,17 +2,18 @@
 
 use super::address::{self, ManagerAddress};
 use super::auth::{self, AuthError, AuthNonce, CHALLENGE, HELLO, WELCOME, Whose};
-use super::listen::{nonce, read_some};
+use super::manager_listener::read_some;
 use super::session_link::SessionLink;
 use crate::error::{Result, system_text};
+use crate::host::random::random;
 use crate::net::reactor::{Interest, Reactor, Token};
 use rejoin_channel_table::JobKey;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// An attempt that takes longer is given up for a new one: the system's own repeats become ever
-/// rarer, ours do not.
+/// An attempt that takes longer is ended, and a new one begins: the system's own repeats become
+/// ever rarer, ours do not.
 const ATTEMPT: Duration = Duration::from_millis(1000);
 
 /// Between attempts that are refused at once.
@@ -25,7 +26,7 @@ pub struct ManagerDialer {
     addresses: Vec<ManagerAddress>,
     /// The address that is next, and stays so once it was right.
     next: usize,
-    /// One was right before.
+    /// The other side has answered at the address `next`.
     known: bool,
     token: Token,
     attempt: Option<Attempt>,
@@ -91,7 +92,7 @@ impl ManagerDialer {
 
     /// Has [`ManagerDialer::poll`] say that the other side is gone when it was refused for so long
     /// where it was answered before; without this it never does.
-    pub fn give_up_after(&mut self, patience: Duration) {
+    pub fn end_after(&mut self, patience: Duration) {
         self.patience = Some(patience);
     }
 
@@ -152,14 +153,10 @@ impl ManagerDialer {
                 return Ok(());
             }
         };
-        let write = Interest {
-            read: false,
-            write: true,
-        };
-        reactor.add(&socket, self.token, write)?;
+        reactor.add(&socket, self.token, Interest::WRITE)?;
         self.attempt = Some(Attempt {
             socket,
-            hello: auth::hello(self.whose, &nonce()?),
+            hello: auth::hello(self.whose, &random()?),
             until: Instant::now() + ATTEMPT,
             input: Vec::new(),
             stage: Stage::Connecting,

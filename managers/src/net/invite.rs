@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
-/// Most bytes of it.
+/// Most bytes of an invitation.
 const LIMIT: usize = 1 << 20;
 
 /// How to call mpirun back.

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 pub enum ManagerLink {
     /// Both managers are on one host.
     Pair(LocalLink, Token),
-    /// They are on two.
+    /// They are on two hosts.
     Net(SessionLink),
 }
 
@@ -90,7 +90,7 @@ impl ManagerLink {
         }
     }
 
-    /// The one over a network.
+    /// The link, if it is between two hosts.
     pub fn net(&mut self) -> Option<&mut SessionLink> {
         match self {
             ManagerLink::Pair(..) => None,

@@ -20,7 +20,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 pub struct Token {
     /// The driver's own kinds.
     pub kind: u8,
-    /// Low 24 bits of the incarnation.
+    /// Incarnation of the subject; 0 where none succeeds it.
     pub incarnation: u32,
     /// Index in the driver's tables.
     pub index: u32,
@@ -30,10 +30,16 @@ impl Token {
     /// A token of something there is one of.
     #[must_use]
     pub const fn single(kind: u8) -> Token {
+        Token::indexed(kind, 0)
+    }
+
+    /// A token of one of several, which has no successor.
+    #[must_use]
+    pub const fn indexed(kind: u8, index: u32) -> Token {
         Token {
             kind,
             incarnation: 0,
-            index: 0,
+            index,
         }
     }
 }
@@ -49,10 +55,17 @@ pub struct Interest {
 
 impl Interest {
     /// Reading only.
-    pub const READ: Interest = Interest {
-        read: true,
-        write: false,
-    };
+    pub const READ: Interest = Interest::new(true, false);
+    /// Writing only.
+    pub const WRITE: Interest = Interest::new(false, true);
+    /// Both.
+    pub const READ_AND_WRITE: Interest = Interest::new(true, true);
+    /// Neither: errors and the other side's end are still reported.
+    pub const NONE: Interest = Interest::new(false, false);
+
+    const fn new(read: bool, write: bool) -> Interest {
+        Interest { read, write }
+    }
 
     fn of_mio(self) -> mio::Interest {
         let read = self.read.then_some(mio::Interest::READABLE);
@@ -212,16 +225,12 @@ mod tests {
         let mut reactor = Reactor::new().unwrap();
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let (first, second) = (Token::single(1), Token::single(2));
-        let none = Interest {
-            read: false,
-            write: false,
-        };
-        reactor.add(&ours, first, none).unwrap();
+        reactor.add(&ours, first, Interest::NONE).unwrap();
         theirs.write_all(b"unread").unwrap();
         assert_eq!(waited(&mut reactor), []);
         reactor.change(&ours, second, Interest::READ).unwrap();
         assert_eq!(waited(&mut reactor), [second]);
-        reactor.change(&ours, first, none).unwrap();
+        reactor.change(&ours, first, Interest::NONE).unwrap();
         assert_eq!(waited(&mut reactor), []);
         drop(theirs);
         assert_eq!(waited(&mut reactor), [first]);

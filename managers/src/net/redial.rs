@@ -39,8 +39,8 @@ pub struct Redial {
 }
 
 impl Redial {
-    /// Calls to `peer`, on another host (`away`) or on this one: between processes of one host, no
-    /// connection falls silent.
+    /// Calls to `peer`, on another host (`remote`) or on this one: between processes of one host,
+    /// no connection falls silent.
     #[must_use]
     pub fn new(
         peer: &'static str,
@@ -48,28 +48,28 @@ impl Redial {
         whose: Whose,
         addresses: Vec<ManagerAddress>,
         token: Token,
-        away: bool,
+        remote: bool,
     ) -> Redial {
         let mut dialer = ManagerDialer::new(key, whose, addresses, token);
-        if away {
+        if remote {
             // Until it is said for how long.
-            dialer.give_up_after(FIRST_CALL);
+            dialer.end_after(FIRST_CALL);
         }
         Redial {
             peer,
             dialer,
             answered: false,
             begun: Instant::now(),
-            silence: away.then_some(Duration::from_secs(2)),
+            silence: remote.then_some(Duration::from_secs(2)),
             probed: None,
         }
     }
 
-    /// A connection that is silent for so long is replaced. The other side is given up when it has
-    /// refused connections for `patience`, where it took one before.
-    pub fn go_by(&mut self, silence: Duration, patience: Duration) {
+    /// A connection that is silent for so long is replaced. The other side counts as gone when it
+    /// has refused connections for `patience`, where it took one before.
+    pub fn set_limits(&mut self, silence: Duration, patience: Duration) {
         self.silence = Some(silence);
-        self.dialer.give_up_after(patience);
+        self.dialer.end_after(patience);
     }
 
     fn wants(&self, link: &SessionLink) -> bool {

@@ -41,7 +41,7 @@ pub enum SessionError {
 #[derive(Debug, Default)]
 pub struct Session {
     /// Bytes that the other side may not have.
-    kept: VecDeque<u8>,
+    unacknowledged: VecDeque<u8>,
     /// Count of bytes before that.
     had: u64,
     /// Count of bytes that were given to this connection, or reached the other side before it.
@@ -74,7 +74,7 @@ impl Session {
     /// Takes bytes for the other side.
     pub fn push(&mut self, bytes: &[u8]) {
         if !self.bye.wanted {
-            self.kept.extend(bytes);
+            self.unacknowledged.extend(bytes);
         }
     }
 
@@ -97,13 +97,13 @@ impl Session {
     /// The other side has everything, as far as it was said.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.kept.is_empty() && (!self.bye.wanted || self.bye.said)
+        self.unacknowledged.is_empty() && (!self.bye.wanted || self.bye.said)
     }
 
     /// Bytes that the other side is not known to have.
     #[must_use]
     pub fn backlog(&self) -> usize {
-        self.kept.len()
+        self.unacknowledged.len()
     }
 
     /// Count of all bytes received, with which a new connection begins.
@@ -118,7 +118,7 @@ impl Session {
     /// # Errors
     /// A count that can't be.
     pub fn resume(&mut self, theirs: u64) -> Result<(), SessionError> {
-        self.acknowledge(theirs, self.had + self.kept.len() as u64)?;
+        self.acknowledge(theirs, self.had + self.unacknowledged.len() as u64)?;
         self.given = self.had;
         self.told = self.received;
         self.header.clear();
@@ -131,7 +131,7 @@ impl Session {
     /// Appends the next record to `out`, if there is something to send. Returns whether there was.
     pub fn gather(&mut self, out: &mut Vec<u8>) -> bool {
         let start = (self.given - self.had) as usize;
-        let length = (self.kept.len() - start).min(MOST);
+        let length = (self.unacknowledged.len() - start).min(MOST);
         let bye = length == 0 && self.bye.wanted && !self.bye.said;
         let asked = self.probe || self.answer || bye;
         if length == 0 && self.told == self.received && !asked {
@@ -146,7 +146,7 @@ impl Session {
         (self.probe, self.answer) = (false, false);
         out.extend_from_slice(&mark.to_le_bytes());
         out.extend_from_slice(&self.received.to_le_bytes());
-        out.extend(self.kept.range(start..start + length));
+        out.extend(self.unacknowledged.range(start..start + length));
         self.given += length as u64;
         self.told = self.received;
         self.bye.said |= bye;
@@ -203,7 +203,7 @@ impl Session {
         if !(from..=to).contains(&said) {
             return Err(SessionError::Count { said, from, to });
         }
-        self.kept.drain(..(said - from) as usize);
+        self.unacknowledged.drain(..(said - from) as usize);
         self.had = said;
         Ok(())
     }

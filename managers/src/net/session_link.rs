@@ -1,4 +1,4 @@
-//! A link whose connections come and go.
+//! A link between managers that outlives its connections.
 
 use super::session::Session;
 use crate::error::Result;
@@ -173,11 +173,7 @@ impl SessionLink {
                 Ok(count) => self.written += count,
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => {
-                    let interest = Interest {
-                        read: true,
-                        write: true,
-                    };
-                    reactor.change(socket, self.token, interest)?;
+                    reactor.change(socket, self.token, Interest::READ_AND_WRITE)?;
                     return Ok(true);
                 }
                 // Its unread bytes tell more.

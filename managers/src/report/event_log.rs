@@ -83,12 +83,12 @@ impl EventLog {
     pub fn event(&mut self, generation: u32, event: &Event) {
         let mut line = self.line(name(event), generation);
         match event {
-            Event::Ordered(epoch) => line.epoch = Some(epoch.0),
+            Event::Requested(epoch) => line.epoch = Some(epoch.0),
             Event::Committed { epoch, took } => {
                 line.epoch = Some(epoch.0);
                 line.took_ns = Some(*took);
             }
-            Event::GivenUp {
+            Event::Aborted {
                 epoch, rank, why, ..
             } => {
                 line.epoch = Some(epoch.0);
@@ -200,9 +200,9 @@ impl EventLog {
 
 fn name(event: &Event) -> &'static str {
     match event {
-        Event::Ordered(_) => "ordered",
+        Event::Requested(_) => "requested",
         Event::Committed { .. } => "committed",
-        Event::GivenUp { .. } => "given-up",
+        Event::Aborted { .. } => "aborted",
         Event::ImageLost { .. } => "image-lost",
         Event::Stretched { .. } => "stretched",
         Event::Lost { .. } => "lost",
@@ -222,7 +222,7 @@ fn written(line: &Line<'_>) -> Vec<u8> {
 mod tests {
     use super::*;
     use rejoin_channel_table::{Epoch, Generation, Rank};
-    use rejoin_managers_protocol::control::{Cause, End, Stage};
+    use rejoin_managers_protocol::manager_messages::{Cause, End, Stage};
 
     fn all() -> [Event; 5] {
         let cause = Cause::Ended {
@@ -230,12 +230,12 @@ mod tests {
             stage: Stage::Registered,
         };
         [
-            Event::Ordered(Epoch(1)),
+            Event::Requested(Epoch(1)),
             Event::Committed {
                 epoch: Epoch(1),
                 took: 5,
             },
-            Event::GivenUp {
+            Event::Aborted {
                 epoch: Epoch(2),
                 rank: Rank(3),
                 why: "a \"reason\"".into(),
@@ -276,9 +276,9 @@ mod tests {
         let names: Vec<_> = lines.iter().map(|l| l["event"].as_str().unwrap()).collect();
         let want = [
             "began",
-            "ordered",
+            "requested",
             "committed",
-            "given-up",
+            "aborted",
             "lost",
             "recovered",
             "ended",

@@ -1,10 +1,10 @@
 //! Reports to the user about a job: on standard error ([`user_log`], [`verbose_log`]), in the file
 //! of `--events` ([`event_log`]), and as an answer to the `rejoin` command ([`query`],
-//! [`query_server`], [`status_board`]).
+//! [`query_server`], [`status_summary`]).
 
 pub mod event_log;
 pub mod query;
 pub mod query_server;
-pub mod status_board;
+pub mod status_summary;
 pub mod user_log;
 pub mod verbose_log;

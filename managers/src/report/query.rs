@@ -23,7 +23,7 @@ pub struct Question {
 pub enum What {
     /// How the job is.
     Status,
-    /// A checkpoint; the answer comes when it is committed or given up.
+    /// A checkpoint; the answer comes when it is committed or aborted.
     Checkpoint,
 }
 
@@ -36,14 +36,14 @@ pub enum Answer {
     Committed {
         /// Number of the checkpoint.
         epoch: u32,
-        /// Nanoseconds from its order.
+        /// Nanoseconds from its request.
         took_ns: u64,
     },
-    /// The checkpoint was abandoned; the one before stands.
-    GivenUp {
+    /// The checkpoint was aborted; the one before still counts.
+    Aborted {
         /// Number of the checkpoint.
         epoch: u32,
-        /// Why it was given up, one line.
+        /// Why it was aborted, one line.
         why: String,
     },
     /// That is not available.
@@ -73,13 +73,13 @@ pub struct JobStatus {
     /// How often the job has gone back.
     pub generation: u32,
     /// The checkpoint under way.
-    pub ordered: Option<u32>,
+    pub pending: Option<u32>,
     /// The checkpoint that the job rolls back to.
     pub checkpoint: Option<Checkpoint>,
     /// Checkpoints that were committed.
     pub committed: u64,
-    /// Checkpoints that were given up.
-    pub given_up: u64,
+    /// Checkpoints that were aborted.
+    pub aborted: u64,
     /// Ranks that were lost.
     pub failures: u64,
     /// Times that the job came back.
@@ -97,7 +97,7 @@ pub struct Checkpoint {
     pub epoch: u32,
     /// Nanoseconds since it was committed.
     pub age_ns: u64,
-    /// Nanoseconds from its order to its commit.
+    /// Nanoseconds from its request to its commit.
     pub took_ns: u64,
 }
 

@@ -4,7 +4,7 @@
 //! or does not take the answer in time is dropped.
 
 use crate::error::{Context, Result};
-use crate::host::limits::MOST_QUESTIONS;
+use crate::host::host_limits::MOST_QUESTIONS;
 use crate::host::run_dir::{self, LocalListener};
 use crate::net::accept::{self, Pause};
 use crate::net::local_link::{Filled, LocalLink};
@@ -31,7 +31,7 @@ const LISTENER: u32 = 0;
 enum State {
     /// Has not asked.
     Connected,
-    /// Wants a checkpoint that is not yet ordered.
+    /// Wants a checkpoint that is not yet requested.
     Wants,
     /// Waits for this one.
     Waits(u32),
@@ -85,11 +85,7 @@ impl QueryServer {
     }
 
     fn token(&self, index: u32) -> Token {
-        Token {
-            kind: self.kind,
-            incarnation: 0,
-            index,
-        }
+        Token::indexed(self.kind, index)
     }
 
     /// Something came for the listener or a client. Returns the request.
@@ -112,7 +108,7 @@ impl QueryServer {
             Ok(None) => None,
             Ok(Some(question)) => self.asked(index, question, view),
             Err(error) => {
-                tracing::debug!(%error, "a stranger on the job's socket");
+                tracing::debug!(%error, "a malformed question on the job's socket");
                 self.clients.remove(&index);
                 None
             }
@@ -208,7 +204,7 @@ impl QueryServer {
     /// Something happened that some may wait for.
     pub fn event(&mut self, event: &Event) {
         match event {
-            Event::Ordered(epoch) => {
+            Event::Requested(epoch) => {
                 for client in self.clients.values_mut() {
                     if client.state == State::Wants {
                         client.state = State::Waits(epoch.0);
@@ -222,10 +218,10 @@ impl QueryServer {
                 };
                 self.answer_all(|state| state == State::Waits(epoch.0), &answer);
             }
-            Event::GivenUp {
+            Event::Aborted {
                 epoch, rank, why, ..
             } => {
-                let answer = Answer::GivenUp {
+                let answer = Answer::Aborted {
                     epoch: epoch.0,
                     why: format!("rank {}: {why}", rank.0),
                 };
@@ -259,19 +255,19 @@ impl QueryServer {
         if !self.clients.values().any(waits) {
             return;
         }
-        let ordered = view.ordered.map(|epoch| epoch.0);
+        let pending = view.pending.map(|epoch| epoch.0);
         let void: Vec<u32> = self
             .clients
             .values()
             .filter_map(|client| match client.state {
-                State::Waits(epoch) if ordered != Some(epoch) => Some(epoch),
+                State::Waits(epoch) if pending != Some(epoch) => Some(epoch),
                 _ => None,
             })
             .collect();
         for epoch in void {
-            let answer = Answer::GivenUp {
+            let answer = Answer::Aborted {
                 epoch,
-                why: "a rank was lost meanwhile, and the job goes back".into(),
+                why: "a rank was lost meanwhile, and the job rolls back".into(),
             };
             self.answer_all(|state| state == State::Waits(epoch), &answer);
         }
@@ -297,11 +293,7 @@ impl QueryServer {
                 State::Connected => patient,
                 State::Wants | State::Waits(_) => true,
                 State::Answered => {
-                    let token = Token {
-                        kind,
-                        incarnation: 0,
-                        index,
-                    };
+                    let token = Token::indexed(kind, index);
                     let interest = Interest { read: true, write };
                     write && patient && reactor.change(&client.link, token, interest).is_ok()
                 }
@@ -328,11 +320,7 @@ fn listen(job: JobId, kind: u8, reactor: &Reactor) -> Result<LocalListener> {
     let dir = run_dir::open()?;
     run_dir::sweep(&dir);
     let listener = LocalListener::new(&dir, job)?;
-    let token = Token {
-        kind,
-        incarnation: 0,
-        index: LISTENER,
-    };
+    let token = Token::indexed(kind, LISTENER);
     let watched = reactor.add(&listener.socket, token, Interest::READ)?;
     if watched {
         Ok(listener)

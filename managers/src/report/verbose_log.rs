@@ -1,19 +1,20 @@
 //! Messages of `mpirun --verbose`: where ranks run and listen, and how far the job has come.
 
-use crate::clock::now;
-use rejoin_managers_protocol::control::{Stage, Time, ToCentral, ToLocal};
+use crate::host_clocks::now;
+use rejoin_managers_protocol::manager_messages::{Stage, Time, ToCentral, ToLocal};
 use rejoin_managers_protocol::verdict::Verdict;
 use std::io::Write;
 
-/// Speaks, or not.
+/// The lines of `--verbose`; none without that option.
 pub struct VerboseLog {
-    /// Since when times count, if it speaks.
+    /// The time from which the lines count; `None` without `--verbose`.
     since: Option<Time>,
+    /// The orders to all hosts that were shown.
     told: [bool; 3],
 }
 
 impl VerboseLog {
-    /// A log that speaks only with a moment since when times count.
+    /// A log that counts its times from `since`; `None`: it writes nothing.
     #[must_use]
     pub fn new(since: Option<Time>) -> VerboseLog {
         VerboseLog {

@@ -12,11 +12,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub enum Settled {
     /// No rank rolls back behind it any more.
     Committed(Epoch),
-    /// It was abandoned.
-    GivenUp(Epoch),
+    /// It was aborted, or abandoned with its central manager.
+    Aborted(Epoch),
 }
 
-/// Marks of ranks and words of central, brought into one order.
+/// Marks of ranks and reports of central, brought into one order.
 #[derive(Debug)]
 pub struct CommitOrder {
     /// Number of ranks.
@@ -25,7 +25,7 @@ pub struct CommitOrder {
     marked: BTreeMap<Epoch, BTreeSet<Rank>>,
     /// Reports of central that do not count yet.
     waiting: VecDeque<Settled>,
-    /// The last commit that central has told of.
+    /// The last commit that central has reported.
     told: Option<Epoch>,
 }
 
@@ -46,14 +46,14 @@ impl CommitOrder {
         self.marked.entry(epoch).or_default().insert(rank);
     }
 
-    /// Central says this; a commit that it tells of again counts once.
-    pub fn settled(&mut self, word: Settled) {
-        match word {
+    /// Central reports this; a commit that it reports again counts once.
+    pub fn settled(&mut self, result: Settled) {
+        match result {
             Settled::Committed(epoch) if self.told >= Some(epoch) => return,
             Settled::Committed(epoch) => self.told = Some(epoch),
-            Settled::GivenUp(_) => {}
+            Settled::Aborted(_) => {}
         }
-        self.waiting.push_back(word);
+        self.waiting.push_back(result);
     }
 
     /// The next report that counts.
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn a_commit_counts_when_all_marks_have_come_and_what_follows_after_it() {
         let mut order = CommitOrder::new(2);
-        let (first, second) = (Settled::Committed(Epoch(1)), Settled::GivenUp(Epoch(2)));
+        let (first, second) = (Settled::Committed(Epoch(1)), Settled::Aborted(Epoch(2)));
         order.mark(Rank(0), Epoch(1));
         order.settled(first);
         order.settled(second);

@@ -193,7 +193,7 @@ pub struct OutputCommit {
     places: BTreeMap<Rank, Place>,
     /// The last that was committed.
     committed: Option<Epoch>,
-    /// Epochs up to here are committed or given up.
+    /// Epochs up to here are committed or aborted.
     settled: Option<Epoch>,
     memory: usize,
 }
@@ -231,7 +231,7 @@ impl OutputCommit {
         segment.log.push(piece, place.instance, self.memory)
     }
 
-    /// A rank took its image. Of one that is given up already nothing is kept.
+    /// A rank took its image. An image of an aborted checkpoint has no effect.
     pub fn mark(&mut self, rank: Rank, epoch: Epoch) {
         if Some(epoch) > self.settled {
             self.places.entry(rank).or_default().after = Some(epoch);
@@ -258,11 +258,11 @@ impl OutputCommit {
         self.released.extend(earlier.into_values());
     }
 
-    /// A checkpoint was abandoned: output after it belongs to the one before.
+    /// A checkpoint was aborted: output after it belongs to the one before.
     ///
     /// # Errors
     /// There is no room to put it there.
-    pub fn give_up(&mut self, epoch: Epoch) -> Result<()> {
+    pub fn abort(&mut self, epoch: Epoch) -> Result<()> {
         self.settled = self.settled.max(Some(epoch));
         let before = self.held.range(..Some(epoch)).next_back();
         // Places must name a segment that is let out before the next commit's own.
@@ -424,8 +424,8 @@ mod tests {
         Write(u32, usize),
         /// Of the order under way, or the next one.
         Image(u32),
-        GiveUp,
-        /// After it was given up.
+        Abort,
+        /// After it was aborted.
         LateImage(u32),
         Rollback,
         /// One rank alone.
@@ -436,7 +436,7 @@ mod tests {
         let act = prop_oneof![
             6 => (0..RANKS, 1usize..30).prop_map(|(rank, n)| Act::Write(rank, n)),
             6 => (0..RANKS).prop_map(Act::Image),
-            1 => Just(Act::GiveUp),
+            1 => Just(Act::Abort),
             1 => (0..RANKS).prop_map(Act::LateImage),
             1 => Just(Act::Rollback),
             1 => (0..RANKS).prop_map(Act::RollbackOne),
@@ -485,9 +485,9 @@ mod tests {
                             next += 1;
                         }
                     }
-                    Act::GiveUp => {
+                    Act::Abort => {
                         ranks.iter_mut().for_each(|r| r.image = None);
-                        hold.give_up(Epoch(next)).unwrap();
+                        hold.abort(Epoch(next)).unwrap();
                         abandoned = next;
                         next += 1;
                     }

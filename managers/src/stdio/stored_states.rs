@@ -38,7 +38,7 @@ impl States {
 /// Output whose checkpoint is committed, and that lies behind the last state that all have stored.
 #[derive(Debug)]
 pub struct StoredOutput {
-    hold: OutputCommit,
+    held_output: OutputCommit,
     states: States,
     /// Output from before the first store is held, too, because the job already continues from a
     /// stored state.
@@ -49,7 +49,7 @@ impl StoredOutput {
     /// Holds nothing yet, of so many ranks.
     pub fn new(ranks: u32, restarted: bool) -> StoredOutput {
         StoredOutput {
-            hold: OutputCommit::new(),
+            held_output: OutputCommit::new(),
             states: States::new(ranks),
             restarted,
         }
@@ -68,24 +68,24 @@ impl StoredOutput {
         while let Some(piece) = from.take()? {
             match piece.stored {
                 Some(number) => {
-                    self.hold.mark(piece.rank, Epoch(number));
+                    self.held_output.mark(piece.rank, Epoch(number));
                     self.states.note(piece.rank, number);
                 }
-                None => self.hold.push(&piece)?,
+                None => self.held_output.push(&piece)?,
             }
         }
         if let Some(newest) = self.newest() {
-            self.hold.commit(Epoch(newest));
+            self.held_output.commit(Epoch(newest));
         } else if !self.restarted {
             // Whatever the job continues from lies behind what was there before the first one.
-            self.hold.commit(Epoch(0));
+            self.held_output.commit(Epoch(0));
         }
         Ok(())
     }
 
     /// The job has ended: no rank rolls back any more.
     pub fn release(&mut self) {
-        self.hold.release();
+        self.held_output.release();
     }
 
     /// The next piece that may be shown.
@@ -93,12 +93,12 @@ impl StoredOutput {
     /// # Errors
     /// It can't be read back.
     pub fn take(&mut self) -> Result<Option<OutputPiece>> {
-        self.hold.take()
+        self.held_output.take()
     }
 
     /// Something waits to be taken.
     pub fn has_released(&self) -> bool {
-        self.hold.has_released()
+        self.held_output.has_released()
     }
 }
 
@@ -108,16 +108,16 @@ mod tests {
 
     /// The shown part of these texts and numbers of stored states.
     fn shown(stored: &mut StoredOutput, what: &[(u32, &str)]) -> String {
-        let mut hold = OutputCommit::new();
+        let mut held_output = OutputCommit::new();
         for (rank, text) in what {
             let piece = match text.parse() {
                 Ok(number) => OutputPiece::mark(Rank(*rank), number),
                 Err(_) => OutputPiece::text(*rank, text),
             };
-            hold.push(&piece).unwrap();
+            held_output.push(&piece).unwrap();
         }
-        hold.release();
-        stored.fill(&mut hold).unwrap();
+        held_output.release();
+        stored.fill(&mut held_output).unwrap();
         let mut bytes = Vec::new();
         while let Some(piece) = stored.take().unwrap() {
             bytes.extend(piece.bytes);

@@ -5,7 +5,7 @@
 //! then, as in a rendezvous. A network in which all ranks wait and nothing moves is a deadlock and
 //! panics.
 
-use super::{Completion, Envelope, Mode, MsgId, Pattern, Probe, ReqId};
+use super::{Completion, Envelope, JobLocality, LocalCost, Mode, MsgId, Pattern, Probe, ReqId};
 use crate::error::{Error, ErrorClass, Result};
 use crate::runtime::Mpi;
 use rejoin_channel_table::Rank;
@@ -49,6 +49,8 @@ struct PortState {
     faults: VecDeque<&'static str>,
     /// No body is taken out of this rank's memory any more.
     withdrawn: bool,
+    /// Number of calls that may block.
+    waits: usize,
 }
 
 struct State {
@@ -206,9 +208,9 @@ impl Port {
         self.s().n as u32
     }
 
-    pub(super) fn same_host(&self, a: Rank, b: Rank) -> bool {
-        let per = self.s().per_host as u32;
-        a.0 / per == b.0 / per
+    pub(super) fn locality(&self) -> JobLocality {
+        let s = self.s();
+        JobLocality::new((0..s.n).map(|rank| rank / s.per_host), LocalCost::Copy)
     }
 
     pub(super) fn isend(
@@ -389,6 +391,7 @@ impl Port {
         self.fault()?;
         {
             let mut s = self.s();
+            s.ports[self.rank].waits += 1;
             if s.pass(self.rank) {
                 s.idle = 0;
                 return Ok(());
@@ -414,13 +417,22 @@ impl Port {
     }
 }
 
-/// Lets the device of `mpi`'s rank fail with `text` the next time that it is to move messages.
-pub fn fail_next(mpi: &Mpi, text: &'static str) {
+fn with_port<T>(mpi: &Mpi, act: impl FnOnce(&mut PortState) -> T) -> T {
     let dev = mpi.dev();
     let super::Inner::Test(port) = &dev.inner else {
         unreachable!("a test's device");
     };
-    port.s().ports[port.rank].faults.push_back(text);
+    act(&mut port.s().ports[port.rank])
+}
+
+/// Lets the device of `mpi`'s rank fail with `text` the next time that it is to move messages.
+pub fn fail_next(mpi: &Mpi, text: &'static str) {
+    with_port(mpi, |port| port.faults.push_back(text));
+}
+
+/// How often the device of `mpi`'s rank may have blocked.
+pub fn waits(mpi: &Mpi) -> usize {
+    with_port(mpi, |port| port.waits)
 }
 
 /// Runs `body` on `n` ranks over a network that `seed` drives; four ranks to a host.

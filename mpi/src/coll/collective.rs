@@ -4,20 +4,43 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 
-use super::typed::{self, Shares, Typed};
+use super::typed::{self, Shares};
 use crate::check;
 use crate::coll as bytes;
 use crate::coll::call::{CallState, Ctx, GroupChannel, Initiated};
-use crate::coll::memory::{Blocks, Mem};
 use crate::comm::Communicator;
 use crate::error::Result;
 use crate::op::Op;
-use crate::p2p::data::Data;
+use crate::p2p::Typed;
 use crate::request::{RequestId, Task};
 use crate::runtime::Mpi;
 use crate::status::{Completed, Status};
 
-/// A collective and its arguments. A buffer is `None` with `MPI_IN_PLACE`, or if it is not
+/// A collective and its arguments.
+///
+/// ```
+/// use rejoin_mpi::Mpi;
+/// use rejoin_mpi::coll::Allreduce;
+/// use rejoin_mpi::datatype::{Datatype, Named};
+/// use rejoin_mpi::op::{Builtin, Op};
+/// use rejoin_mpi::p2p::Typed;
+///
+/// let mpi = Mpi::init()?;
+/// let int = Datatype::named(Named::Int);
+/// let (mut mine, mut sum) = (5i32, 0i32);
+/// // SAFETY: both numbers stay until the call returns.
+/// let (send, recv) = unsafe {
+///     let mine = Typed::new((&raw mut mine).cast(), 1, int.clone());
+///     (mine, Typed::new((&raw mut sum).cast(), 1, int))
+/// };
+/// let op = Op::builtin(Builtin::Sum);
+/// let send = Some(send);
+/// mpi.collective(mpi.world(), &Allreduce { op, send, recv })?;
+/// assert_eq!(sum, 5);
+/// # Ok::<(), rejoin_mpi::Error>(())
+/// ```
+///
+/// A buffer is `None` with `MPI_IN_PLACE`, or if it is not
 /// significant on this rank. Blocks for all ranks are contiguous from the given buffer. The v and w
 /// forms have one buffer for each rank, or none where they are not significant.
 pub trait Collective: 'static {
@@ -29,14 +52,6 @@ pub trait Collective: 'static {
 
     /// All of it, with a tag of its own, in the background.
     fn task(self: Rc<Self>, mpi: Rc<Mpi>, comm: Rc<Communicator>, tag: i32) -> Task;
-}
-
-/// A collective all of which is a future.
-macro_rules! rest {
-    ($ctx:ident, $future:expr) => {{
-        let $ctx = $ctx.out_of_line();
-        Initiated::Rest(async move { $future.await })
-    }};
 }
 
 /// The type of a collective's arguments, and how it begins.
@@ -83,7 +98,7 @@ macro_rules! collectives {
                     };
                     Completed {
                         status: Status::EMPTY,
-                        error: result.err().map(|e| state.given_up(e)),
+                        error: result.err().map(|e| state.fail(e)),
                     }
                 })
             }
@@ -95,23 +110,23 @@ collectives! {
     "`MPI_Barrier`" Barrier {}
         #[inline(always)] |_this, ctx| bytes::barrier(ctx);
     "`MPI_Bcast`" Bcast { data: Typed, root: usize }
-        |this, ctx| rest!(ctx, typed::bcast(&ctx, &this.data, this.root));
+        |this, ctx| Initiated::Rest(typed::bcast(ctx.out_of_line(), &this.data, this.root));
     "`MPI_Gather`" Gather { send: Option<Typed>, recv: Option<Typed>, root: usize }
         #[inline(always)] |this, ctx| typed::gather(ctx, &this.send, &this.recv, this.root);
     "`MPI_Gatherv`" Gatherv { send: Option<Typed>, recv: Vec<Typed>, root: usize }
-        |this, ctx| rest!(ctx, typed::gatherv(&ctx, &this.send, &this.recv, this.root));
+        |this, ctx| Initiated::Rest(typed::gatherv(ctx.out_of_line(), &this.send, &this.recv, this.root));
     "`MPI_Scatter`" Scatter { send: Option<Typed>, recv: Option<Typed>, root: usize }
         #[inline(always)] |this, ctx| typed::scatter(ctx, &this.send, &this.recv, this.root);
     "`MPI_Scatterv`" Scatterv { send: Vec<Typed>, recv: Option<Typed>, root: usize }
-        |this, ctx| rest!(ctx, typed::scatterv(&ctx, &this.send, &this.recv, this.root));
+        |this, ctx| Initiated::Rest(typed::scatterv(ctx.out_of_line(), &this.send, &this.recv, this.root));
     "`MPI_Allgather`" Allgather { send: Option<Typed>, recv: Typed }
-        |this, ctx| rest!(ctx, typed::allgather(&ctx, &this.send, &this.recv));
+        |this, ctx| Initiated::Rest(typed::allgather(ctx.out_of_line(), &this.send, &this.recv));
     "`MPI_Allgatherv`" Allgatherv { send: Option<Typed>, recv: Vec<Typed> }
-        |this, ctx| rest!(ctx, typed::allgatherv(&ctx, &this.send, &this.recv));
+        |this, ctx| Initiated::Rest(typed::allgatherv(ctx.out_of_line(), &this.send, &this.recv));
     "`MPI_Alltoall`" Alltoall { send: Option<Typed>, recv: Typed }
-        |this, ctx| rest!(ctx, typed::alltoall(&ctx, &this.send, &this.recv));
+        |this, ctx| Initiated::Rest(typed::alltoall(ctx.out_of_line(), &this.send, &this.recv));
     "`MPI_Alltoallv` and `MPI_Alltoallw`" Alltoallv { send: Option<Vec<Typed>>, recv: Vec<Typed> }
-        |this, ctx| rest!(ctx, typed::alltoallv(&ctx, &this.send, &this.recv));
+        |this, ctx| Initiated::Rest(typed::alltoallv(ctx.out_of_line(), &this.send, &this.recv));
     "`MPI_Reduce`"
         Reduce { op: Rc<Op>, send: Option<Typed>, recv: Option<Typed>, root: usize }
         #[inline(always)]
@@ -145,44 +160,6 @@ pub(in crate::coll) fn next_tag(comm: &Communicator, kind: CallKind) -> i32 {
     (number | kind as u32) as i32
 }
 
-/// Most elements of a block whose arguments are looked at ahead of all others.
-const MOST: i64 = 1 << 10;
-
-/// So many blocks of few elements, of which `data` is the first, where they lie one after the
-/// other.
-#[inline(always)]
-fn plain_blocks(data: &Data<'_>, count: usize) -> Option<Mem> {
-    if !(1..=MOST).contains(&data.count) {
-        return None;
-    }
-    let all = Data {
-        count: data.count * count as i64,
-        ..*data
-    };
-    let (addr, len) = all.valid_contiguous()?;
-    // SAFETY: the elements are there until the call ends (the caller's promise).
-    Some(unsafe { Mem::new(addr, len) })
-}
-
-/// Runs a collective on a communicator without a reference of the caller. A call that waits takes a
-/// reference: operations of the program run meanwhile and may free the communicator.
-#[inline(always)]
-fn run_borrowed(
-    state: &CallState<'_>,
-    comm: &Rc<Communicator>,
-    initiated: Initiated<impl Future<Output = Result<()>>>,
-) -> Result<()> {
-    match initiated {
-        Initiated::Rest(rest) => {
-            let share = comm.clone();
-            let result = state.wait(rest);
-            drop(share);
-            result
-        }
-        ended => state.run(ended),
-    }
-}
-
 impl Mpi {
     /// Runs a collective to its end. All ranks of `comm` make the same calls in the same order.
     ///
@@ -192,81 +169,6 @@ impl Mpi {
     pub fn collective(&self, comm: &Communicator, call: &impl Collective) -> Result<()> {
         check::intra(comm)?;
         call.run(self, comm)
-    }
-
-    /// A broadcast whose arguments are plainly right, to its end; `None`: nothing was done, and
-    /// [`Mpi::collective`] is to.
-    ///
-    /// # Safety
-    /// The elements are writable, on the root readable.
-    #[inline(always)]
-    pub unsafe fn try_bcast(
-        &self,
-        data: &Data<'_>,
-        root: i32,
-        comm: &Rc<Communicator>,
-    ) -> Option<Result<()>> {
-        let (addr, len) = data.valid_contiguous()?;
-        check::intra(comm).ok()?;
-        let root = check::root(root, comm).ok()?;
-        // SAFETY: the elements are there until the call ends.
-        let data = unsafe { Mem::new(addr, len) };
-        let state = CallState::new(self);
-        let ctx = Ctx::of_all(comm, next_tag(comm, CallKind::Blocking), &state);
-        Some(run_borrowed(&state, comm, bytes::bcast(ctx, data, root)))
-    }
-
-    /// An allgather whose arguments are plainly right, as [`Mpi::try_bcast`].
-    ///
-    /// # Safety
-    /// The elements to send are readable, those for all ranks writable.
-    #[inline(always)]
-    pub unsafe fn try_allgather(
-        &self,
-        send: &Data<'_>,
-        recv: &Data<'_>,
-        comm: &Rc<Communicator>,
-    ) -> Option<Result<()>> {
-        let (mine, all) = (plain_blocks(send, 1)?, plain_blocks(recv, comm.size())?);
-        check::intra(comm).ok()?;
-        let each = mine.len();
-        let own = check::is_own_block(mine.ptr(), all.ptr(), each as isize, comm.rank());
-        if own || each * comm.size() != all.len() {
-            return None;
-        }
-        let state = CallState::new(self);
-        let ctx = Ctx::of_all(comm, next_tag(comm, CallKind::Blocking), &state);
-        let blocks = Blocks::Uniform { all, each };
-        Some(run_borrowed(
-            &state,
-            comm,
-            bytes::allgather(ctx, Some(mine), blocks),
-        ))
-    }
-
-    /// An all-to-all whose arguments are plainly right, as [`Mpi::try_bcast`].
-    ///
-    /// # Safety
-    /// The elements for all ranks are readable, and those from them writable.
-    #[inline(always)]
-    pub unsafe fn try_alltoall(
-        &self,
-        send: &Data<'_>,
-        recv: &Data<'_>,
-        comm: &Rc<Communicator>,
-    ) -> Option<Result<()>> {
-        let size = comm.size();
-        let (mine, all) = (plain_blocks(send, size)?, plain_blocks(recv, size)?);
-        check::intra(comm).ok()?;
-        if mine.len() != all.len() || check::is_own_block(mine.ptr(), all.ptr(), 0, comm.rank()) {
-            return None;
-        }
-        let each = all.len() / size;
-        let uniform = |all| Blocks::Uniform { all, each };
-        let state = CallState::new(self);
-        let ctx = Ctx::of_all(comm, next_tag(comm, CallKind::Blocking), &state);
-        let initiated = bytes::alltoall(ctx, Some(uniform(mine)), uniform(all));
-        Some(run_borrowed(&state, comm, initiated))
     }
 
     /// Starts a nonblocking collective (MPI-5.0 §6.12).

@@ -38,7 +38,7 @@ pub fn gather<'a, P: P2p>(
     })
 }
 
-/// A gather of blocks of any length (`MPI_Gatherv`): every rank sends straight to the root.
+/// A gather of blocks of any length (`MPI_Gatherv`): every rank sends directly to the root.
 ///
 /// # Errors
 /// As [`gather`].

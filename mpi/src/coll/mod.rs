@@ -7,9 +7,10 @@
 //! memory.
 //!
 //! A collective begins in the file of its name. The rooms: `call/` is one call and its messages,
-//! `linear/` and `algorithms/` are exchanges at once and in steps, `hosts/` is what ranks of one
-//! host do together, `reduction/` is what reductions share, `memory/` has regions and temporary
-//! memory. `typed/` packs elements before and after; `collective.rs` makes calls values.
+//! `linear/` and `algorithms/` are linear exchanges and those in steps, `hosts/` is what ranks of
+//! one host do together, `reduction/` is what reductions share, `memory/` has regions and temporary
+//! memory. `typed/` packs elements before and after; `collective.rs` makes calls values,
+//! `simple_collectives.rs` is the entry for few contiguous elements.
 //!
 //! All ranks of a communicator call collectives in the same order, each call with a tag of its own,
 //! the same on all ranks. The order in which a reduction combines operands is a function of the
@@ -32,6 +33,7 @@ mod reduce_scatter;
 mod reduction;
 mod scan;
 mod scatter;
+mod simple_collectives;
 pub mod tuning;
 pub mod typed;
 

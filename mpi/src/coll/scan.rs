@@ -34,30 +34,26 @@ pub fn scan<P: P2p, R: Reducer + Copy>(
         }
         return Initiated::Done;
     }
-    let algorithm = ctx.tuning().scan(recv.len());
-    let operands = ctx
-        .tuning()
-        .operands(ctx.on_one_host(), ctx.size(), recv.len(), op.symmetric());
-    let initiated = match (algorithm, operands) {
-        (ScanAlgorithm::Doubling, Exchange::Linear) => {
-            Some(linear_scan(ctx, op, mine, recv, exclusive))
-        }
-        _ => None,
+    let initiated = match ctx.tuning().scan(ctx.size(), recv.len()) {
+        ScanAlgorithm::Chain => Some(scan_steps::chain(ctx, op, mine, recv, exclusive)),
+        ScanAlgorithm::Doubling => None,
     };
     initiated_or(initiated, move || {
-        stepwise(ctx.out_of_line(), op, mine, recv, exclusive)
+        doubling(ctx.out_of_line(), op, mine, recv, exclusive)
     })
 }
 
-async fn stepwise<P: P2p>(
+/// Among more ranks: linear on one host, or in steps.
+async fn doubling<P: P2p>(
     ctx: Ctx<'_, P>,
-    op: impl Reducer,
+    op: impl Reducer + Copy,
     mine: Mem,
     recv: Mem,
     exclusive: bool,
 ) -> Result<()> {
-    match ctx.tuning().scan(recv.len()) {
-        ScanAlgorithm::Doubling => scan_steps::doubling(&ctx, &op, mine, recv, exclusive).await,
-        ScanAlgorithm::Chain => scan_steps::chain(&ctx, &op, mine, recv, exclusive).await,
+    let (tuning, one_host) = (ctx.tuning(), ctx.on_one_host());
+    match tuning.operands(one_host, ctx.size(), recv.len(), op.symmetric()) {
+        Exchange::Linear => linear_scan(ctx, op, mine, recv, exclusive).finish().await,
+        _ => scan_steps::doubling(&ctx, &op, mine, recv, exclusive).await,
     }
 }

@@ -38,7 +38,7 @@ pub fn scatter<'a, P: P2p>(
     })
 }
 
-/// A scatter of blocks of any length (`MPI_Scatterv`): the root sends straight to every rank.
+/// A scatter of blocks of any length (`MPI_Scatterv`): the root sends directly to every rank.
 ///
 /// # Errors
 /// As [`scatter`].

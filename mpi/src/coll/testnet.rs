@@ -327,16 +327,14 @@ impl Layout {
             Layout::Mixed(seed, _) => seed,
             _ => 0,
         });
-        let names: Vec<usize> = (0..size)
-            .map(|rank| match self {
-                Layout::Apart => rank,
-                Layout::One => 0,
-                Layout::Rows(n) => rank / n,
-                Layout::Dealt(n) => rank % n,
-                Layout::Mixed(_, n) => rng.below(n),
-            })
-            .collect();
-        Locality::new(size, cost, |a, b| names[a] == names[b])
+        let number = |rank| match self {
+            Layout::Apart => rank,
+            Layout::One => 0,
+            Layout::Rows(n) => rank / n,
+            Layout::Dealt(n) => rank % n,
+            Layout::Mixed(_, n) => rng.below(n),
+        };
+        Locality::new((0..size).map(number).map(|host| host as u32), cost)
     }
 }
 

@@ -47,20 +47,23 @@ pub const REDUCE_SCATTER_HALVING: usize = 256 << 10;
 /// Most ranks in a linear reduction.
 pub(super) const LINEAR_REDUCTION_RANKS: usize = 16;
 /// Most bytes of operands that one rank of several takes to combine all of them itself.
-pub const FLAT_BYTES: usize = 32 << 10;
+pub const MAX_WHOLE_OPERANDS: usize = 32 << 10;
 /// Bytes that the operands of one piece of a long reduction between ranks of a host take together.
-pub(super) const DIRECT_CACHE: usize = 512 << 10;
+pub(super) const LINEAR_CACHE: usize = 512 << 10;
 /// The least such piece of one rank.
-pub(super) const DIRECT_PIECE: usize = 64 << 10;
+pub(super) const LINEAR_PIECE: usize = 64 << 10;
 /// Longest scan in logarithmically many steps.
 pub const SCAN_DOUBLING: usize = 256 << 10;
+/// Most ranks of a scan that goes along a chain whatever its length. A chain has the fewest
+/// messages, and its lower ranks run ahead.
+pub const SCAN_CHAIN_RANKS: usize = 4;
 
 /// How data travels between ranks that all share a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exchange {
     /// In the steps of the algorithm, as between hosts.
     Stepwise,
-    /// From every rank that has something straight to every rank that needs it, and there it is
+    /// From every rank that has something directly to every rank that needs it, and there it is
     /// combined.
     Linear,
     /// As [`Exchange::Linear`], but each rank combines a block; the results then go to the ranks
@@ -194,12 +197,12 @@ pub struct Tuning {
 }
 
 impl Tuning {
-    /// Whether all ranks exchange without steps; `alone` says that there are only these on one
+    /// Whether all ranks exchange without steps; `one_host` says that all of them share a
     /// host.
     #[inline(always)]
-    pub(super) fn is_linear(&self, alone: bool) -> bool {
+    pub(super) fn is_linear(&self, one_host: bool) -> bool {
         match self.exchange {
-            None => alone,
+            None => one_host,
             Some(exchange) => exchange != Exchange::Stepwise,
         }
     }
@@ -212,14 +215,14 @@ impl Tuning {
     /// How the operands of a reduction travel.
     pub(super) fn operands(
         &self,
-        alone: bool,
+        one_host: bool,
         ranks: usize,
         bytes: usize,
         symmetric: bool,
     ) -> Exchange {
-        let usual = if !alone {
+        let usual = if !one_host {
             Exchange::Stepwise
-        } else if bytes.saturating_mul(ranks - 1) <= FLAT_BYTES {
+        } else if bytes.saturating_mul(ranks - 1) <= MAX_WHOLE_OPERANDS {
             Exchange::Linear
         } else {
             Exchange::LinearBlocks
@@ -286,17 +289,17 @@ impl Tuning {
         }
     }
 
-    pub(super) fn gather(&self, alone: bool, block: usize) -> GatherAlgorithm {
-        self.gather.unwrap_or(self.tree_or_linear(alone, block))
+    pub(super) fn gather(&self, one_host: bool, block: usize) -> GatherAlgorithm {
+        self.gather.unwrap_or(self.tree_or_linear(one_host, block))
     }
 
-    pub(super) fn scatter(&self, alone: bool, block: usize) -> GatherAlgorithm {
-        self.scatter.unwrap_or(self.tree_or_linear(alone, block))
+    pub(super) fn scatter(&self, one_host: bool, block: usize) -> GatherAlgorithm {
+        self.scatter.unwrap_or(self.tree_or_linear(one_host, block))
     }
 
     /// In a tree each rank between waits for its turn on a core before it passes blocks on.
-    fn tree_or_linear(&self, alone: bool, block: usize) -> GatherAlgorithm {
-        if self.is_linear(alone) || block > GATHER_BINOMIAL {
+    fn tree_or_linear(&self, one_host: bool, block: usize) -> GatherAlgorithm {
+        if self.is_linear(one_host) || block > GATHER_BINOMIAL {
             GatherAlgorithm::Linear
         } else {
             GatherAlgorithm::Binomial
@@ -336,7 +339,7 @@ impl Tuning {
     /// Whether the leaders of hosts carry an all-to-all of equal blocks. A leader's work for a rank
     /// of another host takes the time in which each rank of its host would begin a message there.
     pub(super) fn by_leaders(&self, hosts: &Locality, block: usize) -> bool {
-        let together = hosts.most().saturating_mul(block);
+        let together = hosts.max_ranks().saturating_mul(block);
         together <= ALLTOALL_LEADERS
             && together.saturating_mul(hosts.all().len()) <= ALLTOALL_LEADERS_ROOM
     }
@@ -354,11 +357,11 @@ impl Tuning {
         }
     }
 
-    pub(super) fn scan(&self, bytes: usize) -> ScanAlgorithm {
-        let usual = if bytes <= SCAN_DOUBLING {
-            ScanAlgorithm::Doubling
-        } else {
+    pub(super) fn scan(&self, ranks: usize, bytes: usize) -> ScanAlgorithm {
+        let usual = if ranks <= SCAN_CHAIN_RANKS || bytes > SCAN_DOUBLING {
             ScanAlgorithm::Chain
+        } else {
+            ScanAlgorithm::Doubling
         };
         self.scan.unwrap_or(usual)
     }

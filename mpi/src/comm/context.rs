@@ -34,7 +34,7 @@ pub(super) fn number(wire: u32) -> u32 {
 }
 
 /// Most ids in use in one process at a time.
-const MOST: usize = 1 << 20;
+const MAX_IDS: usize = 1 << 20;
 
 /// The ids in use in this process: a bit for each.
 #[derive(Debug, Default)]
@@ -50,13 +50,13 @@ pub struct ContextId {
 }
 
 impl ContextIds {
-    /// Takes the lowest free id; `None` when all 2^20 are in use.
+    /// Takes the lowest free id; `None` when all of 2^20 are in use.
     pub fn take(self: &Rc<Self>) -> Option<ContextId> {
         let mut used = self.used.borrow_mut();
         let word = used.iter().position(|word| *word != u64::MAX);
         let word = word.unwrap_or(used.len());
         if word == used.len() {
-            if word * 64 == MOST {
+            if word * 64 == MAX_IDS {
                 return None;
             }
             used.push(0);
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn the_number_of_ids_is_bounded() {
         let ids = Rc::new(ContextIds::default());
-        ids.used.borrow_mut().resize(MOST / 64, u64::MAX);
+        ids.used.borrow_mut().resize(MAX_IDS / 64, u64::MAX);
         assert!(ids.take().is_none());
         ids.used.borrow_mut()[7] &= !2;
         assert_eq!(ids.take().unwrap().number(), 7 * 64 + 1);

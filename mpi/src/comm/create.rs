@@ -3,6 +3,7 @@
 use super::Communicator;
 use super::context::Contexts;
 use crate::attr::Attributes;
+use crate::check;
 use crate::coll::{CallState, Ctx};
 use crate::error::{Error, ErrorClass, Result};
 use crate::group::Group;
@@ -11,14 +12,6 @@ use std::rc::Rc;
 
 /// Tag of creation messages in a communicator's collective context: no algorithm uses it.
 pub(crate) const CREATION_TAG: i32 = i32::MAX;
-
-fn intra(comm: &Communicator) -> Result<()> {
-    if comm.is_inter() {
-        let text = "inter-communicators are not supported in this call yet";
-        return Err(Error::new(ErrorClass::UnsupportedOperation, text));
-    }
-    Ok(())
-}
 
 impl Mpi {
     pub(super) fn build(&self, contexts: Contexts, group: Rc<Group>) -> Rc<Communicator> {
@@ -41,7 +34,7 @@ impl Mpi {
 
     /// `MPI_Comm_dup`: the same group, attributes by their copy callbacks, the topology.
     pub fn comm_dup(&self, comm: &Rc<Communicator>) -> Result<Rc<Communicator>> {
-        intra(comm)?;
+        check::intra(comm)?;
         let contexts = self.contexts_of_all(comm)?;
         let new = self.build(contexts, comm.group().clone());
         if let Some(topology) = comm.topology() {
@@ -58,7 +51,7 @@ impl Mpi {
         comm: &Rc<Communicator>,
         done: impl FnOnce(Rc<Communicator>) + 'static,
     ) -> Result<impl Future<Output = Result<()>> + 'static> {
-        intra(comm)?;
+        check::intra(comm)?;
         let copies = Attributes::default();
         comm.attributes().copy_to(comm.handle(), &copies)?;
         let number = comm.next_collective(false) as i32 & 0xFFFF;
@@ -69,7 +62,7 @@ impl Mpi {
             let state = CallState::new(&mpi);
             let ctx = Ctx::of_all(&comm, tag, &state);
             let contexts = ctx.exchange_contexts().await;
-            let contexts = contexts.map_err(|e| state.given_up(e))?;
+            let contexts = contexts.map_err(|e| state.fail(e))?;
             let new = mpi.build(contexts, comm.group().clone());
             if let Some(topology) = topology {
                 new.set_topology(topology);
@@ -86,7 +79,7 @@ impl Mpi {
         comm: &Rc<Communicator>,
         group: &Rc<Group>,
     ) -> Result<Option<Rc<Communicator>>> {
-        intra(comm)?;
+        check::intra(comm)?;
         check_subset(group, comm)?;
         let contexts = self.contexts_of_all(comm)?;
         if group.rank().is_none() {
@@ -103,8 +96,8 @@ impl Mpi {
         group: &Rc<Group>,
         tag: i32,
     ) -> Result<Option<Rc<Communicator>>> {
-        intra(comm)?;
-        crate::check::tag(tag)?;
+        check::intra(comm)?;
+        check::tag(tag)?;
         check_subset(group, comm)?;
         if group.rank().is_none() {
             return Ok(None);

@@ -2,9 +2,10 @@
 
 use super::Communicator;
 use super::create::CREATION_TAG;
+use crate::check;
 use crate::coll::{CallState, Ctx};
 use crate::error::{Error, ErrorClass, Result};
-use crate::group::Group;
+use crate::group::{Group, ProcessSet};
 use crate::info::Info;
 use crate::runtime::Mpi;
 use crate::status::UNDEFINED;
@@ -40,10 +41,7 @@ impl Mpi {
         color: i32,
         key: i32,
     ) -> Result<Option<Rc<Communicator>>> {
-        if comm.is_inter() {
-            let text = "inter-communicators cannot be split yet";
-            return Err(Error::new(ErrorClass::UnsupportedOperation, text));
-        }
+        check::intra(comm)?;
         if color < 0 && color != UNDEFINED {
             let text = format!("color {color} is neither nonnegative nor MPI_UNDEFINED");
             return Err(Error::new(ErrorClass::Arg, text));
@@ -73,9 +71,8 @@ impl Mpi {
 
     /// Rank of the first member of `comm` on this host, and whether all are on it.
     fn my_host(&self, comm: &Communicator) -> (usize, bool) {
-        let dev = self.dev();
-        let group = comm.group();
-        let here = |r: usize| dev.same_host(dev.rank(), group.world_rank(r));
+        let locality = comm.locality(self.locality());
+        let here = |r: usize| locality.of(r) == locality.of(comm.rank());
         let first = (0..comm.size()).find(|&r| here(r)).unwrap_or(comm.rank());
         (first, (0..comm.size()).all(here))
     }
@@ -90,7 +87,7 @@ impl Mpi {
         key: i32,
         info: Option<&Info>,
     ) -> Result<Option<Rc<Communicator>>> {
-        let (host, alone) = self.my_host(comm);
+        let (host, one_host) = self.my_host(comm);
         let host = host as i32;
         let named = match info {
             Some(info) => info.get("mpi_hw_resource_type")?,
@@ -103,12 +100,12 @@ impl Mpi {
         let shared = named.as_deref() == Some("mpi_shared_memory");
         let color = match kind {
             SplitType::Shared => host,
-            SplitType::HwUnguided if !alone => host,
+            SplitType::HwUnguided if !one_host => host,
             SplitType::HwGuided | SplitType::ResourceGuided if shared => host,
-            SplitType::ResourceGuided => match set.as_deref() {
-                Some("mpi://WORLD") => 0,
-                Some("mpi://SELF") => comm.rank() as i32,
-                _ => UNDEFINED,
+            SplitType::ResourceGuided => match set.as_deref().and_then(ProcessSet::named) {
+                Some(ProcessSet::World) => 0,
+                Some(ProcessSet::Own) => comm.rank() as i32,
+                None => UNDEFINED,
             },
             _ => UNDEFINED,
         };

@@ -1,6 +1,7 @@
 use super::*;
 use crate::adi::testnet::{run, run_seeds};
 use crate::coll::{CallState, Ctx};
+use crate::p2p::Data;
 use crate::runtime::Mpi;
 use crate::status::UNDEFINED;
 
@@ -48,11 +49,7 @@ fn a_pending_receive_keeps_the_context() {
         let a = m.comm_dup(m.world()).unwrap();
         let mut cell = 0u8;
         let datatype = crate::datatype::Datatype::named(crate::datatype::Named::Byte);
-        let d = crate::p2p::Data {
-            addr: &mut cell,
-            count: 1,
-            datatype: &datatype,
-        };
+        let d = Data::new(&mut cell, 1, &datatype);
         let peer = 1 - m.rank().0 as i32;
         // SAFETY: `cell` lives until the wait.
         let r = unsafe { m.irecv(&d, peer, 0, &a) }.unwrap();
@@ -63,11 +60,7 @@ fn a_pending_receive_keeps_the_context() {
         let b = m.comm_dup(m.world()).unwrap();
         assert_ne!(b.id(), id);
         let mut out = 9u8;
-        let o = crate::p2p::Data {
-            addr: &mut out,
-            count: 1,
-            datatype: &datatype,
-        };
+        let o = Data::new(&mut out, 1, &datatype);
         // SAFETY: `out` lives until the call returns.
         unsafe { m.send(&o, peer, 0, &kept, crate::p2p::SendMode::Standard) }.unwrap();
         drop(kept);

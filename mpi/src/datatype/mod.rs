@@ -12,7 +12,7 @@ mod contents;
 mod external;
 mod fortran;
 mod layout;
-mod moves;
+mod movers;
 mod named;
 mod pack;
 mod scalar;
@@ -54,6 +54,17 @@ pub struct Contents {
 
 /// A datatype, shared as `Rc<Datatype>`. It lives as long as something uses it, so
 /// `MPI_TYPE_FREE` only drops the handle (MPI-5.0 §5.1.9).
+///
+/// ```
+/// use rejoin_mpi::datatype::{Datatype, Form, Named};
+///
+/// // Two of each four ints, three times.
+/// let int = Datatype::named(Named::Int);
+/// let columns = Datatype::vector(Form::Int, 3, 2, 4, &int)?;
+/// columns.commit();
+/// assert_eq!((columns.size(), columns.extent()), (24, 40));
+/// # Ok::<(), rejoin_mpi::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Datatype {
     body: TypeBody,
@@ -65,8 +76,7 @@ pub struct Datatype {
     contents: Contents,
     committed: Cell<bool>,
     name: RefCell<String>,
-    /// The program's attributes (MPI-5.0 §7.7.4). The caller runs their copy and delete callbacks.
-    pub attributes: Attributes,
+    attributes: Attributes,
 }
 
 impl Datatype {
@@ -107,6 +117,11 @@ impl Datatype {
         let twin = Self::new(self.body.clone(), self.combiner, self.contents.clone());
         twin.committed.set(self.is_committed());
         Rc::new(twin)
+    }
+
+    /// The program's attributes (MPI-5.0 §7.7.4). The caller runs their copy and delete callbacks.
+    pub fn attributes(&self) -> &Attributes {
+        &self.attributes
     }
 
     /// Makes the type usable in communication (`MPI_TYPE_COMMIT`). The optimised layout exists

@@ -7,7 +7,7 @@
 use std::mem::MaybeUninit;
 
 use super::Datatype;
-use super::moves::{Each, Mover, Pack, Unpack};
+use super::movers::{Each, Mover, Pack, Unpack};
 use super::walk::walk_elements;
 
 /// Bytes of the buffer on the stack through which data goes between two scattered layouts.

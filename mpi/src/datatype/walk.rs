@@ -4,7 +4,7 @@
 //! in lists. So a message can be packed in segments that begin and end at any byte.
 
 use super::layout::{Block, Layout, LayoutPart, LayoutShape};
-use super::moves::Mover;
+use super::movers::Mover;
 
 /// The half-open range of the packed stream that a walk covers; empty ranges are skipped.
 #[derive(Clone, Copy)]

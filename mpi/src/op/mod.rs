@@ -34,6 +34,18 @@ enum Kind {
 }
 
 /// A reduction operation, shared as `Rc<Op>`.
+///
+/// ```
+/// use rejoin_mpi::datatype::{Datatype, Named};
+/// use rejoin_mpi::op::{Builtin, Op};
+///
+/// let (sum, int) = (Op::builtin(Builtin::Sum), Datatype::named(Named::Int));
+/// let (input, mut inout) = ([1i32, 2], [10i32, 20]);
+/// // SAFETY: both arrays have two elements of the datatype.
+/// unsafe { sum.apply(input.as_ptr().cast(), inout.as_mut_ptr().cast(), 2, &int) }?;
+/// assert_eq!(inout, [11, 22]);
+/// # Ok::<(), rejoin_mpi::Error>(())
+/// ```
 pub struct Op {
     kind: Kind,
     commutative: bool,

@@ -1,6 +1,7 @@
 //! Blocking sends and receives. Contiguous data go from and to the program's memory, without a
 //! request object and without allocating.
 
+use super::data::Bytes;
 use super::{Data, SendMode};
 use crate::adi::{Completion, Envelope, Mode, Rank, ReqId, SendAttempt};
 use crate::check;
@@ -47,26 +48,10 @@ impl Mpi {
         let mode = super::nonblocking::device_mode(mode);
         let to = comm.peers().world_rank(dest as usize);
         let env = comm.envelope(dest as usize, tag);
-        match data.contiguous()? {
-            // SAFETY: the bytes are the elements, and stay until the send is complete.
-            Some((addr, len)) => unsafe {
-                self.send_bytes((addr, len), to, env, mode, SendAttempt::Untried)
-            },
-            None => {
-                // SAFETY: the caller's.
-                let packed = unsafe { data.pack() }?;
-                // SAFETY: `packed` lives until the send is complete.
-                unsafe {
-                    self.send_bytes(
-                        (packed.as_ptr(), packed.len()),
-                        to,
-                        env,
-                        mode,
-                        SendAttempt::Untried,
-                    )
-                }
-            }
-        }
+        // SAFETY: the caller's.
+        let (bytes, _packed) = unsafe { data.outgoing() }?;
+        // SAFETY: the elements and their packed copy stay until the send is complete.
+        unsafe { self.send_bytes(bytes, to, env, mode, SendAttempt::Untried) }
     }
 
     /// Sends bytes, and waits until the program may use them again.
@@ -76,7 +61,7 @@ impl Mpi {
     #[inline]
     pub(super) unsafe fn send_bytes(
         &self,
-        (addr, len): (*const u8, usize),
+        (addr, len): Bytes,
         to: Rank,
         env: Envelope,
         mode: Mode,
@@ -84,12 +69,12 @@ impl Mpi {
     ) -> Result<()> {
         self.posted(Some(to));
         let started = {
-            let mut dev = self.dev_mut();
+            let (mut dev, bytes) = (self.dev_mut(), (addr.cast_const(), len));
             match mode {
                 // SAFETY: the caller keeps the bytes until this call returns, which waits.
-                Mode::Standard => unsafe { dev.send(to, env, addr, len, attempt) }?,
+                Mode::Standard => unsafe { dev.send(to, env, bytes, attempt) }?,
                 // SAFETY: as above.
-                Mode::Synchronous => Some(unsafe { dev.isend(to, env, addr, len, mode) }?),
+                Mode::Synchronous => Some(unsafe { dev.isend(to, env, bytes, mode, attempt) }?),
             }
         };
         if let Some(r) = started {
@@ -118,26 +103,17 @@ impl Mpi {
         }
         let (pattern, wild) = self.decider().post(comm.pattern(source, tag));
         self.posted(pattern.from);
-        let done = match data.contiguous()? {
-            Some((addr, len)) => {
-                // SAFETY: the bytes are the elements, and this call waits.
-                let r = unsafe { self.dev_mut().irecv(pattern, addr, len) }?;
-                self.device_wait(r)?
-            }
-            None => {
-                let mut staging = data.staging()?;
-                let (addr, len) = (staging.bytes.as_mut_ptr(), staging.bytes.len());
-                // SAFETY: the temporary lives until the receive is complete.
-                let r = unsafe { self.dev_mut().irecv(pattern, addr, len) }?;
-                let done = self.device_wait(r)?;
-                // SAFETY: the caller's.
-                unsafe { staging.finish(done.len) }?;
-                done
-            }
-        };
-        if let Some(wild) = wild {
-            self.decider().met(wild, done.source, done.tag);
+        let ((addr, len), staging) = data.incoming()?;
+        // SAFETY: the elements and the temporary stay until the receive is complete.
+        let r = unsafe { self.dev_mut().irecv(pattern, addr, len) }?;
+        let done = self.device_wait(r)?;
+        if let Some(staging) = staging {
+            // SAFETY: the caller's.
+            unsafe { staging.finish(done.len) };
         }
-        Ok(received(&done, true))
+        if let Some(wild) = wild {
+            self.decider().matched(wild, done.source, done.tag);
+        }
+        Ok(received(&done))
     }
 }

@@ -4,7 +4,7 @@
 use super::Data;
 use super::bsend_buffer::{BsendBuffer, BufferSlot, Detached, Gap};
 use super::data::room;
-use crate::adi::Mode;
+use crate::adi::{Mode, SendAttempt};
 use crate::comm::Communicator;
 use crate::error::{Error, ErrorClass, Result};
 use crate::request::RequestId;
@@ -109,7 +109,8 @@ impl Mpi {
         let mut dev = self.dev_mut();
         let env = comm.envelope(dest as usize, tag);
         // SAFETY: the piece stays in the buffer until the send is complete.
-        let request = unsafe { dev.isend(to, env, addr, len, Mode::Standard) }?;
+        let request =
+            unsafe { dev.isend(to, env, (addr, len), Mode::Standard, SendAttempt::Untried) }?;
         if dev.poll(request).is_none() {
             buffer.insert(gap, len, request, (comm.clone(), own));
         }

@@ -3,37 +3,12 @@
 use super::{Data, SendMode};
 use crate::check;
 use crate::comm::Communicator;
-use crate::error::{Error, ErrorClass, Result};
-use crate::request::{Action, Persistent, Request, RequestId, State, Task};
+use crate::error::Result;
+use crate::request::{Persistent, RequestId, Started, Task};
 use crate::runtime::Mpi;
 use std::rc::Rc;
 
 impl Mpi {
-    fn init_request(&self, p: Persistent, comm: &Rc<Communicator>) -> RequestId {
-        let mut request = Request::new(State::Inactive, Some(comm.clone()));
-        request.receives = matches!(p.action, Action::Recv);
-        request.persistent = Some(Rc::new(p));
-        self.enter_request(request)
-    }
-
-    fn init_message(
-        &self,
-        action: Action,
-        data: &Data<'_>,
-        (peer, tag): (i32, i32),
-        comm: &Rc<Communicator>,
-    ) -> RequestId {
-        let p = Persistent {
-            action,
-            addr: data.addr.expose_provenance(),
-            count: data.count,
-            datatype: Some(data.datatype.clone()),
-            peer,
-            tag,
-        };
-        self.init_request(p, comm)
-    }
-
     /// `MPI_Send_init` and its modes.
     pub fn send_init(
         &self,
@@ -46,7 +21,8 @@ impl Mpi {
         check::destination(dest, comm)?;
         check::tag(tag)?;
         data.check()?;
-        Ok(self.init_message(Action::Send(mode), data, (dest, tag), comm))
+        let elements = data.to_typed();
+        Ok(self.enter_persistent(Persistent::Send(elements, dest, tag, mode), comm))
     }
 
     /// `MPI_Recv_init`.
@@ -60,20 +36,12 @@ impl Mpi {
         check::source(source, comm)?;
         check::tag_or_any(tag)?;
         data.check()?;
-        Ok(self.init_message(Action::Recv, data, (source, tag), comm))
+        Ok(self.enter_persistent(Persistent::Recv(data.to_typed(), source, tag), comm))
     }
 
     /// A persistent collective: every start runs a task that `make` makes.
     pub fn task_init(&self, comm: &Rc<Communicator>, make: Box<dyn Fn() -> Task>) -> RequestId {
-        let p = Persistent {
-            action: Action::Task(make),
-            addr: 0,
-            count: 0,
-            datatype: None,
-            peer: 0,
-            tag: 0,
-        };
-        self.init_request(p, comm)
+        self.enter_persistent(Persistent::Task(make), comm)
     }
 
     /// `MPI_Start`; `MPI_Startall` is a loop over it.
@@ -81,45 +49,18 @@ impl Mpi {
     /// # Safety
     /// The elements given at the set-up are valid, as for the nonblocking call, until completion.
     pub unsafe fn start(&self, id: RequestId) -> Result<()> {
-        let ready =
-            |request: &mut Request| match (&request.state, &request.persistent, &request.comm) {
-                (State::Inactive, Some(p), Some(comm)) => Ok((p.clone(), comm.clone())),
-                _ => {
-                    let text = "only an inactive persistent request can be started";
-                    Err(Error::new(ErrorClass::Request, text))
-                }
-            };
-        let (p, comm) = self.requests().with(id, ready)??;
-        let data = p.datatype.as_ref().map(|datatype| Data {
-            addr: std::ptr::with_exposed_provenance_mut(p.addr),
-            count: p.count,
-            datatype,
-        });
-        let mut wild = None;
-        let (state, staging) = match (&p.action, data) {
-            (Action::Send(mode), Some(data)) => {
+        let (persistent, comm) = self.startable(id)?;
+        let started = match &*persistent {
+            Persistent::Send(elements, dest, tag, mode) => {
                 // SAFETY: the caller's.
-                unsafe { self.post_send(&data, p.peer, p.tag, &comm, *mode) }?
+                unsafe { self.post_send(&elements.data(), *dest, *tag, &comm, *mode) }?
             }
-            (Action::Recv, Some(data)) => {
+            Persistent::Recv(elements, source, tag) => {
                 // SAFETY: the caller's.
-                let started = unsafe { self.post_recv(&data, p.peer, p.tag, &comm) }?;
-                wild = started.1;
-                started.0
+                unsafe { self.post_recv(&elements.data(), *source, *tag, &comm) }?
             }
-            (Action::Task(make), _) => (State::Task(Some(make())), None),
-            _ => return Err(Self::broken("a persistent message without data")),
+            Persistent::Task(make) => Started::task(make()),
         };
-        let is_task = matches!(state, State::Task(_));
-        self.requests().with(id, |request| {
-            request.state = state;
-            request.staging = staging;
-            request.wild = wild;
-        })?;
-        if is_task {
-            self.requests().add_task(id);
-            self.poll_task(id);
-        }
-        Ok(())
+        self.start_request(id, started)
     }
 }

@@ -6,7 +6,7 @@ use crate::check;
 use crate::comm::Communicator;
 use crate::decide::AnswerKind;
 use crate::error::Result;
-use crate::request::{Request, RequestId, State};
+use crate::request::{RequestId, Started};
 use crate::runtime::Mpi;
 use crate::status::{Completed, PROC_NULL, Status};
 use std::rc::Rc;
@@ -148,23 +148,12 @@ impl Mpi {
     pub unsafe fn imrecv(&self, data: &Data<'_>, message: MatchedMessage) -> Result<RequestId> {
         data.check()?;
         let Some(msg) = message.id else {
-            let state = State::Ready(Completed::ok(Status::PROC_NULL));
-            return Ok(self.enter_request(Request::new(state, Some(message.comm))));
+            return Ok(self.enter_request(Started::complete(Status::PROC_NULL), &message.comm));
         };
-        let (addr, len, staging) = match data.contiguous()? {
-            Some((addr, len)) => (addr, len, None),
-            None => {
-                let mut staging = data.staging()?;
-                let (addr, len) = (staging.bytes.as_mut_ptr(), staging.bytes.len());
-                (addr, len, Some(staging))
-            }
-        };
+        let ((addr, len), staging) = data.incoming()?;
         self.posted(None);
         // SAFETY: the caller keeps the elements, the request keeps the temporary.
         let r = unsafe { self.dev_mut().imrecv(msg, addr, len) }?;
-        let mut request = Request::new(State::Device(r), Some(message.comm));
-        request.staging = staging;
-        request.receives = true;
-        Ok(self.enter_request(request))
+        Ok(self.enter_request(Started::recv(r, staging, None), &message.comm))
     }
 }

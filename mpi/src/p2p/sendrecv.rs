@@ -1,12 +1,13 @@
 //! Send and receive in one call (MPI-5.0 §3.11).
 
 use super::{Data, SendMode, Staging};
+use crate::check;
 use crate::comm::Communicator;
+use crate::datatype::{Datatype, Named};
 use crate::error::{Error, Result};
 use crate::request::{RequestId, Task};
 use crate::runtime::Mpi;
 use crate::status::{Completed, PROC_NULL, Status};
-use crate::{check, status};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
@@ -21,7 +22,7 @@ pub struct ExchangeSide {
 }
 
 /// A task that ends when both requests have; it has the status of the receive.
-fn both(mpi: &Mpi, send: RequestId, recv: RequestId, replace: Option<Box<Staging>>) -> Task {
+fn both(mpi: &Mpi, send: RequestId, recv: RequestId, replace: Option<Staging>) -> Task {
     let mpi = mpi.rc();
     Box::pin(async move {
         let mut left = [Some(send), Some(recv)];
@@ -151,25 +152,17 @@ impl Mpi {
     ) -> Result<RequestId> {
         self.check_sides(to, from, comm)?;
         data.check()?;
-        if to.peer == status::PROC_NULL && from.peer == PROC_NULL {
+        if to.peer == PROC_NULL && from.peer == PROC_NULL {
             let done = Completed::ok(Status::PROC_NULL);
             return Ok(self.start_task(Some(comm), Box::pin(async move { done })));
         }
         // SAFETY: the caller's.
-        let mut bytes = unsafe { data.pack() }?;
-        let (addr, len) = (bytes.as_mut_ptr(), bytes.len());
-        let copy = Box::new(Staging {
-            bytes,
-            target: None,
-        });
+        let mut copy = Staging::of_send(unsafe { data.pack() }?);
+        let (addr, len) = copy.bytes();
         // SAFETY: the caller's.
         let r = unsafe { self.irecv(data, from.peer, from.tag, comm) }?;
-        let byte = crate::datatype::Datatype::named(crate::datatype::Named::Byte);
-        let packed = Data {
-            addr,
-            count: len as i64,
-            datatype: &byte,
-        };
+        let byte = Datatype::named(Named::Byte);
+        let packed = Data::new(addr, len as i64, &byte);
         // SAFETY: the task keeps the copy until both are complete.
         match unsafe { self.isend(&packed, to.peer, to.tag, comm, SendMode::Standard) } {
             Ok(s) => Ok(self.start_task(Some(comm), both(self, s, r, Some(copy)))),

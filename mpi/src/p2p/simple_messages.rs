@@ -3,40 +3,18 @@
 //! anything is done; the general path checks them and reports the error.
 
 use super::Data;
+use super::data::Bytes;
 use crate::adi::{Caller, Envelope, Mode, Pattern, Rank, ReqId, SendAttempt};
 use crate::comm::Communicator;
 use crate::error::Result;
 use crate::request::complete::received;
-use crate::request::{Request, RequestId, State};
+use crate::request::{RequestId, Started};
 use crate::runtime::Mpi;
 use crate::status::{Completed, Status};
 use std::rc::Rc;
 
-/// Most elements, and bytes of one. Longer messages take far longer than their checks.
-const MOST: i64 = 1 << 16;
-
 /// Where a message goes: its destination in the job, and its envelope.
 type Destination = (Rank, Envelope);
-/// The bytes of a message.
-type Bytes = (*mut u8, usize);
-
-impl Data<'_> {
-    /// The bytes, if count, type and address are valid and the elements are contiguous.
-    #[inline(always)]
-    pub(crate) fn valid_contiguous(&self) -> Option<Bytes> {
-        let (size, count) = (self.datatype.size(), self.count);
-        let valid = (0..=MOST).contains(&count)
-            && (1..=MOST).contains(&size)
-            && self.datatype.is_committed()
-            && !self.addr.is_null();
-        if !valid {
-            return None;
-        }
-        let offset = self.datatype.contiguous_offset(count)?;
-        let addr = self.addr.wrapping_offset(offset as isize);
-        Some((addr, (size * count) as usize))
-    }
-}
 
 impl Mpi {
     /// A blocking standard send; `None`: nothing was done, and [`Mpi::send`] must check the
@@ -77,14 +55,17 @@ impl Mpi {
     ) -> Option<Result<RequestId>> {
         let (to, bytes) = destination(data, dest, tag, comm)?;
         // SAFETY: the bytes are the elements.
-        if unsafe { self.try_eager(&to, bytes, Caller::Nonblocking) } == SendAttempt::Sent {
-            return Some(Ok(RequestId::SENT));
-        }
-        // SAFETY: as above.
-        Some(unsafe { self.continue_isend(to, bytes, comm) })
+        Some(unsafe {
+            match self.try_eager(&to, bytes, Caller::Nonblocking) {
+                SendAttempt::Sent => Ok(RequestId::SENT),
+                // Constants: the fast path keeps no register for the outcome.
+                SendAttempt::WouldBlock => self.continue_isend::<true>(to, bytes, comm),
+                SendAttempt::Untried => self.continue_isend::<false>(to, bytes, comm),
+            }
+        })
     }
 
-    /// What became of the attempt to send the message at once.
+    /// Tries to send the message on the device's fast path.
     ///
     /// # Safety
     /// The bytes are readable.
@@ -113,22 +94,27 @@ impl Mpi {
         // The program may free its communicator during the wait.
         let _comm = comm.clone();
         // SAFETY: the caller's promise.
-        unsafe { self.send_bytes((bytes.0, bytes.1), to, env, Mode::Standard, attempt) }
+        unsafe { self.send_bytes(bytes, to, env, Mode::Standard, attempt) }
     }
 
     #[inline(never)]
-    unsafe fn continue_isend(
+    unsafe fn continue_isend<const TRIED: bool>(
         &self,
         (to, env): Destination,
         (addr, len): Bytes,
         comm: &Rc<Communicator>,
     ) -> Result<RequestId> {
         self.posted(Some(to));
+        let attempt = match TRIED {
+            true => SendAttempt::WouldBlock,
+            false => SendAttempt::Untried,
+        };
+        let mut dev = self.dev_mut();
         // SAFETY: the caller's promise.
-        let sent = unsafe { self.dev_mut().isend(to, env, addr, len, Mode::Standard) }?;
+        let sent = unsafe { dev.isend(to, env, (addr, len), Mode::Standard, attempt) }?;
         Ok(match sent {
             ReqId::DONE => RequestId::SENT,
-            sent => self.enter_request(Request::new(State::Device(sent), Some(comm.clone()))),
+            sent => self.enter_request(Started::send(sent, None), comm),
         })
     }
 
@@ -174,7 +160,7 @@ impl Mpi {
     ) -> Option<Result<RequestId>> {
         let (pattern, bytes) = expected(data, source, tag, comm)?;
         if !self.has_lock() {
-            let posted = self.requests().insert_plain(comm, || {
+            let posted = self.requests().insert_receive(comm, || {
                 let mut dev = self.try_dev_mut()?;
                 // SAFETY: the bytes are the elements.
                 unsafe { dev.try_irecv(&pattern, bytes.0, bytes.1) }
@@ -200,7 +186,7 @@ impl Mpi {
         // SAFETY: the caller keeps the bytes, and this call waits.
         let request = unsafe { self.dev_mut().irecv(pattern, addr, len) }?;
         let done = self.device_wait(request)?;
-        Ok(received(&done, true))
+        Ok(received(&done))
     }
 
     #[inline(never)]
@@ -213,9 +199,7 @@ impl Mpi {
         self.posted(pattern.from);
         // SAFETY: the caller's promise.
         let posted = unsafe { self.dev_mut().irecv(pattern, addr, len) }?;
-        let mut request = Request::new(State::Device(posted), Some(comm.clone()));
-        request.receives = true;
-        Ok(self.enter_request(request))
+        Ok(self.enter_request(Started::recv(posted, None, None), comm))
     }
 }
 

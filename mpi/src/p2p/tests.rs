@@ -12,11 +12,7 @@ fn byte() -> Rc<Datatype> {
 }
 
 fn data<'a>(bytes: &mut [u8], datatype: &'a Rc<Datatype>) -> Data<'a> {
-    Data {
-        addr: bytes.as_mut_ptr(),
-        count: bytes.len() as i64,
-        datatype,
-    }
+    Data::new(bytes.as_mut_ptr(), bytes.len() as i64, datatype)
 }
 
 fn send(m: &Mpi, bytes: &[u8], to: i32, tag: i32, mode: SendMode) -> crate::Result<()> {
@@ -185,11 +181,7 @@ fn bad_arguments() {
         );
         let loose = Datatype::contiguous(Form::Int, 2, &byte()).unwrap();
         let bad = |count, datatype: &Rc<Datatype>| {
-            let d = Data {
-                addr: std::ptr::null_mut(),
-                count,
-                datatype,
-            };
+            let d = Data::new(std::ptr::null_mut(), count, datatype);
             // SAFETY: refused before anything is read.
             class(unsafe { m.send(&d, 0, 0, m.world(), SendMode::Standard) })
         };
@@ -205,11 +197,7 @@ fn derived_types_are_packed_on_both_sides() {
         let every_other = Datatype::vector(Form::Int, 4, 1, 2, &byte()).unwrap();
         every_other.commit();
         let mut mem: Vec<u8> = (0..8).collect();
-        let d = Data {
-            addr: mem.as_mut_ptr(),
-            count: 1,
-            datatype: &every_other,
-        };
+        let d = Data::new(mem.as_mut_ptr(), 1, &every_other);
         if m.rank().0 == 0 {
             // SAFETY: `mem` has the elements.
             unsafe { m.send(&d, 1, 0, m.world(), SendMode::Standard) }.unwrap();
@@ -335,10 +323,7 @@ fn arguments_that_are_not_simple_are_left_to_the_general_path() {
                 assert!(m.try_irecv(&data, peer, tag, m.world()).is_none());
             }
         }
-        let null = Data {
-            addr: std::ptr::null_mut(),
-            ..data(&mut room, &byte)
-        };
+        let null = Data::new(std::ptr::null_mut(), room.len() as i64, &byte);
         // SAFETY: as above.
         assert!(unsafe { m.try_send(&null, 1, 1, m.world()) }.is_none());
         assert_eq!(m.live_requests(), 0);
@@ -385,7 +370,10 @@ fn a_plain_receive_answers_as_any_other() {
         let cut = m.wait(short).unwrap();
         assert_eq!(cut.error.unwrap().class, ErrorClass::Truncate);
         assert_eq!(cut.status.count, 5);
-        assert!(m.take_blame().is_some_and(|c| Rc::ptr_eq(&c, m.world())));
+        assert!(
+            m.take_failed_comm()
+                .is_some_and(|c| Rc::ptr_eq(&c, m.world()))
+        );
         let status = loop {
             if let Some(done) = m.test(tested).unwrap() {
                 break done.status;

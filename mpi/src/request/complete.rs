@@ -2,7 +2,7 @@
 //! `MPI_Request_free`.
 
 use super::registry::SimpleEnd;
-use super::{Request, RequestId, State, Task};
+use super::{Persistent, Request, RequestId, Started, State, Task};
 use crate::adi::{Completion, ReqId};
 use crate::comm::Communicator;
 use crate::decide::AnswerKind;
@@ -13,14 +13,14 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 /// The result of a receive, from the device's completion.
-pub(crate) fn received(done: &Completion, capacity_known: bool) -> Completed {
+pub(crate) fn received(done: &Completion) -> Completed {
     let status = Status {
         cancelled: done.cancelled,
         ..Status::of(done.source, done.tag, done.len)
     };
-    let error = done.truncated.filter(|_| capacity_known).map(|whole| {
+    let error = done.truncated.map(|whole| {
         let text = format!(
-            "a message of {whole} bytes from rank {} with tag {} met a buffer of {} bytes",
+            "a message of {whole} bytes from rank {} with tag {} was received into a buffer of {} bytes",
             done.source, done.tag, done.len
         );
         Error::new(ErrorClass::Truncate, text)
@@ -39,21 +39,62 @@ pub(crate) fn sent(done: &Completion) -> Completed {
 /// The result of a receive or a send, from the device's completion.
 fn completed(done: &Completion, receives: bool) -> Completed {
     match receives {
-        true => received(done, true),
+        true => received(done),
         false => sent(done),
     }
 }
 
 impl Mpi {
-    /// Enters a request.
-    pub(crate) fn enter_request(&self, request: Request) -> RequestId {
+    /// A request for an operation on `comm`.
+    pub(crate) fn enter_request(&self, started: Started, comm: &Rc<Communicator>) -> RequestId {
+        let request = Request::new(started, Some(comm.clone()));
         self.requests().insert(request)
     }
 
-    /// A request that runs `task`; it is polled once at once.
+    /// A persistent request on `comm`, which is not started.
+    pub(crate) fn enter_persistent(
+        &self,
+        persistent: Persistent,
+        comm: &Rc<Communicator>,
+    ) -> RequestId {
+        self.requests().insert(Request {
+            persistent: Some(Rc::new(persistent)),
+            ..Request::new(Started::new(State::Inactive), Some(comm.clone()))
+        })
+    }
+
+    /// The operation of an inactive persistent request, and its communicator.
+    ///
+    /// # Errors
+    /// `Request` for any other request.
+    pub(crate) fn startable(&self, id: RequestId) -> Result<(Rc<Persistent>, Rc<Communicator>)> {
+        self.requests().with(id, |request| {
+            match (&request.operation.state, &request.persistent, &request.comm) {
+                (State::Inactive, Some(p), Some(comm)) => Ok((p.clone(), comm.clone())),
+                _ => {
+                    let text = "only an inactive persistent request can be started";
+                    Err(Error::new(ErrorClass::Request, text))
+                }
+            }
+        })?
+    }
+
+    /// Gives a request the operation that its start began.
+    pub(crate) fn start_request(&self, id: RequestId, started: Started) -> Result<()> {
+        let is_task = matches!(started.state, State::Task(_));
+        self.requests()
+            .with(id, |request| request.operation = started)?;
+        if is_task {
+            self.requests().add_task(id);
+            self.poll_task(id);
+        }
+        Ok(())
+    }
+
+    /// A request that runs `task`, which is polled once now.
     pub fn start_task(&self, comm: Option<&Rc<Communicator>>, task: Task) -> RequestId {
-        let request = Request::new(State::Task(Some(task)), comm.cloned());
-        let id = self.enter_request(request);
+        let request = Request::new(Started::task(task), comm.cloned());
+        let id = self.requests().insert(request);
         self.requests().add_task(id);
         self.poll_task(id);
         id
@@ -63,7 +104,7 @@ impl Mpi {
     pub(crate) fn poll_task(&self, id: RequestId) -> bool {
         let taken = self
             .requests()
-            .with(id, |request| match &mut request.state {
+            .with(id, |request| match &mut request.operation.state {
                 State::Task(slot) => Some(slot.take()),
                 _ => None,
             });
@@ -80,7 +121,9 @@ impl Mpi {
             Poll::Pending => (State::Task(Some(task)), false),
         };
         // Nobody has removed the request meanwhile; else its state goes with it.
-        let _ = self.requests().with(id, |request| request.state = state);
+        let _ = self
+            .requests()
+            .with(id, |request| request.operation.state = state);
         if over {
             self.event();
         }
@@ -92,7 +135,7 @@ impl Mpi {
         self.requests().poll_tasks(|id| self.poll_task(id));
     }
 
-    /// The device's request behind `id`, to be looked after first.
+    /// The device's request of `id`, which a wait polls first.
     pub(crate) fn hint(&self, id: RequestId) -> Option<ReqId> {
         self.requests().device_request(id)
     }
@@ -100,31 +143,31 @@ impl Mpi {
     /// Turns a completion of the device into a finished request; true when the request is finished.
     pub(crate) fn settle(&self, id: RequestId) -> Result<bool> {
         self.requests()
-            .with(id, |request| self.settle_request(request))?
+            .with(id, |request| self.settle_request(request))
     }
 
-    fn settle_request(&self, request: &mut Request) -> Result<bool> {
-        match &request.state {
-            State::Inactive | State::Ready(_) => Ok(true),
-            State::Task(_) => Ok(false),
-            State::General(g) => Ok(g.is_complete()),
+    fn settle_request(&self, request: &mut Request) -> bool {
+        let operation = &mut request.operation;
+        match &operation.state {
+            State::Inactive | State::Ready(_) => true,
+            State::Task(_) => false,
+            State::General(g) => g.is_complete(),
             State::Device(r) => {
                 let Some(done) = self.dev_mut().poll(*r) else {
-                    return Ok(false);
+                    return false;
                 };
-                let completed = completed(&done, request.receives);
-                request.state = State::Ready(completed);
+                operation.state = State::Ready(completed(&done, operation.receives));
                 if std::mem::take(&mut request.cancelling) {
                     self.decider().whether(AnswerKind::Cancel, done.cancelled);
                 }
-                if let Some(wild) = request.wild.take().filter(|_| !done.cancelled) {
-                    self.decider().met(wild, done.source, done.tag);
+                if let Some(wild) = operation.wild.take().filter(|_| !done.cancelled) {
+                    self.decider().matched(wild, done.source, done.tag);
                 }
-                if let Some(staging) = request.staging.take() {
+                if let Some(staging) = operation.staging.take() {
                     // SAFETY: the request's buffer is the library's until here.
-                    unsafe { staging.finish(done.len) }?;
+                    unsafe { staging.finish(done.len) };
                 }
-                Ok(true)
+                true
             }
         }
     }
@@ -154,7 +197,7 @@ impl Mpi {
             return Some(Status::EMPTY);
         }
         let poll = |request| self.try_dev_mut()?.poll_whole(request);
-        let done = self.requests().end_plain(id, poll)?;
+        let done = self.requests().end_receive(id, poll)?;
         Some(Status::of(done.source, done.tag, done.len))
     }
 
@@ -169,9 +212,9 @@ impl Mpi {
     /// Takes the result of the finished request `id`.
     fn take(&self, id: RequestId) -> Result<Completed> {
         let (state, persistent) = self.requests().with(id, |request| {
-            let state = std::mem::replace(&mut request.state, State::Inactive);
+            let state = std::mem::replace(&mut request.operation.state, State::Inactive);
             if matches!(&state, State::Ready(done) if done.error.is_some()) {
-                self.requests().blame(request.comm.clone());
+                self.requests().set_failed_comm(request.comm.clone());
             }
             (state, request.persistent.is_some())
         })?;
@@ -187,12 +230,13 @@ impl Mpi {
                 self.requests().remove(id)?;
                 let done = g.finish();
                 if done.error.is_some() {
-                    self.requests().blame(None);
+                    self.requests().set_failed_comm(None);
                 }
                 Ok(done)
             }
             other => {
-                self.requests().with(id, |request| request.state = other)?;
+                self.requests()
+                    .with(id, |request| request.operation.state = other)?;
                 Err(Self::broken("an unfinished request was taken"))
             }
         }
@@ -220,8 +264,8 @@ impl Mpi {
     }
 
     /// The communicator of the last request that failed, whose error handler is to be called.
-    pub fn take_blame(&self) -> Option<Rc<Communicator>> {
-        self.requests().take_blamed()
+    pub fn take_failed_comm(&self) -> Option<Rc<Communicator>> {
+        self.requests().take_failed_comm()
     }
 
     /// The communicator of a request.
@@ -272,11 +316,13 @@ impl Mpi {
 
     /// The result of the finished request `id`, without taking it.
     pub(crate) fn peek(&self, id: RequestId) -> Result<Completed> {
-        let done = self.requests().with(id, |request| match &request.state {
-            State::Ready(done) => Ok(done.clone()),
-            State::General(g) => Err(g.clone()),
-            _ => Ok(Completed::ok(Status::EMPTY)),
-        })?;
+        let done = self
+            .requests()
+            .with(id, |request| match &request.operation.state {
+                State::Ready(done) => Ok(done.clone()),
+                State::General(g) => Err(g.clone()),
+                _ => Ok(Completed::ok(Status::EMPTY)),
+            })?;
         // The callback runs while no request is in use.
         Ok(done.unwrap_or_else(|general| general.ask()))
     }
@@ -284,23 +330,20 @@ impl Mpi {
     /// `MPI_Cancel` (MPI-5.0 §3.8.4): marks for cancellation; the completion says whether it
     /// worked.
     pub fn cancel(&self, id: RequestId) -> Result<()> {
-        let general = self.requests().with(id, |request| match &request.state {
-            State::Device(r) => {
-                self.dev_mut().cancel(*r);
-                request.cancelling = true;
-                Ok(None)
-            }
-            State::Ready(_) => Ok(None),
-            State::General(g) => Ok(Some(g.clone())),
-            State::Inactive => {
-                let text = "an inactive request cannot be cancelled";
-                Err(Error::new(ErrorClass::Request, text))
-            }
-            State::Task(_) => {
-                let text = "this kind of request cannot be cancelled";
-                Err(Error::new(ErrorClass::Request, text))
-            }
-        })??;
+        let refused = |text: &'static str| Err(Error::new(ErrorClass::Request, text));
+        let general = self
+            .requests()
+            .with(id, |request| match &request.operation.state {
+                State::Device(r) => {
+                    self.dev_mut().cancel(*r);
+                    request.cancelling = true;
+                    Ok(None)
+                }
+                State::Ready(_) => Ok(None),
+                State::General(g) => Ok(Some(g.clone())),
+                State::Inactive => refused("an inactive request cannot be cancelled"),
+                State::Task(_) => refused("this kind of request cannot be cancelled"),
+            })??;
         general.map_or(Ok(()), |general| general.cancel())
     }
 
@@ -314,12 +357,11 @@ impl Mpi {
             self.requests()
                 .with(id, |request| request.persistent = None)?;
             let removed = self.requests().remove(id)?;
-            if let State::General(g) = &removed.state {
+            if let State::General(g) = &removed.operation.state {
                 return g.release();
             }
             return Ok(());
         }
-        self.requests().with(id, |request| request.freed = true)?;
         self.requests().add_freed(id);
         Ok(())
     }
@@ -329,11 +371,7 @@ impl Mpi {
         let is_over = |id| !matches!(self.settle(id), Ok(false));
         self.requests().reap_freed(is_over, |id| {
             let gone = self.requests().remove(id);
-            if let Ok(Request {
-                state: State::General(g),
-                ..
-            }) = gone
-            {
+            if let Ok(State::General(g)) = gone.map(|request| request.operation.state) {
                 // No caller is left for the error of a failing callback.
                 let _ = g.release();
             }
@@ -356,7 +394,9 @@ impl Mpi {
         self.wait_until(None, |m| {
             m.reap();
             let ids = m.requests().freed();
-            let is_send = |r: &mut Request| !r.receives && !matches!(r.state, State::General(_));
+            let is_send = |r: &mut Request| {
+                !r.operation.receives && !matches!(r.operation.state, State::General(_))
+            };
             let sends = ids
                 .iter()
                 .any(|&id| m.requests().with(id, is_send).unwrap_or(false));

@@ -30,7 +30,7 @@ enum Polled {
 impl Mpi {
     /// Whether `id` is an active request.
     fn is_active(&self, id: RequestId) -> Result<bool> {
-        let active = |request: &mut Request| !matches!(request.state, State::Inactive);
+        let active = |request: &mut Request| !matches!(request.operation.state, State::Inactive);
         self.requests().with(id, active)
     }
 

@@ -11,11 +11,11 @@ use std::rc::Rc;
 
 /// The outcome of [`RequestRegistry::end_simple`].
 pub(crate) enum SimpleEnd {
-    /// Its end is not only the device's.
+    /// More is to be done at its end than the device does.
     Other,
-    /// It is not over.
+    /// It is not complete.
     NotYet,
-    /// It is over, and gone.
+    /// It is complete, and gone.
     Done(Completed),
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct RequestRegistry {
     /// Freed requests that are still in flight.
     freed: RefCell<Vec<RequestId>>,
     /// The communicator of the last request that failed.
-    blamed: RefCell<Option<Rc<Communicator>>>,
+    failed_comm: RefCell<Option<Rc<Communicator>>>,
 }
 
 impl RequestRegistry {
@@ -40,17 +40,17 @@ impl RequestRegistry {
     /// Enters a receive on `comm` that `post` gives to the device. `None`: `post` gave none, or
     /// the requests are in use.
     #[inline(always)]
-    pub fn insert_plain(
+    pub fn insert_receive(
         &self,
         comm: &Rc<Communicator>,
         post: impl FnOnce() -> Option<ReqId>,
     ) -> Option<RequestId> {
         let mut slab = self.slab.try_borrow_mut().ok()?;
         let request = post()?;
-        Some(slab.insert_plain(request, comm.clone()))
+        Some(slab.insert_receive(request, comm.clone()))
     }
 
-    /// What `act` makes of a request. No other request is at hand meanwhile.
+    /// The result of `act` on a request. `act` uses no other request.
     ///
     /// # Errors
     /// `Request` when there is none of this id.
@@ -63,27 +63,32 @@ impl RequestRegistry {
     #[inline]
     pub fn device_request(&self, id: RequestId) -> Option<ReqId> {
         let mut slab = self.slab.borrow_mut();
-        if let plain @ Some(_) = slab.plain(id) {
-            return plain;
+        if let receive @ Some(_) = slab.receive(id) {
+            return receive;
         }
-        match slab.get(id).ok()?.state {
+        match slab.get(id).ok()?.operation.state {
             State::Device(request) => Some(request),
             _ => None,
         }
     }
 
-    /// Ends a receive of which nothing is to be kept if `poll` gives its result. `None`: it is not
-    /// such a receive, it is not over, or the requests are in use.
+    /// Ends a receive without more state than its id if `poll` gives its result. `None`: it is not
+    /// such a receive, it is not complete, or the requests are in use.
     #[inline]
-    pub fn end_plain<T>(&self, id: RequestId, poll: impl FnOnce(ReqId) -> Option<T>) -> Option<T> {
+    pub fn end_receive<T>(
+        &self,
+        id: RequestId,
+        poll: impl FnOnce(ReqId) -> Option<T>,
+    ) -> Option<T> {
         let mut slab = self.slab.try_borrow_mut().ok()?;
-        let done = poll(slab.plain(id)?)?;
-        slab.discard_plain(id);
+        let done = poll(slab.receive(id)?)?;
+        slab.discard_receive(id);
         Some(done)
     }
 
-    /// Ends a request whose end is the device's and nothing else, if `poll` gives its result; the
-    /// request's communicator takes the blame for an error. `poll` is told whether it receives.
+    /// Ends a request of which nothing is left to do after the device, if `poll` gives its result.
+    /// An error goes to the request's communicator. The second argument of `poll` says whether it
+    /// is a receive.
     ///
     /// # Errors
     /// `Request` when there is none of this id.
@@ -94,12 +99,12 @@ impl RequestRegistry {
         poll: impl FnOnce(ReqId, bool) -> Option<Completed>,
     ) -> Result<SimpleEnd> {
         let mut slab = self.slab.borrow_mut();
-        let polled = match slab.plain(id) {
+        let polled = match slab.receive(id) {
             Some(request) => poll(request, true),
             None => {
                 let request = slab.get(id)?;
-                match request.state {
-                    State::Device(r) if request.is_plain() => poll(r, request.receives),
+                match request.operation.state {
+                    State::Device(r) if request.is_simple() => poll(r, request.operation.receives),
                     _ => return Ok(SimpleEnd::Other),
                 }
             }
@@ -108,7 +113,7 @@ impl RequestRegistry {
             return Ok(SimpleEnd::NotYet);
         };
         if done.error.is_some() {
-            self.blame(slab.get(id)?.comm.clone());
+            self.set_failed_comm(slab.get(id)?.comm.clone());
         }
         slab.discard(id);
         Ok(SimpleEnd::Done(done))
@@ -202,12 +207,12 @@ impl RequestRegistry {
     }
 
     /// Notes the communicator of a request that failed.
-    pub fn blame(&self, comm: Option<Rc<Communicator>>) {
-        self.blamed.replace(comm);
+    pub fn set_failed_comm(&self, comm: Option<Rc<Communicator>>) {
+        self.failed_comm.replace(comm);
     }
 
     /// Takes the communicator of the last request that failed.
-    pub fn take_blamed(&self) -> Option<Rc<Communicator>> {
-        self.blamed.take()
+    pub fn take_failed_comm(&self) -> Option<Rc<Communicator>> {
+        self.failed_comm.take()
     }
 }

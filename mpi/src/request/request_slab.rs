@@ -1,36 +1,35 @@
 //! The slots of requests, with generations: a stale id names no other request.
 
-use super::{Request, RequestId, State};
+use super::{Request, RequestId, Started};
 use crate::adi::ReqId;
 use crate::comm::Communicator;
 use crate::error::{Error, ErrorClass, Result};
-use crate::status::{Completed, Status};
+use crate::status::Status;
 use std::rc::Rc;
 
 struct Slot {
     generation: u32,
-    /// A receive of which there is nothing else to know; `request` is made of it when more is
-    /// asked.
-    plain: Option<(ReqId, Rc<Communicator>)>,
+    /// A receive without more state than this; `request` is made of it when a caller needs more.
+    receive: Option<(ReqId, Rc<Communicator>)>,
     request: Option<Request>,
 }
 
 impl Slot {
     #[inline]
     fn is_live(&self) -> bool {
-        self.plain.is_some() || self.request.is_some()
+        self.receive.is_some() || self.request.is_some()
     }
 
     #[inline]
     fn comm(&self) -> Option<&Rc<Communicator>> {
-        match &self.plain {
+        match &self.receive {
             Some((_, comm)) => Some(comm),
             None => self.request.as_ref()?.comm.as_ref(),
         }
     }
 
     #[inline]
-    fn grow_old(&mut self) {
+    fn next_generation(&mut self) {
         self.generation = (self.generation & GENERATIONS) % GENERATIONS + 1;
     }
 }
@@ -43,10 +42,10 @@ pub(super) struct RequestSlab {
 
 impl Default for RequestSlab {
     fn default() -> Self {
-        let sent = State::Ready(Completed::ok(Status::EMPTY));
+        let sent = Started::complete(Status::EMPTY);
         let slot = Slot {
             generation: RequestId::SENT.generation(),
-            plain: None,
+            receive: None,
             request: Some(Request::new(sent, None)),
         };
         Self {
@@ -74,11 +73,11 @@ impl RequestSlab {
         id
     }
 
-    /// Enters a receive that the device has as it is.
+    /// Enters a receive without more state than these.
     #[inline]
-    pub fn insert_plain(&mut self, request: ReqId, comm: Rc<Communicator>) -> RequestId {
+    pub fn insert_receive(&mut self, request: ReqId, comm: Rc<Communicator>) -> RequestId {
         let (id, slot) = self.vacant();
-        slot.plain = Some((request, comm));
+        slot.receive = Some((request, comm));
         id
     }
 
@@ -93,26 +92,26 @@ impl RequestSlab {
     fn grow(&mut self) -> u32 {
         self.slots.push(Slot {
             generation: 1,
-            plain: None,
+            receive: None,
             request: None,
         });
         self.slots.len() as u32 - 1
     }
 
-    /// The device's request, when the slab knows no more of it.
+    /// The device's request of a receive without more state.
     #[inline]
-    pub fn plain(&self, id: RequestId) -> Option<ReqId> {
+    pub fn receive(&self, id: RequestId) -> Option<ReqId> {
         let slot = self.slots.get(id.slot())?;
-        let plain = slot.plain.as_ref()?;
-        (slot.generation == id.generation()).then_some(plain.0)
+        let receive = slot.receive.as_ref()?;
+        (slot.generation == id.generation()).then_some(receive.0)
     }
 
-    /// Drops what [`RequestSlab::plain`] has named.
+    /// Drops a receive that [`RequestSlab::receive`] has found.
     #[inline]
-    pub fn discard_plain(&mut self, id: RequestId) {
+    pub fn discard_receive(&mut self, id: RequestId) {
         let slot = &mut self.slots[id.slot()];
-        if slot.plain.take().is_some() {
-            slot.grow_old();
+        if slot.receive.take().is_some() {
+            slot.next_generation();
             self.free.push(id.slot() as u32);
         }
     }
@@ -123,10 +122,8 @@ impl RequestSlab {
         let Some(slot) = slot.filter(|slot| slot.generation == id.generation()) else {
             return Err(stale(id));
         };
-        if let Some((request, comm)) = slot.plain.take() {
-            let mut whole = Request::new(State::Device(request), Some(comm));
-            whole.receives = true;
-            slot.request = Some(whole);
+        if let Some((request, comm)) = slot.receive.take() {
+            slot.request = Some(Request::new(Started::recv(request, None, None), Some(comm)));
         }
         slot.request.as_mut().ok_or_else(|| stale(id))
     }
@@ -141,7 +138,7 @@ impl RequestSlab {
     pub fn remove(&mut self, id: RequestId) -> Result<Request> {
         self.get(id)?;
         let slot = &mut self.slots[id.slot()];
-        slot.grow_old();
+        slot.next_generation();
         self.free.push(id.slot() as u32);
         slot.request.take().ok_or_else(|| stale(id))
     }
@@ -151,8 +148,8 @@ impl RequestSlab {
     pub fn discard(&mut self, id: RequestId) {
         if self.contains(id) {
             let slot = &mut self.slots[id.slot()];
-            slot.grow_old();
-            (slot.plain, slot.request) = (None, None);
+            slot.next_generation();
+            (slot.receive, slot.request) = (None, None);
             self.free.push(id.slot() as u32);
         }
     }

@@ -1,8 +1,8 @@
 use super::*;
 use crate::adi::testnet::{run, run_seeds};
+use crate::big_lock::Until;
 use crate::coll::{CallState, Ctx};
 use crate::datatype::{Datatype, Named};
-use crate::lock::Until;
 use crate::p2p::{Data, SendMode};
 use crate::runtime::Mpi;
 use crate::status::{ANY_SOURCE, Status};
@@ -10,11 +10,7 @@ use std::cell::RefCell;
 
 fn post(m: &Mpi, cell: &mut u8, peer: i32, tag: i32, sends: bool) -> RequestId {
     let datatype = Datatype::named(Named::Byte);
-    let d = Data {
-        addr: cell,
-        count: 1,
-        datatype: &datatype,
-    };
+    let d = Data::new(cell, 1, &datatype);
     // SAFETY: the tests keep the cells until the requests are complete.
     unsafe {
         if sends {
@@ -29,7 +25,7 @@ fn post(m: &Mpi, cell: &mut u8, peer: i32, tag: i32, sends: bool) -> RequestId {
 #[test]
 fn stale_ids_are_errors() {
     let mut slab = super::request_slab::RequestSlab::default();
-    let make = || Request::new(State::Inactive, None);
+    let make = || Request::new(Started::new(State::Inactive), None);
     let a = slab.insert(make());
     slab.remove(a).unwrap();
     let b = slab.insert(make());

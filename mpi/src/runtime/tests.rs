@@ -1,27 +1,25 @@
 use super::Mpi;
 use crate::adi::ReqId;
-use crate::adi::testnet::{LARGE, fail_next, run, run_seeds};
+use crate::adi::testnet::{LARGE, fail_next, run, run_seeds, waits};
+use crate::big_lock::{Completions, Until};
 use crate::coll::Gather;
-use crate::coll::typed::Typed;
 use crate::datatype::{Datatype, Form, Named};
 use crate::error::ErrorClass;
-use crate::lock::{Completions, Until};
-use crate::p2p::{Data, ExchangeSide, SendMode};
+use crate::p2p::{Data, ExchangeSide, SendMode, Typed};
 use crate::request::RequestId;
+use crate::status::{Completed, Status};
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 
 fn byte() -> Rc<Datatype> {
     Datatype::named(Named::Byte)
 }
 
 fn data<'a>(bytes: &mut [u8], datatype: &'a Rc<Datatype>) -> Data<'a> {
-    Data {
-        addr: bytes.as_mut_ptr(),
-        count: bytes.len() as i64,
-        datatype,
-    }
+    Data::new(bytes.as_mut_ptr(), bytes.len() as i64, datatype)
 }
 
 fn irecv(m: &Mpi, bytes: &mut [u8], from: i32) -> crate::Result<RequestId> {
@@ -152,11 +150,7 @@ fn a_send_that_cannot_start_takes_its_receive_back() {
         let gaps = Datatype::vector(Form::Int, 2, 1, 2, &byte()).unwrap();
         gaps.commit();
         let mut into = [0; 4];
-        let out = Data {
-            addr: std::ptr::without_provenance_mut(64),
-            count: 1 << 60,
-            datatype: &gaps,
-        };
+        let out = Data::new(std::ptr::without_provenance_mut(64), 1 << 60, &gaps);
         let side = ExchangeSide { peer: 0, tag: 5 };
         // SAFETY: nothing is read as the send cannot start; the array outlives its receive.
         let failed = unsafe { m.isendrecv(&out, side, &data(&mut into, &byte()), side, m.world()) };
@@ -274,5 +268,42 @@ fn cancelling_is_told_when_it_is_over() {
         m.cancel(id).unwrap();
         assert!(m.wait(id).unwrap().status.cancelled);
         assert_eq!(m.decider().count(crate::decide::AnswerKind::Cancel), 1);
+    });
+}
+
+#[test]
+fn a_wait_whose_message_a_task_takes_in_does_not_block() {
+    run_seeds(2, |m| {
+        if m.rank().0 == 0 {
+            send(&m, &mut [7; 4], 1).unwrap();
+            return;
+        }
+        let mut bytes = [0; 4];
+        let id = irecv(&m, &mut bytes, 0).unwrap();
+        let request = m.hint(id).expect("a receive of the device");
+        let stage = Rc::new(Cell::new(0));
+        let (mpi, now) = (m.rc(), stage.clone());
+        let receive = async move {
+            poll_fn(|_| {
+                while now.get() == 1 && !mpi.dev().is_complete(request) {
+                    mpi.dev_mut().progress(None).unwrap();
+                }
+                // The task does not end, so its end is not the event that the wait sees.
+                if now.get() == 2 {
+                    Poll::Ready(())
+                } else {
+                    Poll::Pending
+                }
+            })
+            .await;
+            Completed::ok(Status::EMPTY)
+        };
+        let task = m.start_task(None, Box::pin(receive));
+        stage.set(1);
+        m.wait(id).unwrap();
+        assert_eq!(waits(&m), 0);
+        stage.set(2);
+        m.wait(task).unwrap();
+        assert_eq!(bytes, [7; 4]);
     });
 }

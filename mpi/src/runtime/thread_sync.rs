@@ -1,7 +1,7 @@
 //! What the threads of a process share while they wait.
 
+use crate::big_lock::{BigLock, Completions, Pass, Until};
 use crate::error::Result;
-use crate::lock::{BigLock, Completions, Pass, Until};
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! This process in its job, and what every process has from the start.
 
-use crate::adi::Dev;
+use crate::adi::{Dev, JobLocality};
 use crate::comm::{Communicator, ContextId, ContextIds, Contexts};
 use crate::group::Group;
 use crate::info::Info;
@@ -15,6 +15,7 @@ pub(super) struct WorldMember {
     world: Rc<Communicator>,
     self_comm: Rc<Communicator>,
     env_info: Rc<Info>,
+    locality: JobLocality,
 }
 
 impl WorldMember {
@@ -39,6 +40,7 @@ impl WorldMember {
             world,
             self_comm,
             env_info: Rc::new(env_info(dev)),
+            locality: dev.locality(),
         }
     }
 
@@ -69,6 +71,12 @@ impl WorldMember {
     /// `MPI_INFO_ENV`.
     pub(super) fn env_info(&self) -> &Rc<Info> {
         &self.env_info
+    }
+
+    /// Which ranks of the job share a host.
+    #[inline(always)]
+    pub(super) fn locality(&self) -> &JobLocality {
+        &self.locality
     }
 
     /// A context id that no communicator of this process has; `None`: all are in use.

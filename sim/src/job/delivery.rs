@@ -4,8 +4,8 @@ use super::host_link::NextMessage;
 use super::work::Work;
 use super::{Event, JobWorld, MILLI};
 use rejoin_managers_protocol::central::{CentralInput, HostIndex};
-use rejoin_managers_protocol::control::{ToCentral, ToLocal};
 use rejoin_managers_protocol::local::LocalInput;
+use rejoin_managers_protocol::manager_messages::{ToCentral, ToLocal};
 
 impl<W: Work> JobWorld<W> {
     fn arrival(&mut self) -> u64 {

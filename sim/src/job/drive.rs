@@ -1,12 +1,12 @@
 //! The drivers of the cores, and the links between them.
 
-use super::process::{Process, ProcessStep, SimRestore};
+use super::process_model::{Process, ProcessStep, SimRestore};
 use super::work::Work;
 use super::{Event, JobWorld, Key, MILLI, STOPPING};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, HostIndex};
-use rejoin_managers_protocol::control::{ProcessInstance, Time};
 use rejoin_managers_protocol::local;
+use rejoin_managers_protocol::manager_messages::{ProcessInstance, Time};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -82,7 +82,7 @@ impl<W: Work> JobWorld<W> {
             central::CentralEffect::Drop(host) => {
                 self.hosts[host].link.drop_host();
                 self.tally.dropped += 1;
-                let at = self.now.max(self.hosts[host].link.parted()) + MILLI;
+                let at = self.now.max(self.hosts[host].link.unreachable()) + MILLI;
                 self.queue.at(at, Event::CentralLost(host));
             }
             central::CentralEffect::Event(event) => {
@@ -178,8 +178,8 @@ impl<W: Work> JobWorld<W> {
                     None,
                 );
                 let pid = process.pid();
-                self.work.fresh(instance);
-                self.there(process)?;
+                self.work.begin(instance);
+                self.add_process(process)?;
                 let spawned = local::LocalInput::Spawned(instance.rank, instance.incarnation, pid);
                 inputs.push_back(spawned);
             }
@@ -261,7 +261,7 @@ impl<W: Work> JobWorld<W> {
             && (process.asked.is_none() || signal == KILL)
         {
             process.asked = Some(signal);
-            let end = rejoin_managers_protocol::control::End::Signaled(signal);
+            let end = rejoin_managers_protocol::manager_messages::End::Signaled(signal);
             self.after(delay, Event::Ends(key, end));
         }
     }

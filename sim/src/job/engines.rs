@@ -2,15 +2,15 @@
 //! received message, after any kills, cuts and rollbacks.
 
 use super::MILLI;
-use super::work::{Wish, Work};
-use crate::check::{self, Outcome};
-use crate::node::{Blind, ConnectionId, Node, Output};
+use super::work::{Work, WorkRequest};
+use crate::message_check::{self, Outcome};
+use crate::message_plan::{Plan, Step, TALK_CONTEXT, content};
+use crate::node::{ConnectionId, DisabledEpochRule, Node, Output};
 use crate::node::{Load, ShortCounts};
-use crate::plan::{Plan, Step, TALK_CONTEXT, content};
 use crate::rng::Rng;
 use rejoin_channel_table::{AddressBook, BusinessCard, Epoch, Identity, Incarnation, JobId, Rank};
-use rejoin_engine::{Envelope, MessageMode, ReqId, Segment, Sought};
-use rejoin_managers_protocol::control::ProcessInstance;
+use rejoin_engine::{Envelope, FailedProbes, MessageMode, ReqId, Segment};
+use rejoin_managers_protocol::manager_messages::ProcessInstance;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Most bytes written at once.
@@ -68,7 +68,7 @@ pub struct Engines {
     members: Vec<Member>,
     connections: BTreeMap<ConnectionId, Connection>,
     next: ConnectionId,
-    /// Percent of a rank's looks at its links in which one of them breaks.
+    /// Percent of the polls of a rank's links in which one of them breaks.
     cuts: u64,
     /// Random bits that decide which ranks share a host: their links carry short messages.
     near: u64,
@@ -77,7 +77,7 @@ pub struct Engines {
     /// Links that broke.
     pub broken: u64,
     /// Half of the rule of epochs switched off.
-    pub blind: Blind,
+    pub disabled_rule: DisabledEpochRule,
 }
 
 /// An event of these ranks and links.
@@ -89,11 +89,11 @@ pub enum EngineEvent {
     Arrive(ConnectionId, usize),
     /// A rank dials another.
     Dial(ProcessInstance, Rank),
-    /// A rank looks at its links.
-    Look(ProcessInstance),
+    /// A rank polls its links.
+    PollLinks(ProcessInstance),
 }
 
-type Wishes = Vec<Wish<EngineEvent>>;
+type WorkRequests = Vec<WorkRequest<EngineEvent>>;
 
 impl Engines {
     /// A random program without cancelled messages.
@@ -125,7 +125,7 @@ impl Engines {
             near: rng.bits() | rng.bits(),
             short_counts: ShortCounts::default(),
             broken: 0,
-            blind: Blind::default(),
+            disabled_rule: DisabledEpochRule::default(),
         }
     }
 
@@ -138,7 +138,7 @@ impl Engines {
         all
     }
 
-    fn begins(&mut self, instance: ProcessInstance, from: Option<Epoch>) {
+    fn set_process(&mut self, instance: ProcessInstance, from: Option<Epoch>) {
         let member = &mut self.members[instance.rank.index()];
         member.instance = Some(instance);
         member.incarnation = instance.incarnation;
@@ -158,7 +158,7 @@ impl Engines {
         &mut self,
         instance: ProcessInstance,
         rng: &mut Rng,
-        wishes: &mut Wishes,
+        requests: &mut WorkRequests,
     ) -> Result<(), String> {
         let rank = instance.rank;
         let position = self.members[rank.index()].program.position;
@@ -168,21 +168,21 @@ impl Engines {
         let mut pause = rng.between(1_000, 800_000);
         match step {
             Step::Receive(number) if self.spins(instance, number) => {
-                wishes.push(Wish::After(20_000, EngineEvent::Step(instance)));
+                requests.push(WorkRequest::After(20_000, EngineEvent::Step(instance)));
                 return Ok(());
             }
-            Step::Send(number) => self.send(instance, number, rng, wishes),
+            Step::Send(number) => self.send(instance, number, rng, requests),
             Step::Receive(number) => self.receive(instance, number)?,
             Step::Await(number) if !self.is_received(rank, number) => {
-                wishes.push(Wish::After(100_000, EngineEvent::Step(instance)));
+                requests.push(WorkRequest::After(100_000, EngineEvent::Step(instance)));
                 return Ok(());
             }
             Step::Compute(micros) => pause += micros * 1_000,
             _ => {}
         }
         self.members[rank.index()].program.position += 1;
-        wishes.push(Wish::After(pause, EngineEvent::Step(instance)));
-        self.moves(instance, rng, wishes)
+        requests.push(WorkRequest::After(pause, EngineEvent::Step(instance)));
+        self.progress(instance, rng, requests)
     }
 
     fn is_received(&self, rank: Rank, number: usize) -> bool {
@@ -190,11 +190,11 @@ impl Engines {
         program.outcomes.contains_key(&number)
     }
 
-    /// Whether a receive looks for its message once more before it is posted.
+    /// Whether a receive polls for its message once more before it is posted.
     fn spins(&mut self, instance: ProcessInstance, number: usize) -> bool {
         let pattern = self.plan.receives[number].pattern;
         let spins = self.members[instance.rank.index()].program.spins;
-        let again = spins < SPINS && self.node(instance).is_some_and(|n| n.may_look(&pattern));
+        let again = spins < SPINS && self.node(instance).is_some_and(|n| n.may_poll(&pattern));
         self.members[instance.rank.index()].program.spins = if again { spins + 1 } else { 0 };
         again
     }
@@ -207,7 +207,7 @@ impl Engines {
         let immediate = node.receive_short(&receive.pattern, receive.len);
         let (done, pending) = if let Some((completion, segment)) = immediate {
             let bytes = node.bytes(segment).to_vec();
-            node.spoil(segment);
+            node.overwrite(segment);
             let done = Outcome {
                 receive: number,
                 completion,
@@ -235,7 +235,7 @@ impl Engines {
         instance: ProcessInstance,
         number: usize,
         rng: &mut Rng,
-        wishes: &mut Wishes,
+        requests: &mut WorkRequests,
     ) {
         let message = self.plan.messages[number];
         let envelope = Envelope {
@@ -257,7 +257,7 @@ impl Engines {
             && mode == MessageMode::Standard
             && let Some((id, load)) = node.send_short(Rank(message.to), envelope, &bytes)
         {
-            self.travel(instance, id, Some(load), rng, wishes);
+            self.travel(instance, id, Some(load), rng, requests);
             return;
         }
         if let Some((id, segment)) = node.send(Rank(message.to), envelope, &bytes, mode) {
@@ -271,11 +271,11 @@ impl Engines {
     }
 
     /// Takes what has completed, and writes what is to be written.
-    fn moves(
+    fn progress(
         &mut self,
         instance: ProcessInstance,
         rng: &mut Rng,
-        wishes: &mut Wishes,
+        requests: &mut WorkRequests,
     ) -> Result<(), String> {
         let rank = instance.rank;
         let script = self.plan.scripts[rank.index()].len();
@@ -293,14 +293,14 @@ impl Engines {
                 completion,
                 bytes: node.bytes(pending.segment).to_vec(),
             };
-            node.spoil(pending.segment);
+            node.overwrite(pending.segment);
             if program.outcomes.insert(pending.number, outcome).is_some() {
                 return Err(format!("receive {} ended twice", pending.number));
             }
         }
         for pending in std::mem::take(&mut program.sends) {
             match node.engine.poll(pending.id) {
-                Some(_) => node.spoil(pending.segment),
+                Some(_) => node.overwrite(pending.segment),
                 None => program.sends.push(pending),
             }
         }
@@ -308,13 +308,18 @@ impl Engines {
         let done = idle && program.position == script && node.engine.quiescent();
         if done && !program.finished {
             program.finished = true;
-            wishes.push(Wish::Finished(rank));
+            requests.push(WorkRequest::Finished(rank));
         }
-        self.drain_queues(instance, rng, wishes);
+        self.drain_queues(instance, rng, requests);
         Ok(())
     }
 
-    fn drain_queues(&mut self, instance: ProcessInstance, rng: &mut Rng, wishes: &mut Wishes) {
+    fn drain_queues(
+        &mut self,
+        instance: ProcessInstance,
+        rng: &mut Rng,
+        requests: &mut WorkRequests,
+    ) {
         let peers = (0..self.members.len() as u32).map(Rank);
         let member = &mut self.members[instance.rank.index()];
         let Some(node) = &mut member.node else {
@@ -324,7 +329,7 @@ impl Engines {
         for peer in peers {
             if node.wants_link(peer) && member.dialing.insert(peer) {
                 let delay = rng.between(10_000, 300_000);
-                wishes.push(Wish::After(delay, EngineEvent::Dial(instance, peer)));
+                requests.push(WorkRequest::After(delay, EngineEvent::Dial(instance, peer)));
             }
         }
         for output in node.take_output() {
@@ -344,7 +349,7 @@ impl Engines {
             }
         }
         for (id, load) in writes {
-            self.travel(instance, id, load, rng, wishes);
+            self.travel(instance, id, load, rng, requests);
         }
     }
 
@@ -355,7 +360,7 @@ impl Engines {
         id: ConnectionId,
         load: Option<Load>,
         rng: &mut Rng,
-        wishes: &mut Wishes,
+        requests: &mut WorkRequests,
     ) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
@@ -365,16 +370,22 @@ impl Engines {
             connection.open[1 - side] = load.is_some();
             connection.queues[side].push_back(load);
             let delay = rng.between(5_000, 150_000);
-            wishes.push(Wish::After(delay, EngineEvent::Arrive(id, side)));
+            requests.push(WorkRequest::After(delay, EngineEvent::Arrive(id, side)));
         }
     }
 
-    fn dial(&mut self, instance: ProcessInstance, peer: Rank, rng: &mut Rng, wishes: &mut Wishes) {
+    fn dial(
+        &mut self,
+        instance: ProcessInstance,
+        peer: Rank,
+        rng: &mut Rng,
+        requests: &mut WorkRequests,
+    ) {
         let other = &self.members[peer.index()];
         let there = other.instance.filter(|_| other.started);
         let Some(other) = there.filter(|other| other.generation == instance.generation) else {
             // The peer does not listen yet.
-            wishes.push(Wish::After(MILLI, EngineEvent::Dial(instance, peer)));
+            requests.push(WorkRequest::After(MILLI, EngineEvent::Dial(instance, peer)));
             return;
         };
         self.members[instance.rank.index()].dialing.remove(&peer);
@@ -395,7 +406,7 @@ impl Engines {
         if let Some(node) = self.node(other) {
             node.accept(id, nonces[1]);
         }
-        self.drain_queues(instance, rng, wishes);
+        self.drain_queues(instance, rng, requests);
     }
 
     fn arrive(
@@ -403,7 +414,7 @@ impl Engines {
         id: ConnectionId,
         side: usize,
         rng: &mut Rng,
-        wishes: &mut Wishes,
+        requests: &mut WorkRequests,
     ) -> Result<(), String> {
         let Some(connection) = self.connections.get_mut(&id) else {
             return Ok(());
@@ -427,29 +438,29 @@ impl Engines {
             }
             None => {}
         }
-        self.entered(instance, before, wishes);
-        self.moves(instance, rng, wishes)
+        self.entered(instance, before, requests);
+        self.progress(instance, rng, requests)
     }
 
     /// Frames that arrived may have made the node enter epochs after `before`.
-    fn entered(&mut self, instance: ProcessInstance, before: Epoch, wishes: &mut Wishes) {
+    fn entered(&mut self, instance: ProcessInstance, before: Epoch, requests: &mut WorkRequests) {
         let Some(node) = self.node(instance) else {
             return;
         };
         let entered = before.0 + 1..=node.engine.epoch().0;
         for epoch in entered.map(Epoch) {
-            self.photograph(instance.rank, epoch);
+            self.save_program(instance.rank, epoch);
             if self.members[instance.rank.index()]
                 .images
                 .contains_key(&epoch)
             {
-                wishes.push(Wish::Entered(instance.rank, epoch));
+                requests.push(WorkRequest::Entered(instance.rank, epoch));
             }
         }
     }
 
     /// Saves the program's part of an image that the node has just taken.
-    fn photograph(&mut self, rank: Rank, epoch: Epoch) {
+    fn save_program(&mut self, rank: Rank, epoch: Epoch) {
         let member = &mut self.members[rank.index()];
         if member.node.as_ref().is_some_and(|n| n.has_image(epoch)) {
             let program = member.program.clone();
@@ -457,11 +468,11 @@ impl Engines {
         }
     }
 
-    fn look(
+    fn poll_links(
         &mut self,
         instance: ProcessInstance,
         rng: &mut Rng,
-        wishes: &mut Wishes,
+        requests: &mut WorkRequests,
     ) -> Result<(), String> {
         let cut = rng.chance(self.cuts);
         let Some(node) = self.node(instance) else {
@@ -470,25 +481,25 @@ impl Engines {
         let before = node.engine.epoch();
         node.take_in_all()?;
         node.engine.flush_all_acks();
-        node.engine.grant_if_starved(&Sought::default());
-        self.entered(instance, before, wishes);
-        wishes.push(Wish::After(MILLI, EngineEvent::Look(instance)));
+        node.engine.grant_if_starved(&FailedProbes::default());
+        self.entered(instance, before, requests);
+        requests.push(WorkRequest::After(MILLI, EngineEvent::PollLinks(instance)));
         if cut {
             let open = |c: &Connection| c.instances.contains(&instance) && c.open == [true; 2];
             let mut ids = self.connections.iter().filter(|(_, c)| open(c));
             if let Some(id) = ids.next_back().map(|(id, _)| *id) {
                 self.broken += 1;
-                self.cut(id, rng, wishes);
+                self.cut(id, rng, requests);
             }
         }
-        self.moves(instance, rng, wishes)
+        self.progress(instance, rng, requests)
     }
 
     /// Only the end of the connection still arrives.
-    fn cut(&mut self, id: ConnectionId, rng: &mut Rng, wishes: &mut Wishes) {
+    fn cut(&mut self, id: ConnectionId, rng: &mut Rng, requests: &mut WorkRequests) {
         let instances = self.connections.get(&id).map(|c| c.instances);
         for instance in instances.into_iter().flatten() {
-            self.travel(instance, id, None, rng, wishes);
+            self.travel(instance, id, None, rng, requests);
         }
     }
 }
@@ -496,20 +507,20 @@ impl Engines {
 impl Work for Engines {
     type Event = EngineEvent;
 
-    fn fresh(&mut self, instance: ProcessInstance) {
-        self.begins(instance, None);
+    fn begin(&mut self, instance: ProcessInstance) {
+        self.set_process(instance, None);
     }
 
-    fn back(&mut self, instance: ProcessInstance, from: Epoch) -> Result<(), String> {
+    fn restore(&mut self, instance: ProcessInstance, from: Epoch) -> Result<(), String> {
         let images = &self.members[instance.rank.index()].images;
         if !images.contains_key(&from) {
             return Err(format!("no program of {instance:?} in epoch {from}"));
         }
-        self.begins(instance, Some(from));
+        self.set_process(instance, Some(from));
         Ok(())
     }
 
-    fn start(&mut self, instance: ProcessInstance, _rng: &mut Rng, wishes: &mut Wishes) {
+    fn start(&mut self, instance: ProcessInstance, _rng: &mut Rng, requests: &mut WorkRequests) {
         let entry = |m: &Member| (m.incarnation, BusinessCard::default());
         let book = AddressBook::new(self.members.iter().map(entry).collect());
         let me = Identity {
@@ -535,40 +546,40 @@ impl Work for Engines {
             self.short_counts += old.short_counts;
         }
         if let Some(node) = &mut member.node {
-            node.blind = self.blind;
+            node.disabled_rule = self.disabled_rule;
         }
         member.program = program.unwrap_or_default();
         let from = member.from;
         member.images.retain(|epoch, _| Some(*epoch) == from);
-        wishes.push(Wish::After(1_000, EngineEvent::Step(instance)));
-        wishes.push(Wish::After(MILLI, EngineEvent::Look(instance)));
+        requests.push(WorkRequest::After(1_000, EngineEvent::Step(instance)));
+        requests.push(WorkRequest::After(MILLI, EngineEvent::PollLinks(instance)));
     }
 
     fn event(
         &mut self,
         event: EngineEvent,
         rng: &mut Rng,
-        wishes: &mut Wishes,
+        requests: &mut WorkRequests,
     ) -> Result<(), String> {
         match event {
-            EngineEvent::Arrive(id, side) => return self.arrive(id, side, rng, wishes),
+            EngineEvent::Arrive(id, side) => return self.arrive(id, side, rng, requests),
             EngineEvent::Step(instance) if self.node(instance).is_some() => {
-                self.step(instance, rng, wishes)?
+                self.step(instance, rng, requests)?
             }
             EngineEvent::Dial(instance, peer) if self.node(instance).is_some() => {
-                self.dial(instance, peer, rng, wishes);
+                self.dial(instance, peer, rng, requests);
             }
-            EngineEvent::Look(instance) => self.look(instance, rng, wishes)?,
+            EngineEvent::PollLinks(instance) => self.poll_links(instance, rng, requests)?,
             EngineEvent::Step(_) | EngineEvent::Dial(..) => {}
         }
         Ok(())
     }
 
-    fn whose(&self, event: &EngineEvent) -> Option<Rank> {
+    fn rank_of(&self, event: &EngineEvent) -> Option<Rank> {
         match event {
             EngineEvent::Step(instance)
             | EngineEvent::Dial(instance, _)
-            | EngineEvent::Look(instance) => Some(instance.rank),
+            | EngineEvent::PollLinks(instance) => Some(instance.rank),
             EngineEvent::Arrive(id, side) => Some(self.connections.get(id)?.instances[*side].rank),
         }
     }
@@ -577,10 +588,10 @@ impl Work for Engines {
         if let Some(node) = &mut self.members[rank.index()].node {
             node.enter(epoch);
         }
-        self.photograph(rank, epoch);
+        self.save_program(rank, epoch);
     }
 
-    fn gone(&mut self, rank: Rank) {
+    fn ended(&mut self, rank: Rank) {
         let Some(instance) = self.members[rank.index()].instance.take() else {
             return;
         };
@@ -614,7 +625,7 @@ impl Work for Engines {
             .collect();
         for (at, node) in nodes.iter().enumerate() {
             for other in &nodes[at + 1..] {
-                node.fits(other)?;
+                node.check_consistency(other)?;
             }
         }
         Ok(())
@@ -626,7 +637,7 @@ impl Work for Engines {
             let of = |n: &&usize| self.plan.receives[**n].pattern.context == context;
             let bound = program.bound.iter().filter(of);
             let outcomes: Vec<Outcome> = bound.map(|n| program.outcomes[n].clone()).collect();
-            check::receives(&self.plan, rank.0, context, &outcomes)
+            message_check::receives(&self.plan, rank.0, context, &outcomes)
                 .map_err(|e| format!("rank {rank}, context {context}: {e}"))?;
         }
         Ok(())

@@ -1,16 +1,16 @@
 //! The effects of faults on a running job.
 
-use super::process::ProcessStep;
+use super::process_model::ProcessStep;
 use super::work::Work;
 use super::{Event, Host, JobFault, JobWorld, MILLI};
 use rejoin_channel_table::Rank;
 use rejoin_managers_protocol::central::{self, Central};
-use rejoin_managers_protocol::control::End;
 use rejoin_managers_protocol::local::Local;
+use rejoin_managers_protocol::manager_messages::End;
 use std::collections::BTreeSet;
 
 impl<W: Work> JobWorld<W> {
-    pub(super) fn strike(&mut self, fault: JobFault) -> Result<(), String> {
+    pub(super) fn inject(&mut self, fault: JobFault) -> Result<(), String> {
         if self.over.is_some() {
             return Ok(());
         }
@@ -39,7 +39,7 @@ impl<W: Work> JobWorld<W> {
                 Ok(())
             }
             JobFault::Part(host, time) => {
-                self.hosts[host].link.part(self.now + time);
+                self.hosts[host].link.make_unreachable(self.now + time);
                 self.last_fault = self.last_fault.max(self.now + time);
                 self.tally.parts += 1;
                 Ok(())
@@ -89,7 +89,7 @@ impl<W: Work> JobWorld<W> {
         // The end of a process that has not called MPI_Init is not noticed early.
         let early = watched && self.rng.chance(50);
         match early {
-            true => self.dies(key, End::Signaled(9)),
+            true => self.detect_exit(key, End::Signaled(9)),
             false => self.ended(key, End::Signaled(9)),
         }
     }
@@ -104,7 +104,7 @@ impl<W: Work> JobWorld<W> {
         let ranks = (0u32..).map(Rank).zip(placement);
         let ranks: BTreeSet<Rank> = ranks.filter(|(_, h)| **h == host).map(|(r, _)| r).collect();
         for rank in &ranks {
-            self.work.gone(*rank);
+            self.work.ended(*rank);
         }
         self.processes.retain(|key, _| !ranks.contains(&key.0));
         self.restores.retain(|key, _| !ranks.contains(&key.0));
@@ -113,7 +113,7 @@ impl<W: Work> JobWorld<W> {
             self.images.remove(&(rank, epoch));
             self.work.forget(rank, epoch);
         }
-        let at = self.hosts[host].link.parted().max(self.now) + MILLI;
+        let at = self.hosts[host].link.unreachable().max(self.now) + MILLI;
         self.queue.at(at, Event::LocalEnded(host));
     }
 
@@ -146,7 +146,7 @@ impl<W: Work> JobWorld<W> {
     /// ended.
     pub(super) fn resume(&mut self) -> Result<(), String> {
         let mut records = self.records.clone();
-        let ordered = |r: &central::Record| matches!(r, central::Record::Ordered { .. });
+        let ordered = |r: &central::Record| matches!(r, central::Record::Requested { .. });
         if let Some(last) = records.iter().rposition(ordered).filter(|_| self.forgets) {
             records.remove(last);
         }

@@ -5,7 +5,7 @@
 //! A cut link delivers nothing until the local manager has dialed again, and loses nothing.
 
 use crate::rng::Rng;
-use rejoin_managers_protocol::control::{ToCentral, ToLocal};
+use rejoin_managers_protocol::manager_messages::{ToCentral, ToLocal};
 use std::collections::VecDeque;
 
 /// The messages of one direction, in their order, with the time at which the last one arrives.
@@ -67,10 +67,10 @@ pub(super) struct SimLink {
     /// Orders of a run that the local manager has not dialed yet.
     waiting: Vec<ToLocal>,
     /// Nothing of the host is reached until then.
-    parted: u64,
+    unreachable: u64,
     /// This link alone delivers nothing until then.
     cut: u64,
-    /// Central has given up this host.
+    /// Central has dropped this host.
     dropped: bool,
 }
 
@@ -82,23 +82,23 @@ impl SimLink {
             up: Direction::new(),
             down: Direction::new(),
             waiting: Vec::new(),
-            parted: 0,
+            unreachable: 0,
             cut: 0,
             dropped: false,
         }
     }
 
-    /// A link of the next launch. The network is what it was.
-    pub fn anew(&self, run: u32) -> SimLink {
+    /// The link of the next launch, over the same network.
+    pub fn relaunched(&self, run: u32) -> SimLink {
         SimLink {
-            parted: self.parted,
+            unreachable: self.unreachable,
             ..SimLink::new(run)
         }
     }
 
     /// The host can't be reached until this time.
-    pub fn part(&mut self, until: u64) {
-        self.parted = self.parted.max(until);
+    pub fn make_unreachable(&mut self, until: u64) {
+        self.unreachable = self.unreachable.max(until);
     }
 
     /// The connection is cut, and made anew at this time.
@@ -106,17 +106,17 @@ impl SimLink {
         self.cut = self.cut.max(until);
     }
 
-    /// When the network of the host is there.
-    pub fn parted(&self) -> u64 {
-        self.parted
+    /// Until when nothing of the host is reached.
+    pub fn unreachable(&self) -> u64 {
+        self.unreachable
     }
 
     /// When the link delivers.
     fn open(&self) -> u64 {
-        self.parted.max(self.cut)
+        self.unreachable.max(self.cut)
     }
 
-    /// Central gives up the host.
+    /// Central drops the host.
     pub fn drop_host(&mut self) {
         self.dropped = true;
     }

@@ -17,10 +17,10 @@ mod faults;
 mod host_link;
 
 mod next_launch;
-pub mod process;
+pub mod process_model;
 pub mod queue;
 mod ranks;
-pub mod ring;
+pub mod ring_program;
 mod shape;
 pub mod stored;
 mod tally;
@@ -33,13 +33,13 @@ pub use tally::Tally;
 
 use crate::rng::Rng;
 use host_link::SimLink;
-use process::{Process, SimImage, SimRestore};
+use process_model::{Process, SimImage, SimRestore};
 use queue::Queue;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, HostIndex, Job, Record};
-use rejoin_managers_protocol::control::{End, ProcessInstance, Time};
 use rejoin_managers_protocol::lease::{DRIFT, STOPPING};
 use rejoin_managers_protocol::local::{self, Local};
+use rejoin_managers_protocol::manager_messages::{End, ProcessInstance, Time};
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_wire::FromManager;
 use std::collections::{BTreeMap, VecDeque};
@@ -260,7 +260,7 @@ impl<W: Work> JobWorld<W> {
         let rank = match event {
             Event::Hear(key, _) | Event::Act(key) | Event::Safe(key) => Some(key.0),
             Event::Ends(key, End::Signaled(signal)) if *signal != KILL => Some(key.0),
-            Event::Work(event) => self.work.whose(event),
+            Event::Work(event) => self.work.rank_of(event),
             _ => None,
         };
         rank.is_some_and(|rank| {
@@ -287,7 +287,7 @@ impl<W: Work> JobWorld<W> {
                 self.hosts[host].tick = None;
                 self.local(host, local::LocalInput::Tick)
             }
-            Event::Hear(key, message) => self.hears(key, &message),
+            Event::Hear(key, message) => self.receive(key, &message),
             Event::Act(key) => self.advance(key),
             Event::Safe(key) => self.safe(key),
             Event::Restored(key) => self.restored(key),
@@ -299,7 +299,7 @@ impl<W: Work> JobWorld<W> {
                 host.still |= host.told == told;
                 Ok(())
             }
-            Event::Fault(fault) => self.strike(fault),
+            Event::Fault(fault) => self.inject(fault),
             Event::Resume => self.resume(),
             Event::Stored(boot) => self.stored(boot),
             Event::Relaunchable(boot) => self.relaunchable(boot),

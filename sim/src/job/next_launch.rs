@@ -6,19 +6,19 @@ use super::work::Work;
 use super::{Event, Host, JobWorld, MILLI, Shape};
 use rejoin_channel_table::Rank;
 use rejoin_managers_protocol::central::{self, Central, HostIndex, Relaunch};
-use rejoin_managers_protocol::control::Time;
 use rejoin_managers_protocol::local::Local;
+use rejoin_managers_protocol::manager_messages::Time;
 
 impl Host {
     /// A host whose local manager begins now, with this link to central.
     pub(super) fn new(shape: &Shape, drift: i64, now: Time, link: SimLink) -> Host {
         let mut local = Local::new();
         if let Some(terms) = shape.leases {
-            local.go_by_leases(terms, now);
+            local.use_leases(terms, now);
         }
         if shape.lookups {
             // There is no tree: each host gets the table.
-            local.go_by_lookups(0, shape.ranks());
+            local.use_lookups(0, shape.ranks());
         }
         Host {
             drift,
@@ -66,7 +66,7 @@ impl<W: Work> JobWorld<W> {
         self.allows(&next)?;
         self.tally.relaunches += 1;
         for rank in (0..self.shape.ranks()).map(Rank) {
-            self.work.gone(rank);
+            self.work.ended(rank);
         }
         for (rank, epoch) in std::mem::take(&mut self.images).into_keys() {
             self.work.forget(rank, epoch);
@@ -82,7 +82,7 @@ impl<W: Work> JobWorld<W> {
         let (shape, boots) = (self.shape, self.boots);
         for host in &mut self.hosts {
             let now = Time(super::drive::clock(self.now, host.drift));
-            *host = Host::new(&shape, host.drift, now, host.link.anew(boots));
+            *host = Host::new(&shape, host.drift, now, host.link.relaunched(boots));
         }
         if let Some(failover) = &mut self.job.failover {
             failover.lost.push(next.lost);

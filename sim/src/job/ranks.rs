@@ -1,33 +1,33 @@
 //! Steps and ends of processes.
 
-use super::process::{Process, ProcessStep, SimImage};
-use super::work::{Wish, Work};
+use super::process_model::{Process, ProcessStep, SimImage};
+use super::work::{Work, WorkRequest};
 use super::{Event, JobWorld, Key, MILLI};
 use rejoin_channel_table::{BusinessCard, Epoch, Rank};
-use rejoin_managers_protocol::control::End;
 use rejoin_managers_protocol::local;
+use rejoin_managers_protocol::manager_messages::End;
 use rejoin_wire::ImageCost;
 use rejoin_wire::{FromManager, Limits, ToManager, VERSION};
 
 impl<W: Work> JobWorld<W> {
     /// Adds a new process. No other process of its rank may act.
-    pub(super) fn there(&mut self, process: Process) -> Result<(), String> {
+    pub(super) fn add_process(&mut self, process: Process) -> Result<(), String> {
         let (rank, incarnation) = (process.instance.rank, process.instance.incarnation);
         let of_rank = (rank, rejoin_channel_table::Incarnation(0))..=(rank, incarnation);
         if let Some((key, _)) = self.processes.range(of_rank).find(|(_, p)| p.acts()) {
             return Err(format!("{key:?} acts beside {:?}", process.instance));
         }
         self.processes.insert((rank, incarnation), process);
-        self.acts_soon((rank, incarnation), MILLI);
+        self.schedule_step((rank, incarnation), MILLI);
         Ok(())
     }
 
-    fn acts_soon(&mut self, key: Key, most: u64) {
+    fn schedule_step(&mut self, key: Key, most: u64) {
         let delay = self.rng.between(most / 10, most);
         self.after(delay, Event::Act(key));
     }
 
-    fn says(&mut self, key: Key, message: ToManager) -> Result<(), String> {
+    fn send_to_local(&mut self, key: Key, message: ToManager) -> Result<(), String> {
         let Some(process) = self.processes.get(&key) else {
             return Ok(());
         };
@@ -52,33 +52,33 @@ impl<W: Work> JobWorld<W> {
                     version: VERSION,
                     limits: Limits::default(),
                 };
-                self.says(key, register)
+                self.send_to_local(key, register)
             }
             ProcessStep::MayLeave => {
                 process.step = ProcessStep::MayExit;
                 self.tally.alone += u64::from(process.alone);
                 self.work.answer(instance.rank)?;
-                self.acts_soon(key, 30 * MILLI);
-                self.says(key, ToManager::Leave)
+                self.schedule_step(key, 30 * MILLI);
+                self.send_to_local(key, ToManager::Leave)
             }
             ProcessStep::MayExit => self.ended(key, End::Exited(0)),
             ProcessStep::WaitsForAll => {
                 process.then = ProcessStep::Computes;
-                self.says(key, ToManager::Finalizing)
+                self.send_to_local(key, ToManager::Finalizing)
             }
             ProcessStep::WaitsForStart | ProcessStep::Computes => Ok(()),
         }
     }
 
-    pub(super) fn hears(&mut self, key: Key, message: &FromManager) -> Result<(), String> {
+    pub(super) fn receive(&mut self, key: Key, message: &FromManager) -> Result<(), String> {
         let Some(process) = self.processes.get_mut(&key).filter(|p| p.acts()) else {
             return Ok(());
         };
         let before = (process.step, process.asked);
         let leaves = matches!(process.step, ProcessStep::MayLeave | ProcessStep::MayExit);
         match message {
-            FromManager::Kept { .. } => return Ok(()),
-            FromManager::Card { .. } => return self.told_where(key, message),
+            FromManager::Committed { .. } => return Ok(()),
+            FromManager::Card { .. } => return self.check_card(key, message),
             // The message crosses the rank's exit.
             FromManager::Checkpoint { .. } if leaves => return Ok(()),
             message => process.hear(message),
@@ -96,24 +96,24 @@ impl<W: Work> JobWorld<W> {
             self.after(delay, Event::Ends(key, End::Signaled(signal)));
         }
         if before.0 == ProcessStep::WaitsForStart && step != before.0 {
-            self.is_of_its_history(key)?;
-            let mut wishes = Vec::new();
-            self.work.start(instance, &mut self.rng, &mut wishes);
-            self.grant(wishes)?;
+            self.check_history(key)?;
+            let mut requests = Vec::new();
+            self.work.start(instance, &mut self.rng, &mut requests);
+            self.grant(requests)?;
         }
         if step != before.0 {
-            self.acts_soon(key, 5 * MILLI);
+            self.schedule_step(key, 5 * MILLI);
         }
         if let FromManager::Begin { .. } = message {
             let rank = Rank((key.0.0 + self.shape.per_host) % self.shape.ranks());
             let least = rejoin_channel_table::Incarnation(0);
-            return self.says(key, ToManager::LookUp { rank, least });
+            return self.send_to_local(key, ToManager::LookUp { rank, least });
         }
         Ok(())
     }
 
     /// Checks a card: it has the generation of the asking rank, and no future incarnation.
-    fn told_where(&mut self, key: Key, message: &FromManager) -> Result<(), String> {
+    fn check_card(&mut self, key: Key, message: &FromManager) -> Result<(), String> {
         let FromManager::Card {
             generation,
             rank,
@@ -138,7 +138,7 @@ impl<W: Work> JobWorld<W> {
 
     /// Checks the image of a process: one that started in a generation comes from the checkpoint
     /// that the generation began from. One that was restored alone comes from the last checkpoint.
-    fn is_of_its_history(&self, key: Key) -> Result<(), String> {
+    fn check_history(&self, key: Key) -> Result<(), String> {
         let process = &self.processes[&key];
         let origin = if process.alone {
             Some(&self.stored.committed)
@@ -198,26 +198,26 @@ impl<W: Work> JobWorld<W> {
                 holds: Default::default(),
             }
         };
-        self.says(key, message)
+        self.send_to_local(key, message)
     }
 
     pub(super) fn working(&mut self, event: W::Event) -> Result<(), String> {
-        let mut wishes = Vec::new();
-        self.work.event(event, &mut self.rng, &mut wishes)?;
-        self.grant(wishes)
+        let mut requests = Vec::new();
+        self.work.event(event, &mut self.rng, &mut requests)?;
+        self.grant(requests)
     }
 
-    fn grant(&mut self, wishes: Vec<Wish<W::Event>>) -> Result<(), String> {
-        for wish in wishes {
-            match wish {
-                Wish::After(delay, event) => self.after(delay, Event::Work(event)),
-                Wish::Entered(rank, epoch) => {
+    fn grant(&mut self, requests: Vec<WorkRequest<W::Event>>) -> Result<(), String> {
+        for request in requests {
+            match request {
+                WorkRequest::After(delay, event) => self.after(delay, Event::Work(event)),
+                WorkRequest::Entered(rank, epoch) => {
                     if let Some(process) = self.current(rank).filter(|p| p.epoch < epoch) {
                         let key = (rank, process.instance.incarnation);
                         self.entered(key, epoch)?;
                     }
                 }
-                Wish::Finished(rank) => {
+                WorkRequest::Finished(rank) => {
                     let Some(process) = self.current(rank) else {
                         continue;
                     };
@@ -228,24 +228,25 @@ impl<W: Work> JobWorld<W> {
                     if let Some(process) = self.processes.get_mut(&key) {
                         process.step = ProcessStep::WaitsForAll;
                     }
-                    self.says(key, ToManager::Finalizing)?;
+                    self.send_to_local(key, ToManager::Finalizing)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// A process begins to end. It makes no further step, but its exit status is not known yet.
-    pub(super) fn dies(&mut self, key: Key, end: End) -> Result<(), String> {
+    /// The exit of a process is detected: it makes no further step. Its exit status is not known
+    /// yet.
+    pub(super) fn detect_exit(&mut self, key: Key, end: End) -> Result<(), String> {
         let Some(process) = self.processes.get_mut(&key) else {
             return Ok(());
         };
         let stopping = process.stopping;
         *process = Process {
             exiting: true,
-            ..process.silenced()
+            ..process.without_requests()
         };
-        self.work.gone(key.0);
+        self.work.ended(key.0);
         let host = self.host_of(key.0);
         let delay = self.rng.between(MILLI / 10, 40 * MILLI);
         self.after(delay, Event::Ends(key, end));
@@ -261,7 +262,7 @@ impl<W: Work> JobWorld<W> {
             return Ok(());
         };
         if process.acts() {
-            self.work.gone(key.0);
+            self.work.ended(key.0);
         }
         let host = self.host_of(key.0);
         self.local(host, local::LocalInput::ChildEnded(key.0, key.1, end))?;
@@ -278,9 +279,9 @@ impl<W: Work> JobWorld<W> {
         *process = Process {
             step: ProcessStep::BeforeInit,
             stopped: true,
-            ..process.silenced()
+            ..process.without_requests()
         };
-        self.work.gone(key.0);
+        self.work.ended(key.0);
         let host = self.host_of(key.0);
         self.local(host, local::LocalInput::Retired(key.0, key.1))
     }
@@ -298,8 +299,8 @@ impl<W: Work> JobWorld<W> {
             let mut process = Process::new(restore.instance, ProcessStep::Back, image.step, from);
             process.alone = restore.alone;
             let pid = process.pid();
-            self.work.back(restore.instance, restore.epoch)?;
-            self.there(process)?;
+            self.work.restore(restore.instance, restore.epoch)?;
+            self.add_process(process)?;
             self.local(host, local::LocalInput::Spawned(key.0, key.1, pid))?;
             return match restore.stop {
                 true => self.stopped(key),

@@ -1,9 +1,9 @@
 //! The records that central stores, and a check of them.
 
-use super::process::SimImage;
+use super::process_model::SimImage;
 use rejoin_channel_table::{Epoch, Generation, Rank};
 use rejoin_managers_protocol::central::{HostIndex, Record, Relaunch};
-use rejoin_managers_protocol::control::ToLocal;
+use rejoin_managers_protocol::manager_messages::ToLocal;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The records stored so far.
@@ -62,7 +62,7 @@ impl Stored {
         lost: bool,
     ) -> Result<(), String> {
         match record {
-            Record::Ordered { epoch } => {
+            Record::Requested { epoch } => {
                 check(epoch > self.ordered, "an epoch is used twice")?;
                 self.ordered = epoch;
             }
@@ -119,7 +119,7 @@ impl Stored {
             ToLocal::Start {
                 generation, image, ..
             } => now(generation) && image.is_none_or(|e| e <= self.ordered),
-            ToLocal::Keep {
+            ToLocal::Commit {
                 generation,
                 epoch,
                 abandoned,

@@ -1,7 +1,7 @@
 //! Counts of the events of a run, and the verdicts that they allow.
 
 use rejoin_managers_protocol::central::Event;
-use rejoin_managers_protocol::control::{Cause, End};
+use rejoin_managers_protocol::manager_messages::{Cause, End};
 use rejoin_managers_protocol::policy::Refusal;
 use rejoin_managers_protocol::verdict::Verdict;
 
@@ -44,7 +44,7 @@ pub struct Tally {
     pub signals: u64,
     /// A signal came before all ranks were released.
     pub interrupted: bool,
-    /// Hosts that central gave up.
+    /// Hosts that central dropped.
     pub dropped: u64,
     /// Messages from central to local managers.
     pub orders: u64,
@@ -88,7 +88,7 @@ impl Tally {
             Verdict::Success => !self.interrupted,
             Verdict::Failed { cause, refusal, .. } => match (cause, refusal) {
                 (_, Some(Refusal::NoCheckpoint)) => images,
-                (Cause::NotStarted { .. }, _) | (_, Some(Refusal::NotBack { .. })) => images,
+                (Cause::NotStarted { .. }, _) | (_, Some(Refusal::NotRestored { .. })) => images,
                 (
                     Cause::Ended {
                         end: End::Signaled(_),
@@ -102,5 +102,59 @@ impl Tally {
             Verdict::Interrupted { .. } => self.signals > 0,
             _ => false,
         }
+    }
+}
+
+impl std::ops::AddAssign<&Tally> for Tally {
+    /// Adds the counts of another run. The verdict and its time stay.
+    fn add_assign(&mut self, other: &Tally) {
+        let &Tally {
+            commits,
+            recoveries,
+            alone,
+            kills,
+            early,
+            unreleased,
+            images,
+            refuses,
+            refused,
+            parts,
+            cuts,
+            locals,
+            stops,
+            silent,
+            relaunches,
+            centrals,
+            signals,
+            dropped,
+            orders,
+            reports,
+            cards,
+            interrupted,
+            verdict: _,
+            ended: _,
+        } = other;
+        self.interrupted |= interrupted;
+        self.commits += commits;
+        self.recoveries += recoveries;
+        self.alone += alone;
+        self.kills += kills;
+        self.early += early;
+        self.unreleased += unreleased;
+        self.images += images;
+        self.refuses += refuses;
+        self.refused += refused;
+        self.parts += parts;
+        self.cuts += cuts;
+        self.locals += locals;
+        self.stops += stops;
+        self.silent += silent;
+        self.relaunches += relaunches;
+        self.centrals += centrals;
+        self.signals += signals;
+        self.dropped += dropped;
+        self.orders += orders;
+        self.reports += reports;
+        self.cards += cards;
     }
 }

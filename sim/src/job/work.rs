@@ -2,11 +2,11 @@
 
 use crate::rng::Rng;
 use rejoin_channel_table::{Epoch, Rank};
-use rejoin_managers_protocol::control::ProcessInstance;
+use rejoin_managers_protocol::manager_messages::ProcessInstance;
 
-/// A request of the work to the world.
+/// A request of the program to the simulated world.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wish<E> {
+pub enum WorkRequest<E> {
     /// This event, after so many nanoseconds.
     After(u64, E),
     /// The rank has entered an epoch because a peer was ahead: its image is there.
@@ -21,23 +21,23 @@ pub trait Work {
     type Event: std::fmt::Debug;
 
     /// A process begins at the program's start.
-    fn fresh(&mut self, instance: ProcessInstance);
+    fn begin(&mut self, instance: ProcessInstance);
 
     /// A process begins from its rank's image of an epoch.
     ///
     /// # Errors
     /// There is none.
-    fn back(&mut self, instance: ProcessInstance, from: Epoch) -> Result<(), String>;
+    fn restore(&mut self, instance: ProcessInstance, from: Epoch) -> Result<(), String>;
 
     /// A process has the table and may speak to its peers. It may be in `MPI_Finalize` already.
     fn start(
         &mut self,
         instance: ProcessInstance,
         rng: &mut Rng,
-        wishes: &mut Vec<Wish<Self::Event>>,
+        requests: &mut Vec<WorkRequest<Self::Event>>,
     );
 
-    /// An event that it wished for.
+    /// An event that it has requested.
     ///
     /// # Errors
     /// A violation.
@@ -45,17 +45,17 @@ pub trait Work {
         &mut self,
         event: Self::Event,
         rng: &mut Rng,
-        wishes: &mut Vec<Wish<Self::Event>>,
+        requests: &mut Vec<WorkRequest<Self::Event>>,
     ) -> Result<(), String>;
 
-    /// The rank that an event happens to.
-    fn whose(&self, event: &Self::Event) -> Option<Rank>;
+    /// The rank of an event.
+    fn rank_of(&self, event: &Self::Event) -> Option<Rank>;
 
     /// A rank takes its image of an epoch and enters it.
     fn enter(&mut self, rank: Rank, epoch: Epoch);
 
-    /// The current process of a rank makes no step any more.
-    fn gone(&mut self, rank: Rank);
+    /// The current process of a rank has ended or is suspended.
+    fn ended(&mut self, rank: Rank);
 
     /// An image is dropped or lost.
     fn forget(&mut self, rank: Rank, epoch: Epoch);

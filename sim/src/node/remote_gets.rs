@@ -26,7 +26,7 @@ impl Node {
     ///
     /// # Errors
     /// The engine named memory that this node does not have.
-    pub fn lend(&self, get: &RemoteGet) -> Result<Vec<u8>, Violation> {
+    pub fn expose_memory(&self, get: &RemoteGet) -> Result<Vec<u8>, Violation> {
         let from = usize::try_from(get.from).unwrap_or(usize::MAX);
         let bytes = self.memory.get(from..from.saturating_add(get.to.len));
         let bytes = bytes.ok_or_else(|| format!("{get:?} is outside of its sender's memory"))?;

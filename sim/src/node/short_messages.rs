@@ -28,7 +28,7 @@ impl Node {
     }
 
     /// Whether a receive may poll the empty link of its sender for the next message.
-    pub fn may_look(&mut self, pattern: &Pattern) -> bool {
+    pub fn may_poll(&mut self, pattern: &Pattern) -> bool {
         let link = pattern.from.and_then(|from| self.table.live(from));
         let empty = link.is_some_and(|id| !self.unread.contains_key(&id));
         empty && !self.engine.any_ready() && self.engine.is_next_match(pattern)

@@ -44,7 +44,7 @@ impl World {
     /// A rank reads the bodies that its engine asks for. Some reads fail.
     pub(super) fn get(&mut self, rank: u32) -> Result<(), Violation> {
         while let Some(get) = self.nodes[rank as usize].engine.next_get() {
-            let mut bytes = self.nodes[get.peer.index()].lend(&get)?;
+            let mut bytes = self.nodes[get.peer.index()].expose_memory(&get)?;
             if self.rng.chance(FAILED) {
                 bytes.truncate(self.rng.below(bytes.len().max(1) as u64) as usize);
             }

@@ -4,9 +4,11 @@ use rejoin_channel_table::{Epoch, Rank};
 use rejoin_engine::{Envelope, MessageMode};
 
 use super::{Event, Pending, World};
-use crate::check::{self, Outcome};
+use crate::message_check::{self, Outcome};
+use crate::message_plan::{
+    CANCEL_CONTEXT, IDLE_CONTEXT, Receive, Step, TALK_CONTEXT, content, pattern,
+};
 use crate::node::Violation;
-use crate::plan::{CANCEL_CONTEXT, IDLE_CONTEXT, Receive, Step, TALK_CONTEXT, content, pattern};
 
 /// Looks of a polling program between two grants, as in the device.
 const GRANT_EVERY: u32 = 4;
@@ -140,7 +142,7 @@ impl World {
         let program = &mut self.programs[rank as usize];
         let node = &mut self.nodes[rank as usize];
         let more = program.polls && program.spins < SPINS && !receive.probed;
-        let again = more && node.may_look(&receive.pattern);
+        let again = more && node.may_poll(&receive.pattern);
         program.spins = if again { program.spins + 1 } else { 0 };
         again
     }
@@ -157,7 +159,7 @@ impl World {
                 completion,
                 bytes: node.bytes(segment).to_vec(),
             };
-            node.spoil(segment);
+            node.overwrite(segment);
             let program = &mut self.programs[rank as usize];
             program.bound.push(number);
             program.outcomes.insert(number, outcome);
@@ -197,7 +199,7 @@ impl World {
                 continue;
             };
             let bytes = node.bytes(pending.segment).to_vec();
-            node.spoil(pending.segment);
+            node.overwrite(pending.segment);
             let outcome = Outcome {
                 receive: pending.number,
                 completion,
@@ -220,7 +222,7 @@ impl World {
             match node.engine.poll(pending.id) {
                 None => kept.push(pending),
                 Some(completion) => {
-                    node.spoil(pending.segment);
+                    node.overwrite(pending.segment);
                     if !completion.cancelled {
                         sent.push(pending.number);
                     } else if self.plan.messages[pending.number].context != CANCEL_CONTEXT {
@@ -249,7 +251,7 @@ impl World {
             // In a large world only neighbours are checked.
             let most = if self.nodes.len() > 8 { 1 } else { 8 };
             for other in self.nodes[at + 1..].iter().take(most) {
-                node.fits(other)?;
+                node.check_consistency(other)?;
             }
         }
         for (rank, program) in self.programs.iter().enumerate() {
@@ -264,7 +266,7 @@ impl World {
                     .collect::<Vec<Outcome>>()
             };
             for context in [1, 2, 3, TALK_CONTEXT, CANCEL_CONTEXT] {
-                check::receives(&self.plan, rank as u32, context, &outcomes(context))
+                message_check::receives(&self.plan, rank as u32, context, &outcomes(context))
                     .map_err(|e| format!("rank {rank}, context {context}: {e}"))?;
             }
             if outcomes(IDLE_CONTEXT)

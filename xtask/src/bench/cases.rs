@@ -144,7 +144,7 @@ fn latency(bytes: u64, iters: u64, goals: Vec<Goal>) -> Case {
 }
 
 fn stream(what: &'static str, bytes: u64, iters: u64, goals: Vec<Goal>) -> Case {
-    let unit = if what == "bw" { "MB/s" } else { "M/s" };
+    let unit = if what == "rate" { "M/s" } else { "MB/s" };
     Case {
         what,
         bytes,
@@ -236,6 +236,9 @@ pub fn shared_memory() -> Vec<Case> {
     ];
     for (bytes, iters) in [(64 << 10, 200), (1 << 20, 20), (4 << 20, 8)] {
         cases.push(stream("bw", bytes, iters, vec![PeerAtLeast(1.0)]));
+    }
+    for (bytes, iters) in [(64 << 10, 200), (1 << 20, 20)] {
+        cases.push(stream("bibw", bytes, iters, vec![PeerAtLeast(1.0)]));
     }
     cases.push(stream("rate", 8, 20_000, vec![PeerAtLeast(1.0)]));
     for ranks in [2, 4] {

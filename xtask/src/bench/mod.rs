@@ -8,6 +8,7 @@ mod options;
 mod plot;
 mod report;
 mod run;
+mod samples;
 mod survive;
 
 use anyhow::{Context, Result};
@@ -29,25 +30,30 @@ pub fn run(args: Args) -> Result<()> {
         contestants::Medium::Tcp => cases::tcp(),
         contestants::Medium::Shm => cases::shared_memory(),
     };
-    let cases: Vec<_> = all
-        .into_iter()
-        .filter(|c| args.filter.as_deref().is_none_or(|f| c.name().contains(f)))
-        .collect();
-    anyhow::ensure!(!cases.is_empty(), "no case matches the filter");
-    let mut results = Vec::new();
-    for case in &cases {
-        let result = run::case(&field, case, &args);
-        println!("{}", report::line(&result, args.medium));
-        results.push(result);
-    }
+    let is_chosen = |case: &cases::Case| {
+        let filter = args.filter.as_deref();
+        filter.is_none_or(|filter| case.name().contains(filter))
+    };
+    anyhow::ensure!(all.iter().any(is_chosen), "no case matches the filter");
     let out = crate::workspace::root().join(&args.out);
     std::fs::create_dir_all(&out)?;
+    let name = args.medium.name();
+    let mut earlier = samples::read(&out.join(name).with_extension("tsv"), &all, args.medium);
+    let mut results = Vec::new();
+    for case in &all {
+        if is_chosen(case) {
+            let result = run::case(&field, case, &args);
+            println!("{}", report::line(&result, args.medium));
+            results.push(result);
+        } else if let Some(at) = earlier.iter().position(|r| std::ptr::eq(r.case, case)) {
+            results.push(earlier.swap_remove(at));
+        }
+    }
     report::write(&out, &results, &args)?;
     let plot = |name: &str, results: &[&run::CaseResult]| {
         let path = out.join(name).with_extension("svg");
         plot::write(&path, results, args.medium)
     };
-    let name = args.medium.name();
     plot(name, &results.iter().collect::<Vec<_>>())?;
     let few: Vec<_> = results.iter().filter(|r| r.case.is_summary()).collect();
     if !few.is_empty() {

@@ -4,6 +4,7 @@ use super::cases::Goal;
 use super::contestants::{COLUMNS, Medium};
 use super::options::Args;
 use super::run::{CaseResult, Ratio, Samples};
+use super::samples;
 use anyhow::Result;
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -122,12 +123,9 @@ pub fn line(r: &CaseResult, medium: Medium) -> String {
     line
 }
 
-/// The command that writes the page.
+/// The command that writes the page, all of it or with a filter some of its cases.
 fn command(args: &Args) -> String {
     let mut words = format!("cargo xtask bench --medium {}", args.medium.name());
-    if let Some(filter) = &args.filter {
-        let _ = write!(words, " --filter '{filter}'");
-    }
     if args.rounds != Args::ROUNDS {
         let _ = write!(words, " --rounds {}", args.rounds);
     }
@@ -135,6 +133,17 @@ fn command(args: &Args) -> String {
         words += " --quick";
     }
     words
+}
+
+/// How many rounds the cases have.
+fn rounds(results: &[CaseResult]) -> String {
+    let of = |r: &CaseResult| r.columns[0].values.len();
+    let least = results.iter().map(of).min().unwrap_or(0);
+    let most = results.iter().map(of).max().unwrap_or(0);
+    match most > least {
+        true => format!("{least} to {most}"),
+        false => least.to_string(),
+    }
 }
 
 /// A paragraph in lines of at most [`WIDTH`] characters.
@@ -175,8 +184,9 @@ pub fn write(out: &Path, results: &[CaseResult], args: &Args) -> Result<()> {
     let medium = args.medium;
     let mut md = format!("# Over {}, side by side\n\n", medium.title());
     let head = format!(
-        "Medians of {} interleaved rounds (`{}`), {} cores, {}",
-        args.rounds,
+        "Medians of {} interleaved rounds (`{}`; `--filter` measures some cases anew and keeps the \
+         others), {} cores, {}",
+        rounds(results),
         command(args),
         std::thread::available_parallelism()?,
         setting(medium)
@@ -196,29 +206,15 @@ pub fn write(out: &Path, results: &[CaseResult], args: &Args) -> Result<()> {
         floors.join(" | ")
     )?;
     writeln!(md, "|{}", "---|".repeat(5 + COLUMNS.len() + floors.len()))?;
-    let mut tsv = String::from("case\tunit\tcontestant\tsamples\n");
     for r in results {
         writeln!(md, "| {} |", cells(r, medium).join(" | "))?;
-        for c in &r.columns {
-            let value = |v: &Option<f64>| v.map_or("failed".into(), |v| format!("{v:.4}"));
-            let values: Vec<_> = c.values.iter().map(value).collect();
-            writeln!(
-                tsv,
-                "{}\t{}\t{}\t{}",
-                r.case.name(),
-                r.case.unit,
-                c.name,
-                values.join(" ")
-            )?;
-        }
     }
     if let Some(text) = mean_of_collectives(results) {
         write!(md, "\n{}", filled(&text))?;
     }
     let file = out.join(medium.name());
     std::fs::write(file.with_extension("md"), md)?;
-    std::fs::write(file.with_extension("tsv"), tsv)?;
-    Ok(())
+    samples::write(&file.with_extension("tsv"), results)
 }
 
 #[cfg(test)]

@@ -92,9 +92,9 @@ pub fn sources(root: &Path) -> Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// Documents, C programs and headers: the prose beside the Rust sources.
+/// Documents, C programs and headers, scripts: the prose beside the Rust sources.
 pub fn documents(root: &Path) -> Result<Vec<String>> {
-    files(root, &["md", "c", "h"])
+    files(root, &["md", "c", "h", "sh", "py", "skip", "toml"])
 }
 
 /// The workspace's files with one of these endings, in a fixed order, from its root.

@@ -12,7 +12,7 @@ use super::source::Source;
 const MAX: usize = 100;
 
 /// Comments and documents that are too wide; the key is the folder below the workspace's root, or
-/// the document.
+/// the document. Code that no formatter wraps may be wider.
 pub fn check(root: &Path, sources: &[Source]) -> Result<Vec<Finding>> {
     let mut list = comments(sources);
     for path in super::source::documents(root)? {
@@ -21,9 +21,14 @@ pub fn check(root: &Path, sources: &[Source]) -> Result<Vec<Finding>> {
             .lines()
             .take(2)
             .any(|l| l.contains(crate::codegen::MARK));
-        if path.ends_with(".md") && !generated {
-            list.extend(document(&path, &text));
+        if generated {
+            continue;
         }
+        list.extend(match path.rsplit_once('.') {
+            Some((_, "md")) => document(&path, &text),
+            Some((_, "c" | "h")) => comments_of_c(&path, &text),
+            _ => comments_of_scripts(&path, &text),
+        });
     }
     Ok(list)
 }
@@ -37,6 +42,33 @@ fn comments(sources: &[Source]) -> Vec<Finding> {
             if text.starts_with("//") && is_too_wide(line, text) {
                 list.push(finding(folder, &source.path, number, line));
             }
+        }
+    }
+    list
+}
+
+/// The same of the comments of a C program that have lines of their own.
+fn comments_of_c(path: &str, text: &str) -> Vec<Finding> {
+    let mut list = Vec::new();
+    let mut in_comment = false;
+    for (number, line) in text.lines().enumerate() {
+        let start = line.trim_start();
+        in_comment |= start.starts_with("/*");
+        if (in_comment || start.starts_with("//")) && is_too_wide(line, start) {
+            list.push(finding(path, path, number, line));
+        }
+        in_comment &= !line.contains("*/");
+    }
+    list
+}
+
+/// The same of scripts in which a comment starts with `#`.
+fn comments_of_scripts(path: &str, text: &str) -> Vec<Finding> {
+    let mut list = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let start = line.trim_start();
+        if start.starts_with('#') && is_too_wide(line, start) {
+            list.push(finding(path, path, number, line));
         }
     }
     list
@@ -75,6 +107,16 @@ fn finding(key: &str, path: &str, number: usize, line: &str) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn comments_of_c_and_of_scripts_are_prose_and_their_code_is_not() {
+        let wide = "word ".repeat(30);
+        let c = format!("/* {wide}\n * {wide}*/\n    // {wide}\nf({wide});\n/* short */ {wide}\n");
+        let found = |list: &[Finding]| list.len();
+        assert_eq!(found(&comments_of_c("a.c", &c)), 4);
+        let script = format!("# {wide}\n{wide} # no\n  # {wide}\n");
+        assert_eq!(found(&comments_of_scripts("a.sh", &script)), 2);
+    }
 
     fn wide(text: &str) -> usize {
         document("a.md", text).len()

@@ -85,11 +85,15 @@ fn function(model: &Model, f: &Function, found: &Found) -> Result<String> {
 
 /// Functions with a fast path beside the implementation, `…_fast_path`. It does all of a simple
 /// call, or nothing.
-const FAST_PATH: [&str; 5] = [
+const FAST_PATH: [&str; 9] = [
     "MPI_Allgather",
+    "MPI_Allreduce",
     "MPI_Alltoall",
     "MPI_Bcast",
+    "MPI_Exscan",
     "MPI_Recv",
+    "MPI_Reduce",
+    "MPI_Scan",
     "MPI_Send",
 ];
 

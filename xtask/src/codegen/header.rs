@@ -15,7 +15,7 @@ const EXTENSIONS: &str = r"
 
    MPIX_Register_region: memory that belongs to the state, under a number by which it is found again.
    MPIX_Checkpoint, by all ranks of MPI_COMM_WORLD: stores the registered memory of all (mpirun --images DIR), and
-   has the job's images taken; returns when that is done. MPI_ERR_IO, or MPI_ERR_OTHER when it was given up: what was
+   has the job's images taken; returns when that is done. MPI_ERR_IO, or MPI_ERR_OTHER when it was aborted: what was
    stored before stands.
    MPI_Rejoin (MPIX_Rejoin), by all ranks of MPI_COMM_WORLD: fills the registered memory from the newest checkpoint
    that all ranks can use (mpirun --images DIR --restart); MPI_ERR_NO_SUCH_FILE when there is none. Without

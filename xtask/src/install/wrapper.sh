@@ -17,7 +17,8 @@ while [ -h "$self" ]; do
 done
 prefix=$(CDPATH='' cd -- "$(dirname -- "$self")/.." && pwd -P) || exit 1
 
-# The compiler: our variable (REJOIN_CC, REJOIN_CXX), then those of other MPIs, then the usual one unless it names a wrapper.
+# The compiler: our variable (REJOIN_CC, REJOIN_CXX), then those of other MPIs, then the usual one
+# unless it names a wrapper.
 usual=${@USUAL@:-}
 case ${usual##*/} in
 mpi*) usual= ;;
@@ -86,7 +87,8 @@ if [ $static = yes ] && [ $linking = yes ] && [ $input = yes ]; then
     exit 1
 fi
 
-# The compiler may be several words ("ccache gcc"); the prefix may hold blanks, so the flags are not.
+# The compiler may be several words ("ccache gcc"); the prefix may hold blanks, so the flags are
+# not.
 if [ $linking = yes ] && [ $input = yes ]; then
     exec $compiler "$@" "-I$incdir" "-L$libdir" "-Wl,-rpath,$libdir" -Wl,--enable-new-dtags -lmpi_abi
 fi

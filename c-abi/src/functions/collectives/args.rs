@@ -3,9 +3,9 @@
 use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 
-use rejoin_mpi::coll::typed::Typed;
 use rejoin_mpi::datatype::Datatype;
 use rejoin_mpi::op::{Builtin, Op};
+use rejoin_mpi::p2p::Typed;
 use rejoin_mpi::{Communicator, Error, ErrorClass, Result, check};
 
 use crate::constants::MPI_IN_PLACE;
@@ -46,10 +46,8 @@ pub(crate) fn distinct_blocks<'a>(
     pairs: impl IntoIterator<Item = (&'a Typed, &'a Typed)>,
 ) -> Result<()> {
     for (send, recv) in pairs {
-        let (send, recv) = (send.data(), recv.data());
-        let holds = send.count > 0 && recv.count > 0 && send.datatype.size() > 0;
-        if holds && Rc::ptr_eq(send.datatype, recv.datatype) {
-            distinct(send.addr.cast(), recv.addr.cast(), send.count)?;
+        if send.data().overlaps(&recv.data()) {
+            return Err(one_for_both());
         }
     }
     Ok(())

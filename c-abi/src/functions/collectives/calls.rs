@@ -7,6 +7,7 @@ use rejoin_mpi::coll::{
     Allgather, Allgatherv, Allreduce, Alltoall, Alltoallv, Barrier, Bcast, Gather, Gatherv, Reduce,
     ReduceScatter, Scan, Scatter, Scatterv,
 };
+use rejoin_mpi::p2p::Typed;
 use rejoin_mpi::{Error, ErrorClass, Result, check};
 
 use super::args::{Args, distinct, distinct_blocks, is_in_place};
@@ -20,6 +21,11 @@ fn too_many() -> Error {
         ErrorClass::Count,
         "the counts of all ranks do not fit in 64 bits",
     )
+}
+
+fn exchange(send: Option<Vec<Typed>>, recv: Vec<Typed>) -> Result<Alltoallv> {
+    distinct_blocks(send.iter().flatten().zip(&recv))?;
+    Ok(Alltoallv { send, recv })
 }
 
 /// Each function checks the arguments of the collective of its name.
@@ -234,9 +240,7 @@ impl Args<'_> {
                 true => None,
                 false => Some(self.each(sendbuf, sendcounts, sdispls, sendtype)?),
             };
-            let recv = self.each(recvbuf, recvcounts, rdispls, recvtype)?;
-            distinct_blocks(send.iter().flatten().zip(&recv))?;
-            Ok(Alltoallv { send, recv })
+            exchange(send, self.each(recvbuf, recvcounts, rdispls, recvtype)?)
         }
     }
 
@@ -257,9 +261,7 @@ impl Args<'_> {
                 true => None,
                 false => Some(self.each_of(sendbuf, sendcounts, sdispls, sendtypes)?),
             };
-            let recv = self.each_of(recvbuf, recvcounts, rdispls, recvtypes)?;
-            distinct_blocks(send.iter().flatten().zip(&recv))?;
-            Ok(Alltoallv { send, recv })
+            exchange(send, self.each_of(recvbuf, recvcounts, rdispls, recvtypes)?)
         }
     }
 
@@ -304,10 +306,25 @@ impl Args<'_> {
         // SAFETY: the program's promise.
         unsafe {
             let op = self.op(op, datatype)?;
-            distinct(sendbuf, recvbuf, count)?;
-            let send = self.or_in_place((sendbuf, count, datatype), true)?;
-            let recv = self.one(recvbuf, count, datatype)?;
+            let (send, recv) = self.both(sendbuf, recvbuf, count, datatype)?;
             Ok(Allreduce { op, send, recv })
+        }
+    }
+
+    /// Send and receive buffer of as many elements.
+    #[inline(always)]
+    unsafe fn both(
+        &self,
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: MPI_Count,
+        datatype: MPI_Datatype,
+    ) -> Result<(Option<Typed>, Typed)> {
+        distinct(sendbuf, recvbuf, count)?;
+        // SAFETY: the program's promise.
+        unsafe {
+            let send = self.or_in_place((sendbuf, count, datatype), true)?;
+            Ok((send, self.one(recvbuf, count, datatype)?))
         }
     }
 
@@ -386,9 +403,7 @@ impl Args<'_> {
         // SAFETY: the program's promise.
         unsafe {
             let op = self.op(op, datatype)?;
-            distinct(sendbuf, recvbuf, count)?;
-            let send = self.or_in_place((sendbuf, count, datatype), true)?;
-            let recv = self.one(recvbuf, count, datatype)?;
+            let (send, recv) = self.both(sendbuf, recvbuf, count, datatype)?;
             Ok(Scan {
                 op,
                 send,
@@ -407,17 +422,10 @@ impl Args<'_> {
         op: MPI_Op,
     ) -> Result<Scan> {
         // SAFETY: the program's promise.
-        unsafe {
-            let op = self.op(op, datatype)?;
-            distinct(sendbuf, recvbuf, count)?;
-            let send = self.or_in_place((sendbuf, count, datatype), true)?;
-            let recv = self.one(recvbuf, count, datatype)?;
-            Ok(Scan {
-                op,
-                send,
-                recv,
-                exclusive: true,
-            })
-        }
+        let inclusive = unsafe { self.scan(sendbuf, recvbuf, count, datatype, op) }?;
+        Ok(Scan {
+            exclusive: true,
+            ..inclusive
+        })
     }
 }

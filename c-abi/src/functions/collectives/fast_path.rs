@@ -63,12 +63,9 @@ macro_rules! exchanges {
             try_fast_path(call, ErrorOwner::of(comm), |mpi| {
                 // SAFETY: as for the broadcast.
                 let (core, recv, comm) = unsafe { simple_args(mpi, recvbuf, recvcount, recvtype, comm) }?;
-                let send = Data {
-                    addr: sendbuf.cast_mut().cast(),
-                    count: sendcount,
-                    // SAFETY: as above.
-                    datatype: unsafe { mpi.datatypes.glance(sendtype) }?,
-                };
+                // SAFETY: as above.
+                let sendtype = unsafe { mpi.datatypes.glance(sendtype) }?;
+                let send = Data::new(sendbuf.cast_mut().cast(), sendcount, sendtype);
                 // SAFETY: the caller's.
                 unsafe { core.$try(&send, &recv, comm) }
             })
@@ -79,4 +76,51 @@ macro_rules! exchanges {
 exchanges! {
     allgather_fast_path try_allgather "`MPI_Allgather`";
     alltoall_fast_path try_alltoall "`MPI_Alltoall`";
+}
+
+macro_rules! reductions {
+    ($($name:ident $words:literal ($($root:ident: $type:ty)?)
+        |$core:ident, $op:ident, $from:ident, $into:ident, $comm:ident| $try:expr;)*) => {$(
+        #[doc = concat!($words, ".")]
+        ///
+        /// # Safety
+        /// As for its blocking form.
+        #[inline(always)]
+        #[allow(clippy::too_many_arguments, reason = "the standard's")]
+        pub unsafe fn $name(
+            call: &'static EntryPoint,
+            sendbuf: *const c_void,
+            recvbuf: *mut c_void,
+            count: MPI_Count,
+            datatype: MPI_Datatype,
+            op: MPI_Op,
+            $($root: $type,)?
+            comm: MPI_Comm,
+        ) -> Option<c_int> {
+            if is_in_place(sendbuf) || is_in_place(recvbuf) {
+                return None;
+            }
+            try_fast_path(call, ErrorOwner::of(comm), |mpi| {
+                let sendbuf = sendbuf.cast_mut();
+                // SAFETY: a call that waits holds references of its own.
+                let ($core, $from, $comm) = unsafe { simple_args(mpi, sendbuf, count, datatype, comm) }?;
+                // SAFETY: as above.
+                let $op = unsafe { mpi.ops.glance(op) }?;
+                let $into = recvbuf.cast();
+                // SAFETY: the caller's.
+                unsafe { $try }
+            })
+        }
+    )*};
+}
+
+reductions! {
+    allreduce_fast_path "`MPI_Allreduce`" ()
+        |core, op, from, into, comm| core.try_allreduce(op, &from, into, comm);
+    reduce_fast_path "`MPI_Reduce`" (root: c_int)
+        |core, op, from, into, comm| core.try_reduce(op, &from, into, root, comm);
+    scan_fast_path "`MPI_Scan`" ()
+        |core, op, from, into, comm| core.try_scan(op, &from, into, false, comm);
+    exscan_fast_path "`MPI_Exscan`" ()
+        |core, op, from, into, comm| core.try_scan(op, &from, into, true, comm);
 }

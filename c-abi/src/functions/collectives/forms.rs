@@ -6,7 +6,10 @@ use std::ffi::{c_int, c_void};
 use rejoin_mpi::Result;
 
 use super::args::Args;
-pub use super::fast_path::{allgather_fast_path, alltoall_fast_path, bcast_fast_path};
+pub use super::fast_path::{
+    allgather_fast_path, allreduce_fast_path, alltoall_fast_path, bcast_fast_path,
+    exscan_fast_path, reduce_fast_path, scan_fast_path,
+};
 use crate::counts::Counts;
 use crate::state::AbiState;
 use crate::types::*;

@@ -4,17 +4,8 @@ use rejoin_mpi::Result;
 use rejoin_mpi::coll::Collective;
 
 use super::args::Args;
-use crate::functions::point_to_point::request::give;
-use crate::support::arg_error;
+use crate::functions::point_to_point::request::{check_out, give};
 use crate::types::*;
-
-/// Checked before anything starts: a request that cannot be given back could not be waited for.
-fn check_target(request: *mut MPI_Request) -> Result<()> {
-    if request.is_null() {
-        return Err(arg_error("the pointer for the request is null"));
-    }
-    Ok(())
-}
 
 impl Args<'_> {
     #[inline(always)]
@@ -29,7 +20,7 @@ impl Args<'_> {
         call: impl Collective,
         request: *mut MPI_Request,
     ) -> Result<()> {
-        check_target(request)?;
+        check_out(request)?;
         let id = self.mpi.core()?.start_collective(&self.comm, call)?;
         // SAFETY: the caller's promise.
         unsafe { give(request, id) }
@@ -42,7 +33,7 @@ impl Args<'_> {
         call: impl Collective,
         request: *mut MPI_Request,
     ) -> Result<()> {
-        check_target(request)?;
+        check_out(request)?;
         let id = self.mpi.core()?.collective_init(&self.comm, call)?;
         // SAFETY: the caller's promise.
         unsafe { give(request, id) }

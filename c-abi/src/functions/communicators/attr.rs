@@ -352,7 +352,7 @@ pub fn type_set_attr(
     let found = mpi.datatypes.get(datatype)?;
     let keyval = mpi.core()?.keyvals().get(ObjectKind::Type, type_keyval)?;
     let value = attribute_val.expose_provenance();
-    found.attributes.set(datatype.raw(), &keyval, value)
+    found.attributes().set(datatype.raw(), &keyval, value)
 }
 
 /// `MPI_Type_get_attr`.
@@ -368,7 +368,7 @@ pub unsafe fn type_get_attr(
 ) -> Result<()> {
     let found = mpi.datatypes.get(datatype)?;
     mpi.core()?.keyvals().find(ObjectKind::Type, type_keyval)?;
-    let value = found.attributes.get(type_keyval);
+    let value = found.attributes().get(type_keyval);
     // SAFETY: the caller's.
     unsafe { give(value, attribute_val, flag) }
 }
@@ -377,7 +377,7 @@ pub unsafe fn type_get_attr(
 pub fn type_delete_attr(mpi: &AbiState, datatype: MPI_Datatype, type_keyval: c_int) -> Result<()> {
     let found = mpi.datatypes.get(datatype)?;
     let keyval = mpi.core()?.keyvals().find(ObjectKind::Type, type_keyval)?;
-    found.attributes.delete(datatype.raw(), &keyval)
+    found.attributes().delete(datatype.raw(), &keyval)
 }
 
 /// `MPI_Win_create_keyval`.

@@ -55,14 +55,14 @@ unsafe fn make(
 ) -> Result<()> {
     let old = mpi.datatypes.get(oldtype)?;
     // SAFETY: the caller's promise.
-    unsafe { hand_out(mpi, newtype, construct(&old)?) }
+    unsafe { store_datatype(mpi, newtype, construct(&old)?) }
 }
 
 /// Stores the handle of a new datatype.
 ///
 /// # Safety
 /// `newtype` is null or valid.
-unsafe fn hand_out(
+unsafe fn store_datatype(
     mpi: &AbiState,
     newtype: *mut MPI_Datatype,
     datatype: Rc<Datatype>,
@@ -192,13 +192,32 @@ pub unsafe fn type_indexed(
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> Result<()> {
-    let (n, form) = (length(count)?, form_of(array_of_blocklengths));
+    let arrays = (count, array_of_blocklengths, array_of_displacements);
+    // SAFETY: the caller's promise.
+    unsafe { indexed(mpi, arrays, oldtype, newtype, Datatype::indexed) }
+}
+
+/// A constructor of a datatype of blocks: their form, lengths, displacements and datatype.
+type OfBlocks = fn(Form, &[i64], &[i64], &Rc<Datatype>) -> Result<Rc<Datatype>>;
+
+/// Makes a datatype of blocks: their number, and arrays of their lengths and displacements.
+///
+/// # Safety
+/// The arrays are null or have as many entries; `newtype` is null or valid.
+unsafe fn indexed(
+    mpi: &AbiState,
+    (count, lengths, places): (i64, Counts, Counts),
+    oldtype: MPI_Datatype,
+    newtype: *mut MPI_Datatype,
+    construct: OfBlocks,
+) -> Result<()> {
+    let (n, form) = (length(count)?, form_of(lengths));
     // SAFETY: the caller's promise.
     unsafe {
-        let lengths = entries(array_of_blocklengths, n, "block lengths")?;
-        let places = entries(array_of_displacements, n, "displacements")?;
+        let lengths = entries(lengths, n, "block lengths")?;
+        let places = entries(places, n, "displacements")?;
         make(mpi, oldtype, newtype, |old| {
-            Datatype::indexed(form, &lengths, &places, old)
+            construct(form, &lengths, &places, old)
         })
     }
 }
@@ -215,15 +234,9 @@ pub unsafe fn type_create_hindexed(
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> Result<()> {
-    let (n, form) = (length(count)?, form_of(array_of_blocklengths));
+    let arrays = (count, array_of_blocklengths, array_of_displacements);
     // SAFETY: the caller's promise.
-    unsafe {
-        let lengths = entries(array_of_blocklengths, n, "block lengths")?;
-        let places = entries(array_of_displacements, n, "displacements")?;
-        make(mpi, oldtype, newtype, |old| {
-            Datatype::hindexed(form, &lengths, &places, old)
-        })
-    }
+    unsafe { indexed(mpi, arrays, oldtype, newtype, Datatype::hindexed) }
 }
 
 /// `MPI_Type_create_indexed_block` (MPI-5.0 §5.1.2).
@@ -312,7 +325,7 @@ pub unsafe fn type_create_struct(
         let handles = slice(array_of_types, n, "the array of datatypes")?;
         let types: Result<Vec<_>> = handles.iter().map(|h| mpi.datatypes.get(*h)).collect();
         let datatype = Datatype::structure(form, &lengths, &places, &types?)?;
-        hand_out(mpi, newtype, datatype)
+        store_datatype(mpi, newtype, datatype)
     }
 }
 
@@ -425,7 +438,7 @@ pub unsafe fn type_create_f90_real(
     newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     // SAFETY: the caller's promise.
-    unsafe { hand_out(mpi, newtype, Datatype::f90_real(p, r)?) }
+    unsafe { store_datatype(mpi, newtype, Datatype::f90_real(p, r)?) }
 }
 
 /// `MPI_Type_create_f90_complex` (MPI-5.0 §19.1.9).
@@ -439,7 +452,7 @@ pub unsafe fn type_create_f90_complex(
     newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     // SAFETY: the caller's promise.
-    unsafe { hand_out(mpi, newtype, Datatype::f90_complex(p, r)?) }
+    unsafe { store_datatype(mpi, newtype, Datatype::f90_complex(p, r)?) }
 }
 
 /// `MPI_Type_create_f90_integer` (MPI-5.0 §19.1.9).
@@ -452,7 +465,7 @@ pub unsafe fn type_create_f90_integer(
     newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     // SAFETY: the caller's promise.
-    unsafe { hand_out(mpi, newtype, Datatype::f90_integer(r)?) }
+    unsafe { store_datatype(mpi, newtype, Datatype::f90_integer(r)?) }
 }
 
 /// `MPI_Type_match_size` (MPI-5.0 §19.1.9).
@@ -474,7 +487,7 @@ pub unsafe fn type_match_size(
     };
     let named = Datatype::match_size(class, size)?;
     // SAFETY: the caller's promise.
-    unsafe { hand_out(mpi, datatype, Datatype::named(named)) }
+    unsafe { store_datatype(mpi, datatype, Datatype::named(named)) }
 }
 
 /// `MPI_Type_get_value_index` (MPI-5.0 §6.9.4).
@@ -492,7 +505,7 @@ pub unsafe fn type_get_value_index(
     // SAFETY: the caller's promise.
     unsafe {
         match Datatype::value_index(&value, &index) {
-            Some(pair) => hand_out(mpi, pair_type, pair),
+            Some(pair) => store_datatype(mpi, pair_type, pair),
             None => store(pair_type, "the pair type", MPI_DATATYPE_NULL),
         }
     }

@@ -37,7 +37,7 @@ pub unsafe fn type_free(mpi: &AbiState, datatype: *mut MPI_Datatype) -> Result<(
             "a predefined datatype cannot be freed",
         ));
     }
-    object.attributes.delete_all(handle.raw())?;
+    object.attributes().delete_all(handle.raw())?;
     drop(mpi.datatypes.handles.remove(handle)?);
     // SAFETY: as above.
     unsafe { store(datatype, "the datatype", MPI_DATATYPE_NULL) }
@@ -57,7 +57,7 @@ pub unsafe fn type_dup(
         return Err(arg_error("the pointer for the new datatype is null"));
     }
     let copy = Datatype::dup(&old);
-    old.attributes.copy_to(oldtype.raw(), &copy.attributes)?;
+    old.attributes().copy_to(oldtype.raw(), copy.attributes())?;
     let handle = mpi.datatypes.handles.insert(copy);
     // SAFETY: the caller's promise.
     unsafe { store(newtype, "the new datatype", handle) }

@@ -7,7 +7,8 @@ use std::ffi::c_int;
 use rejoin_mpi::Result;
 use rejoin_mpi::datatype::{Combiner, Contents};
 
-use crate::functions::datatypes::objects::combiner_number;
+use crate::counts::OutCount;
+use crate::functions::datatypes::objects::{combiner_number, give};
 use crate::state::AbiState;
 use crate::support::{arg_error, store};
 use crate::types::*;
@@ -20,6 +21,37 @@ fn check_form(contents: &Contents) -> Result<()> {
     Err(arg_error(
         "the datatype was made with large counts: ask with the _c form",
     ))
+}
+
+/// Stores how a datatype was made, and the lengths of the lists of its contents.
+///
+/// # Safety
+/// The pointers are null or valid.
+unsafe fn envelope(
+    contents: &Contents,
+    [integers, addresses, datatypes]: [OutCount; 3],
+    (how, combiner): (Combiner, *mut c_int),
+) -> Result<()> {
+    let lists = [
+        (integers, "the number of integers", contents.integers.len()),
+        (
+            addresses,
+            "the number of addresses",
+            contents.addresses.len(),
+        ),
+        (
+            datatypes,
+            "the number of datatypes",
+            contents.datatypes.len(),
+        ),
+    ];
+    // SAFETY: the caller's promise.
+    unsafe {
+        for (target, what, length) in lists {
+            give(target, what, length as i64)?;
+        }
+        store(combiner, "the combiner", combiner_number(how))
+    }
 }
 
 /// `MPI_Type_get_envelope` (MPI-5.0 §5.1.13).
@@ -35,29 +67,12 @@ pub unsafe fn type_get_envelope(
     combiner: *mut c_int,
 ) -> Result<()> {
     let datatype = mpi.datatypes.get(datatype)?;
-    let contents = datatype.contents();
-    check_form(contents)?;
-    let how = combiner_number(datatype.combiner());
+    check_form(datatype.contents())?;
     // The lists came through ints, so their lengths fit.
+    let lengths = [num_integers, num_addresses, num_datatypes].map(OutCount::from);
+    let how = (datatype.combiner(), combiner);
     // SAFETY: the caller's promise.
-    unsafe {
-        store(
-            num_integers,
-            "the number of integers",
-            contents.integers.len() as c_int,
-        )?;
-        store(
-            num_addresses,
-            "the number of addresses",
-            contents.addresses.len() as c_int,
-        )?;
-        store(
-            num_datatypes,
-            "the number of datatypes",
-            contents.datatypes.len() as c_int,
-        )?;
-        store(combiner, "the combiner", how)
-    }
+    unsafe { envelope(datatype.contents(), lengths, how) }
 }
 
 /// `MPI_Type_get_envelope_c`.
@@ -75,30 +90,16 @@ pub unsafe fn type_get_envelope_c(
 ) -> Result<()> {
     let datatype = mpi.datatypes.get(datatype)?;
     let contents = datatype.contents();
-    let how = combiner_number(datatype.combiner());
+    let lengths = [num_integers, num_addresses, num_datatypes].map(OutCount::from);
+    let large_counts = contents.large_counts.len() as i64;
     // SAFETY: the caller's promise.
     unsafe {
-        store(
-            num_integers,
-            "the number of integers",
-            contents.integers.len() as i64,
-        )?;
-        store(
-            num_addresses,
-            "the number of addresses",
-            contents.addresses.len() as i64,
-        )?;
-        store(
-            num_large_counts,
+        give(
+            num_large_counts.into(),
             "the number of counts",
-            contents.large_counts.len() as i64,
+            large_counts,
         )?;
-        store(
-            num_datatypes,
-            "the number of datatypes",
-            contents.datatypes.len() as i64,
-        )?;
-        store(combiner, "the combiner", how)
+        envelope(contents, lengths, (datatype.combiner(), combiner))
     }
 }
 

@@ -146,11 +146,8 @@ pub unsafe fn mrecv(
     message: *mut MPI_Message,
     status: *mut MPI_Status,
 ) -> Result<()> {
-    let data = Data {
-        addr: buf.cast(),
-        count,
-        datatype: &mpi.datatypes.get(datatype)?,
-    };
+    let datatype = &mpi.datatypes.get(datatype)?;
+    let data = Data::new(buf.cast(), count, datatype);
     data.check()?;
     // SAFETY: the caller's.
     unsafe {
@@ -173,11 +170,8 @@ pub unsafe fn imrecv(
     request: *mut MPI_Request,
 ) -> Result<()> {
     request::check_out(request)?;
-    let data = Data {
-        addr: buf.cast(),
-        count,
-        datatype: &mpi.datatypes.get(datatype)?,
-    };
+    let datatype = &mpi.datatypes.get(datatype)?;
+    let data = Data::new(buf.cast(), count, datatype);
     data.check()?;
     // SAFETY: the caller's.
     unsafe {

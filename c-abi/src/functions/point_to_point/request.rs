@@ -98,7 +98,7 @@ pub(crate) unsafe fn put_empty(target: *mut MPI_Status) {
 /// # Safety
 /// `target` is `MPI_STATUS_IGNORE` or valid.
 #[inline]
-pub(crate) unsafe fn told(target: *mut MPI_Status, done: Completed) -> Result<()> {
+pub(crate) unsafe fn store_result(target: *mut MPI_Status, done: Completed) -> Result<()> {
     // SAFETY: the caller's.
     unsafe { put(target, &done.status) };
     match done.error {
@@ -108,17 +108,17 @@ pub(crate) unsafe fn told(target: *mut MPI_Status, done: Completed) -> Result<()
 }
 
 /// The error of a request goes to the handler of its communicator.
-pub(crate) fn blame(mpi: &AbiState) {
-    let comm = mpi.core.get().and_then(|c| c.take_blame());
+pub(crate) fn set_error_owner(mpi: &AbiState) {
+    let comm = mpi.core.get().and_then(|c| c.take_failed_comm());
     if let Some(comm) = comm {
-        mpi.errors.blame(MPI_Comm(comm.handle()));
+        mpi.errors.set_owner(MPI_Comm(comm.handle()));
     }
 }
 
-/// As [`told`], for a request.
+/// As [`store_result`], for a request.
 ///
 /// # Safety
-/// As [`told`].
+/// As [`store_result`].
 #[inline]
 pub(crate) unsafe fn finished(
     mpi: &AbiState,
@@ -126,10 +126,10 @@ pub(crate) unsafe fn finished(
     done: Completed,
 ) -> Result<()> {
     if done.error.is_some() {
-        blame(mpi);
+        set_error_owner(mpi);
     }
     // SAFETY: the caller's.
-    unsafe { told(target, done) }
+    unsafe { store_result(target, done) }
 }
 
 /// After a completion: the handle becomes null, unless the request is persistent.

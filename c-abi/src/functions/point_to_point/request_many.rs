@@ -7,7 +7,9 @@ use rejoin_mpi::{Completed, Error, ErrorClass, Result, Status, check};
 
 use crate::constants::*;
 use crate::errors;
-use crate::functions::point_to_point::request::{blame, finished, id_of, put, put_empty, retire};
+use crate::functions::point_to_point::request::{
+    finished, id_of, put, put_empty, retire, set_error_owner,
+};
 use crate::state::AbiState;
 use crate::support::{arg_error, store};
 use crate::types::*;
@@ -101,7 +103,7 @@ impl Statuses {
         }
         if let Some(error) = done.error {
             if !self.failed {
-                blame(mpi);
+                set_error_owner(mpi);
             }
             self.failed = true;
             self.error.get_or_insert(error);

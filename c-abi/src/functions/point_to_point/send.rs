@@ -41,7 +41,7 @@ macro_rules! sends {
             }
             let comm = mpi.comms.get(comm)?;
             let datatype = &mpi.datatypes.for_peer(datatype, dest)?;
-            let data = Data { addr: buf.cast_mut().cast(), count, datatype };
+            let data = Data::new(buf.cast_mut().cast(), count, datatype);
             // SAFETY: the caller's.
             unsafe { mpi.core()?.send(&data, dest, tag, &comm, SendMode::$mode) }
         }
@@ -77,7 +77,7 @@ macro_rules! sends {
             }
             let comm = mpi.comms.get(comm)?;
             let datatype = &mpi.datatypes.for_peer(datatype, dest)?;
-            let data = Data { addr: buf.cast_mut().cast(), count, datatype };
+            let data = Data::new(buf.cast_mut().cast(), count, datatype);
             // SAFETY: the caller's.
             let id = unsafe { mpi.core()?.isend(&data, dest, tag, &comm, SendMode::$mode) }?;
             // SAFETY: checked above.
@@ -102,7 +102,7 @@ macro_rules! sends {
             request::check_out(request)?;
             let comm = mpi.comms.get(comm)?;
             let datatype = &mpi.datatypes.for_peer(datatype, dest)?;
-            let data = Data { addr: buf.cast_mut().cast(), count, datatype };
+            let data = Data::new(buf.cast_mut().cast(), count, datatype);
             let id = mpi.core()?.send_init(&data, dest, tag, &comm, SendMode::$mode)?;
             // SAFETY: checked above.
             unsafe { give(request, id) }
@@ -133,11 +133,7 @@ pub(crate) unsafe fn simple_args(
     let core = mpi.core.get()?;
     // SAFETY: the caller's promise.
     let (comm, datatype) = unsafe { (mpi.comms.glance(comm)?, mpi.datatypes.glance(datatype)?) };
-    let data = Data {
-        addr: addr.cast(),
-        count,
-        datatype,
-    };
+    let data = Data::new(addr.cast(), count, datatype);
     Some((core, data, comm))
 }
 
@@ -224,7 +220,7 @@ unsafe fn try_recv(
     // SAFETY: the caller's.
     let received = unsafe { core.try_recv(&data, source, tag, comm) }?;
     // SAFETY: the caller's.
-    Some(received.and_then(|done| unsafe { request::told(status, done) }))
+    Some(received.and_then(|done| unsafe { request::store_result(status, done) }))
 }
 
 /// `MPI_Recv`.
@@ -253,15 +249,11 @@ pub unsafe fn recv(
     }
     let comm = mpi.comms.get(comm)?;
     let datatype = &mpi.datatypes.for_peer(datatype, source)?;
-    let data = Data {
-        addr: buf.cast(),
-        count,
-        datatype,
-    };
+    let data = Data::new(buf.cast(), count, datatype);
     // SAFETY: the caller's.
     let done = unsafe { mpi.core()?.recv(&data, source, tag, &comm) }?;
     // SAFETY: the caller's.
-    unsafe { request::told(status, done) }
+    unsafe { request::store_result(status, done) }
 }
 
 /// `MPI_Irecv`.
@@ -292,11 +284,7 @@ pub unsafe fn irecv(
     }
     let comm = mpi.comms.get(comm)?;
     let datatype = &mpi.datatypes.for_peer(datatype, source)?;
-    let data = Data {
-        addr: buf.cast(),
-        count,
-        datatype,
-    };
+    let data = Data::new(buf.cast(), count, datatype);
     // SAFETY: the caller's.
     let id = unsafe { mpi.core()?.irecv(&data, source, tag, &comm) }?;
     // SAFETY: checked above.
@@ -321,11 +309,7 @@ pub unsafe fn recv_init(
     request::check_out(request)?;
     let comm = mpi.comms.get(comm)?;
     let datatype = &mpi.datatypes.for_peer(datatype, source)?;
-    let data = Data {
-        addr: buf.cast(),
-        count,
-        datatype,
-    };
+    let data = Data::new(buf.cast(), count, datatype);
     let id = mpi.core()?.recv_init(&data, source, tag, &comm)?;
     // SAFETY: checked above.
     unsafe { give(request, id) }

@@ -52,21 +52,15 @@ pub unsafe fn sendrecv(
     status: *mut MPI_Status,
 ) -> Result<()> {
     let comm = mpi.comms.get(comm)?;
-    let send = Data {
-        addr: sendbuf.cast_mut().cast(),
-        count: sendcount,
-        datatype: &mpi.datatypes.for_peer(sendtype, dest)?,
-    };
-    let recv = Data {
-        addr: recvbuf.cast(),
-        count: recvcount,
-        datatype: &mpi.datatypes.for_peer(recvtype, source)?,
-    };
+    let datatype = &mpi.datatypes.for_peer(sendtype, dest)?;
+    let send = Data::new(sendbuf.cast_mut().cast(), sendcount, datatype);
+    let datatype = &mpi.datatypes.for_peer(recvtype, source)?;
+    let recv = Data::new(recvbuf.cast(), recvcount, datatype);
     let (to, from) = (side(dest, sendtag), side(source, recvtag));
     // SAFETY: the caller's.
     let done = unsafe { mpi.core()?.sendrecv(&send, to, &recv, from, &comm) }?;
     // SAFETY: the caller's.
-    unsafe { request::told(status, done) }
+    unsafe { request::store_result(status, done) }
 }
 
 /// `MPI_Sendrecv_replace`.
@@ -87,16 +81,13 @@ pub unsafe fn sendrecv_replace(
     status: *mut MPI_Status,
 ) -> Result<()> {
     let comm = mpi.comms.get(comm)?;
-    let data = Data {
-        addr: buf.cast(),
-        count,
-        datatype: &both(mpi, datatype, dest, source)?,
-    };
+    let datatype = &both(mpi, datatype, dest, source)?;
+    let data = Data::new(buf.cast(), count, datatype);
     let (to, from) = (side(dest, sendtag), side(source, recvtag));
     // SAFETY: the caller's.
     let done = unsafe { mpi.core()?.sendrecv_replace(&data, to, from, &comm) }?;
     // SAFETY: the caller's.
-    unsafe { request::told(status, done) }
+    unsafe { request::store_result(status, done) }
 }
 
 /// `MPI_Isendrecv`.
@@ -121,16 +112,10 @@ pub unsafe fn isendrecv(
 ) -> Result<()> {
     request::check_out(request)?;
     let comm = mpi.comms.get(comm)?;
-    let send = Data {
-        addr: sendbuf.cast_mut().cast(),
-        count: sendcount,
-        datatype: &mpi.datatypes.for_peer(sendtype, dest)?,
-    };
-    let recv = Data {
-        addr: recvbuf.cast(),
-        count: recvcount,
-        datatype: &mpi.datatypes.for_peer(recvtype, source)?,
-    };
+    let datatype = &mpi.datatypes.for_peer(sendtype, dest)?;
+    let send = Data::new(sendbuf.cast_mut().cast(), sendcount, datatype);
+    let datatype = &mpi.datatypes.for_peer(recvtype, source)?;
+    let recv = Data::new(recvbuf.cast(), recvcount, datatype);
     let (to, from) = (side(dest, sendtag), side(source, recvtag));
     // SAFETY: the caller's.
     let id = unsafe { mpi.core()?.isendrecv(&send, to, &recv, from, &comm) }?;
@@ -157,11 +142,8 @@ pub unsafe fn isendrecv_replace(
 ) -> Result<()> {
     request::check_out(request)?;
     let comm = mpi.comms.get(comm)?;
-    let data = Data {
-        addr: buf.cast(),
-        count,
-        datatype: &both(mpi, datatype, dest, source)?,
-    };
+    let datatype = &both(mpi, datatype, dest, source)?;
+    let data = Data::new(buf.cast(), count, datatype);
     let (to, from) = (side(dest, sendtag), side(source, recvtag));
     // SAFETY: the caller's.
     let id = unsafe { mpi.core()?.isendrecv_replace(&data, to, from, &comm) }?;

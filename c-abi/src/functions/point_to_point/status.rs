@@ -15,7 +15,7 @@ use crate::state::AbiState;
 use crate::support::{arg_error, store};
 use crate::types::*;
 
-/// Bytes of the message that a status tells of.
+/// Bytes of the message that a status describes.
 pub fn bytes(status: &MPI_Status) -> u64 {
     let [low, high, ..] = status.MPI_internal.map(|v| u64::from(v as u32));
     high << 32 | low

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Once, OnceLock};
 
 use rejoin_mpi::adi::{Names, Rank};
-use rejoin_mpi::lock::BigLock;
+use rejoin_mpi::big_lock::BigLock;
 use rejoin_mpi::{Error, ErrorClass, Group, Mpi as Core, Result, checkpointing};
 
 use crate::constants::*;

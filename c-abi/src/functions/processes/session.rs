@@ -7,6 +7,7 @@
 use std::ffi::{c_char, c_int};
 use std::rc::Rc;
 
+use rejoin_mpi::group::ProcessSet;
 use rejoin_mpi::{Group, Info, Result};
 
 use super::init;
@@ -18,11 +19,6 @@ use crate::library_state;
 use crate::state::{AbiState, SessionState};
 use crate::support::{arg_error, load, store, store_string, string};
 use crate::types::*;
-
-/// The process sets; their names are compared without case.
-const SETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
-/// The index of the set of all processes in [`SETS`].
-const WORLD: usize = 0;
 
 const LEVELS: [(&str, c_int); 4] = [
     ("MPI_THREAD_SINGLE", MPI_THREAD_SINGLE),
@@ -113,7 +109,7 @@ pub unsafe fn session_get_num_psets(
     npset_names: *mut c_int,
 ) -> Result<()> {
     mpi.sessions.with(session, |_| ())?;
-    let n = SETS.len() as c_int;
+    let n = ProcessSet::ALL.len() as c_int;
     // SAFETY: the program passed it for the result.
     unsafe { store(npset_names, "the number of process sets", n) }
 }
@@ -132,9 +128,9 @@ pub unsafe fn session_get_nth_pset(
     pset_name: *mut c_char,
 ) -> Result<()> {
     mpi.sessions.with(session, |_| ())?;
-    let found = usize::try_from(n).ok().and_then(|n| SETS.get(n));
-    let Some(name) = found else {
-        let have = SETS.len();
+    let found = usize::try_from(n).ok().and_then(|n| ProcessSet::ALL.get(n));
+    let Some(name) = found.map(|set| set.name()) else {
+        let have = ProcessSet::ALL.len();
         return Err(arg_error(format!("process set {n} of {have}")));
     };
     // SAFETY: the caller's.
@@ -155,11 +151,9 @@ pub unsafe fn session_get_nth_pset(
 unsafe fn members(mpi: &AbiState, name: *const c_char) -> Result<Rc<Group>> {
     // SAFETY: the caller's.
     let name = unsafe { string(name, "the name of the process set") }?;
-    let core = mpi.core()?;
-    let found = SETS.iter().position(|set| name.eq_ignore_ascii_case(set));
-    match found {
-        Some(WORLD) => Ok(core.world().group().clone()),
-        Some(_) => Ok(core.self_comm().group().clone()),
+    match ProcessSet::named(&name) {
+        Some(ProcessSet::World) => Ok(mpi.core()?.world().group().clone()),
+        Some(ProcessSet::Own) => Ok(mpi.core()?.self_comm().group().clone()),
         None => Err(arg_error(format!("there is no process set {name:?}"))),
     }
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rejoin_ckpt::twin::manager::{Wake, Zygote, ZygoteAnswer};
+use rejoin_ckpt::twin::manager::{RestoreRequest, Zygote, ZygoteAnswer};
 
 use super::{LIMIT, Rank, end_of, kill, pair, pidfd, pipe, read_to_end, readable, receive, send};
 
@@ -22,7 +22,7 @@ pub struct Twin {
     pub missing: u64,
 }
 
-/// This side's ends of a wake's descriptors: the socket, standard output and standard error.
+/// This side's ends of a restore's descriptors: the socket, standard output and standard error.
 pub type Ends = (OwnedFd, OwnedFd, OwnedFd);
 
 /// One rank.
@@ -268,17 +268,17 @@ impl Job {
     }
 
     /// Wakes the image; the new process takes the rank's place here.
-    pub fn wake(&mut self) {
-        self.wake_with(b"hello", true, &[]);
+    pub fn begin_restore(&mut self) {
+        self.restore_with(b"hello", true, &[]);
     }
 
     /// The same with a choice.
-    pub fn wake_with(&mut self, body: &[u8], cut_files: bool, spared: &[(u64, u64)]) {
+    pub fn restore_with(&mut self, body: &[u8], cut_files: bool, spared: &[(u64, u64)]) {
         let ends = self.send_wake(body, cut_files, spared);
         self.arrive(ends);
     }
 
-    /// Sends a wake: the answer is still to come.
+    /// Sends a restore request: the answer is still to come.
     pub fn send_wake(&mut self, body: &[u8], cut_files: bool, spared: &[(u64, u64)]) -> Ends {
         let (socket, theirs) = pair();
         let (stdout, out) = pipe();
@@ -286,7 +286,7 @@ impl Job {
         let twin = self.twin.as_mut().expect("an image");
         let fds: [BorrowedFd<'_>; 1] = [theirs.as_fd()];
         let (stdout_end, stderr_end) = (Some(out.as_fd()), Some(err.as_fd()));
-        let wake = Wake {
+        let request = RestoreRequest {
             body,
             stdin: None,
             stdout: stdout_end,
@@ -295,14 +295,14 @@ impl Job {
             cut_files,
             spared,
         };
-        let mut is_sent = twin.zygote.wake(&wake).expect("restored");
+        let mut is_sent = twin.zygote.restore(&request).expect("restored");
         while !is_sent {
             is_sent = twin.zygote.flush().expect("restored");
         }
         (socket, stdout, stderr)
     }
 
-    /// Waits for the process that a wake makes; it takes the rank's place here.
+    /// Waits for the process that a restore makes; it takes the rank's place here.
     pub fn arrive(&mut self, ends: Ends) {
         let twin = self.twin.as_mut().expect("an image");
         let ZygoteAnswer::Running { pid } = answer(&mut twin.zygote) else {
@@ -314,10 +314,10 @@ impl Job {
         (self.socket, self.stdout, self.stderr) = ends;
     }
 
-    /// Kills the rank, wakes its image, and waits for the report that the rank is back.
+    /// Kills the rank, restores its image, and waits for the report that the rank is back.
     pub fn restore(&mut self, generation: u32) {
         self.kill();
-        self.wake();
+        self.begin_restore();
         self.expect(&format!("restored {generation}"));
     }
 

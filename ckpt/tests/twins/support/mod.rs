@@ -1,5 +1,5 @@
 //! A small harness without threads. Each test runs in a process of its own that plays the local
-//! manager: it forks ranks, orders images, kills and wakes. Its end takes everything with it.
+//! manager: it forks ranks, requests images, kills and restores. Its end takes everything with it.
 
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};

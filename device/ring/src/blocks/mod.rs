@@ -15,8 +15,8 @@
 //! | [`BlockWriter`] | the position of the stream that this side writes |
 //! | [`BlockReader`] | the position of the stream that this side reads |
 //!
-//! A side never waits for a block in vain: what it lacks is in the other's hand beyond its share,
-//! is on its way back, or is unread by one of the two.
+//! A wait for a block always ends: the missing blocks are with the other side beyond its share, on
+//! their way back, or unread by one of the two.
 //!
 //! The other side's words are not trusted: an impossible position, and a block that cannot be the
 //! other's, is [`OutOfBounds`], and no range ever leaves the memory.

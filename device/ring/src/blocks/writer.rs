@@ -19,7 +19,7 @@ pub struct Place {
 #[derive(Clone, Debug, Default)]
 pub struct BlockWriter {
     tail: u64,
-    /// The other side's position when it was last looked at.
+    /// The last known position of the other side.
     head: u64,
     /// Where the block begins that is written.
     begin: usize,
@@ -102,7 +102,7 @@ impl BlockWriter {
             .min(blocks.count as u64)
     }
 
-    /// Looks at the position of the other side.
+    /// Reads the position of the other side.
     ///
     /// # Errors
     /// [`OutOfBounds`]: the link is of no use any more.

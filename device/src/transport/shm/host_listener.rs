@@ -4,13 +4,12 @@
 //! network namespace, whose processes can list it, so the name is no secret. Both sides check each
 //! other's user; the handshake is the same as over TCP.
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 
-use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, MsgFlags, getsockopt, recvmsg, sendmsg, sockopt,
-};
-use rejoin_channel_table::card::DoorName;
+use nix::sys::socket::{ControlMessage, MsgFlags, getsockopt, sendmsg, sockopt};
+use rejoin_channel_table::card::LocalSocketName;
+use rejoin_ckpt::passed;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::descriptors;
@@ -19,14 +18,17 @@ use crate::os;
 /// Connections that the kernel holds until they are accepted.
 const BACKLOG: i32 = 4096;
 
-/// `SCM_MAX_FD` of Linux.
-const MOST_DESCRIPTORS: usize = 253;
+/// Words for the control message of as many descriptors as the kernel passes at once
+/// (`SCM_MAX_FD`, 253).
+const CONTROL_WORDS: usize = 2 + 253usize.div_ceil(2);
+/// Connections of other users that are dropped before the rank does something else.
+const MOST_FOREIGN: usize = 64;
 
 /// The listener.
 #[derive(Debug)]
 pub struct HostListener {
     socket: Socket,
-    name: DoorName,
+    name: LocalSocketName,
 }
 
 impl HostListener {
@@ -35,7 +37,7 @@ impl HostListener {
     /// # Errors
     /// Why the system refuses.
     pub fn open() -> io::Result<Self> {
-        let mut name = DoorName::default();
+        let mut name = LocalSocketName::default();
         os::random(&mut name.0).map_err(io::Error::other)?;
         let socket = raised(Socket::new(Domain::UNIX, Type::STREAM, None)?)?;
         socket.bind(&address(name)?)?;
@@ -45,7 +47,7 @@ impl HostListener {
 
     /// Its name, for the business card.
     #[must_use]
-    pub fn name(&self) -> DoorName {
+    pub fn name(&self) -> LocalSocketName {
         self.name
     }
 
@@ -55,16 +57,21 @@ impl HostListener {
         self.socket.as_fd()
     }
 
-    /// Takes one waiting connection of the same user; `None` when there is none.
+    /// Takes one waiting connection of the same user; `None` when there is none. An error is a lack
+    /// of resources, or a flood of connections of other users.
     pub fn accept(&self) -> Option<io::Result<OwnedFd>> {
-        loop {
+        self.accept_if(|socket| check_user(socket).is_ok())
+    }
+
+    /// Takes one waiting connection that is `wanted`, and drops others.
+    fn accept_if(&self, wanted: impl Fn(&Socket) -> bool) -> Option<io::Result<OwnedFd>> {
+        let mut foreign = 0;
+        while foreign < MOST_FOREIGN {
             match self.socket.accept() {
-                Ok((socket, _)) => {
-                    if check_user(&socket).is_err() {
-                        continue;
-                    }
+                Ok((socket, _)) if wanted(&socket) => {
                     return Some(raised(socket).map(OwnedFd::from));
                 }
+                Ok(_) => foreign += 1,
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => return None,
                     io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
@@ -72,6 +79,8 @@ impl HostListener {
                 },
             }
         }
+        let problem = format!("{foreign} connections of other users");
+        Some(Err(io::Error::other(problem)))
     }
 
     /// Drops a number that is no longer this library's, without a system call.
@@ -84,14 +93,14 @@ impl HostListener {
 ///
 /// # Errors
 /// No such listener here, or another user's.
-pub fn connect(name: DoorName) -> io::Result<Socket> {
+pub fn connect(name: LocalSocketName) -> io::Result<Socket> {
     let socket = raised(Socket::new(Domain::UNIX, Type::STREAM, None)?)?;
     socket.connect(&address(name)?)?;
     check_user(&socket)?;
     Ok(socket)
 }
 
-fn address(name: DoorName) -> io::Result<SockAddr> {
+fn address(name: LocalSocketName) -> io::Result<SockAddr> {
     SockAddr::unix(format!("\0rejoin-{name}"))
 }
 
@@ -140,20 +149,73 @@ pub(crate) fn receive(
     socket: BorrowedFd<'_>,
     into: &mut [u8],
 ) -> io::Result<(usize, Option<OwnedFd>)> {
-    // As many as the kernel passes at once: a list that is cut short could not be closed.
-    let mut space = nix::cmsg_space!([RawFd; MOST_DESCRIPTORS]);
-    let mut pieces = [IoSliceMut::new(into)];
-    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
-    let message = recvmsg::<()>(socket.as_raw_fd(), &mut pieces, Some(&mut space), flags)?;
-    let mut came = None;
-    for part in message.cmsgs()? {
-        if let ControlMessageOwned::ScmRights(numbers) = part {
-            for number in numbers {
-                // SAFETY: the kernel has just made this descriptor, no other code owns it.
-                came = Some(unsafe { OwnedFd::from_raw_fd(number) });
-            }
-        }
+    let (count, came) = receive_all(socket, into, &mut [0; CONTROL_WORDS])?;
+    let came = came.into_iter().next_back().map(descriptors::raise);
+    Ok((count, came.transpose().map_err(io::Error::other)?))
+}
+
+/// Reads what there is, and all descriptors for which `control` and the limit on open files have
+/// room.
+fn receive_all(
+    socket: BorrowedFd<'_>,
+    into: &mut [u8],
+    control: &mut [u64],
+) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut piece = libc::iovec {
+        iov_base: into.as_mut_ptr().cast(),
+        iov_len: into.len(),
+    };
+    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    // SAFETY: all zeroes is a valid msghdr.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_iov = &raw mut piece;
+    header.msg_iovlen = 1;
+    header.msg_control = control.as_mut_ptr().cast();
+    header.msg_controllen = size_of_val(control);
+    // SAFETY: the header names buffers of these lengths, which live through the call.
+    let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) };
+    let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+    // SAFETY: the call has just filled the header, and only this code takes the descriptors.
+    Ok((count, unsafe { passed::descriptors(&header) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, pipe};
+    use std::os::fd::RawFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn descriptors_of_a_message_that_is_cut_short_are_closed() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let (mut reader, writer) = pipe().expect("a pipe");
+        let rights: [RawFd; 5] = [writer.as_raw_fd(); 5];
+        let rights = [ControlMessage::ScmRights(&rights)];
+        let bytes = [IoSlice::new(b"hello")];
+        let socket = theirs.as_raw_fd();
+        sendmsg::<()>(socket, &bytes, &rights, MsgFlags::empty(), None).expect("sent");
+        drop(writer);
+        let mut into = [0; 10];
+        // There is room for two of the five.
+        let (count, came) = receive_all(ours.as_fd(), &mut into, &mut [0; 3]).expect("read");
+        assert_eq!((count, came.len()), (5, 2));
+        drop(came);
+        let rest = reader.read(&mut [0]).expect("the end of the pipe");
+        assert_eq!(rest, 0, "no writer is left");
     }
-    let came = came.map(descriptors::raise).transpose();
-    Ok((message.bytes, came.map_err(io::Error::other)?))
+
+    #[test]
+    fn a_flood_of_foreign_connections_ends_the_call() {
+        let listener = HostListener::open().expect("open");
+        let flood: Vec<_> = (0..MOST_FOREIGN + 1)
+            .map(|_| connect(listener.name()).expect("connected"))
+            .collect();
+        let refused = listener.accept_if(|_| false).expect("an answer");
+        let error = refused.expect_err("none is wanted").to_string();
+        assert!(error.contains("other users"), "{error}");
+        assert!(listener.accept().expect("the last").is_ok());
+        assert!(listener.accept().is_none());
+        drop(flood);
+    }
 }

@@ -10,15 +10,17 @@ use rejoin_engine::{
     Config, Engine, Envelope, FRAME_MAGIC, HEADER_LEN, MessageMode, Pattern, Sent, ShortHeader,
 };
 
-use super::memory::{self, BlockTable, CELL_WORDS, CELLS, Direction, LinkMemory, SharedWord};
+use super::link_memory::{
+    self, BlockTable, CELL_WORDS, CELLS, Direction, LinkMemory, SharedWord, word,
+};
 use super::short::MAX_BODY;
 use super::short::MAX_SHORT;
-use super::{HandshakeRole, ShmEndpoint, word};
-use crate::links::{self, Broken, Intake, Live, STAGING};
-use crate::memory as program;
+use super::{HandshakeRole, LinkSide, ShmEndpoint};
+use crate::links::{self, Intake, LinkFault, Live, STAGING};
 use crate::meter::Meter;
+use crate::program_memory as program;
 use crate::recovery::PendingCheckpoint;
-use crate::transport::{AnyEndpoint, Copies, Endpoint, Piece};
+use crate::transport::{AnyEndpoint, Copies, Endpoint, Piece, SendOutcome};
 
 /// The peer.
 const PEER: Rank = Rank(1);
@@ -35,20 +37,17 @@ pub(super) fn pair() -> (ShmEndpoint, ShmEndpoint) {
     for end in [&a, &b] {
         end.set_nonblocking(true).expect("non-blocking");
     }
-    let (memory, fd) = LinkMemory::make(memory::LEAST).expect("made");
+    let (memory, fd) = LinkMemory::make(link_memory::LEAST).expect("made");
     let theirs = LinkMemory::open(fd).expect("mapped");
-    let shown = [
-        HandshakeRole::Dialer.show(&memory),
-        HandshakeRole::Acceptor.show(&theirs),
-    ];
-    let [ours, other] = shown;
+    let ours = LinkSide::new(memory, HandshakeRole::Dialer);
+    let theirs = LinkSide::new(theirs, HandshakeRole::Acceptor);
     let copies = Copies {
         single: true,
         shared_cores: false,
     };
     (
-        ShmEndpoint::new(a.into(), (memory, ours), HandshakeRole::Dialer, copies),
-        ShmEndpoint::new(b.into(), (theirs, other), HandshakeRole::Acceptor, copies),
+        ShmEndpoint::new(a.into(), ours, copies),
+        ShmEndpoint::new(b.into(), theirs, copies),
     )
 }
 
@@ -72,8 +71,8 @@ impl Input<'_> {
         };
         Some(match byte {
             ..=199 => u64::from(byte % 64),
-            200..=208 => near(memory::LEAST),
-            209..=217 => near(memory::SMALL_RING),
+            200..=208 => near(link_memory::LEAST),
+            209..=217 => near(link_memory::SMALL_RING),
             218..=226 => near(MAX_BODY),
             227..=235 => near(1 << 32),
             236..=244 => near(0),
@@ -108,10 +107,10 @@ impl Input<'_> {
             SharedWord::Head,
             SharedWord::CellHead,
             SharedWord::SmallRingHead,
-            SharedWord::Reach,
+            SharedWord::CanRead,
             SharedWord::CopyBatch,
             SharedWord::Done,
-            SharedWord::Pieces,
+            SharedWord::Chunks,
             SharedWord::Returned,
         ];
         let which = usize::from(byte >> 1) % places.len();
@@ -170,7 +169,7 @@ impl Tested {
     }
 
     /// Takes in what there is, in one of the ways that a device has.
-    fn read(&mut self, way: u8) -> Result<(), Broken> {
+    fn read(&mut self, way: u8) -> Result<(), LinkFault> {
         if way & 3 == 0 {
             return self.read_unposted();
         }
@@ -194,7 +193,7 @@ impl Tested {
     }
 
     /// As a blocking receive does that finds its message there.
-    fn read_unposted(&mut self) -> Result<(), Broken> {
+    fn read_unposted(&mut self) -> Result<(), LinkFault> {
         let pattern = Pattern {
             context: 0,
             source: Some(0),
@@ -228,7 +227,7 @@ impl Tested {
         program::copy_out(&mut self.engine);
     }
 
-    fn send(&mut self, len: usize) -> Result<(), Broken> {
+    fn send(&mut self, len: usize) -> Result<(), LinkFault> {
         let env = Envelope {
             context: 0,
             source: 0,
@@ -237,7 +236,15 @@ impl Tested {
         let body = vec![1; len];
         let copied = self.engine.copies(len);
         let (engine, link) = (&mut self.engine, &mut self.live.endpoint);
-        if !copied || !link.try_message(&body, || engine.send_short(PEER, &env, &body)) {
+        let tried = if copied {
+            link.try_message(&body, || engine.send_short(PEER, &env, &body))
+        } else {
+            SendOutcome::Untried
+        };
+        if let SendOutcome::LinkLost(fault) = tried {
+            return Err(fault.into());
+        }
+        if !matches!(tried, SendOutcome::Sent) {
             let segment = program::segment(body.as_ptr(), len);
             let bytes = copied.then_some(&body[..]);
             let sent = self
@@ -250,7 +257,7 @@ impl Tested {
         self.flush()
     }
 
-    fn flush(&mut self) -> Result<(), Broken> {
+    fn flush(&mut self) -> Result<(), LinkFault> {
         while self.engine.next_ready().is_some() {
             links::flush(&mut self.engine, &mut self.live, &mut self.meter)?;
         }
@@ -277,12 +284,12 @@ fn show_short(peer: &mut ShmEndpoint, input: &mut Input<'_>) -> Option<()> {
     };
     let body = vec![2; length.into()];
     // Without room, or where the body stays away, only the header is shown.
-    let shown = apart & 1 == 0
-        && match body.len() {
-            0..=MAX_SHORT => peer.try_short(&body, || Some(header)),
-            _ => peer.try_bcopy(&body, || Some(header)),
-        };
-    if !shown {
+    let shown = match body.len() {
+        _ if apart & 1 != 0 => SendOutcome::Untried,
+        0..=MAX_SHORT => peer.try_short(&body, || Some(header)),
+        _ => peer.try_bcopy(&body, || Some(header)),
+    };
+    if !matches!(shown, SendOutcome::Sent) {
         peer.try_short(&[], || Some(header));
     }
     Some(())
@@ -394,7 +401,7 @@ fn run(tested: &mut Tested, peer: &mut ShmEndpoint, input: &mut Input<'_>) -> Op
             9 => {
                 let armed = tested.live.endpoint.arm_doorbell(op & 16 != 0).map(drop);
                 tested.live.endpoint.disarm_doorbell();
-                armed.map_err(Broken::from)
+                armed.map_err(LinkFault::from)
             }
             _ if calls < CALLS => tested.read(op >> 4),
             _ => Ok(()),

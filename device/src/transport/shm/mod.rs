@@ -18,24 +18,24 @@
 //! error.
 
 mod buffered;
+mod doorbells;
 mod host_listener;
+mod link_memory;
+mod link_side;
 #[cfg(any(test, fuzzing))]
 pub mod malicious_peer;
-mod memory;
 mod ring_side;
 mod short;
 mod single_copy;
 
 pub use host_listener::{HostListener, connect};
 pub(crate) use host_listener::{receive, send_with};
-pub(crate) use memory::LinkMemory;
+pub(crate) use link_memory::LinkMemory;
+pub(crate) use link_side::{HandshakeRole, LinkSide};
 pub(crate) use short::MAX_BODY;
-pub(crate) use single_copy::peer_memory::Exposed;
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
-use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use nix::sys::socket::{getsockopt, sockopt};
@@ -43,16 +43,18 @@ use rejoin_engine::{MIN_GET, ShortHeader};
 use rejoin_ring::{OutOfBounds, doorbell};
 
 use super::{
-    Capabilities, Copies, Endpoint, Fault, GetPart, Lost, MakeHeader, PathState, Piece, moved,
+    Capabilities, Copies, Endpoint, Fault, GetPart, Lost, MakeHeader, PathState, Piece,
+    SendOutcome, TransportId,
 };
 use buffered::block_stream::BlockStream;
 use buffered::small_ring::SmallRing;
 use buffered::streaming_store::StreamingStore;
-use memory::{Direction, SharedWord, word};
-use short::cells::Cells;
+use doorbells::Doorbells;
+use link_memory::Direction;
+use short::link_cells::Cells;
 use short::{MAX_SHORT, Pace};
 use single_copy::cooperative::CooperativeCopy;
-use single_copy::peer_memory::{self, PeerMemory};
+use single_copy::peer_memory::{self, Exposed, PeerMemory};
 
 /// Bytes of the blocks of one direction, with few ranks on the host.
 const USUAL: usize = 256 << 10;
@@ -69,7 +71,7 @@ const MIN_GET_APART: usize = 128 << 10;
 #[must_use]
 pub fn capacity(local_size: u32) -> usize {
     let ranks = usize::try_from(local_size.max(1)).unwrap_or(usize::MAX);
-    let share = (BUDGET / ranks).clamp(memory::LEAST, USUAL);
+    let share = (BUDGET / ranks).clamp(link_memory::LEAST, USUAL);
     1 << share.ilog2()
 }
 
@@ -96,16 +98,8 @@ pub fn be_readable(manager: BorrowedFd<'_>) {
     }
 }
 
-/// The side of the handshake that this process was on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HandshakeRole {
-    /// This side dialed.
-    Dialer,
-    /// It was dialed.
-    Acceptor,
-}
-
 /// A link: memory of both sides and a socket, non-blocking, in the library's block of descriptors.
+/// The order of the fields matters: the memory is unmapped last.
 pub struct ShmEndpoint {
     cells: Cells,
     small_ring: SmallRing,
@@ -115,61 +109,40 @@ pub struct ShmEndpoint {
     cooperative: CooperativeCopy,
     /// This side's knowledge of the reader's progress.
     pace: Pace,
-    /// The wishes of this side, and of the other.
-    own_doorbell: NonNull<AtomicU64>,
-    peers_doorbell: NonNull<AtomicU64>,
+    doorbells: Doorbells,
     /// The other side has closed the socket, or it broke.
     ended: bool,
     /// Bytes of both directions.
     moved: u64,
-    doorbells: u64,
     /// The peer's memory, if it can be read.
     peer: Option<PeerMemory>,
     /// The system's error of the attempt.
-    barred: Option<io::Error>,
+    obstacle: Option<io::Error>,
     /// The direction that this side writes.
     own: Direction,
-    socket: OwnedFd,
     /// All pointers above point into it.
     memory: LinkMemory,
     /// The secret that the peer reads in this process.
-    shown: Exposed,
-}
-
-impl HandshakeRole {
-    fn writes(self) -> Direction {
-        match self {
-            Self::Dialer => Direction::FromDialer,
-            Self::Acceptor => Direction::ToDialer,
-        }
-    }
-
-    /// Publishes the secret that the other side may try to read in this process.
-    pub(crate) fn show(self, memory: &LinkMemory) -> Exposed {
-        Exposed::to(memory, self.writes())
-    }
+    secret: Exposed,
 }
 
 impl ShmEndpoint {
-    /// Takes over the socket of a handshake that is over, and the memory that came with it.
-    /// `shown` is the secret that this side has published.
-    pub(crate) fn new(
-        socket: OwnedFd,
-        (memory, shown): (LinkMemory, Exposed),
-        side: HandshakeRole,
-        copies: Copies,
-    ) -> Self {
-        let out = side.writes();
-        let come = out.opposite();
-        let (peer, barred) = match PeerMemory::try_read(&memory, out, copies.single) {
+    /// Takes over the socket of a handshake that is over, and this side of the link's memory.
+    pub(crate) fn new(socket: OwnedFd, side: LinkSide, copies: Copies) -> Self {
+        let LinkSide {
+            memory,
+            own: out,
+            secret,
+        } = side;
+        let (peer, obstacle) = match PeerMemory::try_read(&memory, out, copies.single) {
             Ok(peer) => (Some(peer), None),
             Err(error) => (None, error),
         };
         Self {
             peer,
-            barred,
+            obstacle,
             own: out,
-            shown,
+            secret,
             cells: Cells::new(&memory, out),
             small_ring: SmallRing::new(&memory, out),
             stream: BlockStream::new(&memory, out, StreamingStore::new(copies.shared_cores)),
@@ -179,13 +152,10 @@ impl ShmEndpoint {
                 MIN_GET_APART
             },
             cooperative: CooperativeCopy::new(&memory, out),
-            own_doorbell: memory.word(SharedWord::Doorbell(out)),
-            peers_doorbell: memory.word(SharedWord::Doorbell(come)),
+            doorbells: Doorbells::new(&memory, out, socket),
             pace: Pace::new(copies.shared_cores),
             ended: false,
             moved: 0,
-            doorbells: 0,
-            socket,
             memory,
         }
     }
@@ -197,27 +167,12 @@ impl ShmEndpoint {
         unsafe { self.cells.next() }
     }
 
-    /// Why the peer's memory cannot be read.
-    #[must_use]
-    pub fn barred(&self) -> Option<&io::Error> {
-        self.barred.as_ref()
-    }
-
     /// Wakes the other side if it sleeps and has asked for this.
     #[inline]
-    fn ring(&mut self, wish: u64) {
-        if doorbell::must_ring(word!(self.peers_doorbell), wish) {
-            self.wake();
+    fn ring(&mut self, event: u64) {
+        if self.doorbells.must_ring(event) {
+            self.ended |= !self.doorbells.ring();
         }
-    }
-
-    #[cold]
-    fn wake(&mut self) {
-        self.doorbells += 1;
-        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: one byte is read. A full socket holds a wake-up already; a broken one says so
-        // itself.
-        let _ = unsafe { libc::send(self.socket.as_raw_fd(), [1u8].as_ptr().cast(), 1, flags) };
     }
 }
 
@@ -227,8 +182,8 @@ fn breach(error: OutOfBounds) -> Box<Fault> {
 }
 
 impl Endpoint for ShmEndpoint {
-    fn transport(&self) -> &'static str {
-        "shared memory"
+    fn transport(&self) -> TransportId {
+        TransportId::SharedMemory
     }
 
     #[inline(always)]
@@ -242,12 +197,12 @@ impl Endpoint for ShmEndpoint {
     }
 
     #[inline(always)]
-    fn try_short(&mut self, body: &[u8], pack: impl MakeHeader) -> bool {
+    fn try_short(&mut self, body: &[u8], pack: impl MakeHeader) -> SendOutcome {
         self.send_in_cell(body, pack)
     }
 
     #[inline(always)]
-    fn try_bcopy(&mut self, body: &[u8], pack: impl MakeHeader) -> bool {
+    fn try_bcopy(&mut self, body: &[u8], pack: impl MakeHeader) -> SendOutcome {
         self.send_buffered(body, pack)
     }
 
@@ -274,12 +229,12 @@ impl Endpoint for ShmEndpoint {
     fn remote_access(&self) -> (bool, Option<bool>) {
         (
             self.peer.is_some(),
-            peer_memory::reach_of(&self.memory, self.own),
+            peer_memory::peer_can_read(&self.memory, self.own),
         )
     }
 
     fn obstacle(&self) -> Option<String> {
-        let error = self.barred.as_ref()?;
+        let error = self.obstacle.as_ref()?;
         Some(format!(
             "process_vm_readv: {}",
             crate::error::text_of(error)
@@ -297,7 +252,7 @@ impl Endpoint for ShmEndpoint {
     }
 
     fn withdraw(&self) {
-        self.shown.withdraw();
+        self.secret.withdraw();
     }
 
     #[inline]
@@ -306,7 +261,7 @@ impl Endpoint for ShmEndpoint {
     }
 
     fn doorbells_rung(&self) -> u64 {
-        self.doorbells
+        self.doorbells.rung()
     }
 
     fn shared_bytes(&self) -> usize {
@@ -326,55 +281,34 @@ impl Endpoint for ShmEndpoint {
     }
 
     fn write_handshake(&mut self, bytes: &[u8]) -> Result<usize, Box<Fault>> {
-        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        let socket = self.socket.as_raw_fd();
-        // SAFETY: pointer and length describe the bytes.
-        let count = unsafe { libc::send(socket, bytes.as_ptr().cast(), bytes.len(), flags) };
-        moved(count)
+        self.doorbells.write_handshake(bytes)
     }
 
     fn note_event(&mut self) {
-        let mut bytes = [0u8; 256];
-        while !self.ended {
-            let (at, len) = (bytes.as_mut_ptr().cast(), bytes.len());
-            let socket = self.socket.as_raw_fd();
-            // SAFETY: pointer and length describe the bytes.
-            let count = unsafe { libc::recv(socket, at, len, libc::MSG_DONTWAIT) };
-            match count {
-                1.. => {}
-                0 => self.ended = true,
-                _ => match io::Error::last_os_error().kind() {
-                    io::ErrorKind::Interrupted => {}
-                    io::ErrorKind::WouldBlock => return,
-                    _ => self.ended = true,
-                },
-            }
-        }
+        self.ended |= !self.doorbells.take_wakeups();
     }
 
     fn arm_doorbell(&mut self, for_room: bool) -> Result<bool, Box<Fault>> {
-        let wishes = if for_room {
+        self.doorbells.arm(if for_room {
             doorbell::DATA | doorbell::ROOM
         } else {
             doorbell::DATA
-        };
-        doorbell::arm(word!(self.own_doorbell), wishes);
+        });
         let room = for_room && self.stream.room(1).map_err(breach)? > 0;
         Ok(room || !self.is_idle())
     }
 
     fn disarm_doorbell(&mut self) -> bool {
-        doorbell::disarm(word!(self.own_doorbell));
+        self.doorbells.disarm();
         !self.ended && !self.is_idle()
     }
 
     fn cut(&mut self) {
-        // SAFETY: the descriptor is open; shutdown touches no memory.
-        let _ = unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_RDWR) };
+        self.doorbells.cut();
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.doorbells.descriptor()
     }
 
     fn path(&self) -> io::Result<PathState> {
@@ -387,8 +321,7 @@ impl Endpoint for ShmEndpoint {
     }
 
     fn forget(self) {
-        let _ = self.socket.into_raw_fd();
-        drop(self.shown);
+        self.doorbells.forget();
         self.memory.forget();
     }
 }

@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-use super::memory::{Direction, LinkMemory, SharedWord};
+use super::link_memory::{Direction, LinkMemory, SharedWord};
 
 /// What one side writes and the other reads, of parts of this kind; its pointers are good for as
 /// long as the memory is mapped.

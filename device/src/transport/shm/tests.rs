@@ -1,9 +1,10 @@
+use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 
 use rejoin_engine::Envelope;
 
+use super::link_memory::{BlockTable, SharedWord, word};
 use super::malicious_peer::pair;
-use super::memory::BlockTable;
 use super::short::Pace;
 use super::*;
 
@@ -56,7 +57,7 @@ fn pieces_of_any_length_come_out_in_order_and_wrap_around() {
         assert_eq!(read(&mut a, &[40_000]).ok(), Some(body.clone()));
         sent += body.len();
     }
-    assert!(sent > 4 * memory::LEAST, "it has wrapped around");
+    assert!(sent > 4 * link_memory::LEAST, "it has wrapped around");
     assert!(read(&mut a, &[10]).is_ok_and(|got| got.is_empty()));
     assert_eq!(a.path().expect("known").moved, 2 * sent as u64);
 }
@@ -64,11 +65,14 @@ fn pieces_of_any_length_come_out_in_order_and_wrap_around() {
 #[test]
 fn what_does_not_fit_is_left_and_fits_later() {
     let (mut a, mut b) = pair();
-    let body = bytes(memory::LEAST + 1000, 3);
-    assert_eq!(write(&mut a, &[&body]).ok(), Some(memory::LEAST));
-    assert_eq!(write(&mut a, &[&body[memory::LEAST..]]).ok(), Some(0));
-    let mut got = read(&mut b, &[memory::LEAST / 2]).expect("there");
-    assert_eq!(write(&mut a, &[&body[memory::LEAST..]]).ok(), Some(1000));
+    let body = bytes(link_memory::LEAST + 1000, 3);
+    assert_eq!(write(&mut a, &[&body]).ok(), Some(link_memory::LEAST));
+    assert_eq!(write(&mut a, &[&body[link_memory::LEAST..]]).ok(), Some(0));
+    let mut got = read(&mut b, &[link_memory::LEAST / 2]).expect("there");
+    assert_eq!(
+        write(&mut a, &[&body[link_memory::LEAST..]]).ok(),
+        Some(1000)
+    );
     loop {
         let more = read(&mut b, &[50_000]).expect("good");
         if more.is_empty() {
@@ -101,6 +105,24 @@ fn all_that_was_published_is_read_before_the_end() {
 }
 
 #[test]
+fn the_first_message_to_a_closed_end_reports_the_lost_link() {
+    for len in [8, MAX_SHORT + 1] {
+        let (mut a, b) = pair();
+        assert!(send(&mut a, &bytes(len, 1)), "the peer is awake");
+        drop(b);
+        let SendOutcome::LinkLost(fault) = try_send(&mut a, &bytes(len, 2)) else {
+            panic!("the end of the link was not noticed");
+        };
+        assert!(matches!(*fault, Fault::Link(_)));
+        assert!(!send(&mut a, &bytes(len, 3)), "the link is over");
+    }
+    let (mut a, b) = pair();
+    drop(b);
+    assert_eq!(write(&mut a, &[b"bytes"]).ok(), Some(5));
+    assert!(write(&mut a, &[b"more"]).is_err());
+}
+
+#[test]
 fn a_cut_ends_both_sides() {
     let (mut a, mut b) = pair();
     a.cut();
@@ -118,7 +140,7 @@ fn the_doorbell_wakes_a_side_that_sleeps_once() {
     write(&mut a, &[b"two"]).expect("taken");
     assert_eq!(a.doorbells_rung(), 1);
     let mut byte = [0u8; 8];
-    let socket = b.socket.as_raw_fd();
+    let socket = b.descriptor().as_raw_fd();
     // SAFETY: pointer and length describe the bytes.
     let count = unsafe { libc::recv(socket, byte.as_mut_ptr().cast(), 8, libc::MSG_DONTWAIT) };
     assert_eq!(count, 1);
@@ -132,12 +154,12 @@ fn the_doorbell_wakes_a_side_that_sleeps_once() {
 #[test]
 fn the_doorbell_wakes_a_writer_that_waits_for_room() {
     let (mut a, mut b) = pair();
-    let body = bytes(memory::LEAST, 0);
+    let body = bytes(link_memory::LEAST, 0);
     write(&mut a, &[&body]).expect("taken");
     assert!(!a.arm_doorbell(true).expect("good"));
     read(&mut b, &[100]).expect("there");
     assert!(!a.arm_doorbell(true).expect("good"), "no block is free yet");
-    read(&mut b, &[memory::LEAST / 2]).expect("there");
+    read(&mut b, &[link_memory::LEAST / 2]).expect("there");
     assert_eq!(b.doorbells_rung(), 1);
     assert!(a.arm_doorbell(true).expect("good"), "there is room");
 }
@@ -150,7 +172,7 @@ fn a_writer_that_waits_for_room_hears_of_bodies_that_stood_apart() {
     while send(&mut a, &body) {
         count += 1;
     }
-    assert_eq!(count, memory::LEAST / body.len());
+    assert_eq!(count, link_memory::LEAST / body.len());
     assert!(!a.arm_doorbell(true).expect("good"), "no room yet");
     let mut room = vec![0; body.len()];
     for taken in 1..=count {
@@ -164,6 +186,11 @@ fn a_writer_that_waits_for_room_hears_of_bodies_that_stood_apart() {
 
 /// Sends a message with a body beside the bytes, if there is room.
 fn send(link: &mut ShmEndpoint, body: &[u8]) -> bool {
+    matches!(try_send(link, body), SendOutcome::Sent)
+}
+
+/// The outcome of such a send.
+fn try_send(link: &mut ShmEndpoint, body: &[u8]) -> SendOutcome {
     let header = ShortHeader {
         envelope: Envelope::default(),
         len: body.len() as u16,
@@ -234,7 +261,7 @@ fn bodies_of_every_length_go_where_there_is_room_and_come_out_in_order() {
 #[test]
 fn what_has_no_room_among_short_bodies_goes_among_long_ones() {
     let (mut a, mut b) = pair();
-    let body = bytes(memory::SMALL_RING / 4, 1);
+    let body = bytes(link_memory::SMALL_RING / 4, 1);
     for _ in 0..6 {
         assert!(send(&mut a, &body));
     }
@@ -252,7 +279,7 @@ fn what_has_no_room_among_short_bodies_goes_among_long_ones() {
 #[test]
 fn a_body_that_the_short_ring_cannot_hold_ends_the_link_and_nothing_else() {
     let (mut a, mut b) = pair();
-    let body = bytes(memory::SMALL_RING / 4 + 1, 1);
+    let body = bytes(link_memory::SMALL_RING / 4 + 1, 1);
     assert!(send(&mut a, &body));
     // The cell says that it is in the short ring.
     let cell = a.memory.cells(a.own);
@@ -271,11 +298,11 @@ fn a_body_that_the_short_ring_cannot_hold_ends_the_link_and_nothing_else() {
 }
 
 #[test]
-fn a_sender_that_is_ahead_waits_only_for_a_reader_that_goes_on() {
+fn a_sender_that_is_ahead_waits_only_for_a_reader_that_makes_progress() {
     for shares_cores in [true, false] {
         let (mut a, mut b) = pair();
         a.pace = Pace::new(shares_cores);
-        for _ in 0..memory::CELLS {
+        for _ in 0..link_memory::CELLS {
             assert!(send(&mut a, b"short"));
         }
         assert!(!a.await_free_cell(), "nobody reads");
@@ -287,7 +314,7 @@ fn a_sender_that_is_ahead_waits_only_for_a_reader_that_goes_on() {
         assert!(send(&mut a, b"short"));
 
         // Bytes are progress as cells are.
-        for _ in 0..memory::CELLS {
+        for _ in 0..link_memory::CELLS {
             assert_eq!(take(&mut b, 5), b"short");
         }
         assert!(a.await_reader_progress() && !a.await_reader_progress());
@@ -314,18 +341,18 @@ fn bytes_before_a_short_message_count_as_moved() {
 
 #[test]
 fn positions_of_a_malicious_peer_break_the_link_and_nothing_else() {
-    let most = 2 * memory::LEAST as u64;
+    let most = 2 * link_memory::LEAST as u64;
     for (place, value) in [
         (SharedWord::Tail as fn(Direction) -> SharedWord, 1 << 40),
         (SharedWord::Tail, most + 1),
-        (SharedWord::Returned, most / memory::BLOCK as u64 + 1),
+        (SharedWord::Returned, most / link_memory::BLOCK as u64 + 1),
     ] {
         let (mut a, b) = pair();
         word!(b.memory.word(place(b.own))).store(value, Ordering::Release);
         let fault = if matches!(place(b.own), SharedWord::Tail(_)) {
             read(&mut a, &[100]).expect_err("out of bounds")
         } else {
-            write(&mut a, &[&bytes(2 * memory::LEAST, 1)]).expect_err("out of bounds")
+            write(&mut a, &[&bytes(2 * link_memory::LEAST, 1)]).expect_err("out of bounds")
         };
         assert!(matches!(*fault, Fault::Link(_)));
     }
@@ -333,7 +360,11 @@ fn positions_of_a_malicious_peer_break_the_link_and_nothing_else() {
 
 #[test]
 fn blocks_that_are_not_the_peers_break_the_link_and_nothing_else() {
-    for number in [0, 2 * (memory::LEAST / memory::BLOCK) as u64, u64::MAX] {
+    for number in [
+        0,
+        2 * (link_memory::LEAST / link_memory::BLOCK) as u64,
+        u64::MAX,
+    ] {
         for bodies in [false, true] {
             let (mut a, mut b) = pair();
             let body = bytes(5000, 1);
@@ -359,13 +390,13 @@ fn a_malicious_peer_that_gives_back_more_than_there_is_ends_the_link() {
         (
             SharedWord::CellHead as fn(Direction) -> SharedWord,
             8,
-            memory::CELLS,
+            link_memory::CELLS,
         ),
-        (SharedWord::SmallRingHead, memory::SMALL_RING / 4, 4),
+        (SharedWord::SmallRingHead, link_memory::SMALL_RING / 4, 4),
         (
             |own: Direction| SharedWord::Returned(own.opposite()),
             16_000,
-            memory::LEAST / 16_000,
+            link_memory::LEAST / 16_000,
         ),
     ] {
         let (mut a, b) = pair();
@@ -416,8 +447,8 @@ fn memory_is_read_only_where_the_secret_is_the_peers() {
     assert!(!get(&mut a, 8).0);
     assert!(!a.remote_access().0, "once is enough");
     // Another process has the number now, for all that can be seen.
-    b.shown.secret().fetch_xor(1, Ordering::Relaxed);
-    a.shown.secret().fetch_xor(1, Ordering::Relaxed);
+    b.secret.secret().fetch_xor(1, Ordering::Relaxed);
+    a.secret.secret().fetch_xor(1, Ordering::Relaxed);
     assert!(!get(&mut b, from).0);
 }
 
@@ -443,12 +474,12 @@ fn what_is_withdrawn_while_it_is_read_does_not_count() {
     let nothing = [0u8; size_of::<u64>()];
     let part = GetPart {
         from: nothing.as_ptr().expose_provenance() as u64,
-        to: b.shown.secret().as_ptr().cast(),
+        to: b.secret.secret().as_ptr().cast(),
         len: nothing.len(),
     };
     // SAFETY: it is writable, and no other code writes there.
     assert_eq!(unsafe { a.get(&[part], true, &mut || {}) }, 1);
-    assert_eq!(b.shown.secret().load(Ordering::Relaxed), 0);
+    assert_eq!(b.secret.secret().load(Ordering::Relaxed), 0);
 }
 
 /// Many parts of a body on the batch of one side, to be carried by both.
@@ -480,10 +511,10 @@ fn chunks_of_a_copy_descriptor_are_copied_by_either_side() {
     let (mut a, mut b) = pair();
     let peer = a.peer.expect("within reach");
     for count in [1, 2, 16, 7] {
-        for by_helper in [true, false] {
+        for by_peer in [true, false] {
             let (shared, parts) = Shared::new(count);
-            a.cooperative.lay_out(&parts);
-            if by_helper {
+            a.cooperative.describe(&parts);
+            if by_peer {
                 assert_eq!(b.serve_get(), shared.body.len());
                 assert!(shared.into == shared.body);
             }
@@ -496,12 +527,12 @@ fn chunks_of_a_copy_descriptor_are_copied_by_either_side() {
 }
 
 #[test]
-fn a_part_that_the_helper_cannot_write_is_read() {
+fn a_part_that_the_peer_cannot_write_is_read() {
     let (mut a, mut b) = pair();
-    // The helper takes whatever lies there, and nothing of this has been asked for yet.
+    // The peer takes any published chunk, though this side has described none.
     let batch = word!(a.memory.word(SharedWord::CopyBatch(Direction::FromDialer)));
     batch.store(1 << 8 | 1, Ordering::Release);
-    let pieces = a.memory.word(SharedWord::Pieces(Direction::FromDialer));
+    let pieces = a.memory.word(SharedWord::Chunks(Direction::FromDialer));
     for (number, value) in [8, 16, 100].into_iter().enumerate() {
         // SAFETY: a word of the mapping.
         let word = unsafe { pieces.add(number) };
@@ -527,7 +558,7 @@ fn without_the_peers_help_parts_are_read_one_by_one() {
     // SAFETY: the places are the test's alone.
     assert_eq!(unsafe { a.get(&parts, false, &mut || {}) }, 0);
     assert!(shared.into == shared.body);
-    assert!(!b.cooperative.is_asked());
+    assert!(!b.cooperative.has_chunks());
     let (shared, mut parts) = Shared::new(4);
     parts[2].from = 8;
     // SAFETY: as above.

@@ -1,19 +1,19 @@
 //! Links over TCP, for IPv4 and IPv6.
 
 mod interface_address;
-pub mod interfaces;
-mod listen;
+pub mod interface_filter;
 mod path;
 mod socket;
 mod system;
+mod tcp_listeners;
 
-pub use listen::TcpListeners;
 pub use socket::connect;
+pub use tcp_listeners::TcpListeners;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 
-use super::{Capabilities, Endpoint, Fault, PathState, Piece, closed, moved};
+use super::{Capabilities, Endpoint, Fault, PathState, Piece, TransportId, closed, moved};
 
 /// A connected socket, non-blocking, in the library's block of descriptors.
 pub struct TcpEndpoint {
@@ -30,8 +30,8 @@ impl TcpEndpoint {
 }
 
 impl Endpoint for TcpEndpoint {
-    fn transport(&self) -> &'static str {
-        "TCP"
+    fn transport(&self) -> TransportId {
+        TransportId::Tcp
     }
 
     #[inline(always)]

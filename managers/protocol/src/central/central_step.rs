@@ -1,16 +1,17 @@
-//! Which event goes where.
+//! Passes each event to its handler.
 
+use super::failure::Failure;
+use super::interface::{CentralEffect, CentralInput, HostIndex};
 use super::job_state::Central;
-use super::messages::{CentralEffect, CentralInput, HostIndex};
 use super::phase::CentralPhase;
-use crate::control::{Time, ToCentral};
+use crate::manager_messages::{Time, ToCentral};
 use crate::verdict::Verdict;
 
 impl Central {
     /// One step.
     pub fn step(&mut self, now: Time, input: CentralInput, effects: &mut Vec<CentralEffect>) {
         if input == CentralInput::Begin {
-            self.hosts.let_leave_again(effects);
+            self.hosts.repeat_leave(effects);
         }
         match self.phase {
             CentralPhase::Over => return,
@@ -35,7 +36,7 @@ impl Central {
             CentralInput::Local(host, message) => self.heard(now, host, message, effects),
             CentralInput::HostLost(host) => {
                 let why = "its local manager ended".to_string();
-                self.hosts.nothing_acts_on(host);
+                self.hosts.drop_lease(host);
                 self.host_gone(now, host, why, effects);
             }
             CentralInput::HostGone(host, why) => self.host_gone(now, host, why, effects),
@@ -46,8 +47,8 @@ impl Central {
                 self.decide(now, why.map_or(Verdict::Unread, lost), effects);
             }
             CentralInput::Tick => self.tick(now, effects),
-            CentralInput::Slept => self.hosts.slept(now),
-            CentralInput::Relaunchable => self.give_up_silent(now, effects),
+            CentralInput::Suspended => self.hosts.was_suspended(now),
+            CentralInput::Relaunchable => self.drop_silent(now, effects),
             // No pending question, or the answer to a question of a predecessor.
             CentralInput::Stored(_) => {}
         }
@@ -75,7 +76,7 @@ impl Central {
             ToCentral::Imaged { .. }
             | ToCentral::NotImaged { .. }
             | ToCentral::ImageLost { .. }
-            | ToCentral::Checkpoint { .. } => self.heard_of_image(now, host, message, effects),
+            | ToCentral::Checkpoint { .. } => self.image_message(now, host, message, effects),
             ToCentral::Counters { instance, counters } => {
                 if self.ranks.is_live(host, instance) {
                     effects.push(CentralEffect::Counters(instance.rank, counters));
@@ -101,16 +102,17 @@ impl Central {
                 instance,
                 pid,
                 cause,
-            } => self.exit_status(now, instance, host, (pid, cause), effects),
+            } => self.exit_status(now, Failure::new(host, instance, pid, cause), effects),
             ToCentral::Failed {
                 instance,
                 pid,
                 cause,
             } => {
+                let failure = Failure::new(host, instance, pid, cause);
                 if self.ranks.failed(host, instance) {
-                    self.failed(now, instance.rank, host, pid, cause, effects);
+                    self.failed(now, failure, effects);
                 } else {
-                    self.failed_too(now, instance, host, (pid, cause), effects);
+                    self.failed_too(now, failure, effects);
                 }
             }
             ToCentral::Done => self.hosts.done(host, effects),
@@ -127,7 +129,7 @@ impl Central {
             }
         } else if let Some(limit) = self.clock.exceeded(now) {
             self.decide(now, Verdict::TimedOut { limit }, effects);
-        } else if !self.not_back_tick(now, effects) {
+        } else if !self.restore_tick(now, effects) {
             self.checkpoint_tick(now, effects);
             self.silence_tick(now, effects);
         }

@@ -1,29 +1,29 @@
-//! Checkpoints: orders out, images counted, the commit; and the release from `MPI_Finalize`, which
-//! waits for the last one.
+//! Checkpoints: their requests, their images, their commits; and the release from `MPI_Finalize`,
+//! which waits for the last one.
 
 use super::event::Event;
+use super::interface::{CentralEffect, HostIndex, Record};
 use super::job_state::Central;
-use super::messages::{CentralEffect, HostIndex, Record};
 use super::phase::CentralPhase;
 use crate::checkpoint::{Progress, Tick};
-use crate::control::{Time, ToCentral, ToLocal};
+use crate::manager_messages::{Time, ToCentral, ToLocal};
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_wire::ImageCost;
 
 impl Central {
     /// Gives the next checkpoint its number and stores that. `None` when one is under way.
-    pub(super) fn order(&mut self, now: Time, effects: &mut Vec<CentralEffect>) -> Option<Epoch> {
-        let epoch = self.mode.checkpoints_mut()?.order(now)?;
-        effects.push(CentralEffect::Persist(Record::Ordered { epoch }));
-        effects.push(CentralEffect::Event(Event::Ordered(epoch)));
+    pub(super) fn request(&mut self, now: Time, effects: &mut Vec<CentralEffect>) -> Option<Epoch> {
+        let epoch = self.mode.checkpoints_mut()?.request(now)?;
+        effects.push(CentralEffect::Persist(Record::Requested { epoch }));
+        effects.push(CentralEffect::Event(Event::Requested(epoch)));
         Some(epoch)
     }
 
-    fn order_all(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
-        if let Some(epoch) = self.order(now, effects) {
+    fn request_all(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
+        if let Some(epoch) = self.request(now, effects) {
             let generation = self.ranks.generation();
-            let order = || ToLocal::Checkpoint { generation, epoch };
-            self.hosts.send_all(order, effects);
+            let request = || ToLocal::Checkpoint { generation, epoch };
+            self.hosts.send_all(request, effects);
         }
     }
 
@@ -31,18 +31,23 @@ impl Central {
     /// it.
     pub(super) fn checkpoint_asked(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         match (&self.phase, self.mode.checkpoints_mut()) {
-            (CentralPhase::Running, _) => self.order_all(now, effects),
-            (CentralPhase::Restoring(_), Some(checkpoints)) => checkpoints.want(),
+            (CentralPhase::Running, _) => self.request_all(now, effects),
+            (CentralPhase::Restoring(_), Some(checkpoints)) => checkpoints.request_later(),
             _ => {}
         }
     }
 
     /// A program asks for one later than `after`, which may be under way or there.
-    fn checkpoint_wanted(&mut self, now: Time, after: Epoch, effects: &mut Vec<CentralEffect>) {
+    fn checkpoint_asked_after(
+        &mut self,
+        now: Time,
+        after: Epoch,
+        effects: &mut Vec<CentralEffect>,
+    ) {
         let Some(checkpoints) = self.mode.checkpoints() else {
             return;
         };
-        let latest = checkpoints.ordered().max(checkpoints.committed());
+        let latest = checkpoints.pending().max(checkpoints.committed());
         if latest.is_none_or(|latest| latest <= after) {
             self.checkpoint_asked(now, effects);
         }
@@ -55,17 +60,17 @@ impl Central {
         };
         match checkpoints.tick(now) {
             Tick::Nothing => {}
-            Tick::Due if self.phase == CentralPhase::Running => self.order_all(now, effects),
+            Tick::Due if self.phase == CentralPhase::Running => self.request_all(now, effects),
             Tick::Due => {}
             Tick::Late { epoch, rank } => {
-                let why = "it did not come to a place where an image can be taken".into();
-                self.given_up(now, epoch, rank, why, effects);
+                let why = "it did not reach a safe point for an image in time".into();
+                self.aborted(now, epoch, rank, why, effects);
             }
         }
     }
 
     /// A local manager's report about an image, or about a rank that requests one.
-    pub(super) fn heard_of_image(
+    pub(super) fn image_message(
         &mut self,
         now: Time,
         host: HostIndex,
@@ -94,7 +99,7 @@ impl Central {
             ToCentral::NotImaged { why, .. } => {
                 self.not_imaged(now, instance.rank, epoch, why, effects);
             }
-            ToCentral::Checkpoint { .. } => self.checkpoint_wanted(now, epoch, effects),
+            ToCentral::Checkpoint { .. } => self.checkpoint_asked_after(now, epoch, effects),
             _ => self.image_lost(now, instance.rank, epoch, effects),
         }
     }
@@ -120,7 +125,7 @@ impl Central {
         }));
         let took = checkpoints.commit(now, epoch);
         let stretched = checkpoints.newly_stretched();
-        self.keep(epoch, effects);
+        self.tell_committed(epoch, effects);
         let committed = Event::Committed { epoch, took };
         effects.push(CentralEffect::Event(committed));
         effects.extend(stretched.map(|s| {
@@ -168,15 +173,15 @@ impl Central {
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return self.finalize(effects);
         };
-        if checkpoints.ordered().is_some() {
+        if checkpoints.pending().is_some() {
             return;
         }
         if last.is_some() && checkpoints.committed() == last {
             checkpoints.stop();
             return self.finalize(effects);
         }
-        self.order_all(now, effects);
-        let last = self.mode.checkpoints().and_then(|c| c.ordered());
+        self.request_all(now, effects);
+        let last = self.mode.checkpoints().and_then(|c| c.pending());
         self.mode.set_last_checkpoint(last);
     }
 
@@ -191,8 +196,8 @@ impl Central {
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
         };
-        if checkpoints.failed(now, epoch) == Progress::GivenUp(epoch) {
-            self.given_up(now, epoch, rank, why, effects);
+        if checkpoints.failed(now, epoch) == Progress::Aborted(epoch) {
+            self.aborted(now, epoch, rank, why, effects);
         }
     }
 
@@ -207,7 +212,7 @@ impl Central {
             return;
         };
         let committed = checkpoints.committed();
-        let counts = committed == Some(epoch) || checkpoints.ordered() == Some(epoch);
+        let counts = committed == Some(epoch) || checkpoints.pending() == Some(epoch);
         if counts && self.end.verdict().is_none() {
             effects.push(CentralEffect::Event(Event::ImageLost {
                 epoch,
@@ -216,16 +221,16 @@ impl Central {
                 host: self.hosts.name(self.ranks.host_of(rank)),
             }));
         }
-        let given_up = checkpoints.image_lost(now, rank, epoch) == Progress::GivenUp(epoch);
-        if given_up {
+        let aborted = checkpoints.image_lost(now, rank, epoch) == Progress::Aborted(epoch);
+        if aborted {
             let why = "its image was ended".into();
-            self.given_up(now, epoch, rank, why, effects);
+            self.aborted(now, epoch, rank, why, effects);
         }
         self.checkpoint_tick(now, effects);
     }
 
-    /// A checkpoint is abandoned: hosts drop its images, and the last commit stands.
-    fn given_up(
+    /// A checkpoint is aborted: hosts drop its images, and the last committed one still counts.
+    fn aborted(
         &mut self,
         now: Time,
         epoch: Epoch,
@@ -233,16 +238,16 @@ impl Central {
         why: String,
         effects: &mut Vec<CentralEffect>,
     ) {
-        self.keep(epoch, effects);
+        self.tell_committed(epoch, effects);
         let checkpoints = self.mode.checkpoints();
-        effects.push(CentralEffect::Event(Event::GivenUp {
+        effects.push(CentralEffect::Event(Event::Aborted {
             epoch,
             rank,
             why,
             again: checkpoints.is_some_and(|c| c.follows_soon(now)),
         }));
         if self.phase == CentralPhase::Finalizing {
-            // No image, no return: better an end without the last net than none at all.
+            // The ranks leave without a last checkpoint: otherwise the job would not end.
             if self.mode.last_checkpoint() == Some(epoch) {
                 if let Some(checkpoints) = self.mode.checkpoints_mut() {
                     checkpoints.stop();
@@ -254,14 +259,14 @@ impl Central {
     }
 
     /// Tells the hosts which images count.
-    pub(super) fn keep(&mut self, abandoned: Epoch, effects: &mut Vec<CentralEffect>) {
+    pub(super) fn tell_committed(&mut self, abandoned: Epoch, effects: &mut Vec<CentralEffect>) {
         let generation = self.ranks.generation();
         let epoch = self.mode.checkpoints().and_then(|c| c.committed());
-        let keep = || ToLocal::Keep {
+        let commit = || ToLocal::Commit {
             generation,
             epoch,
             abandoned,
         };
-        self.hosts.send_all(keep, effects);
+        self.hosts.send_all(commit, effects);
     }
 }

@@ -1,16 +1,16 @@
 //! The end of the job: by a signal, by the loss of a host, or because every host is done.
 
+use super::interface::{CentralEffect, HostIndex};
 use super::job_state::Central;
-use super::messages::{CentralEffect, HostIndex};
 use super::phase::CentralPhase;
-use crate::control::{Time, ToLocal};
-use crate::signals;
+use crate::manager_messages::{Time, ToLocal};
+use crate::signal_numbers;
 use crate::verdict::Verdict;
 
 impl Central {
     /// The launcher got a signal.
     pub(super) fn signal(&mut self, now: Time, signal: i32, effects: &mut Vec<CentralEffect>) {
-        let ends = signals::ends(signal);
+        let ends = signal_numbers::ends(signal);
         let interrupted = self.end.interrupted().is_some();
         if ends && (interrupted || self.phase == CentralPhase::Ending) {
             // The second one means it.
@@ -60,7 +60,7 @@ impl Central {
 
     /// The job can be launched again without a lost host, so central does not wait for a silent
     /// one.
-    pub(super) fn give_up_silent(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
+    pub(super) fn drop_silent(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         if let Some(host) = self.hosts.silent() {
             effects.push(CentralEffect::Drop(host));
             self.host_gone(now, host, "it is silent".to_string(), effects);

@@ -1,30 +1,30 @@
 //! Events for the user as they happen.
 
-use crate::control::Cause;
+use crate::manager_messages::Cause;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 use serde::{Deserialize, Serialize};
 
 /// An event for the user.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Event {
-    /// A checkpoint was ordered.
-    Ordered(Epoch),
-    /// It is the one that the job rolls back to.
+    /// A checkpoint was requested.
+    Requested(Epoch),
+    /// A checkpoint was committed: the job rolls back to it from now on.
     Committed {
         /// Number of the checkpoint.
         epoch: Epoch,
-        /// Nanoseconds from the order.
+        /// Nanoseconds from the request.
         took: u64,
     },
-    /// A checkpoint was abandoned; the last one stands.
-    GivenUp {
+    /// A checkpoint was aborted; the last committed one still counts.
+    Aborted {
         /// Number of the checkpoint.
         epoch: Epoch,
-        /// A rank that did not come along.
+        /// The rank that took no image, or the first of several.
         rank: Rank,
         /// Why the rank took no image, one line.
         why: String,
-        /// It is none that lasts: another is ordered soon.
+        /// Another checkpoint is requested soon.
         again: bool,
     },
     /// Another process killed a rank's image. The image belongs to the committed checkpoint, or to
@@ -70,7 +70,7 @@ pub enum Event {
         /// Name of the host.
         name: String,
     },
-    /// A host that was silent is there again.
+    /// A host that was silent is reachable again.
     HostHeard {
         /// Name of the host.
         name: String,

@@ -1,9 +1,9 @@
 //! The hosts of the job: their leases, and which of them take part no more.
 
 use super::event::Event;
-use super::messages::{CentralEffect, HostIndex, Leases, Record};
-use crate::control::{Time, ToLocal};
-use crate::lease::{Giver, Standing};
+use super::interface::{CentralEffect, HostIndex, Leases, Record};
+use crate::lease::{Grantor, LeaseStatus};
+use crate::manager_messages::{Time, ToLocal};
 use rejoin_channel_table::{Incarnation, Rank};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -14,7 +14,7 @@ struct HostState {
     /// It has reported so, and that is stored.
     left: bool,
     /// Of a host that may fall silent.
-    lease: Option<Giver>,
+    lease: Option<Grantor>,
 }
 
 /// The hosts whose leases ran out, as far as that is new.
@@ -37,7 +37,7 @@ impl HostTable {
     pub fn new(names: Vec<String>, leases: Option<&Leases>) -> HostTable {
         let lease = |host| {
             let leases = leases.filter(|l| l.hosts.contains(&host))?;
-            Some(Giver::new(leases.terms))
+            Some(Grantor::new(leases.terms))
         };
         let host = |(host, name)| HostState {
             name,
@@ -136,7 +136,7 @@ impl HostTable {
     /// No process of the job is left on a host. Its local manager may leave once that is stored:
     /// the next central manager could not ask it any more.
     pub fn done(&mut self, host: HostIndex, effects: &mut Vec<CentralEffect>) {
-        self.nothing_acts_on(host);
+        self.drop_lease(host);
         if let Some(state) = self.hosts.get_mut(host) {
             state.done = true;
             if !std::mem::replace(&mut state.left, true) {
@@ -154,7 +154,7 @@ impl HostTable {
     }
 
     /// Central was started again: local managers may not have received the permission to leave.
-    pub fn let_leave_again(&self, effects: &mut Vec<CentralEffect>) {
+    pub fn repeat_leave(&self, effects: &mut Vec<CentralEffect>) {
         let left = self.hosts.iter().enumerate().filter(|(_, h)| h.left);
         effects.extend(left.map(|(host, _)| CentralEffect::Send(host, ToLocal::Leave)));
     }
@@ -181,7 +181,7 @@ impl HostTable {
     }
 
     /// A local manager has ended, and every process below it: no process uses its lease any more.
-    pub fn nothing_acts_on(&mut self, host: HostIndex) {
+    pub fn drop_lease(&mut self, host: HostIndex) {
         if let Some(state) = self.hosts.get_mut(host) {
             state.lease = None;
         }
@@ -190,7 +190,7 @@ impl HostTable {
     /// When a lease runs out, or patience does.
     pub fn silence_due(&self) -> Option<Time> {
         let leases = self.open().filter_map(|(_, h)| h.lease.as_ref());
-        leases.filter_map(Giver::deadline).min()
+        leases.filter_map(Grantor::deadline).min()
     }
 
     /// Looks for hosts whose leases have run out.
@@ -202,12 +202,12 @@ impl HostTable {
             };
             let name = state.name.clone();
             match lease.tick(now) {
-                Standing::Same => {}
-                Standing::Silent => {
+                LeaseStatus::Same => {}
+                LeaseStatus::Silent => {
                     effects.push(CentralEffect::Event(Event::HostSilent { host, name }));
                     begins = true;
                 }
-                Standing::Lost => lost = lost.or(Some(host)),
+                LeaseStatus::Lost => lost = lost.or(Some(host)),
             }
         }
         Silence { lost, begins }
@@ -215,7 +215,7 @@ impl HostTable {
 
     /// A host whose lease has run out.
     pub fn silent(&self) -> Option<HostIndex> {
-        let silent = |h: &HostState| h.lease.as_ref().is_some_and(Giver::is_silent);
+        let silent = |h: &HostState| h.lease.as_ref().is_some_and(Grantor::is_silent);
         let mut open = self.open();
         open.find(|(_, h)| silent(h)).map(|(host, _)| host)
     }
@@ -227,14 +227,14 @@ impl HostTable {
     }
 
     /// Central was suspended and could receive no message meanwhile.
-    pub fn slept(&mut self, now: Time) {
+    pub fn was_suspended(&mut self, now: Time) {
         let leases = self.hosts.iter_mut().filter_map(|h| h.lease.as_mut());
-        leases.for_each(|lease| lease.slept(now));
+        leases.for_each(|lease| lease.was_suspended(now));
     }
 
     /// When the last lease runs out that some process may still use.
     pub fn fence(&self) -> Option<Time> {
         let leases = self.hosts.iter().filter_map(|h| h.lease.as_ref());
-        leases.filter_map(Giver::runs_out).max()
+        leases.filter_map(Grantor::expires).max()
     }
 }

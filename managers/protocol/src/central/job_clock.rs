@@ -1,6 +1,6 @@
 //! When the job began, and when its time limit is reached.
 
-use crate::control::Time;
+use crate::manager_messages::Time;
 
 /// When the job began, and its time limit.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

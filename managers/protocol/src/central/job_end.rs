@@ -1,7 +1,7 @@
 //! The job's verdict, and the signal that asked for its end.
 
-use super::messages::{CentralEffect, Record};
-use crate::control::Time;
+use super::interface::{CentralEffect, Record};
+use crate::manager_messages::Time;
 use crate::verdict::Verdict;
 
 /// Milliseconds that local managers have to end all processes before central drops them.

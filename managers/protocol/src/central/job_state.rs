@@ -2,14 +2,14 @@
 //! through their methods.
 
 use super::host_table::HostTable;
+use super::interface::{CentralEffect, Failover, Job};
 use super::job_clock::JobClock;
 use super::job_end::JobEnd;
 use super::losses::Losses;
-use super::messages::{CentralEffect, Failover, Job};
 use super::phase::CentralPhase;
 use super::rank_table::RankTable;
 use super::recovery::RecoveryMode;
-use crate::control::Time;
+use crate::manager_messages::Time;
 use crate::verdict::Verdict;
 
 /// State of the job's central manager.
@@ -87,7 +87,7 @@ impl Central {
     /// Tells every host to end.
     pub(super) fn end_all(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         let why = self.end.begin(now);
-        let end = || crate::control::ToLocal::End { why: why.clone() };
+        let end = || crate::manager_messages::ToLocal::End { why: why.clone() };
         self.hosts.send_all(end, effects);
     }
 

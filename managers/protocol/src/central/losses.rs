@@ -1,8 +1,9 @@
 //! The state of lost process instances until it is reported and stored.
 
 use super::event::Event;
-use crate::control::{Cause, ProcessInstance, Time};
-use rejoin_channel_table::{Epoch, Rank};
+use super::failure::Failure;
+use crate::manager_messages::{ProcessInstance, Time};
+use rejoin_channel_table::Epoch;
 use serde::{Deserialize, Serialize};
 
 /// The exit of an instance was detected, and the job rolls back. The exit status is not known yet.
@@ -15,13 +16,10 @@ struct Detected {
     decisive: bool,
 }
 
-/// A rank could not be brought back.
+/// A rank could not be restored.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct NotBack {
-    pub rank: Rank,
-    pub host: usize,
-    pub pid: u32,
-    pub cause: Cause,
+pub(super) struct NotRestored {
+    pub failure: Failure,
     /// When the exits that are not known yet are waited for no longer.
     pub due: Time,
 }
@@ -31,14 +29,14 @@ pub(super) struct NotBack {
 pub struct Losses {
     detected: Vec<Detected>,
     /// Reported once every exit status is known.
-    untold: Vec<Event>,
+    unreported: Vec<Event>,
     /// The loss for which the job rolls back, or last did.
     reason: Option<Event>,
     /// When the first failure of the last rollback was reported.
     since: Time,
-    /// The first rank that could not be brought back.
+    /// The first rank that could not be restored.
     #[serde(skip)]
-    not_back: Option<NotBack>,
+    not_restored: Option<NotRestored>,
 }
 
 impl Losses {
@@ -49,7 +47,7 @@ impl Losses {
 
     /// The job rolls back for a failure that was reported at this time. Ranks that could not be
     /// restored are tried again.
-    pub(super) fn goes_back(&mut self, since: Time) {
+    pub(super) fn rolls_back(&mut self, since: Time) {
         self.since = since;
     }
 
@@ -98,58 +96,58 @@ impl Losses {
     /// Records the event of a masked loss, which is reported before the recovery.
     pub(super) fn lost(&mut self, event: Event) {
         self.reason.get_or_insert(event.clone());
-        self.untold.insert(0, event);
+        self.unreported.insert(0, event);
     }
 
-    /// Tells this after all losses.
-    pub(super) fn tell(&mut self, event: Event) {
-        self.untold.push(event);
+    /// Reports this after all losses.
+    pub(super) fn report(&mut self, event: Event) {
+        self.unreported.push(event);
     }
 
-    /// It is to be told that the job is back.
-    pub(super) fn tells_recovery(&self) -> bool {
+    /// A recovery is to be reported.
+    pub(super) fn reports_recovery(&self) -> bool {
         let recovered = |event: &Event| matches!(event, Event::Recovered { .. });
-        self.untold.iter().any(recovered)
+        self.unreported.iter().any(recovered)
     }
 
     /// The events that may be reported now: none, until every exit status is known.
-    pub(super) fn told(&mut self) -> Vec<Event> {
+    pub(super) fn take_reports(&mut self) -> Vec<Event> {
         match self.detected.is_empty() {
-            true => std::mem::take(&mut self.untold),
+            true => std::mem::take(&mut self.unreported),
             false => Vec::new(),
         }
     }
 
-    /// A rank could not be brought back; the first one counts.
-    pub(super) fn cannot_return(&mut self, rank: NotBack) {
-        self.not_back.get_or_insert(rank);
+    /// A rank could not be restored; the first one counts.
+    pub(super) fn cannot_be_restored(&mut self, rank: NotRestored) {
+        self.not_restored.get_or_insert(rank);
     }
 
-    /// All ranks are ordered back once more.
+    /// All ranks are to be restored once more.
     pub(super) fn try_again(&mut self) {
-        self.not_back = None;
+        self.not_restored = None;
     }
 
-    /// The rank that could not be brought back, if no exit status is waited for.
-    pub(super) fn settled_not_back(&mut self) -> Option<NotBack> {
+    /// The rank that could not be restored, if no exit status is waited for.
+    pub(super) fn settled_not_restored(&mut self) -> Option<Failure> {
         let awaits = self.awaits_status();
-        self.not_back.take_if(|_| !awaits)
+        Some(self.not_restored.take_if(|_| !awaits)?.failure)
     }
 
     /// The same, if it has been waited for long enough.
-    pub(super) fn overdue(&mut self, now: Time) -> Option<NotBack> {
-        self.not_back.take_if(|rank| rank.due <= now)
+    pub(super) fn overdue(&mut self, now: Time) -> Option<Failure> {
+        Some(self.not_restored.take_if(|rank| rank.due <= now)?.failure)
     }
 
     /// When [`Losses::overdue`] has something.
     pub(super) fn deadline(&self) -> Option<Time> {
-        self.not_back.as_ref().map(|rank| rank.due)
+        self.not_restored.as_ref().map(|rank| rank.due)
     }
 
     /// The losses that a restarted central manager must know. Hosts report the others again.
     pub(super) fn stored(&self) -> Losses {
         let mut stored = self.clone();
-        stored.not_back = None;
+        stored.not_restored = None;
         stored.detected.retain(|d| d.decisive);
         stored
     }

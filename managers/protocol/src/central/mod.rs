@@ -10,36 +10,36 @@
 //!
 //! The state is in parts with private fields: `rank_table`, `host_table`, `job_clock`, `job_end`,
 //! `losses`, and the recovery mode with its checkpoints. `job_state` composes them, and `phase`
-//! says how far the job has come. The other files handle events: `central_step` (which event goes
-//! where), `registration`, `checkpoints`, `ending`, `recovery` and `resume`.
+//! says how far the job has come. The other files handle events: `central_step` (which passes each
+//! event to its handler), `registration`, `checkpoints`, `ending`, `recovery` and `resume`.
 
 mod central_step;
 mod checkpoints;
 mod ending;
 mod event;
+mod failure;
 mod host_table;
+mod interface;
 mod job_clock;
 mod job_end;
 mod job_state;
 mod losses;
-mod messages;
 mod phase;
 pub mod placement;
 mod rank_table;
 mod recovery;
 mod registration;
 mod resume;
-
 mod view;
 
 pub use event::Event;
-pub use job_end::END_BOUND;
-pub use job_state::Central;
-pub use losses::Losses;
-pub use messages::{
+pub use interface::{
     CentralEffect, CentralInput, Failover, FailureHistory, HostIndex, Job, Leases, Record,
     Recovery, Relaunch,
 };
+pub use job_end::END_BOUND;
+pub use job_state::Central;
+pub use losses::Losses;
 pub use rank_table::RankView;
 pub use resume::REPORT_BOUND;
 pub use view::{Course, JobView};

@@ -1,6 +1,7 @@
 //! Which host a rank runs on after another host is lost.
 
-use super::HostIndex;
+/// Number of a host in the order in which the driver named them.
+pub type HostIndex = usize;
 
 /// For each rank its host, when the ranks of a lost host move to another one. That is a host
 /// without ranks, or the one with the fewest. `usable` are the remaining hosts. `None`: there is no

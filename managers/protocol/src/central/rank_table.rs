@@ -1,7 +1,7 @@
 //! The present process instance of each rank, as far as central knows it.
 
-use super::messages::HostIndex;
-use crate::control::{ProcessInstance, RankReport, Stage, Time};
+use super::interface::HostIndex;
+use crate::manager_messages::{ProcessInstance, RankReport, Stage, Time};
 use crate::verdict::Verdict;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_wire::Limits;
@@ -39,7 +39,7 @@ struct RankState {
 
 impl RankState {
     /// The next incarnation, of which nothing is known yet.
-    fn back(&mut self) {
+    fn renew(&mut self) {
         self.incarnation = self.incarnation.next();
         self.stage = Stage::Spawned;
         self.pid = 0;
@@ -227,7 +227,7 @@ impl RankTable {
     }
 
     /// A rank that ended without registering, and one that waits for it in `MPI_Init`.
-    pub fn waits_in_vain(&self) -> Option<(Rank, Rank)> {
+    pub fn waits_for_absent(&self) -> Option<(Rank, Rank)> {
         let absent = self.absent?;
         let (waiting, _) = self
             .numbered()
@@ -284,7 +284,7 @@ impl RankTable {
     /// Every rank rolls back: a new generation begins.
     pub fn roll_back(&mut self) {
         self.generation = self.generation.next();
-        self.ranks.iter_mut().for_each(RankState::back);
+        self.ranks.iter_mut().for_each(RankState::renew);
         (self.absent, self.complete) = (None, 0);
     }
 
@@ -294,12 +294,12 @@ impl RankTable {
         state.alone_since.get_or_insert(now);
         // Nothing is sent any more; others that come back alone must not wait for this one.
         let card = state.card.take();
-        state.back();
+        state.renew();
         state.card = card;
     }
 
-    /// A rank that came back alone is there, on its way since this time.
-    pub fn is_back(&mut self, rank: Rank) -> Option<Time> {
+    /// A rank that comes back alone is restored. Returns since when it was on its way.
+    pub fn restored(&mut self, rank: Rank) -> Option<Time> {
         self.ranks[rank.index()].alone_since.take()
     }
 

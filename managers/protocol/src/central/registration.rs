@@ -1,10 +1,10 @@
 //! From the start of the processes to the release of all ranks from `MPI_Init`.
 
+use super::interface::{CentralEffect, Record};
 use super::job_state::Central;
-use super::messages::{CentralEffect, Record};
 use super::phase::CentralPhase;
 use super::recovery::GlobalRestore;
-use crate::control::{Time, ToLocal};
+use crate::manager_messages::{Time, ToLocal};
 use crate::verdict::Verdict;
 use rejoin_channel_table::{BusinessCard, Incarnation, Rank};
 
@@ -56,7 +56,7 @@ impl Central {
         ) {
             return;
         }
-        if let Some((rank, waiting)) = self.ranks.waits_in_vain() {
+        if let Some((rank, waiting)) = self.ranks.waits_for_absent() {
             return self.decide(now, Verdict::NeverRegistered { rank, waiting }, effects);
         }
         if let Some(table) = self.ranks.complete_table() {
@@ -74,7 +74,7 @@ impl Central {
         // The first image is taken without being asked, at the end of MPI_Init.
         let image = match &before {
             CentralPhase::Restoring(GlobalRestore { epoch: Some(_), .. }) => None,
-            _ => self.order(now, effects),
+            _ => self.request(now, effects),
         };
         let generation = self.ranks.generation();
         effects.push(CentralEffect::Persist(Record::Started {

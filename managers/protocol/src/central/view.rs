@@ -3,7 +3,7 @@
 use super::job_state::Central;
 use super::phase::CentralPhase;
 use super::rank_table::RankView;
-use crate::control::Time;
+use crate::manager_messages::Time;
 use rejoin_channel_table::{Epoch, Generation};
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +34,7 @@ pub struct JobView {
     /// Failures are masked.
     pub recovers: bool,
     /// The checkpoint under way.
-    pub ordered: Option<Epoch>,
+    pub pending: Option<Epoch>,
     /// The checkpoint that the job rolls back to, and when it was committed.
     pub committed: Option<(Epoch, Time)>,
 }
@@ -57,7 +57,7 @@ impl Central {
                 }
             },
             recovers: checkpoints.is_some(),
-            ordered: checkpoints.and_then(|c| c.ordered()),
+            pending: checkpoints.and_then(|c| c.pending()),
             committed: checkpoints.and_then(|c| Some((c.committed()?, c.committed_at()))),
         }
     }

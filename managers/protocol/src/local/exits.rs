@@ -1,13 +1,13 @@
-//! Ends of processes: their events reach the process instances, and news of them central.
+//! Ends of processes: passes their events to the process instances, and their reports to central.
 //!
 //! The exit of a large process takes tens of milliseconds, and only then is its status known.
 //! Meanwhile managers begin the steps that a rollback and an end of the job have in common.
 
 use super::host_state::{Local, LocalPhase};
 use super::inputs::LocalEffect;
-use super::process::RankProcess;
 use super::process_exit::ExitNumber;
-use crate::control::{Cause, Time, ToCentral};
+use super::rank_process::RankProcess;
+use crate::manager_messages::{Cause, Time, ToCentral};
 use rejoin_channel_table::{Incarnation, Rank};
 
 impl Local {
@@ -52,7 +52,7 @@ impl Local {
         });
     }
 
-    /// Judges the ends whose grace is over, and looks at the deadline of the job's end.
+    /// Judges the ends of instances whose time is over, and looks at the deadline of the job's end.
     pub(super) fn tick(&mut self, now: Time, effects: &mut Vec<LocalEffect>) {
         self.ask_again(now, effects);
         self.recovery_waits(now, effects);
@@ -61,9 +61,9 @@ impl Local {
         {
             self.kill(effects);
         }
-        let due = |process: &&RankProcess| process.deadline().is_some_and(|at| at <= now);
+        let due = |process: &&RankProcess| process.state().deadline().is_some_and(|at| at <= now);
         let due = self.processes.iter().filter(due);
-        let due = due.map(|process| (process.instance(), process.may_register_late()));
+        let due = due.map(|process| (process.instance(), process.state().may_register_late()));
         for (instance, may_register_late) in due.collect::<Vec<_>>() {
             if may_register_late {
                 let text = "the process that mpirun started has ended, and what it left behind has \
@@ -71,7 +71,7 @@ impl Local {
                 effects.push(LocalEffect::Note(instance.rank, true, text.into()));
             }
             let (rank, incarnation) = (instance.rank, instance.incarnation);
-            self.event(rank, incarnation, effects, RankProcess::grace_over);
+            self.event(rank, incarnation, effects, RankProcess::time_over);
         }
     }
 }

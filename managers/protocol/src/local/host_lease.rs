@@ -1,7 +1,7 @@
 //! The lease of a host that is reached over a network.
 
-use crate::control::{Time, ToLocal};
 use crate::lease::{Holder, LeaseDuty, Terms};
+use crate::manager_messages::{Time, ToLocal};
 use rejoin_channel_table::{Generation, Incarnation, Rank};
 
 /// The lease of this host, and the order to start ranks that waits for it.
@@ -40,7 +40,7 @@ impl HostLease {
     }
 
     /// This order to start ranks waits for the lease.
-    pub fn put_off(&mut self, order: ToLocal) {
+    pub fn postpone(&mut self, order: ToLocal) {
         self.awaits = Some(order);
     }
 

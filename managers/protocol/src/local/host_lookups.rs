@@ -1,8 +1,8 @@
 //! The look-ups of a host in a large job.
 
 use crate::broadcast::Peer;
-use crate::control::Time;
 use crate::lookup::Directory;
+use crate::manager_messages::Time;
 use rejoin_channel_table::Generation;
 use rejoin_wire::ProcessMap;
 

@@ -3,10 +3,10 @@
 use super::host_lease::HostLease;
 use super::host_lookups::HostLookups;
 use super::host_rollback::HostRollback;
+use super::image_table::ImageTable;
 use super::inputs::LocalEffect;
-use super::kept_images::KeptImages;
 use super::process_table::ProcessTable;
-use crate::control::{Time, ToCentral};
+use crate::manager_messages::{Time, ToCentral};
 
 /// How far the job has come on this host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -36,7 +36,7 @@ pub struct Local {
     /// The user has stopped the job from the terminal.
     pub(super) halted: bool,
     pub(super) restore: HostRollback,
-    pub(super) images: KeptImages,
+    pub(super) images: ImageTable,
     pub(super) lease: HostLease,
     /// Of a job whose ranks look cards up.
     pub(super) lookups: Option<HostLookups>,
@@ -60,7 +60,7 @@ impl Local {
             signalled: None,
             halted: false,
             restore: HostRollback::default(),
-            images: KeptImages::default(),
+            images: ImageTable::default(),
             lease: HostLease::default(),
             lookups: None,
         }
@@ -73,7 +73,7 @@ impl Local {
             LocalPhase::Ending(at) => at,
             _ => None,
         };
-        let ends = self.processes.iter().filter_map(|p| p.deadline());
+        let ends = self.processes.iter().filter_map(|p| p.state().deadline());
         ends.chain(grace)
             .chain(self.lease.deadline())
             .chain(self.lookups.as_ref().and_then(HostLookups::deadline))

@@ -1,8 +1,8 @@
 //! Inputs and effects of the local manager's core.
 
 use crate::broadcast::Peer;
-use crate::control::{End, ProcessInstance, ToCentral, ToLocal};
 use crate::lookup;
+use crate::manager_messages::{End, ProcessInstance, ToCentral, ToLocal};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_wire::{FromManager, ToManager};
 

@@ -2,9 +2,9 @@
 
 use super::host_state::{Local, LocalPhase};
 use super::inputs::LocalEffect;
-use super::process::RankProcess;
-use crate::control::{Stage, Time, ToCentral, ToLocal};
-use crate::signals::{self, CONT, KILL, TERM, TSTP};
+use super::rank_process::RankProcess;
+use crate::manager_messages::{Stage, Time, ToCentral, ToLocal};
+use crate::signal_numbers::{self, CONT, KILL, TERM, TSTP};
 use rejoin_channel_table::{Incarnation, Rank};
 use rejoin_wire::FromManager;
 
@@ -15,7 +15,7 @@ impl Local {
     /// The job begins on this host, as soon as anything may run here.
     pub(super) fn begin(&mut self, order: ToLocal, effects: &mut Vec<LocalEffect>) {
         if self.lease.is_suspended() {
-            return self.lease.put_off(order);
+            return self.lease.postpone(order);
         }
         let ToLocal::Spawn {
             generation,
@@ -69,7 +69,7 @@ impl Local {
             // It must not resume a suspended process. One that ends the job is given by hand again.
             return;
         }
-        if signals::ends(signal) {
+        if signal_numbers::ends(signal) {
             self.signalled = Some(signal);
         }
         for process in self.processes.iter().filter(|r| !r.has_ended()) {
@@ -81,7 +81,7 @@ impl Local {
             };
             let rank = process.instance().rank;
             effects.push(to(rank, signal));
-            if signals::ends(signal) {
+            if signal_numbers::ends(signal) {
                 // A stopped process would keep it pending.
                 effects.push(to(rank, CONT));
             }
@@ -147,16 +147,17 @@ impl Local {
     /// Ends the remaining processes once every rank is settled.
     pub(super) fn sweep_when_empty(&mut self, effects: &mut Vec<LocalEffect>) {
         let ending = matches!(self.phase, LocalPhase::Ending(_));
-        // A failed rank holds the host until central has decided how to continue.
-        let held = |r: &RankProcess| self.hold && (r.is_lost() || r.is_retiring());
-        let settled = |r: &RankProcess| r.has_ended() && (ending || (r.is_reported() && !held(r)));
+        // A failed rank delays the end of the host until central has decided how to continue.
+        let is_over =
+            |r: &RankProcess| r.state().is_settled() || (r.state().is_lost() && !self.hold);
+        let settled = |r: &RankProcess| r.has_ended() && (ending || is_over(r));
         // Nor may it be gone before central has stored how its ranks ended.
         let told = !self.hold || self.processes.are_exits_acknowledged();
         let busy =
             ending || (self.phase == LocalPhase::Running && !self.processes.is_empty() && told);
         if busy && self.processes.iter().all(settled) {
             for process in self.processes.iter_mut() {
-                process.stop_waits();
+                process.state_mut().stop_waits();
             }
             self.phase = LocalPhase::Sweeping;
             effects.push(LocalEffect::Sweep);

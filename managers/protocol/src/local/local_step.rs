@@ -1,9 +1,9 @@
-//! Which input goes where.
+//! Passes each input to its handler.
 
 use super::host_state::{Local, LocalPhase};
 use super::inputs::{LocalEffect, LocalInput};
-use super::process::RankProcess;
-use crate::control::{Cause, Time, ToCentral, ToLocal};
+use super::rank_process::RankProcess;
+use crate::manager_messages::{Cause, Time, ToCentral, ToLocal};
 use rejoin_wire::ToManager;
 
 impl Local {
@@ -85,13 +85,13 @@ impl Local {
                 self.begin_without_table(generation, process_map, image, effects);
             }
             ToLocal::Checkpoint { generation, epoch } if generation == present => {
-                self.order_images(generation, epoch, effects);
+                self.request_images(generation, epoch, effects);
             }
-            ToLocal::Keep {
+            ToLocal::Commit {
                 generation,
                 epoch,
                 abandoned,
-            } if generation == present => self.keep(epoch, abandoned, effects),
+            } if generation == present => self.commit(epoch, abandoned, effects),
             ToLocal::Restore {
                 generation,
                 epoch,
@@ -120,7 +120,7 @@ impl Local {
             | ToLocal::Start { .. }
             | ToLocal::Begin { .. }
             | ToLocal::Checkpoint { .. }
-            | ToLocal::Keep { .. }
+            | ToLocal::Commit { .. }
             | ToLocal::Restore { .. }
             | ToLocal::AllFinalized { .. }
             | ToLocal::End { .. } => {}

@@ -4,8 +4,8 @@ use super::host_lookups::HostLookups;
 use super::host_state::Local;
 use super::inputs::LocalEffect;
 use crate::broadcast::Peer;
-use crate::control::{Cause, ProcessInstance, Stage, Time};
 use crate::lookup::{self, Directory, LookupMessage};
+use crate::manager_messages::{Cause, ProcessInstance, Stage, Time};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_wire::FromManager;
 use rejoin_wire::ProcessMap;
@@ -13,7 +13,7 @@ use rejoin_wire::ProcessMap;
 impl Local {
     /// Ranks of this host look cards up, in a job of so many ranks. `position` is the place of this
     /// host in the tree; without a tree, any number.
-    pub fn go_by_lookups(&mut self, position: usize, size: u32) {
+    pub fn use_lookups(&mut self, position: usize, size: u32) {
         self.lookups = Some(HostLookups::new(Some(position), size));
     }
 
@@ -135,7 +135,7 @@ impl Local {
         effects: &mut Vec<LocalEffect>,
     ) {
         let process = self.processes.find(instance.rank, instance.incarnation);
-        let Some(process) = process.filter(|process| !process.is_retiring()) else {
+        let Some(process) = process.filter(|process| !process.state().is_retiring()) else {
             return;
         };
         let begun = process.stage() >= Stage::Registered && !process.waits();

@@ -5,26 +5,28 @@
 //! that called `MPI_Init`, which differ under a wrapper. Its images outlive it.
 //!
 //! The state is in parts with private fields, which `host_state` composes: `process_table`,
-//! `kept_images`, `host_rollback`, `host_lease`, `host_lookups`. `process` owns the life of one
-//! process instance, from its start until central has acknowledged its end. The other files handle
-//! inputs; `local_step` says which input goes where.
+//! `image_table`, `host_rollback`, `host_lease`, `host_lookups`. `rank_process` owns the life of
+//! one process instance, from its start until central has acknowledged its end, and
+//! `instance_state` how far it has come. The other files handle inputs; `local_step` passes each
+//! input to its handler.
 
+mod checkpoint_messages;
 mod exits;
 mod host_lease;
 mod host_lookups;
 mod host_rollback;
 mod host_state;
-mod images;
+mod image_table;
 mod inputs;
-mod kept_images;
-mod lease;
+mod instance_state;
+mod lease_steps;
 mod lifecycle;
 mod local_step;
 mod lookups;
-mod process;
 mod process_exit;
 mod process_table;
 mod rank_messages;
+mod rank_process;
 mod recovery_wait;
 mod report;
 mod restore;
@@ -32,5 +34,5 @@ mod restore;
 pub use host_state::Local;
 pub use inputs::{LocalEffect, LocalInput};
 pub use lifecycle::GRACE;
-pub use process::{CLOSED_GRACE, FORK_GRACE, WRAPPER_GRACE};
+pub use rank_process::{CLOSED_GRACE, FORK_GRACE, WRAPPER_GRACE};
 pub use recovery_wait::{FIRST_NOTE, RECOVERY_BOUND};

@@ -1,6 +1,6 @@
 //! The exit of a process instance as central learns of it, and its place among the host's exits.
 
-use crate::control::{Cause, End, ProcessExit, ProcessInstance, Stage, ToCentral};
+use crate::manager_messages::{Cause, End, ProcessExit, ProcessInstance, Stage, ToCentral};
 
 /// The place of an exit among those of the host. A report names them in the order of their
 /// detection, because the first one may be the cause of the others.

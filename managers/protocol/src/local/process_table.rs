@@ -1,8 +1,8 @@
 //! The processes of one host's ranks.
 
-use super::process::RankProcess;
 use super::process_exit::{ExitNumber, UnacknowledgedExit};
-use crate::control::{End, ProcessExit, ProcessInstance, Stage, Time, ToCentral};
+use super::rank_process::RankProcess;
+use crate::manager_messages::{End, ProcessExit, ProcessInstance, Stage, Time, ToCentral};
 use rejoin_channel_table::{Generation, Incarnation, Rank};
 
 /// The job's generation as this host knows it, and the processes of the ranks of this host.
@@ -82,7 +82,7 @@ impl ProcessTable {
             return;
         };
         let before = std::mem::replace(process, RankProcess::new(instance, from_image));
-        self.former.extend(before.exit().cloned());
+        self.former.extend(before.state().exit().cloned());
     }
 
     /// The number of the next exit.
@@ -104,7 +104,7 @@ impl ProcessTable {
     }
 
     fn unacknowledged(&self) -> impl Iterator<Item = &UnacknowledgedExit> {
-        let present = self.processes.iter().filter_map(RankProcess::exit);
+        let present = self.processes.iter().filter_map(|p| p.state().exit());
         self.former.iter().chain(present)
     }
 
@@ -133,7 +133,7 @@ impl ProcessTable {
         self.forget_former(instance);
         let process = self.find(instance.rank, instance.incarnation);
         if let Some(process) = process.filter(|p| p.instance() == instance) {
-            process.acknowledged();
+            process.state_mut().acknowledged();
         }
     }
 
@@ -141,7 +141,7 @@ impl ProcessTable {
     pub fn release(&mut self, instance: ProcessInstance) {
         self.forget_former(instance);
         if let Some(process) = self.find(instance.rank, instance.incarnation) {
-            process.release();
+            process.state_mut().release();
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::host_state::Local;
 use super::inputs::LocalEffect;
-use crate::control::{Cause, ProcessInstance, Stage, ToCentral};
+use crate::manager_messages::{Cause, ProcessInstance, Stage, ToCentral};
 use rejoin_channel_table::{Incarnation, Rank};
 use rejoin_wire::{FromManager, MOST_COUNTERS, ToManager, VERSION};
 
@@ -20,7 +20,7 @@ impl Local {
         let Some(process) = self
             .processes
             .find(rank, incarnation)
-            .filter(|process| !process.is_retiring())
+            .filter(|process| !process.state().is_retiring())
         else {
             if let ToManager::Imaged { epoch, .. } = message {
                 effects.push(LocalEffect::DropImage(rank, epoch));

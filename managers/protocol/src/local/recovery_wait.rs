@@ -1,7 +1,7 @@
 //! The waits of a rollback for a process: it is to stop, or to register again. A process that hangs
 //! in the kernel does neither. The user is told, and after a bound the rank does not come back.
 
-use crate::control::Time;
+use crate::manager_messages::Time;
 
 /// Milliseconds that a rollback waits for a process before the user is told.
 pub const FIRST_NOTE: u64 = 10_000;
@@ -37,30 +37,23 @@ pub(super) enum WaitDuty {
     /// Tell the user how many seconds it has lasted.
     Note(u64),
     /// It has lasted so many seconds, and ends.
-    GiveUp(u64),
+    End(u64),
 }
 
 /// A wait of a rollback for a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct RecoveryWait {
-    awaited: Awaited,
     since: Time,
     next: Time,
 }
 
 impl RecoveryWait {
     /// A wait that begins now.
-    pub fn new(awaited: Awaited, now: Time) -> RecoveryWait {
+    pub fn new(now: Time) -> RecoveryWait {
         RecoveryWait {
-            awaited,
             since: now,
             next: now.plus_millis(FIRST_NOTE),
         }
-    }
-
-    /// What is awaited.
-    pub fn awaited(&self) -> Awaited {
-        self.awaited
     }
 
     /// When [`RecoveryWait::due`] has something.
@@ -79,7 +72,7 @@ impl RecoveryWait {
         let next = now.plus_millis(NEXT_NOTE);
         if bound <= now {
             self.next = next;
-            return Some(WaitDuty::GiveUp(seconds));
+            return Some(WaitDuty::End(seconds));
         }
         self.next = next.min(bound);
         Some(WaitDuty::Note(seconds))
@@ -92,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_told_at_intervals_until_its_bound() {
-        let mut wait = RecoveryWait::new(Awaited::Stop, Time(0));
+        let mut wait = RecoveryWait::new(Time(0));
         let mut told = Vec::new();
         while told.len() < 6 {
             let at = wait.deadline();
@@ -101,6 +94,6 @@ mod tests {
         }
         let notes = [10, 40, 70, 100].map(WaitDuty::Note);
         assert_eq!(told[..4], notes);
-        assert_eq!(told[4..], [120, 150].map(WaitDuty::GiveUp));
+        assert_eq!(told[4..], [120, 150].map(WaitDuty::End));
     }
 }

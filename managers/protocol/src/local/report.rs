@@ -2,8 +2,8 @@
 
 use super::host_state::{Local, LocalPhase};
 use super::inputs::LocalEffect;
-use super::process::RankProcess;
-use crate::control::{RankReport, Report, Stage, ToCentral};
+use super::rank_process::RankProcess;
+use crate::manager_messages::{RankReport, Report, Stage, ToCentral};
 
 impl Local {
     /// Reports the whole state, including all earlier messages.
@@ -42,7 +42,7 @@ impl Local {
             said.stage = process.stage();
             said.pid = process.pid();
             said.waits = process.waits();
-            said.ended = process.is_settled();
+            said.ended = process.state().is_settled();
             said.asked = process.asked();
         }
         said

@@ -6,9 +6,10 @@
 use super::host_rollback::LocalRestore;
 use super::host_state::Local;
 use super::inputs::LocalEffect;
-use super::process::RankProcess;
+use super::instance_state::InstanceState;
+use super::rank_process::RankProcess;
 use super::recovery_wait::{Awaited, WaitDuty};
-use crate::control::{Cause, ProcessInstance, Time, ToCentral};
+use crate::manager_messages::{Cause, ProcessInstance, Time, ToCentral};
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 
 impl Local {
@@ -30,7 +31,7 @@ impl Local {
         self.processes.enter(generation);
         for (rank, _) in &ranks {
             if let Some(process) = self.processes.of_mut(*rank)
-                && process.retire(now)
+                && process.state_mut().retire(now)
             {
                 let ProcessInstance {
                     rank, incarnation, ..
@@ -56,14 +57,14 @@ impl Local {
         effects: &mut Vec<LocalEffect>,
     ) {
         let process = self.processes.find(rank, incarnation);
-        if process.is_some_and(|process| process.has_retired()) {
+        if process.is_some_and(|process| process.state_mut().has_retired()) {
             self.take_over(effects);
         }
     }
 
     /// Once all are out of the way, their successors begin.
     fn take_over(&mut self, effects: &mut Vec<LocalEffect>) {
-        if self.processes.iter().any(|p| p.delays_successor()) {
+        if self.processes.iter().any(|p| p.state().delays_successor()) {
             return;
         }
         let Some(restoring) = self.restore.take() else {
@@ -93,7 +94,8 @@ impl Local {
     /// The job ends: no successor comes any more.
     pub(super) fn cancel_restore(&mut self) {
         self.restore.cancel();
-        self.processes.iter_mut().for_each(RankProcess::stop_waits);
+        let states = self.processes.iter_mut().map(RankProcess::state_mut);
+        states.for_each(InstanceState::stop_waits);
     }
 
     /// Tells the user of processes that a rollback waits for. After a bound, central learns that
@@ -103,15 +105,15 @@ impl Local {
         let mut due = Vec::new();
         for process in self.processes.iter_mut() {
             if suspended {
-                process.is_suspended(now);
+                process.state_mut().suspended(now);
             }
-            let duty = process.recovery_wait_due(now);
+            let duty = process.state_mut().recovery_wait_due(now);
             due.extend(duty.map(|duty| (process.instance(), process.pid(), duty)));
         }
         for (instance, pid, (awaited, duty)) in due {
             let (rank, incarnation) = (instance.rank, instance.incarnation);
             let missing = awaited.missing();
-            let (WaitDuty::Note(seconds) | WaitDuty::GiveUp(seconds)) = duty;
+            let (WaitDuty::Note(seconds) | WaitDuty::End(seconds)) = duty;
             let process = match pid {
                 0 => "its process".to_string(),
                 pid => format!("its process {pid}"),
@@ -122,11 +124,11 @@ impl Local {
                     let text = format!("the recovery waits: {text}");
                     effects.push(LocalEffect::Waits(rank, text));
                 }
-                (WaitDuty::GiveUp(_), Awaited::Registration) => {
+                (WaitDuty::End(_), Awaited::Registration) => {
                     let cause = Cause::NotStarted { why: text };
                     self.fail(rank, incarnation, cause, effects);
                 }
-                (WaitDuty::GiveUp(_), Awaited::Stop) => {
+                (WaitDuty::End(_), Awaited::Stop) => {
                     let successor = self.ordered(rank).unwrap_or(incarnation);
                     let news = ToCentral::Failed {
                         instance: self.processes.instance(rank, successor),

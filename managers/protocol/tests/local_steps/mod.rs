@@ -1,7 +1,7 @@
 //! Steps of a local manager's core.
 
-use rejoin_managers_protocol::control::Time;
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
+use rejoin_managers_protocol::manager_messages::Time;
 
 /// The effects of the core after these inputs, at time 0.
 pub fn steps(core: &mut Local, inputs: Vec<LocalInput>) -> Vec<LocalEffect> {

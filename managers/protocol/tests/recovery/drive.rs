@@ -4,8 +4,8 @@ use super::System;
 use super::{Process, ProcessStep, SimRestore};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, Event, Record};
-use rejoin_managers_protocol::control::{Cause, End, ProcessInstance, Time, ToLocal};
 use rejoin_managers_protocol::local;
+use rejoin_managers_protocol::manager_messages::{Cause, End, ProcessInstance, Time, ToLocal};
 use std::collections::VecDeque;
 
 /// SIGSEGV: a fault of the program's own.

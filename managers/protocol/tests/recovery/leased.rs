@@ -6,9 +6,9 @@ use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, Failover, Job, Leases, Relaunch,
 };
-use rejoin_managers_protocol::control::Time;
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::local::{Local, LocalInput};
+use rejoin_managers_protocol::manager_messages::Time;
 use rejoin_managers_protocol::verdict::Verdict;
 use std::collections::BTreeSet;
 
@@ -78,7 +78,7 @@ impl Leased {
 
 fn host(terms: Terms, now: Time) -> Host {
     let mut local = Local::new();
-    local.go_by_leases(terms, now);
+    local.use_leases(terms, now);
     Host {
         local,
         up: Default::default(),
@@ -320,7 +320,7 @@ impl System {
                 let stays = leased.job.failover.is_none() || !leased.stored || leased.usable() < 2;
                 lost && stays
             }
-            // A rank was killed before it could be brought back.
+            // A rank was killed before it could be restored.
             Verdict::Failed { refusal, .. } => refusal.is_some() && self.faults.deaths > 0,
             _ => false,
         };

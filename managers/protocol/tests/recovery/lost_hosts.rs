@@ -7,9 +7,9 @@ use super::leased::LeasedHost;
 use super::{ProcessStep, System};
 use crate::{Action, Jobs, KILLED, NONE, TWO};
 use rejoin_managers_protocol::central::CentralInput;
-use rejoin_managers_protocol::control::End;
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::local::LocalInput;
+use rejoin_managers_protocol::manager_messages::End;
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_sim::rng::Rng;
 

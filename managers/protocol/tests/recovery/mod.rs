@@ -5,15 +5,15 @@ mod leased;
 mod lost_hosts;
 
 pub use drive::FAULT;
-pub use rejoin_sim::job::process::{Process, ProcessStep, SimImage, SimRestore};
+pub use rejoin_sim::job::process_model::{Process, ProcessStep, SimImage, SimRestore};
 pub use rejoin_sim::job::stored::Stored;
 
 use leased::Leased;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Rank};
 use rejoin_managers_protocol::central::{Central, Job, Record, Recovery};
 use rejoin_managers_protocol::checkpoint::Interval;
-use rejoin_managers_protocol::control::{End, ProcessInstance, ToCentral, ToLocal};
 use rejoin_managers_protocol::local::{self, Local};
+use rejoin_managers_protocol::manager_messages::{End, ProcessInstance, ToCentral, ToLocal};
 use rejoin_managers_protocol::policy::RecoveryLimit;
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_wire::ImageCost;
@@ -190,7 +190,7 @@ impl System {
         process.counts = counts;
         *process = Process {
             exiting: true,
-            ..process.silenced()
+            ..process.without_requests()
         };
         let host = self.host_of(instance.rank);
         self.local(
@@ -293,7 +293,7 @@ impl System {
         *process = Process {
             step: ProcessStep::BeforeInit,
             stopped: true,
-            ..process.silenced()
+            ..process.without_requests()
         };
         let host = self.host_of(instance.rank);
         self.local(

@@ -36,9 +36,9 @@ pub enum MappingPolicy {
 /// How the ranks of each host are bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Binding {
-    /// To what.
+    /// The unit to which a rank is bound.
     pub to: Bind,
-    /// In which order.
+    /// The order in which cores get ranks.
     pub by: MappingPolicy,
     /// Whether mpirun tells of it.
     pub told: bool,
@@ -103,7 +103,7 @@ impl Places {
 
     /// How many cores so many ranks share, when each should have had one of its own.
     #[must_use]
-    pub fn crowded(&self, ranks: usize) -> Option<usize> {
+    pub fn oversubscribed(&self, ranks: usize) -> Option<usize> {
         let cores = self.list.len();
         (self.to == Bind::Core && ranks > cores).then_some(cores)
     }
@@ -205,12 +205,15 @@ mod tests {
             ..Binding::NONE
         };
         let places = Places::new(usable.clone(), binding);
-        assert_eq!((places.crowded(2), places.crowded(3)), (None, Some(2)));
+        assert_eq!(
+            (places.oversubscribed(2), places.oversubscribed(3)),
+            (None, Some(2))
+        );
         let socket = Binding {
             to: Bind::Socket,
             ..Binding::NONE
         };
-        assert_eq!(Places::new(usable, socket).crowded(9), None);
+        assert_eq!(Places::new(usable, socket).oversubscribed(9), None);
     }
 
     #[test]

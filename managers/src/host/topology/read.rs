@@ -1,4 +1,4 @@
-//! From files to threads and caches.
+//! Reads hardware threads and caches from sysfs.
 
 use super::cpus::Cpus;
 use super::hardware::{Cache, CacheContent, Thread};

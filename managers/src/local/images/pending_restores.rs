@@ -3,7 +3,7 @@
 use crate::local::start::DescriptorPairs;
 use crate::net::local_link::LocalLink;
 use rejoin_channel_table::{Epoch, Incarnation};
-use rejoin_managers_protocol::control::ProcessInstance;
+use rejoin_managers_protocol::manager_messages::ProcessInstance;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 

@@ -5,19 +5,14 @@ use crate::host::descendants;
 use crate::local::kind;
 use crate::net::reactor::{Interest, Reactor, Token};
 use rejoin_channel_table::{Epoch, Incarnation};
-use rejoin_ckpt::twin::manager::{Wake, Zygote, ZygoteAnswer};
+use rejoin_ckpt::twin::manager::{RestoreRequest, Zygote, ZygoteAnswer};
 use rejoin_wire::{Holds, ToManager};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// Time from a commit or a recovery until processes are made ahead for the next recovery. So this
 /// work does not delay the end of a job that ends at once.
-const CALM: Duration = Duration::from_millis(50);
-
-const READ_AND_WRITE: Interest = Interest {
-    read: true,
-    write: true,
-};
+const PREPARE_DELAY: Duration = Duration::from_millis(50);
 
 /// A rank's report of its image, until the image itself has reported that it is whole.
 pub struct ImageReport {
@@ -90,7 +85,7 @@ pub struct RankImages {
 fn token(slot: usize, epoch: Epoch) -> Token {
     Token {
         kind: kind::IMAGE,
-        incarnation: epoch.0 & 0x00ff_ffff,
+        incarnation: epoch.0,
         index: slot as u32,
     }
 }
@@ -152,7 +147,7 @@ impl RankImages {
     /// The next message of an image, with its epoch.
     pub fn event(&mut self, token: Token, reactor: &Reactor) -> Option<(Epoch, ImageEvent)> {
         let slot = token.index as usize;
-        let same = |i: &&mut RankImage| i.epoch.0 & 0x00ff_ffff == token.incarnation;
+        let same = |i: &&mut RankImage| i.epoch.0 == token.incarnation;
         let image = self.ranks.get_mut(slot)?.iter_mut().find(same)?;
         let epoch = image.epoch;
         let flushed = image.zygote.flush();
@@ -246,13 +241,14 @@ impl RankImages {
         &mut self,
         slot: usize,
         epoch: Epoch,
-        wake: &Wake<'_>,
+        request: &RestoreRequest<'_>,
         reactor: &Reactor,
     ) -> std::result::Result<(), String> {
         let image = self.ranks[slot].iter_mut().find(|i| i.epoch == epoch);
         let image = image.ok_or("its image is gone")?;
-        if !image.zygote.wake(wake).map_err(|e| e.to_string())? {
-            let changed = reactor.change(&image.zygote, token(slot, epoch), READ_AND_WRITE);
+        if !image.zygote.restore(request).map_err(|e| e.to_string())? {
+            let changed =
+                reactor.change(&image.zygote, token(slot, epoch), Interest::READ_AND_WRITE);
             changed.map_err(|e| e.to_string())?;
         }
         Ok(())
@@ -260,7 +256,7 @@ impl RankImages {
 
     /// The next recovery shall find processes made ahead.
     pub fn prepare_later(&mut self) {
-        self.prepare_at = Some(Instant::now() + CALM);
+        self.prepare_at = Some(Instant::now() + PREPARE_DELAY);
     }
 
     /// Time until [`RankImages::prepare`] is due.
@@ -293,7 +289,7 @@ impl RankImages {
                 Ok(true) => {}
                 Ok(false) => {
                     let token = token(slot, image.epoch);
-                    let _ = reactor.change(&image.zygote, token, READ_AND_WRITE);
+                    let _ = reactor.change(&image.zygote, token, Interest::READ_AND_WRITE);
                 }
                 // It is about to be noticed.
                 Err(error) => tracing::info!(slot, %error, "nothing made ahead"),

@@ -3,8 +3,8 @@
 //! report.
 
 use crate::error::Result;
+use crate::launch::launch_plan::CentralPlace;
 use crate::launch::local_messages::{CentralToLocal, LocalToCentral};
-use crate::launch::plan::CentralPlace;
 use crate::local::kind;
 use crate::net::auth::{Whose, central_key};
 use crate::net::local_link::Filled;
@@ -28,7 +28,7 @@ pub struct CentralLink {
 
 impl CentralLink {
     /// A link without a connection, to the central manager of this job.
-    pub fn new(job: JobId, key: &JobKey, place: &CentralPlace, away: bool) -> CentralLink {
+    pub fn new(job: JobId, key: &JobKey, place: &CentralPlace, remote: bool) -> CentralLink {
         let whose = Whose {
             job,
             launch: place.launch,
@@ -39,15 +39,15 @@ impl CentralLink {
         let addresses = place.addresses.clone();
         CentralLink {
             link: SessionLink::new(Token::single(kind::CENTRAL)),
-            redial: Redial::new("the central manager", key, whose, addresses, token, away),
+            redial: Redial::new("the central manager", key, whose, addresses, token, remote),
             open: true,
             listens: None,
         }
     }
 
     /// This host is reached over a network.
-    pub fn go_by_leases(&mut self, terms: Terms) {
-        self.redial.go_by(terms.silence(), terms.given_up());
+    pub fn use_leases(&mut self, terms: Terms) {
+        self.redial.set_limits(terms.silence(), terms.lost_after());
     }
 
     /// Has each central manager told where other local managers reach this one.

@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// How long this manager tries to send its last messages.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const LAST_MESSAGES: Duration = Duration::from_secs(5);
 
 /// A local manager's link to mpirun.
 pub struct MpirunLink {
@@ -32,7 +32,7 @@ struct Invited {
     redial: Redial,
     key: JobKey,
     /// mpirun that says nothing for so long has gone with its host.
-    forsaken: Option<Duration>,
+    orphaned: Option<Duration>,
     /// The ranks' working directory, where it is not there.
     missing: Option<ByteBuf>,
     /// Since when everything is over here.
@@ -75,7 +75,7 @@ impl MpirunLink {
         let invited = Invited {
             redial: Redial::new("mpirun", key.clone(), whose, addresses, token, true),
             key,
-            forsaken: None,
+            orphaned: None,
             missing,
             over: None,
         };
@@ -88,7 +88,7 @@ impl MpirunLink {
     }
 
     /// mpirun is on another host.
-    pub fn is_away(&self) -> bool {
+    pub fn is_remote(&self) -> bool {
         self.invited.is_some()
     }
 
@@ -152,7 +152,7 @@ impl MpirunLink {
             return Ok(true);
         }
         // Output waits for mpirun, but not for one that never comes back.
-        if !written && !self.is_forsaken() {
+        if !written && !self.is_orphaned() {
             return Ok(false);
         }
         let left = self.link.flush(reactor)?;
@@ -160,15 +160,15 @@ impl MpirunLink {
             return Ok(!left);
         };
         let since = *invited.over.get_or_insert_with(Instant::now);
-        if !left || since.elapsed() > LAST_WORDS {
+        if !left || since.elapsed() > LAST_MESSAGES {
             self.close(reactor);
             return Ok(true);
         }
         Ok(false)
     }
 
-    fn is_forsaken(&mut self) -> bool {
-        let limit = self.invited.as_ref().and_then(|invited| invited.forsaken);
+    fn is_orphaned(&mut self) -> bool {
+        let limit = self.invited.as_ref().and_then(|invited| invited.orphaned);
         let heard = self.link.net().map(|link| link.heard().elapsed());
         limit.zip(heard).is_some_and(|(limit, heard)| heard > limit)
     }
@@ -198,11 +198,13 @@ impl MpirunLink {
     }
 
     /// This host is reached over a network.
-    pub fn go_by_leases(&mut self, terms: Terms) {
+    pub fn use_leases(&mut self, terms: Terms) {
         if let Some(invited) = &mut self.invited {
             // By then mpirun, if it lives, has no use for this host any more.
-            invited.redial.go_by(terms.silence(), terms.given_up());
-            invited.forsaken = Some(Duration::from_millis(terms.forsaken));
+            invited
+                .redial
+                .set_limits(terms.silence(), terms.lost_after());
+            invited.orphaned = Some(Duration::from_millis(terms.orphaned));
         }
     }
 }

@@ -4,23 +4,23 @@
 //! A link that breaks is not resumed. The core waits for an answer, and without one it tries
 //! another way.
 
-use crate::clock;
 use crate::error::Result;
-use crate::host::limits;
-use crate::launch::local_messages::Across;
-use crate::launch::plan::LaunchPlan;
+use crate::host::host_limits;
+use crate::host_clocks;
+use crate::launch::launch_plan::LaunchPlan;
+use crate::launch::local_messages::PeerMessage;
 use crate::launch::tree::{TreeOrder, TreePlace};
 use crate::local::kind;
 use crate::net::auth::{Whose, peer_key};
 use crate::net::dial::{Dialed, ManagerDialer};
-use crate::net::listen::{Listener, ProvedManager};
 use crate::net::local_link::Filled;
+use crate::net::manager_listener::{Listener, ProvedManager};
 use crate::net::reactor::{Reactor, Token};
 use crate::net::session_link::SessionLink;
 use rejoin_channel_table::{JobId, JobKey};
 use rejoin_managers_protocol::broadcast::{BroadcastEffect, BroadcastMessage, Member};
-use rejoin_managers_protocol::control::ToLocal;
 use rejoin_managers_protocol::lookup;
+use rejoin_managers_protocol::manager_messages::ToLocal;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 /// continues without the host.
 const DIAL_LIMIT: Duration = Duration::from_secs(3);
 
-/// A link over which nothing has come for so long is closed; the next word makes a new one.
+/// A link over which nothing has come for so long is closed; the next message makes a new one.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// A link that was dialed here, or is being dialed.
@@ -55,15 +55,15 @@ pub struct Peers {
     key: JobKey,
     /// `None`: this host cannot be reached.
     listener: Option<Listener>,
-    /// The last word that was given: it holds the addresses of the managers.
-    word: Option<TreeOrder>,
+    /// The last order that was forwarded: it holds the addresses of the managers.
+    last_order: Option<TreeOrder>,
     dialing: BTreeMap<u32, Dialing>,
     callers: BTreeMap<u32, Caller>,
     /// Of links, to tell an old one's events.
     number: u32,
-    /// For central.
+    /// Messages for central.
     up: Vec<BroadcastMessage<TreeOrder>>,
-    /// For our own core.
+    /// Orders for this manager's own core.
     orders: Vec<ToLocal>,
     /// Look-up messages for this manager's own core, with their senders.
     lookups: Vec<(u32, lookup::LookupMessage)>,
@@ -74,7 +74,7 @@ impl Peers {
     pub fn new(plan: &LaunchPlan, place: TreePlace, reactor: &Reactor) -> Peers {
         let key = peer_key(&plan.key, place.launch, place.position);
         let choice = plan.options.interface.as_deref();
-        let most = limits::callers(limits::local(
+        let most = host_limits::callers(host_limits::local(
             plan.ranks.len() as u64,
             plan.options.images.is_some(),
         ));
@@ -87,7 +87,7 @@ impl Peers {
             listener: listener
                 .inspect_err(|error| tracing::warn!(%error, "other hosts can't call"))
                 .ok(),
-            word: None,
+            last_order: None,
             dialing: BTreeMap::new(),
             callers: BTreeMap::new(),
             number: 0,
@@ -113,7 +113,7 @@ impl Peers {
     }
 
     /// Takes the messages for central.
-    pub fn take_up(&mut self) -> Vec<BroadcastMessage<TreeOrder>> {
+    pub fn take_for_central(&mut self) -> Vec<BroadcastMessage<TreeOrder>> {
         std::mem::take(&mut self.up)
     }
 
@@ -128,7 +128,7 @@ impl Peers {
     }
 
     fn token(&mut self, kind: u8, index: u32) -> Token {
-        self.number = self.number.wrapping_add(1) & 0x00ff_ffff;
+        self.number = self.number.wrapping_add(1);
         Token {
             kind,
             incarnation: self.number,
@@ -143,12 +143,13 @@ impl Peers {
         message: BroadcastMessage<TreeOrder>,
         reactor: &Reactor,
     ) -> Result<()> {
-        if let BroadcastMessage::Give { word, .. } = &message {
-            self.word = Some(word.clone());
+        if let BroadcastMessage::Forward { payload, .. } = &message {
+            self.last_order = Some(payload.clone());
         }
         let mut effects = Vec::new();
         let from = from.map(|position| position as usize);
-        self.member.hear(clock::now(), from, message, &mut effects);
+        self.member
+            .hear(host_clocks::now(), from, message, &mut effects);
         self.perform(effects, reactor)
     }
 
@@ -156,7 +157,7 @@ impl Peers {
     fn lost(&mut self, position: u32, reactor: &Reactor) -> Result<()> {
         let mut effects = Vec::new();
         self.member
-            .lost(clock::now(), position as usize, &mut effects);
+            .lost(host_clocks::now(), position as usize, &mut effects);
         self.perform(effects, reactor)
     }
 
@@ -172,17 +173,17 @@ impl Peers {
                     BroadcastEffect::Send(None, message) => self.up.push(message),
                     BroadcastEffect::Send(Some(position), message) => {
                         let narrow = u32::try_from(position).unwrap_or(u32::MAX);
-                        if !self.send(narrow, &Across::Tree(message), reactor)? {
-                            self.member.lost(clock::now(), position, &mut more);
+                        if !self.send(narrow, &PeerMessage::Tree(message), reactor)? {
+                            self.member.lost(host_clocks::now(), position, &mut more);
                         }
                     }
-                    BroadcastEffect::Deliver(word) => match word.order() {
+                    BroadcastEffect::Deliver(payload) => match payload.order() {
                         // Nothing else goes this way.
                         Ok(order @ (ToLocal::Start { .. } | ToLocal::Begin { .. })) => {
                             self.orders.push(order);
                         }
                         Ok(_) => tracing::warn!("an order that came by the wrong way"),
-                        Err(error) => tracing::warn!(%error, "a word that is none"),
+                        Err(error) => tracing::warn!(%error, "a malformed order"),
                     },
                     BroadcastEffect::Complete(_) => {}
                 }
@@ -193,7 +194,7 @@ impl Peers {
     }
 
     /// Queues a message. Returns whether there is a way.
-    pub fn send(&mut self, to: u32, message: &Across, reactor: &Reactor) -> Result<bool> {
+    pub fn send(&mut self, to: u32, message: &PeerMessage, reactor: &Reactor) -> Result<bool> {
         let caller = self.callers.get_mut(&to);
         if let Some(caller) = caller.filter(|caller| caller.link.is_connected()) {
             caller.link.queue(message)?;
@@ -209,8 +210,8 @@ impl Peers {
     }
 
     fn dial(&mut self, to: u32, reactor: &Reactor) -> Result<bool> {
-        let word = self.word.as_ref();
-        let addresses = word.map_or(&[][..], |word| word.addresses(to as usize));
+        let order = self.last_order.as_ref();
+        let addresses = order.map_or(&[][..], |order| order.addresses(to as usize));
         if addresses.is_empty() || to == self.place.position || to >= self.place.hosts {
             return Ok(false);
         }
@@ -253,12 +254,12 @@ impl Peers {
                 dialing.connected = true;
                 Ok(())
             }
-            Dialed::Dismissed => self.hang_up(token.index, reactor),
+            Dialed::Dismissed => self.drop_dialed(token.index, reactor),
         }
     }
 
     /// Drops a link that was dialed here.
-    fn hang_up(&mut self, position: u32, reactor: &Reactor) -> Result<()> {
+    fn drop_dialed(&mut self, position: u32, reactor: &Reactor) -> Result<()> {
         if let Some(mut dialing) = self.dialing.remove(&position) {
             dialing.dialer.cancel(reactor);
             dialing.link.detach(reactor);
@@ -321,12 +322,12 @@ impl Peers {
         over |= link.heard_bye();
         for message in messages {
             match message {
-                Across::Tree(message) => self.hear(Some(position), message, reactor)?,
-                Across::LookUp(message) => self.lookups.push((position, message)),
+                PeerMessage::Tree(message) => self.hear(Some(position), message, reactor)?,
+                PeerMessage::LookUp(message) => self.lookups.push((position, message)),
             }
         }
         if over && outward {
-            self.hang_up(position, reactor)?;
+            self.drop_dialed(position, reactor)?;
         } else if over {
             if let Some(mut caller) = self.callers.remove(&position) {
                 caller.link.detach(reactor);
@@ -337,12 +338,12 @@ impl Peers {
     }
 
     /// Does the due work, and writes as much as the links take.
-    pub fn tend(&mut self, reactor: &Reactor) -> Result<()> {
+    pub fn run_timers(&mut self, reactor: &Reactor) -> Result<()> {
         if let Some(listener) = &mut self.listener {
-            listener.tidy(reactor)?;
+            listener.drop_late(reactor)?;
         }
         let mut effects = Vec::new();
-        let now = clock::now();
+        let now = host_clocks::now();
         if self.member.deadline().is_some_and(|at| at <= now) {
             self.member.tick(now, &mut effects);
         }
@@ -363,7 +364,7 @@ impl Peers {
             }
         }
         over.into_iter()
-            .try_for_each(|position| self.hang_up(position, reactor))?;
+            .try_for_each(|position| self.drop_dialed(position, reactor))?;
         for dialing in self.dialing.values_mut() {
             dialing.link.flush(reactor)?;
         }
@@ -373,11 +374,11 @@ impl Peers {
         Ok(())
     }
 
-    /// Time until [`Peers::tend`] is due.
+    /// Time until [`Peers::run_timers`] is due.
     pub fn wait_limit(&self) -> Option<Duration> {
         let strangers = self.listener.as_ref().and_then(Listener::wait_limit);
         let due = self.member.deadline();
-        let due = due.map(|at| Duration::from_nanos(at.0.saturating_sub(clock::now().0)));
+        let due = due.map(|at| Duration::from_nanos(at.0.saturating_sub(host_clocks::now().0)));
         let links = self.dialing.values().map(|dialing| {
             let at = match dialing.connected {
                 true => dialing.link.heard() + IDLE + Duration::from_millis(1),

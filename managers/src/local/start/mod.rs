@@ -1,4 +1,4 @@
-//! From the plan to the processes of ranks.
+//! Starts the processes of the ranks that the plan names.
 
 mod prepare;
 mod process_starter;

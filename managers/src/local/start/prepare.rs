@@ -1,8 +1,8 @@
 //! From a program of the plan to the executed file, or the reason why it can't be executed.
 
 use crate::error::system_text;
-use crate::launch::plan::Program;
-use crate::launch::spawn::{Failure, ProgramImage, SpawnStep, resolve};
+use crate::launch::launch_plan::Program;
+use crate::launch::spawn::{ProgramImage, SpawnFailure, SpawnStep, resolve};
 use rejoin_wire::MANAGER_FD;
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
@@ -59,7 +59,7 @@ impl Prepared {
     }
 
     /// Why a process did not become this program.
-    pub fn describe(&self, failure: Failure) -> String {
+    pub fn describe(&self, failure: SpawnFailure) -> String {
         let error = std::io::Error::from_raw_os_error(failure.errno);
         let path = |text: &CString| PathBuf::from(OsStr::from_bytes(text.as_bytes()));
         let wdir = self.image.wdir.as_ref().map(path);

@@ -4,8 +4,10 @@ use super::prepare::Prepared;
 use crate::error::{Context, Result, system_text};
 use crate::host::set_nonblocking;
 use crate::host::topology::{parallelism, places::Places};
-use crate::launch::plan::{LaunchPlan, Program};
-use crate::launch::spawn::{Child, FAILURE_LENGTH, Failure, SpawnOrder, manager_number, spawn};
+use crate::launch::launch_plan::{LaunchPlan, Program};
+use crate::launch::spawn::{
+    Child, FAILURE_LENGTH, SpawnFailure, SpawnOrder, manager_number, spawn,
+};
 use crate::local::kind;
 use crate::net::local_link::LocalLink;
 use crate::net::reactor::{Interest, Reactor, Token};
@@ -17,7 +19,7 @@ use nix::sys::socket::{
 use nix::unistd::pipe2;
 use rejoin_channel_table::{Identity, Incarnation, Rank};
 use rejoin_ckpt::watch::{Page, Watcher};
-use rejoin_managers_protocol::control::ProcessInstance;
+use rejoin_managers_protocol::manager_messages::ProcessInstance;
 use rejoin_wire::codec::{MANAGER_LIMIT, RANK_LIMIT};
 use rejoin_wire::{FromManager, MANAGER_FD, VERSION, Welcome};
 use serde_bytes::ByteBuf;
@@ -215,15 +217,15 @@ impl ProcessStarter {
     }
 
     /// The next report of a process that could not exec or bind itself.
-    pub fn take_failure(&self) -> Option<Failure> {
+    pub fn take_failure(&self) -> Option<SpawnFailure> {
         let mut message = [0u8; FAILURE_LENGTH];
         // Writes of this size are atomic, so a read gets a whole one or nothing.
         let read = nix::unistd::read(&self.failures.0, &mut message);
-        (read == Ok(FAILURE_LENGTH)).then(|| Failure::read(message))
+        (read == Ok(FAILURE_LENGTH)).then(|| SpawnFailure::read(message))
     }
 
     /// Why a process did not become its rank's program.
-    pub fn describe(&self, failure: Failure) -> Option<String> {
+    pub fn describe(&self, failure: SpawnFailure) -> Option<String> {
         let (_, program) = self.plan.ranks.get(failure.slot)?;
         let program = self.programs.get(*program as usize)?.as_ref().ok()?;
         Some(program.describe(failure))

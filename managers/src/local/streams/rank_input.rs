@@ -3,6 +3,7 @@
 
 use crate::error::{Context, Error, Result};
 use crate::host::set_nonblocking;
+use crate::host_clocks::monotonic;
 use crate::launch::local_messages::LocalToMpirun;
 use crate::local::kind;
 use crate::local::links::MpirunLink;
@@ -10,7 +11,6 @@ use crate::net::reactor::{Interest, Reactor, Token};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::time::{ClockId, clock_gettime};
 use nix::unistd::pipe2;
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_wire::Unread;
@@ -99,13 +99,6 @@ impl Writes {
         }
         Some(filled)
     }
-}
-
-fn now() -> u64 {
-    let time = clock_gettime(ClockId::CLOCK_MONOTONIC);
-    time.map_or(0, |t| {
-        t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64
-    })
 }
 
 impl RankInput {
@@ -198,11 +191,11 @@ impl RankInput {
         if bytes.is_empty() {
             return Some(false);
         }
-        let begun = now();
+        let begun = monotonic();
         match nix::unistd::write(pipe, bytes) {
             Ok(count) => {
                 self.at += count as u64;
-                self.writes.note(begun, now(), self.at);
+                self.writes.note(begun, monotonic(), self.at);
                 Some(true)
             }
             Err(Errno::EINTR) => Some(true),
@@ -277,11 +270,7 @@ impl RankInput {
         let reader = self.renew(position)?;
         if let Some(pipe) = &self.pipe {
             // No interest: a closed reader is still reported.
-            let none = Interest {
-                read: false,
-                write: false,
-            };
-            reactor.add(pipe, Token::single(kind::INPUT), none)?;
+            reactor.add(pipe, Token::single(kind::INPUT), Interest::NONE)?;
         }
         Ok(Some(reader))
     }
@@ -375,7 +364,7 @@ mod tests {
         input.push(b"one two three");
         given(&mut input);
         assert_eq!(read(&reader, 4), b"one ");
-        let moment = now();
+        let moment = monotonic();
         let unread = Unread {
             pipe: input.name,
             bytes: 9,

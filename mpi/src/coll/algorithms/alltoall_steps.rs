@@ -42,10 +42,10 @@ pub(in crate::coll) async fn bruck<P: P2p>(
     let blocks = temp.mem().head(size * each);
     let out = temp.mem().part(size * each, half * each);
     let into = temp.mem().part((size + half) * each, half * each);
-    let straight = (size - rank) * each;
-    blocks.copy_from(send.part(rank * each, straight));
+    let to_end = (size - rank) * each;
+    blocks.copy_from(send.part(rank * each, to_end));
     blocks
-        .range(straight, size * each)
+        .range(to_end, size * each)
         .copy_from(send.head(rank * each));
     let mut distance = 1;
     while distance < size {

@@ -62,10 +62,10 @@ pub(in crate::coll) async fn binomial_root<P: P2p>(
     }
     receives.finish(ctx).await?;
     if let Some((temp, child)) = wrapped {
-        let (whole, straight) = (temp.mem(), (size - child) * each);
-        recv.part(child * each, straight)
-            .copy_from(whole.head(straight));
-        recv.copy_from(whole.range(straight, whole.len()));
+        let (whole, to_end) = (temp.mem(), (size - child) * each);
+        recv.part(child * each, to_end)
+            .copy_from(whole.head(to_end));
+        recv.copy_from(whole.range(to_end, whole.len()));
     }
     Ok(())
 }

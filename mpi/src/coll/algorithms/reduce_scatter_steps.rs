@@ -76,7 +76,7 @@ pub(in crate::coll) async fn pairwise<P: P2p>(
     Ok(())
 }
 
-/// The operands of this rank's part come straight from all ranks and are combined from the last to
+/// The operands of this rank's part come directly from all ranks and are combined from the last to
 /// the first.
 pub(in crate::coll) async fn ordered<P: P2p>(
     ctx: &Ctx<'_, P>,

@@ -1,9 +1,12 @@
 //! Scans in steps: by recursive doubling, or along a chain.
 
-use crate::coll::call::{Ctx, P2p, Receives, Sends};
+use std::future::Future;
+use std::task::{Poll, ready};
+
+use crate::coll::call::{Ctx, Initiated, P2p, Receives, Sends, Temp, begin};
 use crate::coll::memory::{Mem, stride};
 use crate::coll::reduction::{Pair, Reducer, fold};
-use crate::coll::tuning::SEGMENT;
+use crate::coll::tuning::{SCAN_DOUBLING, SEGMENT};
 use crate::error::Result;
 
 /// Hillis and Steele (1986) on groups of 1, 2, 4 … ranks. A value from a lower group is the left
@@ -62,48 +65,161 @@ pub(in crate::coll) async fn doubling<P: P2p>(
     Ok(())
 }
 
-/// Segments travel from rank to rank, each adding its own value at the end.
-pub(in crate::coll) async fn chain<P: P2p>(
-    ctx: &Ctx<'_, P>,
-    op: &dyn Reducer,
+/// Begins a scan along the chain of ranks: each receives the value of the ranks below, combines it
+/// with its own, and sends the result to the next rank. Long values go in segments.
+#[inline(always)]
+pub(in crate::coll) fn chain<'a, P: P2p, R: Reducer + Copy>(
+    ctx: Ctx<'a, P>,
+    op: R,
     mine: Mem,
     recv: Mem,
     exclusive: bool,
-) -> Result<()> {
+) -> Initiated<impl Future<Output = Result<()>>> {
     let (rank, size, len) = (ctx.rank(), ctx.size(), recv.len());
-    let step = SEGMENT.div_ceil(op.element()) * op.element();
-    let segment = |whole: Mem, at: usize| whole.part(at, step.min(len - at));
-    let temp = ctx.temp(if rank == 0 { 0 } else { 2 * stride(len) })?;
-    // The received value and the forwarded value have own buffers, because `recv` may be the value.
-    let (before, total) = if rank == 0 {
-        (Mem::EMPTY, mine)
-    } else {
-        (temp.mem().head(len), temp.mem().part(stride(len), len))
+    // The value of the ranks below may be received where this rank's result goes.
+    let into_result = !exclusive && op.symmetric() && mine.ptr() != recv.ptr();
+    let needs_temp = rank > 0 && !into_result && (!exclusive || rank + 1 < size);
+    let temp = match ctx.temp(if needs_temp { len } else { 0 }) {
+        Ok(temp) => temp,
+        Err(error) => return Initiated::Failed(error),
     };
-    let mut ahead = (0..len).step_by(step);
-    let mut receives = Receives::new();
-    let mut sends = Sends::new();
-    for at in (0..len).step_by(step) {
-        if rank > 0 {
-            while !receives.is_full()
-                && let Some(next) = ahead.next()
-            {
-                receives.push(ctx.irecv(rank - 1, segment(before, next))?);
+    let (below, total) = match (rank, exclusive) {
+        (0, _) => (Mem::EMPTY, mine),
+        (_, true) => (recv, temp.mem()),
+        (_, false) if into_result => (recv, recv),
+        (_, false) => (temp.mem(), recv),
+    };
+    if needs_temp {
+        total.copy_from(mine);
+    }
+    let scan = ChainScan {
+        ctx,
+        op,
+        mine,
+        below,
+        total,
+        // Two ranks gain nothing from segments.
+        step: match len <= if size == 2 { SCAN_DOUBLING } else { SEGMENT } {
+            true => len,
+            false => SEGMENT.div_ceil(op.element()) * op.element(),
+        },
+        len,
+        result: (!exclusive && rank == 0).then_some(recv),
+    };
+    let mut progress = ChainProgress {
+        _temp: temp,
+        at: 0,
+        posted: 0,
+        combined: false,
+        sends: Sends::new(),
+        receives: Receives::new(),
+    };
+    begin!(scan.advance(&mut progress), scan.resume(&mut progress))
+}
+
+/// A scan along a chain, at this rank.
+struct ChainScan<'a, P, R> {
+    ctx: Ctx<'a, P>,
+    op: R,
+    /// The value of this rank.
+    mine: Mem,
+    /// Where the value of the ranks below is received.
+    below: Mem,
+    /// The value for the next rank, which includes this rank's. The last rank of an exclusive scan
+    /// has none. Where it is `below`, it becomes `mine` combined with what is received there.
+    total: Mem,
+    /// Bytes of a segment.
+    step: usize,
+    /// Bytes of a value.
+    len: usize,
+    /// Where rank 0 copies its value.
+    result: Option<Mem>,
+}
+
+/// How far the scan is.
+struct ChainProgress<'a> {
+    _temp: Temp<'a>,
+    /// The first byte of the segment that is not sent yet.
+    at: usize,
+    /// The first byte for which no receive is posted.
+    posted: usize,
+    /// Whether the segment at `at` is received and combined.
+    combined: bool,
+    sends: Sends,
+    receives: Receives,
+}
+
+impl<P: P2p, R: Reducer + Copy> ChainScan<'_, P, R> {
+    #[inline(always)]
+    fn advance(&self, progress: &mut ChainProgress<'_>) -> Poll<Result<()>> {
+        let (ctx, next) = (&self.ctx, self.ctx.rank() + 1);
+        while progress.at < self.len {
+            if ctx.rank() > 0 && !progress.combined {
+                self.post(progress)?;
+                ready!(progress.receives.poll_oldest(ctx))?;
+                self.combine(&self.op, progress.at)?;
+                progress.combined = true;
             }
-            receives.pop(ctx).await?;
-            segment(total, at).copy_from(segment(mine, at));
-            fold(op, segment(before, at), segment(total, at))?;
+            if next < ctx.size() {
+                ready!(progress.sends.poll_room(ctx, 1))?;
+                let send = ctx.isend(next, self.segment(self.total, progress.at))?;
+                progress.sends.push(send);
+            }
+            progress.at += self.step;
+            progress.combined = false;
         }
-        if rank + 1 < size {
-            let send = ctx.isend(rank + 1, segment(total, at))?;
-            sends.push_or_wait(ctx, send).await?;
+        ready!(progress.sends.poll_finish(ctx))?;
+        if let Some(result) = self.result {
+            result.copy_from(self.mine);
         }
+        Poll::Ready(Ok(()))
     }
-    sends.finish(ctx).await?;
-    match (exclusive, rank) {
-        (false, _) => recv.copy_from(total),
-        (true, 0) => {}
-        (true, _) => recv.copy_from(before),
+
+    #[inline(never)]
+    fn resume(&self, progress: &mut ChainProgress<'_>) -> Poll<Result<()>> {
+        let scan = ChainScan {
+            ctx: self.ctx.out_of_line(),
+            op: self.op,
+            mine: self.mine,
+            below: self.below,
+            total: self.total,
+            step: self.step,
+            len: self.len,
+            result: self.result,
+        };
+        scan.advance(progress)
     }
-    Ok(())
+
+    #[inline(always)]
+    fn segment(&self, whole: Mem, at: usize) -> Mem {
+        whole.part(at, self.step.min(self.len - at))
+    }
+
+    /// Posts receives ahead. A single short message may be there already.
+    #[inline(always)]
+    fn post(&self, progress: &mut ChainProgress<'_>) -> Result<()> {
+        let (ctx, from) = (&self.ctx, self.ctx.rank() - 1);
+        while progress.posted < self.len && !progress.receives.is_full() {
+            let into = self.segment(self.below, progress.posted);
+            match self.step >= self.len {
+                true => progress.receives.take_or_push(ctx, from, into)?,
+                false => progress.receives.push(ctx.irecv(from, into)?),
+            }
+            progress.posted += self.step;
+        }
+        Ok(())
+    }
+
+    /// Combines a segment that was received.
+    #[inline(always)]
+    fn combine(&self, op: &dyn Reducer, at: usize) -> Result<()> {
+        if self.total.is_empty() {
+            return Ok(());
+        }
+        let other = match self.total.ptr() == self.below.ptr() {
+            true => self.mine,
+            false => self.below,
+        };
+        fold(op, self.segment(other, at), self.segment(self.total, at))
+    }
 }

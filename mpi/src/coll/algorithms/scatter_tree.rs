@@ -50,11 +50,11 @@ pub(in crate::coll) async fn binomial_root<P: P2p>(
             send.part(child * each, n * each)
         } else {
             let temp = ctx.temp(n * each)?;
-            let (whole, straight) = (temp.mem(), (size - child) * each);
-            whole.copy_from(send.part(child * each, straight));
+            let (whole, to_end) = (temp.mem(), (size - child) * each);
+            whole.copy_from(send.part(child * each, to_end));
             whole
-                .range(straight, whole.len())
-                .copy_from(send.head(whole.len() - straight));
+                .range(to_end, whole.len())
+                .copy_from(send.head(whole.len() - to_end));
             wrapped = Some(temp);
             whole
         };

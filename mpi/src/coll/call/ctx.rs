@@ -101,7 +101,7 @@ impl<'a, P: P2p> Ctx<'a, P> {
         self.span == Span::OneHost
     }
 
-    /// Whether all ranks exchange at once, without steps.
+    /// Whether exchanges are linear: all ranks send all messages without steps.
     #[inline(always)]
     pub(in crate::coll) fn is_linear(&self) -> bool {
         self.tuning().is_linear(self.on_one_host())
@@ -314,11 +314,11 @@ pub(crate) struct Temp<'a> {
 }
 
 impl<'a> Temp<'a> {
+    #[inline(always)]
     fn new(scratch: &'a Scratch, live: &'a Cell<usize>, len: usize) -> Result<Self> {
-        let loan = if len == 0 {
-            None
-        } else {
-            Some(scratch.take(len)?)
+        let loan = match len {
+            0 => None,
+            len => Some(scratch.take(len)?),
         };
         Ok(Self {
             loan,
@@ -344,11 +344,10 @@ impl<'a> Temp<'a> {
 }
 
 impl Drop for Temp<'_> {
+    #[inline(always)]
     fn drop(&mut self) {
-        if let Some(loan) = self.loan.take()
-            && self.live.get() == 0
-        {
-            self.scratch.give_back(loan);
+        if self.loan.is_some() && self.live.get() == 0 {
+            self.give_back();
         }
     }
 }

@@ -1,16 +1,16 @@
 //! One call of a collective: its messages, how it waits, and what it has in flight.
 
-mod channel;
 mod ctx;
+mod group_channel;
 mod initiated;
-mod p2p;
+mod ordered_messages;
 mod run;
 mod windows;
 
-pub use channel::{CallState, GroupChannel};
 pub use ctx::{Ctx, Resources};
+pub use group_channel::{CallState, GroupChannel};
 pub use initiated::Initiated;
-pub use p2p::{OutOfLine, P2p, Pending};
+pub use ordered_messages::{OutOfLine, P2p, Pending};
 pub use run::{Boxed, block_on, poll_once};
 
 pub(in crate::coll) use ctx::{RegionReceive, RegionTable, Temp};

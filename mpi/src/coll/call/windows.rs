@@ -162,8 +162,9 @@ impl Receives {
         poll_fn(|_| self.poll_oldest(ctx)).await
     }
 
+    /// Ready when the oldest is done, or there is none.
     #[inline(always)]
-    fn poll_oldest<P: P2p>(&mut self, ctx: &Ctx<'_, P>) -> Poll<Result<()>> {
+    pub(in crate::coll) fn poll_oldest<P: P2p>(&mut self, ctx: &Ctx<'_, P>) -> Poll<Result<()>> {
         let Some(oldest) = self.0.oldest() else {
             return Poll::Ready(Ok(()));
         };

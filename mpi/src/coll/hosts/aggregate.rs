@@ -95,7 +95,7 @@ impl Rows<'_> {
     /// Exchanges the blocks with other hosts.
     async fn swap_between<P: P2p>(&self, inter: &Ctx<'_, P>) -> Result<()> {
         let (size, count) = (self.hosts.all().len(), self.hosts.count());
-        let widest = self.hosts.most() * self.hosts.most() * self.each;
+        let widest = self.hosts.max_ranks() * self.hosts.max_ranks() * self.each;
         // Short messages of many hosts go in fewer steps, and are equal for that.
         let bruck = inter.tuning().alltoall(count, widest, true) == AlltoallAlgorithm::Bruck;
         let here = self.ranks().len();
@@ -130,8 +130,8 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// A message has the blocks for the first rank where it goes, of all ranks whence it comes,
-    /// then those for the second.
+    /// A message has the blocks of all ranks of its source host for the first rank of the
+    /// destination host, then those for the second.
     fn pack(&self, out: Blocks<'_>) {
         let here = self.ranks().len();
         self.each_pair(|host, other, member, rank| {
@@ -149,8 +149,8 @@ impl Rows<'_> {
         });
     }
 
-    /// All pairs of a rank of another host and one of this: the host, which there, which here, and
-    /// the rank there.
+    /// Visits all pairs of a rank of another host and one of this host: the number of that host,
+    /// the index of the rank there, the index here, and the rank there.
     fn each_pair(&self, visit: impl Fn(usize, usize, usize, u32)) {
         for host in (0..self.hosts.count()).filter(|&host| host != self.here) {
             for member in 0..self.ranks().len() {

@@ -1,9 +1,11 @@
 //! Which ranks of a communicator share a host.
 
+use rustc_hash::FxHashMap;
+
 use crate::adi::LocalCost;
 
-/// Most ranks of one host that exchange without steps.
-pub const FLAT_RANKS: usize = 16;
+/// Most ranks of one host whose exchanges are linear.
+pub(in crate::coll) const MAX_LINEAR_RANKS: usize = 16;
 
 /// Where the ranks of a call are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,47 +29,43 @@ pub struct Locality {
     /// Where each host's ranks begin there, and the end.
     starts: Vec<u32>,
     /// The most ranks of one host.
-    most: u32,
+    max_ranks: u32,
     /// Cost of a message within a host.
     cost: LocalCost,
     span: Span,
 }
 
 impl Locality {
-    /// The hosts of `size` ranks. `same` says whether two ranks share a host, and `cost` is the
-    /// cost of a message within a host.
-    #[must_use]
-    pub fn new(size: usize, cost: LocalCost, same: impl Fn(usize, usize) -> bool) -> Self {
-        let mut firsts: Vec<usize> = Vec::new();
-        let mut host = Vec::with_capacity(size);
-        for rank in 0..size {
-            // Ranks of a host are often numbered one after the other.
-            let known = (0..firsts.len()).rev().find(|&h| same(firsts[h], rank));
-            host.push(known.unwrap_or_else(|| {
-                firsts.push(rank);
-                firsts.len() - 1
-            }) as u32);
-        }
+    /// The locality of ranks on these hosts, which are given as numbers in the order of ranks.
+    /// `cost` is the cost of a message within a host.
+    pub fn new(hosts: impl IntoIterator<Item = u32>, cost: LocalCost) -> Self {
+        let mut numbers = FxHashMap::default();
+        let number = |host| {
+            let next = numbers.len() as u32;
+            *numbers.entry(host).or_insert(next)
+        };
+        let host: Vec<u32> = hosts.into_iter().map(number).collect();
+        let (size, count) = (host.len(), numbers.len());
         let mut ranks: Vec<u32> = (0..size as u32).collect();
         ranks.sort_by_key(|&rank| host[rank as usize]);
-        let mut starts = vec![0; firsts.len() + 1];
+        let mut starts = vec![0; count + 1];
         for &h in &host {
             starts[h as usize + 1] += 1;
         }
-        let most = starts.iter().copied().max().unwrap_or(0);
-        for h in 0..firsts.len() {
+        let max_ranks = starts.iter().copied().max().unwrap_or(0);
+        for h in 0..count {
             starts[h + 1] += starts[h];
         }
-        let span = match firsts.len() {
-            1 if size <= FLAT_RANKS && cost == LocalCost::Copy => Span::OneHost,
-            count if 1 < count && count < size => Span::Hosts,
+        let span = match count {
+            1 if size <= MAX_LINEAR_RANKS && cost == LocalCost::Copy => Span::OneHost,
+            _ if 1 < count && count < size => Span::Hosts,
             _ => Span::Unknown,
         };
         Self {
             host,
             ranks,
             starts,
-            most,
+            max_ranks,
             cost,
             span,
         }
@@ -86,7 +84,7 @@ impl Locality {
         self.starts.len() - 1
     }
 
-    /// Whether messages within a host cost so little that ranks exchange all at once, not in steps.
+    /// Whether messages within a host cost so little that its ranks exchange linearly.
     #[inline]
     #[must_use]
     pub fn is_cheap_within(&self) -> bool {
@@ -109,8 +107,8 @@ impl Locality {
 
     /// The most ranks of one host.
     #[must_use]
-    pub fn most(&self) -> usize {
-        self.most as usize
+    pub fn max_ranks(&self) -> usize {
+        self.max_ranks as usize
     }
 
     /// All ranks, host by host.
@@ -134,8 +132,8 @@ mod tests {
 
     #[test]
     fn ranks_are_found_by_host_whatever_their_order() {
-        let names = ["b", "a", "b", "c", "a", "a"];
-        let hosts = Locality::new(names.len(), LocalCost::Copy, |a, b| names[a] == names[b]);
+        let numbers = [7, 3, 7, 9, 3, 3];
+        let hosts = Locality::new(numbers, LocalCost::Copy);
         assert_eq!(hosts.count(), 3);
         assert_eq!(
             (0..6).map(|r| hosts.of(r)).collect::<Vec<_>>(),
@@ -146,12 +144,12 @@ mod tests {
         assert_eq!(hosts.ranks(2), [3]);
         assert_eq!(hosts.all(), [0, 2, 1, 4, 5, 3]);
         assert_eq!(hosts.start(2), 5);
-        assert_eq!(hosts.most(), 3);
+        assert_eq!(hosts.max_ranks(), 3);
     }
 
     #[test]
     fn one_host_and_no_rank() {
-        assert_eq!(Locality::new(4, LocalCost::Copy, |_, _| true).count(), 1);
-        assert_eq!(Locality::new(0, LocalCost::Copy, |_, _| true).count(), 0);
+        assert_eq!(Locality::new([2; 4], LocalCost::Copy).count(), 1);
+        assert_eq!(Locality::new([], LocalCost::Copy).count(), 0);
     }
 }

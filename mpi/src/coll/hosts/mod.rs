@@ -6,4 +6,4 @@ pub(in crate::coll) mod two_level;
 
 pub use locality::Locality;
 
-pub(in crate::coll) use locality::{FLAT_RANKS, Span};
+pub(in crate::coll) use locality::{MAX_LINEAR_RANKS, Span};

@@ -11,7 +11,7 @@ use crate::coll::algorithms::{
     allgather_steps, allreduce_steps, barrier_steps, bcast_steps, reduce_steps,
 };
 use crate::coll::call::{Ctx, P2p, Pending};
-use crate::coll::hosts::{FLAT_RANKS, Locality};
+use crate::coll::hosts::{Locality, MAX_LINEAR_RANKS};
 use crate::coll::linear;
 use crate::coll::memory::{Blocks, Mem};
 use crate::coll::reduction::Reducer;
@@ -137,7 +137,7 @@ impl<'a, P: P2p> TwoLevel<'a, P> {
             members: Members::Host(ranks),
             me: place(whole.rank()),
         });
-        if ranks.len() <= FLAT_RANKS && hosts.is_cheap_within() {
+        if ranks.len() <= MAX_LINEAR_RANKS && hosts.is_cheap_within() {
             intra.share_a_host();
         }
         Self {

@@ -1,5 +1,4 @@
-//! Exchanges without steps: every rank sends all its messages to others at once, and then takes
-//! theirs.
+//! Linear exchanges: every rank sends all its messages, and then receives those of the others.
 //!
 //! Between ranks of one host a message costs little, and waiting much where ranks share cores: each
 //! rank runs once.

@@ -1,4 +1,4 @@
-//! Linear reductions: every rank sends its operands straight to the ranks that combine them.
+//! Linear reductions: every rank sends its operands directly to the ranks that combine them.
 //!
 //! Who combines what is a tuning ([`Combiners`]); the order is that of the algorithm in steps
 //! ([`ExchangeOrder`]), so the results have the same bits. Operands travel piece by piece: a piece
@@ -10,12 +10,12 @@ use std::task::{Poll, ready};
 use crate::coll::call::{Ctx, Initiated, P2p, Receives, Sends, Temp, WINDOW, begin};
 use crate::coll::linear::send_to_all;
 use crate::coll::memory::{Mem, Split};
-use crate::coll::reduction::{ExchangeOrder, MOST, Reducer};
-use crate::coll::tuning::{DIRECT_CACHE, DIRECT_PIECE, Exchange, LINEAR_REDUCTION_RANKS};
+use crate::coll::reduction::{ExchangeOrder, MAX_PLACES, Reducer};
+use crate::coll::tuning::{Exchange, LINEAR_CACHE, LINEAR_PIECE, LINEAR_REDUCTION_RANKS};
 use crate::error::Result;
 
 // The sends of one piece fit in a window, and the operands in a plan.
-const _: () = assert!(LINEAR_REDUCTION_RANKS <= WINDOW && LINEAR_REDUCTION_RANKS <= MOST);
+const _: () = assert!(LINEAR_REDUCTION_RANKS <= WINDOW && LINEAR_REDUCTION_RANKS <= MAX_PLACES);
 
 /// Which ranks combine operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,8 +265,8 @@ impl<'a, P: P2p, R: Reducer + Copy> Linear<'a, P, R> {
     #[inline(always)]
     fn step(&self) -> usize {
         let element = self.op.element().max(1);
-        let bytes = DIRECT_CACHE / (self.ctx.size() - 1);
-        (bytes.max(DIRECT_PIECE) / element).max(1) * element
+        let bytes = LINEAR_CACHE / (self.ctx.size() - 1);
+        (bytes.max(LINEAR_PIECE) / element).max(1) * element
     }
 
     /// Bytes of the longest part.
@@ -298,10 +298,10 @@ impl<'a, P: P2p, R: Reducer + Copy> Linear<'a, P, R> {
             step,
             longest: self.longest(),
             // All that may be in flight: then a rank need not run again for the others to continue.
-            ahead: if reread { 1 } else { WINDOW / (size - 1) },
+            window: if reread { 1 } else { WINDOW / (size - 1) },
             reread,
             // Of two ranks the other's operand may be received where the result goes.
-            direct: size == 2 && self.op.symmetric() && !in_place,
+            into_result: size == 2 && self.op.symmetric() && !in_place,
         }
     }
 
@@ -338,11 +338,11 @@ struct Combining<'a, P, R> {
     /// Bytes of the longest part.
     longest: usize,
     /// How many pieces may be under way.
-    ahead: usize,
+    window: usize,
     /// Whether the result overwrites what others receive.
     reread: bool,
     /// Whether no temporary memory is needed.
-    direct: bool,
+    into_result: bool,
 }
 
 /// How far it is.
@@ -364,7 +364,7 @@ impl<'a, P: P2p, R: Reducer + Copy> Combining<'a, P, R> {
     fn begin(&self) -> Result<Progress<'a>> {
         let ctx = &self.linear.ctx;
         Ok(Progress {
-            temp: ctx.temp(if self.direct {
+            temp: ctx.temp(if self.into_result {
                 0
             } else {
                 ctx.size() * self.room
@@ -413,9 +413,9 @@ impl<'a, P: P2p, R: Reducer + Copy> Combining<'a, P, R> {
             room: self.room,
             step: self.step,
             longest: self.longest,
-            ahead: self.ahead,
+            window: self.window,
             reread: self.reread,
-            direct: self.direct,
+            into_result: self.into_result,
         }
     }
 
@@ -429,7 +429,7 @@ impl<'a, P: P2p, R: Reducer + Copy> Combining<'a, P, R> {
         let ctx = &self.linear.ctx;
         let (op, size, order) = (self.linear.op, ctx.size(), self.linear.order());
         while progress.at < self.longest {
-            while progress.offered < self.longest.min(progress.at + self.ahead * self.step) {
+            while progress.offered < self.longest.min(progress.at + self.window * self.step) {
                 ready!(progress.sends.poll_room(ctx, size - 1))?;
                 self.offer(progress)?;
             }

@@ -1,4 +1,4 @@
-//! A scan without steps: every rank sends its operand straight to the higher ranks, which combine.
+//! A scan without steps: every rank sends its operand directly to the higher ranks, which combine.
 //!
 //! The operands are combined in the order of [`scan_steps`](crate::coll::algorithms::scan_steps),
 //! so the results have the same bits: the operands below a rank form one block of ranks for each
@@ -30,12 +30,16 @@ pub(in crate::coll) fn linear_scan<'a, P: P2p, R: Reducer + Copy>(
     let in_place = mine.ptr() == recv.ptr();
     let (rank, stride) = (ctx.rank(), stride(mine.len()));
     // The value of the rank below may be received where the result goes.
-    let direct = !in_place && (exclusive || op.symmetric());
+    let into_result = !in_place && (exclusive || op.symmetric());
     let operands = Operands {
         mine,
         recv,
         stride,
-        own: if direct { rank.checked_sub(1) } else { None },
+        own: if into_result {
+            rank.checked_sub(1)
+        } else {
+            None
+        },
         exclusive,
     };
     let temp = match ctx.temp((rank - usize::from(operands.own.is_some())) * stride) {

@@ -1,4 +1,4 @@
-//! Collectives without steps: every rank sends all its messages at once.
+//! Linear collectives: every rank sends all its messages before it waits.
 
 mod linear_exchange;
 mod linear_reduction;

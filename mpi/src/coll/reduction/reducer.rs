@@ -98,7 +98,7 @@ impl Pair {
 
     /// Sends `out` (`acc` or nothing) to `partner`, receives its value and combines it with `acc`;
     /// `lower` says that the partner's value belongs to lower ranks.
-    async fn meet<P: P2p>(
+    async fn combine_with<P: P2p>(
         &mut self,
         ctx: &Ctx<'_, P>,
         op: &dyn Reducer,
@@ -123,7 +123,7 @@ impl Pair {
         partner: usize,
         lower: bool,
     ) -> Result<()> {
-        self.meet(ctx, op, (partner, self.acc), lower).await
+        self.combine_with(ctx, op, (partner, self.acc), lower).await
     }
 
     /// Receives a value from `from` and combines it.
@@ -134,7 +134,7 @@ impl Pair {
         from: usize,
         lower: bool,
     ) -> Result<()> {
-        self.meet(ctx, op, (from, Mem::EMPTY), lower).await
+        self.combine_with(ctx, op, (from, Mem::EMPTY), lower).await
     }
 }
 

@@ -87,8 +87,8 @@ fn a_pair_of_hosts_is_crossed_once_each_way() {
 #[test]
 fn what_a_leader_takes_has_a_limit() {
     let tuning = Tuning::default();
-    let hosts = |ranks: usize| Locality::new(ranks, LocalCost::Copy, |a, b| a / 16 == b / 16);
-    let longest = |ranks: usize| {
+    let hosts = |ranks: u32| Locality::new((0..ranks).map(|rank| rank / 16), LocalCost::Copy);
+    let longest = |ranks: u32| {
         let hosts = hosts(ranks);
         let fits = |&block: &usize| tuning.by_leaders(&hosts, block);
         (1..=ALLTOALL_LEADERS).take_while(fits).last().unwrap_or(0)

@@ -3,7 +3,7 @@
 
 use super::super::testnet::crossed;
 use super::super::tuning::{AllreduceAlgorithm, Exchange, ReduceAlgorithm, Tuning};
-use super::super::{Blocks, Split, reduce, reduce_scatter};
+use super::super::{Blocks, Split, reduce, reduce_scatter, scan};
 use super::*;
 use crate::adi::LocalCost;
 use std::cell::Cell;
@@ -189,6 +189,35 @@ fn a_reduce_has_the_same_bits_whatever_the_hosts() {
                             "{algorithm:?} {op:?} n={size} {count} root={root} {way:?} in_place={in_place}"
                         );
                     }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_scan_has_the_same_bits_whatever_the_hosts() {
+    for size in (2..=9).chain([16]) {
+        for (count, op) in counts(size).flat_map(|c| [(c, TestOp::Float), (c, TestOp::Affine)]) {
+            let values = op.operands(size, count, 14);
+            for exclusive in [false, true] {
+                let all = |way| {
+                    let conditions = conditions(size, Tuning::default(), way);
+                    let recvs = blank(size, values[0].len());
+                    run(conditions, &values, &recvs, |ctx, send, recv| {
+                        let scan = async move {
+                            scan(*ctx, &op, Some(send), recv, exclusive).finish().await
+                        };
+                        Box::pin(scan)
+                    })
+                };
+                let expected = all(STEPS);
+                for way in WAYS {
+                    let same = all(way) == expected;
+                    assert!(
+                        same,
+                        "{op:?} n={size} {count} {way:?} exclusive={exclusive}"
+                    );
                 }
             }
         }

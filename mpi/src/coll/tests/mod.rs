@@ -3,9 +3,9 @@
 mod aggregate;
 mod localities;
 mod moves;
-mod plain;
 mod random;
 mod reductions;
+mod simple_arguments;
 mod trouble;
 mod typed;
 

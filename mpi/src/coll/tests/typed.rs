@@ -1,7 +1,7 @@
 //! Typed data over the whole layer: communicators, requests, datatypes with gaps, users'
 //! operations.
 
-use super::super::typed::{Shares, Typed};
+use super::super::typed::Shares;
 use super::super::{
     Allgather, Allgatherv, Allreduce, Alltoall, Alltoallv, Bcast, Collective, Gather, Gatherv,
     Reduce, ReduceScatter, Scan, Scatter, Scatterv,
@@ -11,6 +11,7 @@ use crate::adi::testnet;
 use crate::datatype::{Datatype, Form, Named};
 use crate::error::ErrorClass;
 use crate::op::{Builtin, Op};
+use crate::p2p::Typed;
 use crate::runtime::Mpi;
 use std::rc::Rc;
 

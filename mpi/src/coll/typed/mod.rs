@@ -9,6 +9,6 @@ mod staging;
 pub(super) use moves::{
     allgather, allgatherv, alltoall, alltoallv, bcast, gather, gatherv, scatter, scatterv,
 };
+pub(super) use operator::Operator;
 pub use reductions::Shares;
 pub(super) use reductions::{allreduce, reduce, reduce_scatter, scan};
-pub use staging::Typed;

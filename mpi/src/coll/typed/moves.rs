@@ -4,23 +4,20 @@
 
 use std::future::Future;
 
-use super::staging::{Access, Staged, StagedParts, Typed, direct};
+use super::staging::{Access, Staged, StagedParts, both_contiguous, contiguous, staged};
 use crate::coll as bytes;
 use crate::coll::call::{Ctx, Initiated, P2p, initiated_or};
 use crate::coll::memory::{Blocks, Mem, check_equal};
 use crate::error::Result;
+use crate::p2p::Typed;
 
-fn access(in_place: bool) -> Access {
-    if in_place {
-        Access::Both
-    } else {
-        Access::Write
-    }
-}
-
-fn read<'a, P: P2p>(ctx: &Ctx<'a, P>, data: &'a Option<Typed>) -> Result<Option<Staged<'a>>> {
+fn stage<'a, P: P2p>(
+    ctx: &Ctx<'a, P>,
+    data: &'a Option<Typed>,
+    access: Access,
+) -> Result<Option<Staged<'a>>> {
     data.as_ref()
-        .map(|data| Staged::new(ctx, data.data(), Access::Read))
+        .map(|data| Staged::new(ctx, data.data(), access))
         .transpose()
 }
 
@@ -33,19 +30,18 @@ fn mem(staged: &Option<Staged<'_>>) -> Option<Mem> {
 /// # Errors
 /// See [`bytes::bcast`].
 pub(in crate::coll) async fn bcast<P: P2p>(
-    ctx: &Ctx<'_, P>,
+    ctx: Ctx<'_, P>,
     data: &Typed,
     root: usize,
 ) -> Result<()> {
-    let access = if ctx.rank() == root {
-        Access::Read
-    } else {
-        Access::Write
+    let access = match ctx.rank() == root {
+        true => Access::Read,
+        false => Access::Write,
     };
-    let data = Staged::new(ctx, data.data(), access)?;
-    bytes::bcast(*ctx, data.mem(), root).finish().await?;
-    data.finish();
-    Ok(())
+    staged(ctx, None, Some((data.data(), access)), |_, data| {
+        bytes::bcast(ctx, data.unwrap_or(Mem::EMPTY), root)
+    })
+    .await
 }
 
 /// `MPI_Gather` (MPI-5.0 §6.5); `recv` is one rank's block, at the start of all.
@@ -59,46 +55,28 @@ pub(in crate::coll) fn gather<'a, P: P2p>(
     recv: &'a Option<Typed>,
     root: usize,
 ) -> Initiated<impl Future<Output = Result<()>>> {
-    let out = send.as_ref().map(|send| direct(&send.data()));
-    let into = match recv {
-        Some(block) if ctx.rank() == root => direct_blocks(block, ctx.size()),
-        _ => Some(Mem::EMPTY),
+    let all = recv.as_ref().filter(|_| ctx.rank() == root);
+    let into = match all {
+        Some(block) => contiguous_blocks(block, ctx.size()),
+        None => Some(Mem::EMPTY),
     };
-    let initiated = match (out, into) {
-        (Some(None), _) | (_, None) => None,
-        (out, Some(into)) => Some(bytes::gather(ctx, out.flatten(), into, root)),
-    };
-    initiated_or(initiated, move || {
-        staged_gather(ctx.out_of_line(), send, recv, root)
+    let initiated =
+        both_contiguous(send, into).map(|(from, into)| bytes::gather(ctx, from, into, root));
+    initiated_or(initiated, move || async move {
+        let ctx = ctx.out_of_line();
+        let all = all.map(|block| block.times(ctx.size())).transpose()?;
+        let into = all.map(|all| (all, Access::to_write(send.is_none())));
+        staged(ctx, send.as_ref().map(Typed::data), into, |from, into| {
+            bytes::gather(ctx, from, into.unwrap_or(Mem::EMPTY), root)
+        })
+        .await
     })
 }
 
-/// So many blocks as they lie in memory, if that is how they are packed.
+/// `n` blocks where they are in memory, if their elements are contiguous.
 #[inline(always)]
-fn direct_blocks(block: &Typed, n: usize) -> Option<Mem> {
-    direct(&block.times(n).ok()?)
-}
-
-/// A gather of elements that are packed first.
-async fn staged_gather<P: P2p>(
-    ctx: Ctx<'_, P>,
-    send: &Option<Typed>,
-    recv: &Option<Typed>,
-    root: usize,
-) -> Result<()> {
-    let out = read(&ctx, send)?;
-    let (true, Some(block)) = (ctx.rank() == root, recv) else {
-        return bytes::gather(ctx, mem(&out), Mem::EMPTY, root)
-            .finish()
-            .await;
-    };
-    let all = block.times(ctx.size())?;
-    let into = Staged::new(&ctx, all, access(send.is_none()))?;
-    bytes::gather(ctx, mem(&out), into.mem(), root)
-        .finish()
-        .await?;
-    into.finish();
-    Ok(())
+fn contiguous_blocks(block: &Typed, n: usize) -> Option<Mem> {
+    contiguous(&block.times(n).ok()?)
 }
 
 /// `MPI_Gatherv` (MPI-5.0 §6.5); `recv` has one buffer for each rank on the root.
@@ -106,19 +84,15 @@ async fn staged_gather<P: P2p>(
 /// # Errors
 /// See [`bytes::gather`].
 pub(in crate::coll) async fn gatherv<P: P2p>(
-    ctx: &Ctx<'_, P>,
+    ctx: Ctx<'_, P>,
     send: &Option<Typed>,
     recv: &[Typed],
     root: usize,
 ) -> Result<()> {
-    let out = read(ctx, send)?;
-    if ctx.rank() != root {
-        return bytes::gatherv(*ctx, mem(&out), Blocks::Table(&[]), root)
-            .finish()
-            .await;
-    }
-    let into = StagedParts::new(ctx, recv, access(send.is_none()))?;
-    bytes::gatherv(*ctx, mem(&out), into.blocks(), root)
+    let out = stage(&ctx, send, Access::Read)?;
+    let recv = if ctx.rank() == root { recv } else { &[] };
+    let into = StagedParts::new(&ctx, recv, Access::to_write(send.is_none()))?;
+    bytes::gatherv(ctx, mem(&out), into.blocks(), root)
         .finish()
         .await?;
     into.finish();
@@ -136,44 +110,22 @@ pub(in crate::coll) fn scatter<'a, P: P2p>(
     recv: &'a Option<Typed>,
     root: usize,
 ) -> Initiated<impl Future<Output = Result<()>>> {
-    let into = recv.as_ref().map(|recv| direct(&recv.data()));
-    let out = match send {
-        Some(block) if ctx.rank() == root => direct_blocks(block, ctx.size()),
-        _ => Some(Mem::EMPTY),
+    let all = send.as_ref().filter(|_| ctx.rank() == root);
+    let from = match all {
+        Some(block) => contiguous_blocks(block, ctx.size()),
+        None => Some(Mem::EMPTY),
     };
-    let initiated = match (out, into) {
-        (None, _) | (_, Some(None)) => None,
-        (Some(out), into) => Some(bytes::scatter(ctx, out, into.flatten(), root)),
-    };
-    initiated_or(initiated, move || {
-        staged_scatter(ctx.out_of_line(), send, recv, root)
+    let initiated =
+        both_contiguous(recv, from).map(|(into, from)| bytes::scatter(ctx, from, into, root));
+    initiated_or(initiated, move || async move {
+        let ctx = ctx.out_of_line();
+        let all = all.map(|block| block.times(ctx.size())).transpose()?;
+        let into = recv.as_ref().map(|recv| (recv.data(), Access::Write));
+        staged(ctx, all, into, |from, into| {
+            bytes::scatter(ctx, from.unwrap_or(Mem::EMPTY), into, root)
+        })
+        .await
     })
-}
-
-/// A scatter of elements that are packed first.
-async fn staged_scatter<P: P2p>(
-    ctx: Ctx<'_, P>,
-    send: &Option<Typed>,
-    recv: &Option<Typed>,
-    root: usize,
-) -> Result<()> {
-    let into = recv
-        .as_ref()
-        .map(|recv| Staged::new(&ctx, recv.data(), Access::Write))
-        .transpose()?;
-    let out = match send {
-        Some(block) if ctx.rank() == root => {
-            Some(Staged::new(&ctx, block.times(ctx.size())?, Access::Read)?)
-        }
-        _ => None,
-    };
-    bytes::scatter(ctx, mem(&out).unwrap_or(Mem::EMPTY), mem(&into), root)
-        .finish()
-        .await?;
-    if let Some(into) = into {
-        into.finish();
-    }
-    Ok(())
 }
 
 /// `MPI_Scatterv` (MPI-5.0 §6.6); `send` has one buffer for each rank on the root.
@@ -181,25 +133,17 @@ async fn staged_scatter<P: P2p>(
 /// # Errors
 /// See [`bytes::scatter`].
 pub(in crate::coll) async fn scatterv<P: P2p>(
-    ctx: &Ctx<'_, P>,
+    ctx: Ctx<'_, P>,
     send: &[Typed],
     recv: &Option<Typed>,
     root: usize,
 ) -> Result<()> {
-    let into = recv
-        .as_ref()
-        .map(|recv| Staged::new(ctx, recv.data(), Access::Write))
-        .transpose()?;
-    if ctx.rank() == root {
-        let out = StagedParts::new(ctx, send, Access::Read)?;
-        bytes::scatterv(*ctx, out.blocks(), mem(&into), root)
-            .finish()
-            .await?;
-    } else {
-        bytes::scatterv(*ctx, Blocks::Table(&[]), mem(&into), root)
-            .finish()
-            .await?;
-    }
+    let into = stage(&ctx, recv, Access::Write)?;
+    let send = if ctx.rank() == root { send } else { &[] };
+    let out = StagedParts::new(&ctx, send, Access::Read)?;
+    bytes::scatterv(ctx, out.blocks(), mem(&into), root)
+        .finish()
+        .await?;
     if let Some(into) = into {
         into.finish();
     }
@@ -211,20 +155,17 @@ pub(in crate::coll) async fn scatterv<P: P2p>(
 /// # Errors
 /// See [`bytes::allgather`].
 pub(in crate::coll) async fn allgather<P: P2p>(
-    ctx: &Ctx<'_, P>,
+    ctx: Ctx<'_, P>,
     send: &Option<Typed>,
     recv: &Typed,
 ) -> Result<()> {
-    let out = read(ctx, send)?;
-    let all = recv.times(ctx.size())?;
-    let into = Staged::new(ctx, all, access(send.is_none()))?;
-    let blocks = Blocks::Uniform {
-        all: into.mem(),
-        each: recv.bytes()?,
-    };
-    bytes::allgather(*ctx, mem(&out), blocks).finish().await?;
-    into.finish();
-    Ok(())
+    let (all, each) = (recv.times(ctx.size())?, recv.bytes()?);
+    let into = Some((all, Access::to_write(send.is_none())));
+    staged(ctx, send.as_ref().map(Typed::data), into, |from, into| {
+        let all = into.unwrap_or(Mem::EMPTY);
+        bytes::allgather(ctx, from, Blocks::Uniform { all, each })
+    })
+    .await
 }
 
 /// `MPI_Allgatherv` (MPI-5.0 §6.7); `recv` has one buffer for each rank.
@@ -232,13 +173,13 @@ pub(in crate::coll) async fn allgather<P: P2p>(
 /// # Errors
 /// See [`bytes::allgather`].
 pub(in crate::coll) async fn allgatherv<P: P2p>(
-    ctx: &Ctx<'_, P>,
+    ctx: Ctx<'_, P>,
     send: &Option<Typed>,
     recv: &[Typed],
 ) -> Result<()> {
-    let out = read(ctx, send)?;
-    let into = StagedParts::new(ctx, recv, access(send.is_none()))?;
-    bytes::allgather(*ctx, mem(&out), into.blocks())
+    let out = stage(&ctx, send, Access::Read)?;
+    let into = StagedParts::new(&ctx, recv, Access::to_write(send.is_none()))?;
+    bytes::allgather(ctx, mem(&out), into.blocks())
         .finish()
         .await?;
     into.finish();
@@ -250,26 +191,24 @@ pub(in crate::coll) async fn allgatherv<P: P2p>(
 /// # Errors
 /// See [`bytes::alltoall`].
 pub(in crate::coll) async fn alltoall<P: P2p>(
-    ctx: &Ctx<'_, P>,
+    ctx: Ctx<'_, P>,
     send: &Option<Typed>,
     recv: &Typed,
 ) -> Result<()> {
-    let out = match send {
-        Some(send) => Some(Staged::new(ctx, send.times(ctx.size())?, Access::Read)?),
+    let (all, each) = (recv.times(ctx.size())?, recv.bytes()?);
+    let from = match send {
+        Some(send) => {
+            check_equal(send.bytes()?, each)?;
+            Some(send.times(ctx.size())?)
+        }
         None => None,
     };
-    let all = recv.times(ctx.size())?;
-    let into = Staged::new(ctx, all, access(send.is_none()))?;
-    let each = recv.bytes()?;
+    let into = Some((all, Access::to_write(send.is_none())));
     let uniform = |all| Blocks::Uniform { all, each };
-    if let Some(send) = send {
-        check_equal(send.bytes()?, each)?;
-    }
-    bytes::alltoall(*ctx, mem(&out).map(uniform), uniform(into.mem()))
-        .finish()
-        .await?;
-    into.finish();
-    Ok(())
+    staged(ctx, from, into, |from, into| {
+        bytes::alltoall(ctx, from.map(uniform), uniform(into.unwrap_or(Mem::EMPTY)))
+    })
+    .await
 }
 
 /// `MPI_Alltoallv` and `MPI_Alltoallw` (MPI-5.0 §6.8); one buffer for each rank.
@@ -277,17 +216,17 @@ pub(in crate::coll) async fn alltoall<P: P2p>(
 /// # Errors
 /// See [`bytes::alltoall`].
 pub(in crate::coll) async fn alltoallv<P: P2p>(
-    ctx: &Ctx<'_, P>,
+    ctx: Ctx<'_, P>,
     send: &Option<Vec<Typed>>,
     recv: &[Typed],
 ) -> Result<()> {
     let out = send
         .as_ref()
-        .map(|send| StagedParts::new(ctx, send, Access::Read))
+        .map(|send| StagedParts::new(&ctx, send, Access::Read))
         .transpose()?;
-    let into = StagedParts::new(ctx, recv, access(send.is_none()))?;
+    let into = StagedParts::new(&ctx, recv, Access::to_write(send.is_none()))?;
     let from = out.as_ref().map(StagedParts::blocks);
-    bytes::alltoall(*ctx, from, into.blocks()).finish().await?;
+    bytes::alltoall(ctx, from, into.blocks()).finish().await?;
     into.finish();
     Ok(())
 }

@@ -17,14 +17,18 @@ const ALIGN: i64 = 64;
 /// user), the elements are unpacked for the operation as in the program's memory, and packed again
 /// after it.
 #[derive(Clone, Copy)]
-pub(super) struct Operator<'a> {
+pub(in crate::coll) struct Operator<'a> {
     op: &'a Op,
     datatype: &'a Rc<Datatype>,
     scratch: &'a Scratch,
 }
 
 impl<'a> Operator<'a> {
-    pub(super) fn new(op: &'a Op, datatype: &'a Rc<Datatype>, scratch: &'a Scratch) -> Self {
+    pub(in crate::coll) fn new(
+        op: &'a Op,
+        datatype: &'a Rc<Datatype>,
+        scratch: &'a Scratch,
+    ) -> Self {
         Self {
             op,
             datatype,

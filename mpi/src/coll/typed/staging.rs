@@ -1,90 +1,16 @@
-//! Typed buffers and their packed images.
+//! The program's buffers as contiguous bytes: where they are, or packed.
 
-use std::rc::Rc;
+use std::future::Future;
 
-use crate::coll::call::{Ctx, P2p, RegionTable, Temp};
+use crate::coll::call::{Ctx, Initiated, P2p, RegionTable, Temp};
 use crate::coll::memory::{Blocks, Mem};
-use crate::datatype::Datatype;
-use crate::error::{Error, ErrorClass, Result};
-use crate::p2p::data::Data;
+use crate::error::Result;
+use crate::p2p::{Data, Typed};
 
-/// A buffer of the program: address, number of elements, datatype.
-#[derive(Clone, Debug)]
-pub struct Typed {
-    addr: *mut u8,
-    count: i64,
-    datatype: Rc<Datatype>,
-}
-
-impl Typed {
-    /// `count` elements at `addr`. A count below zero is refused when the buffer is used.
-    ///
-    /// # Safety
-    /// As for [`Mem::new`]: the elements stay valid until the collective that gets them is
-    /// complete.
-    pub unsafe fn new(addr: *mut u8, count: i64, datatype: Rc<Datatype>) -> Self {
-        Self {
-            addr,
-            count,
-            datatype,
-        }
-    }
-
-    /// The datatype.
-    pub fn datatype(&self) -> &Rc<Datatype> {
-        &self.datatype
-    }
-
-    /// The buffer, with the datatype borrowed.
-    #[inline]
-    pub fn data(&self) -> Data<'_> {
-        Data {
-            addr: self.addr,
-            count: self.count,
-            datatype: &self.datatype,
-        }
-    }
-
-    /// Bytes of the packed elements.
-    pub(super) fn bytes(&self) -> Result<usize> {
-        self.data().bytes()
-    }
-
-    /// `n` buffers like this one, each after the other.
-    #[inline]
-    pub(super) fn times(&self, n: usize) -> Result<Data<'_>> {
-        match (n as i64).checked_mul(self.count) {
-            Some(count) => Ok(Data {
-                count,
-                ..self.data()
-            }),
-            None => Err(self.too_many(n)),
-        }
-    }
-
-    #[cold]
-    fn too_many(&self, n: usize) -> Error {
-        Error::new(
-            ErrorClass::Count,
-            format!("{n} times {} elements do not fit in 64 bits", self.count),
-        )
-    }
-}
-
-/// The elements as they lie in memory, if that is how they are packed. `None` also for a count that
-/// is wrong.
+/// The elements where they are in memory, if they are contiguous. `None` also for a wrong count.
 #[inline(always)]
-pub(super) fn direct(data: &Data<'_>) -> Option<Mem> {
-    let len = data.datatype.size().checked_mul(data.count)?;
-    let len = usize::try_from(len).ok()?;
-    let offset = data.datatype.contiguous_offset(data.count)?;
-    let start = data.addr.wrapping_offset(offset as isize);
-    // With MPI_BOTTOM the displacement is an absolute address, made known by MPI_Get_address.
-    let start = if data.addr.is_null() {
-        std::ptr::with_exposed_provenance_mut(start.addr())
-    } else {
-        start
-    };
+pub(super) fn contiguous(data: &Data<'_>) -> Option<Mem> {
+    let (start, len) = data.as_bytes()?;
     // SAFETY: the promise made at `Typed::new`.
     Some(unsafe { Mem::new(start, len) })
 }
@@ -96,10 +22,7 @@ fn pack(data: &Data<'_>, to: Mem) {
 
 fn unpack(data: &Data<'_>, from: Mem) {
     // SAFETY: as for `pack`.
-    unsafe {
-        data.datatype
-            .unpack(data.count, data.addr, 0, from.ptr(), from.len());
-    }
+    unsafe { data.unpack_from(from.ptr(), from.len()) }
 }
 
 /// How a collective uses a buffer.
@@ -109,6 +32,49 @@ pub(super) enum Access {
     Write,
     /// Reads some of it, or leaves some of it as it was.
     Both,
+}
+
+impl Access {
+    /// To a buffer for results; `keeps` says that the collective reads it too, or keeps some of it.
+    pub(super) fn to_write(keeps: bool) -> Self {
+        match keeps {
+            true => Access::Both,
+            false => Access::Write,
+        }
+    }
+}
+
+/// A send buffer, if there is one, and a receive buffer where they are in memory. `None`: elements
+/// of one of them are not contiguous.
+#[inline(always)]
+pub(super) fn both_contiguous(
+    send: &Option<Typed>,
+    recv: Option<Mem>,
+) -> Option<(Option<Mem>, Mem)> {
+    let from = match send {
+        Some(send) => Some(contiguous(&send.data())?),
+        None => None,
+    };
+    Some((from, recv?))
+}
+
+/// Runs a collective on the packed elements of its buffers: packs what it reads, and unpacks what
+/// it has written.
+pub(super) async fn staged<'a, P: P2p, F: Future<Output = Result<()>>>(
+    ctx: Ctx<'a, P>,
+    send: Option<Data<'a>>,
+    recv: Option<(Data<'a>, Access)>,
+    collective: impl FnOnce(Option<Mem>, Option<Mem>) -> Initiated<F>,
+) -> Result<()> {
+    let stage = |(data, access)| Staged::new(&ctx, data, access);
+    let from = send.map(|data| stage((data, Access::Read))).transpose()?;
+    let into = recv.map(stage).transpose()?;
+    let mem = |staged: &Option<Staged<'_>>| staged.as_ref().map(Staged::mem);
+    collective(mem(&from), mem(&into)).finish().await?;
+    if let Some(into) = into {
+        into.finish();
+    }
+    Ok(())
 }
 
 /// A buffer as contiguous bytes.
@@ -129,7 +95,7 @@ impl<'a> Staged<'a> {
             data,
             access,
         };
-        match direct(&data) {
+        match contiguous(&data) {
             Some(mem) => staged.mem = mem,
             None => staged.pack(ctx.temp(data.bytes()?)?),
         }
@@ -176,14 +142,14 @@ impl<'a> StagedParts<'a> {
         let mut packed = 0usize;
         for part in parts {
             let len = part.bytes()?;
-            if direct(&part.data()).is_none() {
+            if contiguous(&part.data()).is_none() {
                 packed = packed.saturating_add(len);
             }
         }
         let temp = ctx.temp(packed)?;
         let rest = std::cell::Cell::new(temp.mem());
         // Their lengths were checked above.
-        let place = |part: &Typed| match direct(&part.data()) {
+        let place = |part: &Typed| match contiguous(&part.data()) {
             Some(mem) => mem,
             None => {
                 let len = part.bytes().unwrap_or(0);
@@ -213,7 +179,7 @@ impl<'a> StagedParts<'a> {
             return;
         }
         for (i, part) in self.parts.iter().enumerate() {
-            if direct(&part.data()).is_none() {
+            if contiguous(&part.data()).is_none() {
                 unpack(&part.data(), self.blocks().get(i));
             }
         }

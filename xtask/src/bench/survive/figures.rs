@@ -14,6 +14,9 @@ pub enum Goal {
     None,
     /// At most this.
     AtMost(f64),
+    /// A price of at most this. A price is not negative, so an interval below zero tells of
+    /// something else that differed between the runs.
+    PriceAtMost(f64),
 }
 
 /// One figure.
@@ -90,14 +93,21 @@ impl Figure {
         self
     }
 
+    /// Held to this at most, as a price.
+    pub fn costs_at_most(mut self, goal: f64) -> Self {
+        self.goal = Goal::PriceAtMost(goal);
+        self
+    }
+
     /// The goal, and whether both ends of the interval meet it (✓), miss it (✗) or disagree (?).
     fn goal(&self) -> String {
         let (low, high) = self.interval;
         match self.goal {
             Goal::None => "–".into(),
-            Goal::AtMost(goal) if high <= goal => format!("✓ ≤ {goal}"),
-            Goal::AtMost(goal) if low > goal => format!("✗ ≤ {goal}"),
-            Goal::AtMost(goal) => format!("? ≤ {goal}"),
+            Goal::PriceAtMost(goal) if high < 0.0 => format!("? ≤ {goal}"),
+            Goal::AtMost(goal) | Goal::PriceAtMost(goal) if high <= goal => format!("✓ ≤ {goal}"),
+            Goal::AtMost(goal) | Goal::PriceAtMost(goal) if low > goal => format!("✗ ≤ {goal}"),
+            Goal::AtMost(goal) | Goal::PriceAtMost(goal) => format!("? ≤ {goal}"),
         }
     }
 
@@ -165,7 +175,8 @@ pub fn store(out: &Path, cases: &[&str], case: &str, figures: &[Figure]) -> Resu
          `recovery.tsv`. The interval holds the true value with a probability of 90 %. It follows \
          from the order of the samples, for means from their spread (Student); `?` is an end of \
          which so few samples say nothing. A goal is met (✓) or missed (✗) only where both ends \
-         say so; else the samples do not tell (?).",
+         say so; else the samples do not tell (?). They do not tell either where a price comes out \
+         below zero: something else differed between the runs.",
         std::thread::available_parallelism()?
     );
     let mut md = format!(
@@ -200,6 +211,10 @@ mod tests {
             (rare.goal(), rare.shown_interval()),
             ("? ≤ 9".into(), "5.000 to ?".into())
         );
+        let price = |samples: &[f64]| Figure::mean("x", "%", samples).costs_at_most(2.0).goal();
+        assert_eq!(price(&[-5.0, -5.1, -4.9]), "? ≤ 2");
+        assert_eq!(price(&[0.9, 1.0, 1.1]), "✓ ≤ 2");
+        assert_eq!(price(&[2.9, 3.0, 3.1]), "✗ ≤ 2");
         let counted = Figure::count("x", "kills", 0.0).at_most(0.0);
         assert_eq!(
             (counted.goal(), counted.shown_interval()),

@@ -77,7 +77,7 @@ fn told(what: &str, pairs: &[[Ran; 2]], goal: Option<f64>) -> [Figure; 2] {
     // the program's own does.
     let system = percent(|with, none| with.system - none.system);
     let held = |figure: Figure| match goal {
-        Some(goal) => figure.at_most(goal),
+        Some(goal) => figure.costs_at_most(goal),
         None => figure,
     };
     let all = Figure::mean(format!("{what}: more processor seconds, mean"), "%", &all);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rejoin_ring::OutOfBounds;
 use rejoin_ring::blocks::{BlockPool, BlockReader, BlockWriter, DirectionWords, Returns};
 
-use super::super::memory::{BlockTable, Direction, LinkMemory, SharedWord, word};
+use super::super::link_memory::{BlockTable, Direction, LinkMemory, SharedWord, word};
 use super::streaming_store::StreamingStore;
 
 /// The addresses of one direction; good for as long as the memory is mapped.

@@ -9,7 +9,7 @@ use rejoin_ring::{OutOfBounds, doorbell};
 
 use super::short::MAX_BODY;
 use super::{ShmEndpoint, breach};
-use crate::transport::{Fault, MakeHeader, Piece, closed};
+use crate::transport::{Fault, MakeHeader, Piece, SendOutcome, closed};
 
 pub(super) mod block_stream;
 pub(super) mod small_ring;
@@ -59,15 +59,15 @@ impl ShmEndpoint {
     /// Sends a message whose body is copied into memory of the link, with the header that `pack`
     /// makes once there is room.
     #[inline(never)]
-    pub(super) fn send_buffered(&mut self, body: &[u8], pack: impl MakeHeader) -> bool {
+    pub(super) fn send_buffered(&mut self, body: &[u8], pack: impl MakeHeader) -> SendOutcome {
         let Some(place) = self.place_with_room(body.len()) else {
-            return false;
+            return SendOutcome::WouldBlock;
         };
         if !self.has_cell() {
-            return false;
+            return SendOutcome::WouldBlock;
         }
         let Some(header) = pack.make() else {
-            return false;
+            return SendOutcome::WouldBlock;
         };
         let after = self.stream.written();
         // SAFETY: the memory is mapped for as long as the link is there; cell and place have room.
@@ -79,8 +79,7 @@ impl ShmEndpoint {
             }
         }
         self.moved += body.len() as u64;
-        self.show(&header, after);
-        true
+        self.show(&header, after)
     }
 
     /// Where there is room for a body of so many bytes. As [`ShmEndpoint::has_cell`] where the peer

@@ -7,7 +7,7 @@
 
 use rejoin_ring::{OutOfBounds, Reader, Writer};
 
-use super::super::memory::{Direction, LinkMemory, SMALL_RING};
+use super::super::link_memory::{Direction, LinkMemory, SMALL_RING};
 use super::super::ring_side::RingSide;
 use crate::transport::Piece;
 

@@ -5,43 +5,42 @@
 use rejoin_engine::ShortHeader;
 use rejoin_ring::doorbell;
 
-use super::{ShmEndpoint, memory};
-use crate::transport::{MakeHeader, Piece};
+use super::{ShmEndpoint, link_memory};
+use crate::transport::{MakeHeader, Piece, SendOutcome, closed};
 
 mod cell_line;
-pub(super) mod cells;
+pub(super) mod link_cells;
 mod pace;
 
 pub(crate) use cell_line::MAX_BODY;
-pub(super) use cells::MAX_SHORT;
+pub(super) use link_cells::MAX_SHORT;
 pub(super) use pace::Pace;
 
-/// How often a send may find the reader in progress before it takes the slow path.
-const MOVES: u32 = 1024;
+/// How often a send may wait for a reader that makes progress before it takes the slow path.
+const MAX_WAITS: u32 = 1024;
 /// Bytes that a cell counts for.
 const CELL: u64 = 64;
 // A writer of the smallest blocks is sure of three of them.
-const _: () = assert!(MAX_BODY < 3 * memory::BLOCK);
+const _: () = assert!(MAX_BODY < 3 * link_memory::BLOCK);
 
 impl ShmEndpoint {
     /// Sends a message whose body lies in its cell, with the header that `pack` makes once there is
     /// room.
     #[inline(always)]
-    pub(super) fn send_in_cell(&mut self, body: &[u8], pack: impl MakeHeader) -> bool {
+    pub(super) fn send_in_cell(&mut self, body: &[u8], pack: impl MakeHeader) -> SendOutcome {
         if !self.has_cell() {
-            return false;
+            return SendOutcome::WouldBlock;
         }
         let Some(header) = pack.make() else {
-            return false;
+            return SendOutcome::WouldBlock;
         };
         // SAFETY: the memory is mapped for as long as the link is there, and there is a free cell.
         unsafe { self.cells.fill(body) };
-        self.show(&header, self.stream.written());
-        true
+        self.show(&header, self.stream.written())
     }
 
-    /// Whether there is a free cell. Where the peer says what cannot be, the link is over: the next
-    /// write or read says so.
+    /// Whether there is a free cell. An impossible position of the peer ends the link: the next
+    /// write or read reports that.
     #[inline(always)]
     pub(super) fn has_cell(&mut self) -> bool {
         if self.ended {
@@ -57,18 +56,18 @@ impl ShmEndpoint {
         }
     }
 
-    /// Waits for a free cell while the reader continues; true if there is one, or was at the last
-    /// look.
+    /// Waits for a free cell while the reader makes progress; true if there is one, or was at the
+    /// last check.
     #[inline(always)]
     pub(super) fn await_cell(&mut self) -> bool {
-        !self.cells.looks_full() || self.await_free_cell()
+        !self.cells.seems_full() || self.await_free_cell()
     }
 
-    /// The same where none was free at the last look.
+    /// The same where no cell was free at the last check.
     #[cold]
     #[inline(never)]
     pub(super) fn await_free_cell(&mut self) -> bool {
-        for _ in 0..MOVES {
+        for _ in 0..MAX_WAITS {
             if self.has_cell() {
                 return true;
             }
@@ -83,33 +82,47 @@ impl ShmEndpoint {
     /// computes, and the sender does not wait for it again before it has moved. The sender still
     /// has its window.
     pub(super) fn await_reader_progress(&mut self) -> bool {
-        let looks = if self.pace.in_vain {
+        let polls = if self.pace.wait_failed {
             0
         } else {
-            self.pace.looks
+            self.pace.polls
         };
-        for look in 0..=looks {
+        for poll in 0..=polls {
             let taken = self.cells.taken().wrapping_add(self.stream.taken());
             if taken != self.pace.taken {
                 self.pace.taken = taken;
-                self.pace.in_vain = false;
+                self.pace.wait_failed = false;
                 return true;
             }
-            if look < looks {
+            if poll < polls {
                 self.pace.rest();
             }
         }
-        self.pace.in_vain = true;
+        self.pace.wait_failed = true;
         false
     }
 
+    /// Shows the peer a cell that is filled, and wakes the peer if it sleeps.
     #[inline(always)]
-    pub(super) fn show(&mut self, header: &ShortHeader, after: u32) {
+    pub(super) fn show(&mut self, header: &ShortHeader, after: u32) -> SendOutcome {
         // SAFETY: the memory is mapped for as long as the link is there, and the caller has filled
         // a free cell.
         unsafe { self.cells.publish(header, after) };
-        self.ring(doorbell::DATA);
         self.moved += CELL;
+        if self.doorbells.must_ring(doorbell::DATA) {
+            return self.ring_for_cell();
+        }
+        SendOutcome::Sent
+    }
+
+    /// Wakes the peer for a cell; a peer that has closed the link does not read it.
+    #[cold]
+    fn ring_for_cell(&mut self) -> SendOutcome {
+        if self.doorbells.ring() {
+            return SendOutcome::Sent;
+        }
+        self.ended = true;
+        SendOutcome::LinkLost(closed())
     }
 
     /// The header of the message that comes next, if one does.

@@ -1,15 +1,15 @@
-//! How the reader of a link continues.
+//! The progress of the reader of a link, as its sender sees it.
 
-/// Looks at a reader that takes nothing, on a core of its own: about ten microseconds.
-const LOOKS: u32 = 400;
+/// Polls of a reader that takes nothing, on a core of its own: about ten microseconds.
+const POLLS: u32 = 400;
 
-/// How the reader of a link continues, as its sender sees it.
+/// The progress of the reader of a link, and how long to wait for more.
 pub(in crate::transport::shm) struct Pace {
-    /// Looks at a reader that takes nothing: where ranks share cores one, after it had this side's.
-    pub(super) looks: u32,
+    /// Polls of a reader that takes nothing. Where ranks share cores, one after a yield.
+    pub(super) polls: u32,
     yields: bool,
-    /// This side has waited for the reader without success.
-    pub(super) in_vain: bool,
+    /// The last wait for the reader has failed.
+    pub(super) wait_failed: bool,
     /// The reader's position at the last check.
     pub(super) taken: u64,
 }
@@ -18,14 +18,14 @@ impl Pace {
     /// Of a sender that shares its core with the reader, or does not.
     pub(in crate::transport::shm) fn new(shares_cores: bool) -> Self {
         Self {
-            looks: if shares_cores { 1 } else { LOOKS },
+            polls: if shares_cores { 1 } else { POLLS },
             yields: shares_cores,
-            in_vain: false,
+            wait_failed: false,
             taken: 0,
         }
     }
 
-    /// Lets others continue.
+    /// Pauses between two polls, and yields the core where ranks share it.
     pub(super) fn rest(&self) {
         if self.yields {
             std::thread::yield_now();

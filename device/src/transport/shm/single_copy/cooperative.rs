@@ -11,26 +11,25 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rejoin_ring::chunks::{ChunkOwner, Helped, Helper, MOST};
+use rejoin_ring::chunks::{ChunkOwner, ChunkPeer, MOST, PeerChunks};
 
-use super::super::memory::{Direction, LinkMemory, SharedWord, word};
+use super::super::link_memory::{Direction, LinkMemory, SharedWord, word};
 use super::peer_memory::PeerMemory;
 use crate::transport::GetPart;
 
-/// Looks at the helper's word before others get this core.
-const LOOKS: u64 = 20_000;
-/// Times to give way between two looks whether the helper lives.
-const GIVE_WAY: u64 = 1_000;
-/// A helper that takes so long has been stopped, or its host is crowded: this core is of more use
-/// to others.
+/// Polls of the peer's word before this rank yields its core.
+const SPINS: u64 = 20_000;
+/// Yields between two checks whether the peer lives.
+const YIELDS_PER_CHECK: u64 = 1_000;
+/// Pause after each check: a peer that takes so long has been stopped, or its host is crowded.
 const NAP: Duration = Duration::from_micros(200);
 
 /// The shared words of the side that owns a batch.
 struct CopyDescriptors {
     batch: NonNull<AtomicU64>,
     done: NonNull<AtomicU64>,
-    /// Three words of each piece.
-    pieces: NonNull<AtomicU64>,
+    /// Three words of each chunk.
+    chunks: NonNull<AtomicU64>,
 }
 
 impl CopyDescriptors {
@@ -38,14 +37,14 @@ impl CopyDescriptors {
         Self {
             batch: memory.word(SharedWord::CopyBatch(owner)),
             done: memory.word(SharedWord::Done(owner)),
-            pieces: memory.word(SharedWord::Pieces(owner)),
+            chunks: memory.word(SharedWord::Chunks(owner)),
         }
     }
 
-    /// The words that describe a piece.
-    fn piece(&self, index: usize) -> [&AtomicU64; 3] {
-        // SAFETY: so many words of each piece lie in the mapping, which outlives the link.
-        [0, 1, 2].map(|n| unsafe { self.pieces.add(3 * (index % MOST) + n).as_ref() })
+    /// The words that describe a chunk.
+    fn chunk(&self, index: usize) -> [&AtomicU64; 3] {
+        // SAFETY: so many words of each chunk lie in the mapping, which outlives the link.
+        [0, 1, 2].map(|n| unsafe { self.chunks.add(3 * (index % MOST) + n).as_ref() })
     }
 }
 
@@ -54,10 +53,10 @@ impl CopyDescriptors {
 pub(in crate::transport::shm) struct CooperativeCopy {
     owner: ChunkOwner,
     own: CopyDescriptors,
-    helper: Helper,
+    peer_role: ChunkPeer,
     theirs: CopyDescriptors,
     /// The peer's memory could not be written.
-    barred: bool,
+    write_failed: bool,
 }
 
 impl CooperativeCopy {
@@ -65,22 +64,22 @@ impl CooperativeCopy {
         Self {
             owner: ChunkOwner::default(),
             own: CopyDescriptors::new(memory, own),
-            helper: Helper::default(),
+            peer_role: ChunkPeer::default(),
             theirs: CopyDescriptors::new(memory, own.opposite()),
-            barred: false,
+            write_failed: false,
         }
     }
 
-    /// Lays out the parts, at most [`MOST`].
-    pub(in crate::transport::shm) fn lay_out(&mut self, parts: &[GetPart]) {
+    /// Describes the parts, at most [`MOST`], to the peer.
+    pub(in crate::transport::shm) fn describe(&mut self, parts: &[GetPart]) {
         for (index, part) in parts.iter().enumerate() {
             let to = part.to.expose_provenance() as u64;
             let values = [part.from, to, part.len as u64];
-            for (word, value) in self.own.piece(index).into_iter().zip(values) {
+            for (word, value) in self.own.chunk(index).into_iter().zip(values) {
                 word.store(value, Ordering::Relaxed);
             }
         }
-        self.owner.lay_out(word!(self.own.batch), parts.len());
+        self.owner.describe(word!(self.own.batch), parts.len());
     }
 
     /// Copies the described parts that the peer does not copy. Returns bits of the parts that
@@ -99,7 +98,7 @@ impl CooperativeCopy {
             // SAFETY: the caller's promise.
             failed |= u64::from(!unsafe { read(peer, parts, index) }) << index;
         }
-        for index in self.left_undone(peer, waits) {
+        for index in self.failed_chunks(peer, waits) {
             // SAFETY: the caller's promise.
             failed |= u64::from(!unsafe { read(peer, parts, index) }) << index;
         }
@@ -109,23 +108,23 @@ impl CooperativeCopy {
     /// Waits for the parts that the peer has taken; the peer copies each without a pause. Returns
     /// the parts that failed. Only the peer's end ends this wait earlier, because a stopped peer
     /// writes when it continues.
-    fn left_undone(
+    fn failed_chunks(
         &mut self,
         peer: PeerMemory,
         waits: &mut dyn FnMut(),
     ) -> impl Iterator<Item = usize> + use<> {
-        let mut looks = 0u64;
+        let mut polls = 0u64;
         let bits = loop {
-            if let Helped::Over { failed } = self.owner.helped(word!(self.own.done)) {
+            if let PeerChunks::Over { failed } = self.owner.peer_chunks(word!(self.own.done)) {
                 break failed;
             }
-            looks = looks.wrapping_add(1);
-            if looks < LOOKS {
+            polls = polls.wrapping_add(1);
+            if polls < SPINS {
                 std::hint::spin_loop();
                 continue;
             }
             std::thread::yield_now();
-            if looks.is_multiple_of(GIVE_WAY) {
+            if polls.is_multiple_of(YIELDS_PER_CHECK) {
                 // A process that is gone writes nothing more.
                 if !peer.is_there() {
                     break self.owner.abandoned();
@@ -137,31 +136,30 @@ impl CooperativeCopy {
         (0..MOST).filter(move |index| bits >> index & 1 != 0)
     }
 
-    /// Whether the peer has laid out something.
+    /// Whether the peer has described chunks that nobody has taken.
     #[inline]
-    pub(in crate::transport::shm) fn is_asked(&self) -> bool {
-        self.helper.is_asked(word!(self.theirs.batch))
+    pub(in crate::transport::shm) fn has_chunks(&self) -> bool {
+        self.peer_role.has_chunks(word!(self.theirs.batch))
     }
 
-    /// Copies the peer's described parts, as far as it has not copied them itself; returns the
-    /// bytes.
-    pub(in crate::transport::shm) fn help(&mut self, peer: PeerMemory) -> usize {
-        let mut carried = 0;
-        while !self.barred
-            && let Some(index) = self.helper.take(word!(self.theirs.batch))
+    /// Copies chunks that the peer has described and not taken itself; returns their bytes.
+    pub(in crate::transport::shm) fn copy_for_peer(&mut self, peer: PeerMemory) -> usize {
+        let mut copied = 0;
+        while !self.write_failed
+            && let Some(index) = self.peer_role.take(word!(self.theirs.batch))
         {
             let [from, to, len] = self
                 .theirs
-                .piece(index)
+                .chunk(index)
                 .map(|word| word.load(Ordering::Relaxed));
             let len = usize::try_from(len).unwrap_or(usize::MAX);
-            // It waits for this part, so it is there if it is the peer that was seen first.
+            // The peer waits for this chunk, so its process is there if it is still the same.
             let whole = peer.is_there() && peer.write(from, to, len);
-            self.barred = !whole;
-            carried += if whole { len } else { 0 };
-            self.helper.over(word!(self.theirs.done), index, whole);
+            self.write_failed = !whole;
+            copied += if whole { len } else { 0 };
+            self.peer_role.finish(word!(self.theirs.done), index, whole);
         }
-        carried
+        copied
     }
 }
 

@@ -25,7 +25,7 @@ impl ShmEndpoint {
         };
         let mut failed = 0;
         if cooperative && parts.len() > 1 {
-            self.cooperative.lay_out(parts);
+            self.cooperative.describe(parts);
             // SAFETY: the caller's promise.
             failed = unsafe { self.cooperative.finish(peer, parts, waits) };
         } else {
@@ -45,7 +45,7 @@ impl ShmEndpoint {
     #[inline]
     pub(super) fn copy_for_peer(&mut self) -> usize {
         match self.peer {
-            Some(peer) if self.cooperative.is_asked() => self.cooperative.help(peer),
+            Some(peer) if self.cooperative.has_chunks() => self.cooperative.copy_for_peer(peer),
             _ => 0,
         }
     }

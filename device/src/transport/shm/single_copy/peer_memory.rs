@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::os;
 
-use super::super::memory::{Direction, LinkMemory, SharedWord};
+use super::super::link_memory::{Direction, LinkMemory, SharedWord};
 
 /// Most bytes of one call: the kernel takes no more than 2 GiB.
 const MOST: usize = 1 << 30;
@@ -100,7 +100,7 @@ impl PeerMemory {
         } else {
             CANNOT
         };
-        word(memory.word(SharedWord::Reach(own))).store(said, Ordering::Release);
+        word(memory.word(SharedWord::CanRead(own))).store(said, Ordering::Release);
         read.ok_or(None)?.map(|()| peer).map_err(Some)
     }
 
@@ -194,8 +194,11 @@ impl PeerMemory {
 }
 
 /// The other side's report of its reads so far.
-pub(in crate::transport::shm) fn reach_of(memory: &LinkMemory, own: Direction) -> Option<bool> {
-    match word(memory.word(SharedWord::Reach(own.opposite()))).load(Ordering::Acquire) {
+pub(in crate::transport::shm) fn peer_can_read(
+    memory: &LinkMemory,
+    own: Direction,
+) -> Option<bool> {
+    match word(memory.word(SharedWord::CanRead(own.opposite()))).load(Ordering::Acquire) {
         0 => None,
         said => Some(said == CAN),
     }

@@ -2,9 +2,9 @@
 //! been released from `MPI_Finalize`, no rank needs another, and a failed one is restored alone.
 
 use super::response::{JobProgress, Response, Situation};
-use crate::central::messages::Recovery;
+use crate::central::interface::Recovery;
 use crate::checkpoint::Coordinator;
-use crate::control::Cause;
+use crate::manager_messages::Cause;
 use crate::policy::{self, History, Refusal};
 use rejoin_channel_table::{Epoch, Rank};
 
@@ -13,7 +13,7 @@ use rejoin_channel_table::{Epoch, Rank};
 pub(in crate::central) struct Coordinated {
     checkpoints: Coordinator,
     history: History,
-    /// The checkpoint of which every image was ordered when all ranks were in `MPI_Finalize`.
+    /// The checkpoint of which every image was requested when all ranks were in `MPI_Finalize`.
     last: Option<Epoch>,
 }
 
@@ -58,10 +58,10 @@ impl Coordinated {
             // Alone, a rank can only come back into MPI_Finalize.
             return Response::End(Some(Refusal::NoCheckpoint));
         }
-        let ordered = self.checkpoints.ordered().is_some();
+        let pending = self.checkpoints.pending().is_some();
         let judged = match from {
             Some(_) => self.history.judge(situation.now, rank, cause, from),
-            None => judge_new_start(&mut self.history, situation, ordered, rank, cause),
+            None => judge_new_start(&mut self.history, situation, pending, rank, cause),
         };
         match judged {
             Ok(()) if alone => Response::RestoreOne(from),
@@ -83,11 +83,11 @@ impl Coordinated {
 
 /// Whether the job starts anew because of this failure. Before the first checkpoint there is only
 /// the start for a rollback. Nothing but `MPI_Init` is lost by that, so the job starts anew as
-/// often as `--max-restarts` allows. `ordered`: a checkpoint is under way.
+/// often as `--max-restarts` allows. `pending`: a checkpoint is under way.
 fn judge_new_start(
     history: &mut History,
     situation: &Situation,
-    ordered: bool,
+    pending: bool,
     rank: Rank,
     cause: &Cause,
 ) -> Result<(), Refusal> {
@@ -103,7 +103,7 @@ fn judge_new_start(
     // While the first checkpoint is under way, ranks have hardly left MPI_Init. One that was
     // aborted leaves the job without any: too much would be done again.
     let running = situation.progress == JobProgress::Running;
-    if policy::is_failure(cause) && !in_init && !(running && ordered) {
+    if policy::is_failure(cause) && !in_init && !(running && pending) {
         return Err(Refusal::NoCheckpoint);
     }
     history.judge(situation.now, rank, cause, None)

@@ -1,47 +1,40 @@
-//! Failures as local managers tell of them: judged by the mode, told, and acknowledged.
+//! Failures as local managers report them: judged by the mode, told, and acknowledged.
 
 use super::phases::GlobalRestore;
 use super::response::{JobProgress, Response, Situation};
 use crate::central::event::Event;
+use crate::central::failure::Failure;
+use crate::central::interface::{CentralEffect, FailureHistory, HostIndex, Record};
 use crate::central::job_end::END_BOUND;
 use crate::central::job_state::Central;
-use crate::central::losses::NotBack;
-use crate::central::messages::{CentralEffect, FailureHistory, HostIndex, Record};
+use crate::central::losses::NotRestored;
 use crate::central::phase::CentralPhase;
-use crate::control::{Cause, End, ProcessInstance, Stage, Time, ToLocal};
+use crate::manager_messages::{Cause, End, ProcessInstance, Stage, Time, ToLocal};
 use crate::policy::Refusal;
 use crate::verdict::{Described, Verdict};
-use rejoin_channel_table::{Epoch, Generation, Rank};
+use rejoin_channel_table::{Epoch, Rank};
 
 impl Central {
     /// A rank failed: either ranks roll back, or the failure is the job's verdict.
     pub(in crate::central) fn failed(
         &mut self,
         now: Time,
-        rank: Rank,
-        host: HostIndex,
-        pid: u32,
-        cause: Cause,
+        failure: Failure,
         effects: &mut Vec<CentralEffect>,
     ) {
-        if matches!(cause, Cause::NotStarted { .. }) && self.mode.recovers() {
-            self.losses.cannot_return(NotBack {
-                rank,
-                host,
-                pid,
-                cause,
-                due: now.plus_millis(END_BOUND),
-            });
-            return self.end_if_not_back(now, effects);
+        if matches!(failure.cause, Cause::NotStarted { .. }) && self.mode.recovers() {
+            let due = now.plus_millis(END_BOUND);
+            self.losses.cannot_be_restored(NotRestored { failure, due });
+            return self.end_if_not_restored(now, effects);
         }
-        match self.response(now, rank, &cause) {
-            Response::End(refusal) => self.is_end(now, rank, host, pid, cause, refusal, effects),
+        let rank = failure.instance.rank;
+        match self.response(now, rank, &failure.cause) {
+            Response::End(refusal) => self.is_end(now, failure, refusal, effects),
             response => {
-                self.begins_to_go_back();
-                let alone = matches!(response, Response::RestoreOne(_));
-                self.lost((self.ranks.generation(), rank), host, pid, cause, alone);
-                self.go_back(now, rank, &response, effects);
-                self.tell_of_recovery(effects);
+                self.begin_rollback();
+                self.lost(failure, matches!(response, Response::RestoreOne(_)));
+                self.roll_back(now, rank, &response, effects);
+                self.report_losses(effects);
             }
         }
     }
@@ -70,7 +63,13 @@ impl Central {
         self.mode.respond(&situation, rank, cause)
     }
 
-    fn go_back(&mut self, now: Time, rank: Rank, to: &Response, effects: &mut Vec<CentralEffect>) {
+    fn roll_back(
+        &mut self,
+        now: Time,
+        rank: Rank,
+        to: &Response,
+        effects: &mut Vec<CentralEffect>,
+    ) {
         match *to {
             Response::RollBack(epoch) => self.restore_all(now, epoch, effects),
             Response::RestoreOne(epoch) => self.restore_one(now, rank, epoch, effects),
@@ -78,55 +77,42 @@ impl Central {
         }
     }
 
-    /// Reports a masked failure in this generation to the user, before the recovery.
-    fn lost(
-        &mut self,
-        (generation, rank): (Generation, Rank),
-        host: HostIndex,
-        pid: u32,
-        cause: Cause,
-        alone: bool,
-    ) {
-        self.losses.lost(Event::Lost {
-            rank,
-            host: self.hosts.name(host),
-            pid,
-            cause,
-            generation: if alone { generation } else { generation.next() },
-            alone,
-        });
+    /// Reports a masked failure to the user, before the recovery.
+    fn lost(&mut self, failure: Failure, alone: bool) {
+        let host = self.hosts.name(failure.host);
+        self.losses.lost(failure.into_event(host, alone));
     }
 
     /// A failure is masked; unless the job rolls back already, it is the reason.
-    fn begins_to_go_back(&mut self) {
+    fn begin_rollback(&mut self) {
         if !matches!(self.phase, CentralPhase::Restoring(_)) {
             self.losses.begin();
         }
     }
 
-    /// Ends the job if a rank can't be brought back, once it is known how those exited for which
+    /// Ends the job if a rank can't be restored, once it is known how those exited for which
     /// that was tried.
-    fn end_if_not_back(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
-        if let Some(lost) = self.losses.settled_not_back() {
-            self.is_not_back(now, lost, effects);
+    fn end_if_not_restored(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
+        if let Some(lost) = self.losses.settled_not_restored() {
+            self.cannot_restore(now, lost, effects);
         }
     }
 
     /// The same, when the exits that are not known have been waited for long enough.
-    pub(in crate::central) fn not_back_tick(
+    pub(in crate::central) fn restore_tick(
         &mut self,
         now: Time,
         effects: &mut Vec<CentralEffect>,
     ) -> bool {
         match self.losses.overdue(now) {
-            Some(lost) => self.is_not_back(now, lost, effects),
+            Some(lost) => self.cannot_restore(now, lost, effects),
             None => return false,
         }
         true
     }
 
-    /// A rank can't be brought back: the failure for which that was tried is the job's end.
-    fn is_not_back(&mut self, now: Time, lost: NotBack, effects: &mut Vec<CentralEffect>) {
+    /// A rank can't be restored: the failure for which that was tried is the job's end.
+    fn cannot_restore(&mut self, now: Time, lost: Failure, effects: &mut Vec<CentralEffect>) {
         match self.losses.reason().cloned() {
             Some(Event::Lost {
                 rank,
@@ -139,8 +125,8 @@ impl Central {
                     Cause::NotStarted { why } => why,
                     other => Described(&other).to_string(),
                 };
-                let refusal = Some(Refusal::NotBack {
-                    rank: lost.rank,
+                let refusal = Some(Refusal::NotRestored {
+                    rank: lost.instance.rank,
                     host: self.hosts.name(lost.host),
                     why,
                 });
@@ -153,16 +139,7 @@ impl Central {
                 };
                 self.decide(now, verdict, effects);
             }
-            _ => {
-                let NotBack {
-                    rank,
-                    host,
-                    pid,
-                    cause,
-                    ..
-                } = lost;
-                self.is_end(now, rank, host, pid, cause, None, effects);
-            }
+            _ => self.is_end(now, lost, None, effects),
         }
     }
 
@@ -177,7 +154,7 @@ impl Central {
     ) {
         if !self.ranks.failed(host, instance) {
             // One that the job has just rolled back because of another is to be named, too.
-            if let Some(epoch) = self.taken_back(host, instance) {
+            if let Some(epoch) = self.rolled_back_to(host, instance) {
                 self.losses.detect(instance, epoch, false);
             }
             return;
@@ -189,9 +166,9 @@ impl Central {
         // A refusal is said with the cause, when that is known.
         let response = self.response(now, instance.rank, &cause);
         if let Response::RollBack(from) | Response::RestoreOne(from) = response {
-            self.begins_to_go_back();
+            self.begin_rollback();
             self.losses.detect(instance, from, true);
-            self.go_back(now, instance.rank, &response, effects);
+            self.roll_back(now, instance.rank, &response, effects);
         }
     }
 
@@ -199,18 +176,16 @@ impl Central {
     pub(in crate::central) fn failed_too(
         &mut self,
         now: Time,
-        instance: ProcessInstance,
-        host: HostIndex,
-        failure: (u32, Cause),
+        failure: Failure,
         effects: &mut Vec<CentralEffect>,
     ) {
-        if let Some(epoch) = self.taken_back(host, instance) {
-            self.exited_too(now, instance, host, failure, epoch, effects);
+        if let Some(epoch) = self.rolled_back_to(failure.host, failure.instance) {
+            self.exited_too(now, failure, epoch, effects);
         }
     }
 
-    /// To where the job has just gone back, if this was a process of it then.
-    fn taken_back(&self, host: HostIndex, instance: ProcessInstance) -> Option<Option<Epoch>> {
+    /// The checkpoint to which the job has just rolled back, if this was a process of it then.
+    fn rolled_back_to(&self, host: HostIndex, instance: ProcessInstance) -> Option<Option<Epoch>> {
         let CentralPhase::Restoring(GlobalRestore { epoch, .. }) = self.phase else {
             return None;
         };
@@ -222,20 +197,15 @@ impl Central {
     pub(in crate::central) fn exit_status(
         &mut self,
         now: Time,
-        instance: ProcessInstance,
-        host: HostIndex,
-        (pid, cause): (u32, Cause),
+        failure: Failure,
         effects: &mut Vec<CentralEffect>,
     ) {
+        let Failure { instance, host, .. } = failure;
         match self.losses.status_known(instance) {
-            Some((from, true)) => self.confirm(now, instance, host, (pid, cause), from, effects),
-            Some((from, false)) => {
-                self.exited_too(now, instance, host, (pid, cause), from, effects);
-            }
+            Some((from, true)) => self.confirm(now, failure, from, effects),
+            Some((from, false)) => self.exited_too(now, failure, from, effects),
             // Nothing was done for it: ranks may not roll back, or do so for another.
-            None if self.ranks.is_current(instance) => {
-                self.failed(now, instance.rank, host, pid, cause, effects);
-            }
+            None if self.ranks.is_current(instance) => self.failed(now, failure, effects),
             None => {}
         }
         self.acknowledge(host, instance, effects);
@@ -245,56 +215,46 @@ impl Central {
     fn confirm(
         &mut self,
         now: Time,
-        instance: ProcessInstance,
-        host: HostIndex,
-        (pid, cause): (u32, Cause),
+        failure: Failure,
         from: Option<Epoch>,
         effects: &mut Vec<CentralEffect>,
     ) {
-        let rank = instance.rank;
+        let instance = failure.instance;
         // Another checkpoint may be committed by now.
-        if let Err(refusal) = self.mode.confirm(rank, &cause, from) {
+        if let Err(refusal) = self.mode.confirm(instance.rank, &failure.cause, from) {
             let refusal = (refusal != Refusal::Meant).then_some(refusal);
-            return self.is_end(now, rank, host, pid, cause, refusal, effects);
+            return self.is_end(now, failure, refusal, effects);
         }
         // No generation has begun for one that comes back alone.
         let alone = instance.generation == self.ranks.generation();
-        self.lost((instance.generation, rank), host, pid, cause, alone);
-        effects.push(CentralEffect::Persist(Record::Memory(Box::new(
-            self.memory(),
-        ))));
-        self.tell_of_recovery(effects);
-        self.end_if_not_back(now, effects);
+        self.lost(failure, alone);
+        self.store_history(effects);
+        self.report_losses(effects);
+        self.end_if_not_restored(now, effects);
     }
 
     /// The same for one that exited while ranks rolled back for another. An exit by its own will
-    /// would have been an end; it comes again where the job has gone back to.
+    /// would have been an end; it comes again after the rollback.
     fn exited_too(
         &mut self,
         now: Time,
-        instance: ProcessInstance,
-        host: HostIndex,
-        (pid, cause): (u32, Cause),
+        failure: Failure,
         from: Option<Epoch>,
         effects: &mut Vec<CentralEffect>,
     ) {
-        let rank = instance.rank;
-        match self.mode.confirm(rank, &cause, from) {
+        let rank = failure.instance.rank;
+        match self.mode.confirm(rank, &failure.cause, from) {
             Ok(()) => {
-                self.lost((instance.generation, rank), host, pid, cause, false);
-                effects.push(CentralEffect::Persist(Record::Memory(Box::new(
-                    self.memory(),
-                ))));
+                self.lost(failure, false);
+                self.store_history(effects);
             }
             Err(Refusal::Meant) => {}
-            Err(refusal) => {
-                return self.is_end(now, rank, host, pid, cause, Some(refusal), effects);
-            }
+            Err(refusal) => return self.is_end(now, failure, Some(refusal), effects),
         }
-        self.tell_of_recovery(effects);
+        self.report_losses(effects);
     }
 
-    /// The local manager need not keep this exit any longer.
+    /// Its local manager may forget this exit: it is stored.
     fn acknowledge(
         &self,
         host: HostIndex,
@@ -317,50 +277,50 @@ impl Central {
         }
     }
 
-    /// Reports the events that were held back until every exit status was known.
-    pub(in crate::central) fn tell_of_recovery(&mut self, effects: &mut Vec<CentralEffect>) {
-        effects.extend(self.losses.told().into_iter().map(CentralEffect::Event));
+    fn store_history(&self, effects: &mut Vec<CentralEffect>) {
+        let memory = Box::new(self.memory());
+        effects.push(CentralEffect::Persist(Record::Memory(memory)));
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what is known of a failure")]
+    /// Reports the events that were held back until every exit status was known.
+    pub(in crate::central) fn report_losses(&mut self, effects: &mut Vec<CentralEffect>) {
+        effects.extend(
+            self.losses
+                .take_reports()
+                .into_iter()
+                .map(CentralEffect::Event),
+        );
+    }
+
+    /// A failure that is not masked ends the job. After the release from `MPI_Finalize`, the other
+    /// ranks end by themselves.
     fn is_end(
         &mut self,
         now: Time,
-        rank: Rank,
-        host: HostIndex,
-        pid: u32,
-        cause: Cause,
+        failure: Failure,
         refusal: Option<Refusal>,
         effects: &mut Vec<CentralEffect>,
     ) {
-        let by_signal = match (&cause, self.end.interrupted()) {
-            (
-                Cause::Ended {
-                    end: End::Signaled(signal),
-                    ..
-                },
-                Some(sent),
-            ) => *signal == sent,
-            _ => false,
-        };
+        let Failure { instance, host, .. } = failure;
         // An aborting rank requests the end of all ranks, and waits for its own.
-        let alone = matches!(cause, Cause::Ended { .. });
-        let verdict = match self.end.interrupted() {
-            Some(signal) if by_signal => Verdict::Interrupted { signal },
-            _ => Verdict::Failed {
-                rank,
-                host: self.hosts.name(host),
-                pid,
-                cause,
-                refusal,
-            },
+        let alone = matches!(failure.cause, Cause::Ended { .. });
+        let by_user = match failure.cause {
+            Cause::Ended {
+                end: End::Signaled(signal),
+                ..
+            } => self.end.interrupted().filter(|sent| *sent == signal),
+            _ => None,
+        };
+        let verdict = match by_user {
+            Some(signal) => Verdict::Interrupted { signal },
+            None => failure.into_verdict(self.hosts.name(host), refusal),
         };
         if self.phase != CentralPhase::Finalized || !alone {
             return self.decide(now, verdict, effects);
         }
-        // After MPI_Finalize the others may still have output to write: they end by themselves.
+        // They may still have output to write.
         self.end.settle(verdict, effects);
-        let instance = self.ranks.instance(rank);
+        let instance = self.ranks.instance(instance.rank);
         effects.push(CentralEffect::Send(host, ToLocal::Release { instance }));
     }
 }

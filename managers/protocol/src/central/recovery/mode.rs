@@ -2,16 +2,16 @@
 
 use super::coordinated::Coordinated;
 use super::response::{Response, Situation};
-use crate::central::messages::Recovery;
+use crate::central::interface::Recovery;
 use crate::checkpoint::Coordinator;
-use crate::control::Cause;
+use crate::manager_messages::Cause;
 use crate::policy::{History, Refusal};
 use rejoin_channel_table::{Epoch, Rank};
 
 /// How failures are masked. One variant for each recovery mode.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::central) enum RecoveryMode {
-    /// They are not.
+    /// Failures end the job.
     None,
     /// All ranks roll back together.
     Coordinated(Box<Coordinated>),
@@ -47,7 +47,7 @@ impl RecoveryMode {
         }
     }
 
-    /// The checkpoint of which every image was ordered when all ranks were in `MPI_Finalize`.
+    /// The checkpoint of which every image was requested when all ranks were in `MPI_Finalize`.
     pub fn last_checkpoint(&self) -> Option<Epoch> {
         match self {
             RecoveryMode::None => None,

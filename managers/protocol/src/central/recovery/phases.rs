@@ -1,7 +1,7 @@
 //! The state of phases in which the job recovers.
 
-use crate::central::messages::Relaunch;
-use crate::control::Time;
+use crate::central::interface::Relaunch;
+use crate::manager_messages::Time;
 use rejoin_channel_table::Epoch;
 
 /// Ranks are being rolled back.

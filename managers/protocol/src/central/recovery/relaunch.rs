@@ -5,14 +5,14 @@
 //! the end of the lost host's last lease. So no rank acts there when another one replaces it.
 
 use super::phases::Relaunching;
-use crate::central::job_state::Central;
-use crate::central::messages::{
+use crate::central::interface::{
     CentralEffect, CentralInput, Failover, HostIndex, Record, Relaunch,
 };
+use crate::central::job_state::Central;
 use crate::central::phase::CentralPhase;
 use crate::central::placement;
-use crate::control::Time;
-use crate::signals;
+use crate::manager_messages::Time;
+use crate::signal_numbers;
 use crate::verdict::Verdict;
 
 impl Central {
@@ -57,7 +57,7 @@ impl Central {
                 self.wait_for_fence(now, relaunch, effects);
             }
             (CentralInput::Stored(state), Relaunching::Asked) => self.stored(now, state, effects),
-            (CentralInput::Signal(signal), _) if signals::ends(signal) => {
+            (CentralInput::Signal(signal), _) if signal_numbers::ends(signal) => {
                 self.over(Verdict::Interrupted { signal }, effects);
             }
             (CentralInput::OutputLost(why), _) => {

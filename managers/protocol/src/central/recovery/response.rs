@@ -1,6 +1,6 @@
 //! The input and the result of a recovery mode's decision.
 
-use crate::control::Time;
+use crate::manager_messages::Time;
 use crate::policy::Refusal;
 use rejoin_channel_table::Epoch;
 

@@ -2,10 +2,10 @@
 
 use super::phases::GlobalRestore;
 use crate::central::event::Event;
+use crate::central::interface::{CentralEffect, Record};
 use crate::central::job_state::Central;
-use crate::central::messages::{CentralEffect, Record};
 use crate::central::phase::CentralPhase;
-use crate::control::{ProcessInstance, Time, ToLocal};
+use crate::manager_messages::{ProcessInstance, Time, ToLocal};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 
 impl Central {
@@ -22,7 +22,7 @@ impl Central {
         };
         let abandoned = self.mode.checkpoints_mut().and_then(|c| c.rolled_back());
         self.ranks.roll_back();
-        self.losses.goes_back(since);
+        self.losses.rolls_back(since);
         self.losses.try_again();
         self.phase = CentralPhase::Restoring(GlobalRestore { epoch, since });
         self.mode.set_last_checkpoint(None);
@@ -40,7 +40,7 @@ impl Central {
             }
         }
         if let Some(abandoned) = abandoned {
-            self.keep(abandoned, effects);
+            self.tell_committed(abandoned, effects);
         }
     }
 
@@ -53,7 +53,7 @@ impl Central {
         effects: &mut Vec<CentralEffect>,
     ) {
         self.ranks.restore_alone(now, rank);
-        self.losses.goes_back(now);
+        self.losses.rolls_back(now);
         self.store_restoring(epoch, effects);
         let ProcessInstance {
             generation,
@@ -98,10 +98,10 @@ impl Central {
         };
         let host = self.ranks.host_of(rank);
         effects.push(CentralEffect::Send(host, start));
-        if let Some(since) = self.ranks.is_back(rank) {
+        if let Some(since) = self.ranks.restored(rank) {
             let epoch = self.mode.last_checkpoint();
             let incarnation = self.ranks.instance(rank).incarnation;
-            self.tell_back(now, epoch, since, Some((rank, incarnation)), effects);
+            self.report_restored(now, epoch, since, Some((rank, incarnation)), effects);
         }
     }
 
@@ -119,7 +119,7 @@ impl Central {
         ));
     }
 
-    /// Every rank is back.
+    /// Every rank is restored.
     pub(in crate::central) fn recovered(
         &mut self,
         now: Time,
@@ -130,20 +130,20 @@ impl Central {
             return;
         };
         checkpoints.run_again(now);
-        self.tell_recovered(now, restoring, effects);
+        self.report_recovered(now, restoring, effects);
     }
 
     /// Says so, once it is known how everyone ended.
-    pub(in crate::central) fn tell_recovered(
+    pub(in crate::central) fn report_recovered(
         &mut self,
         now: Time,
         restoring: &GlobalRestore,
         effects: &mut Vec<CentralEffect>,
     ) {
-        self.tell_back(now, restoring.epoch, restoring.since, None, effects);
+        self.report_restored(now, restoring.epoch, restoring.since, None, effects);
     }
 
-    fn tell_back(
+    fn report_restored(
         &mut self,
         now: Time,
         epoch: Option<Epoch>,
@@ -162,7 +162,7 @@ impl Central {
             took: now.0.saturating_sub(since.0),
             repeated: since.0.saturating_sub(from.0),
         };
-        self.losses.tell(recovered);
-        self.tell_of_recovery(effects);
+        self.losses.report(recovered);
+        self.report_losses(effects);
     }
 }

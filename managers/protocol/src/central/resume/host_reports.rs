@@ -2,11 +2,13 @@
 //! are repeated.
 
 use super::past::{Past, Reports};
+use crate::central::interface::{CentralEffect, CentralInput, HostIndex};
 use crate::central::job_state::Central;
-use crate::central::messages::{CentralEffect, CentralInput, HostIndex};
 use crate::central::phase::CentralPhase;
 use crate::central::recovery::GlobalRestore;
-use crate::control::{ProcessInstance, RankReport, Report, Stage, Time, ToCentral, ToLocal};
+use crate::manager_messages::{
+    ProcessInstance, RankReport, Report, Stage, Time, ToCentral, ToLocal,
+};
 use crate::verdict::Verdict;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 
@@ -31,7 +33,7 @@ impl Central {
         let by_host = self.ranks.by_host(self.hosts.len());
         for (host, (report, ranks)) in reports.iter().zip(by_host).enumerate() {
             if let Some(report) = report {
-                self.say_again(host, ranks, report, past, effects);
+                self.repeat_orders(host, ranks, report, past, effects);
             }
         }
         // Of this generation, as it was when the hosts reported.
@@ -82,7 +84,7 @@ impl Central {
     }
 
     /// Repeats the messages that a host may not have received.
-    fn say_again(
+    fn repeat_orders(
         &mut self,
         host: HostIndex,
         mut ranks: Vec<(Rank, Incarnation)>,
@@ -113,13 +115,13 @@ impl Central {
             };
             effects.push(CentralEffect::Send(host, order));
         }
-        if past.ordered > Epoch(0) {
-            let keep = ToLocal::Keep {
+        if past.last_epoch > Epoch(0) {
+            let commit = ToLocal::Commit {
                 generation,
                 epoch: past.committed.map(|(epoch, ..)| epoch),
-                abandoned: past.ordered,
+                abandoned: past.last_epoch,
             };
-            effects.push(CentralEffect::Send(host, keep));
+            effects.push(CentralEffect::Send(host, commit));
         }
         if let Some(signal) = self
             .end
@@ -164,7 +166,7 @@ impl Central {
                     self.start_again(effects);
                 }
                 self.checkpoint_again(now, past, effects);
-                self.retell(now, past, effects);
+                self.report_again(now, past, effects);
                 self.finalize_when_complete(now, effects);
             }
             CentralPhase::Finalized => {
@@ -175,7 +177,7 @@ impl Central {
                 for rank in waiting {
                     self.start_alone(now, rank, effects);
                 }
-                self.tell_of_recovery(effects);
+                self.report_losses(effects);
             }
             _ => {}
         }
@@ -201,7 +203,7 @@ impl Central {
         };
         if past
             .committed
-            .is_none_or(|(epoch, ..)| epoch < past.ordered)
+            .is_none_or(|(epoch, ..)| epoch < past.last_epoch)
         {
             self.checkpoint_asked(now, effects);
         } else {
@@ -211,13 +213,13 @@ impl Central {
     }
 
     /// Tells of a recovery that may not have been told.
-    fn retell(&mut self, now: Time, past: &Past, effects: &mut Vec<CentralEffect>) {
+    fn report_again(&mut self, now: Time, past: &Past, effects: &mut Vec<CentralEffect>) {
         match past.restored {
-            Some(epoch) if !self.losses.tells_recovery() => {
+            Some(epoch) if !self.losses.reports_recovery() => {
                 let since = self.losses.since();
-                self.tell_recovered(now, &GlobalRestore { epoch, since }, effects);
+                self.report_recovered(now, &GlobalRestore { epoch, since }, effects);
             }
-            _ => self.tell_of_recovery(effects),
+            _ => self.report_losses(effects),
         }
     }
 }

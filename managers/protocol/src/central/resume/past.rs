@@ -1,7 +1,7 @@
 //! The state of a job that was taken up again, until every host has reported.
 
-use crate::central::messages::{CentralInput, HostIndex, Relaunch};
-use crate::control::{Report, Time};
+use crate::central::interface::{CentralInput, HostIndex, Relaunch};
+use crate::manager_messages::{Report, Time};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation};
 use rejoin_wire::ImageCost;
 
@@ -18,7 +18,8 @@ pub(in crate::central) struct Past {
     pub cards: Vec<BusinessCard>,
     /// The checkpoint that the job last rolled back to.
     pub restored: Option<Option<Epoch>>,
-    pub ordered: Epoch,
+    /// The highest that was ever requested.
+    pub last_epoch: Epoch,
     pub committed: Option<(Epoch, Time, ImageCost)>,
     pub finalized: bool,
     pub decided: bool,
@@ -64,7 +65,7 @@ impl Resuming {
     }
 
     /// Central was suspended, and no message could arrive meanwhile.
-    pub fn slept(&mut self, now: Time) {
+    pub fn was_suspended(&mut self, now: Time) {
         self.due = self.due.map(|_| now.plus_millis(REPORT_BOUND));
     }
 
@@ -85,7 +86,7 @@ impl Resuming {
     }
 
     /// Keeps an input until every host has reported.
-    pub fn put_off(&mut self, input: CentralInput) {
+    pub fn postpone(&mut self, input: CentralInput) {
         self.later.push(input);
     }
 

@@ -1,13 +1,13 @@
 //! The questions of a restarted central manager to the hosts, until all have answered.
 
+use crate::central::interface::{CentralEffect, CentralInput};
 use crate::central::job_state::Central;
-use crate::central::messages::{CentralEffect, CentralInput};
 use crate::central::phase::CentralPhase;
-use crate::control::{Time, ToCentral, ToLocal};
+use crate::manager_messages::{Time, ToCentral, ToLocal};
 use crate::verdict::Verdict;
 
 impl Central {
-    /// For observers of checkpoints.
+    /// Where the job stands, for observers of checkpoints.
     pub(in crate::central) fn resumed(&self) -> CentralEffect {
         let checkpoints = self.mode.checkpoints();
         CentralEffect::Resumed {
@@ -17,7 +17,7 @@ impl Central {
     }
 
     /// Tells observers where the job stands, and prepares the hosts' state.
-    fn take_up(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
+    fn prepare_hosts(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         effects.push(self.resumed());
         self.end.tell_again(effects);
         self.hosts.count_leases_from(now);
@@ -27,7 +27,7 @@ impl Central {
 
     /// The end of the job was already decided: sends the order to all hosts once more.
     pub(in crate::central) fn end_again(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
-        self.take_up(now, effects);
+        self.prepare_hosts(now, effects);
         self.end_all(now, effects);
     }
 
@@ -45,7 +45,7 @@ impl Central {
         match input {
             CentralInput::Begin => {
                 resuming.ask(now);
-                self.take_up(now, effects);
+                self.prepare_hosts(now, effects);
                 self.hosts.send_all(|| ToLocal::Report, effects);
             }
             CentralInput::Local(host, ToCentral::Report(report)) => resuming.reported(host, report),
@@ -56,11 +56,11 @@ impl Central {
             // The report of a host includes its earlier messages.
             CentralInput::Local(host, _) => {
                 if resuming.has_reported(host) {
-                    resuming.put_off(input);
+                    resuming.postpone(input);
                 }
             }
-            CentralInput::Slept => {
-                resuming.slept(now);
+            CentralInput::Suspended => {
+                resuming.was_suspended(now);
                 return vec![input];
             }
             CentralInput::Tick => {
@@ -70,9 +70,9 @@ impl Central {
                 self.unanswered(now, effects);
                 return Vec::new();
             }
-            input => resuming.put_off(input),
+            input => resuming.postpone(input),
         }
-        self.go_on_when_complete(now, effects)
+        self.continue_when_complete(now, effects)
     }
 
     /// A host that does not answer in time is lost.
@@ -89,7 +89,7 @@ impl Central {
 
     /// Continues once every host has answered. Returns the events of which some may have reached
     /// no central manager.
-    fn go_on_when_complete(
+    fn continue_when_complete(
         &mut self,
         now: Time,
         effects: &mut Vec<CentralEffect>,

@@ -1,8 +1,8 @@
 //! The job's state from the records of an earlier central manager.
 
 use super::past::{Past, Resuming};
+use crate::central::interface::{FailureHistory, Job, Record};
 use crate::central::job_state::Central;
-use crate::central::messages::{FailureHistory, Job, Record};
 use crate::central::phase::CentralPhase;
 use crate::central::recovery::Relaunching;
 
@@ -20,7 +20,7 @@ impl Central {
             central.recall(record, &mut past);
         }
         if let Some(checkpoints) = central.mode.checkpoints_mut() {
-            checkpoints.resume(past.committed, past.ordered);
+            checkpoints.resume(past.committed, past.last_epoch);
         }
         if let Some(relaunch) = past.relaunching {
             let decided = Relaunching::Decided(Box::new(relaunch), None);
@@ -49,9 +49,9 @@ impl Central {
                 past.started = Some(generation);
                 past.cards = table.into_iter().map(|(_, card)| card).collect();
             }
-            Record::Ordered { epoch } => past.ordered = past.ordered.max(epoch),
+            Record::Requested { epoch } => past.last_epoch = past.last_epoch.max(epoch),
             Record::Committed { epoch, at, cost } => {
-                past.ordered = past.ordered.max(epoch);
+                past.last_epoch = past.last_epoch.max(epoch);
                 past.committed = Some((epoch, at, cost));
             }
             Record::Restoring {

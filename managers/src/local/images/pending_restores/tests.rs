@@ -60,7 +60,7 @@ fn ends_of_unknown_processes_are_kept_while_one_is_being_made() {
 }
 
 #[test]
-fn an_image_that_does_not_answer_is_given_up() {
+fn an_image_that_does_not_answer_is_reported() {
     let mut restores = two_slots();
     restores.begin(0, restore(1, 5));
     let long_ago = Instant::now().checked_sub(ANSWER_LIMIT);

@@ -147,8 +147,8 @@ fn an_image_that_has_taken_its_order_is_watched_for_answers_only() {
     let mut ours = UnixStream::from(image.zygote.as_fd().try_clone_to_owned().unwrap());
     ours.set_nonblocking(true).unwrap();
     while ours.write(&[0; 4096]).is_ok() {}
-    let wake = Wake::default();
-    let restored = world.images.restore(0, Epoch(3), &wake, &world.reactor);
+    let request = RestoreRequest::default();
+    let restored = world.images.restore(0, Epoch(3), &request, &world.reactor);
     assert_eq!(restored, Ok(()));
     let waited = |world: &mut World| {
         let mut tokens = Vec::new();

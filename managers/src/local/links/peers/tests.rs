@@ -75,16 +75,18 @@ impl Node {
             }
             .expect("an event");
         }
-        self.peers.tend(&self.reactor).expect("tending");
+        self.peers.run_timers(&self.reactor).expect("tending");
     }
 
-    fn given(&mut self, word: &TreeOrder) {
-        let give = BroadcastMessage::Give {
+    fn given(&mut self, payload: &TreeOrder) {
+        let give = BroadcastMessage::Forward {
             stamp: STAMP,
             whole: true,
-            word: word.clone(),
+            payload: payload.clone(),
         };
-        self.peers.hear(None, give, &self.reactor).expect("a word");
+        self.peers
+            .hear(None, give, &self.reactor)
+            .expect("a payload");
     }
 
     fn port(&self) -> SocketAddr {
@@ -115,7 +117,7 @@ fn turns(nodes: &mut [Node], what: &str, mut done: impl FnMut(&[Node]) -> bool) 
 }
 
 fn got(missing: &[usize]) -> Vec<BroadcastMessage<TreeOrder>> {
-    vec![BroadcastMessage::Got {
+    vec![BroadcastMessage::Acknowledge {
         stamp: STAMP,
         whole: true,
         missing: missing.to_vec(),
@@ -126,8 +128,8 @@ fn got(missing: &[usize]) -> Vec<BroadcastMessage<TreeOrder>> {
 fn a_word_goes_down_the_chain_and_the_answer_back() {
     let mut nodes = [0, 1, 2].map(Node::new);
     let addresses = nodes.iter().map(|n| vec![n.port()]).collect();
-    let word = TreeOrder::new(addresses, &start()).expect("a word");
-    nodes[0].given(&word);
+    let payload = TreeOrder::new(addresses, &start()).expect("a payload");
+    nodes[0].given(&payload);
     turns(&mut nodes, "an answer", |n| !n[0].peers.up.is_empty());
     assert_eq!(nodes[0].peers.up, got(&[]));
     for node in &nodes {
@@ -145,15 +147,15 @@ fn who_can_not_be_reached_is_named_and_gone_around() {
     let silent = nobody.local_addr().expect("its number");
     // It listens, and says nothing.
     let addresses = vec![vec![nodes[0].port()], vec![silent], vec![nodes[1].port()]];
-    let word = TreeOrder::new(addresses, &start()).expect("a word");
-    nodes[0].given(&word);
+    let payload = TreeOrder::new(addresses, &start()).expect("a payload");
+    nodes[0].given(&payload);
     turns(&mut nodes, "an answer", |n| !n[0].peers.up.is_empty());
     assert_eq!(nodes[0].peers.up, got(&[1]));
     assert_eq!(nodes[1].peers.orders, [start()]);
     // One that has no address is not even tried.
     let mut alone = Node::new(1);
-    let word = TreeOrder::new(Vec::new(), &start()).expect("a word");
-    alone.given(&word);
+    let payload = TreeOrder::new(Vec::new(), &start()).expect("a payload");
+    alone.given(&payload);
     assert_eq!(alone.peers.up, got(&[2]));
     assert!(alone.peers.dialing.is_empty());
 }
@@ -161,8 +163,8 @@ fn who_can_not_be_reached_is_named_and_gone_around() {
 #[test]
 fn other_orders_do_not_come_this_way() {
     let mut node = Node::new(2);
-    let word = TreeOrder::new(Vec::new(), &ToLocal::Kill).expect("a word");
-    node.given(&word);
+    let payload = TreeOrder::new(Vec::new(), &ToLocal::Kill).expect("a payload");
+    node.given(&payload);
     assert!(node.peers.orders.is_empty());
 }
 
@@ -231,14 +233,14 @@ fn a_question_goes_across_and_the_answer_comes_back_over_the_same_link() {
     let answer = lookup::LookupMessage::Unknown { generation, rank };
     let mut nodes = [0, 2].map(Node::new);
     let ask = |node: &mut Node, to, message: &lookup::LookupMessage| {
-        let across = Across::LookUp(message.clone());
+        let across = PeerMessage::LookUp(message.clone());
         let sent = node.peers.send(to, &across, &node.reactor);
         sent.expect("no error")
     };
     // A manager without the addresses of the others cannot reach them.
     assert!(!ask(&mut nodes[0], 2, &question));
     let addresses = vec![vec![nodes[0].port()], Vec::new(), vec![nodes[1].port()]];
-    nodes[0].peers.word = Some(TreeOrder::new(addresses, &start()).expect("a word"));
+    nodes[0].peers.last_order = Some(TreeOrder::new(addresses, &start()).expect("a payload"));
     assert!(!ask(&mut nodes[0], 1, &question), "it has no address");
     assert!(ask(&mut nodes[0], 2, &question));
     turns(&mut nodes, "a question", |n| !n[1].peers.lookups.is_empty());

@@ -1,0 +1,69 @@
+//! Pending signals. A clone inherits none of them.
+
+use crate::error::Caveat;
+use crate::sys;
+
+/// More pending signals than any program has; the rest would stay with the rank.
+const MOST: usize = 1024;
+
+/// Pending signals with their details, in order of delivery.
+#[derive(Default)]
+pub(crate) struct PendingSignals {
+    waiting: Vec<libc::siginfo_t>,
+}
+
+impl PendingSignals {
+    /// Reads the pending signals of this process, with all signals blocked. The system reports the
+    /// details of a signal only when it delivers it, so each signal is taken and queued again.
+    pub fn capture(request_signal: i32) -> Self {
+        let set = sys::pending() & !sys::bit(request_signal);
+        if set == 0 {
+            return Self::default();
+        }
+        let mut waiting = Vec::new();
+        while waiting.len() < MOST {
+            match take(set) {
+                Some(info) => waiting.push(info),
+                None => break,
+            }
+        }
+        let pending = Self { waiting };
+        pending.restore(&mut Vec::new());
+        pending
+    }
+
+    /// Queues them for this process.
+    pub fn restore(&self, caveats: &mut Vec<Caveat>) {
+        let pid = sys::pid();
+        for info in &self.waiting {
+            let signal = info.si_signo;
+            // SAFETY: the pointer is to a siginfo of the kernel's own making.
+            let result = unsafe {
+                libc::syscall(
+                    libc::SYS_rt_sigqueueinfo,
+                    pid,
+                    signal,
+                    std::ptr::from_ref(info),
+                )
+            };
+            if let Err(errno) = sys::check(result) {
+                caveats.push(Caveat::SignalLost { signal, errno });
+            }
+        }
+    }
+}
+
+fn take(set: sys::SignalSet) -> Option<libc::siginfo_t> {
+    let at_once = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `siginfo_t` is plain data; the pointers are to a set of the size given, to it and to
+    // a timespec.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let (set, time) = (&raw const set, &raw const at_once);
+        let result = libc::syscall(libc::SYS_rt_sigtimedwait, set, &raw mut info, time, 8);
+        (result > 0).then_some(info)
+    }
+}

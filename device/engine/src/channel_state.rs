@@ -1,0 +1,227 @@
+//! One channel: the state of both directions between this rank and a peer.
+
+use std::collections::VecDeque;
+
+use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
+use rejoin_logging::{ReceiveOrder, ReceiveWindow, Retention, SendWindow};
+
+use crate::config::Config;
+use crate::core_state::Core;
+use crate::frame::{Flags, FrameKind, Header};
+use crate::open_sends::{CancelRequests, OpenSends};
+use crate::partial_bodies::{PartialBodies, Target};
+use crate::pool::Buf;
+use crate::types::{Envelope, Segment};
+use crate::write_plan::WritePlan;
+
+/// A body that lies outside of the retention's ring.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum SentBody {
+    /// In user memory, of that request.
+    User(Segment, u32),
+    /// Copied out of it.
+    Kept(Buf),
+}
+
+/// A body that is sent as data frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Bulk {
+    pub ssn: Ssn,
+    pub eager: bool,
+    pub offset: usize,
+    pub len: usize,
+}
+
+/// The direction to the peer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Tx {
+    pub retention: Retention<SentBody>,
+    /// Bytes of bodies that were copied out of user memory and are not acknowledged.
+    pub detached: usize,
+    pub window: SendWindow,
+    pub plan: WritePlan,
+    /// Bodies that the peer is clear to take, or lacks after a resume.
+    pub bulk: VecDeque<Bulk>,
+    pub open: OpenSends,
+    /// Sends that wait for the window, in order.
+    pub blocked: VecDeque<u32>,
+    pub cancels: CancelRequests,
+    /// The first message whose ack was not requested of the peer on this link.
+    pub unasked: Ssn,
+}
+
+/// The frame whose body is being read.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Current {
+    pub kind: FrameKind,
+    pub ssn: Ssn,
+    pub target: Target,
+    pub want_ack: bool,
+    pub granted: bool,
+    /// Offset in the body of the message, and length of this part.
+    pub offset: usize,
+    pub len: usize,
+}
+
+/// The direction from the peer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Rx {
+    pub order: ReceiveOrder,
+    pub window: ReceiveWindow,
+    pub current: Option<Current>,
+    pub partial: PartialBodies,
+    /// Bytes received since an ack was fixed.
+    pub unacked: u64,
+    /// Messages that were removed at the sender's request: number of the request, message.
+    pub cancelled: Vec<(u64, Ssn)>,
+    /// Such requests about messages whose body is still on its way.
+    pub undecided: Vec<(u64, Ssn)>,
+    /// Envelopes that the next grant allows.
+    pub step: u64,
+}
+
+/// Which side of the present link can read the other's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct RemoteAccess {
+    /// This rank the peer's.
+    pub ours: bool,
+    /// The peer this rank's: bodies from this length on.
+    pub theirs: Option<usize>,
+}
+
+/// Both directions and the link.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Channel {
+    pub peer: Rank,
+    pub tx: Tx,
+    pub rx: Rx,
+    pub up: bool,
+    pub access: RemoteAccess,
+    /// In the list of ready peers.
+    pub ready: bool,
+    /// An ack is due that no frame carries yet.
+    pub ack_now: bool,
+}
+
+/// First number of envelopes granted beyond the window.
+pub(crate) const FIRST_STEP: u64 = 16;
+
+impl Channel {
+    pub(crate) fn new(peer: Rank, config: &Config) -> Self {
+        Channel {
+            peer,
+            tx: Tx {
+                retention: Retention::default(),
+                detached: 0,
+                window: SendWindow::new(config.window),
+                plan: WritePlan::default(),
+                bulk: VecDeque::new(),
+                open: OpenSends::default(),
+                blocked: VecDeque::new(),
+                cancels: CancelRequests::default(),
+                unasked: Ssn(0),
+            },
+            rx: Rx {
+                order: ReceiveOrder::default(),
+                window: ReceiveWindow::new(config.window),
+                current: None,
+                partial: PartialBodies::default(),
+                unacked: 0,
+                cancelled: Vec::new(),
+                undecided: Vec::new(),
+                step: FIRST_STEP,
+            },
+            up: false,
+            access: RemoteAccess::default(),
+            ready: false,
+            ack_now: false,
+        }
+    }
+
+    /// The ack: all earlier messages are in memory with their eager bodies.
+    #[inline(always)]
+    pub(crate) fn ack(&self) -> Ssn {
+        let next = self.rx.order.next();
+        if !self.rx.partial.any_eager() && self.rx.current.is_none() {
+            return next;
+        }
+        self.ack_within(next)
+    }
+
+    /// Some bodies of envelopes below the next one have not come, or not whole.
+    #[cold]
+    #[inline(never)]
+    fn ack_within(&self, mut ack: Ssn) -> Ssn {
+        if let Some(first) = self.rx.partial.first_eager() {
+            ack = ack.min(first);
+        }
+        match &self.rx.current {
+            Some(current)
+                if current.kind == FrameKind::Eager && current.target != Target::Nowhere =>
+            {
+                ack.min(current.ssn)
+            }
+            _ => ack,
+        }
+    }
+
+    /// A header with ack and credit as they are now; they count as reported.
+    #[inline(always)]
+    pub(crate) fn header(&mut self, epoch: Epoch, kind: FrameKind, ssn: Ssn) -> Header {
+        self.ack_now = false;
+        self.rx.unacked = 0;
+        Header {
+            kind,
+            flags: Flags::NONE,
+            epoch,
+            envelope: Envelope::default(),
+            length: 0,
+            ssn,
+            ack: self.ack(),
+            credit: self.rx.window.report(),
+            aux: 0,
+        }
+    }
+
+    /// Plans a control frame.
+    pub(crate) fn control(&mut self, core: &mut Core, header: &Header) {
+        self.tx.plan.push_header(header);
+        self.mark_ready(core);
+    }
+
+    /// Plans a control frame about a message of the peer.
+    pub(crate) fn send_control(
+        &mut self,
+        core: &mut Core,
+        epoch: Epoch,
+        kind: FrameKind,
+        ssn: Ssn,
+    ) {
+        let header = self.header(epoch, kind, ssn);
+        self.control(core, &header);
+    }
+
+    /// Puts the peer on the list of those with something to write.
+    #[inline]
+    pub(crate) fn mark_ready(&mut self, core: &mut Core) {
+        if !self.ready {
+            self.ready = true;
+            core.ready.push_back(self.peer);
+        }
+    }
+
+    /// An ack must go out even if no message carries it.
+    #[cold]
+    pub(crate) fn ack_soon(&mut self, core: &mut Core) {
+        self.ack_now = true;
+        self.mark_ready(core);
+    }
+
+    /// Records that the credit or the ack has grown. Past a quarter of the window it is sent.
+    #[inline(always)]
+    pub(crate) fn owed(&mut self, core: &mut Core, config: &Config) {
+        if self.rx.window.unreported().max(self.rx.unacked) > config.window / 4 {
+            self.ack_soon(core);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The next writes to a peer, in order.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use rejoin_channel_table::ids::Ssn;
+
+use crate::frame::{HEADER_LEN, Header};
+
+/// A part of the next writes. Parts of one frame are neighbours.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum PlannedPart {
+    /// Whole frames in the retention, or the last of them up to its body.
+    Ring(Range<u64>),
+    /// The body behind a header in the retention, from `at` on.
+    Body { ssn: Ssn, at: usize, len: usize },
+    /// The next `count` headers, from byte `at` of the first on.
+    Headers { count: usize, at: usize },
+    /// The body of a data frame.
+    Chunk {
+        ssn: Ssn,
+        eager: bool,
+        range: Range<usize>,
+    },
+}
+
+/// The writes of the device, in order. Without a link: control frames for the next one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct WritePlan {
+    parts: VecDeque<PlannedPart>,
+    /// Control frames and headers of data frames, in the order of the parts: a burst of them is one
+    /// piece.
+    headers: VecDeque<[u8; HEADER_LEN]>,
+    /// Data frames among the parts.
+    chunks: usize,
+}
+
+impl WritePlan {
+    /// Whether there is nothing to write.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Drops all parts: the link is lost.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The parts in order.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &PlannedPart> {
+        self.parts.iter()
+    }
+
+    /// Number of data frames.
+    pub(crate) fn chunks(&self) -> usize {
+        self.chunks
+    }
+
+    /// Number of frames that are not retained, and of headers of data frames.
+    pub(crate) fn headers(&self) -> usize {
+        self.headers.len()
+    }
+
+    /// Adds frames of the retention, as one piece with those before them if they are neighbours.
+    #[inline]
+    pub(crate) fn push_frames(&mut self, range: Range<u64>) {
+        match self.parts.back_mut() {
+            Some(PlannedPart::Ring(last)) if last.end == range.start => last.end = range.end,
+            _ => self.parts.push_back(PlannedPart::Ring(range)),
+        }
+    }
+
+    /// Adds the body of the frame that was added last, which is not in the retention's ring.
+    pub(crate) fn push_body(&mut self, ssn: Ssn, len: usize) {
+        self.parts.push_back(PlannedPart::Body { ssn, at: 0, len });
+    }
+
+    /// Adds a frame that is not retained: behind others of its kind it is one piece with them.
+    #[inline]
+    pub(crate) fn push_header(&mut self, header: &Header) {
+        self.headers.push_back(header.encode());
+        match self.parts.back_mut() {
+            Some(PlannedPart::Headers { count, .. }) => *count += 1,
+            _ => self
+                .parts
+                .push_back(PlannedPart::Headers { count: 1, at: 0 }),
+        }
+    }
+
+    /// Adds a data frame with this range of a body.
+    pub(crate) fn push_chunk(&mut self, header: &Header, eager: bool, range: Range<usize>) {
+        self.push_header(header);
+        let ssn = header.ssn;
+        self.parts
+            .push_back(PlannedPart::Chunk { ssn, eager, range });
+        self.chunks += 1;
+    }
+
+    /// Planned headers, in two parts where they wrap around, without the first `at` bytes.
+    pub(crate) fn header_bytes(&self, range: Range<usize>, at: usize) -> [&[u8]; 2] {
+        let (a, b) = self.headers.as_slices();
+        let (start, end) = (range.start.min(a.len()), range.end.min(a.len()));
+        let first = a[start..end].as_flattened();
+        let second = b[range.start - start..range.end - end].as_flattened();
+        if first.is_empty() {
+            [first, &second[at..]]
+        } else {
+            [&first[at..], second]
+        }
+    }
+
+    /// Drops the first `bytes`, which were written.
+    pub(crate) fn advance(&mut self, mut bytes: usize) {
+        while bytes > 0 {
+            let Some(part) = self.parts.front_mut() else {
+                debug_assert!(false, "more was written than was planned");
+                return;
+            };
+            let (left, chunk) = match part {
+                PlannedPart::Ring(range) => ((range.end - range.start) as usize, false),
+                PlannedPart::Headers { count, at } => (*count * HEADER_LEN - *at, false),
+                PlannedPart::Body { at, len, .. } => (*len - *at, false),
+                PlannedPart::Chunk { range, .. } => (range.len(), true),
+            };
+            if left <= bytes {
+                bytes -= left;
+                if let PlannedPart::Headers { count, .. } = part {
+                    self.headers.drain(..*count);
+                }
+                self.parts.pop_front();
+                self.chunks -= usize::from(chunk);
+                continue;
+            }
+            match part {
+                PlannedPart::Ring(range) => range.start += bytes as u64,
+                PlannedPart::Headers { count, at } => {
+                    let whole = (*at + bytes) / HEADER_LEN;
+                    self.headers.drain(..whole);
+                    *count -= whole;
+                    *at = (*at + bytes) % HEADER_LEN;
+                }
+                PlannedPart::Body { at, .. } => *at += bytes,
+                PlannedPart::Chunk { range, .. } => range.start += bytes,
+            }
+            return;
+        }
+    }
+}

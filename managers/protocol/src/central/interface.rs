@@ -1,0 +1,219 @@
+//! Inputs and effects of the central manager's core.
+
+use super::event::Event;
+use super::losses::Losses;
+pub use super::placement::HostIndex;
+use crate::checkpoint::Interval;
+use crate::lease::Terms;
+use crate::manager_messages::{Time, ToCentral, ToLocal};
+use crate::policy::{self, History};
+use crate::verdict::Verdict;
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_wire::ImageCost;
+use serde::{Deserialize, Serialize};
+
+/// An input of the driver to the core.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum CentralInput {
+    /// Start the job, or take it up again.
+    Begin,
+    /// A local manager said this.
+    Local(HostIndex, ToCentral),
+    /// The link to a local manager is gone.
+    HostLost(HostIndex),
+    /// A host does not take part any more, for this reason.
+    HostGone(HostIndex, String),
+    /// The launcher got this signal.
+    Signal(i32),
+    /// A client or the user requests a checkpoint.
+    Checkpoint,
+    /// The ranks' output can't be written, for this reason; without one, it has no reader.
+    OutputLost(Option<String>),
+    /// The answer to [`CentralEffect::AskStored`]: the newest state that every rank has stored, if
+    /// there is one.
+    Stored(Option<u32>),
+    /// The answer to [`CentralEffect::AskRelaunchable`], if there is such a state.
+    Relaunchable,
+    /// The deadline may have come.
+    Tick,
+    /// Nothing has been passed on for a while, for no fault of the hosts: the launcher was
+    /// suspended.
+    Suspended,
+}
+
+/// An effect for the driver, which carries out effects in this order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CentralEffect {
+    /// Store this before doing anything that follows.
+    Persist(Record),
+    /// Tell a local manager.
+    Send(HostIndex, ToLocal),
+    /// Tell these local managers the same.
+    SendAll(Vec<HostIndex>, ToLocal),
+    /// Drop a local manager that does not answer: close its link, kill what is reachable.
+    Drop(HostIndex),
+    /// A rank reported its counters.
+    Counters(Rank, Vec<(String, u64)>),
+    /// For the user and the journal of events. After a resumption some events come a second time.
+    Event(Event),
+    /// A new central manager continues the job. Observers of checkpoints may have missed their
+    /// results: this one stands, and all others up to `abandoned` are abandoned.
+    Resumed {
+        /// The checkpoint that the job rolls back to.
+        committed: Option<Epoch>,
+        /// The highest number that was ever requested.
+        abandoned: Epoch,
+    },
+    /// The job is decided: nothing later changes the verdict.
+    Decided(Verdict),
+    /// Say which state every rank has stored, once the last output of every host has come:
+    /// [`CentralInput::Stored`].
+    AskStored,
+    /// Say at once whether there is a stored state from which the job can be launched again:
+    /// [`CentralInput::Relaunchable`].
+    AskRelaunchable,
+    /// This launch of the job is over, and this is the next.
+    Relaunch(Relaunch),
+    /// The job is over, and every host has reported or was dropped.
+    Over(Verdict),
+}
+
+/// A record that must outlive the central manager.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Record {
+    /// Processes of these incarnations, in rank order, are about to be started.
+    Began {
+        /// The job's generation.
+        generation: Generation,
+        /// Incarnation of each rank.
+        incarnations: Vec<Incarnation>,
+        /// When: a time limit counts from here.
+        at: Time,
+    },
+    /// All ranks have registered and are about to be released.
+    Started {
+        /// The job's generation.
+        generation: Generation,
+        /// Incarnation and card of each rank, in rank order.
+        table: Vec<(Incarnation, BusinessCard)>,
+    },
+    /// The number of a checkpoint that is about to be requested.
+    Requested {
+        /// Number of the checkpoint.
+        epoch: Epoch,
+    },
+    /// Every rank's image of this epoch is there: the job rolls back to it from now on.
+    Committed {
+        /// Number of the checkpoint.
+        epoch: Epoch,
+        /// When that was.
+        at: Time,
+        /// The highest cost of it for a rank.
+        cost: ImageCost,
+    },
+    /// Ranks are about to be rolled back.
+    Restoring {
+        /// The generation that begins.
+        generation: Generation,
+        /// The checkpoint; `None`: the start.
+        epoch: Option<Epoch>,
+        /// Incarnation of each rank from now on.
+        incarnations: Vec<Incarnation>,
+        /// The history on which the next failure is judged.
+        memory: Box<FailureHistory>,
+    },
+    /// All ranks are in `MPI_Finalize` and are about to be released: no rank needs another any
+    /// more.
+    Finalized {
+        /// The job's generation.
+        generation: Generation,
+        /// Their last checkpoint, from which one can come back alone.
+        last: Option<Epoch>,
+    },
+    /// No process of the job is left on this host.
+    HostDone(HostIndex),
+    /// The verdict, which nothing changes any more: everything is about to be ended.
+    Decided(Verdict),
+    /// The verdict; ranks that have left `MPI_Finalize` end by themselves.
+    Settled(Verdict),
+    /// The history on which the next failure is judged.
+    Memory(Box<FailureHistory>),
+    /// The job is launched again as soon as nothing of this launch can act.
+    Relaunching(Relaunch),
+    /// A signal that asks programs to end is about to be passed on.
+    Interrupted {
+        /// Number of the signal.
+        signal: i32,
+        /// The driver's number of the input with the signal, for a driver that numbers inputs. So a
+        /// repeated input does not count as another signal.
+        input: Option<u64>,
+    },
+}
+
+/// The next launch of a job that has lost a host.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Relaunch {
+    /// Generation of its first processes.
+    pub generation: Generation,
+    /// The lost host.
+    pub lost: HostIndex,
+    /// For each rank its host from now on.
+    pub placement: Vec<HostIndex>,
+    /// The number of the stored state from which the program continues.
+    pub state: u32,
+}
+
+/// The history of failures, for the next decision.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FailureHistory {
+    /// Failures masked so far.
+    pub history: History,
+    /// Lost process instances that are not settled.
+    pub losses: Losses,
+}
+
+/// The data with which central starts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Job {
+    /// Generation of the job's first processes.
+    pub generation: Generation,
+    /// Names of the hosts.
+    pub hosts: Vec<String>,
+    /// For each rank its host.
+    pub placement: Vec<HostIndex>,
+    /// Time limit in milliseconds.
+    pub limit: Option<u64>,
+    /// Milliseconds of it that were over before this launch of the job.
+    pub spent: u64,
+    /// How failures are masked; `None`: they end the job.
+    pub recovery: Option<Recovery>,
+    /// The hosts that are reached over a network.
+    pub leases: Option<Leases>,
+    /// The job may be launched again without a lost host.
+    pub failover: Option<Failover>,
+}
+
+/// Data about earlier launches for a relaunch.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Failover {
+    /// Hosts that were lost before.
+    pub lost: Vec<HostIndex>,
+}
+
+/// Hosts that may fall silent.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Leases {
+    /// For how long.
+    pub terms: Terms,
+    /// The hosts with leases.
+    pub hosts: Vec<HostIndex>,
+}
+
+/// How failures are masked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Recovery {
+    /// When checkpoints are taken.
+    pub interval: Interval,
+    /// How many recoveries are too many.
+    pub limit: policy::RecoveryLimit,
+}

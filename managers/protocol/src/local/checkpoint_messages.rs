@@ -1,0 +1,147 @@
+//! Messages about checkpoints: central's requests and commits, and the reports and questions of
+//! this host's ranks. Images that do not count are dropped.
+
+use super::host_state::Local;
+use super::inputs::LocalEffect;
+use super::rank_messages::one_line;
+use crate::manager_messages::{Cause, ProcessInstance, Stage, ToCentral};
+use rejoin_channel_table::{Epoch, Generation, Rank};
+use rejoin_wire::{FromManager, ImageCost, MOST_CAVEATS, ToManager};
+
+impl Local {
+    /// Central requests a checkpoint.
+    pub(super) fn request_images(
+        &self,
+        generation: Generation,
+        epoch: Epoch,
+        effects: &mut Vec<LocalEffect>,
+    ) {
+        let inside = [Stage::Registered, Stage::Finalizing];
+        let to = self.processes.listening(&inside);
+        let request = FromManager::Checkpoint { generation, epoch };
+        effects.push(LocalEffect::Ranks(to, request));
+    }
+
+    /// A rank's report about an image.
+    pub(super) fn said_of_image(
+        &mut self,
+        instance: ProcessInstance,
+        stage: Stage,
+        message: ToManager,
+        effects: &mut Vec<LocalEffect>,
+    ) {
+        match message {
+            _ if stage == Stage::Spawned => {
+                let why = "it reported an image before it called MPI_Init".to_string();
+                let cause = Cause::Misbehaved { why };
+                self.fail(instance.rank, instance.incarnation, cause, effects);
+            }
+            ToManager::Imaged {
+                epoch,
+                cost,
+                caveats,
+                ..
+            } => self.imaged(instance, epoch, cost, caveats, effects),
+            ToManager::NotImaged { epoch, why, .. } => {
+                let why = one_line(&why);
+                self.tell(
+                    ToCentral::NotImaged {
+                        instance,
+                        epoch,
+                        why,
+                    },
+                    effects,
+                );
+            }
+            _ => {}
+        }
+    }
+
+    /// A rank has made an image.
+    fn imaged(
+        &mut self,
+        instance: ProcessInstance,
+        epoch: Epoch,
+        cost: ImageCost,
+        caveats: Vec<String>,
+        effects: &mut Vec<LocalEffect>,
+    ) {
+        if self.images.is_abandoned(epoch) {
+            effects.push(LocalEffect::DropImage(instance.rank, epoch));
+            return;
+        }
+        self.images.add(instance.rank, epoch);
+        if !caveats.is_empty() {
+            let lines = caveats.iter().take(MOST_CAVEATS);
+            let lines = lines.map(|line| one_line(line)).collect();
+            effects.push(LocalEffect::Caveats(instance.rank, lines));
+        }
+        self.tell(
+            ToCentral::Imaged {
+                instance,
+                epoch,
+                cost,
+            },
+            effects,
+        );
+    }
+
+    /// Only the images of this epoch count, and those of epochs that are not abandoned.
+    pub(super) fn commit(
+        &mut self,
+        committed: Option<Epoch>,
+        abandoned: Epoch,
+        effects: &mut Vec<LocalEffect>,
+    ) {
+        for (rank, epoch) in self.images.commit(committed, abandoned) {
+            effects.push(LocalEffect::DropImage(rank, epoch));
+        }
+        self.answer_askers(effects);
+    }
+
+    /// A rank's program asks for a checkpoint later than this epoch, which may be there by now.
+    pub(super) fn asked_for(
+        &mut self,
+        instance: ProcessInstance,
+        after: Epoch,
+        effects: &mut Vec<LocalEffect>,
+    ) {
+        let after = self.images.asked_after(after);
+        if let Some(process) = self.processes.find(instance.rank, instance.incarnation) {
+            process.ask(after);
+        }
+        self.answer_askers(effects);
+        let waits = self.processes.find(instance.rank, instance.incarnation);
+        if waits.is_some_and(|process| process.asked().is_some()) {
+            self.tell(ToCentral::Checkpoint { instance, after }, effects);
+        }
+    }
+
+    /// Tells the ranks that asked for a checkpoint its result.
+    fn answer_askers(&mut self, effects: &mut Vec<LocalEffect>) {
+        let mut to = Vec::new();
+        for process in self.processes.iter_mut() {
+            if process.take_answered(|after| self.images.answers(after)) {
+                to.push(process.instance().rank);
+            }
+        }
+        if !to.is_empty() {
+            let answer = self.images.answer(self.processes.generation());
+            effects.push(LocalEffect::Ranks(to, answer));
+        }
+    }
+
+    /// The process of an image ended.
+    pub(super) fn image_ended(&mut self, rank: Rank, epoch: Epoch, effects: &mut Vec<LocalEffect>) {
+        let Some(process) = self.processes.of(rank) else {
+            return;
+        };
+        let incarnation = process.instance().incarnation;
+        // Central may still wait for an image that no rank has reported.
+        if self.images.remove(rank, epoch) || self.images.counts(epoch) {
+            let instance = self.processes.instance(rank, incarnation);
+            self.tell(ToCentral::ImageLost { instance, epoch }, effects);
+            effects.push(LocalEffect::DropImage(rank, epoch));
+        }
+    }
+}

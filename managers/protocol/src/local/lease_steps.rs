@@ -1,0 +1,38 @@
+//! What a host does for its lease. Its ranks run only as long as the lease does, because central
+//! may lose sight of the host.
+
+use super::host_state::{Local, LocalPhase};
+use super::inputs::LocalEffect;
+use crate::lease::{LeaseDuty, Terms};
+use crate::manager_messages::{Time, ToCentral};
+
+impl Local {
+    /// This host is reached over a network: nothing runs here without a lease.
+    pub fn use_leases(&mut self, terms: Terms, now: Time) {
+        self.lease.begin(terms, now);
+    }
+
+    /// Looks at the clock; before anything else that a step does.
+    pub(super) fn lease_tick(&mut self, now: Time, effects: &mut Vec<LocalEffect>) {
+        while let Some(duty) = self.lease.due(now) {
+            match duty {
+                LeaseDuty::Renew(number) => self.tell(ToCentral::Renew { number }, effects),
+                LeaseDuty::Stop => effects.push(LocalEffect::StopAll),
+                LeaseDuty::Orphaned => self.abandoned_by_central(effects),
+            }
+        }
+    }
+
+    /// Central has granted a renewal: ranks that wait for it continue.
+    pub(super) fn granted(&mut self, now: Time, number: u64, effects: &mut Vec<LocalEffect>) {
+        if !self.lease.granted(now, number) {
+            return;
+        }
+        if matches!(self.phase, LocalPhase::Idle | LocalPhase::Running) {
+            effects.push(LocalEffect::ContinueAll);
+        }
+        if let Some(order) = self.lease.take_order() {
+            self.order(now, order, effects);
+        }
+    }
+}

@@ -1,0 +1,428 @@
+//! Messages about ranks between the central manager and the local managers.
+//!
+//! A message that depends on the state of the job carries the generation, and a message about one
+//! process its incarnation. So a report about a replaced process never counts for its successor.
+//! Messages about the host (its lease, its end) and about the whole job (signals, the verdict) hold
+//! for every generation.
+
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_wire::ImageCost;
+use rejoin_wire::Limits;
+use rejoin_wire::ProcessMap;
+use serde::{Deserialize, Serialize};
+
+/// A moment, in nanoseconds by a clock that all drivers of one machine share (CLOCK_BOOTTIME), so
+/// that a core that was started again continues with it. Cores only compare and add.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// This moment and some milliseconds.
+    #[must_use]
+    pub fn plus_millis(self, millis: u64) -> Time {
+        Time(self.0.saturating_add(millis.saturating_mul(1_000_000)))
+    }
+}
+
+/// One process of the job: a rank in one of its instances.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ProcessInstance {
+    /// The job's generation.
+    pub generation: Generation,
+    /// The rank.
+    pub rank: Rank,
+    /// Incarnation of the rank.
+    pub incarnation: Incarnation,
+}
+
+/// How far a rank has come in its use of MPI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Stage {
+    /// Its process was started and has not called `MPI_Init`.
+    Spawned,
+    /// It registered: it waits in `MPI_Init` or computes.
+    Registered,
+    /// It waits in `MPI_Finalize` for the others.
+    Finalizing,
+    /// It knows that all ranks have arrived.
+    Finalized,
+    /// It left `MPI_Finalize`.
+    Left,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum End {
+    /// It exited with this code.
+    Exited(i32),
+    /// This signal killed it.
+    Signaled(i32),
+    /// It is gone; its parent, which is not ours, knows how.
+    Unknown,
+}
+
+/// Why a rank counts as failed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Cause {
+    /// Its process ended when or how it should not have.
+    Ended {
+        /// Exit code or signal of the process.
+        end: End,
+        /// How far it had come.
+        stage: Stage,
+    },
+    /// It called `MPI_Abort`.
+    Aborted {
+        /// The program's error code.
+        code: i32,
+        /// One line, may be empty.
+        why: String,
+    },
+    /// It could not be started.
+    NotStarted {
+        /// The system's reason.
+        why: String,
+    },
+    /// It broke the rules of the manager's socket.
+    Misbehaved {
+        /// The broken rule, one line.
+        why: String,
+    },
+}
+
+/// From central to a local manager.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ToLocal {
+    /// Start these ranks.
+    Spawn {
+        /// The job's generation.
+        generation: Generation,
+        /// Which ranks, in which incarnation.
+        ranks: Vec<(Rank, Incarnation)>,
+        /// A rank that failed may come back: its place is held until central has said how to
+        /// continue.
+        hold: bool,
+    },
+    /// A rank that failed does not come back.
+    Release {
+        /// Which process it was.
+        instance: ProcessInstance,
+    },
+    /// Every rank has registered.
+    Start {
+        /// The job's generation.
+        generation: Generation,
+        /// Incarnation and card of each rank, in rank order.
+        table: Vec<(Incarnation, BusinessCard)>,
+        /// The epoch of the image that each rank takes at the end of `MPI_Init`.
+        image: Option<Epoch>,
+    },
+    /// Every rank takes its image of this epoch.
+    Checkpoint {
+        /// The job's generation.
+        generation: Generation,
+        /// Number of the checkpoint.
+        epoch: Epoch,
+    },
+    /// From now on the job rolls back to this checkpoint. The host drops images of other epochs up
+    /// to `abandoned`, also images that are still to come.
+    Commit {
+        /// The job's generation.
+        generation: Generation,
+        /// Its number; `None` as long as there is none.
+        epoch: Option<Epoch>,
+        /// The highest number that was abandoned; at least `epoch`.
+        abandoned: Epoch,
+    },
+    /// These ranks roll back: their present processes are stopped, and when all of this host's are,
+    /// their images of the checkpoint take over.
+    Restore {
+        /// The job's generation from now on.
+        generation: Generation,
+        /// The checkpoint; `None`: the program starts anew.
+        epoch: Option<Epoch>,
+        /// Which ranks, in which incarnation from now on.
+        ranks: Vec<(Rank, Incarnation)>,
+    },
+    /// Every rank is in `MPI_Finalize`.
+    AllFinalized {
+        /// The job's generation.
+        generation: Generation,
+    },
+    /// Send this signal to the ranks' process groups.
+    Signal {
+        /// Number of the signal.
+        signal: i32,
+    },
+    /// The job is over: end every process of it, politely first.
+    End {
+        /// One line for the ranks' logs.
+        why: String,
+    },
+    /// The job is over: kill every process of it at once.
+    Kill,
+    /// A renewal of the host's lease is granted.
+    Granted {
+        /// Number of the granted request.
+        number: u64,
+    },
+    /// Central was started again: say how everything is.
+    Report,
+    /// How this process ended is stored.
+    Acknowledged {
+        /// Which one's exit status was reported.
+        instance: ProcessInstance,
+    },
+    /// It is stored that no process of the job is left on this host: its local manager is no longer
+    /// needed.
+    Leave,
+    /// Every rank has registered; the table is under way, and cards are asked for until it is
+    /// there.
+    Begin {
+        /// The job's generation.
+        generation: Generation,
+        /// Incarnation and host of each rank.
+        process_map: ProcessMap,
+        /// The epoch of the image that each rank takes at the end of `MPI_Init`.
+        image: Option<Epoch>,
+    },
+}
+
+/// The state of one host, for a restarted central manager. Messages to its predecessor may not have
+/// arrived.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Report {
+    /// The job's generation as this host knows it; `None` as long as no rank was to be started.
+    pub generation: Option<Generation>,
+    /// The last signal of those that ask programs to end that was passed on to the ranks.
+    pub signalled: Option<i32>,
+    /// Its ranks have begun without the table, which has not come.
+    pub lacks_table: bool,
+    /// Its ranks, in their order.
+    pub ranks: Vec<RankReport>,
+    /// Exits, some of them unexpected, of which central may not know.
+    pub exits: Vec<ProcessExit>,
+}
+
+/// How a rank is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RankReport {
+    /// The reported rank.
+    pub rank: Rank,
+    /// The incarnation that was last ordered.
+    pub incarnation: Incarnation,
+    /// How far it has come.
+    pub stage: Stage,
+    /// Its process id, 0 while it has none.
+    pub pid: u32,
+    /// Where it listens.
+    pub card: Option<BusinessCard>,
+    /// The sizes it goes by.
+    pub limits: Option<Limits>,
+    /// It has registered and waits for the others.
+    pub waits: bool,
+    /// It ended as it should.
+    pub ended: bool,
+    /// Its program waits for a checkpoint later than this epoch.
+    pub asked: Option<Epoch>,
+    /// The epochs from which it can be restored.
+    pub images: Vec<Epoch>,
+}
+
+/// The exit of a process instance, from its detection until central has acknowledged it.
+///
+/// A running instance has none. Its exit is either detected first, and its status follows, or both
+/// are known at once. An acknowledged exit is dropped.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ProcessExit {
+    instance: ProcessInstance,
+    /// The process id, 0 when there never was one.
+    pid: u32,
+    state: ExitState,
+}
+
+/// How much is known of an exit.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum ExitState {
+    /// The process does nothing more; it had come so far.
+    Detected(Stage),
+    /// The status of an exit that was detected first.
+    StatusKnown(Cause),
+    /// Everything at once.
+    Failed(Cause),
+}
+
+impl ProcessExit {
+    /// An exit that is detected before its status is known.
+    #[must_use]
+    pub fn detected(instance: ProcessInstance, pid: u32, stage: Stage) -> ProcessExit {
+        let state = ExitState::Detected(stage);
+        ProcessExit {
+            instance,
+            pid,
+            state,
+        }
+    }
+
+    /// A failure of which everything is known at once.
+    #[must_use]
+    pub fn failed(instance: ProcessInstance, pid: u32, cause: Cause) -> ProcessExit {
+        let state = ExitState::Failed(cause);
+        ProcessExit {
+            instance,
+            pid,
+            state,
+        }
+    }
+
+    /// The process instance that exits.
+    #[must_use]
+    pub fn instance(&self) -> ProcessInstance {
+        self.instance
+    }
+
+    /// The exit status has come; whether this exit waited for it.
+    pub fn status_known(&mut self, end: End) -> bool {
+        let ExitState::Detected(stage) = self.state else {
+            return false;
+        };
+        self.state = ExitState::StatusKnown(Cause::Ended { end, stage });
+        true
+    }
+
+    /// Central acknowledges such an exit with a message. For a failure that was known at once,
+    /// central's next order is the acknowledgement.
+    #[must_use]
+    pub fn was_detected(&self) -> bool {
+        !matches!(self.state, ExitState::Failed(_))
+    }
+
+    /// The message that reports it to central.
+    #[must_use]
+    pub fn news(&self) -> ToCentral {
+        let (instance, pid) = (self.instance, self.pid);
+        match self.state.clone() {
+            ExitState::Detected(_) => ToCentral::ExitDetected { instance, pid },
+            ExitState::StatusKnown(cause) => ToCentral::ExitStatus {
+                instance,
+                pid,
+                cause,
+            },
+            ExitState::Failed(cause) => ToCentral::Failed {
+                instance,
+                pid,
+                cause,
+            },
+        }
+    }
+}
+
+/// From a local manager to central.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ToCentral {
+    /// A rank's process is there.
+    Spawned {
+        /// The process instance that was started.
+        instance: ProcessInstance,
+        /// Its process id on its host.
+        pid: u32,
+    },
+    /// A rank called `MPI_Init`.
+    Registered {
+        /// The process instance that registered.
+        instance: ProcessInstance,
+        /// Process id of the caller on its host.
+        pid: u32,
+        /// Where it listens.
+        card: BusinessCard,
+        /// The sizes it goes by.
+        limits: Limits,
+    },
+    /// A rank's image is there and can take over.
+    Imaged {
+        /// The process instance that took the image.
+        instance: ProcessInstance,
+        /// Of which epoch.
+        epoch: Epoch,
+        /// The cost of the image.
+        cost: ImageCost,
+    },
+    /// A rank can't take its image.
+    NotImaged {
+        /// The process instance without an image.
+        instance: ProcessInstance,
+        /// Of which epoch.
+        epoch: Epoch,
+        /// One line for the user.
+        why: String,
+    },
+    /// An image that was there is gone.
+    ImageLost {
+        /// Whose, in the incarnation that it has now.
+        instance: ProcessInstance,
+        /// Of which epoch.
+        epoch: Epoch,
+    },
+    /// A rank's program asks for a checkpoint.
+    Checkpoint {
+        /// The process instance that asks.
+        instance: ProcessInstance,
+        /// Later than this epoch.
+        after: Epoch,
+    },
+    /// The counters of a rank, at its end.
+    Counters {
+        /// The process instance that counted.
+        instance: ProcessInstance,
+        /// Names and values.
+        counters: Vec<(String, u64)>,
+    },
+    /// A rank is in `MPI_Finalize`.
+    Finalizing {
+        /// The process instance that is in `MPI_Finalize`.
+        instance: ProcessInstance,
+    },
+    /// A rank ended as it should.
+    Ended {
+        /// The process instance that ended.
+        instance: ProcessInstance,
+        /// How far it had come: [`Stage::Spawned`] for a program that never used MPI.
+        stage: Stage,
+    },
+    /// A rank's process has begun to end, how is not known yet; [`ToCentral::ExitStatus`] follows.
+    ExitDetected {
+        /// The process instance whose exit was detected.
+        instance: ProcessInstance,
+        /// Its process id.
+        pid: u32,
+    },
+    /// How a process ended whose exit was detected.
+    ExitStatus {
+        /// Which, in the generation that it was said in.
+        instance: ProcessInstance,
+        /// Its process id.
+        pid: u32,
+        /// Exit status as a cause.
+        cause: Cause,
+    },
+    /// A rank failed.
+    Failed {
+        /// The process instance that failed.
+        instance: ProcessInstance,
+        /// Its process id, 0 when it never had one.
+        pid: u32,
+        /// The cause of the failure.
+        cause: Cause,
+    },
+    /// No process of the job is left on this host; [`ToLocal::Leave`] is awaited.
+    Done,
+    /// A local manager on another host than central's renews its lease.
+    Renew {
+        /// Its number among the host's.
+        number: u64,
+    },
+    /// How everything is.
+    Report(Box<Report>),
+}

@@ -1,0 +1,79 @@
+//! The command line of `rejoin`, the operator's program.
+
+use std::path::{Path, PathBuf};
+
+use super::{arguments, jobs, manual};
+use crate::doctor;
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+/// Looks after Rejoin jobs and machines.
+#[derive(Debug, Parser)]
+#[command(name = "rejoin", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check this machine, and say what is missing and what that costs
+    Doctor {
+        /// Print the findings as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show your running jobs on this host: ranks, checkpoints, failures
+    Status {
+        /// Which job: the beginning of its name, or the process id of its mpirun [default: all]
+        job: Option<String>,
+        /// Print a list of jobs as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Let a job take a checkpoint, and wait until it is committed or aborted
+    Checkpoint {
+        /// Which job: the beginning of its name, or the process id of its mpirun [default: the only
+        /// one]
+        job: Option<String>,
+    },
+    /// Print the version of Rejoin and of what its parts speak
+    Version,
+    /// Write the man pages and shell completions below a folder, for an installation
+    #[command(hide = true)]
+    Manual {
+        /// The folder of the installation
+        prefix: PathBuf,
+    },
+}
+
+/// Runs `rejoin` with the arguments of this process. Returns the exit code.
+#[must_use]
+pub fn main() -> i32 {
+    if let Some(code) = super::as_local_manager() {
+        return code;
+    }
+    match Arguments::parse().command {
+        Command::Doctor { json } => doctor::run(json),
+        Command::Status { job, json } => jobs::status(job.as_deref(), json),
+        Command::Checkpoint { job } => jobs::checkpoint(job.as_deref()),
+        Command::Manual { prefix } => write_manual(&prefix),
+        Command::Version => {
+            let protocol = rejoin_wire::VERSION;
+            crate::doctor::print(&format!(
+                "rejoin {}\nMPI standard 5.0, ABI 1.0\nmanagers' protocol {protocol}\n",
+                env!("CARGO_PKG_VERSION")
+            ));
+            0
+        }
+    }
+}
+
+fn write_manual(prefix: &Path) -> i32 {
+    let mpirun = arguments::Arguments::command();
+    let Err(error) = manual::write(prefix, &mpirun, &Arguments::command()) else {
+        return 0;
+    };
+    let (prefix, error) = (prefix.display(), crate::error::system_text(&error));
+    say_line!("rejoin: can't write the man pages and completions below {prefix}: {error}");
+    1
+}

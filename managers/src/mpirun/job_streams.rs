@@ -1,0 +1,446 @@
+//! The job's streams at mpirun's end: output from all hosts to our own, our standard input to the
+//! rank that gets it.
+
+use super::local_managers::LocalManagers;
+use crate::error::{Context, Result};
+use crate::launch::local_messages::MpirunToLocal;
+use crate::net::reactor::{Interest, Reactor, Token};
+use crate::stdio::commit_order::{CommitOrder, Settled};
+use crate::stdio::output_commit::{OutputCommit, OutputPiece};
+use crate::stdio::replay_filter::{Diverged, ReplayFilter};
+use crate::stdio::sink::{self, Sink, SinkLost};
+use crate::stdio::source::{Consumed, InputSource};
+use crate::stdio::stored_states::{States, StoredOutput};
+use crate::stdio::{Begun, Stream};
+use rejoin_channel_table::{Epoch, Rank};
+use rejoin_managers_protocol::central::HostIndex;
+use serde_bytes::ByteBuf;
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// When ranks' output is shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Show {
+    /// At once. Output that a rank repeats after a rollback is shown once.
+    #[default]
+    Now,
+    /// When the checkpoint after it is committed.
+    Commit,
+}
+
+/// What the streams must know of their job.
+pub(super) struct Setup {
+    /// Number of its hosts.
+    pub hosts: usize,
+    /// Number of its ranks.
+    pub ranks: u32,
+    /// The host of the rank that reads standard input.
+    pub reader: Option<HostIndex>,
+    /// Put `[rank]<stream> ` before each line.
+    pub tag: bool,
+    /// Its ranks come back.
+    pub recovers: bool,
+    /// When output is shown.
+    pub show: Show,
+    /// The job may have to be launched again; whether it continues from a stored state already.
+    pub relaunch: Option<bool>,
+    /// Standard input that an earlier launch has read.
+    pub consumed: Consumed,
+}
+
+/// Bytes of held output that a sink gets ahead of its writes.
+const AHEAD: usize = 1 << 18;
+
+/// Sinks, source, and the windows of the hosts.
+pub(super) struct Streams {
+    /// One, or two when standard output and error are different files.
+    sinks: Vec<Sink>,
+    /// Which sinks epoll watches, because they did not take all.
+    watched: Vec<bool>,
+    told_closed: [bool; 2],
+    /// Put `[rank]<stream> ` before each line.
+    tag: bool,
+    source: InputSource,
+    /// Where the rank is that reads standard input.
+    reader: Option<HostIndex>,
+    /// Bytes of window to give back, by host.
+    credit: Vec<u32>,
+    /// The same, of held output, given when the sinks take again what they are given.
+    owed: Vec<u32>,
+    /// Kind of the sinks' events.
+    kind: u8,
+    /// Filters of output that ranks may repeat after a rollback.
+    replay_filters: Option<BTreeMap<(Rank, Stream), ReplayFilter>>,
+    /// Output that may not be shown yet, with `--output commit`.
+    held_output: Option<OutputCommit>,
+    /// The part of it that a relaunch may repeat.
+    stored: Option<StoredOutput>,
+    /// When central's reports about checkpoints count.
+    order: CommitOrder,
+    /// The states that ranks have stored, if `stored` is absent.
+    states: States,
+    /// Lines that were unfinished then, of states that the job may continue from.
+    begun: BTreeMap<u32, BTreeMap<Rank, Begun>>,
+    /// Why holding failed; not taken yet.
+    failed: Option<std::io::Error>,
+}
+
+impl Streams {
+    /// Streams of a job; `kinds` are those of the events of sinks and of standard input.
+    pub fn new(setup: Setup, kinds: [u8; 2]) -> Result<Streams> {
+        let Setup {
+            hosts,
+            ranks,
+            reader,
+            show,
+            ..
+        } = setup;
+        let mut sinks = vec![Sink::new(std::io::stdout().as_fd()).context("use standard output")?];
+        if !sink::are_one() {
+            sinks.push(Sink::new(std::io::stderr().as_fd()).context("use standard error")?);
+        }
+        Ok(Streams {
+            watched: vec![false; sinks.len()],
+            sinks,
+            told_closed: [false; 2],
+            tag: setup.tag,
+            source: InputSource::new(
+                reader.is_some(),
+                setup.relaunch.is_some(),
+                setup.consumed,
+                Token::single(kinds[1]),
+            ),
+            reader,
+            credit: vec![0; hosts],
+            owed: vec![0; hosts],
+            kind: kinds[0],
+            replay_filters: (setup.recovers && show == Show::Now).then(BTreeMap::new),
+            held_output: (show == Show::Commit).then(OutputCommit::new),
+            stored: setup
+                .relaunch
+                .filter(|_| show == Show::Commit)
+                .map(|restarted| StoredOutput::new(ranks, restarted)),
+            order: CommitOrder::new(ranks),
+            states: States::new(ranks),
+            begun: BTreeMap::new(),
+            failed: None,
+        })
+    }
+
+    /// Takes output of a rank, and drops repeated output. Says if it writes something else now.
+    pub fn push(
+        &mut self,
+        host: HostIndex,
+        rank: Rank,
+        stream: Stream,
+        bytes: Vec<u8>,
+        last: bool,
+    ) -> Option<Diverged> {
+        let credit = bytes.len() as u32;
+        if let Some(held_output) = &mut self.held_output {
+            let piece = OutputPiece {
+                rank,
+                stream,
+                bytes,
+                last,
+                stored: None,
+            };
+            let held = held_output.push(&piece);
+            self.failed = self.failed.take().or(held.err());
+            self.owe(host, credit);
+            return None;
+        }
+        let (mut fresh, mut diverged) = (bytes, None);
+        if let Some(replay_filters) = &mut self.replay_filters {
+            let filter = replay_filters.entry((rank, stream)).or_default();
+            let bytes = std::mem::take(&mut fresh);
+            diverged = filter.push(&bytes, &mut fresh);
+            if last {
+                diverged = diverged.or(filter.finish(&mut fresh));
+            }
+        }
+        let index = (stream as usize).min(self.sinks.len().saturating_sub(1));
+        if let Some(sink) = self.sinks.get_mut(index) {
+            sink.push((host, credit), (rank, stream), fresh, last, self.tag);
+        }
+        diverged
+    }
+
+    /// Held output gives its window back at once, unless a sink is blocked. Then its writers wait
+    /// as they do without `--output commit`.
+    fn owe(&mut self, host: HostIndex, credit: u32) {
+        let blocked = self.watched.iter().any(|watched| *watched);
+        let owed = if blocked {
+            &mut self.owed
+        } else {
+            &mut self.credit
+        };
+        if let Some(owed) = owed.get_mut(host) {
+            *owed += credit;
+        }
+    }
+
+    /// Gives the sinks some of the released output, once they have written what they had.
+    fn feed(&mut self) {
+        if !self.sinks.iter().all(Sink::is_empty) {
+            return;
+        }
+        let mut given = 0;
+        while given < AHEAD {
+            let piece = match self.next_released() {
+                Ok(Some(piece)) => piece,
+                Ok(None) => return,
+                Err(error) => {
+                    self.failed.get_or_insert(error);
+                    return;
+                }
+            };
+            given += piece.bytes.len();
+            let index = (piece.stream as usize).min(self.sinks.len().saturating_sub(1));
+            if let Some(sink) = self.sinks.get_mut(index) {
+                let who = (piece.rank, piece.stream);
+                sink.push((0, 0), who, piece.bytes, piece.last, self.tag);
+            }
+        }
+    }
+
+    /// The next piece that may be shown.
+    fn next_released(&mut self) -> std::io::Result<Option<OutputPiece>> {
+        match (&mut self.stored, &mut self.held_output) {
+            (Some(stored), _) => stored.take(),
+            (None, Some(held_output)) => held_output.take(),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Holds committed output further if a relaunch may repeat it.
+    fn hold_for_relaunch(&mut self) {
+        if let (Some(held_output), Some(stored)) = (&mut self.held_output, &mut self.stored) {
+            let moved = stored.fill(held_output);
+            self.failed = self.failed.take().or(moved.err());
+        }
+    }
+
+    fn filters_of(&mut self, rank: Rank) -> impl Iterator<Item = &mut ReplayFilter> {
+        let replay_filters = self.replay_filters.iter_mut();
+        replay_filters.flat_map(move |all| {
+            let both = (rank, Stream::Out)..=(rank, Stream::Err);
+            all.range_mut(both).map(|(_, filter)| filter)
+        })
+    }
+
+    /// A rank took its image.
+    pub fn mark(&mut self, rank: Rank, epoch: Epoch) {
+        self.order.mark(rank, epoch);
+        if let Some(held_output) = &mut self.held_output {
+            held_output.mark(rank, epoch);
+        }
+        if let Some(replay_filters) = &mut self.replay_filters {
+            for stream in [Stream::Out, Stream::Err] {
+                replay_filters
+                    .entry((rank, stream))
+                    .or_default()
+                    .mark(epoch);
+            }
+        }
+        self.settle();
+    }
+
+    /// A rank rolls back.
+    pub fn rewind(&mut self, rank: Rank, epoch: Option<Epoch>) {
+        if let Some(held_output) = &mut self.held_output {
+            held_output.rewind(rank, epoch);
+        }
+        self.filters_of(rank)
+            .for_each(|filter| filter.rewind(epoch));
+    }
+
+    /// The result of a checkpoint. A commit counts once every rank's mark has come.
+    pub fn settled(&mut self, result: Settled) {
+        self.order.settled(result);
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        while let Some(result) = self.order.next() {
+            match (result, &mut self.held_output) {
+                (Settled::Committed(epoch), held_output) => {
+                    if let Some(held_output) = held_output {
+                        held_output.commit(epoch);
+                    }
+                    self.hold_for_relaunch();
+                    for filter in self
+                        .replay_filters
+                        .iter_mut()
+                        .flat_map(BTreeMap::values_mut)
+                    {
+                        filter.commit(epoch);
+                    }
+                }
+                (Settled::Aborted(epoch), Some(held_output)) => {
+                    let moved = held_output.abort(epoch);
+                    self.failed = self.failed.take().or(moved.err());
+                }
+                (Settled::Aborted(_), None) => {}
+            }
+        }
+    }
+
+    /// A rank has stored its state as the one of this number.
+    pub fn has_stored(&mut self, rank: Rank, number: u32, begun: Begun) {
+        self.states.note(rank, number);
+        if let (Some(held_output), Some(_)) = (&mut self.held_output, &self.stored) {
+            let held = held_output.push(&OutputPiece::mark(rank, number));
+            self.failed = self.failed.take().or(held.err());
+            self.begun.entry(number).or_default().insert(rank, begun);
+            // The shown output precedes a state that is still on disk: each rank keeps two.
+            let oldest = self
+                .newest_state()
+                .map_or(0, |newest| newest.saturating_sub(1));
+            self.begun = self.begun.split_off(&oldest);
+        }
+    }
+
+    /// The lines that were unfinished when the state of this number was stored; `None`: it was not
+    /// in this launch, or output is not held, so they were shown.
+    pub fn begun(&mut self, state: u32) -> Option<Vec<(Rank, Begun)>> {
+        Some(self.begun.remove(&state)?.into_iter().collect())
+    }
+
+    /// The newest state that all ranks have stored. Of a job whose output is held, all output that
+    /// may be shown was written before that.
+    pub fn newest_state(&self) -> Option<u32> {
+        match &self.stored {
+            Some(stored) => stored.newest(),
+            None => self.states.newest(),
+        }
+    }
+
+    /// The bytes read from standard input, for another launch.
+    pub fn consumed(&mut self) -> Consumed {
+        self.source.consumed()
+    }
+
+    /// All ranks have ended for good: nothing is written again.
+    pub fn release(&mut self) {
+        if let Some(held_output) = &mut self.held_output {
+            held_output.release();
+        }
+        self.hold_for_relaunch();
+        if let Some(stored) = &mut self.stored {
+            stored.release();
+        }
+    }
+
+    /// Watches standard input or not, and reads it if that needs no event.
+    pub fn arrange(&mut self, hosts: &mut LocalManagers, reactor: &Reactor) -> Result<()> {
+        self.source.arrange(reactor);
+        if self.source.is_ready() {
+            self.read(hosts)?;
+        }
+        Ok(())
+    }
+
+    /// Reads standard input once.
+    pub fn read(&mut self, hosts: &mut LocalManagers) -> Result<()> {
+        if let Some(host) = self.reader
+            && let Some(bytes) = self.source.read()
+        {
+            hosts.queue(host, &MpirunToLocal::Input(ByteBuf::from(bytes)))?;
+        }
+        Ok(())
+    }
+
+    /// The rank took so many bytes of standard input.
+    pub fn input_credit(&mut self, count: u32) {
+        self.source.credit(count);
+    }
+
+    /// Standard input has no reader any more.
+    pub fn input_closed(&mut self) {
+        self.source.close();
+    }
+
+    /// How long a wait may last for the streams' sake.
+    pub fn wait_limit(&self) -> Option<Duration> {
+        let writes = self.sinks.iter().all(Sink::is_empty);
+        let held = self.has_released() && writes;
+        let ready = (self.source.is_ready() || held).then_some(Duration::ZERO);
+        let limits = [self.source.wait_limit(), ready];
+        limits.into_iter().flatten().min()
+    }
+
+    /// Whether released output waits for the sinks.
+    fn has_released(&self) -> bool {
+        match (&self.stored, &self.held_output) {
+            (Some(stored), _) => stored.has_released(),
+            (None, held_output) => held_output.as_ref().is_some_and(OutputCommit::has_released),
+        }
+    }
+
+    /// All output is written.
+    pub fn is_written(&self) -> bool {
+        !self.has_released() && self.sinks.iter().all(Sink::is_empty)
+    }
+
+    /// Drops output that has no reader.
+    pub fn discard(&mut self) {
+        self.sinks.clear();
+        self.watched.clear();
+        self.held_output = None;
+        self.stored = None;
+    }
+
+    /// Why output could not be written, if it could not; said once for each place.
+    pub fn lost(&mut self) -> Option<SinkLost> {
+        if let Some(error) = self.failed.take() {
+            return Some(SinkLost::Error(error));
+        }
+        self.sinks.iter_mut().find_map(Sink::lost)
+    }
+
+    /// Writes as much as the sinks take, watches those that did not take all, and gives the hosts
+    /// their window back.
+    pub fn flush(&mut self, hosts: &mut LocalManagers, reactor: &Reactor) -> Result<()> {
+        self.feed();
+        let mut closed = Vec::new();
+        for (index, sink) in self.sinks.iter_mut().enumerate() {
+            sink.flush(&mut self.credit);
+            let token = Token::indexed(self.kind, index as u32);
+            let blocked = !sink.is_empty();
+            if blocked && !self.watched[index] {
+                self.watched[index] = reactor.add(&*sink, token, Interest::WRITE)?;
+            } else if !blocked && self.watched[index] {
+                reactor.remove(&*sink);
+                self.watched[index] = false;
+            }
+            if sink.is_closed() && !std::mem::replace(&mut self.told_closed[index], true) {
+                closed.push(index);
+            }
+        }
+        for index in closed {
+            // One sink for both streams when they are one file.
+            let both = [Stream::Out, Stream::Err];
+            let streams = if self.sinks.len() == 1 {
+                &both[..]
+            } else {
+                &both[index..=index]
+            };
+            for &stream in streams {
+                hosts.queue_all(&MpirunToLocal::SinkClosed(stream))?;
+            }
+        }
+        if !self.watched.contains(&true) {
+            for (credit, owed) in self.credit.iter_mut().zip(&mut self.owed) {
+                *credit += std::mem::take(owed);
+            }
+        }
+        for (host, credit) in self.credit.iter_mut().enumerate() {
+            if *credit > 0 {
+                hosts.queue(host, &MpirunToLocal::OutputCredit(std::mem::take(credit)))?;
+            }
+        }
+        Ok(())
+    }
+}

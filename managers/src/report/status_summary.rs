@@ -1,0 +1,124 @@
+//! What `rejoin status` shows of a job: its counts of events, and its state at one moment.
+
+use crate::host_clocks::now;
+use crate::report::query::{Checkpoint, JobStatus, RankStatus};
+use rejoin_managers_protocol::central::{Course, Event, JobView, RankView};
+use rejoin_managers_protocol::manager_messages::{Stage, Time};
+use rejoin_managers_protocol::verdict::Described;
+
+/// Counts of events, and the last failure.
+#[derive(Debug, Default)]
+pub struct StatusSummary {
+    name: String,
+    program: String,
+    /// When it was made.
+    since: Time,
+    committed: u64,
+    aborted: u64,
+    failures: u64,
+    recoveries: u64,
+    took: u64,
+    last_failure: Option<String>,
+}
+
+impl StatusSummary {
+    /// Of a job that has not begun.
+    pub fn new(name: String, program: String) -> StatusSummary {
+        StatusSummary {
+            name,
+            program,
+            since: now(),
+            ..StatusSummary::default()
+        }
+    }
+
+    /// Something happened.
+    pub fn event(&mut self, event: &Event) {
+        match event {
+            Event::Requested(_)
+            | Event::ImageLost { .. }
+            | Event::Stretched { .. }
+            | Event::HostSilent { .. }
+            | Event::HostHeard { .. } => {}
+            Event::Committed { took, .. } => {
+                self.committed += 1;
+                self.took = *took;
+            }
+            Event::Aborted { .. } => self.aborted += 1,
+            Event::Lost {
+                rank, host, cause, ..
+            } => {
+                self.failures += 1;
+                let how = Described(cause);
+                self.last_failure = Some(format!("rank {} on host {host} {how}", rank.0));
+            }
+            Event::Recovered { .. } => self.recoveries += 1,
+        }
+    }
+
+    /// The job as it is now.
+    /// `central`: the central manager's process id, and how often it was started again.
+    pub fn status(
+        &self,
+        view: &JobView,
+        ranks: impl Iterator<Item = RankView>,
+        hosts: &[String],
+        now: Time,
+        central: (u32, u64),
+    ) -> JobStatus {
+        let ranks = (0u32..).zip(ranks);
+        JobStatus {
+            job: self.name.clone(),
+            mpirun: std::process::id(),
+            program: self.program.clone(),
+            central: central.0,
+            central_restarts: central.1,
+            running_ns: now.0.saturating_sub(self.since.0),
+            recovery: if view.recovers { "coordinated" } else { "none" }.into(),
+            course: course(view.course).into(),
+            generation: view.generation.0,
+            pending: view.pending.map(|epoch| epoch.0),
+            checkpoint: view.committed.map(|(epoch, at)| Checkpoint {
+                epoch: epoch.0,
+                age_ns: now.0.saturating_sub(at.0),
+                took_ns: self.took,
+            }),
+            committed: self.committed,
+            aborted: self.aborted,
+            failures: self.failures,
+            recoveries: self.recoveries,
+            last_failure: self.last_failure.clone(),
+            ranks: ranks
+                .map(|(rank, view)| RankStatus {
+                    rank,
+                    host: hosts.get(view.host).cloned().unwrap_or_default(),
+                    pid: view.pid,
+                    incarnation: view.incarnation.0,
+                    state: state(&view).into(),
+                    epoch: view.image.map(|epoch| epoch.0),
+                })
+                .collect(),
+        }
+    }
+}
+
+fn course(course: Course) -> &'static str {
+    match course {
+        Course::Starting => "starting",
+        Course::Restoring => "restoring",
+        Course::Running => "running",
+        Course::Finalizing => "finalizing",
+        Course::Ending => "ending",
+        Course::Resuming => "resuming",
+    }
+}
+
+fn state(rank: &RankView) -> &'static str {
+    match rank.stage {
+        _ if rank.ended => "ended",
+        Stage::Spawned => "started",
+        Stage::Registered => "running",
+        Stage::Finalizing => "finalizing",
+        Stage::Finalized | Stage::Left => "finalized",
+    }
+}

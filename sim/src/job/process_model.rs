@@ -1,0 +1,172 @@
+//! The model of ranks' processes. A process takes an image on request, or when a peer is ahead of
+//! it. It sends messages until it is stopped. The model forgets processes that ended.
+
+use rejoin_channel_table::{Epoch, Generation};
+use rejoin_managers_protocol::manager_messages::ProcessInstance;
+use rejoin_wire::FromManager;
+
+/// How far a process has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ProcessStep {
+    /// It has not called `MPI_Init`.
+    BeforeInit,
+    /// Back from an image: it has not registered.
+    Back,
+    /// It has registered.
+    WaitsForStart,
+    /// It has the table.
+    Computes,
+    /// It is in `MPI_Finalize`.
+    WaitsForAll,
+    /// All are there.
+    MayLeave,
+    /// It has left `MPI_Finalize`.
+    MayExit,
+}
+
+/// A rank's process.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Process {
+    /// The process instance that it is.
+    pub instance: ProcessInstance,
+    /// How far it has come.
+    pub step: ProcessStep,
+    /// Where it continues after the start.
+    pub then: ProcessStep,
+    /// The epoch of the image that it came from.
+    pub from: Option<Epoch>,
+    /// It was restored alone, after all ranks had been released.
+    pub alone: bool,
+    /// It is in this epoch.
+    pub epoch: Epoch,
+    /// A pending request for an image.
+    pub order: Option<Epoch>,
+    /// It was told to retire.
+    pub stopping: bool,
+    /// It makes no step any more, and still exists.
+    pub stopped: bool,
+    /// It ended, or begins to end, while no rollback was decided. So its exit status matters.
+    pub counts: bool,
+    /// It has begun to end, and its manager has noticed.
+    pub exiting: bool,
+    /// It got this signal and ends of it before it does anything else.
+    pub asked: Option<i32>,
+}
+
+impl Process {
+    /// One that begins.
+    pub fn new(
+        instance: ProcessInstance,
+        step: ProcessStep,
+        then: ProcessStep,
+        from: Option<Epoch>,
+    ) -> Process {
+        Process {
+            instance,
+            step,
+            then,
+            from,
+            alone: false,
+            epoch: from.unwrap_or(Epoch(0)),
+            order: None,
+            stopping: false,
+            stopped: false,
+            counts: false,
+            exiting: false,
+            asked: None,
+        }
+    }
+
+    /// It can still do something.
+    pub fn acts(&self) -> bool {
+        !self.exiting && !self.stopped
+    }
+
+    /// A process that makes no step any more, reduced to the fields that still matter.
+    pub fn without_requests(&self) -> Process {
+        Process {
+            counts: self.counts,
+            ..Process::new(self.instance, self.step, ProcessStep::Computes, None)
+        }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        100 + self.instance.rank.0 * 20 + self.instance.incarnation.0
+    }
+
+    /// It is between `MPI_Init` and the end of `MPI_Finalize`, so it may send and receive.
+    pub fn inside(&self) -> bool {
+        self.acts() && matches!(self.step, ProcessStep::Computes | ProcessStep::WaitsForAll)
+    }
+
+    /// It was restored in `MPI_Finalize`, and reports that once it may continue.
+    pub fn repeats_reports(&self) -> bool {
+        self.step == ProcessStep::WaitsForAll && self.then == ProcessStep::WaitsForAll
+    }
+
+    /// Its next step depends on no other process.
+    pub fn moves(&self) -> bool {
+        let waits = matches!(
+            self.step,
+            ProcessStep::WaitsForStart | ProcessStep::WaitsForAll
+        );
+        self.acts() && self.asked.is_none() && (!waits || self.repeats_reports())
+    }
+
+    /// Handles a message from its manager.
+    ///
+    /// # Panics
+    /// When a process may not get this message at this point.
+    pub fn hear(&mut self, message: &FromManager) {
+        match message {
+            FromManager::Start {
+                generation, image, ..
+            }
+            | FromManager::Begin {
+                generation, image, ..
+            } if self.step == ProcessStep::WaitsForStart => {
+                assert_eq!(*generation, self.instance.generation);
+                self.step = self.then;
+                self.order = self.order.max(*image);
+            }
+            FromManager::Checkpoint { generation, epoch } => {
+                assert_eq!(*generation, self.instance.generation);
+                self.order = self.order.max(Some(*epoch));
+            }
+            FromManager::AllFinalized { .. } if self.step == ProcessStep::WaitsForAll => {
+                self.step = ProcessStep::MayLeave;
+            }
+            FromManager::Stop { .. } => self.asked = self.asked.or(Some(TERM)),
+            message => panic!("{message:?} to a rank that is {:?}", self.step),
+        }
+        self.order = self.order.filter(|order| *order > self.epoch);
+    }
+}
+
+/// SIGTERM.
+pub const TERM: i32 = 15;
+
+/// An image that is about to make a process.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SimRestore {
+    /// The process instance to restore.
+    pub instance: ProcessInstance,
+    /// The image's epoch.
+    pub epoch: Epoch,
+    /// All ranks had been released before.
+    pub alone: bool,
+    /// It must retire as soon as it exists.
+    pub stop: bool,
+}
+
+/// An image that instances.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SimImage {
+    /// Where its rank was.
+    pub step: ProcessStep,
+    /// The generation in which it was taken.
+    pub generation: Generation,
+    /// The image that its rank came from.
+    pub from: Option<Epoch>,
+}
