@@ -207,7 +207,9 @@ fn twins_that_are_killed_are_made_again() {
     let options = ["--checkpoint-interval", "100", "--events", &events];
     let work = Work::with_images("killed-twins", &options);
     let job = &work.job;
+    wait_for(SOON, "a commit", || times(&events, "committed") > 0);
     for _ in 0..3 {
+        let before = times(&events, "committed");
         let twins = job.images();
         for pid in &twins {
             kill(*pid, libc::SIGKILL);
@@ -217,6 +219,8 @@ fn twins_that_are_killed_are_made_again() {
             let now = job.images();
             now.iter().filter(|pid| !twins.contains(pid)).count() >= 3
         });
+        // Each checkpoint counts before its images are killed: its loss is then a loss of its own.
+        wait_for(SOON, "a commit", || times(&events, "committed") > before);
     }
     // A process made ahead comes after its image.
     wait_for(SOON, "images and processes made ahead", || {

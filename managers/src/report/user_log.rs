@@ -13,8 +13,8 @@ use std::io::Write;
 pub struct UserLog {
     /// Ranks that are being brought back.
     lost: BTreeSet<Rank>,
-    /// Those of them that were not told yet: host, process and how it ended.
-    untold: BTreeMap<Rank, (String, u32, String)>,
+    /// Those of them that were not reported yet: host, process and how it ended.
+    unreported: BTreeMap<Rank, (String, u32, String)>,
     /// The generation in which all were back.
     back: Option<Generation>,
     /// Messages so far about images that can't be taken.
@@ -26,34 +26,25 @@ pub struct UserLog {
     verbose: bool,
     diverged: bool,
     /// The checkpoint that the job rolls back to.
-    stands: Option<Epoch>,
+    committed: Option<Epoch>,
     /// The checkpoint of which an image was last lost.
     image_lost: Option<Epoch>,
+    /// The last committed checkpoint has lost an image, so nothing can roll back to it.
+    committed_is_lost: bool,
     stretched: bool,
 }
 
 /// Why no checkpoint was taken, with the consequence and a remedy.
-fn refusal(rank: Rank, why: &str, stands: Option<Epoch>) -> String {
-    let meanwhile = match stands {
-        Some(Epoch(number)) => {
-            format!("if a rank is lost, the job goes back to checkpoint {number}")
-        }
-        None => "if a rank is lost, the job ends".into(),
-    };
+fn refusal(rank: Rank, why: &str, meanwhile: &str) -> String {
     format!(
-        "no checkpoint can be taken now: rank {}: {why}. Until one can, {meanwhile}. It is tried again; \
-         --recovery none does without checkpoints and this warning",
+        "no checkpoint can be taken now: rank {}: {why}. Until one can, if a rank is lost, {meanwhile}. Checkpoints are tried again; \
+         --recovery none takes none, without this warning",
         rank.0
     )
 }
 
 /// The possible cause of an image's end, and its consequence.
-fn image_lost(rank: Rank, host: &str, epoch: Epoch, committed: Option<Epoch>) -> String {
-    let meanwhile = match committed {
-        Some(committed) if committed == epoch => "the job ends".to_string(),
-        Some(Epoch(other)) => format!("the job goes back to checkpoint {other}"),
-        None => "the job starts anew".to_string(),
-    };
+fn image_lost(rank: Rank, host: &str, epoch: Epoch, meanwhile: &str) -> String {
     let Epoch(number) = epoch;
     format!(
         "the image of rank {} on host {host} for checkpoint {number} was killed, and not by mpirun. The \
@@ -69,7 +60,7 @@ fn stretched(asked: u64, interval: u64, cost: u64) -> String {
     format!(
         "--checkpoint-interval {} s is too short for this program: a checkpoint costs a rank {} ms. Now the \
          interval is {} s, so that checkpoints take at most a fifth of the time; it follows their cost. With \
-         --checkpoint-interval auto they take half a percent",
+         --checkpoint-interval auto they aim at half a percent",
         seconds(asked),
         cost / 1000,
         seconds(interval)
@@ -97,17 +88,19 @@ impl UserLog {
             self.tell_lost();
         }
         match event {
-            Event::Ordered(_) => {}
+            Event::Requested(_) => {}
             Event::HostSilent { name, .. } => {
                 say(&format!(
                     "host {name} is silent; its ranks are suspended until it is reachable again"
                 ));
             }
-            Event::HostHeard { name } => say(&format!("host {name} is there again")),
+            Event::HostHeard { name } => say(&format!(
+                "host {name} is reachable again; its ranks continue"
+            )),
             Event::Committed { .. }
             | Event::ImageLost { .. }
             | Event::Stretched { .. }
-            | Event::GivenUp { .. } => self.checkpoint_event(event),
+            | Event::Aborted { .. } => self.checkpoint_event(event),
             Event::Lost {
                 rank,
                 host,
@@ -121,10 +114,10 @@ impl UserLog {
                     self.lost.insert(*rank);
                 }
                 let how = Described(cause).to_string();
-                if self.untold.contains_key(rank) {
+                if self.unreported.contains_key(rank) {
                     self.tell_lost();
                 }
-                self.untold.insert(*rank, (host.clone(), *pid, how));
+                self.unreported.insert(*rank, (host.clone(), *pid, how));
             }
             Event::Recovered {
                 generation,
@@ -149,7 +142,8 @@ impl UserLog {
     fn checkpoint_event(&mut self, event: &Event) {
         let line = match event {
             Event::Committed { epoch, .. } => {
-                self.stands = Some(*epoch);
+                self.committed = Some(*epoch);
+                self.committed_is_lost = false;
                 let whole = "it has an image of each rank again";
                 let lost = self.image_lost.take_if(|lost| *lost < *epoch);
                 lost.map(|_| format!("checkpoint {} is committed: {whole}", epoch.0))
@@ -160,9 +154,11 @@ impl UserLog {
                 rank,
                 host,
             } => {
+                self.committed_is_lost |= *committed == Some(*epoch);
                 let is_first = self.image_lost < Some(*epoch);
                 self.image_lost = self.image_lost.max(Some(*epoch));
-                is_first.then(|| image_lost(*rank, host, *epoch, *committed))
+                let meanwhile = self.after_a_loss(*committed, "the job starts anew");
+                is_first.then(|| image_lost(*rank, host, *epoch, &meanwhile))
             }
             Event::Stretched {
                 asked,
@@ -172,14 +168,15 @@ impl UserLog {
                 let was_said = std::mem::replace(&mut self.stretched, true);
                 (!was_said).then(|| stretched(*asked, *interval, *cost))
             }
-            Event::GivenUp {
+            Event::Aborted {
                 again: false,
                 rank,
                 why,
                 ..
             } => {
                 let is_new = self.refused.insert(why.clone());
-                is_new.then(|| refusal(*rank, why, self.stands))
+                let meanwhile = self.after_a_loss(self.committed, "the job ends");
+                is_new.then(|| refusal(*rank, why, &meanwhile))
             }
             _ => None,
         };
@@ -188,9 +185,18 @@ impl UserLog {
         }
     }
 
+    /// What the job does if a rank is lost now. `without`: what it does without a checkpoint.
+    fn after_a_loss(&self, committed: Option<Epoch>, without: &str) -> String {
+        match committed {
+            Some(_) if self.committed_is_lost => "the job ends".into(),
+            Some(Epoch(number)) => format!("the job rolls back to checkpoint {number}"),
+            None => without.into(),
+        }
+    }
+
     /// Tells of ranks that are lost: together, where the same happened to them on one host.
     pub fn tell_lost(&mut self) {
-        for line in together(&std::mem::take(&mut self.untold)) {
+        for line in grouped(&std::mem::take(&mut self.unreported)) {
             say(&line);
         }
     }
@@ -229,11 +235,16 @@ impl UserLog {
 
     /// Where ranks of a host run; of ranks that should have had a core each, how many share how
     /// many.
-    pub fn bound(&mut self, host: &str, lines: &[(Rank, String)], crowded: Option<(u32, u32)>) {
+    pub fn bound(
+        &mut self,
+        host: &str,
+        lines: &[(Rank, String)],
+        oversubscribed: Option<(u32, u32)>,
+    ) {
         for (rank, line) in lines {
             say(&format!("rank {} on {host}: {line}", rank.0));
         }
-        if let Some((ranks, cores)) = crowded {
+        if let Some((ranks, cores)) = oversubscribed {
             let many = if cores == 1 { "" } else { "s" };
             say(&format!(
                 "--bind-to core: {ranks} ranks share {cores} core{many} of {host} (--bind-to none leaves them to the kernel)"
@@ -281,7 +292,7 @@ fn listed(numbers: impl IntoIterator<Item = u32>) -> String {
 type Group<'a> = (&'a str, &'a str, Vec<(Rank, u32)>);
 
 /// A line for all ranks of a host to which the same happened.
-fn together(lost: &BTreeMap<Rank, (String, u32, String)>) -> Vec<String> {
+fn grouped(lost: &BTreeMap<Rank, (String, u32, String)>) -> Vec<String> {
     let mut groups: Vec<Group> = Vec::new();
     for (rank, (host, pid, how)) in lost {
         let same = groups.iter_mut().find(|(h, w, _)| h == host && w == how);
@@ -341,35 +352,43 @@ mod tests {
     #[test]
     fn a_refusal_says_what_it_means_now() {
         let why = "the program runs 2 threads, and a twin holds one";
-        let first = refusal(Rank(3), why, None);
-        assert!(
-            first.contains("rank 3: the program runs 2 threads"),
-            "{first}"
-        );
-        assert!(
-            first.contains("if a rank is lost, the job ends."),
-            "{first}"
-        );
-        assert!(first.contains("--recovery none"), "{first}");
-        let later = refusal(Rank(3), why, Some(Epoch(7)));
-        assert!(later.contains("goes back to checkpoint 7."), "{later}");
+        let line = refusal(Rank(3), why, "the job ends");
+        let says = "rank 3: the program runs 2 threads";
+        assert!(line.contains(says), "{line}");
+        assert!(line.contains("if a rank is lost, the job ends."), "{line}");
+        assert!(line.contains("--recovery none"), "{line}");
     }
 
     #[test]
     fn a_lost_image_says_what_the_loss_of_a_rank_means_then() {
-        let line = |committed| image_lost(Rank(2), "a", Epoch(4), committed);
+        let line = image_lost(Rank(2), "a", Epoch(4), "the job ends");
         let begins = "the image of rank 2 on host a for checkpoint 4 was killed";
-        for (committed, meanwhile) in [
-            (Some(Epoch(4)), "the job ends if"),
-            (Some(Epoch(3)), "the job goes back to checkpoint 3 if"),
-            (None, "the job starts anew if"),
-        ] {
-            let line = line(committed);
-            assert!(
-                line.starts_with(begins) && line.contains(meanwhile),
-                "{line}"
-            );
-        }
+        assert!(line.starts_with(begins), "{line}");
+        assert!(line.contains("the job ends if"), "{line}");
+    }
+
+    #[test]
+    fn no_rollback_is_promised_to_a_checkpoint_that_has_lost_an_image() {
+        let mut log = UserLog::default();
+        let committed = |epoch| Event::Committed {
+            epoch: Epoch(epoch),
+            took: 1,
+        };
+        let lost = |epoch, committed| Event::ImageLost {
+            epoch: Epoch(epoch),
+            committed: Some(Epoch(committed)),
+            rank: Rank(0),
+            host: "a".into(),
+        };
+        let meanwhile = |log: &UserLog, epoch| log.after_a_loss(Some(Epoch(epoch)), "");
+        log.checkpoint_event(&committed(2));
+        log.checkpoint_event(&lost(3, 2));
+        assert_eq!(meanwhile(&log, 2), "the job rolls back to checkpoint 2");
+        log.checkpoint_event(&lost(2, 2));
+        log.checkpoint_event(&lost(4, 2));
+        assert_eq!(meanwhile(&log, 2), "the job ends");
+        log.checkpoint_event(&committed(5));
+        assert_eq!(meanwhile(&log, 5), "the job rolls back to checkpoint 5");
     }
 
     #[test]
@@ -387,7 +406,7 @@ mod tests {
             let entry = |(rank, host, pid, how): &(u32, &str, u32, &str)| {
                 (Rank(*rank), ((*host).to_owned(), *pid, (*how).to_owned()))
             };
-            together(&all.iter().map(entry).collect())
+            grouped(&all.iter().map(entry).collect())
         };
         assert_eq!(
             lost(&[(2, "a", 12, killed)]),
