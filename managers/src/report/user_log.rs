@@ -17,7 +17,7 @@ pub struct UserLog {
     unreported: BTreeMap<Rank, (String, u32, String)>,
     /// The generation in which all were back.
     back: Option<Generation>,
-    /// Messages so far about images that can't be taken.
+    /// Reasons so far why images can't be taken, without their numbers.
     refused: BTreeSet<String>,
     caveats: BTreeSet<String>,
     /// Messages of ranks that were already shown.
@@ -174,7 +174,9 @@ impl UserLog {
                 why,
                 ..
             } => {
-                let is_new = self.refused.insert(why.clone());
+                // The same reason may concern another thread or process each time.
+                let kind = why.replace(|c: char| c.is_ascii_digit(), "");
+                let is_new = self.refused.insert(kind);
                 let meanwhile = self.after_a_loss(self.committed, "the job ends");
                 is_new.then(|| refusal(*rank, why, &meanwhile))
             }
@@ -351,12 +353,29 @@ mod tests {
 
     #[test]
     fn a_refusal_says_what_it_means_now() {
-        let why = "the program runs 2 threads, and a twin holds one";
+        let why = "the program has child processes of its own";
         let line = refusal(Rank(3), why, "the job ends");
-        let says = "rank 3: the program runs 2 threads";
+        let says = "rank 3: the program has child processes";
         assert!(line.contains(says), "{line}");
         assert!(line.contains("if a rank is lost, the job ends."), "{line}");
         assert!(line.contains("--recovery none"), "{line}");
+    }
+
+    #[test]
+    fn a_reason_that_differs_in_numbers_only_is_told_once() {
+        let mut log = UserLog::default();
+        let mut kinds = |why: &str| {
+            log.checkpoint_event(&Event::Aborted {
+                epoch: Epoch(2),
+                rank: Rank(0),
+                why: why.to_owned(),
+                again: false,
+            });
+            log.refused.len()
+        };
+        assert_eq!(kinds("thread 12 could not be stopped"), 1);
+        assert_eq!(kinds("thread 345 could not be stopped"), 1);
+        assert_eq!(kinds("the program has child processes"), 2);
     }
 
     #[test]
