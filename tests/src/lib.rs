@@ -13,6 +13,7 @@ pub mod models;
 pub mod processes;
 pub mod skip;
 pub mod spinner;
+pub mod torment;
 pub mod tracee;
 
 use std::collections::BTreeSet;
@@ -63,8 +64,12 @@ pub fn program(name: &str) -> PathBuf {
     let mut compiled = COMPILED.lock().unwrap_or_else(|e| e.into_inner());
     if !compiled.contains(name) {
         std::fs::create_dir_all(&folder).expect("a folder for compiled programs");
+        let text = std::fs::read_to_string(&source).expect("the program's source");
+        let openmp = text.contains("#include <omp.h>").then_some("-fopenmp");
         let out = Command::new(prefix().join("bin/mpicc"))
-            .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
+            .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"])
+            .args(openmp)
+            .arg("-o")
             .arg(&binary)
             .arg(&source)
             .arg("-lm")

@@ -1,0 +1,172 @@
+//! Kills ranks of a program repeatedly, at seeded moments, and compares its output with that of an
+//! undisturbed run.
+
+use crate::folder::Folder;
+use crate::job::{Job, Numbers, by_rank, times_back};
+use crate::processes::{all_gone, descendants, is_alive, kill, wait_for};
+use crate::{Finished, Run, finish, program};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const RANKS: u32 = 4;
+/// Each run ends long before this.
+const LIMIT: Duration = Duration::from_secs(100);
+/// Ranks killed in one run, at most.
+const MOST: u32 = 40;
+/// Runs of one program at most to come to that.
+const MOST_RUNS: u64 = 20;
+
+/// A program whose output is the same in every run.
+pub struct Case {
+    /// Its source in `tests/programs`.
+    pub name: &'static str,
+    /// What stands behind it on the command line.
+    pub args: &'static [&'static str],
+    /// The order in which lines come from one rank is the same in every run.
+    pub ordered: bool,
+    /// Each rank writes a file, whose path's beginning is a further argument.
+    pub files: bool,
+    /// Ranks that come back in all runs of the program, at least.
+    pub least: u32,
+}
+
+fn run(case: &Case, options: &[&str], extra: Option<&PathBuf>) -> Run {
+    let ranks = RANKS.to_string();
+    let mut all = vec!["--tag-output"];
+    all.extend(options);
+    all.extend(["-n", &ranks]);
+    let mut run = Run::raw(all).arg(program(case.name));
+    for arg in case.args {
+        run = run.arg(arg);
+    }
+    match extra {
+        Some(path) => run.arg(path),
+        None => run,
+    }
+}
+
+/// Kills ranks several times until the job has ended, or enough were killed. `took` is the length
+/// of an undisturbed run. Returns the number of kills.
+fn torment(job: &Job, mpirun: u32, events: &str, took: Duration, numbers: &mut Numbers) -> u32 {
+    // Microseconds between two kills at most, beside ten milliseconds, however fast the machine is.
+    let most = (took.as_micros() as u64 / 8).clamp(1_000, 90_000);
+    let mut killed = 0;
+    // Before it no more than one loss can be masked.
+    wait_for(LIMIT, "the first checkpoint", || {
+        let text = std::fs::read_to_string(events).unwrap_or_default();
+        text.contains("\"committed\"") || !is_alive(mpirun)
+    });
+    while is_alive(mpirun) && killed < MOST {
+        // The test looks for a moment in time, so it sleeps.
+        let pause = match numbers.below(5) {
+            0 => numbers.below(5_000),
+            _ => most.min(10_000) + numbers.below(most),
+        };
+        std::thread::sleep(Duration::from_micros(pause));
+        let mut victims = job.ranks();
+        let count = if numbers.below(4) == 0 { 3 } else { 1 };
+        for _ in 0..count.min(victims.len()) {
+            let victim = victims.swap_remove(numbers.below(victims.len() as u64) as usize);
+            kill(victim, libc::SIGKILL);
+            killed += 1;
+        }
+    }
+    killed
+}
+
+fn survives(case: &Case, seed: u64) -> u32 {
+    let folder = Folder::new(&format!("{}-{seed}", case.name));
+    let path = |name: &str| case.files.then(|| folder.join(name));
+    let plain = run(case, &["--recovery", "none"], path("plain").as_ref()).ok();
+    let over = ["shm", "tcp"][seed as usize % 2];
+    let often = ["--checkpoint-interval", "0.1", "--max-restarts", "100000"];
+    let events = folder.name("events");
+    let options = [&often[..], &["--transport", over, "--events", &events]].concat();
+    let child = run(case, &options, path("killed").as_ref()).start();
+    let mpirun = child.id();
+    let what = format!("{} over {over} with seed {seed}", case.name);
+    println!("{what}");
+    let (done, (all, sent)): (Finished, (Vec<u32>, u32)) = std::thread::scope(|scope| {
+        let killer = scope.spawn(|| {
+            let job = Job::of(mpirun, case.name);
+            let all = descendants(mpirun);
+            let sent = torment(&job, mpirun, &events, plain.took, &mut Numbers(seed));
+            (all, sent)
+        });
+        let done = finish(child, LIMIT, &what);
+        (done, killer.join().expect("the killer"))
+    });
+    let killed = times_back(&done.stderr());
+    println!("{what}: {sent} kills sent, {killed} ranks came back");
+    // A kill of a rank that is being restored already, or has ended, adds no recovery.
+    assert!(
+        killed <= sent,
+        "{what}: {killed} came back from {sent} kills"
+    );
+    assert!(
+        done.output.status.success(),
+        "{what}, {killed} killed: {}\n{}",
+        done.output.status,
+        done.stderr()
+    );
+    let (want, have) = (plain.stdout(), done.stdout());
+    let (want, have) = (by_rank(&want, case.ordered), by_rank(&have, case.ordered));
+    let first = want.iter().zip(&have).find(|(a, b)| a != b);
+    assert!(
+        want == have,
+        "{what}, {killed} killed: {} lines, not {}; first difference {first:?}\n{}",
+        have.len(),
+        want.len(),
+        done.stderr()
+    );
+    if case.files {
+        for rank in 0..RANKS {
+            let read = |name: &str| {
+                std::fs::read(folder.join(format!("{name}.{rank}"))).expect("a rank's file")
+            };
+            assert!(
+                read("plain") == read("killed"),
+                "{what}: file of rank {rank}"
+            );
+        }
+    }
+    all_gone(&all, Duration::from_secs(20));
+    killed
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    match std::env::var(variable) {
+        Ok(text) => text
+            .parse()
+            .unwrap_or_else(|_| panic!("{variable} is {text:?}")),
+        Err(_) => default,
+    }
+}
+
+/// Runs a program with each of these seeds, and with more of them until enough ranks came back.
+///
+/// # Panics
+/// When the output differs, a run does not end well, or too few ranks came back.
+pub fn program_survives(case: &Case, seeds: std::ops::Range<u64>) {
+    let rounds = number("REJOIN_SURVIVE_ROUNDS", 1);
+    let count = seeds.end - seeds.start;
+    let first = number("REJOIN_SURVIVE_SEED", seeds.start);
+    let seeds = first..first + count;
+    let (mut killed, mut seed) = (0, seeds.start);
+    // A fast machine gets through a run with fewer kills, so it has more runs.
+    while seed < seeds.start + count * rounds
+        || (killed < case.least && seed < seeds.start + MOST_RUNS)
+    {
+        killed += survives(case, seed);
+        seed += 1;
+    }
+    println!(
+        "{}: {killed} ranks came back, seeds {}..{seed}",
+        case.name, seeds.start
+    );
+    assert!(
+        killed >= case.least,
+        "{}: only {killed} came back: the program is too short",
+        case.name
+    );
+}
