@@ -14,15 +14,20 @@ pub fn accept_checkpoints(core: &Core) -> Result<()> {
     core.accept_checkpoints(take_here)
 }
 
-/// Takes the image of an epoch, if the program has one thread and runs its own code. With several
-/// threads the handler runs in any of them, and another thread may be about to enter the library.
-/// Runs in the signal's handler.
+/// Takes the image of an epoch, if all threads of the program run its own code. Runs in the
+/// signal's handler. Another thread may be about to enter the library, so it is parked first. If a
+/// thread is inside, its call finds the request at its end.
 fn take_here(epoch: u32) -> bool {
-    if callback::is_inside() || !checkpointing::has_one_thread() {
+    // The next call of the library tries again, and reports why if it can't.
+    let Ok(_parked) = checkpointing::try_park_others() else {
+        return false;
+    };
+    if callback::is_inside() {
         return false;
     }
     let mark = callback::enter(false);
-    // SAFETY: the program is outside the library, in its one thread: no other code uses the state.
+    // SAFETY: all threads are outside the library, and only this one runs: no other code uses the
+    // state.
     let core = unsafe { state::mpi() }.core.get();
     let taken = core.is_none_or(|core| core.take_checkpoint(epoch));
     callback::leave(false, mark);

@@ -36,7 +36,7 @@ pub mod support;
 
 pub use generated::{constants, types};
 
-/// The library's own arena over `mmap`, so that the C library's heap stays the program's alone.
+/// The library's own heap, so that the C library's stays the program's alone.
 #[cfg(not(miri))]
 #[global_allocator]
-static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+static ALLOCATOR: rejoin_mpi::Arena = rejoin_mpi::Arena;

@@ -3,8 +3,7 @@
 //! The signal carries the epoch. The handler asks the library whether it may take an image at this
 //! place ([`Ask`]). If so, the library takes it. If not, the request is pending until the next safe
 //! point ([`take_pending`]). Some calls report an interruption although the handler asks for their
-//! restart. The handler restarts them by changing the saved registers. This works on x86-64;
-//! elsewhere such calls return EINTR, as they do for any signal.
+//! restart. The handler restarts them by changing the saved registers.
 //!
 //! Two effects cannot be hidden. A long write to a pipe or socket returns the part that it has
 //! written. A relative time-out whose rest the system does not report starts anew once. The
@@ -16,13 +15,11 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
-use crate::{proc, sys};
-
-mod hint;
-#[cfg(target_arch = "x86_64")]
-mod rewind;
-
-pub use hint::Hint;
+use crate::hint::Hint;
+use crate::rewind::{self, HandlerStart};
+use crate::signals::QueuedSignal;
+use crate::threads::thread_slots;
+use crate::{proc, sys, threads};
 
 /// Takes the image of an epoch if one may be taken here, and says whether it may. Runs in the
 /// handler, with all signals blocked.
@@ -48,6 +45,7 @@ static ASK: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 pub fn install(signal: i32, ask: Ask) -> io::Result<()> {
     ASK.store(ask as *mut c_void, Ordering::Release);
     rebind();
+    threads::prepare();
     // SAFETY: `sigaction` is plain data; the handler has the signature that SA_SIGINFO asks for.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -120,8 +118,7 @@ pub(crate) fn rebind() {
 
 extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
     let errno = sys::errno();
-    #[cfg(target_arch = "x86_64")]
-    let begin = rewind::HandlerStart::now(signal);
+    let begin = HandlerStart::now(signal);
     // SAFETY: the kernel gives a handler with SA_SIGINFO valid information.
     let (is_request, value) = unsafe {
         let is_request = (*info).si_code == libc::SI_QUEUE;
@@ -130,36 +127,44 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut c_vo
     if is_request && sys::pid() == PROCESS.load(Ordering::Acquire) {
         arrived(value as u32);
     }
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: the kernel gives the interrupted registers, and takes them back when this returns.
-    unsafe {
-        rewind::settle(
-            &mut *context.cast::<libc::ucontext_t>(),
-            Hint::of(value),
-            begin,
-        );
+    if let Some(slot) = thread_slots::mine() {
+        // SAFETY: the kernel gives the interrupted registers, and takes them back when this
+        // returns. The slot is this thread's.
+        unsafe {
+            rewind::settle(
+                &mut *context.cast::<libc::ucontext_t>(),
+                Hint::of(value),
+                begin,
+                slot.restarts(),
+            );
+        }
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (context, signal);
     sys::set_errno(errno);
 }
 
+/// The request is pending before the library is asked. So a call of another thread that ends
+/// meanwhile finds it.
 fn arrived(epoch: u32) {
+    defer(epoch);
     let ask = ASK.load(Ordering::Acquire);
     if ask.is_null() {
         return;
     }
     // SAFETY: `install` stored a function of this type.
     let ask = unsafe { std::mem::transmute::<*mut c_void, Ask>(ask) };
-    let mut latest = epoch;
-    while ask(latest) {
-        // A later request that arrived meanwhile was drained.
-        match take_pending() {
-            Some(epoch) if epoch > latest => latest = epoch,
-            _ => return,
+    loop {
+        let pending = PENDING.load(Ordering::Acquire);
+        // Stored as an epoch plus one, so it fits.
+        let Some(latest) = pending.checked_sub(1) else {
+            return;
+        };
+        if !ask(latest as u32) {
+            return;
         }
+        // A later request that arrived meanwhile stays.
+        let (order, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+        let _ = PENDING.compare_exchange(pending, 0, order, failure);
     }
-    defer(latest);
 }
 
 /// Observations of a rank's processes by earlier tries of [`send`].
@@ -288,41 +293,28 @@ fn waits_for(pid: i32, signal: i32, call: &[u8]) -> bool {
     read.is_err() || u64::from_ne_bytes(bytes) & sys::bit(signal) != 0
 }
 
-/// The head of a `siginfo_t` as the kernel reads it for a queued signal.
-#[repr(C)]
-struct Queued {
-    signal: i32,
-    errno: i32,
-    code: i32,
-    pad: i32,
-    pid: i32,
-    uid: u32,
-    value: u64,
-    rest: [u64; 12],
-}
-
+/// Sends the signal to the first thread of the process, which has the largest stack. Kernels before
+/// Linux 6.9 choose the thread.
 fn queue(pidfd: BorrowedFd<'_>, signal: i32, value: u64) -> io::Result<()> {
-    let code = libc::SI_QUEUE;
-    // SAFETY: touches no memory.
-    let uid = unsafe { libc::getuid() };
-    let pid = sys::pid();
-    let info = Queued {
-        signal,
-        errno: 0,
-        code,
-        pad: 0,
-        pid,
-        uid,
-        value,
-        rest: [0; 12],
-    };
+    const PIDFD_SIGNAL_THREAD: u32 = 1;
+    let info = QueuedSignal::new(signal, value);
     let fd = pidfd.as_raw_fd();
-    // SAFETY: the pointer is to as many bytes as a siginfo has.
-    let result =
-        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, &raw const info, 0) };
-    sys::check(result)
-        .map(drop)
-        .map_err(io::Error::from_raw_os_error)
+    let send = |flags: u32| {
+        // SAFETY: the pointer is to as many bytes as a siginfo has.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                fd,
+                signal,
+                &raw const info,
+                flags,
+            )
+        };
+        sys::check(result).map(drop)
+    };
+    let sent = match send(PIDFD_SIGNAL_THREAD) {
+        Err(libc::EINVAL) => send(0),
+        sent => sent,
+    };
+    sent.map_err(io::Error::from_raw_os_error)
 }
-
-const _: () = assert!(std::mem::size_of::<Queued>() == std::mem::size_of::<libc::siginfo_t>());

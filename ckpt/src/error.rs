@@ -5,15 +5,27 @@ use serde::{Deserialize, Serialize};
 /// Why no image can be taken now. The process continues as if it had not been asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Refused {
-    /// A clone has one thread, so the others would be lost.
+    /// A thread did not stop within a second.
     #[error(
-        "the program runs {count} threads, and a twin holds one. If a library starts them, \
-         OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1 may keep it from that"
+        "thread {tid} ({name}, state {state}) of the program could not be stopped within a second"
     )]
-    Threads {
-        /// Threads of the process, this one included.
-        count: u64,
+    Unparkable {
+        /// The thread's number.
+        tid: i32,
+        /// The name that the program gave the thread, or that of the program.
+        name: String,
+        /// The letter with which the system describes its state.
+        state: char,
     },
+    /// In a restored process the owner has another number, so the wait would fail.
+    #[error("thread {tid} of the program waits for a mutex that inherits priority")]
+    PriorityInheritance {
+        /// The thread's number.
+        tid: i32,
+    },
+    /// Another thread parks this one, or is where no thread may be parked.
+    #[error("another thread of the rank is taking an image, or kept the library's heap for long")]
+    Busy,
     /// The twin's memory would continue to change.
     #[error(
         "the program shares writable memory with others ({name}, {bytes} bytes), which a twin cannot freeze"

@@ -5,6 +5,9 @@
 //!   [`twin::manager`] is the other side.
 //! - [`checkpoint_request`]: the real-time signal by which a manager requests an image at any place
 //!   in the program. The program does not notice it.
+//! - [`threads`]: parks all other threads of a process, so that an image of it can be taken, and
+//!   makes them again in a restored process.
+//! - [`Arena`]: the library's own heap.
 //! - [`watch`]: how a manager learns of a rank's end before the rank's memory is freed.
 //! - [`anonymous`]: reserves room in memory that processes of a job share.
 //! - [`passed`]: descriptors that come with a message over a local socket.
@@ -15,18 +18,24 @@
 //! uses only raw system calls and this library's own allocator. This crate knows neither MPI nor
 //! the network.
 
-#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
-compile_error!("twins and checkpoint requests are made for 64-bit Linux");
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+compile_error!("twins and checkpoint requests are made for Linux on x86-64");
 
 pub mod anonymous;
+mod arena;
 pub mod checkpoint_request;
 mod error;
+mod hint;
 mod manifest;
 pub mod passed;
 mod proc;
 pub mod regions;
+mod rewind;
+mod signals;
 mod sys;
+pub mod threads;
 pub mod twin;
 pub mod watch;
 
+pub use arena::Arena;
 pub use error::{Caveat, Refused};

@@ -17,6 +17,7 @@ pub use files::WrittenFile;
 pub(crate) use files::{Cut, Descriptor, descriptors};
 pub use input::InputPipe;
 pub(crate) use input::pipe;
+pub(crate) use timers::restore_late as restore_late_timers;
 
 /// The description of an image for the manager.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

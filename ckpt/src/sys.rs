@@ -5,6 +5,7 @@
 use std::ffi::CStr;
 use std::fmt::Write;
 use std::os::fd::RawFd;
+use std::sync::atomic::AtomicU32;
 
 use libc::{c_int, c_long};
 
@@ -93,6 +94,42 @@ pub fn exit(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
+/// Sleeps for at most so many nanoseconds, below a second.
+pub fn sleep(nanoseconds: i64) {
+    let time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: nanoseconds,
+    };
+    let none = std::ptr::null_mut::<libc::timespec>();
+    // SAFETY: the pointer is to a timespec; the rest is not asked for.
+    unsafe { libc::syscall(libc::SYS_nanosleep, &raw const time, none) };
+}
+
+/// Identifies this thread within the process, also in a clone.
+pub fn thread_pointer() -> usize {
+    // SAFETY: reads the thread's own register.
+    unsafe { libc::pthread_self() as usize }
+}
+
+/// Sleeps while `word` has this value, until a wake or for at most so many nanoseconds.
+pub fn futex_wait(word: &AtomicU32, value: u32, most: Option<u64>) {
+    let time = most.map(|most| libc::timespec {
+        tv_sec: (most / 1_000_000_000) as i64,
+        tv_nsec: (most % 1_000_000_000) as i64,
+    });
+    let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: the word lives as long as the call; the time-out is null or a timespec.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, time) };
+}
+
+/// Wakes so many of the threads that sleep on `word`.
+pub fn futex_wake(word: &AtomicU32, count: i32) {
+    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: a wake touches no memory.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, count) };
+}
+
 /// Waits until there is something to read, or an end, at most so many milliseconds.
 pub fn wait_readable(fd: RawFd, most: i32) {
     let mut poll = libc::pollfd {
@@ -121,7 +158,7 @@ pub fn close_between(first: RawFd, end: RawFd) {
         // Before Linux 5.9, and where a filter does not know the call. Closing while the directory
         // is read may hide entries, so the list comes first.
         let mut open = Vec::new();
-        let _ = numbers_in(c"/proc/self/fd", |fd| open.push(fd));
+        let _ = numbers_in(c"/proc/thread-self/fd", |fd| open.push(fd));
         open.into_iter()
             .filter(|fd| (first..end).contains(fd))
             .for_each(close);
@@ -203,6 +240,16 @@ pub fn read_file(path: &CStr, text: &mut Vec<u8>) -> Sys<()> {
             Err(_) => break Err(errno()),
         }
     };
+    close(fd);
+    result
+}
+
+/// Reads what fits of a small file of `/proc`. Returns the number of bytes.
+pub fn read_into(path: &CStr, buffer: &mut [u8]) -> Sys<usize> {
+    let fd = open(path, libc::O_RDONLY)?;
+    // SAFETY: pointer and length describe the buffer.
+    let count = unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) };
+    let result = check(count as c_long).map(|count| count as usize);
     close(fd);
     result
 }

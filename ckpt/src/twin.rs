@@ -12,6 +12,8 @@ use crate::error::Refused;
 use crate::manifest::{self, Manifest};
 pub use crate::manifest::{InputPipe, Summary, WrittenFile};
 use crate::sys;
+use crate::threads::kernel_state::{self, RegisteredAddresses};
+use crate::threads::{CloneSide, Parked};
 
 mod clone;
 mod clone_context;
@@ -25,51 +27,32 @@ mod wire;
 mod zygote;
 
 pub use clone::NAME;
-use clone_context::CloneContext;
+use clone_context::{CloneContext, FirstThread};
 pub use imager::{Imager, Settings};
 pub use taken::{Image, Restored, Taken, Timings};
 pub use wire::{BODY_LIMIT, DESCRIPTOR_LIMIT};
-
-/// Whether this process has one thread. An image holds no other thread.
-#[must_use]
-pub fn has_one_thread() -> bool {
-    sys::thread_count().is_ok_and(|count| count <= 1)
-}
 
 /// Takes an image. Returns once in the calling process, and again in each process restored from the
 /// image. A restored process is as it was, except for the [`Restored::caveats`]. On
 /// [`Taken::Restored`] callers drop their connections without closing them, because the descriptors
 /// no longer belong to them.
 ///
-/// May be called in a signal handler, with this library's own allocator.
+/// May be called in a signal handler, with this library's own allocator ([`crate::Arena`]). The
+/// other threads of a restored process begin to run when its copy of `parked` is dropped.
 ///
-/// In a restored process the C library still has the old thread number. So `pthread_setaffinity_np`
-/// and similar calls on the calling thread use a number that is gone, and robust or
-/// priority-inheriting locks that it takes name a dead owner. A new number would break every lock
-/// that the interrupted program holds.
+/// In a restored process the C library still has the old thread numbers. So calls such as
+/// `pthread_setaffinity_np` use numbers that are gone, and robust or priority-inheriting locks name
+/// dead owners. New numbers would break every lock that the program holds.
 ///
 /// # Errors
 /// [`Refused`], with the process and its streams as they were.
-pub fn take(imager: &mut Imager) -> Result<Taken, Refused> {
-    let start = sys::now();
-    let mask = sys::set_mask(sys::ALL_SIGNALS);
-    let taken = masked(imager, start);
-    sys::set_mask(mask);
-    taken
-}
-
-/// Milliseconds for which a rank with file locks waits at most until its clone shares no open file.
-const DETACHED_IN: i32 = 1000;
-
-fn masked(imager: &mut Imager, start: u64) -> Result<Taken, Refused> {
+pub fn take(imager: &mut Imager, parked: &Parked) -> Result<Taken, Refused> {
     imager.reap();
     let is_direct = imager.is_direct();
-    imager.check_threads()?;
     imager.check_children(is_direct)?;
     let all = manifest::descriptors(imager.settings.block)
         .map_err(|errno| Refused::system("list the open files", errno))?;
     let manifest = Manifest::capture(&all, imager.settings.signal, &imager.inherited);
-    let summary = manifest.summary();
     let (wait, manager_end) = socket_pair(imager.settings.block)?;
     // The last check: the twin compares its memory with the ranges read here.
     let streams = imager.check_mappings().and_then(|()| {
@@ -77,42 +60,64 @@ fn masked(imager: &mut Imager, start: u64) -> Result<Taken, Refused> {
             .map_err(|errno| Refused::system("make new pipes for the standard streams", errno))
     });
     let streams = streams.inspect_err(|_| [wait, manager_end].into_iter().for_each(sys::close))?;
-    let state = clone::ThreadState::read();
     let context = CloneContext {
         wait,
         manager_end,
         streams,
         manifest,
-        state,
-        name: clone::name(),
     };
+    clone_with(imager, context, parked, is_direct)
+}
 
+/// Milliseconds for which a rank with file locks waits at most until its clone shares no open file.
+const DETACHED_IN: i32 = 1000;
+
+/// Clones the process, in its first thread.
+fn clone_with(
+    imager: &mut Imager,
+    context: CloneContext,
+    parked: &Parked,
+    is_direct: bool,
+) -> Result<Taken, Refused> {
+    let summary = context.manifest.summary();
     let begin = sys::now();
-    match clone::clone(is_direct) {
-        Ok(0) => {
-            let message = zygote::freeze(imager, &context);
-            Ok(Taken::Restored(runner::begin(imager, &context, message)))
+    let mut made = Err(0);
+    let mut restored = None;
+    parked.in_first_thread(&mut || {
+        let thread = FirstThread {
+            addresses: RegisteredAddresses::read(),
+            name: kernel_state::name(),
+        };
+        made = clone::clone(is_direct);
+        if made != Ok(0) {
+            return CloneSide::Same;
         }
-        Ok(pid) => {
-            if summary.has_locks {
-                // Until the clone has opened its files anew, it shares the locks. A lock that the
-                // rank releases by closing its file would stay.
-                sys::wait_readable(manager_end, DETACHED_IN);
-            }
-            let timings = Timings {
-                prepare: begin - start,
-                clone: sys::now() - begin,
-            };
-            Ok(Taken::Continued(
-                imager.continued(context, pid, is_direct, summary, timings),
-            ))
-        }
-        Err(errno) => {
-            context.streams.undo();
-            [wait, manager_end].into_iter().for_each(sys::close);
-            Err(Refused::system("clone the process", errno))
-        }
+        let message = zygote::freeze(imager, &context, &thread);
+        restored = Some(runner::begin(imager, &context, message));
+        CloneSide::Clone
+    });
+    if let Some(restored) = restored {
+        return Ok(Taken::Restored(restored));
     }
+    let pid = made.map_err(|errno| {
+        context.streams.undo();
+        [context.wait, context.manager_end]
+            .into_iter()
+            .for_each(sys::close);
+        Refused::system("clone the process", errno)
+    })?;
+    if summary.has_locks {
+        // Until the clone has opened its files anew, it shares the locks. A lock that the rank
+        // releases by closing its file would stay.
+        sys::wait_readable(context.manager_end, DETACHED_IN);
+    }
+    let timings = Timings {
+        prepare: begin.saturating_sub(parked.since()),
+        clone: sys::now() - begin,
+    };
+    Ok(Taken::Continued(
+        imager.continued(context, pid, is_direct, summary, timings),
+    ))
 }
 
 impl Imager {

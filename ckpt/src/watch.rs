@@ -14,7 +14,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use crate::sys;
 
@@ -35,10 +35,14 @@ const WAITERS: u32 = 0x8000_0000;
 /// Set by the kernel in the word of a holder that ended (`FUTEX_OWNER_DIED`).
 const DIED: u32 = 0x4000_0000;
 /// The holder's thread number (`FUTEX_TID_MASK`).
-const HOLDER: u32 = 0x3fff_ffff;
+const TID_MASK: u32 = 0x3fff_ffff;
 
 /// The shared page of this process, followed by the private one; null when it holds no word.
 static HELD: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+/// The thread whose robust list has the entry, by its thread pointer.
+static HOLDER: AtomicUsize = AtomicUsize::new(0);
+/// That thread is the process's first one, also in a clone.
+static IS_FIRST: AtomicBool = AtomicBool::new(false);
 
 /// The words of all ranks of a manager: memory that it makes and each rank maps a page of.
 #[derive(Debug)]
@@ -95,7 +99,7 @@ impl Page {
     #[must_use]
     pub fn holder(&self, slot: u32) -> Option<i32> {
         let word = self.word(slot)?.load(Ordering::Acquire);
-        (word & DIED == 0 && word & HOLDER != 0).then_some((word & HOLDER) as i32)
+        (word & DIED == 0 && word & TID_MASK != 0).then_some((word & TID_MASK) as i32)
     }
 
     /// Whether the holder of a slot has begun to end.
@@ -129,8 +133,8 @@ impl AsFd for Page {
 }
 
 /// Holds a slot of the manager's memory until this thread ends or [`release`] is called: to be
-/// called by the program's main thread. A restored process calls it with a slot of its own; that
-/// may be in a handler.
+/// called by the program's main thread. A restored process calls it with a slot of its own, from
+/// whichever thread; that may be in a handler.
 ///
 /// # Errors
 /// When the page cannot be mapped, and `Unsupported` when the C library's robust list is not laid
@@ -148,7 +152,7 @@ pub fn hold(memory: BorrowedFd<'_>, slot: u32) -> io::Result<()> {
         // The entry is in the list already, in this process's own memory: only the word is another
         // one.
         let page = map(held, PAGE, libc::MAP_SHARED | libc::MAP_FIXED, fd, offset)?;
-        mark(page);
+        mark(page, holder());
         return Ok(());
     }
     let list = list::List::of_this_thread(WORD as i64 - ENTRY as i64)?;
@@ -159,7 +163,9 @@ pub fn hold(memory: BorrowedFd<'_>, slot: u32) -> io::Result<()> {
         unmap(both);
         return Err(error);
     }
-    mark(both);
+    HOLDER.store(sys::thread_pointer(), Ordering::Relaxed);
+    IS_FIRST.store(sys::tid() == sys::pid(), Ordering::Relaxed);
+    mark(both, sys::tid());
     let mask = sys::set_mask(sys::ALL_SIGNALS);
     // SAFETY: the entry lies in the private page, which stays mapped until it is taken out of the
     // list.
@@ -192,13 +198,25 @@ pub(crate) fn shared_page() -> Option<std::ops::Range<usize>> {
     (start != 0).then_some(start..start + PAGE)
 }
 
-/// Writes this thread into the word. The kernel compares with its own number, which in a clone is
-/// not the C library's.
-fn mark(page: *mut u8) {
+/// The kernel's number of the thread that holds the word, in a restored process; 0 if that thread
+/// does not exist yet. Then the manager notices the end a little later.
+fn holder() -> i32 {
+    if IS_FIRST.load(Ordering::Relaxed) {
+        sys::pid()
+    } else if HOLDER.load(Ordering::Relaxed) == sys::thread_pointer() {
+        sys::tid()
+    } else {
+        0
+    }
+}
+
+/// Writes the holder's number into the word. The kernel compares with its own number, which in a
+/// clone is not the C library's.
+fn mark(page: *mut u8, holder: i32) {
     // SAFETY: the page is mapped, and the word is only used as an atomic.
     unsafe {
         let word = page.add(WORD).cast();
-        AtomicU32::from_ptr(word).store(sys::tid() as u32 & HOLDER | WAITERS, Ordering::Release);
+        AtomicU32::from_ptr(word).store(holder as u32 & TID_MASK | WAITERS, Ordering::Release);
         wake(word);
     }
 }

@@ -39,6 +39,7 @@ pub use options::Options;
 pub use progress::Names;
 pub use rejoin_channel_table::ids::Rank;
 pub use rejoin_channel_table::{Identity, LocalHostId};
+pub use rejoin_ckpt::Arena;
 pub use rejoin_ckpt::regions;
 pub use rejoin_engine::{Completion, Config, Envelope, MsgId, Pattern, Probe, ReqId};
 pub use transport::{Fault, SendOutcome};

@@ -6,7 +6,7 @@ use crate::runtime::Mpi;
 use rejoin_channel_table::Identity;
 use std::path::PathBuf;
 
-pub use rejoin_device::safe_point::{has_one_thread, is_pending};
+pub use rejoin_device::safe_point::{is_pending, try_park_others};
 
 impl Mpi {
     /// Job, generation and incarnation of this process.

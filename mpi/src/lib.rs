@@ -27,5 +27,6 @@ pub use comm::Communicator;
 pub use error::{Error, ErrorClass, Result};
 pub use group::Group;
 pub use info::Info;
+pub use rejoin_device::Arena;
 pub use runtime::Mpi;
 pub use status::{Completed, Status};

@@ -3,7 +3,7 @@
  *   after          MPI_Finalize, then work and output
  *   left FILE      MPI_Finalize, then a wait for FILE
  *   fault FILE     rank 1 has a fault, but not while FILE is there; it makes FILE first unless FILE is "-"
- *   threads|shared|child [GATE]   something that an image can't hold, then work
+ *   shared|child [GATE]   something that an image can't hold, then work
  *   work [GATE]    work alone
  * With GATE they go on in silence until that file is there, however fast the machine is. */
 #include "check.h"
@@ -100,19 +100,9 @@ static void fault(const char *file)
     work(100);
 }
 
-static void *sleeper(void *x)
-{
-    for (;;)
-        pause();
-    return x;
-}
-
 static void refused(const char *what, const char *gate)
 {
     pid_t child = 0;
-    pthread_t thread;
-    if (!strcmp(what, "threads"))
-        CHECK(pthread_create(&thread, NULL, sleeper, NULL) == 0);
     if (!strcmp(what, "shared"))
         CHECK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
     if (!strcmp(what, "child") && (child = fork()) == 0) {

@@ -21,6 +21,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -406,6 +407,22 @@ static void threads(long round)
     sleep_ms(10);
 }
 
+/* A thread that blocks even the signals that the C library lets nobody block. */
+static void *be_deaf(void *nothing)
+{
+    unsigned long every = ~0ul;
+    CHECK(syscall(SYS_rt_sigprocmask, SIG_SETMASK, &every, NULL, 8) == 0);
+    return idle(nothing);
+}
+
+static void deaf(long round)
+{
+    static pthread_t thread;
+    if (round == 0)
+        CHECK(pthread_create(&thread, NULL, be_deaf, NULL) == 0);
+    sleep_ms(10);
+}
+
 static void shared(long round)
 {
     static int *memory;
@@ -510,7 +527,7 @@ static const struct {
     { "locks", locks },
     { "locked_memory", locked_memory }, { "library", library },
     { "output", output }, { "looks", looks }, { "affinity", affinity }, { "child", child },
-    { "threads", threads }, { "shared", shared }, { "holes", holes }, { "timeouts", timeouts },
+    { "threads", threads }, { "deaf", deaf }, { "shared", shared }, { "holes", holes }, { "timeouts", timeouts },
     { "shared_file", shared_file }, { "blocked", blocked },
     { "locked_calls", locked_calls },
 };

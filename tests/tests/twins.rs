@@ -368,8 +368,13 @@ fn children_of_the_program_are_refused_once() {
 }
 
 #[test]
-fn threads_are_refused_once() {
-    until_told("threads", "the program runs 2 threads");
+fn threads_are_in_the_image() {
+    survives("threads");
+}
+
+#[test]
+fn a_thread_that_cannot_be_stopped_is_refused_once() {
+    until_told("deaf", "could not be stopped within a second");
 }
 
 #[test]

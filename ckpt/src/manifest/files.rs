@@ -26,7 +26,7 @@ pub(crate) struct Descriptor {
 /// All descriptors below `block`.
 pub(crate) fn descriptors(block: RawFd) -> sys::Sys<Vec<Descriptor>> {
     let mut all = Vec::new();
-    sys::numbers_in(c"/proc/self/fd", |fd| {
+    sys::numbers_in(c"/proc/thread-self/fd", |fd| {
         if fd >= block {
             return;
         }
@@ -136,7 +136,7 @@ impl Files {
             .iter()
             .find(|f| f.same_as.is_none() && f.is_same(one, flags, offset));
         let same_as = same_as.map(|f| f.fd);
-        let info = sys::ShortPath::new(format_args!("/proc/self/fdinfo/{}", one.fd));
+        let info = sys::ShortPath::new(format_args!("/proc/thread-self/fdinfo/{}", one.fd));
         let locks = match same_as {
             None if sys::read_file(info.as_c_str(), text).is_ok() => Lock::all(text),
             _ => Vec::new(),
@@ -326,7 +326,7 @@ fn name_of(fd: RawFd) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// `/proc/self/fd/N`.
+/// `/proc/thread-self/fd/N`.
 fn link_of(fd: i32) -> sys::ShortPath {
-    sys::ShortPath::new(format_args!("/proc/self/fd/{fd}"))
+    sys::ShortPath::new(format_args!("/proc/thread-self/fd/{fd}"))
 }

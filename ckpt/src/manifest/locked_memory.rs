@@ -21,7 +21,7 @@ impl Locked {
             return Self::default();
         }
         let is_future = with_a_new_page(|| locked_size(&mut text) > before);
-        let ranges = match sys::read_file(c"/proc/self/smaps", &mut text) {
+        let ranges = match sys::read_file(c"/proc/thread-self/smaps", &mut text) {
             Ok(()) => locked_ranges(&text),
             Err(_) => Vec::new(),
         };
@@ -50,7 +50,7 @@ impl Locked {
 
 /// `VmLck`, in kB.
 fn locked_size(text: &mut Vec<u8>) -> u64 {
-    if sys::read_file(c"/proc/self/status", text).is_err() {
+    if sys::read_file(c"/proc/thread-self/status", text).is_err() {
         return 0;
     }
     let value = proc::field(text, "VmLck:").and_then(|v| proc::words(v).next());

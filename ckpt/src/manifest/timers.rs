@@ -1,5 +1,7 @@
 //! Interval timers and POSIX timers. A clone inherits none of them.
 
+use std::cell::UnsafeCell;
+
 use crate::error::Caveat;
 use crate::{proc, sys};
 
@@ -11,13 +13,37 @@ const NUMBERS_TRIED: i32 = 1 << 16;
 /// `struct itimerval` in the kernel's order: the period, then the time left.
 type Interval = [libc::timeval; 2];
 
+#[derive(Clone)]
 struct PosixTimer {
     id: i32,
     clock: i32,
     signal: i32,
     value: u64,
     notify: i32,
+    /// The thread that gets the signal, if only that one does.
+    thread: Option<i32>,
     setting: libc::itimerspec,
+}
+
+/// Timers of a restored process whose threads do not exist yet.
+struct LateTimers(UnsafeCell<Vec<PosixTimer>>);
+
+// SAFETY: used only while one thread of the process runs.
+unsafe impl Sync for LateTimers {}
+
+static LATE: LateTimers = LateTimers(UnsafeCell::new(Vec::new()));
+
+/// Sets the timers again whose signals go to one of several threads. `thread` gives the number that
+/// a thread has now. To be called in a restored process whose threads exist, by the thread that
+/// made them.
+pub(crate) fn restore_late(thread: impl Fn(i32) -> Option<i32>) {
+    // SAFETY: the other threads do not use this.
+    let late = std::mem::take(unsafe { &mut *LATE.0.get() });
+    for timer in late {
+        if let Some(thread) = timer.thread.and_then(&thread) {
+            timer.restore(thread, &mut Vec::new());
+        }
+    }
 }
 
 /// The process's timers.
@@ -25,12 +51,17 @@ struct PosixTimer {
 pub(crate) struct Timers {
     intervals: [Option<Interval>; 3],
     posix: Vec<PosixTimer>,
+    /// The process has one thread.
+    is_alone: bool,
 }
 
 impl Timers {
     /// Reads them.
     pub fn capture() -> Self {
-        let mut timers = Self::default();
+        let mut timers = Self {
+            is_alone: sys::thread_count().is_ok_and(|count| count <= 1),
+            ..Self::default()
+        };
         for (which, place) in timers.intervals.iter_mut().enumerate() {
             let mut value: Interval = [libc::timeval {
                 tv_sec: 0,
@@ -59,7 +90,14 @@ impl Timers {
 
     /// Sets them again.
     pub fn restore(&self, caveats: &mut Vec<Caveat>) {
-        self.posix.iter().for_each(|t| t.restore(caveats));
+        for timer in &self.posix {
+            if timer.thread.is_some() && !self.is_alone {
+                // SAFETY: a restored process has one thread so far.
+                unsafe { (*LATE.0.get()).push(timer.clone()) };
+            } else {
+                timer.restore(sys::tid(), caveats);
+            }
+        }
         for (which, value) in self.intervals.iter().enumerate() {
             let Some(value) = value else { continue };
             let none = std::ptr::null_mut::<libc::timeval>();
@@ -81,8 +119,9 @@ fn running(mut value: Interval) -> Option<Interval> {
 }
 
 impl PosixTimer {
-    fn restore(&self, caveats: &mut Vec<Caveat>) {
-        let result = self.create().and_then(|()| {
+    /// `thread` gets the signals, if only one thread does.
+    fn restore(&self, thread: i32, caveats: &mut Vec<Caveat>) {
+        let result = self.create(thread).and_then(|()| {
             let none = std::ptr::null_mut::<libc::itimerspec>();
             let setting = &raw const self.setting;
             // SAFETY: the pointer is to an itimerspec; the old value is not asked for.
@@ -94,10 +133,10 @@ impl PosixTimer {
     }
 
     /// Makes a timer of the same number, because the program refers to it by number.
-    fn create(&self) -> sys::Sys<()> {
+    fn create(&self, thread: i32) -> sys::Sys<()> {
         // SAFETY: touches no memory.
         let asked = unsafe { libc::prctl(PR_TIMER_CREATE_RESTORE_IDS, 1, 0, 0, 0) } == 0;
-        let mut made = self.create_as(self.id);
+        let mut made = self.create_as(self.id, thread);
         if asked {
             // SAFETY: touches no memory.
             unsafe { libc::prctl(PR_TIMER_CREATE_RESTORE_IDS, 0, 0, 0, 0) };
@@ -114,12 +153,12 @@ impl PosixTimer {
             if id > self.id {
                 break;
             }
-            made = self.create_as(self.id);
+            made = self.create_as(self.id, thread);
         }
         Err(libc::EBUSY)
     }
 
-    fn create_as(&self, id: i32) -> sys::Sys<i32> {
+    fn create_as(&self, id: i32, thread: i32) -> sys::Sys<i32> {
         let mut id = id;
         // SAFETY: `sigevent` is plain data; the pointers are to it and to a number, which the
         // kernel sets.
@@ -128,7 +167,7 @@ impl PosixTimer {
             event.sigev_notify = self.notify;
             event.sigev_signo = self.signal;
             event.sigev_value.sival_ptr = self.value as *mut libc::c_void;
-            event.sigev_notify_thread_id = sys::tid();
+            event.sigev_notify_thread_id = thread;
             let (event, place) = (&raw mut event, &raw mut id);
             sys::check(libc::syscall(
                 libc::SYS_timer_create,
@@ -168,6 +207,7 @@ fn posix_timers(text: &[u8]) -> Vec<PosixTimer> {
                 signal: 0,
                 value: 0,
                 notify: 0,
+                thread: None,
                 setting,
             });
         }
@@ -186,8 +226,10 @@ fn posix_timers(text: &[u8]) -> Vec<PosixTimer> {
                 } else {
                     libc::SIGEV_SIGNAL
                 };
-                let is_thread = value.windows(5).any(|w| w == b"/tid.");
-                timer.notify = kind | if is_thread { libc::SIGEV_THREAD_ID } else { 0 };
+                let at = value.windows(5).position(|w| w == b"/tid.");
+                let thread = at.and_then(|at| proc::number(&value[at + 5..]));
+                timer.thread = thread.and_then(|thread| i32::try_from(thread).ok());
+                timer.notify = kind | timer.thread.map_or(0, |_| libc::SIGEV_THREAD_ID);
             }
             b"ClockID" => {
                 let digits = value.strip_prefix(b"-");
@@ -227,6 +269,7 @@ mod tests {
             seen[1],
             (9, 0, 0, libc::SIGEV_NONE | libc::SIGEV_THREAD_ID, -6)
         );
+        assert_eq!((timers[0].thread, timers[1].thread), (None, Some(3)));
         assert_eq!(posix_timers(b"signal: 3/1\nID: x\n").len(), 0);
     }
 }

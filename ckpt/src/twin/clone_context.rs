@@ -2,9 +2,9 @@
 
 use std::os::fd::RawFd;
 
-use super::clone::ThreadState;
 use super::renewed_streams::RenewedStreams;
 use crate::manifest::Manifest;
+use crate::threads::kernel_state::RegisteredAddresses;
 
 /// Data for a clone beside its memory.
 pub(super) struct CloneContext {
@@ -12,6 +12,10 @@ pub(super) struct CloneContext {
     pub manager_end: RawFd,
     pub streams: RenewedStreams,
     pub manifest: Manifest,
-    pub state: ThreadState,
+}
+
+/// What the clone's one thread has to set again: that of the process's first thread.
+pub(super) struct FirstThread {
+    pub addresses: RegisteredAddresses,
     pub name: [u8; 16],
 }

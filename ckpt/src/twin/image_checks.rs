@@ -7,39 +7,36 @@ use crate::error::Refused;
 use crate::{anonymous, proc, sys, watch};
 
 impl Imager {
-    /// One thread only.
-    pub(super) fn check_threads(&self) -> Result<(), Refused> {
-        match sys::thread_count() {
-            Ok(0 | 1) => Ok(()),
-            Ok(count) => Err(Refused::Threads { count }),
-            Err(errno) => Err(Refused::system(
-                "count the threads in /proc/self/task",
-                errno,
-            )),
-        }
-    }
-
     /// No children but twins.
     pub(super) fn check_children(&mut self, is_direct: bool) -> Result<(), Refused> {
         if (is_direct || self.twins.is_empty()) && !has_children() {
             return Ok(());
         }
-        let (pid, tid) = (sys::pid(), sys::tid());
-        let list = sys::ShortPath::new(format_args!("/proc/{pid}/task/{tid}/children"));
-        sys::read_file(list.as_c_str(), &mut self.maps).map_err(|_| Refused::Children)?;
-        let mut children = proc::words(self.maps.trim_ascii()).map(proc::number);
-        let is_twin = |n: Option<u64>| n.is_some_and(|n| self.twins.iter().any(|t| *t as u64 == n));
-        if children.all(is_twin) {
+        let mut is_known = true;
+        let listed = sys::numbers_in(c"/proc/self/task", |tid| {
+            is_known &= self.has_only_twins(tid);
+        });
+        if listed.is_ok() && is_known {
             Ok(())
         } else {
             Err(Refused::Children)
         }
     }
 
+    /// Whether all children of a thread are twins.
+    fn has_only_twins(&mut self, tid: i32) -> bool {
+        let list = sys::ShortPath::new(format_args!("/proc/self/task/{tid}/children"));
+        if sys::read_file(list.as_c_str(), &mut self.maps).is_err() {
+            return false;
+        }
+        let mut children = proc::words(self.maps.trim_ascii()).map(proc::number);
+        children.all(|n| n.is_some_and(|n| self.twins.iter().any(|t| *t as u64 == n)))
+    }
+
     /// No writable memory that other processes write too, except the library's own.
     pub(super) fn check_mappings(&mut self) -> Result<(), Refused> {
-        sys::read_file(c"/proc/self/maps", &mut self.maps)
-            .map_err(|errno| Refused::system("read /proc/self/maps", errno))?;
+        sys::read_file(c"/proc/thread-self/maps", &mut self.maps)
+            .map_err(|errno| Refused::system("read /proc/thread-self/maps", errno))?;
         match foreign_shared(&self.maps, watch::shared_page().as_ref()) {
             None => Ok(()),
             Some(found) => Err(Refused::SharedMemory {
@@ -53,7 +50,7 @@ impl Imager {
     /// stay out of clones.
     pub(super) fn missing_bytes(&self) -> u64 {
         let mut text = Vec::with_capacity(self.maps.capacity());
-        match sys::read_file(c"/proc/self/maps", &mut text) {
+        match sys::read_file(c"/proc/thread-self/maps", &mut text) {
             Ok(()) => uncovered(&self.maps, &text),
             Err(_) => 0,
         }

@@ -3,24 +3,29 @@
 use std::os::fd::RawFd;
 
 use super::clone::{self, NAME};
-use super::clone_context::CloneContext;
+use super::clone_context::{CloneContext, FirstThread};
 use super::imager::Imager;
 use super::wire::{self, RestoreMessage, ZygoteAnswer};
 use crate::sys;
+use crate::threads::kernel_state::set_name;
 
 /// Added to a twin's OOM score: when memory is short, the twin must end before the rank.
 const OOM_RAISE: i32 = 300;
 const OOM_MAX: i32 = 1000;
 
 /// Becomes a zygote. Returns in a runner only.
-pub(super) fn freeze(imager: &Imager, context: &CloneContext) -> RestoreMessage {
-    context.state.restore();
+pub(super) fn freeze(
+    imager: &Imager,
+    context: &CloneContext,
+    thread: &FirstThread,
+) -> RestoreMessage {
+    thread.addresses.restore();
     close_block(imager.settings.block, context);
     context.streams.release(context.wait);
     let shared = context.manifest.detach();
     let mut name = [0; 16];
     name[..NAME.len()].copy_from_slice(NAME.as_bytes());
-    clone::set_name(&name);
+    set_name(&name);
     let score = OomScore::raise();
     answer(
         context.wait,
@@ -37,7 +42,7 @@ pub(super) fn freeze(imager: &Imager, context: &CloneContext) -> RestoreMessage 
         };
         if message.head.flags & wire::PREPARE != 0 {
             if ahead.is_none() {
-                match prepare_runner(imager, context) {
+                match prepare_runner(imager, context, thread) {
                     Side::Zygote(made) => ahead = made,
                     Side::Runner(message) => {
                         score.restore();
@@ -53,9 +58,9 @@ pub(super) fn freeze(imager: &Imager, context: &CloneContext) -> RestoreMessage 
         // image.
         match taken.map_or_else(|| clone::clone(true), Ok) {
             Ok(0) => {
-                context.state.restore();
+                thread.addresses.restore();
                 sys::close(context.wait);
-                clone::set_name(&context.name);
+                set_name(&thread.name);
                 score.restore();
                 return message;
             }
@@ -84,7 +89,7 @@ enum Side {
 /// Makes a runner ahead of time, which waits for its restore request from this process. This
 /// process keeps the request until the runner has it. So the rank is restored even if the runner is
 /// killed.
-fn prepare_runner(imager: &Imager, context: &CloneContext) -> Side {
+fn prepare_runner(imager: &Imager, context: &CloneContext, thread: &FirstThread) -> Side {
     let mut ends = [0; 2];
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
     // SAFETY: the pointer is to two numbers.
@@ -96,7 +101,7 @@ fn prepare_runner(imager: &Imager, context: &CloneContext) -> Side {
     // While the rank is this process's parent, a sibling would be a child of the program's.
     match clone::clone(imager.is_direct()) {
         Ok(0) => {
-            context.state.restore();
+            thread.addresses.restore();
             [socket, context.wait].into_iter().for_each(sys::close);
             let Some(message) = wire::receive(theirs) else {
                 sys::exit(0)
@@ -108,7 +113,7 @@ fn prepare_runner(imager: &Imager, context: &CloneContext) -> Side {
                 sys::exit(0)
             }
             sys::close(theirs);
-            clone::set_name(&context.name);
+            set_name(&thread.name);
             Side::Runner(message)
         }
         Ok(pid) => {
@@ -205,7 +210,7 @@ struct OomScore {
     before: Option<i32>,
 }
 
-const OOM_FILE: &std::ffi::CStr = c"/proc/self/oom_score_adj";
+const OOM_FILE: &std::ffi::CStr = c"/proc/thread-self/oom_score_adj";
 
 impl OomScore {
     fn raise() -> Self {

@@ -48,7 +48,6 @@ pub const TESTS: &[Test] = &[
     ("a_large_body_and_many_descriptors_arrive", large_body),
     ("a_frozen_twin_uses_no_cpu", no_cpu),
     ("a_twin_goes_before_its_rank_when_memory_is_short", oom),
-    ("threads_are_refused", threads_refused),
     ("shared_memory_is_refused", shared_refused),
     ("children_are_refused", children_refused),
     ("memory_left_out_of_the_clone_is_found", dontfork),
@@ -585,24 +584,6 @@ fn oom() {
     assert!(value(job.twin.as_ref().expect("an image").pid) > before);
     job.restore(1);
     assert_eq!(value(job.pid), before);
-    job.finish();
-}
-
-fn threads_refused() {
-    let mut job = Job::start(|rank| {
-        let (send, receive) = std::sync::mpsc::channel::<()>();
-        let mut thread = Some(std::thread::spawn(move || receive.recv()));
-        let mut send = Some(send);
-        rank.serve(|rank, _| {
-            send.take();
-            thread.take().map(|t| t.join());
-            rank.say("joined");
-        });
-    });
-    let text = job.ask("image");
-    let begin = "refused: the program runs 2 threads, and a twin holds one. ";
-    assert!(text.starts_with(begin), "{text}");
-    assert_eq!(job.ask("join"), "joined");
     job.finish();
 }
 

@@ -5,16 +5,18 @@ mod basics;
 mod calls;
 mod edges;
 mod figures;
+mod locks;
 mod state;
 mod storms;
 mod support;
+mod threads;
 mod waits;
 mod watch;
 
 /// As in the library that ranks load: memory apart from the C library's heap, which a handler must
 /// not touch.
 #[global_allocator]
-static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+static ALLOCATOR: rejoin_ckpt::Arena = rejoin_ckpt::Arena;
 
 fn main() {
     if std::env::args().nth(1).as_deref() == Some("figures") {
@@ -27,6 +29,8 @@ fn main() {
         edges::TESTS,
         state::TESTS,
         storms::TESTS,
+        threads::TESTS,
+        locks::TESTS,
         watch::TESTS,
     ];
     support::run(&groups.concat());

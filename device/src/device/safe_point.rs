@@ -9,8 +9,9 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use rejoin_channel_table::Epoch;
-use rejoin_ckpt::checkpoint_request;
+use rejoin_ckpt::threads::{self, Parked};
 use rejoin_ckpt::twin::{Image, Restored, Taken};
+use rejoin_ckpt::{Refused, checkpoint_request};
 use rejoin_wire::ToManager;
 
 use super::Device;
@@ -18,7 +19,10 @@ use crate::descriptors::OldDescriptors;
 use crate::error::{Error, Result};
 
 pub use rejoin_ckpt::checkpoint_request::{Ask, is_pending};
-pub use rejoin_ckpt::twin::has_one_thread;
+pub use rejoin_ckpt::threads::try_park_others;
+
+/// How often threads are parked again because one of them was waking this one.
+const MOST_WAKES: u32 = 100;
 
 impl Device {
     /// Lets the manager request checkpoints by signal, at any place in the program. The handler
@@ -84,17 +88,39 @@ impl Device {
     /// Takes the image of an epoch that this rank has just entered, and reports it. A process that
     /// is restored from it rejoins the job instead.
     fn take_image(&mut self, epoch: Epoch) -> Result<()> {
+        if !self.recovery.takes_images() {
+            return Ok(());
+        }
         let generation = self.member.identity().generation;
-        match self.recovery.take_image() {
-            None => Ok(()),
-            Some(Ok(Taken::Continued(image))) => self.report_image(epoch, &image),
-            Some(Ok(Taken::Restored(restored))) => self.rejoin_restored(restored),
-            Some(Err(why)) => self.manager.send(&ToManager::NotImaged {
+        // The other threads of a restored process begin to run when it is back in the job.
+        let parked = self.park_others().map_err(|refused| refused.to_string());
+        let taken = parked
+            .as_ref()
+            .map_err(Clone::clone)
+            .and_then(|parked| self.recovery.take_image(parked));
+        match taken {
+            Ok(Taken::Continued(image)) => self.report_image(epoch, &image),
+            Ok(Taken::Restored(restored)) => self.rejoin_restored(restored),
+            Err(why) => self.manager.send(&ToManager::NotImaged {
                 generation,
                 epoch,
                 why,
             }),
         }
+    }
+
+    /// Parks all other threads, none of them on its way to wake this one: it would do so with a
+    /// descriptor that a restored process does not have.
+    fn park_others(&self) -> std::result::Result<Parked, Refused> {
+        for _ in 0..MOST_WAKES {
+            let parked = threads::park_others()?;
+            if !self.waker.is_in_use() {
+                return Ok(parked);
+            }
+            drop(parked);
+            std::thread::yield_now();
+        }
+        Err(Refused::Busy)
     }
 
     fn report_image(&mut self, epoch: Epoch, image: &Image) -> Result<()> {

@@ -4,7 +4,7 @@
 //! threads that hold a [`Waker`] continue with it.
 
 use std::os::fd::{IntoRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -45,6 +45,11 @@ impl Waker {
             // Empty: another event of the same wake.
             let _: std::result::Result<u64, Errno> = event.read();
         }
+    }
+
+    /// Whether another thread is in the middle of a wake.
+    pub(crate) fn is_in_use(&self) -> bool {
+        matches!(self.0.try_lock(), Err(TryLockError::WouldBlock))
     }
 
     /// Closes the descriptor.

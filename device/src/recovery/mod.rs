@@ -7,6 +7,7 @@ pub(crate) use pending_checkpoint::PendingCheckpoint;
 
 use rejoin_channel_table::{Epoch, Generation};
 use rejoin_ckpt::checkpoint_request::{self, Ask};
+use rejoin_ckpt::threads::Parked;
 use rejoin_ckpt::twin::{self, Image, Imager, Taken};
 use rejoin_ckpt::watch;
 use rejoin_wire::{ImageCost, Images, ToManager};
@@ -110,23 +111,25 @@ impl RankRecovery {
         }
     }
 
-    /// Takes the image of an epoch; `None` where no images are taken. Returns again in each process
-    /// that is restored from it. Otherwise the reason why there is no image, for the manager.
-    pub(crate) fn take_image(&mut self) -> Option<std::result::Result<Taken, String>> {
-        let imager = self.imager.as_mut()?;
+    /// Takes the image of an epoch. Returns again in each process that is restored from it.
+    ///
+    /// # Errors
+    /// The reason why there is no image, for the manager.
+    pub(crate) fn take_image(&mut self, parked: &Parked) -> std::result::Result<Taken, String> {
+        let imager = self.imager.as_mut().ok_or("the job takes no images")?;
         let parent = u32::try_from(nix::unistd::getppid().as_raw()).ok();
         if self.manager.is_some() && self.manager != parent {
-            return Some(Err(WRAPPED.to_owned()));
+            return Err(WRAPPED.to_owned());
         }
         if let Some(number) = descriptors::below_block() {
             let most = descriptors::most_open();
-            return Some(Err(format!(
+            return Err(format!(
                 "descriptor {number} of the library lies among the program's, because the limit on open files ({most}) \
                  is too low for the rank's links; raise the hard limit (ulimit -Hn)"
-            )));
+            ));
         }
         checkpoint_request::drain();
-        Some(twin::take(imager).map_err(|refused| refused.to_string()))
+        twin::take(imager, parked).map_err(|refused| refused.to_string())
     }
 
     /// The report to the manager of an image that was taken.

@@ -4,7 +4,7 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
 use rejoin_ckpt::twin::{self, Imager, Settings, Taken};
-use rejoin_ckpt::{Caveat, Refused, checkpoint_request};
+use rejoin_ckpt::{Caveat, Refused, checkpoint_request, threads};
 
 use super::{BLOCK, LIMIT, receive, send};
 
@@ -17,6 +17,9 @@ pub static MEANWHILE: AtomicI32 = AtomicI32::new(0);
 
 /// In the handler.
 fn take_here(epoch: u32) -> bool {
+    let Ok(_parked) = threads::try_park_others() else {
+        return false;
+    };
     if INSIDE.load(Ordering::Acquire) {
         return false;
     }
@@ -77,7 +80,14 @@ impl Rank {
 
     /// Takes an image and tells the manager. `true` in a restored process.
     pub fn image(&mut self) -> bool {
-        match twin::take(&mut self.imager) {
+        let parked = match threads::park_others() {
+            Ok(parked) => parked,
+            Err(refused) => {
+                self.refused(&refused);
+                return false;
+            }
+        };
+        match twin::take(&mut self.imager, &parked) {
             Ok(Taken::Continued(image)) => {
                 let mut fds = [0; 3];
                 let all = [

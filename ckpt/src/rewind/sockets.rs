@@ -8,7 +8,7 @@ use std::mem::size_of;
 
 use libc::{c_void, greg_t, timeval};
 
-use super::restarts::{HandlerStart, RAX, RDI, RESTARTS, RIP, RSP, Registers, RestartedCall};
+use super::restarts::{HandlerStart, RAX, RDI, RIP, RSP, Registers, RestartedCall, Restarts};
 use crate::sys;
 
 /// Marks a restarted call, in the upper half of its descriptor's register, which the kernel
@@ -36,13 +36,18 @@ fn option(number: i64) -> Option<libc::c_int> {
 
 /// Counts the time of such a call. Returns whether it is over. Then the registers hold the call's
 /// result, and the call must not be restarted.
-pub(super) fn is_over(registers: &mut Registers, number: i64, begin: HandlerStart) -> bool {
+pub(super) fn is_over(
+    registers: &mut Registers,
+    number: i64,
+    begin: HandlerStart,
+    restarts: &Restarts,
+) -> bool {
     let Some(length) = option(number).and_then(|option| time_of(registers[RDI] as i32, option))
     else {
         return false;
     };
     // SAFETY: see `Restarts`.
-    let call = unsafe { &mut *RESTARTS.call.get() };
+    let call = unsafe { &mut *restarts.call.get() };
     let marked = registers[RDI] & LOWER | MARK;
     let place = (registers[RSP], registers[RIP], registers[RDI]);
     let now = sys::now();

@@ -5,14 +5,15 @@
 
 use libc::{greg_t, timespec};
 
-use super::hint::{CallSite, Hint};
+use crate::hint::{CallSite, Hint};
+use crate::signals::SignalAction;
 use crate::sys;
 
 mod restarts;
 mod sockets;
 
-pub(super) use restarts::HandlerStart;
-use restarts::{R8, R9, R10, RAX, RDI, RDX, RESTARTS, RIP, RSI, RSP, Registers, RestartedCall};
+pub(crate) use restarts::{HandlerStart, Restarts};
+use restarts::{R8, R9, R10, RAX, RDI, RDX, RIP, RSI, RSP, Registers, RestartedCall};
 
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 const EINTR: greg_t = -(libc::EINTR as greg_t);
@@ -39,11 +40,16 @@ const RESTARTED: [i64; 13] = [
 /// How late a call may return after its time is over, in nanoseconds.
 const LATE: u64 = 1_000_000_000;
 
-/// Changes the saved registers as if the request had not arrived.
+/// Changes the saved registers as if the signal had not arrived.
 ///
 /// # Safety
-/// `context` is what the kernel gave the handler that is running.
-pub(super) unsafe fn settle(context: &mut libc::ucontext_t, hint: Hint, begin: HandlerStart) {
+/// `context` is what the kernel gave the handler that is running, and `restarts` are this thread's.
+pub(crate) unsafe fn settle(
+    context: &mut libc::ucontext_t,
+    hint: Hint,
+    begin: HandlerStart,
+    restarts: &Restarts,
+) {
     let registers = &mut context.uc_mcontext.gregs;
     let (result, after) = (registers[RAX], registers[RIP] as usize);
     // Its first eight bytes are the kernel's set.
@@ -61,10 +67,10 @@ pub(super) unsafe fn settle(context: &mut libc::ucontext_t, hint: Hint, begin: H
         let number = unsafe { number_before(after - 2) };
         let place = place(registers);
         let number = number
-            .or_else(|| again(&place))
+            .or_else(|| again(&place, restarts))
             .or_else(|| hint.number_at(&place).map(i64::from));
         if let Some(number) = number.filter(|_| interrupters(mask, true) == 0) {
-            restart(registers, number, begin);
+            restart(registers, number, begin, restarts);
         }
     } else if RESTARTED.contains(&result) && interrupters(mask, false) != 0 {
         // SAFETY: the process is about to run what is there.
@@ -74,6 +80,24 @@ pub(super) unsafe fn settle(context: &mut libc::ucontext_t, hint: Hint, begin: H
         registers[RAX] = EINTR;
         registers[RIP] += 2;
     }
+}
+
+/// Futex operations whose futex holds the number of its owner.
+const WITH_OWNER: [i32; 3] = [
+    libc::FUTEX_LOCK_PI,
+    libc::FUTEX_LOCK_PI2,
+    libc::FUTEX_WAIT_REQUEUE_PI,
+];
+
+/// Whether the interrupted thread waits in the kernel for the owner of a futex.
+pub(crate) fn waits_for_owner(context: &libc::ucontext_t) -> bool {
+    let registers = &context.uc_mcontext.gregs;
+    let operation =
+        registers[RSI] as i32 & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME);
+    registers[RAX] == libc::SYS_futex
+        && WITH_OWNER.contains(&operation)
+        // SAFETY: the thread is about to run what is there.
+        && unsafe { is_syscall(registers[RIP] as usize) }
 }
 
 fn place(registers: &Registers) -> CallSite {
@@ -150,51 +174,43 @@ fn interrupters(mask: sys::SignalSet, any: bool) -> sys::SignalSet {
 }
 
 fn interrupts(signal: i32, any: bool) -> bool {
-    /// The kernel's own `struct sigaction`.
-    #[repr(C)]
-    #[derive(Default)]
-    struct Action {
-        handler: usize,
-        flags: u64,
-        restorer: usize,
-        mask: u64,
-    }
-    let mut action = Action::default();
-    let none = std::ptr::null::<Action>();
-    // SAFETY: the pointer is to the kernel's structure, whose set has the size given. Not the C
-    // library's function: for some signals it takes a lock.
-    unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, none, &raw mut action, 8) };
-    let has_handler = action.handler != libc::SIG_DFL && action.handler != libc::SIG_IGN;
-    has_handler && (any || action.flags & libc::SA_RESTART as u64 == 0)
+    let action = SignalAction::read(signal);
+    action.has_handler() && (any || action.flags & libc::SA_RESTART as u64 == 0)
 }
 
 /// Restarts the call with the rest of its time.
-fn restart(registers: &mut Registers, number: i64, begin: HandlerStart) {
+fn restart(registers: &mut Registers, number: i64, begin: HandlerStart, restarts: &Restarts) {
     match number {
         // The descriptor is closed although the call returns EINTR. Its number may be in use again.
         libc::SYS_close => return,
-        libc::SYS_nanosleep => rest_of_sleep(registers, RDI, RSI),
+        libc::SYS_nanosleep => rest_of_sleep(registers, RDI, RSI, restarts),
         libc::SYS_clock_nanosleep if registers[RSI] & libc::TIMER_ABSTIME as greg_t == 0 => {
-            rest_of_sleep(registers, RDX, R10);
+            rest_of_sleep(registers, RDX, R10, restarts);
         }
-        libc::SYS_poll => rest_of_milliseconds(registers, RDX, begin),
-        libc::SYS_epoll_wait | libc::SYS_epoll_pwait => rest_of_milliseconds(registers, R10, begin),
-        libc::SYS_rt_sigtimedwait => rest_of_time(registers, RDX, begin),
-        libc::SYS_epoll_pwait2 | libc::SYS_semtimedop => rest_of_time(registers, R10, begin),
-        libc::SYS_futex if is_relative_wait(registers[RSI]) => rest_of_time(registers, R10, begin),
-        number if sockets::is_over(registers, number, begin) => return,
+        libc::SYS_poll => rest_of_milliseconds(registers, RDX, begin, restarts),
+        libc::SYS_epoll_wait | libc::SYS_epoll_pwait => {
+            rest_of_milliseconds(registers, R10, begin, restarts)
+        }
+        libc::SYS_rt_sigtimedwait => rest_of_time(registers, RDX, begin, restarts),
+        libc::SYS_epoll_pwait2 | libc::SYS_semtimedop => {
+            rest_of_time(registers, R10, begin, restarts)
+        }
+        libc::SYS_futex if is_relative_wait(registers[RSI]) => {
+            rest_of_time(registers, R10, begin, restarts)
+        }
+        number if sockets::is_over(registers, number, begin, restarts) => return,
         _ => {}
     }
     // SAFETY: see `Restarts`.
-    unsafe { *RESTARTS.last.get() = (place(registers), number) };
+    unsafe { *restarts.last.get() = (place(registers), number) };
     registers[RAX] = number;
     registers[RIP] -= 2;
 }
 
 /// The number of the call that was started again last, if this is the same one.
-fn again(place: &CallSite) -> Option<i64> {
+fn again(place: &CallSite, restarts: &Restarts) -> Option<i64> {
     // SAFETY: see `Restarts`.
-    let (last, number) = unsafe { *RESTARTS.last.get() };
+    let (last, number) = unsafe { *restarts.last.get() };
     (last == *place).then_some(number)
 }
 
@@ -205,23 +221,28 @@ fn is_relative_wait(operation: greg_t) -> bool {
 
 /// A sleep: the kernel has written the rest of the time if the call gave it a place. The restarted
 /// call always gives one.
-fn rest_of_sleep(registers: &mut Registers, request: usize, rest: usize) {
+fn rest_of_sleep(registers: &mut Registers, request: usize, rest: usize, restarts: &Restarts) {
     if registers[rest] != 0 {
         registers[request] = registers[rest];
     } else {
-        registers[rest] = RESTARTS.time.get() as greg_t;
+        registers[rest] = restarts.time.get() as greg_t;
     }
 }
 
 /// A time-out in milliseconds. The first restart adds one millisecond, which is allowed and marks
 /// the call.
-fn rest_of_milliseconds(registers: &mut Registers, which: usize, begin: HandlerStart) {
+fn rest_of_milliseconds(
+    registers: &mut Registers,
+    which: usize,
+    begin: HandlerStart,
+    restarts: &Restarts,
+) {
     let argument = registers[which] as i32;
     if argument <= 0 || argument == i32::MAX {
         return;
     }
     // SAFETY: see `Restarts`.
-    let call = unsafe { &mut *RESTARTS.call.get() };
+    let call = unsafe { &mut *restarts.call.get() };
     let now = sys::now();
     let is_known = (call.stack, call.code, call.argument)
         == (registers[RSP], registers[RIP], greg_t::from(argument))
@@ -245,14 +266,14 @@ fn rest_of_milliseconds(registers: &mut Registers, which: usize, begin: HandlerS
 
 /// A relative time-out that the kernel only reads. A copy replaces it, and later restarts shorten
 /// the copy.
-fn rest_of_time(registers: &mut Registers, which: usize, begin: HandlerStart) {
-    let (time, place) = (RESTARTS.time.get(), registers[which]);
+fn rest_of_time(registers: &mut Registers, which: usize, begin: HandlerStart, restarts: &Restarts) {
+    let (time, place) = (restarts.time.get(), registers[which]);
     if place == 0 {
         return;
     }
     // SAFETY: see `Restarts`; the kernel has read the program's time-out from its place.
     unsafe {
-        let call = &mut *RESTARTS.call.get();
+        let call = &mut *restarts.call.get();
         if place == time as greg_t {
             let left = call.deadline.saturating_sub(begin.counted());
             call.deadline = sys::now() + left;
@@ -288,19 +309,21 @@ mod tests {
     #[test]
     fn a_time_out_does_not_start_anew_twice() {
         let mut registers: Registers = [0; 23];
+        // SAFETY: all zeros is a state without restarted calls.
+        let restarts: Restarts = unsafe { std::mem::zeroed() };
         (registers[RSP], registers[RIP], registers[RDX]) = (1, 2, 50_000);
-        rest_of_milliseconds(&mut registers, RDX, HandlerStart::now(1));
+        rest_of_milliseconds(&mut registers, RDX, HandlerStart::now(1), &restarts);
         assert_eq!(registers[RDX], 50_001);
         let mut last = registers[RDX];
         for _ in 0..3 {
             std::thread::sleep(std::time::Duration::from_millis(2));
-            rest_of_milliseconds(&mut registers, RDX, HandlerStart::now(1));
+            rest_of_milliseconds(&mut registers, RDX, HandlerStart::now(1), &restarts);
             assert!(registers[RDX] < last);
             last = registers[RDX];
         }
         // Another call starts with its own time.
         registers[RDX] = 50_000;
-        rest_of_milliseconds(&mut registers, RDX, HandlerStart::now(1));
+        rest_of_milliseconds(&mut registers, RDX, HandlerStart::now(1), &restarts);
         assert_eq!(registers[RDX], 50_001);
     }
 }

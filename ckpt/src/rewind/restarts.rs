@@ -1,10 +1,11 @@
-//! State of the calls that the handler restarted, and the registers by which it recognises them.
+//! State of the calls that a thread's handlers restarted, and the registers by which they recognise
+//! them.
 
 use std::cell::UnsafeCell;
 
 use libc::{greg_t, timespec};
 
-use super::super::hint::CallSite;
+use crate::hint::CallSite;
 use crate::sys;
 
 /// The saved general registers of a context, in the order of `libc::REG_*`.
@@ -22,7 +23,7 @@ pub(super) const R9: usize = libc::REG_R9 as usize;
 
 /// When the handler began, and in which process.
 #[derive(Clone, Copy)]
-pub(in crate::checkpoint_request) struct HandlerStart {
+pub(crate) struct HandlerStart {
     /// The next request may be pending already; it interrupts no call either.
     pub(super) signal: i32,
     pub(super) time: u64,
@@ -30,7 +31,7 @@ pub(in crate::checkpoint_request) struct HandlerStart {
 }
 
 impl HandlerStart {
-    pub(in crate::checkpoint_request) fn now(signal: i32) -> Self {
+    pub(crate) fn now(signal: i32) -> Self {
         Self {
             signal,
             time: sys::now(),
@@ -49,8 +50,9 @@ impl HandlerStart {
     }
 }
 
-/// Time-outs of restarted calls. Only the handler uses this, and no signal interrupts the handler.
-pub(super) struct Restarts {
+/// Time-outs of a thread's restarted calls. Only the thread's own handlers use this. They may nest:
+/// the inner one finds a call of the outer one, and neither keeps a reference over such a call.
+pub(crate) struct Restarts {
     /// A call's argument points here instead of the program's own time-out. So the handler
     /// recognises the call.
     pub(super) time: UnsafeCell<timespec>,
@@ -58,9 +60,6 @@ pub(super) struct Restarts {
     /// Where the last such call was made, and its number.
     pub(super) last: UnsafeCell<(CallSite, i64)>,
 }
-
-// SAFETY: a process with twins has one thread.
-unsafe impl Sync for Restarts {}
 
 /// A call that was started again.
 #[derive(Clone, Copy)]
@@ -72,17 +71,3 @@ pub(super) struct RestartedCall {
     /// When it is over, in nanoseconds.
     pub(super) deadline: u64,
 }
-
-pub(super) static RESTARTS: Restarts = Restarts {
-    last: UnsafeCell::new(([0; 8], 0)),
-    time: UnsafeCell::new(timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    }),
-    call: UnsafeCell::new(RestartedCall {
-        stack: 0,
-        code: 0,
-        argument: 0,
-        deadline: 0,
-    }),
-};

@@ -16,7 +16,7 @@ const CHECK_BITS: u32 = 32 - NUMBER_BITS;
 pub struct Hint(u32);
 
 /// Identifies a call: six arguments, stack pointer, the address after the call.
-pub(super) type CallSite = [u64; 8];
+pub(crate) type CallSite = [u64; 8];
 
 impl Hint {
     /// The hint without a call.
@@ -50,18 +50,27 @@ impl Hint {
     }
 
     /// The signal's value for an epoch.
-    pub(super) fn with(self, epoch: u32) -> u64 {
+    pub(crate) fn with(self, epoch: u32) -> u64 {
         u64::from(self.0) << 32 | u64::from(epoch)
     }
 
     /// From the signal's value.
-    pub(super) fn of(value: u64) -> Self {
+    pub(crate) fn of(value: u64) -> Self {
         Self((value >> 32) as u32)
     }
 
+    /// All of it, as a word.
+    pub(crate) fn word(self) -> u32 {
+        self.0
+    }
+
+    /// From [`Hint::word`].
+    pub(crate) fn from_word(word: u32) -> Self {
+        Self(word)
+    }
+
     /// The number, if the hint is about this place.
-    #[cfg(target_arch = "x86_64")]
-    pub(super) fn number_at(self, place: &CallSite) -> Option<u32> {
+    pub(crate) fn number_at(self, place: &CallSite) -> Option<u32> {
         let number = self.0 & NO_NUMBER;
         let fits = number != NO_NUMBER && self.0 >> NUMBER_BITS == check(number, place);
         fits.then_some(number)

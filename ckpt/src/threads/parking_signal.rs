@@ -1,0 +1,203 @@
+//! The signal that parks a thread, and what a thread does in its handler.
+//!
+//! glibc never lets a thread block its two internal signals. It uses this one to change the user of
+//! a process with threads. So the handler is installed for the time of parking only, and passes on
+//! each signal that the taker has not sent.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::first_thread;
+use super::kernel_state::KernelState;
+use super::saved_registers::{self, save_and_call};
+use super::thread_slots::{self, PARKED, ThreadSlot, state};
+use crate::hint::Hint;
+use crate::rewind::{self, HandlerStart};
+use crate::signals::{QueuedSignal, SignalAction};
+use crate::sys;
+
+/// glibc's `SIGSETXID`.
+const SIGNAL: i32 = 33;
+const SA_RESTORER: u64 = 0x0400_0000;
+
+/// The program's action, while this module's stands.
+struct Former(UnsafeCell<SignalAction>);
+
+// SAFETY: written by the taker before the handler is installed.
+unsafe impl Sync for Former {}
+
+static FORMER: Former = Former(UnsafeCell::new(SignalAction {
+    handler: libc::SIG_DFL,
+    flags: 0,
+    restorer: 0,
+    mask: 0,
+}));
+
+/// Signals that were sent and have not reached their handler.
+static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
+
+/// Installs the handler.
+pub(super) fn install() -> sys::Sys<()> {
+    let action = SignalAction {
+        handler: handle as *const () as usize,
+        flags: (libc::SA_SIGINFO | libc::SA_RESTART) as u64 | SA_RESTORER,
+        restorer: saved_registers::return_from_signal as *const () as usize,
+        mask: sys::ALL_SIGNALS,
+    };
+    let present = SignalAction::read(SIGNAL);
+    if present.handler == action.handler {
+        // A thread has not come to its handler since an earlier try.
+        return Ok(());
+    }
+    // SAFETY: the handler does not use it before it is installed.
+    unsafe { *FORMER.0.get() = present };
+    // SAFETY: handler and restorer are of the kinds that the flags say.
+    unsafe { action.set(SIGNAL) }.map(drop)
+}
+
+/// Puts the program's action back, unless a signal is still on its way.
+pub(super) fn remove() {
+    if UNDER_WAY.load(Ordering::Acquire) == 0 {
+        // SAFETY: it stood there before.
+        let _ = unsafe { (*FORMER.0.get()).set(SIGNAL) };
+    }
+}
+
+/// In a restored process: no signal has come along.
+pub(super) fn forget_signals() {
+    UNDER_WAY.store(0, Ordering::Release);
+}
+
+/// Sends the signal to a thread of this process.
+pub(super) fn send(slot: &'static ThreadSlot, tid: i32) -> sys::Sys<()> {
+    let info = QueuedSignal::new(SIGNAL, std::ptr::from_ref(slot).addr() as u64);
+    UNDER_WAY.fetch_add(1, Ordering::AcqRel);
+    // SAFETY: the pointer is to as many bytes as a siginfo has.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_rt_tgsigqueueinfo,
+            sys::pid(),
+            tid,
+            SIGNAL,
+            &raw const info,
+        )
+    };
+    sys::check(result).map(drop).inspect_err(|_| {
+        UNDER_WAY.fetch_sub(1, Ordering::AcqRel);
+    })
+}
+
+unsafe extern "C" fn handle(
+    signal: i32,
+    info: *mut libc::siginfo_t,
+    interrupted: *mut libc::ucontext_t,
+) {
+    let errno = sys::errno();
+    let begin = HandlerStart::now(signal);
+    // SAFETY: the kernel gives valid information.
+    let Some(slot) = (unsafe { own_slot(&*info) }) else {
+        // SAFETY: the arguments are the kernel's.
+        unsafe { pass_on(signal, info, interrupted) };
+        sys::set_errno(errno);
+        return;
+    };
+    // One that the thread took along into a clone is not counted there.
+    let arrived = |count: u32| count.checked_sub(1);
+    let _ = UNDER_WAY.fetch_update(Ordering::AcqRel, Ordering::Acquire, arrived);
+    // SAFETY: the kernel gives the interrupted registers, and takes them back when this returns.
+    let interrupted = unsafe { &mut *interrupted };
+    slot.waits_for_owner
+        .store(rewind::waits_for_owner(interrupted), Ordering::Relaxed);
+    park(slot);
+    let hint = Hint::from_word(slot.hint.load(Ordering::Relaxed));
+    // SAFETY: as above; the slot is this thread's.
+    unsafe { rewind::settle(interrupted, hint, begin, slot.restarts()) };
+    sys::set_errno(errno);
+}
+
+/// This thread's slot, if the signal is the taker's.
+fn own_slot(info: &libc::siginfo_t) -> Option<&'static ThreadSlot> {
+    if info.si_code != libc::SI_QUEUE {
+        return None;
+    }
+    // SAFETY: a queued signal has a sender and a value.
+    let (pid, value) = unsafe { (info.si_pid(), info.si_value().sival_ptr.addr()) };
+    if pid != sys::pid() {
+        return None;
+    }
+    thread_slots::at(value).filter(|slot| slot.tid.load(Ordering::Acquire) == sys::tid())
+}
+
+/// Gives a signal to the program's handler.
+///
+/// # Safety
+/// The arguments are what the kernel gave.
+unsafe fn pass_on(signal: i32, info: *mut libc::siginfo_t, interrupted: *mut libc::ucontext_t) {
+    // SAFETY: written before this handler was installed.
+    let former = unsafe { *FORMER.0.get() };
+    if !former.has_handler() {
+        return;
+    }
+    type WithInfo = unsafe extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::ucontext_t);
+    type Plain = unsafe extern "C" fn(i32);
+    // SAFETY: the program installed a function of the kind that the flags say.
+    unsafe {
+        if former.flags & libc::SA_SIGINFO as u64 == 0 {
+            std::mem::transmute::<usize, Plain>(former.handler)(signal);
+        } else {
+            std::mem::transmute::<usize, WithInfo>(former.handler)(signal, info, interrupted);
+        }
+    }
+}
+
+/// Parks this thread, if it is still asked to. Returns when it may continue, in this process or as
+/// a new thread of a restored one.
+fn park(slot: &'static ThreadSlot) {
+    if slot.state.load(Ordering::Acquire) != state::ASKED {
+        return;
+    }
+    let argument = std::ptr::from_ref(slot).cast_mut().cast();
+    // SAFETY: only this thread writes to its slot before it is parked, and `wait` takes a slot.
+    let is_new = unsafe {
+        (*slot.kernel.get()).write(KernelState::read());
+        (*slot.signals.get()).take();
+        slot.process.store(sys::pid(), Ordering::Relaxed);
+        save_and_call(slot.registers.get(), wait, argument)
+    };
+    if is_new {
+        // SAFETY: written above, in the process that the image is of.
+        unsafe { (*slot.kernel.get()).assume_init_ref() }.restore();
+        slot.process.store(sys::pid(), Ordering::Relaxed);
+        slot.tid.store(sys::tid(), Ordering::Release);
+        slot.state.store(state::RUNNING, Ordering::Release);
+    }
+    // SAFETY: the slot is this thread's again.
+    unsafe { (*slot.signals.get()).queue_again() };
+}
+
+/// Waits in the handler for the taker.
+unsafe extern "C" fn wait(slot: *mut c_void) {
+    // SAFETY: `park` passes a slot, which lives forever.
+    let slot = unsafe { &*slot.cast::<ThreadSlot>() };
+    let (order, failure) = (Ordering::AcqRel, Ordering::Acquire);
+    let parked = slot
+        .state
+        .compare_exchange(state::ASKED, state::PARKED, order, failure);
+    if parked.is_err() {
+        return;
+    }
+    PARKED.fetch_add(1, Ordering::AcqRel);
+    sys::futex_wake(&PARKED, 1);
+    loop {
+        match slot.state.load(Ordering::Acquire) {
+            state::PARKED => sys::futex_wait(&slot.state, state::PARKED, None),
+            state::CALLED => {
+                first_thread::run_call(slot);
+                slot.state.store(state::PARKED, Ordering::Release);
+                sys::futex_wake(&slot.state, i32::MAX);
+            }
+            _ => return slot.state.store(state::RUNNING, Ordering::Release),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Signals that wait for one thread. Neither a clone nor a new thread has them.
+//!
+//! The C library sends its threads such signals and waits for their effect: when the user of the
+//! process changes, and when a thread is cancelled.
+
+use crate::{proc, sys};
+
+/// How many of them are kept; the rest would stay with the rank.
+const MOST: usize = 4;
+
+/// Signals with their details. All zeros holds none.
+pub(super) struct ThreadSignals {
+    count: usize,
+    waiting: [libc::siginfo_t; MOST],
+    /// The process in which they waited.
+    process: i32,
+}
+
+impl ThreadSignals {
+    /// Takes those of the calling thread, which blocks all signals.
+    pub fn take(&mut self) {
+        self.count = 0;
+        if sys::pending() == 0 {
+            return;
+        }
+        self.process = sys::pid();
+        let own = own_pending();
+        for signal in (1..=64).filter(|&signal| own & sys::bit(signal) != 0) {
+            if self.count < MOST && take_one(signal, &mut self.waiting[self.count]) {
+                self.count += 1;
+            }
+        }
+    }
+
+    /// Queues them again for the calling thread, in the same process or in a clone.
+    pub fn queue_again(&mut self) {
+        let (pid, tid) = (sys::pid(), sys::tid());
+        for info in &mut self.waiting[..self.count] {
+            // SAFETY: a signal from a process has its number; it is read only for such a one.
+            if info.si_code <= 0 && unsafe { info.si_pid() } == self.process {
+                set_sender(info, pid);
+            }
+            let (signal, info) = (info.si_signo, std::ptr::from_ref(info));
+            // SAFETY: the pointer is to a siginfo of the kernel's own making.
+            unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, signal, info) };
+        }
+        self.count = 0;
+    }
+}
+
+/// The set of signals that wait for the calling thread, and not for the process.
+fn own_pending() -> sys::SignalSet {
+    let mut text = [0; 2048];
+    let length = sys::read_into(c"/proc/thread-self/status", &mut text).unwrap_or(0);
+    proc::field(&text[..length], "SigPnd:")
+        .and_then(proc::hex)
+        .unwrap_or(0)
+}
+
+fn take_one(signal: i32, info: &mut libc::siginfo_t) -> bool {
+    let set = sys::bit(signal);
+    let at_once = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let (set, info, time) = (&raw const set, std::ptr::from_mut(info), &raw const at_once);
+    // SAFETY: the pointers are to a set of the size given, to details to fill in, and to a
+    // timespec.
+    unsafe { libc::syscall(libc::SYS_rt_sigtimedwait, set, info, time, 8) > 0 }
+}
+
+/// Replaces the sender's process number. The C library ignores a signal of its own kind that comes
+/// from elsewhere.
+fn set_sender(info: &mut libc::siginfo_t, pid: i32) {
+    // Behind signal, error, code and padding.
+    const SENDER: usize = 16;
+    // SAFETY: the field lies in the structure.
+    unsafe {
+        std::ptr::from_mut(info)
+            .cast::<u8>()
+            .add(SENDER)
+            .cast::<i32>()
+            .write(pid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_of_the_thread_waits_again() {
+        let mask = sys::set_mask(sys::ALL_SIGNALS);
+        // SAFETY: all zeros holds no signals; the numbers are this thread's.
+        let mut signals: ThreadSignals = unsafe {
+            libc::syscall(libc::SYS_tgkill, sys::pid(), sys::tid(), libc::SIGUSR1);
+            std::mem::zeroed()
+        };
+        signals.take();
+        assert_eq!(signals.count, 1);
+        assert_eq!(own_pending() & sys::bit(libc::SIGUSR1), 0);
+        signals.process = sys::pid();
+        signals.queue_again();
+        assert_eq!(
+            own_pending() & sys::bit(libc::SIGUSR1),
+            sys::bit(libc::SIGUSR1)
+        );
+        // SAFETY: plain data that the call fills in.
+        let mut info = unsafe { std::mem::zeroed() };
+        assert!(take_one(libc::SIGUSR1, &mut info));
+        // SAFETY: a signal of `tgkill` has a sender.
+        assert_eq!(unsafe { info.si_pid() }, sys::pid());
+        sys::set_mask(mask);
+    }
+}
