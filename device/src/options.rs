@@ -41,6 +41,9 @@ pub struct Options {
     pub transport: Option<Transport>,
     /// `REJOIN_SINGLE_COPY=off`: no rank of this host's memory is read for long messages.
     pub single_copy: bool,
+    /// `REJOIN_SINGLE_COPY_MIN`, bytes: shortest message that is read out of the sender's memory.
+    /// Found out from the time of copies when unset.
+    pub single_copy_min: Option<usize>,
     /// `REJOIN_REDUCE_ORDER`, `ranks` or `hosts`: the order in which a reduction combines may
     /// follow the hosts. Nothing to the device, but it tells the manager what all ranks must share.
     pub reduce_by_hosts: bool,
@@ -65,6 +68,7 @@ impl Default for Options {
             window: None,
             transport: None,
             single_copy: true,
+            single_copy_min: None,
             reduce_by_hosts: false,
             cut: None,
         }
@@ -117,6 +121,7 @@ impl Options {
         options.transport = one_of("REJOIN_TRANSPORT", &transports)?;
         let single_copy = one_of("REJOIN_SINGLE_COPY", &[("on", true), ("off", false)])?;
         options.single_copy = single_copy.unwrap_or(true);
+        options.single_copy_min = number("REJOIN_SINGLE_COPY_MIN")?;
         let by_hosts = one_of("REJOIN_REDUCE_ORDER", &[("ranks", false), ("hosts", true)])?;
         options.reduce_by_hosts = by_hosts.unwrap_or(false);
         if let Some(text) = variable("REJOIN_TEST_CUT") {

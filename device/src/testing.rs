@@ -158,6 +158,9 @@ pub struct TestJob {
     pub edit: Edit,
     /// The transport; the device's choice when there is none.
     pub transport: Option<Transport>,
+    /// The shortest body of a single copy. A fixed one, so that what a test sees does not depend on
+    /// the cores that run it; `None`: as the device finds out.
+    pub single_copy_min: Option<usize>,
 }
 
 /// All that there is between ranks of one host.
@@ -189,6 +192,7 @@ impl TestJob {
             options: Arc::new(|_| Options::default()),
             edit: Arc::new(|_| ()),
             transport: None,
+            single_copy_min: Some(128 << 10),
         }
     }
 
@@ -241,6 +245,7 @@ impl TestJob {
             lines.push(line);
             let (body, done, mut options) = (Arc::clone(&body), done.clone(), (self.options)(rank));
             options.transport = options.transport.or(self.transport);
+            options.single_copy_min = options.single_copy_min.or(self.single_copy_min);
             threads.push(thread::spawn(move || {
                 let mut device = Device::with_manager(theirs.into(), options).expect("a device");
                 let result = body(&mut device);

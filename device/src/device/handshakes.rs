@@ -300,6 +300,7 @@ impl Device {
     ) -> Result<()> {
         let copies = Copies {
             single: self.member.options().single_copy,
+            min_get: self.member.options().single_copy_min,
             shared_cores: self.progress.spin.is_never(),
         };
         let (mut endpoint, ahead) = pending.into_endpoint(copies);

@@ -52,6 +52,8 @@ pub(crate) struct Live {
     pub(super) polled: bool,
     /// It is known whether the peer can read this rank's memory.
     pub(super) access_known: bool,
+    /// The length from which on the engine lets the peer read bodies, if it can.
+    pub(super) min_get: Option<usize>,
     /// The last body was long: read little into the staging buffer, the rest in place.
     pub(super) large: bool,
     /// The present burst of nonblocking sends.
@@ -80,6 +82,7 @@ impl Live {
             rank,
             polled,
             access_known: false,
+            min_get: None,
             write_blocked: false,
             received_frame: false,
             // Frames may have come right behind the handshake.
@@ -157,12 +160,13 @@ impl Live {
     /// side's, if it can. `None`: that was reported already.
     #[inline]
     pub(crate) fn learn_access(&mut self) -> Option<(bool, Option<usize>)> {
-        if self.access_known {
+        let least = self.endpoint.min_get();
+        if self.access_known && least == self.min_get {
             return None;
         }
         let (ours, theirs) = self.endpoint.remote_access();
         self.access_known = theirs.is_some();
-        let least = self.endpoint.capabilities().min_get;
+        self.min_get = least;
         Some((ours, least.filter(|_| theirs == Some(true))))
     }
 

@@ -54,6 +54,10 @@ impl Endpoint for AnyEndpoint {
         each!(self, endpoint => endpoint.capabilities())
     }
 
+    fn min_get(&self) -> Option<usize> {
+        each!(self, endpoint => endpoint.min_get())
+    }
+
     #[inline(always)]
     fn try_short(&mut self, body: &[u8], pack: impl MakeHeader) -> SendOutcome {
         each!(self, endpoint => endpoint.try_short(body, pack))

@@ -107,9 +107,6 @@ pub struct Capabilities {
     /// Longest body in bytes that is copied into a buffer of the link ([`Endpoint::try_bcopy`]), if
     /// any is.
     pub max_bcopy: Option<usize>,
-    /// Shortest body in bytes that is better read out of the sender's memory than sent
-    /// ([`Endpoint::get`]), where [`Endpoint::remote_access`] says that it can be.
-    pub min_get: Option<usize>,
     /// The endpoint raises no event until its doorbell is armed, and must be polled.
     pub doorbell: bool,
 }
@@ -119,7 +116,6 @@ impl Capabilities {
     pub const STREAM: Self = Self {
         max_short: None,
         max_bcopy: None,
-        min_get: None,
         doorbell: false,
     };
 }
@@ -132,7 +128,7 @@ pub enum Mechanism {
     /// Through a buffer of the link ([`Endpoint::try_bcopy`]).
     BufferedCopy,
     /// As a frame in the stream of bytes. Where the receiver can read the sender's memory, the
-    /// frame of a body from [`Capabilities::min_get`] on says where the body is (single copy): the
+    /// frame of a body from [`Endpoint::min_get`] on says where the body is (single copy): the
     /// engine knows whether the receiver can.
     Stream,
 }
@@ -158,6 +154,8 @@ impl Capabilities {
 pub(crate) struct Copies {
     /// Long bodies go from memory to memory, where the system lets them.
     pub(crate) single: bool,
+    /// The shortest of them. `None`: the transport finds it out.
+    pub(crate) min_get: Option<usize>,
     /// Ranks share cores.
     pub(crate) shared_cores: bool,
 }
@@ -284,6 +282,13 @@ pub trait Endpoint {
     /// # Errors
     /// The link is broken.
     fn write_handshake(&mut self, bytes: &[u8]) -> Result<usize, Box<Fault>>;
+
+    /// Shortest body in bytes that is better read out of the sender's memory than sent
+    /// ([`Endpoint::get`]), where [`Endpoint::remote_access`] says that it can be. It may change
+    /// while the link is there.
+    fn min_get(&self) -> Option<usize> {
+        None
+    }
 
     /// Whether this side can read the peer's memory, and the peer this side's, if that is known
     /// yet.

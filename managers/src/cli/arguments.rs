@@ -112,13 +112,13 @@ pub(super) struct JobArguments {
     /// Folder of this installation on other hosts [default: the same as here]
     #[arg(long, value_name = "DIR")]
     pub(super) prefix: Option<PathBuf>,
-    /// Bind each rank to a core, a socket or a NUMA node of its host, or to none; more ranks than
-    /// cores share cores
+    /// Bind each rank to a core, a socket or a NUMA node of its host, or to none; "shared": to a
+    /// core where ranks share cores and each core gets as many, else to none
     #[arg(
         long,
         visible_alias = "bind",
-        value_name = "core|socket|numa|none",
-        default_value = "none",
+        value_name = "core|socket|numa|shared|none",
+        default_value = "shared",
         hide_possible_values = true
     )]
     pub(super) bind_to: BindTo,
@@ -195,6 +195,8 @@ pub(super) struct Further {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum BindTo {
+    /// Each rank to a core where ranks share cores and each core gets as many, else to none
+    Shared,
     /// Ranks run where the kernel puts them
     None,
     /// Each rank to a core, all hardware threads of it

@@ -104,6 +104,7 @@ fn shown(output: OutputAt) -> Show {
 fn binding(job: &JobArguments) -> Binding {
     Binding {
         to: match job.bind_to {
+            BindTo::Shared => Bind::Shared,
             BindTo::None => Bind::None,
             BindTo::Core => Bind::Core,
             BindTo::Socket => Bind::Socket,

@@ -38,6 +38,7 @@ const KNOWN: &[&str] = &[
     "REJOIN_SEED",
     "REJOIN_SIM_SEEDS",
     "REJOIN_SINGLE_COPY",
+    "REJOIN_SINGLE_COPY_MIN",
     "REJOIN_SIZE",
     "REJOIN_SKIPPED_LIST",
     "REJOIN_SPIN_US",

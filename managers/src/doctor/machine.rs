@@ -93,7 +93,7 @@ fn binding(usable: &HostTopology) -> Finding {
             by,
             told: false,
         };
-        let places = Places::new(usable.clone(), binding);
+        let places = Places::new(usable.clone(), binding, 1);
         let number = usable.parts(part).len();
         let first = (0..number.min(SHOWN)).filter_map(|slot| places.of(slot));
         let first: Vec<String> = first.map(ToString::to_string).collect();

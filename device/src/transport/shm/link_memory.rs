@@ -2,7 +2,7 @@
 //!
 //! | part | bytes |
 //! |---|---|
-//! | shared words | 4096 |
+//! | shared words | 8192 |
 //! | cells, of either direction | 2 x 8192 |
 //! | rings of short bodies, of either direction | 2 x 8192 |
 //! | blocks, of both directions together | 2 x `capacity` |
@@ -33,19 +33,20 @@ use crate::descriptors;
 
 /// Version of the memory's layout and meaning: the words, cells, rings, blocks and copy batches.
 /// Both ends must have the same.
-const LAYOUT: u64 = 2;
+const LAYOUT: u64 = 3;
 /// The words that say so stay where they are in every version.
 const VERSIONS: usize = 28;
 /// The words behind them.
 const RETURNED: usize = VERSIONS + 2;
+const DISTANCE: usize = RETURNED + 2;
 /// Bytes before the cells: the shared words, each on two cache lines of its own, since processors
 /// fetch lines in pairs.
-const WORDS: usize = 4096;
+const WORDS: usize = 8192;
 const WORD: usize = 128;
 /// Bytes of the descriptions of the pieces of a copy batch.
 const CHUNK_WORDS: usize = rejoin_ring::chunks::MOST * 3 * 8;
 const _: () = assert!(20 * WORD + 2 * CHUNK_WORDS.next_multiple_of(WORD) <= 26 * WORD);
-const _: () = assert!(26 + 2 <= VERSIONS && (RETURNED + 2) * WORD <= WORDS);
+const _: () = assert!(26 + 2 <= VERSIONS && (DISTANCE + 2) * WORD <= WORDS);
 /// Cells of one direction, between the words and the small rings. There are few, since they are
 /// fastest if the first-level caches of both cores hold them all.
 pub(crate) const CELLS: usize = 64;
@@ -119,6 +120,9 @@ pub(crate) enum SharedWord {
     Version(Direction),
     /// The number of blocks that the side that writes this direction has given back.
     Returned(Direction),
+    /// How far the cores of both sides are from each other, as the reader of this direction has
+    /// measured: see `buffered/cache_distance.rs`.
+    Distance(Direction),
 }
 
 /// A table of blocks.
@@ -156,6 +160,7 @@ impl SharedWord {
             Self::SmallRingHead(direction) => (26, direction),
             Self::Version(direction) => (VERSIONS, direction),
             Self::Returned(direction) => (RETURNED, direction),
+            Self::Distance(direction) => (DISTANCE, direction),
         };
         let lines = match self {
             Self::Chunks(_) => CHUNK_WORDS.div_ceil(WORD),

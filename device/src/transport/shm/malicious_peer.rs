@@ -43,6 +43,7 @@ pub(super) fn pair() -> (ShmEndpoint, ShmEndpoint) {
     let theirs = LinkSide::new(theirs, HandshakeRole::Acceptor);
     let copies = Copies {
         single: true,
+        min_get: None,
         shared_cores: false,
     };
     (

@@ -47,6 +47,7 @@ use super::{
     SendOutcome, TransportId,
 };
 use buffered::block_stream::BlockStream;
+use buffered::cache_distance::CacheDistance;
 use buffered::small_ring::SmallRing;
 use buffered::streaming_store::StreamingStore;
 use doorbells::Doorbells;
@@ -62,9 +63,12 @@ const USUAL: usize = 256 << 10;
 /// of them has the least size. With more than 128 ranks on the host each has that least size, and
 /// all together take more.
 const BUDGET: usize = 8 << 20;
-/// Shortest body that is read from the sender's memory where each rank has a core of its own.
-/// Through blocks, two cores copy shorter bodies at the same time and need not wait for each
-/// other.
+/// Shortest body that is read from the sender's memory where both cores share a cache. Through
+/// blocks shorter ones take half of the time: two cores copy at the same time, and a copy within
+/// the cache needs no look-up of pages.
+const MIN_GET_NEAR: usize = 8 << 20;
+/// The same where they do not, and each rank has a core of its own. Two cores copy shorter bodies
+/// at the same time, and need not wait for each other.
 const MIN_GET_APART: usize = 128 << 10;
 /// Bytes of the blocks of one direction where so many ranks share a host: 256 KiB up to 32 of them,
 /// then less, but no less than 64 KiB.
@@ -104,8 +108,10 @@ pub struct ShmEndpoint {
     cells: Cells,
     small_ring: SmallRing,
     stream: BlockStream,
-    /// Shortest body that the peer does better to read itself.
-    min_get: usize,
+    /// Shortest body that the peer is to read itself, if the user has said so.
+    min_get: Option<usize>,
+    /// Shortest body that the peer does better to read itself, where lines travel far.
+    min_get_far: usize,
     cooperative: CooperativeCopy,
     /// This side's knowledge of the reader's progress.
     pace: Pace,
@@ -146,7 +152,8 @@ impl ShmEndpoint {
             cells: Cells::new(&memory, out),
             small_ring: SmallRing::new(&memory, out),
             stream: BlockStream::new(&memory, out, StreamingStore::new(copies.shared_cores)),
-            min_get: if copies.shared_cores {
+            min_get: copies.min_get,
+            min_get_far: if copies.shared_cores {
                 MIN_GET
             } else {
                 MIN_GET_APART
@@ -191,7 +198,6 @@ impl Endpoint for ShmEndpoint {
         Capabilities {
             max_short: Some(MAX_SHORT),
             max_bcopy: Some(MAX_BODY),
-            min_get: Some(self.min_get),
             doorbell: true,
         }
     }
@@ -224,6 +230,13 @@ impl Endpoint for ShmEndpoint {
     unsafe fn take(&mut self, header: &ShortHeader, into: Piece) {
         // SAFETY: the caller keeps the same promise.
         unsafe { self.take_next(header, into) };
+    }
+
+    fn min_get(&self) -> Option<usize> {
+        self.min_get.or(Some(match self.stream.distance() {
+            CacheDistance::Near => MIN_GET_NEAR,
+            CacheDistance::Far => self.min_get_far,
+        }))
     }
 
     fn remote_access(&self) -> (bool, Option<bool>) {

@@ -20,6 +20,25 @@ pub enum Bind {
     Socket,
     /// All of a NUMA node that may be used.
     Numa,
+    /// A core, if ranks share the host's cores and each core gets as many of them; else nothing.
+    Shared,
+}
+
+impl Bind {
+    /// What so many ranks are bound to on a host. Where ranks share cores, they block and wake all
+    /// the time, and the kernel moves them to another core. A collective then takes up to twice as
+    /// long. Ranks with a core each stay where they are.
+    fn on(self, topology: &HostTopology, ranks: usize) -> Self {
+        if self != Self::Shared {
+            return self;
+        }
+        let cores = topology.parts(MachinePart::Core).len().max(1);
+        if ranks > topology.cpus().len() && ranks.is_multiple_of(cores) {
+            Self::Core
+        } else {
+            Self::None
+        }
+    }
 }
 
 /// In which order cores get ranks.
@@ -57,17 +76,20 @@ impl Binding {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
     to: Bind,
+    /// Each rank was to have a core of its own.
+    alone: bool,
     /// The CPUs to which each rank is bound; empty without a binding.
     list: Vec<Cpus>,
     topology: HostTopology,
 }
 
 impl Places {
-    /// The places that a topology gives.
+    /// The places that a topology gives to so many ranks.
     #[must_use]
-    pub fn new(topology: HostTopology, binding: Binding) -> Places {
-        let around = match binding.to {
-            Bind::None => Vec::new(),
+    pub fn new(topology: HostTopology, binding: Binding, ranks: usize) -> Places {
+        let to = binding.to.on(&topology, ranks);
+        let around = match to {
+            Bind::None | Bind::Shared => Vec::new(),
             Bind::Core => topology.parts(MachinePart::Core),
             Bind::Socket => topology.parts(MachinePart::Package),
             Bind::Numa => topology.parts(MachinePart::Node),
@@ -78,21 +100,23 @@ impl Places {
         };
         let cores = order(&topology, binding.by);
         Places {
-            to: binding.to,
+            to,
+            alone: binding.to == Bind::Core,
             list: cores.into_iter().filter_map(place).collect(),
             topology,
         }
     }
 
-    /// The places of this host. Looks at the machine only when something is to be bound or told.
+    /// The places of so many ranks on this host. Looks at the machine only when something is to be
+    /// bound or told.
     #[must_use]
-    pub fn here(binding: Binding) -> Places {
+    pub fn here(binding: Binding, ranks: usize) -> Places {
         let topology = if binding.to == Bind::None && !binding.told {
             HostTopology::new(Vec::new(), Vec::new())
         } else {
             HostTopology::usable()
         };
-        Places::new(topology, binding)
+        Places::new(topology, binding, ranks)
     }
 
     /// The CPUs to which the local rank of this number is bound.
@@ -105,7 +129,7 @@ impl Places {
     #[must_use]
     pub fn oversubscribed(&self, ranks: usize) -> Option<usize> {
         let cores = self.list.len();
-        (self.to == Bind::Core && ranks > cores).then_some(cores)
+        (self.alone && ranks > cores).then_some(cores)
     }
 
     /// Where a rank runs, in words.
@@ -161,7 +185,7 @@ mod tests {
             by,
             told: false,
         };
-        let places = Places::new(topology.clone(), binding);
+        let places = Places::new(topology.clone(), binding, ranks);
         let of = |slot| places.of(slot).map_or("-".into(), ToString::to_string);
         (0..ranks).map(of).collect()
     }
@@ -204,7 +228,7 @@ mod tests {
             to: Bind::Core,
             ..Binding::NONE
         };
-        let places = Places::new(usable.clone(), binding);
+        let places = Places::new(usable.clone(), binding, 3);
         assert_eq!(
             (places.oversubscribed(2), places.oversubscribed(3)),
             (None, Some(2))
@@ -213,7 +237,25 @@ mod tests {
             to: Bind::Socket,
             ..Binding::NONE
         };
-        assert_eq!(Places::new(usable, socket).oversubscribed(9), None);
+        assert_eq!(Places::new(usable, socket, 9).oversubscribed(9), None);
+    }
+
+    #[test]
+    fn ranks_that_share_cores_are_bound_where_each_core_gets_as_many() {
+        let machine = Tree::new(&Shape::two_sockets()).read();
+        // Two cores, one of them with two hardware threads.
+        let usable = machine.restricted(&Cpus::parse("0,8,1"));
+        let places = |ranks| places(&usable, Bind::Shared, MappingPolicy::Packed, ranks);
+        assert_eq!(places(4), ["0,8", "1", "0,8", "1"]);
+        for free in [1, 2, 3, 5] {
+            assert!(places(free).iter().all(|place| place == "-"), "{free}");
+        }
+        let binding = Binding {
+            to: Bind::Shared,
+            ..Binding::NONE
+        };
+        // Nobody asked for a core for each rank.
+        assert_eq!(Places::new(usable, binding, 4).oversubscribed(4), None);
     }
 
     #[test]
@@ -235,7 +277,7 @@ mod tests {
                 by: MappingPolicy::Sockets,
                 told: true,
             };
-            Places::new(machine.clone(), binding).describe(slot)
+            Places::new(machine.clone(), binding, 4).describe(slot)
         };
         assert_eq!(
             told(Bind::Core, 1),

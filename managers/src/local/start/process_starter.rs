@@ -88,7 +88,7 @@ impl ProcessStarter {
         let prepared = |p| refusal(&plan, p).and_then(|()| Prepared::new(p));
         Ok(ProcessStarter {
             programs: plan.programs.iter().map(prepared).collect(),
-            places: Places::here(plan.binding),
+            places: Places::here(plan.binding, plan.ranks.len()),
             cores: u32::try_from(parallelism()).unwrap_or(u32::MAX),
             null: null.into(),
             input,

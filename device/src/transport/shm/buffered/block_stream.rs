@@ -7,6 +7,7 @@ use rejoin_ring::OutOfBounds;
 use rejoin_ring::blocks::{BlockPool, BlockReader, BlockWriter, DirectionWords, Returns};
 
 use super::super::link_memory::{BlockTable, Direction, LinkMemory, SharedWord, word};
+use super::cache_distance::{CacheDistance, DistanceMeter};
 use super::streaming_store::StreamingStore;
 
 /// The addresses of one direction; good for as long as the memory is mapped.
@@ -19,6 +20,8 @@ struct Shared {
     /// The blocks that the writer has given back.
     returned: NonNull<AtomicU64>,
     returns: NonNull<[AtomicU64]>,
+    /// What the reader has found of the way between both cores.
+    distance: NonNull<AtomicU64>,
 }
 
 impl Shared {
@@ -29,7 +32,13 @@ impl Shared {
             stream: memory.table(BlockTable::Stream(direction)),
             returned: memory.word(SharedWord::Returned(direction)),
             returns: memory.table(BlockTable::Returned(direction)),
+            distance: memory.word(SharedWord::Distance(direction)),
         }
+    }
+
+    #[inline(always)]
+    fn distance(&self) -> CacheDistance {
+        CacheDistance::of_word(word!(self.distance).load(Ordering::Relaxed))
     }
 
     #[inline(always)]
@@ -59,6 +68,7 @@ pub(in crate::transport::shm) struct BlockStream {
     come: Shared,
     first: NonNull<u8>,
     store: StreamingStore,
+    meter: DistanceMeter,
 }
 
 impl BlockStream {
@@ -78,6 +88,27 @@ impl BlockStream {
             come: Shared::new(memory, out.opposite()),
             first: memory.first_block(),
             store,
+            meter: DistanceMeter::new(),
+        }
+    }
+
+    /// The way from this side's core to the reader's, as far as that is known.
+    #[inline(always)]
+    pub(in crate::transport::shm) fn distance(&self) -> CacheDistance {
+        self.out.distance()
+    }
+
+    /// So many bytes of bodies came, through blocks or by single copy.
+    #[inline]
+    pub(in crate::transport::shm) fn passed(&mut self, len: usize) {
+        let news = self.meter.pass(len);
+        self.tell(news);
+    }
+
+    #[inline]
+    fn tell(&self, news: Option<CacheDistance>) {
+        if let Some(distance) = news {
+            word!(self.come.distance).store(distance.to_word(), Ordering::Relaxed);
         }
     }
 
@@ -111,7 +142,7 @@ impl BlockStream {
             unsafe {
                 let to = self.first.as_ptr().add(place.range.start);
                 let from = from.add(done);
-                if place.was_read {
+                if place.was_read || self.out.distance() == CacheDistance::Near {
                     std::ptr::copy_nonoverlapping(from, to, count);
                 } else {
                     self.store.copy(to, from, count);
@@ -199,12 +230,18 @@ impl BlockStream {
             let table = word!(self.come.stream);
             let range = self.reader.next(&mut self.pool, table, len - done)?;
             let count = range.len().min(wanted.saturating_sub(done));
+            let begin = self.meter.begin(count);
             // SAFETY: the range is of the blocks, and was published; this side does not write it
             // before the next call; the caller promises the rest.
             unsafe {
                 let from = self.first.as_ptr().add(range.start);
                 std::ptr::copy_nonoverlapping(from, to.wrapping_add(done), count);
             }
+            let news = match begin {
+                Some(begin) => self.meter.end(count, begin.elapsed()),
+                None => self.meter.pass(count),
+            };
+            self.tell(news);
             done += range.len();
         }
         Ok(())

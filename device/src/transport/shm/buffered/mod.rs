@@ -12,6 +12,7 @@ use super::{ShmEndpoint, breach};
 use crate::transport::{Fault, MakeHeader, Piece, SendOutcome, closed};
 
 pub(super) mod block_stream;
+pub(super) mod cache_distance;
 pub(super) mod small_ring;
 pub(super) mod streaming_store;
 

@@ -1,12 +1,9 @@
-//! Copies into memory that another core reads next.
+//! Copies into memory that another core reads next, without a cache that both share
+//! ([`CacheDistance::Far`](super::cache_distance::CacheDistance::Far)).
 //!
-//! Lines that one core has written and another reads travel between their caches. Cores that share
-//! a cache do this in a few nanoseconds. For other cores a line may take longer than a line from
-//! memory, and none is prefetched. There it is better to write past the cache (streaming stores):
-//! the reader then finds the lines in memory, one behind the other.
-//!
-//! A virtual machine does not know which cores share a cache, and this changes. The reader's own
-//! time does not show it either, for pieces as short as these. So the length decides.
+//! There a line that one core has written and another reads may take longer than a line from
+//! memory, and none is prefetched. It is better to write past the cache (streaming stores): the
+//! reader then finds the lines in memory, one behind the other.
 
 /// Longer pieces bypass the cache. 8 KiB take as long as through a shared cache, and a third of the
 /// time without a shared one.

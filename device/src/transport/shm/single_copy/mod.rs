@@ -23,6 +23,7 @@ impl ShmEndpoint {
         let Some(peer) = self.peer else {
             return u64::MAX;
         };
+        self.stream.passed(parts.iter().map(|part| part.len).sum());
         let mut failed = 0;
         if cooperative && parts.len() > 1 {
             self.cooperative.describe(parts);
