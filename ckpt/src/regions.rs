@@ -378,6 +378,16 @@ pub fn stored(folder: &Path, rank: u32) -> Vec<(u32, PathBuf)> {
     all
 }
 
+/// The job sizes in the heads of a rank's files, oldest file first. A file without a whole head is
+/// left out: [`Regions::load`] says why it refuses such a file.
+#[must_use]
+pub fn job_sizes(folder: &Path, rank: u32) -> Vec<u32> {
+    let tags = stored(folder, rank)
+        .into_iter()
+        .map(|(_, path)| load::tag(&path));
+    tags.filter_map(|tag| Some(tag.ok()?.size)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rejoin_ckpt::regions::{Regions, RegionsError, Tag, Wanted, Why, prune, stored};
+use rejoin_ckpt::regions::{Regions, RegionsError, Tag, Wanted, Why, job_sizes, prune, stored};
 use rejoin_tests::folder::Folder;
 
 fn tag(epoch: u32) -> Tag {
@@ -162,6 +162,24 @@ fn a_pipe_in_place_of_a_file_is_refused_at_once() {
     let loaded = state.regions.load(&folder, &wanted()).expect("the older");
     assert_eq!(loaded.tag.epoch, 1);
     assert!(matches!(loaded.refused[0].why, Why::Torn { found: 0, .. }));
+}
+
+#[test]
+fn heads_tell_the_size_of_the_job_that_stored() {
+    let folder = Folder::new("sizes");
+    let mut state = State::new(10);
+    let path = state.store(&folder, 1);
+    assert_eq!(job_sizes(&folder, 1), [4]);
+    assert!(job_sizes(&folder, 0).is_empty());
+    let of_two = Tag { size: 2, ..tag(3) };
+    state.regions.store(&folder, &of_two).expect("stored");
+    // Without its data a file has its head, and without a part of its head nothing.
+    let file = fs::OpenOptions::new().write(true).open(path);
+    let file = file.expect("the file");
+    file.set_len(100).expect("cut short");
+    assert_eq!(job_sizes(&folder, 1), [4, 2]);
+    file.set_len(50).expect("cut short");
+    assert_eq!(job_sizes(&folder, 1), [2]);
 }
 
 #[test]

@@ -109,7 +109,7 @@ fn altered_files_are_refused_and_different_losses_meet_at_none() {
 }
 
 #[test]
-fn files_of_another_rank_or_number_of_ranks_are_refused() {
+fn files_of_another_rank_are_refused() {
     let folder = Folder::new("foreign");
     lost(&folder);
     let theirs = files(&folder, 2).pop().expect("a file");
@@ -126,30 +126,55 @@ fn files_of_another_rank_or_number_of_ranks_are_refused() {
         "{}",
         done.stderr()
     );
-
-    let options = ["--recovery", "none", "--restart"];
-    let done = run(2, &options, &folder, &["1"]).ok();
-    assert!(
-        done.stdout().starts_with("from step 0\n"),
-        "{}",
-        done.text()
-    );
-    assert!(
-        done.stderr().contains("another number of ranks: 3"),
-        "{}",
-        done.stderr()
-    );
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_an_error_of_the_call() {
+fn a_restart_with_another_number_of_ranks_is_refused_and_overwrites_nothing() {
+    let folder = Folder::new("another-size");
+    lost(&folder);
+    let before: Vec<_> = (0..3).map(|rank| files(&folder, rank)).collect();
+    for ranks in [2, 4] {
+        let options = ["--recovery", "none", "--restart"];
+        let done = run(ranks, &options, &folder, &["1"]).output();
+        assert_eq!(done.output.status.code(), Some(2), "{}", done.text());
+        assert_eq!(done.stdout(), "", "{}", done.text());
+        let sizes = format!("a job of size 3, and this job has size {ranks}.");
+        assert!(done.last_line().contains(&sizes), "{}", done.text());
+    }
+    let after: Vec<_> = (0..3).map(|rank| files(&folder, rank)).collect();
+    assert_eq!(before, after);
+    let done = restarted(&folder);
+    assert_eq!(done.stdout(), format!("from step 5\n{}", undisturbed()));
+    // A job that does not continue may have any size.
+    let done = run(2, &["--recovery", "none"], &folder, &["1"]).ok();
+    assert!(done.stdout().starts_with("from step 0\n"));
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_told_at_the_start() {
     let folder = Folder::new("unwritable");
     let file = folder.join("file");
     std::fs::write(&file, "").expect("a file");
-    let done = run(2, &["--recovery", "none"], &file, &["3"]).output();
+    // No folder; a folder that can't be made; a folder in which nothing can be made.
+    for place in [&file, &file.join("below"), Path::new("/proc/self")] {
+        let done = run(2, &["--recovery", "none"], place, &["3"]).output();
+        assert_eq!(done.output.status.code(), Some(2), "{}", done.text());
+        let named = format!("--images {}: ranks could not store", place.display());
+        assert!(done.last_line().contains(&named), "{}", done.text());
+    }
+}
+
+#[test]
+fn a_folder_that_is_lost_later_is_an_error_of_the_call() {
+    let folder = Folder::new("lost-later");
+    let place = folder.join("states");
+    let replace = r#"rm -rf "$1"; : > "$1"; exec "$0" 3"#;
+    let run = Run::raw(["-n", "2", "--recovery", "none", "--images"]).arg(&place);
+    let run = run.arg("sh").arg("-c").arg(replace);
+    let done = run.arg(program("regions")).arg(&place).output();
     assert_eq!(done.output.status.code(), Some(4), "{}", done.text());
     assert!(done.stderr().contains("MPI_ERR_IO"), "{}", done.stderr());
-    let named = format!("make the folder {}: ", file.display());
+    let named = format!("make the folder {}: ", place.display());
     assert!(done.stderr().contains(&named), "{}", done.stderr());
 }
 

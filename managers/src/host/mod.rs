@@ -3,6 +3,7 @@
 
 pub mod descendants;
 pub mod host_limits;
+pub mod images_folder;
 pub mod network_interfaces;
 pub mod random;
 pub mod run_dir;

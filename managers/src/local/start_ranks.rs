@@ -7,6 +7,7 @@ use super::start::ProcessStarter;
 use super::streams::RankInput;
 use crate::error::{Error, Result};
 use crate::host::host_limits::{self, HostLimits};
+use crate::host::images_folder;
 use crate::launch::launch_plan::{LaunchPlan, Program};
 use crate::launch::local_messages::LocalToMpirun;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
@@ -95,8 +96,7 @@ impl LocalManager {
         })
     }
 
-    /// Why a program can't run on this host. On another host than mpirun's, its files may be
-    /// missing.
+    /// Why a program can't run on this host. mpirun has checked its own host.
     fn refusal(&self, plan: &LaunchPlan, program: &Program) -> std::result::Result<(), String> {
         if !self.mpirun.is_remote() {
             return Ok(());
@@ -106,6 +106,9 @@ impl LocalManager {
         HostLimits::here(ranks).allow(ranks, come_back)?;
         if come_back {
             host_limits::allow_watching()?;
+        }
+        if let Some(folder) = &plan.options.folder {
+            images_folder::try_to_write(folder)?;
         }
         match (&program.wdir, self.mpirun.missing()) {
             (None, Some(missing)) => {

@@ -9,6 +9,7 @@
 use super::job_streams::Show;
 use super::launch_order::Launch;
 use crate::error::{Error, Result};
+use crate::host::images_folder;
 use rejoin_managers_protocol::central::Relaunch;
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
@@ -96,21 +97,46 @@ pub(super) fn after(launch: &Launch, relaunch: &Relaunch) -> Launch {
 /// take this one's files for its own. A file system that has no locks claims nothing.
 ///
 /// # Errors
-/// Another job has it.
+/// Another job has it, this process can't write there, or the job is to continue from the states of
+/// a job of another size.
 pub(super) fn claim(launch: &Launch) -> Result<Option<File>> {
-    let Some(folder) = launch.plan.options.folder.as_ref() else {
+    let options = &launch.plan.options;
+    let Some(folder) = options.folder.as_ref() else {
         return Ok(None);
     };
-    // The ranks make it, too, and say why they can't.
-    let _ = std::fs::create_dir_all(folder);
-    let Ok(opened) = File::open(folder) else {
-        return Ok(None);
+    let machines = &launch.machines;
+    let mut used = (0..machines.hosts.len()).filter(|&host| machines.ranks_on(host) > 0);
+    if used.any(|host| !machines.is_remote(host)) {
+        images_folder::try_to_write(folder).map_err(Error::Usage)?;
+    } else {
+        // Made for the claim; other hosts say themselves why they can't write there.
+        let _ = std::fs::create_dir_all(folder);
+    }
+    let claim = match File::open(folder) {
+        Ok(opened) => match opened.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                let why = format!("--images {folder}: another job stores its state there");
+                return Err(Error::Usage(why));
+            }
+            _ => Some(opened),
+        },
+        Err(_) => None,
     };
-    match opened.try_lock() {
-        Err(TryLockError::WouldBlock) => {
-            let why = format!("--images {folder}: another job stores its state there");
-            Err(Error::Usage(why))
-        }
-        _ => Ok(Some(opened)),
+    if options.restart {
+        check_size(folder, launch.plan.size)?;
+    }
+    Ok(claim)
+}
+
+/// Refuses to continue from states of a job of another size. No rank could load them, so the
+/// program would begin anew and overwrite them.
+fn check_size(folder: &str, size: u32) -> Result<()> {
+    let sizes = rejoin_ckpt::regions::job_sizes(Path::new(folder), 0);
+    match sizes.last() {
+        Some(stored) if !sizes.contains(&size) => Err(Error::Usage(format!(
+            "--restart: {folder} holds the states of a job of size {stored}, and this job has size {size}. \
+             Start it with -n {stored}, or leave out --restart to begin anew and overwrite the states"
+        ))),
+        _ => Ok(()),
     }
 }
