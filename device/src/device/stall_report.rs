@@ -19,10 +19,10 @@ impl Device {
     /// Reports once per period the reason of a long wait.
     pub(super) fn report_stall(&mut self, hint: Option<ReqId>) {
         let wanted = self.member.options().stall_report;
-        if let Some(period) = self.progress.stall.lasts(wanted) {
+        if let Some(lasted) = self.progress.stall.lasts(wanted) {
             let what = self.awaited(hint);
             let me = self.member.rank();
-            self.progress.stall.report(me, period, &what);
+            self.progress.stall.report(me, lasted, &what);
         }
     }
 

@@ -95,9 +95,12 @@ impl Device {
 
     /// Blocks in epoll until something has happened.
     fn block(&mut self, hint: Option<ReqId>, deadline: Option<Duration>) -> Result<()> {
+        let stall_report = self.member.options().stall_report;
+        self.progress.stall.blocks(stall_report);
         self.engine.flush_all_acks();
         self.progress.grant(&mut self.engine);
         if self.flush_ready()? | self.drain_readable()? {
+            self.progress.stall.moved();
             return Ok(());
         }
         let mut limit = deadline.map_or(LONGEST_BLOCK, |deadline| deadline.min(LONGEST_BLOCK));

@@ -24,7 +24,36 @@ pub struct Names {
 pub(crate) struct Stall {
     names: Option<Names>,
     finalizing: bool,
-    waiting_since: Option<Instant>,
+    wait: Option<LongWait>,
+}
+
+/// A wait that may last.
+#[derive(Clone, Copy)]
+struct LongWait {
+    since: Instant,
+    /// When it was last reported; at first its beginning.
+    reported: Instant,
+}
+
+impl LongWait {
+    /// A wait that begins now.
+    fn new() -> Self {
+        let now = Instant::now();
+        Self {
+            since: now,
+            reported: now,
+        }
+    }
+
+    /// How long it has lasted, once per period.
+    fn due(&mut self, period: Duration) -> Option<Duration> {
+        let now = Instant::now();
+        if now.duration_since(self.reported) < period {
+            return None;
+        }
+        self.reported = now;
+        Some(now.duration_since(self.since))
+    }
 }
 
 impl Stall {
@@ -46,55 +75,57 @@ impl Stall {
     /// Something has moved: the next wait is a new one.
     #[inline]
     pub(crate) fn moved(&mut self) {
-        self.waiting_since = None;
+        self.wait = None;
     }
 
     fn period(&self, wanted: Option<Duration>) -> Option<Duration> {
         wanted.or(self.finalizing.then_some(IN_FINALIZE))
     }
 
-    /// The wait lasts: returns after how long it is to be reported, once per period. `wanted` is
-    /// the period that the user has set.
+    /// The rank is about to block. The wait begins, unless it has begun. `wanted` is the period of
+    /// the user.
+    pub(crate) fn blocks(&mut self, wanted: Option<Duration>) {
+        if self.period(wanted).is_some() {
+            self.wait.get_or_insert_with(LongWait::new);
+        }
+    }
+
+    /// The wait lasts: returns for how long, once per period.
     pub(crate) fn lasts(&mut self, wanted: Option<Duration>) -> Option<Duration> {
         let period = self.period(wanted)?;
-        let since = *self.waiting_since.get_or_insert_with(Instant::now);
-        if since.elapsed() < period {
-            return None;
-        }
-        self.waiting_since = Some(Instant::now());
-        Some(period)
+        self.wait.get_or_insert_with(LongWait::new).due(period)
     }
 
     /// A wait of rank `me` for a peer that copies a part of a body.
     pub(crate) fn chunk_stall(&self, me: Rank, wanted: Option<Duration>) -> ChunkStall {
         ChunkStall {
             period: self.period(wanted),
-            since: None,
+            wait: None,
             me,
             operation: self.names.map(|names| names.operation),
         }
     }
 
-    /// Reports to the user what rank `me` has been waiting for.
-    pub(crate) fn report(&self, me: Rank, period: Duration, what: &str) {
-        report(me, self.names.map(|names| names.operation), period, what);
+    /// Reports to the user what rank `me` has been waiting for, and for how long.
+    pub(crate) fn report(&self, me: Rank, lasted: Duration, what: &str) {
+        report(me, self.names.map(|names| names.operation), lasted, what);
     }
 }
 
-fn report(me: Rank, operation: Option<fn() -> &'static str>, period: Duration, what: &str) {
+fn report(me: Rank, operation: Option<fn() -> &'static str>, lasted: Duration, what: &str) {
     let operation = operation.map_or("a call", |operation| operation());
-    let period = period.as_secs_f64();
+    let lasted = lasted.as_secs_f64();
     // A full or closed standard error must not end the rank.
     let _ = writeln!(
         std::io::stderr(),
-        "rejoin: rank {me}: {operation} has been waiting for {period:.0} s: {what}"
+        "rejoin: rank {me}: {operation} has been waiting for {lasted:.0} s: {what}"
     );
 }
 
 /// A wait for a peer in the middle of a body.
 pub(crate) struct ChunkStall {
     period: Option<Duration>,
-    since: Option<Instant>,
+    wait: Option<LongWait>,
     me: Rank,
     operation: Option<fn() -> &'static str>,
 }
@@ -102,15 +133,14 @@ pub(crate) struct ChunkStall {
 impl ChunkStall {
     /// Reports the wait once per period.
     pub(crate) fn lasts(&mut self, peer: Rank, host: &str) {
-        let since = *self.since.get_or_insert_with(Instant::now);
-        let Some(period) = self.period.filter(|period| since.elapsed() >= *period) else {
+        let wait = self.wait.get_or_insert_with(LongWait::new);
+        let Some(lasted) = self.period.and_then(|period| wait.due(period)) else {
             return;
         };
-        self.since = Some(Instant::now());
         let what = format!(
             "rank {peer} on host {host} has not finished its copy of a part of the message"
         );
-        report(self.me, self.operation, period, &what);
+        report(self.me, self.operation, lasted, &what);
     }
 }
 
@@ -119,15 +149,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_reported_once_per_period_where_that_is_wanted() {
+    fn a_wait_is_reported_with_its_length_once_per_period() {
         let mut stall = Stall::default();
         assert_eq!(stall.lasts(None), None);
         let period = Duration::from_millis(1);
         assert_eq!(stall.lasts(Some(period)), None, "it has just begun");
         std::thread::sleep(2 * period);
-        assert_eq!(stall.lasts(Some(period)), Some(period));
+        let first = stall.lasts(Some(period)).expect("it has lasted");
+        assert!(first >= 2 * period, "{first:?}");
         let long = Duration::from_secs(1000);
         assert_eq!(stall.lasts(Some(long)), None, "it was reported just now");
+        std::thread::sleep(2 * period);
+        let second = stall.lasts(Some(period)).expect("it still lasts");
+        assert!(second >= first + 2 * period, "{second:?} after {first:?}");
+        stall.moved();
+        assert_eq!(stall.lasts(Some(period)), None, "this is another wait");
         stall.finalizing();
         assert_eq!(stall.period(None), Some(IN_FINALIZE));
         assert_eq!(stall.period(Some(long)), Some(long));
