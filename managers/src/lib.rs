@@ -29,6 +29,7 @@ pub mod logs;
 pub mod mpirun;
 pub mod net;
 pub mod report;
+pub mod standard_output;
 pub mod stdio;
 
 /// A lock for tests that make processes, and for tests with locked files, which such a process

@@ -62,6 +62,33 @@ fn versions_and_help_are_printed_on_standard_output() {
 }
 
 #[test]
+fn an_answer_that_can_not_be_written_is_a_failure() {
+    let (rejoin, mpirun) = (env!("CARGO_BIN_EXE_rejoin"), env!("CARGO_BIN_EXE_mpirun"));
+    for (program, line) in [
+        (rejoin, &["doctor"][..]),
+        (rejoin, &["status", "--json"]),
+        (rejoin, &["version"]),
+        (rejoin, &["--help"]),
+        (mpirun, &["--help"]),
+        (mpirun, &["--version"]),
+    ] {
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let mut command = Command::new(program);
+        let output = command.args(line).stdout(full.unwrap()).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{line:?}: {said}");
+        let why = ": can't write to standard output: No space left on device";
+        assert!(said.contains(why), "{line:?}: {said}");
+        // A reader that has gone away had what it wanted.
+        let (read, write) = std::io::pipe().unwrap();
+        drop(read);
+        let gone = Command::new(program).args(line).stdout(write).output();
+        let said = String::from_utf8(gone.unwrap().stderr).unwrap();
+        assert!(!said.contains("can't write"), "{line:?}: {said}");
+    }
+}
+
+#[test]
 fn a_person_sees_a_prompt_before_answering() {
     let pty = nix::pty::openpty(None, None).unwrap();
     let end = |fd: &OwnedFd| Stdio::from(fd.try_clone().unwrap());

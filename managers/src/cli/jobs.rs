@@ -1,10 +1,10 @@
 //! `rejoin status` and `rejoin checkpoint`: questions to this user's running jobs.
 
-use crate::doctor::print;
 use crate::error::Result;
 use crate::host::run_dir::{self, Found};
 use crate::net::local_link::{Filled, LocalLink};
 use crate::report::query::{Answer, JobStatus, Question, VERSION, What};
+use crate::standard_output::print;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rejoin_wire::codec::MANAGER_LIMIT;
 use std::fmt::Write;
@@ -75,14 +75,18 @@ fn statuses(wanted: Option<&str>) -> Vec<JobStatus> {
 #[must_use]
 pub fn status(job: Option<&str>, json: bool) -> i32 {
     let all = statuses(job);
-    if json {
+    let text = if json {
         match serde_json::to_string_pretty(&all) {
-            Ok(text) => print(&(text + "\n")),
-            Err(error) => say_line!("rejoin: {error}"),
+            Ok(text) => text + "\n",
+            Err(error) => {
+                say_line!("rejoin: {error}");
+                return 1;
+            }
         }
     } else {
-        print(&all.iter().map(table).collect::<Vec<_>>().join("\n"));
-    }
+        all.iter().map(table).collect::<Vec<_>>().join("\n")
+    };
+    let printed = print("rejoin", &text);
     match job {
         Some(job) if all.is_empty() => {
             say_line!("rejoin: no job {job} of yours runs on this host");
@@ -90,9 +94,9 @@ pub fn status(job: Option<&str>, json: bool) -> i32 {
         }
         None if all.is_empty() && !json => {
             say_line!("rejoin: no job of yours runs on this host");
-            0
+            printed
         }
-        _ => 0,
+        _ => printed,
     }
 }
 
@@ -127,10 +131,10 @@ pub fn checkpoint(job: Option<&str>) -> i32 {
     match answer {
         Some(Answer::Committed { epoch, took_ns }) => {
             let took = took_ns as f64 / 1e6;
-            print(&format!(
+            let text = format!(
                 "job {name}: checkpoint {epoch} is committed, {took:.1} ms after its request\n"
-            ));
-            return 0;
+            );
+            return print("rejoin", &text);
         }
         Some(Answer::Aborted { epoch, why }) => {
             say_line!("rejoin: job {name}: checkpoint {epoch} was aborted: {why}");

@@ -12,6 +12,18 @@ pub mod rejoin_command;
 pub mod segments;
 mod variables;
 
+use crate::standard_output;
+
+/// Prints the parser's error, or the help or version that the user asked for. Returns the exit
+/// code.
+fn printed(program: &str, error: &clap::Error) -> i32 {
+    let result = error.print();
+    match error.use_stderr() {
+        true => error.exit_code(),
+        false => standard_output::exit_code(program, &result),
+    }
+}
+
 /// Runs as a local or central manager when the hidden first argument says so.
 #[must_use]
 pub fn as_local_manager() -> Option<i32> {

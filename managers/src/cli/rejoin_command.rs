@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{arguments, jobs, manual};
-use crate::doctor;
+use crate::{doctor, standard_output};
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// Looks after Rejoin jobs and machines.
@@ -52,18 +52,22 @@ pub fn main() -> i32 {
     if let Some(code) = super::as_local_manager() {
         return code;
     }
-    match Arguments::parse().command {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return super::printed("rejoin", &error),
+    };
+    match arguments.command {
         Command::Doctor { json } => doctor::run(json),
         Command::Status { job, json } => jobs::status(job.as_deref(), json),
         Command::Checkpoint { job } => jobs::checkpoint(job.as_deref()),
         Command::Manual { prefix } => write_manual(&prefix),
         Command::Version => {
             let protocol = rejoin_wire::VERSION;
-            crate::doctor::print(&format!(
+            let text = format!(
                 "rejoin {}\nMPI standard 5.0, ABI 1.0\nmanagers' protocol {protocol}\n",
                 env!("CARGO_PKG_VERSION")
-            ));
-            0
+            );
+            standard_output::print("rejoin", &text)
         }
     }
 }

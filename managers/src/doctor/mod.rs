@@ -8,22 +8,23 @@ mod transport;
 
 pub use finding::{Finding, Grade};
 
-use std::io::Write;
+use crate::standard_output::print;
 
-/// Checks and prints. Returns the exit code: 1 when something essential is missing.
+/// Checks and prints. Returns the exit code: 1 when something essential is missing, or the findings
+/// can't be printed.
 #[must_use]
 pub fn run(json: bool) -> i32 {
     let mut findings = system_checks::all();
     findings.extend(machine::all());
     findings.push(transport::within_host());
     let missing = findings.iter().any(|f| f.grade == Grade::Missing);
-    if json {
+    let text = if json {
         let text = serde_json::json!({ "ok": !missing, "findings": findings });
-        print(&format!("{text:#}\n"));
+        format!("{text:#}\n")
     } else {
-        print(&table(&findings, missing));
-    }
-    i32::from(missing)
+        table(&findings, missing)
+    };
+    print("rejoin", &text).max(i32::from(missing))
 }
 
 fn table(findings: &[Finding], missing: bool) -> String {
@@ -46,11 +47,6 @@ fn table(findings: &[Finding], missing: bool) -> String {
         "Rejoin works on this machine."
     };
     out + last + "\n"
-}
-
-/// Prints; a reader that went away is no error.
-pub fn print(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 #[cfg(test)]
