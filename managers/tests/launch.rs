@@ -19,6 +19,36 @@ fn every_rank_runs_and_knows_its_number() {
 }
 
 #[test]
+fn options_count_more_than_variables_and_those_of_a_program_most() {
+    let cases = [
+        ("REJOIN_TRANSPORT", ["tcp", "shm"], "--transport"),
+        ("REJOIN_TCP_INTERFACE", ["0.0.0.0/0", "lo"], "--interface"),
+        (
+            "REJOIN_TCP_PORTS",
+            ["5000-5099", "6000-6099"],
+            "--port-range",
+        ),
+        ("REJOIN_SPIN_US", ["3", "4"], "--spin"),
+        ("REJOIN_EAGER_MAX", ["1000", "2000"], "--eager-max"),
+    ];
+    for (variable, [value, other], option) in cases {
+        let script = format!("echo ${{{variable}-unset}}");
+        let program = ["sh", "-c", &script];
+        let shown = |options: &[&str]| {
+            let line = [options, &program].concat();
+            let done = common::finish(mpirun(&line).env(variable, value).spawn().unwrap());
+            assert_eq!((done.code, done.err.as_str()), (Some(0), ""), "{line:?}");
+            done.out.trim_end().to_owned()
+        };
+        assert_eq!(shown(&[]), value);
+        assert_eq!(shown(&[option, other]), "unset");
+        let set = format!("{variable}={value}");
+        assert_eq!(shown(&[option, other, "-x", &set]), value);
+        assert_eq!(shown(&[option, other, "-x", variable]), value);
+    }
+}
+
+#[test]
 fn lines_stay_whole_when_many_write_at_once() {
     // Each line leaves its process in two writes.
     let script = "i=0; while [ $i -lt 400 ]; do printf \"$REJOIN_RANK-$i-aaaaaaaaaa\"; \

@@ -209,6 +209,16 @@ fn a_bad_value_is_reported_with_its_variable() {
             "'often' for REJOIN_CHECKPOINT_INTERVAL: a time from",
         ),
         (
+            "REJOIN_TCP_INTERFACE",
+            "nowhere0",
+            "REJOIN_TCP_INTERFACE=nowhere0: no interface that is up has such a name",
+        ),
+        (
+            "REJOIN_SPIN_US",
+            "long",
+            "'long' for REJOIN_SPIN_US: a whole number from 0",
+        ),
+        (
             "REJOIN_LAUNCH_AGENT",
             " ",
             "REJOIN_LAUNCH_AGENT= : there is no command",
@@ -251,7 +261,7 @@ fn ports_that_are_too_few_are_reported() {
     let (code, said) = told("80", &["-n", "2", "true"]);
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains(few), "{said}");
-    // A program's own counts more, and so does the variable than the option.
+    // A program's own counts more than the option, and the option more than the environment.
     let own = [
         "-n",
         "2",
@@ -264,10 +274,12 @@ fn ports_that_are_too_few_are_reported() {
     let (code, said) = told("5000-5099", &own);
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains(few), "{said}");
+    let line = ["-n", "2", "--port-range", "5000-5099", "true"];
+    assert_eq!(told("80", &line), (Some(0), String::new()));
     let (code, said) = told("5000..5099", &["true"]);
     assert_eq!(code, Some(2), "{said}");
     assert!(
-        said.contains("REJOIN_TCP_PORTS=5000..5099: a range FIRST-LAST of ports"),
+        said.contains("'5000..5099' for REJOIN_TCP_PORTS: a range FIRST-LAST of ports"),
         "{said}"
     );
     // Enough to start, not to come back.

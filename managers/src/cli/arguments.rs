@@ -128,17 +128,23 @@ pub(super) struct JobArguments {
     /// Allow more ranks than cores (always allowed)
     #[arg(long)]
     pub(super) oversubscribe: bool,
-    /// Interface or address that ranks listen on
-    #[arg(long, alias = "iface", value_name = "NAME")]
+    /// Where mpirun, the managers and the ranks listen: an interface by its name (eth0), or the
+    /// addresses of a network (10.0.0.0/8)
+    #[arg(
+        long,
+        alias = "iface",
+        env = "REJOIN_TCP_INTERFACE",
+        value_name = "NAME|NETWORK"
+    )]
     pub(super) interface: Option<String>,
     /// TCP ports that ranks listen on
-    #[arg(long, value_name = "FIRST-LAST", value_parser = parse_port_range, allow_hyphen_values = true)]
+    #[arg(long, env = "REJOIN_TCP_PORTS", value_name = "FIRST-LAST", value_parser = parse_port_range, allow_hyphen_values = true)]
     pub(super) port_range: Option<(u16, u16)>,
     /// Microseconds that a rank spins before it blocks
-    #[arg(long, value_name = "MICROSECONDS", value_parser = count, allow_hyphen_values = true)]
+    #[arg(long, env = "REJOIN_SPIN_US", value_name = "MICROSECONDS", value_parser = count, allow_hyphen_values = true)]
     pub(super) spin: Option<u32>,
     /// Largest message that is sent without asking, in bytes
-    #[arg(long, value_name = "BYTES", value_parser = count, allow_hyphen_values = true)]
+    #[arg(long, env = "REJOIN_EAGER_MAX", value_name = "BYTES", value_parser = count, allow_hyphen_values = true)]
     pub(super) eager_max: Option<u32>,
     /// Show counters of each rank at the end
     #[arg(long)]

@@ -21,16 +21,16 @@ use std::io::IsTerminal;
 use std::os::unix::ffi::OsStringExt;
 use std::time::Instant;
 
-/// Makes the launch of a job from its options and those of its programs.
+/// Makes the launch of a job from its options and those of its programs. `overridden`: variables of
+/// options that stand on the command line, which count more than this process's environment.
 pub(super) fn launch(
     job: &JobArguments,
     programs: Vec<ProgramArguments>,
     given: Given<'_>,
+    overridden: &[&'static str],
 ) -> Result<Launch, String> {
     check_not_there_yet(job, given)?;
-    if let Some(choice) = &job.interface {
-        network_interfaces::check(choice)?;
-    }
+    check_interface(job, given)?;
     let counts: Vec<u32> = programs.iter().map(|p| p.n.unwrap_or(1)).collect();
     let machines = host_list::machines(job, &programs, &counts, given)?;
     let mut ranks = Vec::new();
@@ -39,21 +39,14 @@ pub(super) fn launch(
         let count = counts[index as usize];
         let start = ranks.len() as u32;
         ranks.extend((start..start + count).map(|rank| (Rank(rank), index)));
-        list.push(program_of(program)?);
+        list.push(program_of(program, overridden)?);
     }
     let size = ranks.len() as u32;
-    let stdin = match job.stdin {
-        Stdin::Rank(rank) if rank >= size => {
-            return Err(format!(
-                "--stdin {rank}: there are {size} ranks only, from 0"
-            ));
-        }
-        Stdin::Rank(rank) => Some(Rank(rank)),
-        Stdin::None => None,
-    };
+    let stdin = reader(job.stdin, size)?;
     let (id, key) = secrets()?;
     let recovery = recovery(job);
-    let warnings = ports::check(job.port_range, &list, &ranks, &machines, recovery.is_some())?;
+    let range = job.port_range.map(|range| ports::shown(range, given));
+    let warnings = ports::check(range, &list, &ranks, &machines, recovery.is_some())?;
     for line in warnings {
         say_line!("mpirun: {line}");
     }
@@ -91,6 +84,26 @@ pub(super) fn launch(
         events: job.events.clone(),
         show: shown(job.output),
     })
+}
+
+/// This host must have the interface on which everything is to listen.
+fn check_interface(job: &JobArguments, given: Given<'_>) -> Result<(), String> {
+    let Some(choice) = &job.interface else {
+        return Ok(());
+    };
+    let checked = network_interfaces::check(choice);
+    checked.map_err(|why| format!("{}: {why}", given("interface", choice)))
+}
+
+/// The rank that reads standard input, in a job of this size.
+fn reader(stdin: Stdin, size: u32) -> Result<Option<Rank>, String> {
+    match stdin {
+        Stdin::Rank(rank) if rank >= size => Err(format!(
+            "--stdin {rank}: there are {size} ranks only, from 0"
+        )),
+        Stdin::Rank(rank) => Ok(Some(Rank(rank))),
+        Stdin::None => Ok(None),
+    }
 }
 
 fn shown(output: OutputAt) -> Show {
@@ -196,7 +209,7 @@ fn check_not_there_yet(job: &JobArguments, given: Given<'_>) -> Result<(), Strin
     Ok(())
 }
 
-fn program_of(arguments: ProgramArguments) -> Result<Program, String> {
+fn program_of(arguments: ProgramArguments, overridden: &[&'static str]) -> Result<Program, String> {
     if arguments.command.is_empty() {
         return Err("there is no program to run; see mpirun --help".into());
     }
@@ -233,6 +246,7 @@ fn program_of(arguments: ProgramArguments) -> Result<Program, String> {
             .into_iter()
             .map(|a| ByteBuf::from(a.into_vec()))
             .collect(),
+        unset: overridden.iter().map(|name| ByteBuf::from(*name)).collect(),
         set,
         wdir: arguments
             .wdir

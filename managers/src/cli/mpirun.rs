@@ -31,12 +31,10 @@ pub fn run(arguments: Vec<OsString>) -> i32 {
             mpirun::run(launch)
         }
         Err(Refused::Clap(error)) => {
-            if error.use_stderr() {
-                say_line!("mpirun: {}", one_line(&error));
-            } else {
-                // Help, which is no failure.
-                let _ = error.print();
+            if !error.use_stderr() {
+                return super::printed("mpirun", &error);
             }
+            say_line!("mpirun: {}", one_line(&error));
             error.exit_code()
         }
         Err(Refused::Text(text)) => {
@@ -138,6 +136,18 @@ fn given(matches: &ArgMatches, option: &str, value: &str) -> String {
     }
 }
 
+/// The variables of ranks whose options stand on the command line.
+fn overridden(matches: &ArgMatches) -> Vec<&'static str> {
+    let command = Arguments::command();
+    let is_given = |variable: &&str| {
+        let mut all = command.get_arguments();
+        let option = all.find(|arg| arg.get_env().is_some_and(|env| env == *variable));
+        let source = option.and_then(|arg| matches.value_source(arg.get_id().as_str()));
+        source == Some(ValueSource::CommandLine)
+    };
+    variables::OF_RANKS.into_iter().filter(is_given).collect()
+}
+
 fn parse(arguments: Vec<OsString>) -> Result<Launch, Refused> {
     let parts = segments::split(arguments);
     if parts.len() > 1 && parts.iter().any(Vec::is_empty) {
@@ -166,7 +176,8 @@ fn parse(arguments: Vec<OsString>) -> Result<Launch, Refused> {
         return Err("the application file names no program".into());
     }
     let given = |option: &str, value: &str| given(&matches, option, value);
-    Ok(job::launch(&arguments.job, programs, &given)?)
+    let overridden = overridden(&matches);
+    Ok(job::launch(&arguments.job, programs, &given, &overridden)?)
 }
 
 /// The parser's error in one line: the option, and the allowed values.
@@ -251,6 +262,26 @@ mod tests {
             assert!(said.contains(expected), "{line:?}: {said}");
             assert_eq!(said.lines().count(), 1, "{line:?}: {said}");
         }
+    }
+
+    #[test]
+    fn each_variable_of_ranks_gives_way_to_its_option() {
+        let unset = |line: &[&str]| match parse(line.iter().map(OsString::from).collect()) {
+            Ok(launch) => launch.plan.programs[0].unset.clone(),
+            Err(_) => panic!("{line:?} was refused"),
+        };
+        let values = [
+            ["--transport", "tcp"],
+            ["--interface", "0.0.0.0/0"],
+            ["--port-range", "50000-50999"],
+            ["--spin", "1"],
+            ["--eager-max", "1000"],
+        ];
+        for ([option, value], variable) in values.into_iter().zip(variables::OF_RANKS) {
+            assert_eq!(unset(&[option, value, "a"]), [variable.as_bytes()]);
+        }
+        let recovery = unset(&["--recovery", "none", "a"]);
+        assert!(recovery.is_empty(), "ranks may start jobs of their own");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Checks that the ports on which ranks must listen suffice, and that ranks may use them.
 
+use super::arguments::Given;
 use crate::launch::launch_plan::Program;
 use crate::launch::machines::Machines;
 use procfs::process::Process;
@@ -7,17 +8,26 @@ use rejoin_channel_table::Rank;
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_wire::parse_port_range;
 use std::collections::BTreeMap;
-use std::os::unix::ffi::OsStringExt;
 
-/// Passes the range to ranks, and precedes `--port-range`.
+/// Gives one program a range of its own, and a job the default of `--port-range`.
 const VARIABLE: &str = "REJOIN_TCP_PORTS";
 
 /// First and last.
 type Range = (u16, u16);
 
-/// Looks at the ports of all ranks. Returns what the user should know.
+/// The range of the whole job, with the words in which the user has given it.
+pub(super) fn shown((first, last): Range, given: Given<'_>) -> (String, Range) {
+    let text = match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    (given("port_range", &text), (first, last))
+}
+
+/// Looks at the ports of all ranks. Returns what the user should know. `option`: the range of the
+/// whole job.
 pub(super) fn check(
-    option: Option<Range>,
+    option: Option<(String, Range)>,
     programs: &[Program],
     ranks: &[(Rank, u32)],
     machines: &Machines,
@@ -25,7 +35,7 @@ pub(super) fn check(
 ) -> Result<Vec<String>, String> {
     let mut told: Vec<Option<(String, Range)>> = Vec::new();
     for program in programs {
-        told.push(ports_of(program, option)?);
+        told.push(ports_of(program, option.as_ref())?);
     }
     // Ranks with the same range on the same host share it.
     let mut sharing: BTreeMap<(&(String, Range), HostIndex), u32> = BTreeMap::new();
@@ -49,18 +59,16 @@ pub(super) fn check(
 }
 
 /// The range that the ranks of a program get, and how the user has said it.
-fn ports_of(program: &Program, option: Option<Range>) -> Result<Option<(String, Range)>, String> {
-    let set = program.set.iter().rev();
-    let mut set = set.filter(|(name, _)| name.as_slice() == VARIABLE.as_bytes());
-    let value = match set.next() {
-        Some((_, value)) => value.to_vec(),
-        None => std::env::var_os(VARIABLE).unwrap_or_default().into_vec(),
+fn ports_of(
+    program: &Program,
+    option: Option<&(String, Range)>,
+) -> Result<Option<(String, Range)>, String> {
+    let mut set = program.set.iter().rev();
+    let own = set.find(|(name, _)| name.as_slice() == VARIABLE.as_bytes());
+    let Some((_, value)) = own.filter(|(_, value)| !value.is_empty()) else {
+        return Ok(option.cloned());
     };
-    if value.is_empty() {
-        let shown = |(first, last)| (format!("--port-range {first}-{last}"), (first, last));
-        return Ok(option.map(shown));
-    }
-    let text = String::from_utf8_lossy(&value);
+    let text = String::from_utf8_lossy(value);
     let shown = format!("{VARIABLE}={text}");
     match parse_port_range(&text) {
         Ok(range) => Ok(Some((shown, range))),

@@ -53,6 +53,16 @@ const KNOWN: &[&str] = &[
     "REJOIN_WINDOW",
 ];
 
+/// Variables that ranks read and that are defaults of options of mpirun. An option on the command
+/// line counts more.
+pub(super) const OF_RANKS: [&str; 5] = [
+    "REJOIN_TRANSPORT",
+    "REJOIN_TCP_INTERFACE",
+    "REJOIN_TCP_PORTS",
+    "REJOIN_SPIN_US",
+    "REJOIN_EAGER_MAX",
+];
+
 /// A line for each of these names that looks like one of ours and is none.
 pub(super) fn unknown(names: impl IntoIterator<Item = OsString>) -> Vec<String> {
     let names: BTreeSet<String> = names

@@ -9,14 +9,14 @@ use std::net::IpAddr;
 /// Refuses a choice that matches no interface of this machine.
 ///
 /// # Errors
-/// One line that names the option, the choice and the existing interfaces.
+/// What is wrong with the choice, and the existing interfaces.
 pub fn check(choice: &str) -> Result<(), String> {
     let here = here();
     if here.is_empty() || meets(choice, &here)? {
         return Ok(());
     }
     Err(format!(
-        "--interface {choice}: no interface that is up has such a name or network; there are {}",
+        "no interface that is up has such a name or network; there are {}",
         shown(&here)
     ))
 }
@@ -59,20 +59,16 @@ pub fn admits(choice: &str, name: &str, address: IpAddr) -> bool {
     meets(choice, &one).unwrap_or(false)
 }
 
-fn meets(choice: &str, here: &Interfaces) -> Result<bool, String> {
+fn meets(choice: &str, here: &Interfaces) -> Result<bool, &'static str> {
     let Some((address, prefix)) = choice.split_once('/') else {
         return Ok(here.contains_key(choice));
     };
-    let wrong = || {
-        format!(
-            "--interface {choice}: a name, or a network as address/prefix, such as 10.0.0.0/8, is needed"
-        )
-    };
-    let address: IpAddr = address.parse().map_err(|_| wrong())?;
+    let wrong = "a name, or a network as address/prefix, such as 10.0.0.0/8, is needed";
+    let address: IpAddr = address.parse().map_err(|_| wrong)?;
     let width = if address.is_ipv4() { 32 } else { 128 };
-    let prefix: u32 = prefix.parse().map_err(|_| wrong())?;
+    let prefix: u32 = prefix.parse().map_err(|_| wrong)?;
     if prefix > width {
-        return Err(wrong());
+        return Err(wrong);
     }
     let mut addresses = here.values().flatten();
     Ok(addresses.any(|a| network(*a, prefix) == network(address, prefix)))

@@ -27,7 +27,9 @@ pub struct CentralPlace {
 pub struct Program {
     /// Program and arguments.
     pub argv: Vec<ByteBuf>,
-    /// Variables to set, beside those of the local manager itself.
+    /// Variables of the local manager that the program does not get.
+    pub unset: Vec<ByteBuf>,
+    /// Variables to set, beside the others of the local manager.
     pub set: Vec<(ByteBuf, ByteBuf)>,
     /// Working directory; the local manager's own when absent.
     pub wdir: Option<ByteBuf>,

@@ -111,6 +111,9 @@ fn variables(program: &Program) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut variables: BTreeMap<Vec<u8>, Vec<u8>> = std::env::vars_os()
         .map(|(name, value)| (name.into_vec(), value.into_vec()))
         .collect();
+    for name in &program.unset {
+        variables.remove(name.as_slice());
+    }
     for (name, value) in &program.set {
         variables.insert(name.to_vec(), value.to_vec());
     }
