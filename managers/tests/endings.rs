@@ -213,16 +213,24 @@ fn signals_reach_every_rank() {
 
 #[test]
 fn an_interrupt_ends_the_job_and_is_named() {
+    signal_is_named(libc::SIGINT, "ended by signal 2 (SIGINT), which was sent");
+}
+
+#[test]
+fn so_does_any_other_signal_that_kills_the_ranks() {
+    signal_is_named(
+        libc::SIGUSR1,
+        "ended by signal 10 (SIGUSR1), which was sent",
+    );
+}
+
+fn signal_is_named(signal: i32, line: &str) {
     let child = mpirun(&["-n", "2", "sleep", "1000"]).spawn().unwrap();
     let pids = settled(child.id(), 3);
-    kill(child.id(), libc::SIGINT);
+    kill(child.id(), signal);
     let done = finish(child);
-    assert_eq!(done.code, Some(130));
-    assert!(
-        done.last_line().contains("ended by signal 2 (SIGINT)"),
-        "{}",
-        done.err
-    );
+    assert_eq!(done.code, Some(128 + signal));
+    assert!(done.last_line().contains(line), "{}", done.err);
     all_gone(&pids, SOON);
 }
 

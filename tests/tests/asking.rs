@@ -137,6 +137,24 @@ fn checkpoints_come_when_asked_for_and_are_reported() {
     assert!(all.iter().all(|e| e["job"] == seen["job"]));
 }
 
+#[test]
+fn a_signal_to_mpirun_that_kills_the_ranks_ends_the_job() {
+    let folder = Folder::new("signal");
+    let journal = folder.join("events");
+    let name = journal.to_str().expect("a name");
+    let run = Run::raw(["--events", name, "-n", "3"]).arg(program("divergent"));
+    let child = run.arg("500").arg(folder.join("gate")).start();
+    wait_for(LIMIT, "a checkpoint", || count(&journal, "committed") > 0);
+    kill(child.id(), libc::SIGUSR2);
+    let done = finish(child, LIMIT, "divergent");
+    let code = Some(128 + libc::SIGUSR2);
+    assert_eq!(done.output.status.code(), code, "{}", done.text());
+    let line = "ended by signal 12 (SIGUSR2), which was sent to mpirun";
+    assert!(done.last_line().contains(line), "{}", done.text());
+    assert_eq!(done.stderr().lines().count(), 1, "{}", done.text());
+    assert_eq!(count(&journal, "lost") + count(&journal, "recovered"), 0);
+}
+
 /// Sets how many descriptors a process may have open; returns the limit before.
 fn limit_files(pid: u32, most: libc::rlim_t) -> libc::rlim_t {
     let mut limit = libc::rlimit {

@@ -3,7 +3,8 @@
 //! Ends, not failures, are an exit by the program itself (any code), `MPI_Abort`, and a broken rule
 //! of the manager's socket. A death by signal is a failure. A fault of the program itself (such as
 //! SIGSEGV) is a failure too. But a second fault of the same kind, of the same rank from the same
-//! checkpoint, is an end: another rollback would only repeat it.
+//! checkpoint, is an end: another rollback would only repeat it. Central itself knows the signals
+//! that the user has sent to mpirun; a death by one of them is no failure.
 
 use crate::manager_messages::{Cause, End, Stage, Time};
 use rejoin_channel_table::{Epoch, Rank};

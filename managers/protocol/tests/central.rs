@@ -1,6 +1,9 @@
 //! The central manager's core step by step: time limits over several launches, standstills, ends
 //! that can't be masked.
 
+mod central_steps;
+
+use central_steps::{RANKS, at, instance, job, killed, register, running, said, step};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, END_BOUND, Event, Failover, Job, Leases, Record,
@@ -9,74 +12,12 @@ use rejoin_managers_protocol::central::{
 use rejoin_managers_protocol::checkpoint::{Interval, REQUEST_LIMIT};
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::manager_messages::{
-    Cause, End, ProcessInstance, RankReport, Report, Stage, Time, ToCentral, ToLocal,
+    Cause, End, ProcessInstance, RankReport, Report, Stage, ToCentral, ToLocal,
 };
 use rejoin_managers_protocol::policy::{RecoveryLimit, Refusal};
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_wire::ImageCost;
 use rejoin_wire::Limits;
-
-const RANKS: u32 = 2;
-
-/// Two ranks on one host.
-fn job() -> Job {
-    Job {
-        generation: Generation(0),
-        hosts: vec!["a".into()],
-        placement: vec![0; RANKS as usize],
-        limit: None,
-        spent: 0,
-        recovery: Some(Recovery {
-            interval: Interval::Asked,
-            limit: RecoveryLimit::default(),
-        }),
-        leases: None,
-        failover: None,
-    }
-}
-
-fn instance(rank: u32, number: u32) -> ProcessInstance {
-    ProcessInstance {
-        generation: Generation(number),
-        rank: Rank(rank),
-        incarnation: Incarnation(number),
-    }
-}
-
-fn at(millis: u64) -> Time {
-    Time(0).plus_millis(millis)
-}
-
-fn step(central: &mut Central, now: Time, input: CentralInput) -> Vec<CentralEffect> {
-    let mut effects = Vec::new();
-    central.step(now, input, &mut effects);
-    effects
-}
-
-fn said(message: ToCentral) -> CentralInput {
-    CentralInput::Local(0, message)
-}
-
-fn register(central: &mut Central, process: ProcessInstance) -> Vec<CentralEffect> {
-    let registered = ToCentral::Registered {
-        instance: process,
-        pid: 10 + process.rank.0,
-        card: BusinessCard::default(),
-        limits: Limits::default(),
-    };
-    step(central, at(0), said(registered))
-}
-
-fn killed(process: ProcessInstance, signal: i32, stage: Stage) -> CentralInput {
-    said(ToCentral::Failed {
-        instance: process,
-        pid: 10 + process.rank.0,
-        cause: Cause::Ended {
-            end: End::Signaled(signal),
-            stage,
-        },
-    })
-}
 
 /// All ranks were ordered to begin anew, in this generation.
 fn begins_anew(effects: &[CentralEffect], number: u32) -> bool {
@@ -92,28 +33,6 @@ fn begins_anew(effects: &[CentralEffect], number: u32) -> bool {
         _ => false,
     };
     effects.iter().any(is)
-}
-
-/// A job that runs and has a checkpoint.
-fn running() -> Central {
-    let mut central = Central::new(job());
-    step(&mut central, at(0), CentralInput::Begin);
-    for rank in 0..RANKS {
-        register(&mut central, instance(rank, 0));
-    }
-    let mut committed = false;
-    for rank in 0..RANKS {
-        let imaged = ToCentral::Imaged {
-            instance: instance(rank, 0),
-            epoch: Epoch(1),
-            cost: ImageCost::default(),
-        };
-        let effects = step(&mut central, at(0), said(imaged));
-        let is = |e: &CentralEffect| matches!(e, CentralEffect::Event(Event::Committed { .. }));
-        committed |= effects.iter().any(is);
-    }
-    assert!(committed);
-    central
 }
 
 /// Rank 0 is killed, and neither it nor rank 1 can be restored; how it ended is not known yet.

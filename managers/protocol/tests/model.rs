@@ -85,7 +85,7 @@ impl Stored {
                 self.left.insert(host);
             }
             Record::Decided(verdict) | Record::Settled(verdict) => self.verdict = Some(verdict),
-            Record::Memory(_) | Record::Interrupted { .. } => {}
+            Record::Memory(_) | Record::Interrupted { .. } | Record::Passed { .. } => {}
             Record::Requested { .. }
             | Record::Committed { .. }
             | Record::Restoring { .. }

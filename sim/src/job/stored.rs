@@ -106,7 +106,8 @@ impl Stored {
             | Record::Started { .. }
             | Record::Settled(_)
             | Record::Memory(_)
-            | Record::Interrupted { .. } => {}
+            | Record::Interrupted { .. }
+            | Record::Passed { .. } => {}
         }
         Ok(())
     }

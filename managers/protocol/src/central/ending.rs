@@ -29,6 +29,9 @@ impl Central {
             }
         }
         if self.phase != CentralPhase::Ending {
+            if !ends {
+                self.end.pass(signal, effects);
+            }
             self.hosts.send_all(|| ToLocal::Signal { signal }, effects);
         }
     }

@@ -148,6 +148,11 @@ pub enum Record {
         /// repeated input does not count as another signal.
         input: Option<u64>,
     },
+    /// Another signal is about to be passed on. A process that ends by it has not failed.
+    Passed {
+        /// Number of the signal.
+        signal: i32,
+    },
 }
 
 /// The next launch of a job that has lost a host.

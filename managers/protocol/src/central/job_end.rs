@@ -1,8 +1,9 @@
-//! The job's verdict, and the signal that asked for its end.
+//! The job's verdict, and the signals that the user sent to the ranks.
 
 use super::interface::{CentralEffect, Record};
-use crate::manager_messages::Time;
+use crate::manager_messages::{Cause, End, Time};
 use crate::verdict::Verdict;
+use std::collections::BTreeSet;
 
 /// Milliseconds that local managers have to end all processes before central drops them.
 pub const END_BOUND: u64 = 2000;
@@ -13,6 +14,8 @@ pub(super) struct JobEnd {
     verdict: Option<Verdict>,
     /// The last signal that asked the ranks to end.
     interrupted: Option<i32>,
+    /// Other signals that were passed on to the ranks.
+    passed: BTreeSet<i32>,
     /// When hosts that have not ended are dropped.
     drop_at: Option<Time>,
 }
@@ -38,6 +41,27 @@ impl JobEnd {
             signal,
             input,
         }));
+    }
+
+    /// The user sends ranks a signal that does not ask them to end; stores that.
+    pub fn pass(&mut self, signal: i32, effects: &mut Vec<CentralEffect>) {
+        if self.passed.insert(signal) {
+            effects.push(CentralEffect::Persist(Record::Passed { signal }));
+        }
+    }
+
+    /// The signal by which a process ended, if the user sent it to the ranks. Then the end is no
+    /// failure: the user asked for it.
+    pub fn sent(&self, cause: &Cause) -> Option<i32> {
+        let Cause::Ended {
+            end: End::Signaled(signal),
+            ..
+        } = *cause
+        else {
+            return None;
+        };
+        let sent = self.interrupted == Some(signal) || self.passed.contains(&signal);
+        sent.then_some(signal)
     }
 
     /// Gives the verdict, unless there is one.
@@ -88,6 +112,11 @@ impl JobEnd {
     /// Central was started again: the user had sent this signal.
     pub fn recall_interrupted(&mut self, signal: i32) {
         self.interrupted = Some(signal);
+    }
+
+    /// Central was started again: the user had sent ranks this other signal.
+    pub fn recall_passed(&mut self, signal: i32) {
+        self.passed.insert(signal);
     }
 
     /// Central was started again: tells observers the verdict once more.

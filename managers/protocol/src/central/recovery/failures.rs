@@ -52,7 +52,8 @@ impl Central {
                 return Response::End(None);
             }
         };
-        if self.end.interrupted().is_some() || self.end.verdict().is_some() {
+        let is_over = self.end.interrupted().is_some() || self.end.verdict().is_some();
+        if is_over || self.end.sent(cause).is_some() {
             return Response::End(None);
         }
         let situation = Situation {
@@ -220,6 +221,9 @@ impl Central {
         effects: &mut Vec<CentralEffect>,
     ) {
         let instance = failure.instance;
+        if self.end.sent(&failure.cause).is_some() {
+            return self.is_end(now, failure, None, effects);
+        }
         // Another checkpoint may be committed by now.
         if let Err(refusal) = self.mode.confirm(instance.rank, &failure.cause, from) {
             let refusal = (refusal != Refusal::Meant).then_some(refusal);
@@ -243,6 +247,10 @@ impl Central {
         effects: &mut Vec<CentralEffect>,
     ) {
         let rank = failure.instance.rank;
+        if self.end.sent(&failure.cause).is_some() {
+            // It does not come again: the signal was sent to the processes before the rollback.
+            return self.is_end(now, failure, None, effects);
+        }
         match self.mode.confirm(rank, &failure.cause, from) {
             Ok(()) => {
                 self.lost(failure, false);
@@ -304,14 +312,7 @@ impl Central {
         let Failure { instance, host, .. } = failure;
         // An aborting rank requests the end of all ranks, and waits for its own.
         let alone = matches!(failure.cause, Cause::Ended { .. });
-        let by_user = match failure.cause {
-            Cause::Ended {
-                end: End::Signaled(signal),
-                ..
-            } => self.end.interrupted().filter(|sent| *sent == signal),
-            _ => None,
-        };
-        let verdict = match by_user {
+        let verdict = match self.end.sent(&failure.cause) {
             Some(signal) => Verdict::Interrupted { signal },
             None => failure.into_verdict(self.hosts.name(host), refusal),
         };

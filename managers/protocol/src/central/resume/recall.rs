@@ -76,6 +76,7 @@ impl Central {
             Record::Settled(verdict) => self.end.recall_verdict(verdict),
             Record::Memory(memory) => self.recall_memory(*memory),
             Record::Interrupted { signal, .. } => self.end.recall_interrupted(signal),
+            Record::Passed { signal } => self.end.recall_passed(signal),
             Record::Relaunching(relaunch) => past.relaunching = Some(relaunch),
         }
     }

@@ -1,0 +1,104 @@
+//! A central manager's core of two ranks on one host, step by step.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_managers_protocol::central::{
+    Central, CentralEffect, CentralInput, Event, Job, Recovery,
+};
+use rejoin_managers_protocol::checkpoint::Interval;
+use rejoin_managers_protocol::manager_messages::{
+    Cause, End, ProcessInstance, Stage, Time, ToCentral,
+};
+use rejoin_managers_protocol::policy::RecoveryLimit;
+use rejoin_wire::{ImageCost, Limits};
+
+/// Ranks of the job.
+pub const RANKS: u32 = 2;
+
+/// Two ranks on one host.
+pub fn job() -> Job {
+    Job {
+        generation: Generation(0),
+        hosts: vec!["a".into()],
+        placement: vec![0; RANKS as usize],
+        limit: None,
+        spent: 0,
+        recovery: Some(Recovery {
+            interval: Interval::Asked,
+            limit: RecoveryLimit::default(),
+        }),
+        leases: None,
+        failover: None,
+    }
+}
+
+/// A process of a rank, in the generation of its number.
+pub fn instance(rank: u32, number: u32) -> ProcessInstance {
+    ProcessInstance {
+        generation: Generation(number),
+        rank: Rank(rank),
+        incarnation: Incarnation(number),
+    }
+}
+
+/// A time in milliseconds.
+pub fn at(millis: u64) -> Time {
+    Time(0).plus_millis(millis)
+}
+
+/// One step of central.
+pub fn step(central: &mut Central, now: Time, input: CentralInput) -> Vec<CentralEffect> {
+    let mut effects = Vec::new();
+    central.step(now, input, &mut effects);
+    effects
+}
+
+/// A message of the host.
+pub fn said(message: ToCentral) -> CentralInput {
+    CentralInput::Local(0, message)
+}
+
+/// A process registers with central.
+pub fn register(central: &mut Central, process: ProcessInstance) -> Vec<CentralEffect> {
+    let registered = ToCentral::Registered {
+        instance: process,
+        pid: 10 + process.rank.0,
+        card: BusinessCard::default(),
+        limits: Limits::default(),
+    };
+    step(central, at(0), said(registered))
+}
+
+/// The host reports the end of a process by a signal.
+pub fn killed(process: ProcessInstance, signal: i32, stage: Stage) -> CentralInput {
+    said(ToCentral::Failed {
+        instance: process,
+        pid: 10 + process.rank.0,
+        cause: Cause::Ended {
+            end: End::Signaled(signal),
+            stage,
+        },
+    })
+}
+
+/// A job that runs and has a checkpoint.
+pub fn running() -> Central {
+    let mut central = Central::new(job());
+    step(&mut central, at(0), CentralInput::Begin);
+    for rank in 0..RANKS {
+        register(&mut central, instance(rank, 0));
+    }
+    let mut committed = false;
+    for rank in 0..RANKS {
+        let imaged = ToCentral::Imaged {
+            instance: instance(rank, 0),
+            epoch: Epoch(1),
+            cost: ImageCost::default(),
+        };
+        let effects = step(&mut central, at(0), said(imaged));
+        let is = |e: &CentralEffect| matches!(e, CentralEffect::Event(Event::Committed { .. }));
+        committed |= effects.iter().any(is);
+    }
+    assert!(committed);
+    central
+}
