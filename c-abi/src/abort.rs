@@ -22,7 +22,6 @@ fn status_of(code: c_int) -> c_int {
 /// Ends the job: `why` is one line for the user. After the end of MPI, and in a forked child, there
 /// is no job to end: this process alone ends, with the same status.
 pub fn abort(mpi: &AbiState, code: c_int, why: &str) -> ! {
-    let status = status_of(code);
     let core = mpi.core.get();
     let line = match core {
         Some(core) => format!("rejoin: rank {}: {why}\n", core.rank()),
@@ -31,9 +30,9 @@ pub fn abort(mpi: &AbiState, code: c_int, why: &str) -> ! {
     say(line.as_bytes());
     // The streams of a forked child may hold output of the parent.
     if !library_state::is_forked() {
-        flush_streams(status);
+        flush_streams(code);
     }
-    end(mpi, status)
+    end(mpi, code)
 }
 
 /// `MPI_Abort` in a signal handler that has interrupted a call of this library.
@@ -46,7 +45,7 @@ pub fn abort_inside(mpi: &AbiState, code: c_int) -> ! {
         "rejoin: rank {rank}: called MPI_Abort with code {code} in a signal handler, inside another call of MPI"
     );
     say(&line.bytes[..line.len]);
-    exit(status_of(code))
+    exit(code)
 }
 
 /// Whether this call of `MPI_Abort` has interrupted another call: not from a callback, where the
@@ -55,18 +54,18 @@ pub fn is_nested() -> bool {
     callback::calls() > 1
 }
 
-fn end(mpi: &AbiState, status: c_int) -> ! {
+fn end(mpi: &AbiState, code: c_int) -> ! {
     if library_state::is_running()
         && let Some(core) = mpi.core.get()
     {
-        core.abort(status);
+        core.abort(code);
     }
-    exit(status)
+    exit(code)
 }
 
-fn exit(status: c_int) -> ! {
+fn exit(code: c_int) -> ! {
     // SAFETY: ends the process without running the program's exit handlers, which may call MPI.
-    unsafe { libc::_exit(status) }
+    unsafe { libc::_exit(status_of(code)) }
 }
 
 /// A line that needs no allocation.
@@ -114,14 +113,14 @@ fn say(line: &[u8]) {
     }
 }
 
-/// The status to end with when the streams take too long.
-static STATUS: AtomicI32 = AtomicI32::new(1);
+/// The code of the abort, for when the streams take too long.
+static CODE: AtomicI32 = AtomicI32::new(1);
 
 /// Writes the program's buffered output, for a limited time: a thread that reads from a stream
 /// holds its lock, and a pipe may be full. No helper thread: to make one takes the C library's
 /// heap, whose lock the interrupted program may hold.
-fn flush_streams(status: c_int) {
-    STATUS.store(status, Ordering::Relaxed);
+fn flush_streams(code: c_int) {
+    CODE.store(code, Ordering::Relaxed);
     // Without the alarm, streams may take forever.
     if alarm().is_some() {
         // SAFETY: null means all of the program's streams.
@@ -133,7 +132,7 @@ fn flush_streams(status: c_int) {
 extern "C" fn give_up(_signal: c_int) {
     // SAFETY: this thread is in `flush_streams`, which uses nothing of the library; other threads
     // are kept out as they were when it was called.
-    end(unsafe { state::mpi() }, STATUS.load(Ordering::Relaxed))
+    end(unsafe { state::mpi() }, CODE.load(Ordering::Relaxed))
 }
 
 /// A signal for this thread after [`LAST_WORDS_MS`]. The process ends, so its use of `SIGALRM` does

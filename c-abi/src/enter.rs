@@ -152,7 +152,7 @@ pub fn missing(call: &'static EntryPoint, owner: ErrorOwner) -> c_int {
         }
         Err(Error::new(
             ErrorClass::UnsupportedOperation,
-            format!("{} is not implemented yet in Rejoin", call.name),
+            "this function is not implemented yet in Rejoin",
         ))
     })
 }

@@ -1,7 +1,7 @@
 //! Checks of arguments that many calls share (MPI-5.0 §3.2, §9.2).
 
 use crate::comm::Communicator;
-use crate::error::{Error, ErrorClass, Result};
+use crate::error::{Error, ErrorClass, Result, counted};
 use crate::status::{ANY_SOURCE, ANY_TAG, PROC_NULL};
 
 #[cold]
@@ -10,7 +10,10 @@ fn bad_rank(rank: i32, what: &str, comm: &Communicator) -> Error {
     let name = comm.name();
     Error::new(
         ErrorClass::Rank,
-        format!("{what} {rank} is not in communicator \"{name}\" of {size} ranks"),
+        format!(
+            "{what} {rank} is not in communicator \"{name}\" of {}",
+            counted(size, "rank")
+        ),
     )
 }
 

@@ -139,6 +139,22 @@ static void handlers(int size)
     CHECK(mine == MPI_ERRHANDLER_NULL);
 }
 
+/* Numbers stand with their nouns, and a function is named once. */
+static void messages(void)
+{
+    char text[MPI_MAX_ERROR_STRING];
+    int len, code;
+    MPI_Win win;
+    code = MPI_Send(NULL, 1, MPI_INT, 0, 0, MPI_COMM_SELF);
+    MPI_Error_string(code, text, &len);
+    CHECK(strstr(text, "holds 1 element") && !strstr(text, "elements"));
+    code = MPI_Win_create(&len, sizeof len, 1, MPI_INFO_NULL, MPI_COMM_SELF, &win);
+    MPI_Error_string(code, text, &len);
+    const char *name = strstr(text, "MPI_Win_create");
+    CHECK(name && !strstr(name + 1, "MPI_Win_create"));
+    CHECK(strstr(text, "is not implemented yet"));
+}
+
 int main(int argc, char **argv)
 {
     int rank, size;
@@ -152,6 +168,7 @@ int main(int argc, char **argv)
     objects(size);
     stale_handles();
     handlers(size);
+    messages();
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0)
         printf("errors: all as the standard says\n");

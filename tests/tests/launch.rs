@@ -2,7 +2,7 @@
 
 use rejoin_tests::processes::{all_gone, kill};
 use rejoin_tests::spinner::Spinner;
-use rejoin_tests::{Run, finish, prefix, program, root};
+use rejoin_tests::{Run, finish, prefix, program};
 use std::io::{BufRead, BufReader};
 use std::process::Child;
 use std::time::Duration;
@@ -58,6 +58,17 @@ fn the_first_failing_rank_gives_the_exit_code_and_the_last_line() {
                 done.last_line()
             );
         }
+    }
+}
+
+#[test]
+fn an_abort_is_no_success_whatever_its_code() {
+    for (code, status) in [("0", 1), ("256", 1), ("-1", 255)] {
+        let run = Run::new(4, program("ends")).arg("abort").arg("2").arg(code);
+        let done = run.limit(SOON).output();
+        assert_eq!(done.output.status.code(), Some(status), "{}", done.text());
+        let line = format!("aborted the job with code {code} (by MPI_Abort");
+        assert!(done.last_line().contains(&line), "{}", done.text());
     }
 }
 
@@ -154,6 +165,23 @@ fn ranks_that_go_by_different_settings_do_not_start() {
 }
 
 #[test]
+fn an_option_counts_more_than_the_environment() {
+    let short = |options: &[&str]| {
+        let run = Run::raw(["--stats", "-n", "2"]);
+        let run = options.iter().fold(run, |run, option| run.arg(option));
+        let run = run.env("REJOIN_TRANSPORT", "tcp");
+        run.arg(program("jacobi"))
+            .arg("16")
+            .arg("2")
+            .ok()
+            .counted("short_out")
+    };
+    assert_eq!(short(&[]), 0);
+    assert!(short(&["--transport", "shm"]) > 0);
+    assert_eq!(short(&["--transport", "shm", "-x", "REJOIN_TRANSPORT"]), 0);
+}
+
+#[test]
 fn stats_show_what_each_rank_did() {
     let world = program("world");
     let done = Run::raw(["--stats", "-n", "3"]).arg(&world).ok();
@@ -214,43 +242,6 @@ fn a_program_alone_is_a_world_of_one() {
         String::from_utf8_lossy(&out.stdout),
         "0 of 1 appnum none alone\n"
     );
-}
-
-#[test]
-fn the_library_is_small_and_complete() {
-    let library = prefix().join("lib/libmpi_abi.so.1");
-    let stripped = std::env::temp_dir().join(format!("rejoin-stripped-{}", std::process::id()));
-    let status = std::process::Command::new("strip")
-        .arg("-o")
-        .arg(&stripped)
-        .arg(&library)
-        .status();
-    assert!(status.expect("strip").success());
-    let size = std::fs::metadata(&stripped)
-        .expect("stripped library")
-        .len();
-    std::fs::remove_file(&stripped).expect("removing it");
-    // With the hooks of tests, which are a few kilobytes.
-    assert!(size < 13 << 18, "the stripped library has {size} bytes");
-    let nm = std::process::Command::new("nm")
-        .args(["-D", "--defined-only"])
-        .arg(&library)
-        .output()
-        .expect("nm");
-    let symbols = String::from_utf8_lossy(&nm.stdout).into_owned();
-    let defined: std::collections::HashSet<_> = symbols
-        .lines()
-        .filter_map(|l| l.split_whitespace().nth(2))
-        .collect();
-    let table = std::fs::read_to_string(root().join("c-abi/abi/functions.tsv")).expect("the table");
-    let missing: Vec<_> = table
-        .lines()
-        .skip(1)
-        .filter_map(|l| l.split('\t').next())
-        .flat_map(|name| [name.to_string(), format!("P{name}")])
-        .filter(|name| !defined.contains(name.as_str()))
-        .collect();
-    assert!(missing.is_empty(), "not exported: {missing:?}");
 }
 
 #[test]

@@ -82,6 +82,7 @@ pub fn run(args: Args) -> Result<()> {
     if let Some(library) = &args.library {
         abi::symbols(&root, library, &mut report)?;
         abi::interposition(&root, library, &mut report)?;
+        abi::size(library, &mut report)?;
     }
     if let Err(e) = crate::codegen::check() {
         report.errors.push(e.to_string());

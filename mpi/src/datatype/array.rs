@@ -8,7 +8,7 @@ use super::Contents;
 use super::Datatype;
 use super::body::TypeBody;
 use super::combiner::{Combiner, Form};
-use crate::error::{Error, ErrorClass, Result};
+use crate::error::{Error, ErrorClass, Result, counted};
 
 /// Storage order of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,8 +110,9 @@ impl Datatype {
         for i in 0..sizes.len() {
             let (size, part, start) = (sizes[i], subsizes[i], starts[i]);
             if size < 1 || part < 1 || part > size || start < 0 || start > size - part {
+                let part = counted(part, "element");
                 return Err(bad(format!(
-                    "dimension {i}: {part} elements from {start} on of {size} elements"
+                    "dimension {i}: {part} from {start} on of {size}"
                 )));
             }
         }
@@ -224,7 +225,8 @@ impl Share {
     ) -> Result<Self> {
         let given = (argument != DEFAULT_ARGUMENT).then_some(i64::from(argument));
         if length < 1 {
-            return Err(bad(format!("dimension {dimension} has {length} elements")));
+            let length = counted(length, "element");
+            return Err(bad(format!("dimension {dimension} has {length}")));
         }
         if given.is_some_and(|a| a < 1) && distribution != Distribution::None {
             return Err(bad(format!(

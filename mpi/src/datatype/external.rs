@@ -1,7 +1,7 @@
 //! The portable representation "external32": big-endian, fixed sizes (MPI-5.0 §5.3, §14.5.2).
 
 use super::{Class, Datatype, Named, Scalar};
-use crate::error::{Error, ErrorClass, Result};
+use crate::error::{Error, ErrorClass, Result, counted};
 
 /// The only external representation the standard names.
 pub const EXTERNAL32: &str = "external32";
@@ -255,7 +255,11 @@ impl Datatype {
             Ok(total) if total <= available => Ok(total),
             _ => Err(Error::new(
                 ErrorClass::Truncate,
-                format!("{count} elements need {total} bytes, the buffer has {available}"),
+                format!(
+                    "{} take {}, and the buffer has {available}",
+                    counted(count, "element"),
+                    counted(total, "byte"),
+                ),
             )),
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::check;
 use crate::datatype::Datatype;
-use crate::error::{Error, ErrorClass, Result};
+use crate::error::{Error, ErrorClass, Result, counted};
 use std::rc::Rc;
 
 /// Most elements of a message that is tried on the fast path, and most bytes of one. Longer
@@ -145,7 +145,8 @@ impl<'a> Data<'a> {
     #[cold]
     fn check_bottom(&self) -> Result<()> {
         if self.datatype.is_predefined() && self.datatype.size() > 0 {
-            let text = format!("the buffer is null and holds {} elements", self.count);
+            let elements = counted(self.count, "element");
+            let text = format!("the buffer is null and holds {elements}");
             return Err(Error::new(ErrorClass::Buffer, text));
         }
         Ok(())

@@ -6,7 +6,7 @@ use super::{Persistent, Request, RequestId, Started, State, Task};
 use crate::adi::{Completion, ReqId};
 use crate::comm::Communicator;
 use crate::decide::AnswerKind;
-use crate::error::{Error, ErrorClass, Result};
+use crate::error::{Error, ErrorClass, Result, counted};
 use crate::runtime::Mpi;
 use crate::status::{Completed, Status};
 use std::rc::Rc;
@@ -19,9 +19,10 @@ pub(crate) fn received(done: &Completion) -> Completed {
         ..Status::of(done.source, done.tag, done.len)
     };
     let error = done.truncated.map(|whole| {
+        let (sent, room) = (counted(whole, "byte"), counted(done.len, "byte"));
         let text = format!(
-            "a message of {whole} bytes from rank {} with tag {} was received into a buffer of {} bytes",
-            done.source, done.tag, done.len
+            "a message of {sent} from rank {} with tag {} was received into a buffer of {room}",
+            done.source, done.tag
         );
         Error::new(ErrorClass::Truncate, text)
     });

@@ -52,6 +52,19 @@ pub fn symbols(root: &Path, library: &Path, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
+/// Most bytes of a stripped library: each rank loads it.
+const SIZE_LIMIT: u64 = 13 << 18;
+
+/// Checks the size of an installed `library`, which is stripped.
+pub fn size(library: &Path, report: &mut Report) -> Result<()> {
+    let size = fs::metadata(library)?.len();
+    if size > SIZE_LIMIT {
+        let text = format!("the library has {size} bytes, {SIZE_LIMIT} are allowed");
+        report.errors.push(text);
+    }
+    Ok(())
+}
+
 /// A program that acts as a profiling tool: it replaces an `MPI_` function and calls the `PMPI_`
 /// one (MPI-5.0 §15.2). It counts one call of its own, and a second if the library itself used the
 /// `MPI_` name.

@@ -6,6 +6,7 @@ use std::ffi::{c_char, c_void};
 use std::rc::Rc;
 
 use rejoin_mpi::datatype::{Datatype, EXTERNAL32};
+use rejoin_mpi::error::counted;
 use rejoin_mpi::{Error, ErrorClass, Result};
 
 use crate::counts::OutCount;
@@ -58,7 +59,8 @@ unsafe fn place(buffer: *const c_void, size: i64, position: OutCount) -> Result<
     let at = unsafe { position.get() };
     if at < 0 || at > size {
         return Err(arg_error(format!(
-            "the position {at} lies outside the packed buffer of {size} bytes"
+            "the position {at} lies outside the packed buffer of {}",
+            counted(size, "byte")
         )));
     }
     if buffer.is_null() && size > 0 {
@@ -99,7 +101,10 @@ fn check_room(needed: i64, left: usize) -> Result<()> {
     }
     Err(Error::new(
         ErrorClass::Truncate,
-        format!("{needed} bytes are needed, the packed buffer has {left} left"),
+        format!(
+            "the packed buffer has {} left, and {needed} would be needed",
+            counted(left, "byte")
+        ),
     ))
 }
 

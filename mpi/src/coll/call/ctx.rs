@@ -8,7 +8,7 @@ use crate::coll::call::{P2p, Pending};
 use crate::coll::hosts::{Locality, Span};
 use crate::coll::memory::{Blocks, Loan, Mem, Scratch};
 use crate::coll::tuning::Tuning;
-use crate::error::{Error, ErrorClass, Result};
+use crate::error::{Error, ErrorClass, Result, counted};
 
 /// State that the collectives of a process share.
 #[derive(Debug, Default)]
@@ -288,8 +288,9 @@ impl<'a, P: P2p> Ctx<'a, P> {
 
 #[cold]
 fn mismatch((from, len): (usize, usize), (me, expected): (usize, usize)) -> Error {
+    let sent = counted(len, "byte");
     let text = format!(
-        "collective: rank {from} sent {len} bytes where rank {me} expected {expected}; \
+        "collective: rank {from} sent {sent} where rank {me} expected {expected}; \
          the ranks' counts or datatypes differ"
     );
     Error::new(ErrorClass::Truncate, text)

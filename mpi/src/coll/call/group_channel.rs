@@ -10,7 +10,7 @@ use crate::big_lock::{Completions, Until};
 use crate::coll::call::{Ctx, Initiated, OutOfLine, P2p, Pending, block_on};
 use crate::coll::hosts::Locality;
 use crate::comm::{Communicator, Traffic};
-use crate::error::{Error, ErrorClass, Result};
+use crate::error::{Error, ErrorClass, Result, counted};
 use crate::group::Group;
 use crate::runtime::Mpi;
 
@@ -134,8 +134,9 @@ impl<'a> GroupChannel<'a> {
 
 #[cold]
 fn truncated(me: usize, source: i32, sent: u64, room: u64) -> Error {
+    let sent = counted(sent, "byte");
     let text = format!(
-        "collective: rank {source} sent {sent} bytes where rank {me} expected {room}; \
+        "collective: rank {source} sent {sent} where rank {me} expected {room}; \
          the ranks' counts or datatypes differ"
     );
     Error::new(ErrorClass::Truncate, text)

@@ -1,6 +1,6 @@
 //! Byte regions of user or scratch memory, as the algorithms pass them around.
 
-use crate::error::{Error, ErrorClass, Result};
+use crate::error::{Error, ErrorClass, Result, counted};
 
 /// A region of memory: an address and a length in bytes. `Copy`, without a lifetime, because the
 /// futures of nonblocking collectives outlive the call that made them (MPI-5.0 §6.12: the user's
@@ -273,8 +273,9 @@ pub(in crate::coll) const fn stride(len: usize) -> usize {
 
 #[cold]
 fn unequal(a: usize, b: usize) -> Error {
+    let (given, expected) = (counted(a, "byte"), counted(b, "byte"));
     let text = format!(
-        "collective: {a} bytes are given where {b} are expected; the counts or datatypes differ"
+        "collective: a buffer has {given} where {expected} would match; the counts or datatypes differ"
     );
     Error::new(ErrorClass::Truncate, text)
 }
