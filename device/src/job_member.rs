@@ -36,7 +36,7 @@ impl JobMember {
         }
     }
 
-    /// The process has another identity, is elsewhere, and the launcher set other things.
+    /// The process has another identity, runs on another host, and the launcher set other things.
     pub(crate) fn change(&mut self, to: Identity, settings: RankOptions, card: BusinessCard) {
         self.identity = to;
         self.settings = settings;

@@ -25,7 +25,7 @@ pub struct Options {
     /// (default 30).
     pub connect_timeout: Duration,
     /// `REJOIN_LINK_TIMEOUT`: seconds for which a link with data under way may go without any ack
-    /// before it is given up and dialed anew (default 20).
+    /// before it counts as lost and is dialed anew (default 20).
     pub link_timeout: Duration,
     /// `REJOIN_STALL_REPORT`: seconds after which a wait says on stderr what it waits for.
     pub stall_report: Option<Duration>,

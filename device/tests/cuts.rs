@@ -214,7 +214,7 @@ fn a_dead_address_is_passed_over() {
 }
 
 /// The error of rank 0 when rank 1 can't be reached at its address, and the number of attempts.
-fn given_up(address: &'static str) -> (String, u64) {
+fn dial_failed(address: &'static str) -> (String, u64) {
     let mut job = TestJob::with(2, |_| Options {
         connect_timeout: Duration::from_millis(300),
         ..Options::default()
@@ -223,11 +223,11 @@ fn given_up(address: &'static str) -> (String, u64) {
         let dead = Address::Tcp(address.parse().expect("an address"));
         table[1].1.addresses = vec![dead];
     });
-    let given_up = Barrier::new(2);
+    let dial_failed = Barrier::new(2);
     let mut said = job.run(move |device| {
         if device.rank().0 == 1 {
-            // Rank 0 must not see a dialing peer before it has given up.
-            given_up.wait();
+            // Rank 0 must not see a dialing peer before its own dial has failed.
+            dial_failed.wait();
             let mut byte = [0];
             send(device, 0, 2, &[2]);
             recv(device, from(0, 1), &mut byte);
@@ -248,7 +248,7 @@ fn given_up(address: &'static str) -> (String, u64) {
             assert!(start.elapsed() < Duration::from_secs(30), "no error");
         };
         let dials = device.stats().dials;
-        given_up.wait();
+        dial_failed.wait();
         // A link from the other side still brings everything on its way.
         recv(device, from(1, 2), &mut [0]);
         (error.to_string(), dials)
@@ -261,7 +261,7 @@ fn an_unreachable_rank_is_an_error_with_its_name() {
     // An address without a listener, and one that the system refuses itself: the pauses grow there,
     // too.
     for address in ["127.0.0.1:1", "127.255.255.255:1"] {
-        let (said, dials) = given_up(address);
+        let (said, dials) = dial_failed(address);
         for part in ["rank 1", "host1", address, "send"] {
             assert!(said.contains(part), "{said:?} does not name {part}");
         }

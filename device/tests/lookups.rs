@@ -156,7 +156,7 @@ fn a_card_that_does_not_come_is_an_error_that_says_so() {
             let env = envelope(device, 1);
             // SAFETY: the byte outlives the device's use of it: this rank ends with the error.
             let sent = unsafe { device.send(Rank(0), env, [7].as_ptr(), 1) };
-            assert!(sent.expect("it is kept").is_none(), "small");
+            assert!(sent.expect("it is retained").is_none(), "small");
             loop {
                 if let Err(error) = device.wait(None, None) {
                     return error.to_string();

@@ -96,7 +96,7 @@ fn what_nobody_asks_for_stays_with_its_link() {
                 device.progress(None).expect("a pass");
             }
             let came = device.stats().frames_in - before;
-            assert!(came <= 16, "{came} messages are kept in one pass");
+            assert!(came <= 16, "{came} messages are buffered in one pass");
         }
         for body in &bodies {
             let mut buffer = [0; 4];
@@ -224,10 +224,10 @@ fn a_body_that_was_withdrawn_is_not_read() {
     }
 }
 
-/// Ranks whose doors are elsewhere talk over TCP.
-fn over_tcp_all_the_same(door: LocalSocketName) -> Vec<Stats> {
+/// Ranks whose cards name wrong local listeners use TCP.
+fn over_tcp_all_the_same(socket: LocalSocketName) -> Vec<Stats> {
     let mut job = TestJob::new(2);
-    job.edit = Arc::new(move |table| misdirect_local(table, door));
+    job.edit = Arc::new(move |table| misdirect_local(table, socket));
     let stats = job.run(|device| {
         for len in [8, 9000, 3_000_000] {
             ping_pong(device, 3, len);
@@ -241,25 +241,25 @@ fn over_tcp_all_the_same(door: LocalSocketName) -> Vec<Stats> {
 }
 
 #[test]
-fn a_door_that_is_not_there_is_passed_over() {
+fn a_local_listener_that_is_not_there_is_passed_over() {
     over_tcp_all_the_same(LocalSocketName([0x5a; 16]));
 }
 
 #[test]
 fn a_listener_behind_which_no_link_is_established_is_passed_over() {
-    let door = LocalSocketName(
+    let socket = LocalSocketName(
         std::process::id()
             .to_le_bytes()
             .repeat(4)
             .try_into()
             .expect("16 bytes"),
     );
-    let name = SocketAddr::from_abstract_name(format!("rejoin-{door}")).expect("a name");
+    let name = SocketAddr::from_abstract_name(format!("rejoin-{socket}")).expect("a name");
     let listener = UnixListener::bind_addr(&name).expect("bound");
     // Takes every connection and drops it. The thread ends with the test's process.
     thread::spawn(move || listener.incoming().for_each(drop));
-    let stats = over_tcp_all_the_same(door);
-    // Bounded: a few at the door, and one or two over TCP.
+    let stats = over_tcp_all_the_same(socket);
+    // Bounded: a few at the listener, and one or two over TCP.
     assert!(stats.iter().all(|stats| stats.dials <= 7), "{stats:?}");
 }
 

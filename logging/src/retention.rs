@@ -12,8 +12,8 @@ use rejoin_channel_table::ids::Ssn;
 use crate::byte_ring::ByteRing;
 use crate::ends::Ends;
 
-/// How long a frame is kept, and so which failures it outlives. Every frame is kept at least until
-/// it is acknowledged.
+/// How long a frame is retained, and so which failures it outlives. Every frame is retained until
+/// it is acknowledged, or longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Horizon {
     /// Until the receiver has it in memory: lost links are masked.
@@ -31,21 +31,21 @@ pub enum Horizon {
 /// use rejoin_channel_table::Ssn;
 /// use rejoin_logging::{Horizon, Retention};
 ///
-/// let mut kept = Retention::<()>::default();
-/// let hello = kept.push(b"head", b"hello", None);
-/// kept.push(b"head", b"world", None);
-/// assert_eq!(kept.slices(hello).0, b"headhello");
+/// let mut retention = Retention::<()>::default();
+/// let hello = retention.push(b"head", b"hello", None);
+/// retention.push(b"head", b"world", None);
+/// assert_eq!(retention.slices(hello).0, b"headhello");
 ///
 /// // The peer has the first frame in memory: a lost link can't ask for it any more.
-/// kept.acknowledge(Ssn(1), |_, ()| ());
-/// kept.release(|_, ()| ());
-/// assert_eq!((kept.first(), kept.next()), (Ssn(1), Ssn(2)));
+/// retention.acknowledge(Ssn(1), |_, ()| ());
+/// retention.release(|_, ()| ());
+/// assert_eq!((retention.first(), retention.next()), (Ssn(1), Ssn(2)));
 ///
 /// // With checkpoints a frame outlives its ack until a checkpoint of the peer holds it.
-/// kept.set_horizon(Horizon::Committed(Ssn(1)));
-/// kept.acknowledge(Ssn(2), |_, ()| ());
-/// kept.release(|_, ()| ());
-/// assert!(kept.is_acknowledged() && kept.frame(Ssn(1)).is_some());
+/// retention.set_horizon(Horizon::Committed(Ssn(1)));
+/// retention.acknowledge(Ssn(2), |_, ()| ());
+/// retention.release(|_, ()| ());
+/// assert!(retention.is_acknowledged() && retention.frame(Ssn(1)).is_some());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Retention<B> {
@@ -244,12 +244,12 @@ mod tests {
 
     #[test]
     fn one_step_lets_go_as_two_do() {
-        let mut kept = Retention::<()>::default();
+        let mut retention = Retention::<()>::default();
         for word in 0..5_u64 {
-            kept.push_words(&[word], b"body");
+            retention.push_words(&[word], b"body");
         }
         for ack in 0..6 {
-            let (mut one, mut two) = (kept.clone(), kept.clone());
+            let (mut one, mut two) = (retention.clone(), retention.clone());
             assert_eq!(one.release_acknowledged(Ssn(ack)), ack > 0, "{ack}");
             two.acknowledge(Ssn(ack), |_, ()| ());
             two.release(|_, ()| ());
@@ -259,83 +259,92 @@ mod tests {
             two.release(|_, ()| ());
             assert_eq!(one, two, "{ack}, then one that may be old");
         }
-        let mut held = kept.clone();
+        let mut held = retention.clone();
         held.set_horizon(Horizon::Committed(Ssn(0)));
-        kept.push(b"head", b"", Some(()));
-        assert!(!kept.release_acknowledged(Ssn(1)) && !held.release_acknowledged(Ssn(1)));
-        assert_eq!((kept.unacked(), held.unacked()), (Ssn(0), Ssn(0)));
+        retention.push(b"head", b"", Some(()));
+        assert!(!retention.release_acknowledged(Ssn(1)) && !held.release_acknowledged(Ssn(1)));
+        assert_eq!((retention.unacked(), held.unacked()), (Ssn(0), Ssn(0)));
     }
 
     fn three() -> Retention<&'static str> {
-        let mut kept = Retention::default();
-        kept.push(b"head0", b"abc", None);
-        kept.push(b"head1", b"", Some("far"));
-        kept.push(b"head2", b"x", Some("away"));
-        kept
+        let mut retention = Retention::default();
+        retention.push(b"head0", b"abc", None);
+        retention.push(b"head1", b"", Some("far"));
+        retention.push(b"head2", b"x", Some("away"));
+        retention
     }
 
     #[test]
     fn frames_are_found_until_acknowledged() {
-        let mut kept = three();
-        assert_eq!(kept.next(), Ssn(3));
-        let range = kept.frame(Ssn(0)).unwrap();
-        assert_eq!(kept.slices(range).0, b"head0abc");
-        assert_eq!((kept.unacked_bodies(), kept.unacked_bytes()), (2, 19));
+        let mut retention = three();
+        assert_eq!(retention.next(), Ssn(3));
+        let range = retention.frame(Ssn(0)).unwrap();
+        assert_eq!(retention.slices(range).0, b"head0abc");
+        assert_eq!(
+            (retention.unacked_bodies(), retention.unacked_bytes()),
+            (2, 19)
+        );
         let (mut ended, mut gone) = (Vec::new(), Vec::new());
-        kept.acknowledge(Ssn(2), |ssn, body| ended.push((ssn, *body)));
-        assert_eq!((kept.first(), kept.unacked()), (Ssn(0), Ssn(2)));
-        kept.release(|ssn, body| gone.push((ssn, body)));
+        retention.acknowledge(Ssn(2), |ssn, body| ended.push((ssn, *body)));
+        assert_eq!((retention.first(), retention.unacked()), (Ssn(0), Ssn(2)));
+        retention.release(|ssn, body| gone.push((ssn, body)));
         assert_eq!((&ended[..], &gone), (&[(Ssn(1), "far")][..], &ended));
-        assert_eq!((kept.first(), kept.next()), (Ssn(2), Ssn(3)));
-        assert_eq!((kept.unacked_bodies(), kept.unacked_bytes()), (1, 6));
-        assert_eq!(kept.frame(Ssn(1)), None);
-        assert_eq!(kept.frame(Ssn(3)), None);
-        assert_eq!(kept.body(Ssn(2)), Some(&"away"));
-        let range = kept.frame(Ssn(2)).unwrap();
-        assert_eq!(kept.slices(range).0, b"head2x");
+        assert_eq!((retention.first(), retention.next()), (Ssn(2), Ssn(3)));
+        assert_eq!(
+            (retention.unacked_bodies(), retention.unacked_bytes()),
+            (1, 6)
+        );
+        assert_eq!(retention.frame(Ssn(1)), None);
+        assert_eq!(retention.frame(Ssn(3)), None);
+        assert_eq!(retention.body(Ssn(2)), Some(&"away"));
+        let range = retention.frame(Ssn(2)).unwrap();
+        assert_eq!(retention.slices(range).0, b"head2x");
         // An ack can be old, or larger than the last number.
-        kept.acknowledge(Ssn(1), |_, _| panic!("nothing is new"));
-        kept.release(|_, _| panic!("nothing to release"));
-        kept.acknowledge(Ssn(9), |_, _| ());
-        kept.release(|_, _| ());
-        assert!(kept.is_acknowledged() && kept.bytes() == 0);
-        assert_eq!((kept.first(), kept.next()), (Ssn(3), Ssn(3)));
+        retention.acknowledge(Ssn(1), |_, _| panic!("nothing is new"));
+        retention.release(|_, _| panic!("nothing to release"));
+        retention.acknowledge(Ssn(9), |_, _| ());
+        retention.release(|_, _| ());
+        assert!(retention.is_acknowledged() && retention.bytes() == 0);
+        assert_eq!((retention.first(), retention.next()), (Ssn(3), Ssn(3)));
     }
 
     #[test]
     fn a_later_horizon_holds_what_is_acknowledged() {
-        let mut kept = three();
-        kept.set_horizon(Horizon::Committed(Ssn(0)));
+        let mut retention = three();
+        retention.set_horizon(Horizon::Committed(Ssn(0)));
         let mut ended = Vec::new();
-        kept.acknowledge(Ssn(2), |ssn, body| {
+        retention.acknowledge(Ssn(2), |ssn, body| {
             ended.push(ssn);
             *body = "copied";
         });
-        kept.release(|_, _| panic!("no checkpoint is committed"));
-        kept.acknowledge(Ssn(3), |ssn, _| ended.push(ssn));
+        retention.release(|_, _| panic!("no checkpoint is committed"));
+        retention.acknowledge(Ssn(3), |ssn, _| ended.push(ssn));
         assert_eq!(ended, [Ssn(1), Ssn(2)]);
-        assert!(kept.is_acknowledged());
-        assert_eq!((kept.unacked_bytes(), kept.bytes()), (0, 19));
-        let range = kept.frame(Ssn(0)).unwrap();
-        assert_eq!(kept.slices(range).0, b"head0abc");
-        assert_eq!(kept.body(Ssn(1)), Some(&"copied"));
+        assert!(retention.is_acknowledged());
+        assert_eq!((retention.unacked_bytes(), retention.bytes()), (0, 19));
+        let range = retention.frame(Ssn(0)).unwrap();
+        assert_eq!(retention.slices(range).0, b"head0abc");
+        assert_eq!(retention.body(Ssn(1)), Some(&"copied"));
         // A frame behind them is not acknowledged, however far a checkpoint goes.
-        kept.push(b"head3", b"", Some("new"));
-        kept.set_horizon(Horizon::Committed(Ssn(2)));
+        retention.push(b"head3", b"", Some("new"));
+        retention.set_horizon(Horizon::Committed(Ssn(2)));
         let mut gone = Vec::new();
-        kept.release(|ssn, body| gone.push((ssn, body)));
+        retention.release(|ssn, body| gone.push((ssn, body)));
         assert_eq!(gone, [(Ssn(1), "copied")]);
-        assert_eq!((kept.first(), kept.unacked()), (Ssn(2), Ssn(3)));
-        kept.set_horizon(Horizon::Committed(Ssn(9)));
-        kept.release(|ssn, body| gone.push((ssn, body)));
+        assert_eq!((retention.first(), retention.unacked()), (Ssn(2), Ssn(3)));
+        retention.set_horizon(Horizon::Committed(Ssn(9)));
+        retention.release(|ssn, body| gone.push((ssn, body)));
         assert_eq!(gone[1..], [(Ssn(2), "away")]);
-        assert_eq!((kept.unacked_bodies(), kept.unacked_bytes()), (1, 5));
+        assert_eq!(
+            (retention.unacked_bodies(), retention.unacked_bytes()),
+            (1, 5)
+        );
         // The horizon moves back, and to the ack: released frames stay released.
-        kept.set_horizon(Horizon::Committed(Ssn(0)));
-        kept.release(|_, _| panic!("nothing to release"));
-        kept.set_horizon(Horizon::Acknowledged);
-        kept.acknowledge(Ssn(4), |_, _| ());
-        kept.release(|ssn, body| gone.push((ssn, body)));
+        retention.set_horizon(Horizon::Committed(Ssn(0)));
+        retention.release(|_, _| panic!("nothing to release"));
+        retention.set_horizon(Horizon::Acknowledged);
+        retention.acknowledge(Ssn(4), |_, _| ());
+        retention.release(|ssn, body| gone.push((ssn, body)));
         assert_eq!(gone[2..], [(Ssn(3), "new")]);
     }
 }

@@ -55,8 +55,8 @@ enum Event {
     Dial(u32, u32),
     /// A poll of the device, if the program waits.
     Tick(u32),
-    /// A rank did something outside of its script.
-    Poke(u32),
+    /// A rank has posted a request outside of its script: takes completed ones.
+    Reap(u32),
     /// A rank reads bodies out of their senders' memory.
     Get(u32),
     /// A connection breaks.
@@ -96,8 +96,8 @@ struct Program {
     waiting: bool,
     /// Waits by polling: never blocks before its end.
     polls: bool,
-    /// Looks while waiting so far.
-    looks: u32,
+    /// Polls while waiting so far.
+    polled: u32,
     /// How often a receive has polled for its message without being posted.
     spins: u32,
     /// The probes that found no message.
@@ -304,7 +304,7 @@ impl World {
                 self.drain_queues(rank);
                 self.after(TICK, Event::Tick(rank));
             }
-            Event::Poke(rank) => {
+            Event::Reap(rank) => {
                 self.reap(rank)?;
                 self.drain_queues(rank);
             }

@@ -23,7 +23,7 @@ use crate::types::{Completion, Envelope, Pattern, Segment};
 pub struct EagerFrame<'a> {
     /// The frame, in two parts where the retention wraps around.
     pub pieces: [&'a [u8]; 2],
-    /// Where it is kept, for [`Engine::send_rest`].
+    /// Where it is retained, for [`Engine::send_rest`].
     pub place: Range<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Matching inside the rank: receives that take kept messages, and messages to itself.
+//! Matching inside the rank: receives that match unexpected messages, and messages to itself.
 
 use rejoin_channel_table::ids::{Rank, Ssn};
 
@@ -99,7 +99,7 @@ impl Engine {
         None
     }
 
-    /// A kept body is consumed.
+    /// A buffered body is consumed.
     fn release(&mut self, peer: Rank, len: u64, granted: bool) {
         let (config, epoch) = (self.config, self.epoch);
         if peer == self.me {
@@ -112,8 +112,8 @@ impl Engine {
         }
     }
 
-    /// A message to this rank itself. Small ones are kept as long as the window has room for them;
-    /// others stay where they are until a receive takes them.
+    /// A message to this rank itself. Small ones are buffered as long as the window has room for
+    /// them; others stay where they are until a receive takes them.
     pub(crate) fn send_to_self(
         &mut self,
         env: Envelope,

@@ -94,8 +94,8 @@ fn near(known: u64, low: u32) -> u64 {
 }
 
 impl Engine {
-    /// As [`Engine::send_eager`], as a short message: its header. The frame is kept, and the device
-    /// shows the message with its body to the peer at once. `None`: nothing was done.
+    /// As [`Engine::send_eager`], as a short message: its header. The frame is retained, and the
+    /// device shows the message with its body to the peer at once. `None`: nothing was done.
     #[inline(always)]
     pub fn send_short(&mut self, to: Rank, env: &Envelope, bytes: &[u8]) -> Option<ShortHeader> {
         if bytes.len() > usize::from(u16::MAX) {

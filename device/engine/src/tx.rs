@@ -278,7 +278,7 @@ impl Channel {
         out.push(WritePiece::Bytes(a)) && out.push(WritePiece::Bytes(b))
     }
 
-    /// A part of an eager body, wherever it is kept.
+    /// A part of an eager body, wherever it is retained.
     fn gather_kept<'a>(&'a self, ssn: Ssn, range: Range<usize>, out: &mut WriteVector<'a>) -> bool {
         match self.tx.retention.body(ssn) {
             Some(SentBody::User(seg, _)) => {

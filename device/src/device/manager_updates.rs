@@ -52,7 +52,7 @@ impl Device {
         Ok(moved)
     }
 
-    /// A rank has a new incarnation, or is elsewhere, or its card has come.
+    /// A rank has a new incarnation, or another host, or its card has come.
     fn updated(&mut self, rank: Rank, incarnation: Incarnation, card: BusinessCard) {
         let Some(closed) = self.links.update(rank, incarnation, card) else {
             return;

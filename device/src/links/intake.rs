@@ -32,7 +32,7 @@ const STAGING_LARGE: usize = 4 << 10;
 /// of a body is received in place. So it is copied once, and a sender that is ahead sees how far
 /// this rank is.
 const STAGING_POLLED: usize = 1 << 10;
-/// Short messages without a receive that are kept from a polled link at a time, for the same
+/// Unexpected short messages that are buffered from a polled link at a time, for the same
 /// reason.
 const EARLY_SHORT: usize = 16;
 /// Bodies from this length on make the next one likely to be long.
@@ -97,9 +97,9 @@ impl Intake<'_> {
         }
         loop {
             if live.polled {
-                let (count, kept) = self.take_short_messages(live)?;
+                let (count, unexpected) = self.take_short_messages(live)?;
                 total += count * HEADER_LEN;
-                if !live.held.is_empty() || count >= MOST_SHORT || kept >= EARLY_SHORT {
+                if !live.held.is_empty() || count >= MOST_SHORT || unexpected >= EARLY_SHORT {
                     live.readable = true;
                     return Ok(true);
                 }
@@ -174,19 +174,19 @@ impl Intake<'_> {
     /// # Errors
     /// The link must be dropped.
     fn take_short_messages(&mut self, live: &mut Live) -> Result<(usize, usize), LinkFault> {
-        let (mut count, mut kept) = (0, 0);
-        while count < MOST_SHORT && kept < EARLY_SHORT && live.held.is_empty() {
+        let (mut count, mut unexpected) = (0, 0);
+        while count < MOST_SHORT && unexpected < EARLY_SHORT && live.held.is_empty() {
             count += self.take_matched(live);
             if !self.take_as_frame(live)? {
                 break;
             }
             count += 1;
-            kept += 1;
+            unexpected += 1;
         }
         if count > 0 {
             live.inject_cut_after(self.meter)?;
         }
-        Ok((count, kept))
+        Ok((count, unexpected))
     }
 
     /// Accepts a short message as a frame that the fast path of the engine has refused; false when
@@ -257,7 +257,7 @@ impl Intake<'_> {
         self.finish_if_whole(live)
     }
 
-    /// Parses `fresh` bytes that were read behind the link's kept bytes in the staging buffer.
+    /// Parses `fresh` bytes that were read behind the link's unparsed bytes in the staging buffer.
     pub(crate) fn parse(&mut self, live: &mut Live, fresh: usize) -> Result<(), LinkFault> {
         let end = live.head_len + fresh;
         live.head_len = 0;

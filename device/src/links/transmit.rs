@@ -85,8 +85,8 @@ pub(crate) fn unblock(engine: &mut Engine, live: &mut Live, meter: &mut Meter) -
     false
 }
 
-/// Sends a small message as a frame on a link that has nothing else to write: kept and written in
-/// one go.
+/// Sends a small message as a frame on a link that has nothing else to write: retained and written
+/// in one go.
 ///
 /// The link knows its peer, too. With `to` as a parameter the compiler finds a better choice of
 /// registers for the fast path of the caller: nine instructions less for each message.

@@ -47,7 +47,7 @@ impl SessionLink {
         }
     }
 
-    /// Queues a message; it is kept until the other side has it.
+    /// Queues a message; it is retained until the other side has it.
     ///
     /// # Errors
     /// The message is above the limit.
@@ -59,8 +59,8 @@ impl SessionLink {
     }
 
     /// The other side is this instance. If it was another one before, the link begins anew. Bytes
-    /// kept for the former instance are useless to this one, and partial messages of the former are
-    /// never completed.
+    /// retained for the former instance are useless to this one, and partial messages of the former
+    /// are never completed.
     pub fn meet(&mut self, instance: u64) {
         let before = self.instance.replace(instance);
         if before == Some(instance) {

@@ -56,10 +56,10 @@ fn fixture() -> (Arc<Fake>, Arc<BigLock>) {
 
 /// An MPI call that waits until this request is complete. Returns how often it polled.
 fn wait(fake: &Fake, lock: &BigLock, request: usize, until: Until) -> u32 {
-    let mut looks = 0;
+    let mut polls = 0;
     lock.enter();
     while !fake.complete[request].load(Ordering::Relaxed) {
-        looks += 1;
+        polls += 1;
         let mut sleep = |_| {
             fake.sleep();
             Ok(())
@@ -67,7 +67,7 @@ fn wait(fake: &Fake, lock: &BigLock, request: usize, until: Until) -> u32 {
         lock.block(fake, until, &mut sleep).unwrap();
     }
     leave(fake, lock);
-    looks
+    polls
 }
 
 fn leave(fake: &Fake, lock: &BigLock) {
@@ -142,9 +142,9 @@ fn a_message_resumes_only_the_thread_that_waits_for_it() {
             fake.complete(request);
         }
         fake.ring();
-        let looks = waits.map(|wait| wait.join().unwrap());
-        assert!(looks[..3].iter().all(|&looks| looks <= 4), "{looks:?}");
-        assert!(looks[3] > 4, "{looks:?}");
+        let polls = waits.map(|wait| wait.join().unwrap());
+        assert!(polls[..3].iter().all(|&polls| polls <= 4), "{polls:?}");
+        assert!(polls[3] > 4, "{polls:?}");
     });
 }
 

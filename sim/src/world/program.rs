@@ -10,7 +10,7 @@ use crate::message_plan::{
 };
 use crate::node::Violation;
 
-/// Looks of a polling program between two grants, as in the device.
+/// Polls of a program between two grants, as in the device.
 const GRANT_EVERY: u32 = 4;
 
 /// How often a receive polls for its message before it is posted.
@@ -83,10 +83,10 @@ impl World {
             return;
         }
         let engine = &mut self.nodes[rank as usize].engine;
-        program.looks += 1;
+        program.polled += 1;
         if over || !program.polls {
             engine.flush_all_acks();
-        } else if !program.looks.is_multiple_of(GRANT_EVERY) {
+        } else if !program.polled.is_multiple_of(GRANT_EVERY) {
             return;
         }
         engine.grant_if_starved(&std::mem::take(&mut program.probing));
@@ -133,10 +133,10 @@ impl World {
         });
         // Outside of the receiver's script.
         let _ = self.receive(message.to, receive);
-        self.after(0, Event::Poke(message.to));
+        self.after(0, Event::Reap(message.to));
     }
 
-    /// Whether a receive looks for its message once more before it is posted.
+    /// Whether a receive polls for its message once more before it is posted.
     fn spins(&mut self, rank: u32, number: usize) -> bool {
         let receive = &self.plan.receives[number];
         let program = &mut self.programs[rank as usize];
@@ -192,10 +192,10 @@ impl World {
     pub(super) fn reap(&mut self, rank: u32) -> Result<(), Violation> {
         let node = &mut self.nodes[rank as usize];
         let program = &mut self.programs[rank as usize];
-        let mut kept = Vec::new();
+        let mut incomplete = Vec::new();
         for pending in std::mem::take(&mut program.receives) {
             let Some(completion) = node.engine.poll(pending.id) else {
-                kept.push(pending);
+                incomplete.push(pending);
                 continue;
             };
             let bytes = node.bytes(pending.segment).to_vec();
@@ -209,9 +209,9 @@ impl World {
                 return Err(format!("receive {} ended twice", pending.number));
             }
         }
-        program.receives = kept;
+        program.receives = incomplete;
         let mut sent = Vec::new();
-        let mut kept = Vec::new();
+        let mut incomplete = Vec::new();
         for pending in std::mem::take(&mut program.sends) {
             if pending.blocking && node.detach(pending.id, pending.segment) {
                 node.engine
@@ -220,7 +220,7 @@ impl World {
                 continue;
             }
             match node.engine.poll(pending.id) {
-                None => kept.push(pending),
+                None => incomplete.push(pending),
                 Some(completion) => {
                     node.overwrite(pending.segment);
                     if !completion.cancelled {
@@ -231,7 +231,7 @@ impl World {
                 }
             }
         }
-        program.sends = kept;
+        program.sends = incomplete;
         for number in sent {
             self.not_cancelled(number);
         }

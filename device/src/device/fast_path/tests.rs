@@ -32,7 +32,7 @@ fn defer(device: &mut Device, body: &[u8]) {
     let segment = program_memory::segment(body.as_ptr(), body.len());
     let mode = rejoin_engine::MessageMode::Standard;
     let sent = device.engine.send(Rank(2), env, segment, Some(body), mode);
-    assert_eq!(sent.expect("kept"), rejoin_engine::Sent::Done);
+    assert_eq!(sent.expect("retained"), rejoin_engine::Sent::Done);
     assert!(device.engine.tx_pending(Rank(2)));
 }
 

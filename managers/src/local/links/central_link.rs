@@ -1,6 +1,6 @@
 //! The link to the central manager, which this manager dials. A restarted central manager listens
-//! at the same address. Bytes kept for its predecessor are dropped, since the new one asks for a
-//! report.
+//! at the same address. Bytes retained for its predecessor are dropped, since the new one asks for
+//! a report.
 
 use crate::error::Result;
 use crate::launch::launch_plan::CentralPlace;

@@ -41,7 +41,7 @@ struct Dialing {
     until: Instant,
 }
 
-/// A link that was dialed elsewhere.
+/// A link that another manager has dialed.
 struct Caller {
     link: SessionLink,
     number: u32,
