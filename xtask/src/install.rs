@@ -47,7 +47,7 @@ pub fn install(args: &Args) -> Result<PathBuf> {
     let built = build(&root, args)?;
     let prefix = std::path::absolute(&args.prefix)?;
     let at = below(args.destdir.as_deref(), &prefix);
-    for folder in ["bin", "lib/pkgconfig", "include"] {
+    for folder in ["bin", "lib/pkgconfig", "libexec/rejoin", "include"] {
         let folder = at.join(folder);
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     }
@@ -59,6 +59,8 @@ pub fn install(args: &Args) -> Result<PathBuf> {
     for program in ["mpirun", "rejoin"] {
         put(&built.join(program), &format!("bin/{program}"), 0o755)?;
     }
+    let restarter = build_restarter(&root, args)?;
+    put(&restarter, "libexec/rejoin/rejoin-restarter", 0o755)?;
     link("mpirun", &at.join("bin/mpiexec"))?;
     for (name, cxx) in [("mpicc", false), ("mpicxx", true)] {
         write(&at.join("bin").join(name), &wrapper(name, cxx), 0o755)?;
@@ -94,11 +96,37 @@ fn build(root: &Path, args: &Args) -> Result<PathBuf> {
     }
     let status = build.status().context("starting cargo")?;
     ensure!(status.success(), "the build failed");
-    let folder = match args.profile.as_str() {
+    Ok(target_directory(root)?.join(profile_folder(args)))
+}
+
+/// Cargo's folder of a profile.
+fn profile_folder(args: &Args) -> &str {
+    match args.profile.as_str() {
         "dev" => "debug",
         profile => profile,
-    };
-    Ok(target_directory(root)?.join(folder))
+    }
+}
+
+/// What the restarter takes for granted: without the standard library, nothing looks for the
+/// instructions that make checksums fast. All processors of the last fifteen years have them, and
+/// the header of an image says what else the process needs.
+const RESTARTER_FLAGS: &str = "-C target-feature=+sse4.1,+pclmulqdq";
+
+/// Builds the restarter, in a folder of its own because of its flags; gives the program.
+fn build_restarter(root: &Path, args: &Args) -> Result<PathBuf> {
+    let target = target_directory(root)?.join("restarter");
+    let mut build = Command::new(cargo());
+    build
+        .current_dir(root)
+        .args(["build", "--locked", "--profile", &args.profile])
+        .args(["-p", "rejoin-restarter", "--features", "program"])
+        .arg("--target-dir")
+        .arg(&target)
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .env("RUSTFLAGS", RESTARTER_FLAGS);
+    let status = build.status().context("starting cargo")?;
+    ensure!(status.success(), "the build of the restarter failed");
+    Ok(target.join(profile_folder(args)).join("rejoin-restarter"))
 }
 
 /// Cargo's target folder, from whichever setting it comes.

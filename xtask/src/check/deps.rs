@@ -25,7 +25,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rejoin-logging", &["rejoin-channel-table"]),
     ("rejoin-engine", &["rejoin-channel-table", "rejoin-logging"]),
     ("rejoin-ring", &[]),
-    ("rejoin-ckpt", &[]),
+    ("rejoin-image-format", &[]),
+    ("rejoin-ckpt", &["rejoin-image-format"]),
+    ("rejoin-restarter", &["rejoin-image-format"]),
     ("rejoin-wire", &["rejoin-channel-table"]),
     (
         "rejoin-managers-protocol",
@@ -76,6 +78,7 @@ const LOADED: &[&str] = &[
     "rejoin-engine",
     "rejoin-ring",
     "rejoin-ckpt",
+    "rejoin-image-format",
     "rejoin-wire",
     "rejoin-device",
     "rejoin-mpi",
@@ -98,6 +101,7 @@ pub const SANS_IO: &[(&str, &str)] = &[
     ("rejoin-logging", "logging/"),
     ("rejoin-engine", "device/engine/"),
     ("rejoin-ring", "device/ring/"),
+    ("rejoin-image-format", "ckpt/image-format/"),
     ("rejoin-wire", "wire/"),
     ("rejoin-managers-protocol", "managers/protocol/"),
 ];

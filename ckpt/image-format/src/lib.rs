@@ -1,0 +1,58 @@
+//! The file format of process images, and the check of a file that claims to be one.
+//!
+//! A file is a [header](ImageHeader) of one page, the extents (pages of memory), and a
+//! [table](SavedTable) of what they are. The writer writes the header last. This crate has no
+//! input and output and allocates nothing: callers pass the bytes. So ranks, managers and the
+//! freestanding restarter share it. `docs/process-images.md` describes the whole.
+//!
+//! ```
+//! use rejoin_image_format::{HEADER_LENGTH, ImageError, ImageHeader};
+//!
+//! let torn = [0; HEADER_LENGTH];
+//! assert_eq!(ImageHeader::decode(&torn, 4096), Err(ImageError::NotAnImage));
+//! ```
+
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+use core::ops::Range;
+
+mod bytes;
+mod error;
+mod header;
+mod processor;
+mod records;
+mod saved_table;
+
+pub use error::{ERROR_LENGTH, ImageError};
+pub use header::{ImageHeader, ImageIdentity, MemoryLayout, TablePlace};
+pub use processor::{ProcessorFeatures, WORDS};
+pub use records::{
+    EXTENT_LENGTH, REGION_LENGTH, RegionKind, SavedExtent, SavedRegion, SavedThread, THREAD_LENGTH,
+    TableCounts,
+};
+pub use saved_table::SavedTable;
+
+/// Bytes of a page. Positions and lengths of extents are multiples of it.
+pub const PAGE: u64 = 4096;
+/// Length of the header in bytes.
+pub const HEADER_LENGTH: usize = 4096;
+/// The format's version. A reader refuses a newer one.
+pub const VERSION: u32 = 1;
+/// Most bytes of a table.
+pub const TABLE_LIMIT: u64 = 256 << 20;
+/// Most pages of an extent: 1 MiB.
+pub const EXTENT_PAGES: u32 = 256;
+/// The addresses that belong to the restarter. No image has memory there.
+pub const RESTARTER: Range<u64> = 0x6000_0000_0000..0x6100_0000_0000;
+/// The address after the last that a process may have.
+pub const USER_END: u64 = 0x7fff_ffff_f000;
+/// Set in the result of a saved frame that the restarter resumes; the low half is the number of the
+/// socket to the local manager.
+pub const RESUMED: u64 = 1 << 63;
+
+/// The checksum of a piece of a file (CRC-32).
+#[must_use]
+pub fn checksum(bytes: &[u8]) -> u32 {
+    crc32fast::hash(bytes)
+}

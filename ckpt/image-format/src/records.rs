@@ -1,0 +1,233 @@
+//! The records of a table.
+
+use crate::PAGE;
+use crate::bytes::{RecordReader, RecordWriter};
+
+/// Length of a [`SavedThread`] in bytes.
+pub const THREAD_LENGTH: usize = 32;
+/// Length of a [`SavedRegion`] in bytes.
+pub const REGION_LENGTH: usize = 64;
+/// Length of a [`SavedExtent`] in bytes.
+pub const EXTENT_LENGTH: usize = 24;
+
+/// How many records a table has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TableCounts {
+    /// Threads.
+    pub threads: u32,
+    /// Regions.
+    pub regions: u32,
+    /// Extents.
+    pub extents: u32,
+    /// Words of 8 bytes of the auxiliary vector.
+    pub auxiliary: u32,
+}
+
+impl TableCounts {
+    /// Lengths in bytes of the threads, regions, extents and the auxiliary vector.
+    pub(crate) fn lengths(&self) -> [u64; 4] {
+        [
+            u64::from(self.threads) * THREAD_LENGTH as u64,
+            u64::from(self.regions) * REGION_LENGTH as u64,
+            u64::from(self.extents) * EXTENT_LENGTH as u64,
+            u64::from(self.auxiliary) * 8,
+        ]
+    }
+}
+
+/// A thread: where it continues.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SavedThread {
+    /// Its stack pointer, to the saved registers.
+    pub stack: u64,
+    /// Address of the code that takes them from there.
+    pub entry: u64,
+    /// Base of the `fs` segment: the thread's own data.
+    pub fs: u64,
+    /// Base of the `gs` segment.
+    pub gs: u64,
+}
+
+impl SavedThread {
+    /// The record.
+    #[must_use]
+    pub fn encode(&self) -> [u8; THREAD_LENGTH] {
+        let mut bytes = [0; THREAD_LENGTH];
+        let mut fields = RecordWriter::new(&mut bytes);
+        for value in [self.stack, self.entry, self.fs, self.gs] {
+            fields.long(value);
+        }
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Self {
+        let mut fields = RecordReader::new(bytes);
+        Self {
+            stack: fields.long(),
+            entry: fields.long(),
+            fs: fields.long(),
+            gs: fields.long(),
+        }
+    }
+}
+
+/// How a region is made again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RegionKind {
+    /// Memory without a file.
+    Memory,
+    /// A stack, which grows downwards.
+    Stack,
+    /// A private mapping of a file.
+    PrivateFile,
+    /// A shared mapping of a file, which is read only.
+    SharedFile,
+    /// Room that is kept free, without access.
+    Reserved,
+    /// A mapping of the kernel's (vDSO and its data), which is moved here.
+    Kernel,
+}
+
+impl RegionKind {
+    /// Whether it maps a file.
+    #[must_use]
+    pub fn has_file(self) -> bool {
+        matches!(self, Self::PrivateFile | Self::SharedFile)
+    }
+
+    /// Whether it may have extents.
+    #[must_use]
+    pub fn has_extents(self) -> bool {
+        matches!(self, Self::Memory | Self::Stack | Self::PrivateFile)
+    }
+}
+
+const KINDS: [RegionKind; 6] = [
+    RegionKind::Memory,
+    RegionKind::Stack,
+    RegionKind::PrivateFile,
+    RegionKind::SharedFile,
+    RegionKind::Reserved,
+    RegionKind::Kernel,
+];
+
+/// A mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SavedRegion {
+    /// First address.
+    pub start: u64,
+    /// The address after the last.
+    pub end: u64,
+    /// How it is made again.
+    pub kind: RegionKind,
+    /// Access: 1 read, 2 write, 4 execute.
+    pub access: u8,
+    /// Position in the file, in bytes.
+    pub offset: u64,
+    /// Length of the file in bytes.
+    pub file_length: u64,
+    /// When the file was last changed, in nanoseconds since 1970.
+    pub changed: u64,
+    /// Where the path is among the names.
+    pub name: u32,
+    /// Length of the path in bytes.
+    pub name_length: u32,
+    /// Number of its first extent.
+    pub first_extent: u32,
+    /// How many extents it has.
+    pub extents: u32,
+}
+
+impl SavedRegion {
+    /// The record.
+    #[must_use]
+    pub fn encode(&self) -> [u8; REGION_LENGTH] {
+        let mut bytes = [0; REGION_LENGTH];
+        let mut fields = RecordWriter::new(&mut bytes);
+        for value in [
+            self.start,
+            self.end,
+            self.offset,
+            self.file_length,
+            self.changed,
+        ] {
+            fields.long(value);
+        }
+        let kind = KINDS.iter().position(|kind| *kind == self.kind);
+        fields.word(kind.unwrap_or_default() as u32 | u32::from(self.access) << 8);
+        for value in [self.name, self.name_length, self.first_extent, self.extents] {
+            fields.word(value);
+        }
+        bytes
+    }
+
+    /// `None` for an unknown kind or access.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut fields = RecordReader::new(bytes);
+        let [start, end, offset, file_length, changed] = core::array::from_fn(|_| fields.long());
+        let flags = fields.word();
+        let region = Self {
+            start,
+            end,
+            offset,
+            file_length,
+            changed,
+            kind: *KINDS.get((flags & 0xff) as usize)?,
+            access: u8::try_from(flags >> 8).ok().filter(|access| *access < 8)?,
+            name: fields.word(),
+            name_length: fields.word(),
+            first_extent: fields.word(),
+            extents: fields.word(),
+        };
+        Some(region)
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        self.end - self.start
+    }
+}
+
+/// Pages whose contents are in the file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SavedExtent {
+    /// Address of the first page.
+    pub address: u64,
+    /// Position in the file.
+    pub position: u64,
+    /// How many pages.
+    pub pages: u32,
+    /// Checksum of the contents.
+    pub checksum: u32,
+}
+
+impl SavedExtent {
+    /// The record.
+    #[must_use]
+    pub fn encode(&self) -> [u8; EXTENT_LENGTH] {
+        let mut bytes = [0; EXTENT_LENGTH];
+        let mut fields = RecordWriter::new(&mut bytes);
+        fields.long(self.address);
+        fields.long(self.position);
+        fields.word(self.pages);
+        fields.word(self.checksum);
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Self {
+        let mut fields = RecordReader::new(bytes);
+        Self {
+            address: fields.long(),
+            position: fields.long(),
+            pages: fields.word(),
+            checksum: fields.word(),
+        }
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        u64::from(self.pages) * PAGE
+    }
+}

@@ -1,0 +1,143 @@
+//! Makes the process's memory.
+
+use rejoin_image_format::{
+    ImageError, MemoryLayout, PAGE, RegionKind, SavedExtent, SavedRegion, SavedTable, checksum,
+};
+
+use crate::system_calls::{self as calls, RestartStep};
+
+const READ_WRITE: u64 = 3;
+
+const SHARED: u64 = 1;
+const PRIVATE: u64 = 2;
+const ANONYMOUS: u64 = 0x20;
+const GROWS_DOWN: u64 = 0x100;
+const NO_RESERVE: u64 = 0x4000;
+const FIXED_NO_REPLACE: u64 = 0x10_0000;
+
+/// Longest path of a mapped file, with a zero byte at its end.
+const PATH: usize = 4096;
+
+/// Memory for the table, of which the header has said that the file is long enough.
+pub fn table_memory(at: u64, length: u64) -> Result<&'static mut [u8], ImageError> {
+    let rounded = length.next_multiple_of(PAGE).max(PAGE);
+    let flags = PRIVATE | ANONYMOUS | FIXED_NO_REPLACE;
+    // SAFETY: the range is within this program's addresses, and free.
+    unsafe {
+        calls::map((at, rounded), READ_WRITE, flags, (-1, 0))
+            .map_err(RestartStep::MapMemory.because())?;
+        Ok(core::slice::from_raw_parts_mut(
+            at as *mut u8,
+            length as usize,
+        ))
+    }
+}
+
+/// Checks that the files which the process had mapped are as they were.
+pub fn check_files(table: &SavedTable<'_>) -> Result<(), ImageError> {
+    for (number, region) in table.regions().enumerate() {
+        if region.kind.has_file() {
+            calls::close(open_file(table, &region, number)?);
+        }
+    }
+    Ok(())
+}
+
+fn open_file(
+    table: &SavedTable<'_>,
+    region: &SavedRegion,
+    number: usize,
+) -> Result<i32, ImageError> {
+    let changed = ImageError::FileChanged(number as u32);
+    let name = table.name_of(region);
+    let mut path = [0; PATH];
+    let room = path[..PATH - 1].get_mut(..name.len()).ok_or(changed)?;
+    room.copy_from_slice(name);
+    let file = calls::open(&path).map_err(|_| changed)?;
+    match calls::status(file) {
+        Ok(status) if status == (region.file_length, region.changed) => Ok(file),
+        _ => {
+            calls::close(file);
+            Err(changed)
+        }
+    }
+}
+
+/// Maps all regions but the kernel's, and fills them.
+pub fn regions(image: i32, table: &SavedTable<'_>) -> Result<(), ImageError> {
+    for (number, region) in table.regions().enumerate() {
+        let file = match region.kind {
+            RegionKind::Kernel => continue,
+            kind if kind.has_file() => Some(open_file(table, &region, number)?),
+            _ => None,
+        };
+        let filled = map(&region, file);
+        if let Some(file) = file {
+            calls::close(file);
+        }
+        let access = filled?;
+        for extent in table.extents_of(&region) {
+            fill(image, &extent)?;
+        }
+        if access != u64::from(region.access) {
+            // SAFETY: the process uses this memory only once it continues.
+            unsafe { calls::protect(region.start, region.length(), region.access.into()) }
+                .map_err(RestartStep::ProtectMemory.because())?;
+        }
+    }
+    Ok(())
+}
+
+/// Maps a region; its access for now.
+fn map(region: &SavedRegion, file: Option<i32>) -> Result<u64, ImageError> {
+    let flags = match region.kind {
+        RegionKind::PrivateFile => PRIVATE,
+        RegionKind::SharedFile => SHARED,
+        RegionKind::Stack => PRIVATE | ANONYMOUS | GROWS_DOWN,
+        _ => PRIVATE | ANONYMOUS | NO_RESERVE,
+    };
+    let access = match region.extents {
+        0 => u64::from(region.access),
+        _ => u64::from(region.access) | READ_WRITE,
+    };
+    let range = (region.start, region.length());
+    let from = file.map_or((-1, 0), |file| (file, region.offset));
+    // SAFETY: the flag leaves other mappings alone.
+    unsafe { calls::map(range, access, flags | FIXED_NO_REPLACE, from) }
+        .map_err(RestartStep::MapMemory.because())?;
+    Ok(access)
+}
+
+fn fill(image: i32, extent: &SavedExtent) -> Result<(), ImageError> {
+    calls::populate(extent.address, extent.length());
+    // SAFETY: the extent lies in its region, which was mapped just now and may be written; nothing
+    // else refers to it.
+    let memory = unsafe {
+        core::slice::from_raw_parts_mut(extent.address as *mut u8, extent.length() as usize)
+    };
+    calls::read_at(image, memory, extent.position).map_err(RestartStep::ReadImage.because())?;
+    match checksum(memory) == extent.checksum {
+        true => Ok(()),
+        false => Err(ImageError::MemoryDamaged(extent.address)),
+    }
+}
+
+/// Tells the kernel where the process has its parts. Without it the heap begins elsewhere and `ps`
+/// shows the restarter's arguments, which a process survives.
+pub fn set_layout(layout: &MemoryLayout, auxiliary: &[u8]) {
+    #[repr(C)]
+    struct Map {
+        addresses: [u64; 11],
+        auxiliary: u64,
+        auxiliary_length: u32,
+        executable: i32,
+    }
+    let map = Map {
+        addresses: layout.addresses,
+        auxiliary: auxiliary.as_ptr() as u64,
+        auxiliary_length: auxiliary.len() as u32,
+        executable: -1,
+    };
+    // SAFETY: the kernel's structure is laid out like this.
+    let _ = unsafe { calls::set_memory_map((&raw const map) as u64, size_of::<Map>() as u64) };
+}

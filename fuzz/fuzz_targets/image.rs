@@ -1,0 +1,48 @@
+//! The header and the table of a process image, with right checksums over whatever comes.
+#![no_main]
+
+use rejoin_image_format::{
+    HEADER_LENGTH, ImageHeader, ImageIdentity, SavedTable, MemoryLayout, ProcessorFeatures,
+    TableCounts, TablePlace, checksum,
+};
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    if let Some(page) = data.first_chunk::<HEADER_LENGTH>() {
+        let _ = ImageHeader::decode(page, data.len() as u64);
+    }
+    let Some((counts, table)) = data.split_at_checked(24) else {
+        return;
+    };
+    let word = |at: usize| u32::from_le_bytes([counts[at], counts[at + 1], counts[at + 2], counts[at + 3]]);
+    let position = u64::from(word(16)) << 12 | u64::from(word(20) & 1);
+    let header = ImageHeader {
+        identity: ImageIdentity::decode(&[0; ImageIdentity::LENGTH]),
+        build: [0; 32],
+        processor: ProcessorFeatures::default(),
+        kernel: [0; 64],
+        layout: MemoryLayout::default(),
+        table: TablePlace {
+            position,
+            length: table.len() as u64,
+            checksum: checksum(table),
+            counts: TableCounts {
+                threads: word(0) & 0xf,
+                regions: word(4) & 0xff,
+                extents: word(8) & 0xff,
+                auxiliary: word(12) & 0xf,
+            },
+        },
+        length: position,
+    };
+    let Ok(read) = SavedTable::new(&header, table) else {
+        return;
+    };
+    for region in read.regions() {
+        assert!(read.name_of(&region).len() <= table.len());
+        for extent in read.extents_of(&region) {
+            assert!(extent.position + extent.length() <= position);
+            assert!(region.start <= extent.address);
+            assert!(extent.address + extent.length() <= region.end);
+        }
+    }
+});
