@@ -11,6 +11,8 @@
 //! - [`watch`]: how a manager learns of a rank's end before the rank's memory is freed.
 //! - [`anonymous`]: reserves room in memory that processes of a job share.
 //! - [`passed`]: descriptors that come with a message over a local socket.
+//! - [`image`]: process images, by which a zygote outlives its process.
+//! - [`store`]: the files of these images.
 //! - [`regions`]: the memory that a program registered as its state, on disk, whole or not at all.
 //!
 //! The rank's side runs in signal handlers, in the middle of the C library's own functions. So this
@@ -26,12 +28,14 @@ mod arena;
 pub mod checkpoint_request;
 mod error;
 mod hint;
+pub mod image;
 mod manifest;
 pub mod passed;
 mod proc;
 pub mod regions;
 mod rewind;
 mod signals;
+pub mod store;
 mod sys;
 pub mod threads;
 pub mod twin;

@@ -79,6 +79,18 @@ impl Manifest {
         self.files.detach()
     }
 
+    /// Checks that each open file has a path that leads to it. Otherwise the number of a file that
+    /// has none.
+    pub fn check_paths(&self) -> Result<(), RawFd> {
+        self.files.check_paths()
+    }
+
+    /// In a zygote made from a file: opens the files by their paths, under their numbers. Otherwise
+    /// the number of a file that is not there any more.
+    pub fn open_by_path(&self) -> Result<(), RawFd> {
+        self.files.open_by_path()
+    }
+
     /// Sets everything again, in a runner with its signals blocked. Alarms come last, so that the
     /// other steps delay none.
     pub fn restore(&self, cut: &Cut) -> Vec<Caveat> {

@@ -47,10 +47,18 @@ pub struct Mapping<'a> {
     pub start: u64,
     /// The address after the last.
     pub end: u64,
+    /// May be read.
+    pub read: bool,
     /// May be written.
     pub write: bool,
+    /// May be executed.
+    pub execute: bool,
     /// Shared with other processes that map the same memory.
     pub shared: bool,
+    /// Position in the file, in bytes.
+    pub offset: u64,
+    /// Number of the file; 0 where there is none.
+    pub inode: u64,
     /// The file or the kernel's name for it; empty for plain memory.
     pub name: &'a [u8],
 }
@@ -61,7 +69,7 @@ pub fn mapping(line: &[u8]) -> Option<Mapping<'_>> {
     let mut ends = parts.next()?.splitn(2, |b| *b == b'-');
     let (start, end) = (hex(ends.next()?)?, hex(ends.next()?)?);
     let access = parts.next()?;
-    let _offset_device_inode = (parts.next()?, parts.next()?, parts.next()?);
+    let (offset, _device, inode) = (parts.next()?, parts.next()?, parts.next()?);
     let name = parts.next().map_or(&b""[..], |first| {
         // The rest of the line: names may hold blanks.
         let at = first.as_ptr() as usize - line.as_ptr() as usize;
@@ -70,8 +78,12 @@ pub fn mapping(line: &[u8]) -> Option<Mapping<'_>> {
     Some(Mapping {
         start,
         end,
+        read: access.first() == Some(&b'r'),
         write: access.get(1) == Some(&b'w'),
+        execute: access.get(2) == Some(&b'x'),
         shared: access.get(3) == Some(&b's'),
+        offset: hex(offset)?,
+        inode: number(inode)?,
         name,
     })
 }

@@ -213,7 +213,8 @@ pub fn thread_count() -> Sys<u64> {
     path_status(c"/proc/self/task").map(|stat| stat.st_nlink.saturating_sub(2))
 }
 
-fn path_status(path: &CStr) -> Sys<libc::stat> {
+/// The system's data about the file at a path.
+pub fn path_status(path: &CStr) -> Sys<libc::stat> {
     // SAFETY: the path ends with a zero byte; `stat` is plain data that the call fills in.
     unsafe {
         let mut stat: libc::stat = std::mem::zeroed();

@@ -1,5 +1,6 @@
 //! Open files: each restored process gets descriptions of its own, at the positions of the image.
 
+use std::ffi::CString;
 use std::os::fd::RawFd;
 
 use serde::{Deserialize, Serialize};
@@ -213,6 +214,32 @@ impl Files {
         u16::try_from(shared).unwrap_or(u16::MAX)
     }
 
+    /// Checks that each file has a path that leads to it; otherwise its number.
+    pub fn check_paths(&self) -> Result<(), RawFd> {
+        let is_lost = |f: &&OpenFile| f.same_as.is_none() && !f.is_at_its_path();
+        match self.files.iter().find(is_lost) {
+            Some(file) => Err(file.fd),
+            None => Ok(()),
+        }
+    }
+
+    /// In a process that has none of the descriptors: opens each file by its path; otherwise the
+    /// number of one that is not there any more.
+    pub fn open_by_path(&self) -> Result<(), RawFd> {
+        for file in self.files.iter().filter(|f| f.same_as.is_none()) {
+            let new = file.open_path().ok_or(file.fd)?;
+            seek(new, file.offset);
+            let same = |f: &&OpenFile| f.fd == file.fd || f.same_as == Some(file.fd);
+            for number in self.files.iter().filter(same) {
+                let _ = sys::duplicate(new, number.fd, number.is_cloexec);
+            }
+            if !self.files.iter().any(|f| f.fd == new) {
+                sys::close(new);
+            }
+        }
+        Ok(())
+    }
+
     /// Opens all of them again. Locks come last: closing any descriptor of a file drops the
     /// process's locks on it.
     pub fn restore(&self, cut: &Cut, caveats: &mut Vec<Caveat>) {
@@ -286,6 +313,23 @@ impl OpenFile {
             .is_ok_and(|flags| (flags ^ before) & libc::O_NONBLOCK != 0);
         let _ = sys::control(self.fd, libc::F_SETFL, before);
         changed.is_ok() && shows
+    }
+
+    fn is_at_its_path(&self) -> bool {
+        let path = CString::new(self.path.as_bytes());
+        path.is_ok_and(|path| sys::status_of(&path) == Ok(self.file))
+    }
+
+    /// Opens the file at the path, if it is still this one: device numbers differ between hosts,
+    /// but not the file's number on a shared file system.
+    fn open_path(&self) -> Option<RawFd> {
+        let path = CString::new(self.path.as_bytes()).ok()?;
+        let new = sys::open(&path, self.flags).ok()?;
+        if sys::status(new).is_ok_and(|status| status.st_ino == self.file.1) {
+            return Some(new);
+        }
+        sys::close(new);
+        None
     }
 
     fn open_again(&self) -> sys::Sys<RawFd> {

@@ -213,7 +213,8 @@ pub(super) fn find_rseq() {
     }
 }
 
-fn register_rseq(thread_pointer: usize) {
+/// Registers the area of the calling thread, whose thread pointer this is.
+pub(crate) fn register_rseq(thread_pointer: usize) {
     let length = RSEQ_LENGTH.load(Ordering::Relaxed);
     if length > 0 {
         let area = thread_pointer.wrapping_add_signed(RSEQ_OFFSET.load(Ordering::Relaxed));

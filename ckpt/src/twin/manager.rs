@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 pub use super::wire::ZygoteAnswer;
 use super::wire::{self, ANSWER, RestoreHead};
+use crate::image::ImageIdentity;
 use crate::sys;
 
 /// The request to restore a process.
@@ -167,6 +168,33 @@ impl Zygote {
             bytes,
             fds: Vec::new(),
         });
+        self.flush()
+    }
+
+    /// Has the zygote save itself into a file, which it answers with [`ZygoteAnswer::Saved`] or
+    /// [`ZygoteAnswer::NotSaved`]. It serves no other request until then. `false` when the rest
+    /// waits for [`Zygote::flush`].
+    ///
+    /// # Errors
+    /// As for [`Zygote::restore`].
+    pub fn save(
+        &mut self,
+        identity: &ImageIdentity,
+        file: BorrowedFd<'_>,
+    ) -> Result<bool, ZygoteError> {
+        if self.outgoing.is_some() {
+            return Err(ZygoteError::Busy);
+        }
+        let body = identity.encode();
+        let head = RestoreHead {
+            flags: wire::SAVE,
+            body: body.len() as u32,
+            spared: 0,
+            descriptors: 1,
+        };
+        let bytes = head.encode().into_iter().chain(body).collect();
+        let fds = vec![file.try_clone_to_owned()?];
+        self.outgoing = Some(Outgoing { bytes, fds });
         self.flush()
     }
 

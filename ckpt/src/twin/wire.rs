@@ -5,6 +5,7 @@
 
 use std::os::fd::{IntoRawFd, RawFd};
 
+use crate::image::{ImageError, SaveError};
 use crate::{passed, sys};
 
 /// Largest body of a restore request, in bytes.
@@ -29,6 +30,9 @@ pub(super) const STREAMS: [u32; 3] = [1, 2, 4];
 pub(super) const CUT: u32 = 8;
 /// Bit of the head: restore nothing, but make a runner for the next request.
 pub(super) const PREPARE: u32 = 16;
+/// Bit of the head: restore nothing, but save this process. The body is the identity of the image,
+/// and the descriptor is the file.
+pub(super) const SAVE: u32 = 32;
 
 /// The head of a restore request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,6 +111,15 @@ pub enum ZygoteAnswer {
         /// The system's number for the error.
         errno: i32,
     },
+    /// Its file is written.
+    Saved {
+        /// Length of the file in bytes.
+        bytes: u64,
+    },
+    /// Its file is of no use; or, in a process made from a file, state could not be set again.
+    NotSaved(SaveError),
+    /// No process could be made from a file; the restarter says so.
+    NotMade(ImageError),
 }
 
 impl ZygoteAnswer {
@@ -115,6 +128,12 @@ impl ZygoteAnswer {
             Self::Frozen { missing, shared } => (1 | u32::from(shared) << 16, missing),
             Self::Running { pid } => (2, pid as u64),
             Self::Failed { errno } => (3, errno as u64),
+            Self::Saved { bytes } => (4, bytes),
+            Self::NotSaved(SaveError::System { errno }) => (5, errno as u64),
+            Self::NotSaved(SaveError::Descriptor(fd)) => (6, fd as u64),
+            Self::NotSaved(SaveError::Mapping(address)) => (7, address),
+            Self::NotSaved(SaveError::TooMany) => (8, 0),
+            Self::NotMade(error) => return error.encode(),
         };
         let mut bytes = [0; ANSWER];
         bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
@@ -124,9 +143,13 @@ impl ZygoteAnswer {
     }
 
     pub(super) fn decode(bytes: &[u8; ANSWER]) -> Option<Self> {
+        if let Some(error) = ImageError::decode(bytes) {
+            return Some(Self::NotMade(error));
+        }
         let [magic, kind, low, high] = words(bytes);
         let value = u64::from(high) << 32 | u64::from(low);
         let number = i32::try_from(value).ok();
+        let not_saved = |why| Some(Self::NotSaved(why));
         match (magic, kind) {
             (MAGIC, kind) if kind as u16 == 1 => Some(Self::Frozen {
                 missing: value,
@@ -134,6 +157,11 @@ impl ZygoteAnswer {
             }),
             (MAGIC, 2) => number.filter(|n| *n > 0).map(|pid| Self::Running { pid }),
             (MAGIC, 3) => number.map(|errno| Self::Failed { errno }),
+            (MAGIC, 4) => Some(Self::Saved { bytes: value }),
+            (MAGIC, 5) => number.and_then(|errno| not_saved(SaveError::System { errno })),
+            (MAGIC, 6) => number.and_then(|fd| not_saved(SaveError::Descriptor(fd))),
+            (MAGIC, 7) => not_saved(SaveError::Mapping(value)),
+            (MAGIC, 8) => not_saved(SaveError::TooMany),
             _ => None,
         }
     }
@@ -314,6 +342,13 @@ mod tests {
             },
             ZygoteAnswer::Running { pid: 77 },
             ZygoteAnswer::Failed { errno: 11 },
+            ZygoteAnswer::Saved { bytes: 1 << 40 },
+            ZygoteAnswer::NotSaved(SaveError::System { errno: 28 }),
+            ZygoteAnswer::NotSaved(SaveError::Descriptor(7)),
+            ZygoteAnswer::NotSaved(SaveError::Mapping(0x7fff_0000_1000)),
+            ZygoteAnswer::NotSaved(SaveError::TooMany),
+            ZygoteAnswer::NotMade(ImageError::OtherKernel),
+            ZygoteAnswer::NotMade(ImageError::MemoryDamaged(0x7fff_0000_1000)),
         ] {
             assert_eq!(ZygoteAnswer::decode(&answer.encode()), Some(answer));
         }

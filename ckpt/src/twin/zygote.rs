@@ -6,6 +6,7 @@ use super::clone::{self, NAME};
 use super::clone_context::{CloneContext, FirstThread};
 use super::imager::Imager;
 use super::wire::{self, RestoreMessage, ZygoteAnswer};
+use crate::image::{self, ImageIdentity};
 use crate::sys;
 use crate::threads::kernel_state::set_name;
 
@@ -23,9 +24,7 @@ pub(super) fn freeze(
     close_block(imager.settings.block, context);
     context.streams.release(context.wait);
     let shared = context.manifest.detach();
-    let mut name = [0; 16];
-    name[..NAME.len()].copy_from_slice(NAME.as_bytes());
-    set_name(&name);
+    set_name(&twin_name());
     let score = OomScore::raise();
     answer(
         context.wait,
@@ -52,6 +51,10 @@ pub(super) fn freeze(
             }
             continue;
         }
+        if message.head.flags & wire::SAVE != 0 {
+            save(imager, (context, thread), &score, &message);
+            continue;
+        }
         drop_signals();
         let taken = ahead.take().and_then(|ahead| ahead.take(&message));
         // The runner becomes a child of the current parent, because this process ends with the next
@@ -71,11 +74,61 @@ pub(super) fn freeze(
     }
 }
 
+/// Saves this process into the file of a request. Returns again in a process that is made from the
+/// file, which then waits for restore requests as this one does.
+fn save(
+    imager: &Imager,
+    (context, thread): (&CloneContext, &FirstThread),
+    score: &OomScore,
+    message: &RestoreMessage,
+) {
+    let identity = message.body.first_chunk().map(ImageIdentity::decode);
+    let (Some(identity), &[file]) = (identity, &message.descriptors[..]) else {
+        return;
+    };
+    let program = image::SavedProcess {
+        block: imager.settings.block,
+        inherited: &imager.inherited,
+        socket: context.wait,
+        file,
+        manifest: &context.manifest,
+    };
+    match image::save(identity, &program) {
+        Ok(image::Saved::Written { bytes }) => {
+            sys::close(file);
+            answer(context.wait, ZygoteAnswer::Saved { bytes });
+        }
+        Ok(image::Saved::Restored { socket }) => {
+            thread.addresses.restore();
+            context.streams.release(socket);
+            set_name(&twin_name());
+            score.raise_again();
+            let (missing, shared) = (0, 0);
+            answer(socket, ZygoteAnswer::Frozen { missing, shared });
+        }
+        Ok(image::Saved::Broken(why)) => {
+            answer(context.wait, ZygoteAnswer::NotSaved(why));
+            sys::exit(1)
+        }
+        Err(why) => {
+            sys::close(file);
+            answer(context.wait, ZygoteAnswer::NotSaved(why));
+        }
+    }
+}
+
 /// A runner that was made ahead of time: copying the page tables takes most of a restore.
 struct PreparedRunner {
     pid: i32,
     /// This side of its socket; it ends with it.
     socket: RawFd,
+}
+
+/// [`NAME`] with zero bytes at its end.
+fn twin_name() -> [u8; 16] {
+    let mut name = [0; 16];
+    name[..NAME.len()].copy_from_slice(NAME.as_bytes());
+    name
 }
 
 /// The two processes after a clone.
@@ -222,6 +275,13 @@ impl OomScore {
             set_oom_score((before + OOM_RAISE).min(OOM_MAX));
         }
         Self { before }
+    }
+
+    /// Raises it once more, in a process that did not inherit it.
+    fn raise_again(&self) {
+        if let Some(before) = self.before {
+            set_oom_score((before + OOM_RAISE).min(OOM_MAX));
+        }
     }
 
     fn restore(&self) {

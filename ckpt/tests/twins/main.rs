@@ -1,11 +1,14 @@
 //! Twins, from outside: processes are killed and brought back. `cargo test --release -p rejoin-ckpt
-//! --test twins -- figures` measures what they cost.
+//! --test twins -- figures` measures what they cost. `image-figures` measures their files, with the
+//! restarter of an installation.
 
 mod basics;
 mod calls;
 mod edges;
 mod figures;
+mod image_figures;
 mod locks;
+mod process_images;
 mod state;
 mod storms;
 mod support;
@@ -19,8 +22,10 @@ mod watch;
 static ALLOCATOR: rejoin_ckpt::Arena = rejoin_ckpt::Arena;
 
 fn main() {
-    if std::env::args().nth(1).as_deref() == Some("figures") {
-        return figures::measure();
+    match std::env::args().nth(1).as_deref() {
+        Some("figures") => return figures::measure(),
+        Some("image-figures") => return image_figures::measure(),
+        _ => {}
     }
     let groups = [
         basics::TESTS,
@@ -32,6 +37,7 @@ fn main() {
         threads::TESTS,
         locks::TESTS,
         watch::TESTS,
+        process_images::TESTS,
     ];
     support::run(&groups.concat());
 }

@@ -1,0 +1,22 @@
+//! Process images: a zygote as a file, from which the restarter makes it again.
+//!
+//! The zygote saves itself ([`save`], on the order of its manager, [`crate::twin::manager`]), and
+//! the manager keeps the file ([`crate::store`]). The format is that of
+//! [`rejoin_image_format`]; `docs/process-images.md` describes the whole.
+
+mod build_id;
+mod image_writer;
+mod pagemap;
+mod process_state;
+mod processor_here;
+mod region_list;
+mod save;
+mod save_error;
+mod saved_frame;
+mod saved_process;
+mod scratch_list;
+
+pub use rejoin_image_format::{ImageError, ImageIdentity};
+pub(crate) use save::{Saved, save};
+pub use save_error::SaveError;
+pub(crate) use saved_process::SavedProcess;

@@ -1,0 +1,198 @@
+//! State of a process that lies in the kernel, and that a clone inherits but a process made from a
+//! file does not.
+
+use std::ffi::CString;
+use std::os::fd::RawFd;
+
+use super::save_error::SaveError;
+use super::saved_process::SavedProcess;
+use crate::manifest::{self, Descriptor};
+use crate::sys;
+use crate::threads::kernel_state::register_rseq;
+
+/// Signals of the system.
+const SIGNALS: usize = 64;
+/// Kinds of limits (`RLIM_NLIMITS`).
+const LIMITS: usize = 16;
+/// Words of the set of processors: 8,192 processors.
+const PROCESSOR_WORDS: usize = 128;
+
+/// The kernel's `struct sigaction`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct KernelAction {
+    handler: usize,
+    flags: u64,
+    restorer: usize,
+    mask: u64,
+}
+
+/// A device that is open under a number.
+struct OpenDevice {
+    fd: RawFd,
+    path: CString,
+    flags: i32,
+    is_cloexec: bool,
+}
+
+/// The state.
+pub(super) struct ProcessState {
+    actions: [KernelAction; SIGNALS],
+    alternate_stack: libc::stack_t,
+    limits: [libc::rlimit; LIMITS],
+    processors: ([u64; PROCESSOR_WORDS], usize),
+    umask: libc::mode_t,
+    directory: Option<CString>,
+    devices: Vec<OpenDevice>,
+    thread_pointer: u64,
+}
+
+impl ProcessState {
+    /// Reads it in a zygote.
+    ///
+    /// # Errors
+    /// [`SaveError::Descriptor`] for one that can't be opened again.
+    pub fn capture(program: &SavedProcess<'_>, thread_pointer: u64) -> Result<Self, SaveError> {
+        let system = |errno| SaveError::System { errno };
+        let all = manifest::descriptors(program.block).map_err(system)?;
+        let devices = devices(&all, program)?;
+        // SAFETY: these are plain data for which all zeros is a value; the calls fill them in.
+        unsafe {
+            let mut state = Self {
+                actions: [KernelAction::default(); SIGNALS],
+                alternate_stack: std::mem::zeroed(),
+                limits: std::mem::zeroed(),
+                processors: ([0; PROCESSOR_WORDS], 0),
+                umask: libc::umask(0),
+                directory: directory(),
+                devices,
+                thread_pointer,
+            };
+            libc::umask(state.umask);
+            libc::sigaltstack(std::ptr::null(), &raw mut state.alternate_stack);
+            for (signal, action) in (1..).zip(&mut state.actions) {
+                let (none, action) = (std::ptr::null::<KernelAction>(), std::ptr::from_mut(action));
+                libc::syscall(libc::SYS_rt_sigaction, signal, none, action, 8);
+            }
+            for (kind, limit) in (0..).zip(&mut state.limits) {
+                let (none, limit) = (std::ptr::null::<libc::rlimit>(), std::ptr::from_mut(limit));
+                libc::syscall(libc::SYS_prlimit64, 0, kind, none, limit);
+            }
+            let (set, length) = &mut state.processors;
+            let bytes = libc::syscall(
+                libc::SYS_sched_getaffinity,
+                0,
+                size_of_val(set),
+                set.as_mut_ptr(),
+            );
+            *length = usize::try_from(bytes).unwrap_or(0);
+            Ok(state)
+        }
+    }
+
+    /// Sets it again, in a process made from the image. The limit on open files comes first, for
+    /// descriptors with high numbers.
+    pub fn restore(&self) -> Result<(), SaveError> {
+        register_rseq(self.thread_pointer as usize);
+        // SAFETY: all pointers are to structures of the kernel's, which are read.
+        unsafe {
+            for (kind, limit) in (0..).zip(&self.limits) {
+                let none = std::ptr::null_mut::<libc::rlimit>();
+                // A hard limit that is lower by now stays.
+                libc::syscall(
+                    libc::SYS_prlimit64,
+                    0,
+                    kind,
+                    std::ptr::from_ref(limit),
+                    none,
+                );
+            }
+            for (signal, action) in (1..).zip(&self.actions) {
+                let none = std::ptr::null_mut::<KernelAction>();
+                let action = std::ptr::from_ref(action);
+                // SIGKILL and SIGSTOP can't be set.
+                libc::syscall(libc::SYS_rt_sigaction, signal, action, none, 8);
+            }
+            let mut stack = self.alternate_stack;
+            stack.ss_flags &= !libc::SS_ONSTACK;
+            libc::sigaltstack(&raw const stack, std::ptr::null_mut());
+            let (set, length) = &self.processors;
+            // On a host with other processors the process runs on all of them.
+            libc::syscall(libc::SYS_sched_setaffinity, 0, *length, set.as_ptr());
+            libc::umask(self.umask);
+            if let Some(directory) = &self.directory
+                && libc::chdir(directory.as_ptr()) != 0
+            {
+                return Err(SaveError::System {
+                    errno: sys::errno(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the devices again. The program's numbers are free.
+    pub fn open_devices(&self) -> Result<(), SaveError> {
+        for device in &self.devices {
+            let failed = |_| SaveError::Descriptor(device.fd);
+            let new = sys::open(&device.path, device.flags).map_err(failed)?;
+            sys::duplicate(new, device.fd, device.is_cloexec).map_err(failed)?;
+            if new != device.fd {
+                sys::close(new);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The devices among the descriptors, all of which must be such that a file can hold them.
+fn devices(all: &[Descriptor], program: &SavedProcess<'_>) -> Result<Vec<OpenDevice>, SaveError> {
+    let mut devices = Vec::new();
+    let placeholder = sys::status(program.socket).map(|s| (s.st_dev, s.st_ino));
+    for one in all {
+        let is_ours = one.fd == program.file || one.fd == program.socket;
+        if is_ours || Ok(one.file) == placeholder || program.inherited.contains(&(one.fd, one.file))
+        {
+            continue;
+        }
+        match one.mode & libc::S_IFMT {
+            // The manifest opens them.
+            libc::S_IFREG | libc::S_IFDIR => {}
+            libc::S_IFCHR if matches!(libc::major(one.special), 1 | 4 | 5 | 136..=143) => {
+                devices.extend(OpenDevice::read(one.fd));
+            }
+            // A restored process gets its standard input from the manager.
+            _ if one.fd == 0 => {}
+            _ => return Err(SaveError::Descriptor(one.fd)),
+        }
+    }
+    Ok(devices)
+}
+
+impl OpenDevice {
+    fn read(fd: RawFd) -> Option<Self> {
+        let link = sys::ShortPath::new(format_args!("/proc/self/fd/{fd}"));
+        let mut buffer = [0; 256];
+        let path = sys::read_link(link.as_c_str(), &mut buffer).ok()?;
+        let flags = sys::control(fd, libc::F_GETFL, 0).ok()?;
+        Some(Self {
+            fd,
+            path: CString::new(path).ok()?,
+            flags: flags & (libc::O_ACCMODE | libc::O_APPEND | libc::O_NONBLOCK),
+            is_cloexec: sys::control(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags != 0),
+        })
+    }
+}
+
+/// The working directory.
+fn directory() -> Option<CString> {
+    let mut buffer = [0u8; libc::PATH_MAX as usize];
+    // SAFETY: pointer and length describe the buffer.
+    let length = unsafe { libc::syscall(libc::SYS_getcwd, buffer.as_mut_ptr(), buffer.len()) };
+    let length = usize::try_from(length).ok()?.checked_sub(1)?;
+    // A directory that can't be reached has another beginning.
+    let path = buffer[..length]
+        .starts_with(b"/")
+        .then_some(&buffer[..length])?;
+    CString::new(path).ok()
+}

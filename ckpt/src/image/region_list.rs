@@ -1,0 +1,246 @@
+//! The mappings of this process, as an image holds them.
+
+use rejoin_image_format::{RESTARTER, RegionKind, SavedRegion};
+use std::ops::Range;
+
+use super::save_error::SaveError;
+use super::scratch_list::ScratchList;
+use crate::{anonymous, proc, sys, watch};
+
+/// Most regions; the kernel allows 65,530 mappings by default.
+const MOST_REGIONS: usize = 1 << 16;
+/// Most bytes of all names, and of the kernel's list.
+const NAMES: usize = 4 << 20;
+const TEXT: usize = 16 << 20;
+
+/// Which pages of a region are saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SavedPages {
+    /// No page: nothing of it is in the file.
+    None,
+    /// Those that have memory.
+    Present,
+    /// Those that differ from the file.
+    Changed,
+    /// All: their file has no name any more.
+    All,
+}
+
+/// A region, and which of its pages are saved.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ListedRegion {
+    pub saved: SavedRegion,
+    pub pages: SavedPages,
+}
+
+/// The regions of this process and the names of their files.
+pub(super) struct RegionList {
+    pub regions: ScratchList<ListedRegion>,
+    pub names: ScratchList<u8>,
+    text: ScratchList<u8>,
+}
+
+impl RegionList {
+    pub fn new() -> Result<Self, SaveError> {
+        Ok(Self {
+            regions: ScratchList::new(MOST_REGIONS)?,
+            names: ScratchList::new(NAMES)?,
+            text: ScratchList::new(TEXT)?,
+        })
+    }
+
+    /// The addresses of this list.
+    pub fn addresses(&self) -> [Range<u64>; 3] {
+        [
+            self.regions.addresses(),
+            self.names.addresses(),
+            self.text.addresses(),
+        ]
+    }
+
+    /// Reads the list. `left_out` are mappings that do not belong to the image.
+    pub fn read(&mut self, left_out: &[Range<u64>]) -> Result<(), SaveError> {
+        read_maps(&mut self.text)?;
+        let page = watch::shared_page();
+        for line in proc::lines(&self.text) {
+            let mapping = proc::mapping(line).ok_or(SaveError::System { errno: libc::EIO })?;
+            let left_out = left_out.iter().any(|range| range.contains(&mapping.start));
+            if left_out || mapping.name == b"[vsyscall]" {
+                continue;
+            }
+            if mapping.start < RESTARTER.end && RESTARTER.start < mapping.end {
+                return Err(SaveError::Mapping(mapping.start));
+            }
+            let own = page
+                .as_ref()
+                .is_some_and(|r| r.contains(&(mapping.start as usize)));
+            let mut listed = classify(&mapping, own)?;
+            if listed.saved.kind.has_file() {
+                listed.saved.name = self.names.len() as u32;
+                listed.saved.name_length = mapping.name.len() as u32;
+                self.names.extend(mapping.name)?;
+            }
+            self.regions.push(listed)?;
+        }
+        Ok(())
+    }
+}
+
+fn read_maps(text: &mut ScratchList<u8>) -> Result<(), SaveError> {
+    let system = |errno| SaveError::System { errno };
+    let file = sys::open(c"/proc/self/maps", libc::O_RDONLY).map_err(system)?;
+    let result = loop {
+        let room = text.room();
+        if room.is_empty() {
+            break Err(SaveError::TooMany);
+        }
+        // SAFETY: pointer and length describe the room.
+        let count = unsafe { libc::read(file, room.as_mut_ptr().cast(), room.len()) };
+        match sys::check(count as i64) {
+            Ok(0) => break Ok(()),
+            Ok(count) => text.grow(count as usize),
+            Err(libc::EINTR) => {}
+            Err(errno) => break Err(system(errno)),
+        }
+    };
+    sys::close(file);
+    result
+}
+
+/// How a mapping is saved. `is_shared_page`: it is the page that this library shares with its
+/// manager.
+fn classify(mapping: &proc::Mapping<'_>, is_shared_page: bool) -> Result<ListedRegion, SaveError> {
+    let name = mapping.name;
+    let is_deleted = name.ends_with(b" (deleted)");
+    let is_device = name.starts_with(b"/dev/") && !name.starts_with(b"/dev/shm/");
+    let access = [mapping.read, mapping.write, mapping.execute];
+    let bits = (0..3).map(|bit| u8::from(access[bit]) << bit).sum();
+    let mut saved = SavedRegion {
+        start: mapping.start,
+        end: mapping.end,
+        kind: RegionKind::Memory,
+        access: bits,
+        offset: 0,
+        file_length: 0,
+        changed: 0,
+        name: 0,
+        name_length: 0,
+        first_extent: 0,
+        extents: 0,
+    };
+    let mut listed = |kind, pages| {
+        saved.kind = kind;
+        if kind == RegionKind::Reserved {
+            saved.access = 0;
+        }
+        Ok(ListedRegion { saved, pages })
+    };
+    if is_shared_page || anonymous::is_link_memory(name) {
+        return listed(RegionKind::Reserved, SavedPages::None);
+    }
+    if name.starts_with(b"[vvar") || name == b"[vdso]" {
+        return listed(RegionKind::Kernel, SavedPages::None);
+    }
+    if mapping.shared {
+        if mapping.write || is_deleted || is_device || !name.starts_with(b"/") {
+            return Err(SaveError::Mapping(mapping.start));
+        }
+        let listed = listed(RegionKind::SharedFile, SavedPages::None)?;
+        return of_file(listed, mapping).ok_or(SaveError::Mapping(mapping.start));
+    }
+    if name == b"[stack]" {
+        return listed(RegionKind::Stack, SavedPages::Present);
+    }
+    if name.is_empty() || name.starts_with(b"[") || name == b"/dev/zero" {
+        return listed(RegionKind::Memory, SavedPages::Present);
+    }
+    if is_device || !name.starts_with(b"/") {
+        return Err(SaveError::Mapping(mapping.start));
+    }
+    let private = listed(RegionKind::PrivateFile, SavedPages::Changed)?;
+    match of_file(private, mapping) {
+        Some(region) => Ok(region),
+        None => listed(RegionKind::Memory, SavedPages::All),
+    }
+}
+
+/// The region with the identity of its file. `None` if the name leads to another file by now.
+fn of_file(mut listed: ListedRegion, mapping: &proc::Mapping<'_>) -> Option<ListedRegion> {
+    let mut path = [0u8; libc::PATH_MAX as usize];
+    path.get_mut(..mapping.name.len())?
+        .copy_from_slice(mapping.name);
+    let path = std::ffi::CStr::from_bytes_until_nul(&path).ok()?;
+    let status = sys::path_status(path).ok()?;
+    if status.st_ino != mapping.inode {
+        return None;
+    }
+    listed.saved.offset = mapping.offset;
+    listed.saved.file_length = status.st_size as u64;
+    let seconds = (status.st_mtime as u64).wrapping_mul(1_000_000_000);
+    listed.saved.changed = seconds.wrapping_add(status.st_mtime_nsec as u64);
+    Some(listed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind_of(line: &[u8]) -> Result<(RegionKind, SavedPages), SaveError> {
+        let mapping = proc::mapping(line).expect("a mapping");
+        classify(&mapping, false).map(|listed| (listed.saved.kind, listed.pages))
+    }
+
+    #[test]
+    fn mappings_are_saved_by_what_they_are() {
+        use RegionKind::{Kernel, Memory, PrivateFile, Reserved, Stack};
+        let exe = std::env::current_exe().expect("a program");
+        let inode = std::os::unix::fs::MetadataExt::ino(&exe.metadata().expect("its data"));
+        let path = exe.display();
+        let own = format!("1000-2000 r-xp 00000000 00:01 {inode} {path}");
+        let other = format!("1000-2000 r-xp 00000000 00:01 {} {path}", inode + 1);
+        for (line, kind, pages) in [
+            (
+                &b"1000-2000 rw-p 0 00:00 0 "[..],
+                Memory,
+                SavedPages::Present,
+            ),
+            (
+                b"1000-2000 rw-p 0 00:00 0 [heap]",
+                Memory,
+                SavedPages::Present,
+            ),
+            (
+                b"1000-2000 rw-p 0 00:00 0 [stack]",
+                Stack,
+                SavedPages::Present,
+            ),
+            (b"1000-2000 r-xp 0 00:00 0 [vdso]", Kernel, SavedPages::None),
+            (
+                b"1000-2000 rw-s 0 00:01 5 /memfd:rejoin-ring (deleted)",
+                Reserved,
+                SavedPages::None,
+            ),
+            (
+                b"1000-2000 rw-p 0 00:01 5 /tmp/gone (deleted)",
+                Memory,
+                SavedPages::All,
+            ),
+            (own.as_bytes(), PrivateFile, SavedPages::Changed),
+            (other.as_bytes(), Memory, SavedPages::All),
+        ] {
+            assert_eq!(
+                kind_of(line),
+                Ok((kind, pages)),
+                "{}",
+                String::from_utf8_lossy(line)
+            );
+        }
+        for line in [
+            &b"1000-2000 rw-s 0 00:01 5 /dev/shm/x"[..],
+            b"1000-2000 r--s 0 00:01 5 anon_inode:[perf_event]",
+            b"1000-2000 rw-p 0 00:01 5 /dev/nvidia0",
+        ] {
+            assert_eq!(kind_of(line), Err(SaveError::Mapping(0x1000)));
+        }
+    }
+}

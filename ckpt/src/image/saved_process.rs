@@ -1,0 +1,19 @@
+//! What a process tells of itself before it is saved.
+
+use std::os::fd::RawFd;
+
+use crate::manifest::Manifest;
+
+/// The process, seen from the library.
+pub(crate) struct SavedProcess<'a> {
+    /// The first descriptor of the library.
+    pub block: RawFd,
+    /// Descriptors that belong to the manager, too.
+    pub inherited: &'a [(RawFd, (u64, u64))],
+    /// The zygote's socket, which also keeps the numbers of the standard streams.
+    pub socket: RawFd,
+    /// The file to write.
+    pub file: RawFd,
+    /// Open files.
+    pub manifest: &'a Manifest,
+}

@@ -1,0 +1,138 @@
+//! Costs of process images on this machine, in milliseconds, beside a plain write and a plain read
+//! of as many bytes. `REJOIN_IMAGES` names the folder; `/dev/shm` by default.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rejoin_ckpt::store::{ImageFolder, StoredImage};
+use rejoin_ckpt::twin::manager::{Zygote, ZygoteAnswer};
+
+use crate::process_images::{map, save};
+use crate::support::job::answer;
+use crate::support::{Job, kill, pidfd};
+
+const ROUNDS: usize = 7;
+
+struct Series(&'static str, Vec<f64>);
+
+impl Series {
+    fn add(&mut self, time: Duration) {
+        self.1.push(time.as_secs_f64() * 1e3);
+    }
+}
+
+impl Drop for Series {
+    fn drop(&mut self) {
+        self.1.sort_by(f64::total_cmp);
+        if self.1.is_empty() {
+            return;
+        }
+        let [least, median, most] = [0, self.1.len() / 2, self.1.len() - 1].map(|at| self.1[at]);
+        println!("{:<44} {median:>9.1} {least:>9.1} {most:>9.1}", self.0);
+    }
+}
+
+/// Random bytes, so that no page is like another.
+fn fill(memory: &mut [u8]) {
+    let mut state = 1u64;
+    for word in memory.chunks_exact_mut(8) {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        word.copy_from_slice(&state.to_le_bytes());
+    }
+}
+
+/// Ends the image's process, and makes another one of the file. The job reaps it.
+#[allow(clippy::zombie_processes)]
+fn start_again(job: &mut Job, image: &StoredImage) {
+    let restarter = rejoin_tests::prefix().join("libexec/rejoin/rejoin-restarter");
+    let (ours, theirs) = UnixStream::pair().expect("a socket");
+    let child = Command::new(restarter)
+        .arg(image.path())
+        .args(["0", "7", "3", "1"])
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .env_clear()
+        .spawn()
+        .expect("a process");
+    let twin = job.twin.as_mut().expect("an image");
+    kill(twin.pidfd.as_raw_fd(), libc::SIGKILL);
+    twin.zygote = Zygote::new(ours.into()).expect("a zygote");
+    twin.pid = child.id() as i32;
+    twin.pidfd = pidfd(twin.pid);
+}
+
+/// How long a plain write and a plain read of so many bytes take.
+fn raw_times(path: &Path, bytes: &[u8]) -> (Duration, Duration) {
+    let start = Instant::now();
+    let mut file = File::create(path).expect("a file");
+    for piece in bytes.chunks(1 << 20) {
+        file.write_all(piece).expect("written");
+    }
+    file.sync_data().expect("synced");
+    let written = start.elapsed();
+    let mut piece = vec![0; 1 << 20];
+    let start = Instant::now();
+    let mut file = File::open(path).expect("a file");
+    while file.read(&mut piece).expect("read") > 0 {}
+    let read = start.elapsed();
+    std::fs::remove_file(path).expect("removed");
+    (written, read)
+}
+
+/// Prints all figures.
+pub fn measure() {
+    let folder = std::env::var_os("REJOIN_IMAGES").map_or("/dev/shm".into(), PathBuf::from);
+    for bytes in [256usize << 20, 1 << 30] {
+        let title = format!("{} MiB in {}", bytes >> 20, folder.display());
+        println!("{title:<44} {:>9} {:>9} {:>9}", "median", "least", "most");
+        let mut raw = Series("plain write of 1 MiB pieces", Vec::new());
+        let mut saved = Series("save", Vec::new());
+        let mut plain = Series("plain read of 1 MiB pieces", Vec::new());
+        let mut there = Series("restarter's start to the zygote's answer", Vec::new());
+        let mut back = Series("restarter's start to the runner's first word", Vec::new());
+        let own = map(bytes);
+        fill(own);
+        let images = ImageFolder::new(&folder, 7);
+        for _ in 0..ROUNDS {
+            let (written, read) = raw_times(&folder.join("rejoin-raw"), own);
+            raw.add(written);
+            plain.add(read);
+            let mut job = Job::start(|rank| {
+                // The rank has the memory of this process.
+                rank.serve(|rank, _| rank.say("here"));
+            });
+            job.image();
+            let partial = images.begin(3, 1).expect("a file");
+            let start = Instant::now();
+            let answered = save(&mut job, partial.file());
+            assert!(
+                matches!(answered, ZygoteAnswer::Saved { .. }),
+                "{answered:?}"
+            );
+            saved.add(start.elapsed());
+            let stored = partial.complete().expect("an image");
+            job.kill();
+            let start = Instant::now();
+            start_again(&mut job, &stored);
+            let zygote = &mut job.twin.as_mut().expect("an image").zygote;
+            let answered = answer(zygote);
+            assert!(
+                matches!(answered, ZygoteAnswer::Frozen { .. }),
+                "{answered:?}"
+            );
+            there.add(start.elapsed());
+            job.begin_restore();
+            job.expect("restored 1");
+            back.add(start.elapsed());
+            assert_eq!(job.ask("work"), "here");
+            job.finish();
+        }
+        images.remove_if_empty();
+    }
+}

@@ -1,0 +1,173 @@
+//! A zygote saves itself into a file. tests/tests/images.rs makes processes of such files.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileExt as _;
+
+use rejoin_ckpt::image::{ImageIdentity, SaveError};
+use rejoin_ckpt::twin::manager::ZygoteAnswer;
+use rejoin_image_format::{ImageHeader, RegionKind, SavedTable, checksum};
+
+use crate::support::job::answer;
+use crate::support::{Job, Rank, Test};
+
+pub const TESTS: &[Test] = &[
+    ("a_zygote_saves_itself_and_serves_on", saves_itself),
+    ("zeros_and_wiped_pages_are_in_no_file", without_zeros),
+    ("a_full_disk_is_reported_and_the_image_stays", full_disk),
+    ("a_program_with_a_pipe_gets_no_file", with_pipe),
+    (
+        "a_program_with_a_deleted_file_gets_no_file",
+        with_deleted_file,
+    ),
+];
+
+pub const IDENTITY: ImageIdentity = ImageIdentity {
+    job: 7,
+    generation: 0,
+    epoch: 1,
+    rank: 3,
+    incarnation: 0,
+    size: 4,
+};
+
+/// A file without a name.
+fn file() -> File {
+    let path = std::env::temp_dir().join(format!("rejoin-saved-{}", std::process::id()));
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create(true).truncate(true);
+    let file = file.open(&path).expect("a file");
+    std::fs::remove_file(&path).expect("its name");
+    file
+}
+
+pub fn save(job: &mut Job, file: &File) -> ZygoteAnswer {
+    let zygote = &mut job.twin.as_mut().expect("an image").zygote;
+    assert!(zygote.save(&IDENTITY, file.as_fd()).expect("a request"));
+    answer(zygote)
+}
+
+/// A rank that does `prepare` and counts the times it was restored.
+fn rank(prepare: impl FnOnce()) -> Job {
+    let mut job = Job::start(|rank: &mut Rank| {
+        prepare();
+        rank.serve(|_, _| {});
+    });
+    job.image();
+    job
+}
+
+fn saves_itself() {
+    let mut job = rank(|| {});
+    let file = file();
+    let ZygoteAnswer::Saved { bytes } = save(&mut job, &file) else {
+        panic!("not saved");
+    };
+    assert_eq!(bytes, file.metadata().expect("its data").len());
+    let mut whole = vec![0; bytes as usize];
+    file.read_exact_at(&mut whole, 0).expect("the file");
+    let header = ImageHeader::decode(whole.first_chunk().expect("a page"), bytes);
+    let header = header.expect("a header");
+    header.identity.check(7, 3, 1).expect("this rank's");
+    assert_ne!(header.processor.words, [0; 10]);
+    let from = header.table.position as usize;
+    let table = &whole[from..from + header.table.length as usize];
+    let table = SavedTable::new(&header, table).expect("a table");
+    let kinds: Vec<_> = table.regions().map(|region| region.kind).collect();
+    for kind in [
+        RegionKind::Stack,
+        RegionKind::Kernel,
+        RegionKind::PrivateFile,
+    ] {
+        assert!(kinds.contains(&kind), "{kind:?}");
+    }
+    for region in table.regions() {
+        for extent in table.extents_of(&region) {
+            let from = extent.position as usize;
+            let pages = &whole[from..from + extent.length() as usize];
+            assert_eq!(checksum(pages), extent.checksum, "{:#x}", extent.address);
+        }
+    }
+    job.restore(1);
+    job.finish();
+}
+
+const LARGE: usize = 64 << 20;
+
+/// Private memory of this process.
+pub fn map(length: usize) -> &'static mut [u8] {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping of this length, which stays.
+    unsafe {
+        let at = libc::mmap(std::ptr::null_mut(), length, access, kind, -1, 0);
+        assert_ne!(at, libc::MAP_FAILED);
+        std::slice::from_raw_parts_mut(at.cast(), length)
+    }
+}
+
+/// What lies in the page that clones find empty.
+fn secret(at: usize) -> u8 {
+    (at * 37 + 11) as u8 ^ 0x5a
+}
+
+fn without_zeros() {
+    let mut job = rank(|| {
+        let large = map(LARGE);
+        large.fill(1);
+        large.fill(0);
+        large[LARGE / 2] = 1;
+        let page = map(4096);
+        // SAFETY: the advice is about the page that was mapped just now.
+        let advised =
+            unsafe { libc::madvise(page.as_mut_ptr().cast(), 4096, libc::MADV_WIPEONFORK) };
+        assert_eq!(advised, 0);
+        page.iter_mut()
+            .enumerate()
+            .for_each(|(at, byte)| *byte = secret(at));
+    });
+    let file = file();
+    let ZygoteAnswer::Saved { bytes } = save(&mut job, &file) else {
+        panic!("not saved");
+    };
+    assert!(bytes < LARGE as u64 / 4, "{bytes} bytes");
+    let mut whole = vec![0; bytes as usize];
+    file.read_exact_at(&mut whole, 0).expect("the file");
+    let secret: Vec<u8> = (0..64).map(secret).collect();
+    let found = whole.windows(64).any(|window| window == secret);
+    assert!(!found, "the wiped page is in the file");
+    job.finish();
+}
+
+fn full_disk() {
+    let mut job = rank(|| {});
+    let full = OpenOptions::new().write(true).open("/dev/full");
+    let errno = libc::ENOSPC;
+    let why = ZygoteAnswer::NotSaved(SaveError::System { errno });
+    assert_eq!(save(&mut job, &full.expect("a device")), why);
+    job.restore(1);
+    job.finish();
+}
+
+fn with_pipe() {
+    let mut job = rank(|| {
+        let mut ends = [0; 2];
+        // SAFETY: the pointer is to two numbers.
+        assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+    });
+    let answer = save(&mut job, &file());
+    let is_pipe = matches!(answer, ZygoteAnswer::NotSaved(SaveError::Descriptor(3..)));
+    assert!(is_pipe, "{answer:?}");
+    job.restore(1);
+    job.finish();
+}
+
+fn with_deleted_file() {
+    let mut job = rank(|| {
+        std::mem::forget(file());
+    });
+    let answer = save(&mut job, &file());
+    let is_file = matches!(answer, ZygoteAnswer::NotSaved(SaveError::Descriptor(3..)));
+    assert!(is_file, "{answer:?}");
+    job.finish();
+}
