@@ -71,7 +71,9 @@ pub(super) struct JobArguments {
     /// Append a line of JSON to a file for each checkpoint, failure and recovery
     #[arg(long, value_name = "FILE")]
     pub(super) events: Option<PathBuf>,
-    /// Folder, which all ranks see, for memory that the program registers (MPIX_Register_region)
+    /// Folder for images of the ranks' processes, by which ranks come back even if their images in
+    /// memory are lost; and, if all ranks see the folder, for memory that the program registers
+    /// (MPIX_Register_region)
     #[arg(long, value_name = "DIR")]
     pub(super) images: Option<PathBuf>,
     /// Continue from what a job stored in the folder of --images: MPI_Rejoin() fills the registered

@@ -103,25 +103,45 @@ impl LocalManager {
     /// Reads the messages of an image.
     pub(super) fn image_event(&mut self, token: Token) -> Result<()> {
         let slot = token.index as usize;
-        while let Some((epoch, event)) = self.images.event(token, &self.reactor) {
+        loop {
+            let rank = self.ranks.get(slot).map(|rank| rank.rank());
+            let is_last = rank.is_some_and(|rank| self.core.is_finalizing(rank));
+            let Some((epoch, event)) = self.images.event(token, is_last, &self.reactor) else {
+                return Ok(());
+            };
             match event {
                 ImageEvent::Whole {
                     report,
                     shares_files,
+                    without_file,
                 } => {
                     if let Some(report) = report {
                         self.image_said(slot, report);
                     }
-                    if shares_files {
-                        let line = "its images share open files with it that they can't open anew: \
-                                    a lock of one stays when the rank closes it";
-                        let (rank, lines) = (self.ranks[slot].rank(), vec![line.to_string()]);
+                    let shares = shares_files.then(|| {
+                        "its images share open files with it that they can't open anew: a lock of \
+                         one stays when the rank closes it"
+                            .to_string()
+                    });
+                    let without = without_file
+                        .map(|why| format!("its images are in memory only, and in no file: {why}"));
+                    let lines: Vec<_> = shares.into_iter().chain(without).collect();
+                    if !lines.is_empty() {
+                        let rank = self.ranks[slot].rank();
                         self.mpirun.tell(&LocalToMpirun::Caveats { rank, lines })?;
+                    }
+                }
+                ImageEvent::NotStored { report, why } => {
+                    if let Some(report) = report {
+                        self.image_said(slot, refused(report, why));
                     }
                 }
                 ImageEvent::Incomplete { report, missing } => {
                     if let Some(report) = report {
-                        self.image_said(slot, refused(report, missing));
+                        let why = format!(
+                            "{missing} bytes of its memory are marked to stay out of clones"
+                        );
+                        self.image_said(slot, refused(report, why));
                     }
                 }
                 ImageEvent::Running { pid } => self.arrived(slot, pid)?,
@@ -129,7 +149,6 @@ impl LocalManager {
                 ImageEvent::Lost { why } => self.image_lost(slot, epoch, &why),
             }
         }
-        Ok(())
     }
 
     fn image_said(&mut self, slot: usize, report: ImageReport) {
@@ -160,7 +179,14 @@ impl LocalManager {
     pub(super) fn image_lost(&mut self, slot: usize, epoch: Epoch, why: &str) {
         let rank = self.ranks[slot].rank();
         tracing::warn!(rank = rank.0, epoch = epoch.0, why, "an image is lost");
-        if self.restores.is_from(slot, epoch) {
+        let restoring = self.restores.is_from(slot, epoch);
+        if self.images.outlives_process(slot, epoch, &self.reactor) {
+            if restoring && let Err(error) = self.restore_from_file(slot) {
+                self.not_arrived(slot, format!("its image: {error}"));
+            }
+            return;
+        }
+        if restoring {
             self.not_arrived(slot, format!("its image: {why}"));
         }
         if self.images.drop_image(slot, epoch, &self.reactor) {
@@ -169,15 +195,15 @@ impl LocalManager {
     }
 }
 
-/// The report of an image that lacks so many bytes, as one of an image that was not taken.
-fn refused(report: ImageReport, missing: u64) -> ImageReport {
+/// The report of an image that can't be used, as one of an image that was not taken.
+fn refused(report: ImageReport, why: String) -> ImageReport {
     let message = match report.message {
         ToManager::Imaged {
             generation, epoch, ..
         } => ToManager::NotImaged {
             generation,
             epoch,
-            why: format!("{missing} bytes of its memory are marked to stay out of clones"),
+            why,
         },
         other => other,
     };

@@ -1,6 +1,7 @@
 //! What ranks say, and ends of their processes.
 
 use super::LocalManager;
+use super::images::RankImages;
 use super::local_rank::end_of;
 use super::start::watch_place;
 use crate::error::Result;
@@ -178,8 +179,15 @@ impl LocalManager {
     /// which this manager is about to learn.
     pub(super) fn forget(&mut self, pid: u32, status: Option<i32>) {
         if let Some((slot, epoch)) = self.images.of_process(pid) {
+            // It may have said why.
+            if let Err(error) = self.image_event(RankImages::token(slot, epoch)) {
+                tracing::error!(%error, "the end of an image is not reported");
+            }
             // Its socket may still be held by a process that it is making.
-            return self.image_lost(slot, epoch, "its process ended");
+            if self.images.of_process(pid).is_some() {
+                self.image_lost(slot, epoch, "its process ended");
+            }
+            return;
         }
         for rank in &mut self.ranks {
             if let Some(incarnation) = rank.reaped(pid) {

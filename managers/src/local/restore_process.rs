@@ -1,7 +1,7 @@
 //! Restores processes from images.
 
 use super::LocalManager;
-use super::images::{ANSWER_LIMIT, PendingRestore};
+use super::images::PendingRestore;
 use super::local_rank::end_of;
 use crate::error::{Error, Result};
 use crate::host::descendants;
@@ -36,6 +36,34 @@ impl LocalManager {
         Ok(())
     }
 
+    /// The process of an image has ended before it made another one. The image has a file: makes
+    /// the process anew. It gets other descriptors, because the first one may have them by now.
+    pub(super) fn restore_from_file(&mut self, slot: usize) -> Result<()> {
+        let Some(restore) = self.restores.take(slot) else {
+            return Ok(());
+        };
+        let (instance, epoch) = (restore.instance(), restore.epoch());
+        let retires = restore.is_to_retire();
+        drop(restore);
+        let input = self.input_again(instance.rank, Some(epoch))?;
+        let spared = self.images.spared_files(slot, epoch);
+        match self.request_process(slot, instance, epoch, input, spared) {
+            Ok(restore) => {
+                self.restores.begin(slot, restore);
+                if retires {
+                    self.restores.retire(slot, instance.incarnation);
+                }
+            }
+            Err(why) => {
+                self.not_restored(slot, instance, why);
+                if retires {
+                    self.told(slot, LocalInput::Retired);
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn request_process(
         &mut self,
         slot: usize,
@@ -59,7 +87,8 @@ impl LocalManager {
             ..RestoreRequest::default()
         };
         self.images.restore(slot, epoch, &request, &self.reactor)?;
-        Ok(PendingRestore::new(instance, epoch, (ends, socket)))
+        let bytes = self.images.restart_bytes(slot, epoch);
+        Ok(PendingRestore::new(instance, epoch, (ends, socket)).reading(bytes))
     }
 
     /// The process of an image is there.
@@ -121,8 +150,8 @@ impl LocalManager {
 
     /// Reports restores whose image does not answer.
     pub(super) fn check_restores(&mut self) {
-        for slot in self.restores.overdue() {
-            let why = format!("its image did not answer in {} s", ANSWER_LIMIT.as_secs());
+        for (slot, limit) in self.restores.overdue() {
+            let why = format!("its image did not answer in {} s", limit.as_secs());
             self.not_arrived(slot, why);
         }
     }

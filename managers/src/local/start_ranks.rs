@@ -1,6 +1,7 @@
 //! Takes the plan, and starts its ranks.
 
 use super::LocalManager;
+use super::images::ImageStore;
 use super::links::{CentralLink, Peers};
 use super::local_rank::LocalRank;
 use super::start::ProcessStarter;
@@ -45,12 +46,30 @@ impl LocalManager {
         let ranks = self.ranks.iter().map(LocalRank::rank);
         self.outputs.serve(ranks, come_back, interactive);
         self.images.serve(self.ranks.len());
+        self.open_store(&plan)?;
         self.restores.serve(self.ranks.len());
         self.requests.serve(self.ranks.len());
         let refusal = |plan: &LaunchPlan, program: &Program| self.refusal(plan, program);
         let starter = ProcessStarter::new(plan, reader, self.open_files, refusal, &self.reactor)?;
         self.starter = Some(starter);
         self.tell_places(told)
+    }
+
+    /// Has images get files, if the plan asks for that.
+    fn open_store(&mut self, plan: &LaunchPlan) -> Result<()> {
+        match ImageStore::of(plan) {
+            Ok(store) => store
+                .into_iter()
+                .for_each(|store| self.images.use_store(store)),
+            Err(why) => {
+                let lines = vec![format!("images are in memory only, and in no file: {why}")];
+                if let Some((rank, _)) = plan.ranks.first() {
+                    let rank = *rank;
+                    self.mpirun.tell(&LocalToMpirun::Caveats { rank, lines })?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Opens the links that the plan asks for.

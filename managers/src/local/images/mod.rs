@@ -1,9 +1,13 @@
 //! Checkpoints of this host's ranks: requests for them, the images, the processes from images.
 
 mod checkpoint_requests;
+mod image_store;
 mod pending_restores;
+mod rank_image;
 mod rank_images;
 
 pub use checkpoint_requests::{CheckpointRequests, SignalTarget};
-pub use pending_restores::{ANSWER_LIMIT, PendingRestore, PendingRestores};
-pub use rank_images::{ImageEvent, ImageReport, RankImages};
+pub use image_store::ImageStore;
+pub use pending_restores::{PendingRestore, PendingRestores};
+pub use rank_image::ImageReport;
+pub use rank_images::{ImageEvent, RankImages};

@@ -8,7 +8,9 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// An image that has not answered by then does not.
-pub const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+/// Bytes that a slow disk reads in a second.
+const SLOW_DISK: u64 = 50 << 20;
 
 /// Most ends of unknown processes that are remembered.
 const MOST_STRAYS: usize = 256;
@@ -26,6 +28,8 @@ pub struct PendingRestore {
     stop: bool,
     /// When the image was asked for it.
     since: Instant,
+    /// How long it may take.
+    limit: Duration,
 }
 
 impl PendingRestore {
@@ -42,7 +46,14 @@ impl PendingRestore {
             socket,
             stop: false,
             since: Instant::now(),
+            limit: ANSWER_LIMIT,
         }
+    }
+
+    /// So many bytes of a file are read first.
+    pub fn reading(mut self, bytes: u64) -> PendingRestore {
+        self.limit += Duration::from_secs(bytes / SLOW_DISK);
+        self
     }
 
     /// The process instance.
@@ -111,12 +122,14 @@ impl PendingRestores {
         self.ranks[slot].as_ref().is_some_and(|r| r.epoch == epoch)
     }
 
-    /// Slots whose images have not answered within [`ANSWER_LIMIT`].
-    pub fn overdue(&self) -> Vec<usize> {
-        let late = |r: &PendingRestore| r.since.elapsed() > ANSWER_LIMIT;
+    /// Slots whose images have not answered in time, and that time.
+    pub fn overdue(&self) -> Vec<(usize, Duration)> {
         let ranks = self.ranks.iter().enumerate();
-        let late = ranks.filter(|(_, r)| r.as_ref().is_some_and(late));
-        late.map(|(slot, _)| slot).collect()
+        let late = ranks.filter_map(|(slot, restore)| {
+            let restore = restore.as_ref()?;
+            (restore.since.elapsed() > restore.limit).then_some((slot, restore.limit))
+        });
+        late.collect()
     }
 
     /// An unknown process was reaped. It may be one that an image has just made.

@@ -1,42 +1,21 @@
 //! Images of this host's ranks.
 
+use super::image_store::ImageStore;
+use super::rank_image::{ImageFile, ImageReport, RankImage, is_of_storage};
 use crate::error::{Context, Result};
 use crate::host::descendants;
 use crate::local::kind;
 use crate::net::reactor::{Interest, Reactor, Token};
-use rejoin_channel_table::{Epoch, Incarnation};
-use rejoin_ckpt::twin::manager::{RestoreRequest, Zygote, ZygoteAnswer};
-use rejoin_wire::{Holds, ToManager};
+use rejoin_channel_table::Epoch;
+use rejoin_ckpt::image::SaveError;
+use rejoin_ckpt::twin::manager::{RestoreRequest, Zygote, ZygoteAnswer, ZygoteError};
+use rejoin_wire::ToManager;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// Time from a commit or a recovery until processes are made ahead for the next recovery. So this
 /// work does not delay the end of a job that ends at once.
 const PREPARE_DELAY: Duration = Duration::from_millis(50);
-
-/// A rank's report of its image, until the image itself has reported that it is whole.
-pub struct ImageReport {
-    /// The reporting process.
-    pub incarnation: Incarnation,
-    /// Its process id, by the kernel.
-    pub pid: u32,
-    /// [`ToManager::Imaged`].
-    pub message: ToManager,
-}
-
-/// An image of a rank: a frozen process that makes others of itself.
-struct RankImage {
-    epoch: Epoch,
-    pid: u32,
-    zygote: Zygote,
-    report: Option<ImageReport>,
-    /// The unfinished lines at the image.
-    partial: [Vec<u8>; 2],
-    /// Files and locks.
-    holds: Holds,
-    /// A process was made ahead of the next restore, or is about to be.
-    prepared: bool,
-}
 
 /// What an image says, or its end.
 pub enum ImageEvent {
@@ -46,6 +25,16 @@ pub enum ImageEvent {
         report: Option<ImageReport>,
         /// It shares open files with the rank that it can't open anew.
         shares_files: bool,
+        /// Why it has no file although the user wants one.
+        without_file: Option<String>,
+    },
+    /// There is no room for its file, and an earlier image of the rank has one. The image was
+    /// dropped.
+    NotStored {
+        /// The rank's report of it, which does not count.
+        report: Option<ImageReport>,
+        /// The reason.
+        why: String,
     },
     /// The image lacks memory of the rank, and was dropped.
     Incomplete {
@@ -80,6 +69,8 @@ pub struct RankImages {
     committed: Option<Epoch>,
     /// When to make processes ahead of the next recovery.
     prepare_at: Option<Instant>,
+    /// Where images get files, if the user wants them.
+    store: Option<ImageStore>,
 }
 
 fn token(slot: usize, epoch: Epoch) -> Token {
@@ -94,6 +85,11 @@ impl RankImages {
     /// So many ranks are on this host.
     pub fn serve(&mut self, ranks: usize) {
         self.ranks.resize_with(ranks, Vec::new);
+    }
+
+    /// Images get files from now on.
+    pub fn use_store(&mut self, store: ImageStore) {
+        self.store = Some(store);
     }
 
     /// Takes over the image that a rank reports ([`ToManager::Imaged`]).
@@ -116,11 +112,14 @@ impl RankImages {
         self.ranks[slot].push(RankImage {
             epoch: *epoch,
             pid: *pid,
-            zygote,
+            zygote: Some(zygote),
+            file: ImageFile::Absent,
             holds: holds.clone(),
             report: Some(report),
             partial,
             prepared: false,
+            shares_files: false,
+            is_there: false,
         });
         Ok(())
     }
@@ -144,41 +143,137 @@ impl RankImages {
         self.ranks[slot].iter().find(|image| image.epoch == epoch)
     }
 
-    /// The next message of an image, with its epoch.
-    pub fn event(&mut self, token: Token, reactor: &Reactor) -> Option<(Epoch, ImageEvent)> {
+    /// The next message of an image, with its epoch. `is_last`: the rank is in `MPI_Finalize`, and
+    /// its image gets no file.
+    pub fn event(
+        &mut self,
+        token: Token,
+        is_last: bool,
+        reactor: &Reactor,
+    ) -> Option<(Epoch, ImageEvent)> {
         let slot = token.index as usize;
         let same = |i: &&mut RankImage| i.epoch.0 == token.incarnation;
         let image = self.ranks.get_mut(slot)?.iter_mut().find(same)?;
         let epoch = image.epoch;
-        let flushed = image.zygote.flush();
+        let zygote = image.zygote.as_mut()?;
+        let flushed = zygote.flush();
         if let Ok(true) = flushed {
             // Failing to change leaves a wake-up too many.
-            let _ = reactor.change(&image.zygote, token, Interest::READ);
+            let _ = reactor.change(&*zygote, token, Interest::READ);
         }
-        let answer = flushed.and_then(|_| image.zygote.answer());
+        // One that could not be written to may have said why.
+        let answer = match (zygote.answer(), flushed) {
+            (Ok(Some(answer)), _) => answer,
+            (Ok(None), Ok(_)) => return None,
+            (Err(error), _) | (_, Err(error)) => {
+                let why = error.to_string();
+                return Some((epoch, ImageEvent::Lost { why }));
+            }
+        };
         let event = match answer {
-            Ok(None) => return None,
-            Ok(Some(ZygoteAnswer::Frozen { missing: 0, shared })) => ImageEvent::Whole {
-                report: image.report.take(),
-                shares_files: shared > 0,
-            },
-            Ok(Some(ZygoteAnswer::Frozen { missing, .. })) => {
+            ZygoteAnswer::Frozen { missing: 0, shared } => {
+                image.is_there = true;
+                image.shares_files |= shared > 0;
+                return match (&self.store, &image.report) {
+                    (Some(store), Some(_)) if !is_last => {
+                        self.write_file(slot, epoch, token, reactor)
+                    }
+                    _ => Some((epoch, whole(image, None))),
+                };
+            }
+            ZygoteAnswer::Frozen { missing, .. } => {
                 let report = image.report.take();
                 self.drop_image(slot, epoch, reactor);
                 ImageEvent::Incomplete { report, missing }
             }
-            Ok(Some(ZygoteAnswer::Running { pid })) => {
+            ZygoteAnswer::Running { pid } => {
                 image.prepared = false;
                 ImageEvent::Running { pid: pid as u32 }
             }
-            Ok(Some(ZygoteAnswer::Failed { errno })) => ImageEvent::Failed {
+            ZygoteAnswer::Failed { errno } => ImageEvent::Failed {
                 why: std::io::Error::from_raw_os_error(errno).to_string(),
             },
-            Err(error) => ImageEvent::Lost {
-                why: error.to_string(),
+            ZygoteAnswer::Saved { .. } => match image.complete_file() {
+                Ok(()) => whole(image, None),
+                Err(why) => whole(image, Some(why)),
             },
+            ZygoteAnswer::NotSaved(why) => self.not_saved(slot, epoch, why, reactor),
+            ZygoteAnswer::NotMade(error) => {
+                image.file = ImageFile::Absent;
+                let why = error.to_string();
+                ImageEvent::Lost { why }
+            }
         };
         Some((epoch, event))
+    }
+
+    /// Has an image write its file. An event if that fails at once.
+    fn write_file(
+        &mut self,
+        slot: usize,
+        epoch: Epoch,
+        token: Token,
+        reactor: &Reactor,
+    ) -> Option<(Epoch, ImageEvent)> {
+        let store = self.store.as_ref()?;
+        let image = self.ranks[slot].iter_mut().find(|i| i.epoch == epoch)?;
+        match (image.begin_file(slot, store), &image.zygote) {
+            (Ok(true), _) => None,
+            (Ok(false), Some(zygote)) => {
+                let _ = reactor.change(zygote, token, Interest::READ_AND_WRITE);
+                None
+            }
+            (Ok(false), None) => None,
+            (Err(why), _) => {
+                image.file = ImageFile::Absent;
+                Some((epoch, whole(image, Some(why))))
+            }
+        }
+    }
+
+    /// An image has written no file, or can't continue from one.
+    fn not_saved(
+        &mut self,
+        slot: usize,
+        epoch: Epoch,
+        why: SaveError,
+        reactor: &Reactor,
+    ) -> ImageEvent {
+        let images = &mut self.ranks[slot];
+        let earlier = images.iter().any(|i| i.epoch < epoch && i.is_stored());
+        let Some(image) = images.iter_mut().find(|i| i.epoch == epoch) else {
+            return ImageEvent::Lost {
+                why: why.to_string(),
+            };
+        };
+        let was_stored = image.is_stored();
+        image.file = ImageFile::Absent;
+        if was_stored {
+            let why = why.to_string();
+            return ImageEvent::Lost { why };
+        }
+        if earlier && is_of_storage(why) {
+            let report = image.report.take();
+            self.drop_image(slot, epoch, reactor);
+            let why = format!("its image can't be written to a file: {why}");
+            return ImageEvent::NotStored { report, why };
+        }
+        whole(image, Some(why.to_string()))
+    }
+
+    /// The process of an image has ended. Whether the image outlives it in a file: the next restore
+    /// makes another process.
+    pub fn outlives_process(&mut self, slot: usize, epoch: Epoch, reactor: &Reactor) -> bool {
+        let mut images = self.ranks[slot].iter_mut();
+        let Some(image) = images.find(|i| i.epoch == epoch && i.is_stored()) else {
+            return false;
+        };
+        if let Some(zygote) = image.zygote.take() {
+            reactor.remove(&zygote);
+        }
+        image.pid = 0;
+        // One that ended before it was there would end again.
+        image.is_there
     }
 
     /// Drops an image; `false` if there is none.
@@ -194,6 +289,26 @@ impl RankImages {
         for image in self.ranks.iter_mut().flat_map(|images| images.drain(..)) {
             end_image(image, reactor);
         }
+        if let Some(store) = &self.store {
+            store.remove_folder();
+        }
+    }
+
+    /// Bytes of the file from which a process of this image is made; 0 if it has a process.
+    pub fn restart_bytes(&self, slot: usize, epoch: Epoch) -> u64 {
+        match self.find(slot, epoch) {
+            Some(RankImage {
+                is_there: false,
+                file: ImageFile::Stored(file),
+                ..
+            }) => file.bytes(),
+            _ => 0,
+        }
+    }
+
+    /// Whose events are those of an image.
+    pub fn token(slot: usize, epoch: Epoch) -> Token {
+        token(slot, epoch)
     }
 
     /// The slot and the epoch of the image that is this process.
@@ -246,12 +361,28 @@ impl RankImages {
     ) -> std::result::Result<(), String> {
         let image = self.ranks[slot].iter_mut().find(|i| i.epoch == epoch);
         let image = image.ok_or("its image is gone")?;
-        if !image.zygote.restore(request).map_err(|e| e.to_string())? {
-            let changed =
-                reactor.change(&image.zygote, token(slot, epoch), Interest::READ_AND_WRITE);
-            changed.map_err(|e| e.to_string())?;
+        let outlives = image.is_stored() && image.is_there;
+        if let Some(zygote) = &mut image.zygote {
+            match zygote.restore(request) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {
+                    let changed =
+                        reactor.change(&*zygote, token(slot, epoch), Interest::READ_AND_WRITE);
+                    return changed.map_err(|e| e.to_string());
+                }
+                Err(_) if outlives => reactor.remove(zygote),
+                Err(error) => return Err(error.to_string()),
+            }
         }
-        Ok(())
+        let zygote = image.restart(slot, self.store.as_ref())?;
+        let added = reactor.add(&*zygote, token(slot, epoch), Interest::READ_AND_WRITE);
+        added.map_err(|e| e.to_string())?;
+        // What the socket does not take now leaves when it can be written to.
+        match zygote.restore(request) {
+            // It has refused the file, and has said why.
+            Ok(_) | Err(ZygoteError::Ended) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     /// The next recovery shall find processes made ahead.
@@ -285,11 +416,14 @@ impl RankImages {
                 continue;
             }
             image.prepared = true;
-            match image.zygote.prepare() {
+            let Some(zygote) = &mut image.zygote else {
+                continue;
+            };
+            match zygote.prepare() {
                 Ok(true) => {}
                 Ok(false) => {
                     let token = token(slot, image.epoch);
-                    let _ = reactor.change(&image.zygote, token, Interest::READ_AND_WRITE);
+                    let _ = reactor.change(zygote, token, Interest::READ_AND_WRITE);
                 }
                 // It is about to be noticed.
                 Err(error) => tracing::info!(slot, %error, "nothing made ahead"),
@@ -298,8 +432,20 @@ impl RankImages {
     }
 }
 
+/// The image counts from now on.
+fn whole(image: &mut RankImage, without_file: Option<String>) -> ImageEvent {
+    ImageEvent::Whole {
+        report: image.report.take(),
+        shares_files: std::mem::take(&mut image.shares_files),
+        without_file,
+    }
+}
+
 fn end_image(image: RankImage, reactor: &Reactor) {
-    reactor.remove(&image.zygote);
+    let Some(zygote) = &image.zygote else {
+        return;
+    };
+    reactor.remove(zygote);
     // It would see the end of its socket; this takes its memory down sooner. Only an unreaped child
     // of this process certainly still has this number.
     if descendants::is_own_child(image.pid) {

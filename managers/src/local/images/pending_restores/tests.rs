@@ -69,5 +69,9 @@ fn an_image_that_does_not_answer_is_reported() {
         ..restore(1, 5)
     };
     restores.begin(1, late);
-    assert_eq!(restores.overdue(), [1]);
+    assert_eq!(restores.overdue(), [(1, ANSWER_LIMIT)]);
+    // A process that is read from a file takes longer.
+    let late = restores.take(1).expect("it was begun");
+    restores.begin(1, late.reading(3 * SLOW_DISK));
+    assert_eq!(restores.overdue(), []);
 }

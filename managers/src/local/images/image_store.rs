@@ -1,0 +1,110 @@
+//! Process images of this host's ranks as files, and processes made from them.
+
+use crate::launch::launch_plan::LaunchPlan;
+use rejoin_channel_table::Epoch;
+use rejoin_ckpt::image::ImageIdentity;
+use rejoin_ckpt::store::{ImageFolder, PartialImage, StoredImage};
+use rejoin_wire::ToManager;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The program that makes a process of a file, seen from the folder of this program.
+const RESTARTER: &str = "../libexec/rejoin/rejoin-restarter";
+
+/// The files of this host's ranks.
+pub struct ImageStore {
+    folder: ImageFolder,
+    restarter: PathBuf,
+    job: u64,
+    size: u32,
+    /// By slot.
+    ranks: Vec<u32>,
+}
+
+impl ImageStore {
+    /// Of the ranks of a plan in the order of their slots, if the user wants files. The error is
+    /// for the user: there will be none.
+    pub fn of(plan: &LaunchPlan) -> Result<Option<ImageStore>, String> {
+        let options = &plan.options;
+        let (Some(_), Some(folder)) = (&options.images, &options.folder) else {
+            return Ok(None);
+        };
+        let program = std::env::current_exe().map_err(|e| e.to_string())?;
+        let here = program.parent().unwrap_or(Path::new("/"));
+        let restarter = here.join(RESTARTER);
+        if !restarter.is_file() {
+            return Err(format!("there is no {}", restarter.display()));
+        }
+        Ok(Some(ImageStore {
+            folder: ImageFolder::new(Path::new(folder), plan.job.0),
+            restarter,
+            job: plan.job.0,
+            size: plan.size,
+            ranks: plan.ranks.iter().map(|(rank, _)| rank.0).collect(),
+        }))
+    }
+
+    /// The file for the image that a rank reports, and what the file is to say of it.
+    ///
+    /// # Errors
+    /// The system's reason why there is no file.
+    pub fn begin(
+        &self,
+        slot: usize,
+        incarnation: u32,
+        report: &ToManager,
+    ) -> io::Result<(PartialImage, ImageIdentity)> {
+        let ToManager::Imaged {
+            generation, epoch, ..
+        } = report
+        else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let identity = ImageIdentity {
+            job: self.job,
+            generation: generation.0,
+            epoch: epoch.0,
+            rank: self.ranks[slot],
+            incarnation,
+            size: self.size,
+        };
+        let file = self.folder.begin(identity.rank, identity.epoch)?;
+        Ok((file, identity))
+    }
+
+    /// Starts a process from a file: its number, and the socket to it.
+    ///
+    /// # Errors
+    /// The system's reason why it does not start.
+    pub fn restart(
+        &self,
+        slot: usize,
+        epoch: Epoch,
+        image: &StoredImage,
+    ) -> io::Result<(u32, OwnedFd)> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let mut restarter = Command::new(&self.restarter);
+        restarter
+            .arg(image.path())
+            // Its standard input is the socket.
+            .args(["0", &self.job.to_string()])
+            .args([self.ranks[slot].to_string(), epoch.0.to_string()])
+            .env_clear()
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0);
+        // The manager reaps it as it does all its children.
+        let child = restarter.spawn()?;
+        Ok((child.id(), ours.into()))
+    }
+
+    /// Removes the job's folder if no file is left.
+    pub fn remove_folder(&self) {
+        self.folder.remove_if_empty();
+    }
+}

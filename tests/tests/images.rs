@@ -1,0 +1,192 @@
+//! Process images: ranks come back though their images in memory are killed together with them.
+
+use rejoin_tests::folder::Folder;
+use rejoin_tests::job::{Job, times_back};
+use rejoin_tests::processes::{is_alive, kill, wait_for};
+use rejoin_tests::{Finished, Run, finish, program};
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::Duration;
+
+const RANKS: usize = 3;
+const LIMIT: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(20);
+
+fn of(name: &str, options: &[&str], args: &[&str]) -> Run {
+    let all = ["--tag-output", "-n", "3", "--max-restarts", "1000"];
+    let run = Run::raw(all.iter().chain(options)).arg(program(name));
+    args.iter().fold(run, |run, arg| run.arg(arg))
+}
+
+/// Its lines, rank by rank.
+fn lines(done: &Finished) -> Vec<String> {
+    let mut lines: Vec<String> = done.stdout().lines().map(str::to_owned).collect();
+    lines.sort_by_key(|line| line.split('>').next().unwrap_or("").to_owned());
+    lines
+}
+
+/// The rank that a process belongs to.
+fn rank_of(pid: u32) -> Option<usize> {
+    let text = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut words = text.split(|byte| *byte == 0);
+    let number = words.find_map(|word| word.strip_prefix(b"REJOIN_RANK="))?;
+    std::str::from_utf8(number).ok()?.parse().ok()
+}
+
+/// The whole files of process images below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let within = |folder: &Path| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect::<Vec<_>>()
+    };
+    let all = within(folder);
+    let all = all.iter().flat_map(|job| within(job));
+    all.filter(|path| path.extension().is_some_and(|e| e == "image"))
+        .collect()
+}
+
+/// `PROGRAM WAY GATE` with process images, whose first checkpoint is committed.
+struct Work {
+    command: [&'static str; 2],
+    child: Child,
+    job: Job,
+    folder: Folder,
+}
+
+impl Work {
+    fn begin(name: &str, command: [&'static str; 2], options: &[&str]) -> Work {
+        let folder = Folder::new(name);
+        let images = folder.name("images");
+        let mut all = vec!["--images", &images];
+        all.extend(options);
+        let [program, way] = command;
+        let child = of(program, &all, &[way, &folder.name("gate")]).start();
+        let job = Job::of(child.id(), program);
+        wait_for(SOON, "the first checkpoint", || {
+            job.has_checkpoint(RANKS) || !is_alive(child.id())
+        });
+        Work {
+            command,
+            child,
+            job,
+            folder,
+        }
+    }
+
+    /// Kills the images of a rank, and the rank.
+    fn kill_with_images(&self, rank: usize) {
+        let of = |pids: Vec<u32>| {
+            pids.into_iter()
+                .filter(move |pid| rank_of(*pid) == Some(rank))
+        };
+        let ranks = self.job.ranks();
+        of(self.job.images()).for_each(|pid| kill(pid, libc::SIGKILL));
+        of(ranks).for_each(|pid| kill(pid, libc::SIGKILL));
+    }
+
+    /// From here on it may end.
+    fn end(self, what: &str) -> Finished {
+        std::fs::write(self.folder.join("gate"), "").expect("the gate");
+        finish(self.child, LIMIT, what)
+    }
+
+    /// It ends as an undisturbed run does, after so many ranks have come back, and leaves no file.
+    fn ends_well(self, what: &str, least: u32) {
+        let gate = self.folder.name("gate");
+        let images = self.folder.join("images");
+        std::fs::write(&gate, "").expect("the gate");
+        let done = finish(self.child, LIMIT, what);
+        assert!(done.output.status.success(), "{}", done.text());
+        let [program, way] = self.command;
+        let want = lines(&of(program, &["--recovery", "none"], &[way, &gate]).ok());
+        assert!(lines(&done) == want, "other lines:\n{}", done.text());
+        let came = times_back(&done.stderr());
+        assert!(came >= least, "{came} came back: {}", done.text());
+        let left = std::fs::read_dir(images).expect("the folder");
+        assert_eq!(left.count(), 0, "files are left behind");
+    }
+}
+
+#[test]
+fn a_rank_that_is_killed_together_with_its_images_comes_back_again_and_again() {
+    let work = Work::begin(
+        "with-images",
+        ["back", "work"],
+        &["--checkpoint-interval", "0.1"],
+    );
+    let mut seen = work.job.ranks();
+    for rank in [1, 0, 2, 1] {
+        work.kill_with_images(rank);
+        work.job.fresh_ranks(RANKS, &mut seen);
+    }
+    work.ends_well("four kills with images", 4);
+}
+
+#[test]
+fn all_ranks_and_all_images_killed_at_once_come_back() {
+    let work = Work::begin(
+        "everything",
+        ["back", "work"],
+        &["--checkpoint-interval", "asked"],
+    );
+    let mut seen = work.job.ranks();
+    for _ in 0..3 {
+        (0..RANKS).for_each(|rank| work.kill_with_images(rank));
+        work.job.fresh_ranks(RANKS, &mut seen);
+    }
+    work.ends_well("everything killed three times", 3);
+}
+
+#[test]
+fn threads_that_hold_locks_come_back_from_files() {
+    let options = ["--checkpoint-interval", "0.1"];
+    let work = Work::begin("pool", ["pool", "100"], &options);
+    let mut seen = work.job.ranks();
+    for rank in [0, 2, 1] {
+        work.kill_with_images(rank);
+        work.job.fresh_ranks(RANKS, &mut seen);
+    }
+    work.ends_well("three kills of ranks with threads", 3);
+}
+
+#[test]
+fn a_damaged_image_is_refused_by_name_and_the_job_ends() {
+    let work = Work::begin(
+        "damaged",
+        ["back", "work"],
+        &["--checkpoint-interval", "asked"],
+    );
+    let all = files(&work.folder.join("images"));
+    assert_eq!(all.len(), RANKS, "{all:?}");
+    for path in &all {
+        let mut bytes = std::fs::read(path).expect("an image");
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(path, bytes).expect("a damaged image");
+    }
+    work.kill_with_images(1);
+    let done = finish(work.child, LIMIT, "a damaged image");
+    assert!(!done.output.status.success(), "{}", done.text());
+    let text = done.stderr();
+    assert!(
+        text.contains("the process image is damaged where the memory"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_program_with_a_pipe_has_images_in_memory_and_is_told_why() {
+    let work = Work::begin("pipe", ["back", "pipe"], &["--checkpoint-interval", "0.1"]);
+    let mut seen = work.job.ranks();
+    std::thread::sleep(Duration::from_millis(500));
+    kill(seen[1], libc::SIGKILL);
+    work.job.fresh_ranks(RANKS, &mut seen);
+    let done = work.end("a program with a pipe");
+    assert!(done.output.status.success(), "{}", done.text());
+    let text = done.stderr();
+    assert!(
+        text.contains("its images are in memory only, and in no file: descriptor"),
+        "{text}"
+    );
+    assert!(times_back(&text) >= 1, "{text}");
+}
