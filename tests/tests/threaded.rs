@@ -45,9 +45,11 @@ fn threads_that_come_and_go() {
 
 /// Runs the pool until its images and ranks were killed in turn, and returns its output.
 fn pool_with_kills(folder: &Folder, kills: usize) -> String {
-    let gate = folder.name("gate");
+    let (gate, events) = (folder.name("gate"), folder.name("events"));
     let options = [
         "--tag-output",
+        "--events",
+        &events,
         "--checkpoint-interval",
         "0.05",
         "--max-restarts",
@@ -56,21 +58,23 @@ fn pool_with_kills(folder: &Folder, kills: usize) -> String {
     let run = Run::raw([&options[..], &["-n", "4"]].concat());
     let child = run.arg(program("pool")).arg("100").arg(&gate).start();
     let mpirun = child.id();
+    let commits = || {
+        let text = std::fs::read_to_string(&events).unwrap_or_default();
+        text.matches("\"committed\"").count()
+    };
     let done = std::thread::scope(|scope| {
         let killer = scope.spawn(|| {
             let job = Job::of(mpirun, "pool");
             wait_for(LIMIT, "the first checkpoint", || job.has_checkpoint(4));
             let (mut numbers, mut seen) = (Numbers(5), job.ranks());
             for _ in 0..kills {
-                let images = job.images();
+                let (images, before) = (job.images(), commits());
                 kill(
                     images[numbers.below(images.len() as u64) as usize],
                     libc::SIGKILL,
                 );
-                wait_for(LIMIT, "images instead of those", || {
-                    let now = job.images();
-                    now.iter().filter(|pid| !images.contains(pid)).count() > 4
-                });
+                // The next commit may have been under way.
+                wait_for(LIMIT, "checkpoints after that", || commits() > before + 1);
                 let ranks = job.ranks();
                 kill(
                     ranks[numbers.below(ranks.len() as u64) as usize],
