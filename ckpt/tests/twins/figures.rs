@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rejoin_ckpt::watch::{Page, Watcher, hold};
 
 use crate::support::{Job, LIMIT, end_of, kill, readable};
+use crate::threads::with_workers;
 
 /// Memory of a rank, in bytes.
 const STATE: usize = 256 << 20;
@@ -60,8 +61,32 @@ fn rank(page: &Page) -> Job {
     })
 }
 
+/// The stall of a small rank with so many further threads, every other of which computes.
+fn with_threads(count: usize, name: &'static str) {
+    let mut stall = Series(name, Vec::new());
+    let mut job = with_workers(1, |workers| {
+        for number in 0..count {
+            workers.add(move || match number % 2 {
+                0 => std::thread::sleep(Duration::from_millis(1)),
+                _ => assert!(std::hint::black_box((0..1000u64).sum::<u64>()) > 0),
+            });
+        }
+    });
+    for _ in 0..ROUNDS {
+        job.image();
+        let twin = job.twin.as_ref().expect("an image");
+        stall.add(Duration::from_nanos(twin.prepare + twin.clone));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    job.finish();
+}
+
 /// Prints all figures.
 pub fn measure() {
+    with_threads(0, "stall of a small rank, no further threads");
+    with_threads(1, "stall of a small rank, 1 further thread");
+    with_threads(8, "stall of a small rank, 8 further threads");
+    with_threads(64, "stall of a small rank, 64 further threads");
     println!("256 MB in 4 KB pages{:>34} {:>9}", "median", "p99");
     let mut prepare = Series("stall: checks, manifest, pipes", Vec::new());
     let mut clone = Series("stall: clone", Vec::new());
