@@ -1,8 +1,8 @@
 //! Process images: a zygote as a file, from which the restarter makes it again.
 //!
-//! The zygote saves itself ([`save`], on the order of its manager, [`crate::twin::manager`]), and
-//! the manager keeps the file ([`crate::store`]). The format is that of
-//! [`rejoin_image_format`]; `docs/process-images.md` describes the whole.
+//! The zygote saves itself on the order of its manager
+//! ([`crate::twin::manager::Zygote::save`]). The manager keeps the file ([`crate::store`]). The
+//! format is that of [`rejoin_image_format`]; `docs/process-images.md` describes the whole.
 
 mod build_id;
 mod image_writer;
