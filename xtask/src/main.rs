@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask demo|test|soak|install|bench|check|mutants|codegen`.
+//! Developer commands: `cargo xtask demo|test|soak|install|bench|count|check|mutants|codegen`.
 
 use clap::{Parser, Subcommand};
 
@@ -6,6 +6,7 @@ mod bench;
 mod bounded;
 mod check;
 mod codegen;
+mod count;
 mod demo;
 mod install;
 mod mutants;
@@ -33,6 +34,8 @@ enum Command {
     Install(install::Args),
     /// Measures Rejoin beside other MPIs and raw sockets.
     Bench(bench::Args),
+    /// Counts the instructions of short messages.
+    Count(count::Args),
     /// Checks the structure: crate dependencies, lengths, unsafe, purity.
     Check(check::Args),
     /// Changes the sans-IO cores, and lists what no test notices.
@@ -48,6 +51,7 @@ fn main() -> std::process::ExitCode {
         Command::Soak(a) => soak::run(a),
         Command::Install(a) => install::run(a),
         Command::Bench(a) => bench::run(a),
+        Command::Count(a) => count::run(a),
         Command::Check(a) => check::run(a),
         Command::Mutants(a) => mutants::run(a),
         Command::Codegen(a) => codegen::run(a),

@@ -108,6 +108,12 @@ const CLAIMS: &[Claim] = &[
         run: install,
     },
     Claim {
+        name: "instructions",
+        what: "short messages take no more instructions than before",
+        minutes: 10,
+        run: instructions,
+    },
+    Claim {
         name: "programs",
         what: "real programs run, and end cleanly when killed",
         minutes: 40,
@@ -315,6 +321,14 @@ fn install(c: &Setting) -> Result<()> {
         "an installation for users does not refuse REJOIN_FAULT: {says}"
     );
     Ok(())
+}
+
+fn instructions(c: &Setting) -> Result<()> {
+    if !crate::count::has_valgrind() {
+        return c.skipped.note("instructions", "valgrind is not installed");
+    }
+    let mut count = cargo(c, &["xtask", "count", "--prefix"]);
+    c.run(count.arg(c.root.join("target/installed")))
 }
 
 fn programs(c: &Setting) -> Result<()> {
