@@ -5,7 +5,7 @@ use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How often a command is looked at.
@@ -41,28 +41,57 @@ impl Deadline {
 
     /// Runs a command, which must end well and in time.
     pub fn run(&self, command: &mut Command) -> Result<()> {
-        let status = self.status(command)?;
-        ensure!(status.success(), "{command:?} ended with {status}");
+        self.run_all(std::slice::from_mut(command))
+    }
+
+    /// Runs commands at the same time. All must end well and in time. After the first that does
+    /// not, the others are ended.
+    pub fn run_all(&self, commands: &mut [Command]) -> Result<()> {
+        let mut running = Vec::new();
+        let signal = self.start_and_wait(commands, &mut running);
+        for (child, _) in &mut running {
+            end(child)?;
+        }
+        if let Some(signal) = signal? {
+            eprintln!("ended by signal {signal}");
+            std::process::exit(128 + signal);
+        }
         Ok(())
     }
 
-    fn status(&self, command: &mut Command) -> Result<ExitStatus> {
-        command.stdin(Stdio::null()).process_group(0);
-        let mut child = self
-            .spawn(command)
-            .with_context(|| format!("starting {command:?}"))?;
+    /// Starts all commands and waits for their ends. `running`: those that have not ended at the
+    /// return. Returns the signal that has ended the wait.
+    fn start_and_wait(
+        &self,
+        commands: &mut [Command],
+        running: &mut Vec<(Child, String)>,
+    ) -> Result<Option<i32>> {
+        for command in commands {
+            command.stdin(Stdio::null()).process_group(0);
+            let child = self.spawn(command);
+            let child = child.with_context(|| format!("starting {command:?}"))?;
+            running.push((child, format!("{command:?}")));
+        }
         loop {
-            if let Some(status) = child.try_wait()? {
-                return Ok(status);
+            let mut at = 0;
+            while let Some((child, shown)) = running.get_mut(at) {
+                match child.try_wait()? {
+                    None => at += 1,
+                    Some(status) => {
+                        let ended = format!("{shown} ended with {status}");
+                        running.swap_remove(at);
+                        ensure!(status.success(), ended);
+                    }
+                }
             }
+            let Some((_, shown)) = running.first() else {
+                return Ok(None);
+            };
             if let Ok(Some(signal)) = self.signals.read_signal() {
-                end(&mut child)?;
-                eprintln!("ended by signal {}", signal.ssi_signo);
-                std::process::exit(128 + signal.ssi_signo as i32);
+                return Ok(Some(signal.ssi_signo as i32));
             }
             if Instant::now() >= self.at {
-                end(&mut child)?;
-                bail!("{command:?} had not ended after {:?}", self.limit);
+                bail!("{shown} had not ended after {:?}", self.limit);
             }
             std::thread::sleep(PAUSE);
         }
@@ -125,6 +154,23 @@ mod tests {
             assert!(begun.elapsed() < Duration::from_secs(30), "{state}");
             std::thread::sleep(PAUSE);
         }
+    }
+
+    #[test]
+    fn the_first_failure_ends_the_commands_beside_it() {
+        let deadline = Deadline::after(Duration::from_secs(60)).expect("a deadline");
+        let begun = Instant::now();
+        let mut long = Command::new("sleep");
+        long.arg("1000");
+        let mut commands = [long, Command::new("false")];
+        let error = deadline.run_all(&mut commands).expect_err("false");
+        assert!(
+            error.to_string().contains("\"false\" ended with"),
+            "{error}"
+        );
+        assert!(begun.elapsed() < Duration::from_secs(50));
+        let mut commands = [Command::new("true"), Command::new("true")];
+        deadline.run_all(&mut commands).expect("both end well");
     }
 
     #[test]

@@ -299,14 +299,15 @@ fn models(c: &Setting) -> Result<()> {
 }
 
 /// Two installations: the tests' own, with hooks that kill processes and cut links, and the one
-/// that users make, without them.
+/// that users make, without them. The first one has the profile of the models, whose dependencies
+/// are built already, and is linked faster.
 fn install(c: &Setting) -> Result<()> {
     let at = |prefix: &str| {
         let mut command = cargo(c, &["xtask", "install", "--prefix"]);
         command.arg(c.root.join(prefix));
         command
     };
-    c.run(at("target/prefix").arg("--fault-injection"))?;
+    c.run(at("target/prefix").args(["--profile", "fast", "--fault-injection"]))?;
     c.run(&mut at("target/installed"))?;
     let installed = c.root.join("target/installed");
     let mut check = cargo(c, &["xtask", "check", "--library"]);

@@ -34,19 +34,31 @@ pub fn memory(c: &Setting) -> Result<()> {
         // Only the sanitizer runs where there is no network.
         let _ = Setting::new(true, 5, &c.skipped)?.run(&mut rustup);
     }
+    let mut commands = vec![sanitizer(c)];
     if has(&miri) {
-        let handles = ["+nightly", "miri", "test", "-p", "rejoin-c-abi", "--lib"];
-        let mut command = cargo(c, &handles);
-        let flags = "-Zmiri-permissive-provenance -Zmiri-disable-isolation";
-        command.env("MIRIFLAGS", flags);
-        // Interpreted code is a thousand times slower; `units` runs all cases.
-        command.env("PROPTEST_CASES", "4");
-        c.run(command.args(["--", "datatype", "handles"]))?;
+        commands.push(interpreter(c));
     } else {
         let why =
             "Miri cannot be installed for the nightly toolchain; only the address sanitizer ran";
         c.skipped.note("miri", why)?;
     }
+    c.run_all(&mut commands)
+}
+
+/// Miri, which runs one test at a time.
+fn interpreter(c: &Setting) -> Command {
+    let handles = ["+nightly", "miri", "test", "-p", "rejoin-c-abi", "--lib"];
+    let mut command = cargo(c, &handles);
+    let flags = "-Zmiri-permissive-provenance -Zmiri-disable-isolation";
+    command.env("MIRIFLAGS", flags);
+    // Interpreted code is a thousand times slower; `units` runs all cases.
+    command.env("PROPTEST_CASES", "4");
+    command.args(["--", "datatype", "handles"]);
+    command
+}
+
+/// Unit tests under the address sanitizer.
+fn sanitizer(c: &Setting) -> Command {
     let crates = ["-p", "rejoin-mpi", "-p", "rejoin-c-abi", "--lib"];
     let target = ["--target", "x86_64-unknown-linux-gnu"];
     let mut command = cargo(c, &["+nightly", "test"]);
@@ -56,7 +68,8 @@ pub fn memory(c: &Setting) -> Result<()> {
     let options = "detect_leaks=0:allocator_may_return_null=1";
     command.env("ASAN_OPTIONS", options);
     command.env("CARGO_TARGET_DIR", c.root.join("target/sanitizer"));
-    c.run(command.args(crates).args(["-p", "rejoin-device"]))
+    command.args(crates).args(["-p", "rejoin-device"]);
+    command
 }
 
 /// A short run of each fuzz target, where cargo-fuzz and a nightly toolchain are available.
@@ -72,11 +85,21 @@ pub fn fuzz(c: &Setting) -> Result<()> {
         .output()?;
     let status = listed.status;
     ensure!(status.success(), "cargo fuzz list ended with {status}");
-    for target in String::from_utf8_lossy(&listed.stdout).lines() {
-        println!("--- fuzzing {target}");
-        let limits = ["-max_total_time=6", "-rss_limit_mb=2048", "-verbosity=0"];
-        let mut command = cargo(c, &["+nightly", "fuzz", "run", target, "--"]);
-        c.run(command.args(limits))?;
+    c.run(&mut cargo(c, &["+nightly", "fuzz", "build"]))?;
+    let limits = ["-max_total_time=6", "-rss_limit_mb=2048", "-verbosity=0"];
+    let targets = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let targets: Vec<_> = targets.lines().collect();
+    // A target uses one core.
+    for pair in targets.chunks(2) {
+        println!("--- fuzzing {}", pair.join(" and "));
+        let mut commands: Vec<_> = pair
+            .iter()
+            .map(|target| cargo(c, &["+nightly", "fuzz", "run", target, "--"]))
+            .collect();
+        for command in &mut commands {
+            command.args(limits);
+        }
+        c.run_all(&mut commands)?;
     }
     Ok(())
 }

@@ -36,6 +36,14 @@ impl Setting {
         self.skipped.tell(command);
         self.deadline.run(command)
     }
+
+    /// Runs commands that use one core each at the same time.
+    pub fn run_all(&self, commands: &mut [Command]) -> Result<()> {
+        for command in commands.iter_mut() {
+            self.skipped.tell(command);
+        }
+        self.deadline.run_all(commands)
+    }
 }
 
 /// Cargo with these arguments, in the workspace's folder.
