@@ -37,11 +37,18 @@ pub(super) fn in_first_thread(mut work: &mut dyn FnMut() -> CloneSide) {
         .filter(|slot| me != pid && slot.state.load(Ordering::Acquire) == state::PARKED);
     let side = match first {
         Some(first) => call_first(first, (&raw mut work).cast()),
-        None => work(),
+        None => {
+            let side = work();
+            if side == CloneSide::Clone {
+                thread_slots::next_process();
+            }
+            side
+        }
     };
     if let Some(mine) = mine.filter(|_| side == CloneSide::Clone) {
         mine.former.store(me, Ordering::Relaxed);
-        mine.process.store(sys::pid(), Ordering::Relaxed);
+        mine.process
+            .store(thread_slots::process(), Ordering::Relaxed);
         mine.tid.store(sys::tid(), Ordering::Release);
     }
 }
@@ -87,7 +94,10 @@ pub(super) fn run_call(first: &'static ThreadSlot) {
     }
     let former = first.tid.swap(sys::pid(), Ordering::AcqRel);
     first.former.store(former, Ordering::Relaxed);
-    first.process.store(sys::pid(), Ordering::Relaxed);
+    thread_slots::next_process();
+    first
+        .process
+        .store(thread_slots::process(), Ordering::Relaxed);
     // SAFETY: the taker saved its registers before it let this thread begin, and does not exist in
     // this clone.
     let started =

@@ -162,13 +162,15 @@ fn park(slot: &'static ThreadSlot) {
     let is_new = unsafe {
         (*slot.kernel.get()).write(KernelState::read());
         (*slot.signals.get()).take();
-        slot.process.store(sys::pid(), Ordering::Relaxed);
+        slot.process
+            .store(thread_slots::process(), Ordering::Relaxed);
         save_and_call(slot.registers.get(), wait, argument)
     };
     if is_new {
         // SAFETY: written above, in the process that the image is of.
         unsafe { (*slot.kernel.get()).assume_init_ref() }.restore();
-        slot.process.store(sys::pid(), Ordering::Relaxed);
+        slot.process
+            .store(thread_slots::process(), Ordering::Relaxed);
         slot.tid.store(sys::tid(), Ordering::Release);
         slot.state.store(state::RUNNING, Ordering::Release);
     }

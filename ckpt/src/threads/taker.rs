@@ -1,6 +1,6 @@
 //! The taker: the thread that parks all others, and resumes them.
 
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::thread_slots::{self, PARKED, ThreadSlot, state};
 use super::{first_thread, parking_signal};
@@ -16,7 +16,7 @@ const PAUSE: u64 = 1_000_000;
 /// Counts readings of the list of threads.
 static SCANS: AtomicU32 = AtomicU32::new(0);
 /// The process in which the threads were parked.
-static PROCESS: AtomicI32 = AtomicI32::new(0);
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 /// Why threads were not stopped. No part of it lies in the heap, whose lock the taker holds.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +53,7 @@ impl From<NotStopped> for Refused {
 /// A thread does not park within a second, or its state can't be restored. The caller must resume
 /// the others.
 pub(super) fn stop_others() -> Result<(), NotStopped> {
-    PROCESS.store(sys::pid(), Ordering::Relaxed);
+    PROCESS.store(thread_slots::process(), Ordering::Relaxed);
     let failed = |errno| NotStopped::System {
         action: "install the handler that parks threads",
         errno,
@@ -97,7 +97,7 @@ impl Scan {
                 return;
             };
             slot.scan.store(scan.number, Ordering::Relaxed);
-            if tid == me || (tid == pid && has_ended(tid)) || is_parked(slot, tid, pid) {
+            if tid == me || (tid == pid && has_ended(tid)) || is_parked(slot, tid) {
                 scan.stopped += 1;
             } else {
                 scan.running = Some(tid);
@@ -118,10 +118,10 @@ impl Scan {
 }
 
 /// Whether a thread is parked. Asks it to park if nobody has.
-fn is_parked(slot: &'static ThreadSlot, tid: i32, pid: i32) -> bool {
+fn is_parked(slot: &'static ThreadSlot, tid: i32) -> bool {
     match slot.state.load(Ordering::Acquire) {
         // In another process it is on its way out of its handler, as a new thread.
-        state::PARKED => slot.process.load(Ordering::Relaxed) == pid,
+        state::PARKED => slot.process.load(Ordering::Relaxed) == thread_slots::process(),
         state::RUNNING => {
             slot.hint.store(hint(tid).word(), Ordering::Relaxed);
             slot.state.store(state::ASKED, Ordering::Release);
@@ -186,15 +186,15 @@ fn check_waits() -> Result<(), NotStopped> {
 
 /// Resumes all other threads. In a clone it starts them anew.
 pub(super) fn resume_others() {
-    let (me, pid) = (sys::tid(), sys::pid());
-    let is_clone = PROCESS.swap(pid, Ordering::Relaxed) != pid;
+    let (me, process) = (sys::tid(), thread_slots::process());
+    let is_clone = PROCESS.swap(process, Ordering::Relaxed) != process;
     let others =
         || thread_slots::all().filter(|slot| ![0, me].contains(&slot.tid.load(Ordering::Acquire)));
     if is_clone {
         parking_signal::forget_signals();
-        others().for_each(|slot| rename(slot, pid));
+        others().for_each(|slot| rename(slot, process));
     }
-    others().for_each(|slot| resume(slot, pid));
+    others().for_each(|slot| resume(slot, process));
     if is_clone {
         manifest::restore_late_timers(|former| {
             let is_it = |slot: &&ThreadSlot| {
@@ -209,9 +209,9 @@ pub(super) fn resume_others() {
 }
 
 /// In a clone: the former number may soon be that of another thread.
-fn rename(slot: &'static ThreadSlot, pid: i32) {
+fn rename(slot: &'static ThreadSlot, process: u32) {
     const NAMELESS: i32 = -1;
-    if slot.process.load(Ordering::Relaxed) == pid {
+    if slot.process.load(Ordering::Relaxed) == process {
         return;
     }
     let is_parked = slot.state.load(Ordering::Acquire) == state::PARKED;
@@ -220,12 +220,12 @@ fn rename(slot: &'static ThreadSlot, pid: i32) {
     slot.former.store(former, Ordering::Relaxed);
 }
 
-fn resume(slot: &'static ThreadSlot, pid: i32) {
+fn resume(slot: &'static ThreadSlot, process: u32) {
     loop {
         let now = slot.state.load(Ordering::Acquire);
         let next = match now {
             state::ASKED => state::RUNNING,
-            state::PARKED if slot.process.load(Ordering::Relaxed) != pid => {
+            state::PARKED if slot.process.load(Ordering::Relaxed) != process => {
                 return first_thread::start_again(slot);
             }
             state::PARKED => state::RESUMED,

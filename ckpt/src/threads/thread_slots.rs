@@ -36,8 +36,8 @@ pub(crate) struct ThreadSlot {
     pub(super) former: AtomicI32,
     /// See [`state`].
     pub(super) state: AtomicU32,
-    /// The process in which the thread was parked.
-    pub(super) process: AtomicI32,
+    /// The process in which the thread was parked, as [`process`] counts them.
+    pub(super) process: AtomicU32,
     /// The system call in which the thread was found, as [`crate::hint::Hint::word`].
     pub(super) hint: AtomicU32,
     /// The scan of all threads that met this one last.
@@ -65,6 +65,20 @@ impl ThreadSlot {
         self.state.store(state::RUNNING, Ordering::Relaxed);
         self.tid.store(tid, Ordering::Release);
     }
+}
+
+/// Counts the processes from the first one to this one, each restored from an image of the one
+/// before. The kernel may give a restored process the number of a former one.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// Which of them this process is.
+pub(super) fn process() -> u32 {
+    PROCESS.load(Ordering::Acquire)
+}
+
+/// This process is a new one, restored from an image.
+pub(super) fn next_process() {
+    PROCESS.fetch_add(1, Ordering::AcqRel);
 }
 
 /// Counts threads that have parked; the taker waits for its change.
