@@ -45,7 +45,7 @@ static ASK: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 pub fn install(signal: i32, ask: Ask) -> io::Result<()> {
     ASK.store(ask as *mut c_void, Ordering::Release);
     rebind();
-    threads::prepare();
+    threads::prepare(signal);
     // SAFETY: `sigaction` is plain data; the handler has the signature that SA_SIGINFO asks for.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();

@@ -66,8 +66,9 @@ fn set_cancel_state(state: c_int) -> c_int {
     former
 }
 
-/// Finds out what parking needs to know, when the library starts.
-pub(crate) fn prepare() {
+/// Finds out what parking needs to know, when the library starts. `request_signal` asks for images.
+pub(crate) fn prepare(request_signal: i32) {
+    thread_signals::leave_out(request_signal);
     kernel_state::find_rseq();
 }
 
@@ -174,6 +175,7 @@ impl Drop for Parked {
         if let Some(heap) = outer.heap.take() {
             drop(heap);
             taker::resume_others();
+            taker::queue_own_signals();
         }
         outer.end();
     }

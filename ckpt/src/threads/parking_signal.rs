@@ -199,6 +199,12 @@ unsafe extern "C" fn wait(slot: *mut c_void) {
                 slot.state.store(state::PARKED, Ordering::Release);
                 sys::futex_wake(&slot.state, i32::MAX);
             }
+            state::COLLECTING => {
+                // SAFETY: the slot is this thread's, and the taker waits.
+                unsafe { (*slot.signals.get()).take_more() };
+                slot.state.store(state::PARKED, Ordering::Release);
+                sys::futex_wake(&slot.state, i32::MAX);
+            }
             _ => return slot.state.store(state::RUNNING, Ordering::Release),
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::thread_slots::{self, PARKED, ThreadSlot, state};
-use super::{first_thread, parking_signal};
+use super::{first_thread, parking_signal, thread_signals};
 use crate::error::Refused;
 use crate::hint::Hint;
 use crate::{manifest, proc, sys};
@@ -64,7 +64,9 @@ pub(super) fn stop_others() -> Result<(), NotStopped> {
         let seen = PARKED.load(Ordering::Acquire);
         let scan = Scan::read()?;
         let Some(tid) = scan.running else {
-            return check_waits();
+            check_waits()?;
+            collect_signals();
+            return Ok(());
         };
         if sys::now() > begun + PATIENCE {
             return Err(unparkable(tid));
@@ -181,6 +183,35 @@ fn check_waits() -> Result<(), NotStopped> {
             tid: slot.tid.load(Ordering::Relaxed),
         }),
         None => Ok(()),
+    }
+}
+
+/// A thread may have sent a signal to one that was parked already. Now that all are parked, each
+/// takes such signals.
+fn collect_signals() {
+    let is_parked = |slot: &&ThreadSlot| slot.state.load(Ordering::Acquire) == state::PARKED;
+    for slot in thread_slots::all().filter(is_parked) {
+        if !thread_signals::wait_for(slot.tid.load(Ordering::Relaxed)) {
+            continue;
+        }
+        slot.state.store(state::COLLECTING, Ordering::Release);
+        sys::futex_wake(&slot.state, 1);
+        // The thread only makes calls that don't wait.
+        while slot.state.load(Ordering::Acquire) == state::COLLECTING {
+            sys::futex_wait(&slot.state, state::COLLECTING, None);
+        }
+    }
+    if let Some(mine) = thread_slots::find(sys::tid()) {
+        // SAFETY: the slot is this thread's, which is not parked.
+        unsafe { (*mine.signals.get()).take() };
+    }
+}
+
+/// Queues again the signals that waited for the taker.
+pub(super) fn queue_own_signals() {
+    if let Some(mine) = thread_slots::find(sys::tid()) {
+        // SAFETY: the slot is this thread's, which is not parked.
+        unsafe { (*mine.signals.get()).queue_again() };
     }
 }
 

@@ -3,10 +3,21 @@
 //! The C library sends its threads such signals and waits for their effect: when the user of the
 //! process changes, and when a thread is cancelled.
 
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicI32, Ordering};
+
 use crate::{proc, sys};
 
 /// How many of them are kept; the rest would stay with the rank.
 const MOST: usize = 4;
+
+/// A signal that a restored process does not get; 0 for none.
+static LEFT_OUT: AtomicI32 = AtomicI32::new(0);
+
+/// From here on, a restored process does not get this signal.
+pub(super) fn leave_out(signal: i32) {
+    LEFT_OUT.store(signal, Ordering::Relaxed);
+}
 
 /// Signals with their details. All zeros holds none.
 pub(super) struct ThreadSignals {
@@ -20,11 +31,16 @@ impl ThreadSignals {
     /// Takes those of the calling thread, which blocks all signals.
     pub fn take(&mut self) {
         self.count = 0;
+        self.take_more();
+    }
+
+    /// Takes those that have come since.
+    pub fn take_more(&mut self) {
         if sys::pending() == 0 {
             return;
         }
         self.process = sys::pid();
-        let own = own_pending();
+        let own = pending_in(c"/proc/thread-self/status");
         for signal in (1..=64).filter(|&signal| own & sys::bit(signal) != 0) {
             if self.count < MOST && take_one(signal, &mut self.waiting[self.count]) {
                 self.count += 1;
@@ -35,7 +51,12 @@ impl ThreadSignals {
     /// Queues them again for the calling thread, in the same process or in a clone.
     pub fn queue_again(&mut self) {
         let (pid, tid) = (sys::pid(), sys::tid());
+        let is_clone = self.process != pid;
         for info in &mut self.waiting[..self.count] {
+            // The request was for the rank that the image is of.
+            if is_clone && info.si_signo == LEFT_OUT.load(Ordering::Relaxed) {
+                continue;
+            }
             // SAFETY: a signal from a process has its number; it is read only for such a one.
             if info.si_code <= 0 && unsafe { info.si_pid() } == self.process {
                 set_sender(info, pid);
@@ -48,10 +69,16 @@ impl ThreadSignals {
     }
 }
 
-/// The set of signals that wait for the calling thread, and not for the process.
-fn own_pending() -> sys::SignalSet {
+/// Whether signals wait for a thread of this process, and not for the process.
+pub(super) fn wait_for(tid: i32) -> bool {
+    let path = sys::ShortPath::new(format_args!("/proc/self/task/{tid}/status"));
+    pending_in(path.as_c_str()) != 0
+}
+
+/// The set of signals that wait for a thread, by its status file.
+fn pending_in(path: &CStr) -> sys::SignalSet {
     let mut text = [0; 2048];
-    let length = sys::read_into(c"/proc/thread-self/status", &mut text).unwrap_or(0);
+    let length = sys::read_into(path, &mut text).unwrap_or(0);
     proc::field(&text[..length], "SigPnd:")
         .and_then(proc::hex)
         .unwrap_or(0)
@@ -98,11 +125,14 @@ mod tests {
         };
         signals.take();
         assert_eq!(signals.count, 1);
-        assert_eq!(own_pending() & sys::bit(libc::SIGUSR1), 0);
+        assert_eq!(
+            pending_in(c"/proc/thread-self/status") & sys::bit(libc::SIGUSR1),
+            0
+        );
         signals.process = sys::pid();
         signals.queue_again();
         assert_eq!(
-            own_pending() & sys::bit(libc::SIGUSR1),
+            pending_in(c"/proc/thread-self/status") & sys::bit(libc::SIGUSR1),
             sys::bit(libc::SIGUSR1)
         );
         // SAFETY: plain data that the call fills in.

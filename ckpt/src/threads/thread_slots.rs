@@ -25,6 +25,8 @@ pub(super) mod state {
     pub const CALLED: u32 = 3;
     /// It may leave its handler.
     pub const RESUMED: u32 = 4;
+    /// It waits in its handler, and is to take the signals that have come since.
+    pub const COLLECTING: u32 = 5;
 }
 
 /// What the library keeps of a thread. All zeros is a free slot.

@@ -1,5 +1,5 @@
 //! Costs of process images on this machine, in milliseconds, beside a plain write and a plain read
-//! of as many bytes. `REJOIN_IMAGES` names the folder; `/dev/shm` by default.
+//! of as many bytes. `IMAGE_FOLDER` names the folder; `/dev/shm` by default.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -87,7 +87,7 @@ fn raw_times(path: &Path, bytes: &[u8]) -> (Duration, Duration) {
 
 /// Prints all figures.
 pub fn measure() {
-    let folder = std::env::var_os("REJOIN_IMAGES").map_or("/dev/shm".into(), PathBuf::from);
+    let folder = std::env::var_os("IMAGE_FOLDER").map_or("/dev/shm".into(), PathBuf::from);
     for bytes in [256usize << 20, 1 << 30] {
         let title = format!("{} MiB in {}", bytes >> 20, folder.display());
         println!("{title:<44} {:>9} {:>9} {:>9}", "median", "least", "most");

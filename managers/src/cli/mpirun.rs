@@ -246,7 +246,7 @@ mod tests {
             ),
             (
                 &["--bind-to", "x", "a"],
-                "[possible values: none, core, socket, numa]",
+                "[possible values: shared, none, core, socket, numa]",
             ),
             (&["a", ":", ":", "b"], "one of its sides is empty"),
             (&[":", "b"], "one of its sides is empty"),
