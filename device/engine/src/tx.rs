@@ -121,7 +121,8 @@ impl SendContext<'_> {
         header.flags = flags;
         header.envelope = send.envelope;
         header.length = len as u64;
-        if !eager && channel.access.theirs.is_some() {
+        // A shorter body takes less time by the link, also when it waits for clearance.
+        if single_copy {
             send.offered = true;
             header.aux = send.seg.addr as u64;
         }

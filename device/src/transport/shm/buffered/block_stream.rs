@@ -7,7 +7,7 @@ use rejoin_ring::OutOfBounds;
 use rejoin_ring::blocks::{BlockPool, BlockReader, BlockWriter, DirectionWords, Returns};
 
 use super::super::link_memory::{BlockTable, Direction, LinkMemory, SharedWord, word};
-use super::cache_distance::{CacheDistance, DistanceMeter};
+use super::cache_distance::{CacheDistance, DistanceMeter, PROBE};
 use super::streaming_store::StreamingStore;
 
 /// The addresses of one direction; good for as long as the memory is mapped.
@@ -56,6 +56,19 @@ impl Shared {
             returned: self.returns(),
         }
     }
+}
+
+/// Loads a byte of each line of the first [`PROBE`] bytes, all at once.
+///
+/// # Safety
+/// They are readable.
+unsafe fn load_lines(from: *const u8) {
+    let line = |index| {
+        // SAFETY: the offset is below `PROBE`; the caller's promise.
+        unsafe { from.add(index).read_volatile() }
+    };
+    let sum = (0..PROBE).step_by(64).map(line).fold(0, u8::wrapping_add);
+    std::hint::black_box(sum);
 }
 
 /// Both streams of a link, as one of its sides has them.
@@ -230,18 +243,20 @@ impl BlockStream {
             let table = word!(self.come.stream);
             let range = self.reader.next(&mut self.pool, table, len - done)?;
             let count = range.len().min(wanted.saturating_sub(done));
-            let begin = self.meter.begin(count);
             // SAFETY: the range is of the blocks, and was published; this side does not write it
             // before the next call; the caller promises the rest.
             unsafe {
                 let from = self.first.as_ptr().add(range.start);
+                let news = match self.meter.begin(count) {
+                    Some(begin) => {
+                        load_lines(from);
+                        self.meter.end(begin.elapsed())
+                    }
+                    None => self.meter.pass(count),
+                };
+                self.tell(news);
                 std::ptr::copy_nonoverlapping(from, to.wrapping_add(done), count);
             }
-            let news = match begin {
-                Some(begin) => self.meter.end(count, begin.elapsed()),
-                None => self.meter.pass(count),
-            };
-            self.tell(news);
             done += range.len();
         }
         Ok(())

@@ -1,28 +1,30 @@
-//! Whether the cores of both sides of a link share a cache, as the reader's copies show.
+//! Whether the cores of both sides of a link share a cache, as the reader's loads show.
 //!
 //! Lines that one core has written and another reads travel between their caches. Cores that share
 //! a cache do this as fast as they copy. For other cores a line may take longer than a line from
 //! memory. There a body is better read by single copy, or written past the cache. A virtual machine
-//! does not know which cores share a cache, and this changes while a program runs. So the reader
-//! measures some of its copies out of blocks that were written through the cache, and tells the
-//! writer what it found.
+//! does not know which cores share a cache, and this changes while a program runs. So before some
+//! of its copies out of blocks that were written through the cache, the reader measures how long it
+//! takes to load their first lines, and tells the writer what it found. The time of the copy itself
+//! says less: it is that of slow stores where the destination is in no cache.
 //!
 //! A reader that has found a far core can't see when that changes: the writer then does without the
 //! cache. So it tries again, after more and more bytes.
 
 use std::time::{Duration, Instant};
 
-/// Copies of fewer bytes are not measured.
-const LEAST: usize = 4 << 10;
-/// The time of a copy of 1 KiB beyond which it came from a far core: half of what single copy takes
-/// for it on most machines. A shared cache takes 10 to 35 ns, none takes 70 to 170.
-const LONG: Duration = Duration::from_nanos(55);
-/// So many copies in a row must be slow: the first use of a page, and the scheduler, slow some.
-const SLOW_COPIES: u32 = 4;
-/// Every so many copies one is measured.
+/// Bytes whose lines are loaded to measure. No measurement comes before shorter copies.
+pub(super) const PROBE: usize = 4 << 10;
+/// The time of a measurement beyond which the lines came from a far core. Reading the clock takes
+/// 20 to 30 ns of it. The lines take 50 ns from a shared cache, 280 to 680 ns without one.
+const LONG: Duration = Duration::from_nanos(180);
+/// So many measurements in a row must be slow: the first use of a page, and the scheduler, slow
+/// some.
+const SLOW_PROBES: u32 = 4;
+/// A measurement comes before every so many copies.
 const INTERVAL: u32 = 8;
-/// Copies that are not measured after the writer was told to use the cache: of pages that are used
-/// for the first time, and of blocks that it has written before it knew.
+/// Copies before the first measurement after the writer was told to use the cache: of pages that
+/// are used for the first time, and of blocks that it has written before it knew.
 const SETTLING: u32 = 64;
 /// Bytes after which the cache is tried again: at first, and at most.
 const FIRST_PAUSE: usize = 1 << 20;
@@ -54,9 +56,9 @@ impl CacheDistance {
 #[derive(Debug)]
 pub(in crate::transport::shm) struct DistanceMeter {
     distance: CacheDistance,
-    /// Copies until the next one that is measured.
+    /// Copies until the next measurement.
     skip: u32,
-    /// How many measured copies in a row were slow.
+    /// How many measurements in a row were slow.
     slow: u32,
     /// Bytes until the cache is tried again, and how many they were at first.
     left: usize,
@@ -74,10 +76,10 @@ impl DistanceMeter {
         }
     }
 
-    /// Before a copy: its start, if it is to be measured.
+    /// Before a copy of `len` bytes: the time, if the first [`PROBE`] of them are to be loaded.
     #[inline]
     pub(super) fn begin(&mut self, len: usize) -> Option<Instant> {
-        if len < LEAST || self.distance == CacheDistance::Far {
+        if len < PROBE || self.distance == CacheDistance::Far {
             return None;
         }
         if self.skip > 0 {
@@ -87,16 +89,16 @@ impl DistanceMeter {
         Some(Instant::now())
     }
 
-    /// After a measured copy of `len` bytes: what the writer is to be told, if that is news.
-    pub(super) fn end(&mut self, len: usize, took: Duration) -> Option<CacheDistance> {
-        if took * 1024 <= LONG * u32::try_from(len).unwrap_or(u32::MAX) {
+    /// After the load: what the writer is to be told, if that is news.
+    pub(super) fn end(&mut self, took: Duration) -> Option<CacheDistance> {
+        if took <= LONG {
             self.slow = 0;
             self.skip = INTERVAL;
             self.pause = FIRST_PAUSE;
             return None;
         }
         self.slow += 1;
-        if self.slow < SLOW_COPIES {
+        if self.slow < SLOW_PROBES {
             return None;
         }
         self.distance = CacheDistance::Far;
@@ -125,8 +127,8 @@ mod tests {
     use super::*;
 
     const LEN: usize = 16 << 10;
-    const FAST: Duration = Duration::from_nanos(400);
-    const SLOW: Duration = Duration::from_nanos(2000);
+    const FAST: Duration = Duration::from_nanos(80);
+    const SLOW: Duration = Duration::from_nanos(400);
 
     /// Copies until the meter has news, at most `most`; the news and the number.
     fn copies(
@@ -136,7 +138,7 @@ mod tests {
     ) -> (Option<CacheDistance>, usize) {
         for count in 1..=most {
             let news = match meter.begin(LEN) {
-                Some(_) => meter.end(LEN, took),
+                Some(_) => meter.end(took),
                 None => meter.pass(LEN),
             };
             if news.is_some() {
@@ -147,21 +149,21 @@ mod tests {
     }
 
     #[test]
-    fn slow_copies_in_a_row_mean_a_far_core() {
+    fn slow_measurements_in_a_row_mean_a_far_core() {
         let mut meter = DistanceMeter::new();
         let (news, count) = copies(&mut meter, SLOW, 1000);
         assert_eq!(news, Some(CacheDistance::Far));
-        assert_eq!(count, (SETTLING + SLOW_COPIES) as usize);
+        assert_eq!(count, (SETTLING + SLOW_PROBES) as usize);
     }
 
     #[test]
-    fn slow_copies_between_fast_ones_mean_none() {
+    fn slow_measurements_between_fast_ones_mean_none() {
         let mut meter = DistanceMeter::new();
         copies(&mut meter, FAST, SETTLING as usize + 1);
         for turn in 0..1000 {
-            let took = if turn % SLOW_COPIES == 0 { FAST } else { SLOW };
+            let took = if turn % SLOW_PROBES == 0 { FAST } else { SLOW };
             while meter.begin(LEN).is_none() {}
-            assert_eq!(meter.end(LEN, took), None);
+            assert_eq!(meter.end(took), None);
         }
     }
 
@@ -187,7 +189,7 @@ mod tests {
     fn short_copies_show_nothing() {
         let mut meter = DistanceMeter::new();
         for _ in 0..1000 {
-            assert_eq!(meter.begin(LEAST - 1), None);
+            assert_eq!(meter.begin(PROBE - 1), None);
         }
     }
 }
