@@ -1,38 +1,21 @@
 //! The processor: its features, and the thread that continues on it.
 
 use core::arch::asm;
-use core::arch::x86_64::{__cpuid, __cpuid_count};
 
 use rejoin_image_format::{ProcessorFeatures, RESUMED, SavedThread};
 
 use crate::system_calls::{self as calls, Errno};
 
-/// This machine's features. `ckpt/src/image/processor_here.rs` lists the same.
+/// This machine's features.
 pub fn features() -> ProcessorFeatures {
-    let (first, seventh) = (__cpuid(1), __cpuid_count(7, 0));
-    let (next, extended) = (__cpuid_count(7, 1), __cpuid(0x8000_0001));
-    let (mut low, mut high) = (0u32, 0u32);
-    if first.ecx & 1 << 27 != 0 {
+    ProcessorFeatures::of_this_machine(|| {
+        let (low, high): (u32, u32);
         // SAFETY: the processor says that the system lets programs read the register.
         unsafe {
             asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") high, options(nomem, nostack));
         }
-    }
-    let leaf_one = |has: bool, value: u32| if has { value } else { 0 };
-    ProcessorFeatures {
-        words: [
-            first.ecx,
-            first.edx,
-            seventh.ebx,
-            seventh.ecx,
-            seventh.edx,
-            leaf_one(seventh.eax >= 1, next.eax),
-            extended.ecx,
-            extended.edx,
-            low,
-            high,
-        ],
-    }
+        u64::from(high) << 32 | u64::from(low)
+    })
 }
 
 const ARCH_SET_GS: u64 = 0x1001;

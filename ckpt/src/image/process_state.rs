@@ -7,6 +7,7 @@ use std::os::fd::RawFd;
 use super::save_error::SaveError;
 use super::saved_process::SavedProcess;
 use crate::manifest::{self, Descriptor};
+use crate::signals::SignalAction;
 use crate::sys;
 use crate::threads::kernel_state::register_rseq;
 
@@ -16,16 +17,6 @@ const SIGNALS: usize = 64;
 const LIMITS: usize = 16;
 /// Words of the set of processors: 8,192 processors.
 const PROCESSOR_WORDS: usize = 128;
-
-/// The kernel's `struct sigaction`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct KernelAction {
-    handler: usize,
-    flags: u64,
-    restorer: usize,
-    mask: u64,
-}
 
 /// A device that is open under a number.
 struct OpenDevice {
@@ -37,12 +28,12 @@ struct OpenDevice {
 
 /// The state.
 pub(super) struct ProcessState {
-    actions: [KernelAction; SIGNALS],
+    actions: [SignalAction; SIGNALS],
     alternate_stack: libc::stack_t,
     limits: [libc::rlimit; LIMITS],
     processors: ([u64; PROCESSOR_WORDS], usize),
     umask: libc::mode_t,
-    directory: Option<CString>,
+    directory: CString,
     devices: Vec<OpenDevice>,
     thread_pointer: u64,
 }
@@ -51,7 +42,8 @@ impl ProcessState {
     /// Reads it in a zygote.
     ///
     /// # Errors
-    /// [`SaveError::Descriptor`] for one that can't be opened again.
+    /// [`SaveError::Descriptor`] for one that can't be opened again, [`SaveError::Directory`] if
+    /// the working directory has no path.
     pub fn capture(program: &SavedProcess<'_>, thread_pointer: u64) -> Result<Self, SaveError> {
         let system = |errno| SaveError::System { errno };
         let all = manifest::descriptors(program.block).map_err(system)?;
@@ -59,21 +51,17 @@ impl ProcessState {
         // SAFETY: these are plain data for which all zeros is a value; the calls fill them in.
         unsafe {
             let mut state = Self {
-                actions: [KernelAction::default(); SIGNALS],
+                actions: std::array::from_fn(|index| SignalAction::read(index as i32 + 1)),
                 alternate_stack: std::mem::zeroed(),
                 limits: std::mem::zeroed(),
                 processors: ([0; PROCESSOR_WORDS], 0),
                 umask: libc::umask(0),
-                directory: directory(),
+                directory: directory()?,
                 devices,
                 thread_pointer,
             };
             libc::umask(state.umask);
             libc::sigaltstack(std::ptr::null(), &raw mut state.alternate_stack);
-            for (signal, action) in (1..).zip(&mut state.actions) {
-                let (none, action) = (std::ptr::null::<KernelAction>(), std::ptr::from_mut(action));
-                libc::syscall(libc::SYS_rt_sigaction, signal, none, action, 8);
-            }
             for (kind, limit) in (0..).zip(&mut state.limits) {
                 let (none, limit) = (std::ptr::null::<libc::rlimit>(), std::ptr::from_mut(limit));
                 libc::syscall(libc::SYS_prlimit64, 0, kind, none, limit);
@@ -94,7 +82,8 @@ impl ProcessState {
     /// descriptors with high numbers.
     pub fn restore(&self) -> Result<(), SaveError> {
         register_rseq(self.thread_pointer as usize);
-        // SAFETY: all pointers are to structures of the kernel's, which are read.
+        // SAFETY: all pointers are to structures of the kernel's, which are read. The handlers are
+        // those of this program, at their addresses.
         unsafe {
             for (kind, limit) in (0..).zip(&self.limits) {
                 let none = std::ptr::null_mut::<libc::rlimit>();
@@ -108,10 +97,8 @@ impl ProcessState {
                 );
             }
             for (signal, action) in (1..).zip(&self.actions) {
-                let none = std::ptr::null_mut::<KernelAction>();
-                let action = std::ptr::from_ref(action);
                 // SIGKILL and SIGSTOP can't be set.
-                libc::syscall(libc::SYS_rt_sigaction, signal, action, none, 8);
+                let _ = action.set(signal);
             }
             let mut stack = self.alternate_stack;
             stack.ss_flags &= !libc::SS_ONSTACK;
@@ -120,9 +107,7 @@ impl ProcessState {
             // On a host with other processors the process runs on all of them.
             libc::syscall(libc::SYS_sched_setaffinity, 0, *length, set.as_ptr());
             libc::umask(self.umask);
-            if let Some(directory) = &self.directory
-                && libc::chdir(directory.as_ptr()) != 0
-            {
+            if libc::chdir(self.directory.as_ptr()) != 0 {
                 return Err(SaveError::System {
                     errno: sys::errno(),
                 });
@@ -159,7 +144,7 @@ fn devices(all: &[Descriptor], program: &SavedProcess<'_>) -> Result<Vec<OpenDev
             // The manifest opens them.
             libc::S_IFREG | libc::S_IFDIR => {}
             libc::S_IFCHR if matches!(libc::major(one.special), 1 | 4 | 5 | 136..=143) => {
-                devices.extend(OpenDevice::read(one.fd));
+                devices.push(OpenDevice::read(one.fd).ok_or(SaveError::Descriptor(one.fd))?);
             }
             // A restored process gets its standard input from the manager.
             _ if one.fd == 0 => {}
@@ -184,15 +169,15 @@ impl OpenDevice {
     }
 }
 
-/// The working directory.
-fn directory() -> Option<CString> {
+/// The working directory's path.
+fn directory() -> Result<CString, SaveError> {
     let mut buffer = [0u8; libc::PATH_MAX as usize];
     // SAFETY: pointer and length describe the buffer.
     let length = unsafe { libc::syscall(libc::SYS_getcwd, buffer.as_mut_ptr(), buffer.len()) };
-    let length = usize::try_from(length).ok()?.checked_sub(1)?;
-    // A directory that can't be reached has another beginning.
-    let path = buffer[..length]
-        .starts_with(b"/")
-        .then_some(&buffer[..length])?;
-    CString::new(path).ok()
+    let path = usize::try_from(length)
+        .ok()
+        .and_then(|length| CString::new(&buffer[..length.checked_sub(1)?]).ok());
+    // The kernel begins the path of a directory outside the root with a word in parentheses.
+    path.filter(|path| path.as_bytes().starts_with(b"/"))
+        .ok_or(SaveError::Directory)
 }

@@ -2,13 +2,10 @@
 
 use rejoin_image_format::ProcessorFeatures;
 
-/// This machine's features. `ckpt/restarter/src/cpu.rs` lists the same.
+/// This machine's features.
 pub(super) fn features() -> ProcessorFeatures {
-    use std::arch::x86_64::{__cpuid, __cpuid_count};
-    let (first, seventh) = (__cpuid(1), __cpuid_count(7, 0));
-    let (next, extended) = (__cpuid_count(7, 1), __cpuid(0x8000_0001));
-    let (mut low, mut high) = (0u32, 0u32);
-    if first.ecx & 1 << 27 != 0 {
+    ProcessorFeatures::of_this_machine(|| {
+        let (low, high): (u32, u32);
         // SAFETY: the processor says that the system lets programs read the register.
         unsafe {
             std::arch::asm!(
@@ -17,19 +14,6 @@ pub(super) fn features() -> ProcessorFeatures {
                 options(nomem, nostack),
             );
         }
-    }
-    ProcessorFeatures {
-        words: [
-            first.ecx,
-            first.edx,
-            seventh.ebx,
-            seventh.ecx,
-            seventh.edx,
-            if seventh.eax >= 1 { next.eax } else { 0 },
-            extended.ecx,
-            extended.edx,
-            low,
-            high,
-        ],
-    }
+        u64::from(high) << 32 | u64::from(low)
+    })
 }

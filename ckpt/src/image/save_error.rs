@@ -12,6 +12,9 @@ pub enum SaveError {
     /// A descriptor of the program that has no path: a pipe, a socket, a deleted file.
     #[error("descriptor {0} (a pipe, a socket, or a file that is gone) can't be kept in a file")]
     Descriptor(i32),
+    /// The working directory is removed or outside the root directory.
+    #[error("the working directory has no path")]
+    Directory,
     /// Memory at this address that is shared, or a device's.
     #[error("memory at {0:#x} that is shared, or a device's, can't be kept in a file")]
     Mapping(u64),
