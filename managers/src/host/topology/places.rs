@@ -111,7 +111,12 @@ impl Places {
     /// bound or told.
     #[must_use]
     pub fn here(binding: Binding, ranks: usize) -> Places {
-        let topology = if binding.to == Bind::None && !binding.told {
+        let is_bound = match binding.to {
+            Bind::None => false,
+            Bind::Shared => ranks > Cpus::allowed().len(),
+            Bind::Core | Bind::Socket | Bind::Numa => true,
+        };
+        let topology = if !is_bound && !binding.told {
             HostTopology::new(Vec::new(), Vec::new())
         } else {
             HostTopology::usable()
