@@ -36,6 +36,16 @@ pub enum Refused {
         /// Its file, as the system names it.
         name: String,
     },
+    /// The state of a descriptor could not be read.
+    #[error("descriptor {fd} ({what}) can't be part of an image: {}", contents_reason(*.errno))]
+    Contents {
+        /// The descriptor's number.
+        fd: i32,
+        /// What it is, as the system names it.
+        what: String,
+        /// The system's number for the error.
+        errno: i32,
+    },
     /// A restored process could neither wait for them nor speak to them.
     #[error("the program has child processes of its own, which a twin cannot bring back")]
     Children,
@@ -55,6 +65,16 @@ impl Refused {
             action: action.to_owned(),
             errno,
         }
+    }
+}
+
+/// What the errors mean that reading the contents of a descriptor gives.
+fn contents_reason(errno: i32) -> String {
+    match errno {
+        libc::EBUSY => "a message with descriptors waits in it".to_owned(),
+        libc::EBADF => "it watches a descriptor whose number the program has closed".to_owned(),
+        libc::EFBIG => "more than 64 MiB wait in pipes and sockets".to_owned(),
+        errno => std::io::Error::from_raw_os_error(errno).to_string(),
     }
 }
 

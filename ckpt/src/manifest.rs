@@ -4,10 +4,12 @@ use std::os::fd::RawFd;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Caveat;
+use crate::error::{Caveat, Refused};
 
+mod duplicates;
 mod files;
 mod input;
+mod kernel_objects;
 mod locked_memory;
 mod locks;
 mod pending_signals;
@@ -17,6 +19,7 @@ pub use files::WrittenFile;
 pub(crate) use files::{Cut, Descriptor, descriptors};
 pub use input::InputPipe;
 pub(crate) use input::pipe;
+use kernel_objects::KernelObjects;
 pub(crate) use timers::restore_late as restore_late_timers;
 
 /// The description of an image for the manager.
@@ -40,6 +43,7 @@ pub struct Summary {
 #[derive(Default)]
 pub(crate) struct Manifest {
     files: files::Files,
+    objects: KernelObjects,
     timers: timers::Timers,
     pending: pending_signals::PendingSignals,
     locked: locked_memory::Locked,
@@ -47,19 +51,25 @@ pub(crate) struct Manifest {
 
 impl Manifest {
     /// Reads the state of this process, with signals blocked. `request_signal` is that of
-    /// checkpoint requests, which is not part of the state. `inherited` are descriptors that the
-    /// manager has open under the same numbers; they do not belong to the program.
+    /// checkpoint requests, which is not part of the state. `is_other` are descriptors that do not
+    /// belong to the program alone: the standard streams, and what the manager has, too.
+    ///
+    /// # Errors
+    /// [`Refused::Contents`] for a descriptor whose contents can't be read.
     pub fn capture(
         all: &[Descriptor],
         request_signal: i32,
-        inherited: &[(RawFd, (u64, u64))],
-    ) -> Self {
-        Self {
-            files: files::Files::capture(all, inherited),
+        is_other: impl Fn(&Descriptor) -> bool,
+    ) -> Result<Self, Refused> {
+        let objects = KernelObjects::capture(all, &is_other)?;
+        let files = files::Files::capture(all, |d| is_other(d) || objects.holds(d.fd));
+        Ok(Self {
+            files,
+            objects,
             timers: timers::Timers::capture(),
             pending: pending_signals::PendingSignals::capture(request_signal),
             locked: locked_memory::Locked::capture(),
-        }
+        })
     }
 
     /// The summary for the manager.
@@ -73,10 +83,22 @@ impl Manifest {
         }
     }
 
-    /// In the twin: stops sharing open files with the rank. Returns the number of files that it
-    /// still shares.
-    pub fn detach(&self) -> u16 {
+    /// In the twin: stops sharing open files, pipes and the like with the rank. `instead` takes the
+    /// numbers of those that only a restored process has again. Returns the number of files that
+    /// the twin still shares.
+    pub fn detach(&self, instead: RawFd) -> u16 {
+        self.objects.release(instead);
         self.files.detach()
+    }
+
+    /// In the twin made from a file: keeps the numbers of what only a restored process has.
+    pub fn reserve(&self, instead: RawFd) {
+        self.objects.release(instead);
+    }
+
+    /// In the rank: takes these numbers out of the program's epoll sets, or puts them back.
+    pub fn watch(&self, numbers: &[RawFd], again: bool) {
+        self.objects.watch(numbers, again);
     }
 
     /// Checks that each open file has a path that leads to it. Otherwise the number of a file that
@@ -96,6 +118,9 @@ impl Manifest {
     pub fn restore(&self, cut: &Cut) -> Vec<Caveat> {
         let mut caveats = Vec::new();
         self.files.restore(cut, &mut caveats);
+        if let Err(not_made) = self.objects.restore() {
+            not_made.end_process();
+        }
         self.locked.restore(&mut caveats);
         self.pending.restore(&mut caveats);
         self.timers.restore(&mut caveats);

@@ -141,6 +141,26 @@ pub fn wait_readable(fd: RawFd, most: i32) {
     unsafe { libc::syscall(libc::SYS_poll, &raw mut poll, 1, most) };
 }
 
+/// The events that a descriptor shows now.
+pub fn events_now(fd: RawFd) -> i16 {
+    let mut poll = libc::pollfd {
+        fd,
+        events: libc::POLLIN | libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: the pointer is to one structure.
+    unsafe { libc::syscall(libc::SYS_poll, &raw mut poll, 1, 0) };
+    poll.revents
+}
+
+/// Bytes that wait in a pipe or socket.
+pub fn readable_bytes(fd: RawFd) -> Sys<usize> {
+    let mut count: c_int = 0;
+    // SAFETY: the request fills in one number.
+    check_int(unsafe { libc::ioctl(fd, libc::FIONREAD, &raw mut count) })?;
+    Ok(usize::try_from(count).unwrap_or(0))
+}
+
 /// Closes a descriptor.
 pub fn close(fd: RawFd) {
     // SAFETY: touches no memory; callers own the number.

@@ -29,6 +29,7 @@ mod zygote;
 pub use clone::NAME;
 use clone_context::{CloneContext, FirstThread};
 pub use imager::{Imager, Settings};
+use renewed_streams::RenewedStreams;
 pub use taken::{Image, Restored, Taken, Timings};
 pub use wire::{BODY_LIMIT, DESCRIPTOR_LIMIT};
 
@@ -52,13 +53,12 @@ pub fn take(imager: &mut Imager, parked: &Parked) -> Result<Taken, Refused> {
     imager.check_children(is_direct)?;
     let all = manifest::descriptors(imager.settings.block)
         .map_err(|errno| Refused::system("list the open files", errno))?;
-    let manifest = Manifest::capture(&all, imager.settings.signal, &imager.inherited);
+    let manifest = Manifest::capture(&all, imager.settings.signal, |d| imager.is_other(d))?;
     let (wait, manager_end) = socket_pair(imager.settings.block)?;
     // The last check: the twin compares its memory with the ranges read here.
-    let streams = imager.check_mappings().and_then(|()| {
-        renewed_streams::RenewedStreams::renew(&imager.pipes, &all, imager.settings.block)
-            .map_err(|errno| Refused::system("make new pipes for the standard streams", errno))
-    });
+    let streams = imager
+        .check_mappings()
+        .and_then(|()| renew_streams(imager, &manifest, &all));
     let streams = streams.inspect_err(|_| [wait, manager_end].into_iter().for_each(sys::close))?;
     let context = CloneContext {
         wait,
@@ -67,6 +67,20 @@ pub fn take(imager: &mut Imager, parked: &Parked) -> Result<Taken, Refused> {
         manifest,
     };
     clone_with(imager, context, parked, is_direct)
+}
+
+/// Gives the standard streams new pipes, also in the epoll sets that watch them.
+fn renew_streams(
+    imager: &Imager,
+    manifest: &Manifest,
+    all: &[manifest::Descriptor],
+) -> Result<RenewedStreams, Refused> {
+    let is_stream = |d: &&manifest::Descriptor| imager.pipes.contains(&Some(d.file));
+    let numbers: Vec<RawFd> = all.iter().filter(is_stream).map(|d| d.fd).collect();
+    manifest.watch(&numbers, false);
+    let renewed = RenewedStreams::renew(&imager.pipes, all, imager.settings.block);
+    manifest.watch(&numbers, true);
+    renewed.map_err(|errno| Refused::system("make new pipes for the standard streams", errno))
 }
 
 /// Milliseconds for which a rank with file locks waits at most until its clone shares no open file.
@@ -100,7 +114,10 @@ fn clone_with(
         return Ok(Taken::Restored(restored));
     }
     let pid = made.map_err(|errno| {
+        let numbers = context.streams.numbers();
+        context.manifest.watch(&numbers, false);
         context.streams.undo();
+        context.manifest.watch(&numbers, true);
         [context.wait, context.manager_end]
             .into_iter()
             .for_each(sys::close);

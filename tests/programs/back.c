@@ -3,7 +3,7 @@
  *   after          MPI_Finalize, then work and output
  *   left FILE      MPI_Finalize, then a wait for FILE
  *   fault FILE     rank 1 has a fault, but not while FILE is there; it makes FILE first unless FILE is "-"
- *   shared|child|pipe [GATE]   something that an image can't hold, or only one in memory, then work
+ *   shared|child|socket [GATE]   something that an image can't hold, or only one in memory, then work
  *   work [GATE]    work alone
  * With GATE they go on in silence until that file is there, however fast the machine is. */
 #include "check.h"
@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -103,9 +104,8 @@ static void fault(const char *file)
 static void refused(const char *what, const char *gate)
 {
     pid_t child = 0;
-    int ends[2];
-    if (!strcmp(what, "pipe"))
-        CHECK(pipe(ends) == 0);
+    if (!strcmp(what, "socket"))
+        CHECK(socket(AF_INET, SOCK_STREAM, 0) >= 0);
     if (!strcmp(what, "shared"))
         CHECK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
     if (!strcmp(what, "child") && (child = fork()) == 0) {

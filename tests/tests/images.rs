@@ -150,6 +150,18 @@ fn threads_that_hold_locks_come_back_from_files() {
 }
 
 #[test]
+fn pipes_and_epoll_sets_within_a_rank_come_back_from_files() {
+    let options = ["--checkpoint-interval", "0.1"];
+    let work = Work::begin("within", ["within", "300"], &options);
+    let mut seen = work.job.ranks();
+    for rank in [0, 2, 1] {
+        work.kill_with_images(rank);
+        work.job.fresh_ranks(RANKS, &mut seen);
+    }
+    work.ends_well("three kills of ranks with pipes", 3);
+}
+
+#[test]
 fn a_damaged_image_is_refused_by_name_and_the_job_ends() {
     let work = Work::begin(
         "damaged",
@@ -175,13 +187,14 @@ fn a_damaged_image_is_refused_by_name_and_the_job_ends() {
 }
 
 #[test]
-fn a_program_with_a_pipe_has_images_in_memory_and_is_told_why() {
-    let work = Work::begin("pipe", ["back", "pipe"], &["--checkpoint-interval", "0.1"]);
+fn a_program_with_a_socket_has_images_in_memory_and_is_told_why() {
+    let options = ["--checkpoint-interval", "0.1"];
+    let work = Work::begin("socket", ["back", "socket"], &options);
     let mut seen = work.job.ranks();
     std::thread::sleep(Duration::from_millis(500));
     kill(seen[1], libc::SIGKILL);
     work.job.fresh_ranks(RANKS, &mut seen);
-    let done = work.end("a program with a pipe");
+    let done = work.end("a program with a socket");
     assert!(done.output.status.success(), "{}", done.text());
     let text = done.stderr();
     assert!(

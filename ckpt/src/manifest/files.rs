@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 
 use serde::{Deserialize, Serialize};
 
+use super::duplicates;
 use super::locks::Lock;
 use crate::error::Caveat;
 use crate::sys;
@@ -100,14 +101,14 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Reads them.
-    pub fn capture(all: &[Descriptor], inherited: &[(RawFd, (u64, u64))]) -> Self {
+    /// Reads them. `is_known` are descriptors that are no files, but need no caveat.
+    pub fn capture(all: &[Descriptor], is_known: impl Fn(&Descriptor) -> bool) -> Self {
         let mut files = Self::default();
         let mut text = Vec::new();
         for one in all {
             match one.mode & libc::S_IFMT {
                 libc::S_IFREG | libc::S_IFDIR => files.add(one, &mut text),
-                _ if inherited.contains(&(one.fd, one.file)) => {}
+                _ if is_known(one) => {}
                 _ => files.mention(one),
             }
         }
@@ -289,30 +290,10 @@ impl Files {
 impl OpenFile {
     /// Whether `other` is a second number of this description.
     fn is_same(&self, other: &Descriptor, flags: i32, offset: i64) -> bool {
-        if self.file != other.file {
-            return false;
-        }
-        let pid = sys::pid();
-        // SAFETY: touches no memory. Type 0 compares open files.
-        match unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, 0, self.fd, other.fd) } {
-            -1 => {
-                self.flags == flags & KEPT_FLAGS && self.offset == offset && self.toggles(other.fd)
-            }
-            order => order == 0,
-        }
-    }
-
-    /// The same test without `kcmp`, which containers often forbid. It sets a flag without meaning
-    /// for files through one number, and looks for it through the other.
-    fn toggles(&self, other: RawFd) -> bool {
-        let Ok(before) = sys::control(self.fd, libc::F_GETFL, 0) else {
-            return false;
-        };
-        let changed = sys::control(self.fd, libc::F_SETFL, before ^ libc::O_NONBLOCK);
-        let shows = sys::control(other, libc::F_GETFL, 0)
-            .is_ok_and(|flags| (flags ^ before) & libc::O_NONBLOCK != 0);
-        let _ = sys::control(self.fd, libc::F_SETFL, before);
-        changed.is_ok() && shows
+        self.file == other.file
+            && self.flags == flags & KEPT_FLAGS
+            && self.offset == offset
+            && duplicates::are_one(self.fd, other.fd)
     }
 
     fn is_at_its_path(&self) -> bool {

@@ -53,6 +53,14 @@ impl Imager {
         }
     }
 
+    /// Whether a descriptor does not belong to the program alone: a standard stream, or what the
+    /// manager has under the same number.
+    pub(super) fn is_other(&self, one: &manifest::Descriptor) -> bool {
+        one.fd <= 2
+            || self.inherited.contains(&(one.fd, one.file))
+            || self.pipes.contains(&Some(one.file))
+    }
+
     /// Whether this process is a child of the manager.
     pub(super) fn is_direct(&self) -> bool {
         self.settings.manager > 0 && sys::parent() == self.settings.manager

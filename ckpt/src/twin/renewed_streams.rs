@@ -56,6 +56,12 @@ impl RenewedStreams {
         Ok(streams)
     }
 
+    /// The numbers of the new pipes.
+    pub fn numbers(&self) -> Vec<RawFd> {
+        let all = self.renewed.iter().flatten().flat_map(|one| &one.numbers);
+        all.map(|&(number, _)| number).collect()
+    }
+
     /// Puts the old pipes back.
     pub fn undo(&self) {
         for one in self.renewed.iter().flatten() {

@@ -23,7 +23,7 @@ pub(super) fn freeze(
     thread.addresses.restore();
     close_block(imager.settings.block, context);
     context.streams.release(context.wait);
-    let shared = context.manifest.detach();
+    let shared = context.manifest.detach(context.wait);
     set_name(&twin_name());
     let score = OomScore::raise();
     answer(
@@ -101,6 +101,7 @@ fn save(
         Ok(image::Saved::Restored { socket }) => {
             thread.addresses.restore();
             context.streams.release(socket);
+            context.manifest.reserve(socket);
             set_name(&twin_name());
             score.raise_again();
             let (missing, shared) = (0, 0);

@@ -15,6 +15,7 @@ mod support;
 mod threads;
 mod waits;
 mod watch;
+mod within;
 
 /// As in the library that ranks load: memory apart from the C library's heap, which a handler must
 /// not touch.
@@ -38,6 +39,7 @@ fn main() {
         locks::TESTS,
         watch::TESTS,
         process_images::TESTS,
+        within::TESTS,
     ];
     support::run(&groups.concat());
 }

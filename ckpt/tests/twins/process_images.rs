@@ -15,7 +15,8 @@ pub const TESTS: &[Test] = &[
     ("a_zygote_saves_itself_and_serves_on", saves_itself),
     ("zeros_and_wiped_pages_are_in_no_file", without_zeros),
     ("a_full_disk_is_reported_and_the_image_stays", full_disk),
-    ("a_program_with_a_pipe_gets_no_file", with_pipe),
+    ("a_program_with_a_pipe_of_its_own_gets_a_file", with_pipe),
+    ("a_program_with_a_socket_gets_no_file", with_socket),
     (
         "a_program_with_a_deleted_file_gets_no_file",
         with_deleted_file,
@@ -156,8 +157,19 @@ fn with_pipe() {
         assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
     });
     let answer = save(&mut job, &file());
-    let is_pipe = matches!(answer, ZygoteAnswer::NotSaved(SaveError::Descriptor(3..)));
-    assert!(is_pipe, "{answer:?}");
+    assert!(matches!(answer, ZygoteAnswer::Saved { .. }), "{answer:?}");
+    job.restore(1);
+    job.finish();
+}
+
+fn with_socket() {
+    let mut job = rank(|| {
+        // SAFETY: touches no memory.
+        assert!(unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0) } >= 0);
+    });
+    let answer = save(&mut job, &file());
+    let is_socket = matches!(answer, ZygoteAnswer::NotSaved(SaveError::Descriptor(3..)));
+    assert!(is_socket, "{answer:?}");
     job.restore(1);
     job.finish();
 }
