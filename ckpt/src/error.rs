@@ -36,6 +36,16 @@ pub enum Refused {
         /// Its file, as the system names it.
         name: String,
     },
+    /// It is copied into the image.
+    #[error(
+        "the program has {bytes} bytes of writable shared memory ({name}); an image holds at most 1 GiB of it"
+    )]
+    SharedTooLarge {
+        /// Length of the memory, in bytes.
+        bytes: u64,
+        /// Its file, as the system names it.
+        name: String,
+    },
     /// The state of a descriptor could not be read.
     #[error("descriptor {fd} ({what}) can't be part of an image: {}", contents_reason(*.errno))]
     Contents {

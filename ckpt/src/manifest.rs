@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Caveat, Refused};
 
+mod description;
 mod duplicates;
 mod files;
 mod input;
@@ -13,6 +14,7 @@ mod kernel_objects;
 mod locked_memory;
 mod locks;
 mod pending_signals;
+mod shared_memory;
 mod timers;
 
 pub use files::WrittenFile;
@@ -20,6 +22,8 @@ pub(crate) use files::{Cut, Descriptor, descriptors};
 pub use input::InputPipe;
 pub(crate) use input::pipe;
 use kernel_objects::KernelObjects;
+pub(crate) use shared_memory::MappedMemory;
+use shared_memory::SharedMemory;
 pub(crate) use timers::restore_late as restore_late_timers;
 
 /// The description of an image for the manager.
@@ -44,6 +48,7 @@ pub struct Summary {
 pub(crate) struct Manifest {
     files: files::Files,
     objects: KernelObjects,
+    shared: SharedMemory,
     timers: timers::Timers,
     pending: pending_signals::PendingSignals,
     locked: locked_memory::Locked,
@@ -55,17 +60,22 @@ impl Manifest {
     /// belong to the program alone: the standard streams, and what the manager has, too.
     ///
     /// # Errors
-    /// [`Refused::Contents`] for a descriptor whose contents can't be read.
+    /// [`Refused::Contents`] for a descriptor whose contents can't be read, and
+    /// [`Refused::SharedMemory`] for memory that others write, too.
     pub fn capture(
         all: &[Descriptor],
+        maps: &MappedMemory<'_>,
         request_signal: i32,
         is_other: impl Fn(&Descriptor) -> bool,
     ) -> Result<Self, Refused> {
+        let shared = SharedMemory::capture(maps, all, &is_other)?;
         let objects = KernelObjects::capture(all, &is_other)?;
-        let files = files::Files::capture(all, |d| is_other(d) || objects.holds(d.fd));
+        let is_known = |d: &Descriptor| is_other(d) || objects.holds(d.fd);
+        let files = files::Files::capture(all, is_known, |d| shared.holds(d.fd));
         Ok(Self {
             files,
             objects,
+            shared,
             timers: timers::Timers::capture(),
             pending: pending_signals::PendingSignals::capture(request_signal),
             locked: locked_memory::Locked::capture(),
@@ -88,12 +98,14 @@ impl Manifest {
     /// the twin still shares.
     pub fn detach(&self, instead: RawFd) -> u16 {
         self.objects.release(instead);
+        self.shared.release(instead);
         self.files.detach()
     }
 
     /// In the twin made from a file: keeps the numbers of what only a restored process has.
     pub fn reserve(&self, instead: RawFd) {
         self.objects.release(instead);
+        self.shared.reserve(instead);
     }
 
     /// In the rank: takes these numbers out of the program's epoll sets, or puts them back.
@@ -120,6 +132,9 @@ impl Manifest {
         self.files.restore(cut, &mut caveats);
         if let Err(not_made) = self.objects.restore() {
             not_made.end_process();
+        }
+        if let Err(errno) = self.shared.restore() {
+            shared_memory::end_process(errno);
         }
         self.locked.restore(&mut caveats);
         self.pending.restore(&mut caveats);

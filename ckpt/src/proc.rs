@@ -57,6 +57,8 @@ pub struct Mapping<'a> {
     pub shared: bool,
     /// Position in the file, in bytes.
     pub offset: u64,
+    /// Number of the file system, as `stat` gives it; 0 where there is none.
+    pub device: u64,
     /// Number of the file; 0 where there is none.
     pub inode: u64,
     /// The file or the kernel's name for it; empty for plain memory.
@@ -69,7 +71,7 @@ pub fn mapping(line: &[u8]) -> Option<Mapping<'_>> {
     let mut ends = parts.next()?.splitn(2, |b| *b == b'-');
     let (start, end) = (hex(ends.next()?)?, hex(ends.next()?)?);
     let access = parts.next()?;
-    let (offset, _device, inode) = (parts.next()?, parts.next()?, parts.next()?);
+    let (offset, device, inode) = (parts.next()?, parts.next()?, parts.next()?);
     let name = parts.next().map_or(&b""[..], |first| {
         // The rest of the line: names may hold blanks.
         let at = first.as_ptr() as usize - line.as_ptr() as usize;
@@ -83,9 +85,17 @@ pub fn mapping(line: &[u8]) -> Option<Mapping<'_>> {
         execute: access.get(2) == Some(&b'x'),
         shared: access.get(3) == Some(&b's'),
         offset: hex(offset)?,
+        device: device_number(device)?,
         inode: number(inode)?,
         name,
     })
+}
+
+/// The number in `fe:01`.
+fn device_number(text: &[u8]) -> Option<u64> {
+    let mut parts = text.splitn(2, |b| *b == b':');
+    let (major, minor) = (hex(parts.next()?)?, hex(parts.next()?)?);
+    Some(libc::makedev(major as u32, minor as u32))
 }
 
 #[cfg(test)]
@@ -99,6 +109,7 @@ mod tests {
         assert_eq!((found.start, found.end), (0x7f_0000, 0x7f_2000));
         assert!(found.write && found.shared);
         assert_eq!(found.name, b"/dev/zero (deleted)");
+        assert_eq!((found.device, found.inode), (libc::makedev(0, 1), 2087));
         let plain = mapping(b"5500-5600 r--p 00000000 00:00 0 ").expect("a mapping");
         assert!(!plain.write && !plain.shared && plain.name.is_empty());
         assert_eq!(mapping(b"zz-5600 r--p 0 0 0"), None);

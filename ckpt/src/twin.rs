@@ -53,11 +53,14 @@ pub fn take(imager: &mut Imager, parked: &Parked) -> Result<Taken, Refused> {
     imager.check_children(is_direct)?;
     let all = manifest::descriptors(imager.settings.block)
         .map_err(|errno| Refused::system("list the open files", errno))?;
-    let manifest = Manifest::capture(&all, imager.settings.signal, |d| imager.is_other(d))?;
+    imager.read_mappings()?;
+    let signal = imager.settings.signal;
+    let is_other = |d: &manifest::Descriptor| imager.is_other(d);
+    let manifest = Manifest::capture(&all, &imager.mappings(), signal, is_other)?;
     let (wait, manager_end) = socket_pair(imager.settings.block)?;
-    // The last check: the twin compares its memory with the ranges read here.
+    // The last look: the twin compares its memory with the ranges read here.
     let streams = imager
-        .check_mappings()
+        .read_mappings()
         .and_then(|()| renew_streams(imager, &manifest, &all));
     let streams = streams.inspect_err(|_| [wait, manager_end].into_iter().for_each(sys::close))?;
     let context = CloneContext {

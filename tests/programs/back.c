@@ -10,7 +10,8 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/mman.h>
+#include <sys/ipc.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -107,7 +108,7 @@ static void refused(const char *what, const char *gate)
     if (!strcmp(what, "socket"))
         CHECK(socket(AF_INET, SOCK_STREAM, 0) >= 0);
     if (!strcmp(what, "shared"))
-        CHECK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
+        CHECK(shmat(shmget(IPC_PRIVATE, 4096, 0600), NULL, 0) != (void *)-1);
     if (!strcmp(what, "child") && (child = fork()) == 0) {
         pause();
         _exit(0);

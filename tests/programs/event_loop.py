@@ -1,15 +1,19 @@
-"""An event loop of Python in each rank: coroutines exchange bytes over a pipe and a socket pair,
-sleep, call a thread, and wait for a signal. The loop wakes itself over a socket pair of its own.
+"""An event loop of Python in each rank: it waits in an epoll set for a pipe, a socket pair, the
+socket pair by which signals wake it, and a thread that answers over a pipe of its own.
 
   event_loop.py ROUNDS [GATE]      until GATE exists, if it is given
+
+Not asyncio: up to Python 3.13 it compares the number of its process with that at its start.
 """
 
-import asyncio
 import ctypes
 import os
+import queue
+import selectors
 import signal
 import socket
 import sys
+import threading
 
 mpi = ctypes.CDLL("libmpi_abi.so.1")
 WORLD = ctypes.c_void_p(0x101)
@@ -23,43 +27,67 @@ def total(value):
     return result.value
 
 
-async def echo(reader, writer):
-    while data := await reader.read(1000):
-        writer.write(data)
-        await writer.drain()
+def answer(tasks, pipe):
+    while True:
+        number = tasks.get()
+        os.write(pipe, sum(n * n for n in range(number % 100)).to_bytes(8, "little"))
 
 
-async def pipe_streams():
-    loop = asyncio.get_running_loop()
-    read, write = os.pipe()
-    reader = asyncio.StreamReader()
-    protocol = asyncio.StreamReaderProtocol(reader)
-    await loop.connect_read_pipe(lambda: protocol, os.fdopen(read, "rb"))
-    transport, protocol = await loop.connect_write_pipe(
-        asyncio.streams.FlowControlMixin, os.fdopen(write, "wb")
-    )
-    return reader, asyncio.StreamWriter(transport, protocol, None, loop)
+class Loop:
+    def __init__(self):
+        self.selector = selectors.EpollSelector()
+        self.near, self.far = socket.socketpair()
+        self.out, self.into = os.pipe()
+        self.signals, wakeup = socket.socketpair()
+        self.answers, answers = os.pipe()
+        self.tasks = queue.Queue()
+        for end in [self.near, self.far, self.signals, wakeup]:
+            end.setblocking(False)
+        signal.signal(signal.SIGUSR1, lambda *_: None)
+        signal.set_wakeup_fd(wakeup.fileno())
+        self.wakeup = wakeup
+        threading.Thread(target=answer, args=(self.tasks, answers), daemon=True).start()
+        self.got = {}
+        for name in ["near", "far", "out", "signals", "answers"]:
+            self.selector.register(getattr(self, name), selectors.EVENT_READ, name)
+            self.got[name] = b""
+
+    def until(self, wanted):
+        """Reads until all of this has come, and nothing else."""
+        while self.got != wanted:
+            ready = self.selector.select(20)
+            assert ready, (self.got, wanted)
+            for key, _ in ready:
+                data = os.read(key.fd, 100_000)
+                self.got[key.data] += data
+                if key.data == "far":
+                    self.far.sendall(data)
+        self.got = dict.fromkeys(self.got, b"")
 
 
-async def main(rank, rounds, gate):
-    loop = asyncio.get_running_loop()
-    near, far = socket.socketpair()
-    reader, writer = await asyncio.open_connection(sock=near)
-    task = asyncio.create_task(echo(*await asyncio.open_connection(sock=far)))
-    from_pipe, to_pipe = await pipe_streams()
-    heard = asyncio.Queue()
-    loop.add_signal_handler(signal.SIGUSR1, heard.put_nowait, None)
-    number = 0
+def main():
+    mpi.MPI_Init(None, None)
+    place = ctypes.c_int()
+    mpi.MPI_Comm_rank(WORLD, ctypes.byref(place))
+    rank, rounds = place.value, int(sys.argv[1])
+    gate = sys.argv[2] if len(sys.argv) > 2 else None
+    loop, number = Loop(), 0
     while True:
         data = bytes((number * 7 + rank + at) % 251 for at in range(1 + number * 131 % 3000))
-        writer.write(data)
-        to_pipe.write(data)
-        await asyncio.sleep(0.001)
+        loop.near.sendall(data)
+        os.write(loop.into, data)
+        loop.tasks.put(number)
         os.kill(os.getpid(), signal.SIGUSR1)
-        await asyncio.wait_for(heard.get(), 20)
-        assert await asyncio.wait_for(reader.readexactly(len(data)), 20) == data
-        assert await asyncio.wait_for(from_pipe.readexactly(len(data)), 20) == data
-        squares = await loop.run_in_executor(None, lambda: sum(n * n for n in range(number % 100)))
+        squares = sum(n * n for n in range(number % 100))
+        loop.until(
+            {
+                "near": data,
+                "far": data,
+                "out": data,
+                "signals": bytes([signal.SIGUSR1]),
+                "answers": squares.to_bytes(8, "little"),
+            }
+        )
         result = total(sum(data) + squares)
         if number < rounds and number % 10 == 0:
             print(f"round {number}: {result}", flush=True)
@@ -67,12 +95,8 @@ async def main(rank, rounds, gate):
         waits = number < rounds or (gate is not None and not os.path.exists(gate))
         if total(waits) == 0:
             break
-    task.cancel()
     print(f"rank {rank} is through", flush=True)
+    mpi.MPI_Finalize()
 
 
-mpi.MPI_Init(None, None)
-place = ctypes.c_int()
-mpi.MPI_Comm_rank(WORLD, ctypes.byref(place))
-asyncio.run(main(place.value, int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None))
-mpi.MPI_Finalize()
+main()

@@ -1,6 +1,6 @@
 /* What a process keeps in the kernel for itself: pipes, socket pairs, counters, timers, signal sets
- * and epoll sets, each with something that waits in it from round to round. A thread sleeps on an
- * epoll set, as the event loops of many libraries do.
+ * and epoll sets, each with something that waits in it from round to round; and memory of a shared
+ * kind. A thread sleeps on an epoll set, as the event loops of many libraries do.
  *
  *   within ROUNDS [GATE]      until GATE exists, if it is given */
 #define _GNU_SOURCE
@@ -14,6 +14,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
@@ -241,6 +242,53 @@ static void through_sources(long round)
     }
 }
 
+/* Memory of a shared kind: anonymous, of a memory file under two addresses, and of a file. */
+#define WORDS 40000
+static long *anonymous, *of_memory[2], *of_file;
+static int memory_file;
+static char path[64];
+
+static long *mapped(int file, int access)
+{
+    int kind = file < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED;
+    long *memory = mmap(NULL, WORDS * sizeof(long), access, kind, file, 0);
+    CHECK(memory != MAP_FAILED);
+    return memory;
+}
+
+static void open_memory(void)
+{
+    int both = PROT_READ | PROT_WRITE;
+    anonymous = mapped(-1, both);
+    memory_file = memfd_create("within", MFD_CLOEXEC);
+    CHECK(memory_file >= 0 && ftruncate(memory_file, WORDS * sizeof(long) + 100) == 0);
+    of_memory[0] = mapped(memory_file, both);
+    of_memory[1] = mapped(memory_file, PROT_READ);
+    snprintf(path, sizeof path, "/rejoin-within-%d", (int)getpid());
+    int file = shm_open(path, O_CREAT | O_EXCL | O_RDWR, 0600);
+    CHECK(file >= 0 && ftruncate(file, WORDS * sizeof(long)) == 0);
+    of_file = mapped(file, both);
+    close(file);
+}
+
+static void through_memory(long round)
+{
+    long *all[] = { anonymous, of_memory[0], of_file };
+    for (int i = 0; i < 3; i++) {
+        CHECK(all[i][0] == round && all[i][WORDS - 1] == -round);
+        all[i][0]++;
+        all[i][WORDS - 1]--;
+        long *word = &all[i][1 + round * 37 % (WORDS - 2)];
+        *word += round;
+    }
+    CHECK(memcmp(anonymous, of_file, WORDS * sizeof(long)) == 0);
+    CHECK(memcmp(anonymous, of_memory[1], WORDS * sizeof(long)) == 0);
+    long text;
+    CHECK(pread(memory_file, &text, sizeof text, 0) == sizeof text && text == round + 1);
+    CHECK(lseek(memory_file, 0, SEEK_CUR) == (off_t)round);
+    CHECK(read(memory_file, &text, 1) == 1);
+}
+
 int main(int argc, char **argv)
 {
     int given;
@@ -252,10 +300,12 @@ int main(int argc, char **argv)
     open_pairs();
     open_sources();
     open_loop();
+    open_memory();
     fill();
     for (long round = 0;; round++) {
         through_pairs(round);
         through_sources(round);
+        through_memory(round);
         uint64_t mine = piped.received + paired.received + echoed.received, all = 0;
         MPI_Allreduce(&mine, &all, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
         if (round < rounds && round % 20 == 0)
@@ -273,6 +323,9 @@ int main(int argc, char **argv)
     uint64_t before = full.sent;
     get_some(&full, 0);
     CHECK(before > 100 && full.received == before);
+    /* A rollback from here makes the file again. */
+    CHECK(munmap(of_file, WORDS * sizeof(long)) == 0);
+    CHECK(shm_unlink(path) == 0 || errno == ENOENT);
     printf("rank %d is through\n", rank);
     MPI_Finalize();
     return 0;

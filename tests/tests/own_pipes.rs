@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 fn what_waits_in_pipes_and_socket_pairs_is_there_again() {
     let case = Case {
         name: "within",
-        args: &["300"],
+        args: &["600"],
         ordered: true,
         files: false,
         least: 20,

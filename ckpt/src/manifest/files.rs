@@ -101,12 +101,18 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Reads them. `is_known` are descriptors that are no files, but need no caveat.
-    pub fn capture(all: &[Descriptor], is_known: impl Fn(&Descriptor) -> bool) -> Self {
+    /// Reads them. `is_known` are descriptors that are no files, but need no caveat;
+    /// `is_memory` are memory files.
+    pub fn capture(
+        all: &[Descriptor],
+        is_known: impl Fn(&Descriptor) -> bool,
+        is_memory: impl Fn(&Descriptor) -> bool,
+    ) -> Self {
         let mut files = Self::default();
         let mut text = Vec::new();
         for one in all {
             match one.mode & libc::S_IFMT {
+                libc::S_IFREG if is_memory(one) => {}
                 libc::S_IFREG | libc::S_IFDIR => files.add(one, &mut text),
                 _ if is_known(one) => {}
                 _ => files.mention(one),

@@ -6,17 +6,16 @@
 
 use std::os::fd::RawFd;
 
+use super::description::Description;
 use super::files::Descriptor;
 use crate::error::Refused;
 use crate::sys;
-use description::Description;
 use epoll_sets::EpollSet;
 use event_sources::EventSource;
 use pipes::Pipe;
 use socket_pairs::SocketPair;
 use socket_peer::{SocketDiagnosis, SocketPeer};
 
-mod description;
 mod epoll_sets;
 mod event_sources;
 mod pipes;

@@ -1,10 +1,9 @@
 //! Checks, before an image is taken, for state that a twin cannot hold.
 
-use std::ops::Range;
-
 use super::imager::Imager;
 use crate::error::Refused;
-use crate::{anonymous, proc, sys, watch};
+use crate::manifest::MappedMemory;
+use crate::{proc, sys, watch};
 
 impl Imager {
     /// No children but twins.
@@ -33,16 +32,17 @@ impl Imager {
         children.all(|n| n.is_some_and(|n| self.twins.iter().any(|t| *t as u64 == n)))
     }
 
-    /// No writable memory that other processes write too, except the library's own.
-    pub(super) fn check_mappings(&mut self) -> Result<(), Refused> {
+    /// Reads the list of this process's mappings.
+    pub(super) fn read_mappings(&mut self) -> Result<(), Refused> {
         sys::read_file(c"/proc/thread-self/maps", &mut self.maps)
-            .map_err(|errno| Refused::system("read /proc/thread-self/maps", errno))?;
-        match foreign_shared(&self.maps, watch::shared_page().as_ref()) {
-            None => Ok(()),
-            Some(found) => Err(Refused::SharedMemory {
-                bytes: found.end - found.start,
-                name: String::from_utf8_lossy(found.name).into_owned(),
-            }),
+            .map_err(|errno| Refused::system("read /proc/thread-self/maps", errno))
+    }
+
+    /// The mappings, as they were read last.
+    pub(super) fn mappings(&self) -> MappedMemory<'_> {
+        MappedMemory {
+            text: &self.maps,
+            page: watch::shared_page(),
         }
     }
 
@@ -65,16 +65,6 @@ fn has_children() -> bool {
         let mut info: libc::siginfo_t = std::mem::zeroed();
         libc::waitid(libc::P_ALL, 0, &mut info, flags) == 0 || sys::errno() != libc::ECHILD
     }
-}
-
-/// The first shared writable mapping that is neither a link's memory nor within `page`.
-fn foreign_shared<'a>(maps: &'a [u8], page: Option<&Range<usize>>) -> Option<proc::Mapping<'a>> {
-    let is_ours = |m: &proc::Mapping<'_>| {
-        anonymous::is_link_memory(m.name)
-            || page.is_some_and(|r| r.start as u64 <= m.start && m.end <= r.end as u64)
-    };
-    let all = proc::lines(maps).filter_map(proc::mapping);
-    all.into_iter().find(|m| m.write && m.shared && !is_ours(m))
 }
 
 /// Bytes of the writable private mappings in `before` that no mapping in `after` covers.
@@ -108,19 +98,6 @@ fn uncovered(before: &[u8], after: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_the_librarys_own_shared_memory_is_let_pass() {
-        let maps = b"1000-2000 r--s 00000000 00:00 1 /etc/x\n3000-5000 rw-s 00000000 00:01 2 /dev/shm/a b\n";
-        let found = foreign_shared(maps, None).expect("the second mapping");
-        assert_eq!((found.start, found.name), (0x3000, &b"/dev/shm/a b"[..]));
-        assert_eq!(foreign_shared(maps, Some(&(0x3000..0x5000))), None);
-        assert!(foreign_shared(maps, Some(&(0x3000..0x4000))).is_some());
-        let ring = b"1000-2000 rw-s 00000000 00:01 9 /memfd:rejoin-ring (deleted)\n";
-        assert_eq!(foreign_shared(ring, None), None);
-        let other = b"1000-2000 rw-s 00000000 00:01 9 /memfd:ring (deleted)\n";
-        assert!(foreign_shared(other, None).is_some());
-    }
 
     #[test]
     fn holes_are_measured() {

@@ -1,8 +1,10 @@
 //! Descriptors without a file, both ends of which are in the process. `tests/programs/within.c` has
 //! all kinds of them.
 
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
+
+use rejoin_tests::folder::Folder;
 
 use crate::support::{self, Job, Rank, Test};
 
@@ -13,6 +15,12 @@ pub const TESTS: &[Test] = &[
     ("within_passed_descriptors_refuse_an_image", passed),
     ("within_full_pairs_are_full_again", full),
     ("within_epoll_sets_watch_the_standard_streams", streams),
+    ("within_shared_memory_is_as_it_was", memory),
+    ("within_files_that_are_mapped_are_as_they_were", mapped_file),
+    (
+        "within_mapped_files_that_were_removed_are_there_again",
+        removed_file,
+    ),
     (
         "within_contents_without_kcmp_in_a_container",
         in_a_container,
@@ -64,22 +72,25 @@ fn check_contents(prepare: fn()) {
         prepare();
         let (pipe, stream) = (pipe(), pair(libc::SOCK_STREAM));
         let datagrams = pair(libc::SOCK_DGRAM);
+        let mut packets = [0; 2];
+        // SAFETY: the pointer is to two numbers.
+        let made = unsafe { libc::pipe2(packets.as_mut_ptr(), libc::O_DIRECT) };
+        assert_eq!(made, 0);
+        support::write(packets[1], "five");
+        support::write(packets[1], "six");
         support::write(pipe[1], "one");
         support::write(stream[0], "two");
         support::write(datagrams[1], "three");
         support::write(datagrams[1], "four");
         // SAFETY: touches no memory.
         let copy = unsafe { libc::dup(pipe[0]) };
-        taker(vec![
-            copy,
-            stream[1],
-            datagrams[0],
-            datagrams[0],
-            pipe[0],
-            stream[0],
-        ])(rank);
+        let [first, second] = [datagrams[0], packets[0]];
+        let all = [
+            copy, stream[1], first, first, second, second, pipe[0], stream[0],
+        ];
+        taker(all.to_vec())(rank);
     });
-    let all = "one two three four nothing nothing";
+    let all = "one two three four five six nothing nothing";
     for generation in 0..3 {
         job.image();
         assert_eq!(job.twin.as_ref().expect("an image").caveats, 0);
@@ -225,5 +236,75 @@ fn streams() {
         job.restore(generation);
         assert_eq!(job.ask("look"), "1 77");
     }
+    job.finish();
+}
+
+/// A rank that counts in shared memory.
+fn counter(file: RawFd) -> impl FnOnce(&mut Rank) {
+    move |rank| {
+        let anonymous = if file < 0 { libc::MAP_ANONYMOUS } else { 0 };
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: new memory, which this function alone uses.
+        let memory = unsafe {
+            let kind = libc::MAP_SHARED | anonymous;
+            let at = libc::mmap(std::ptr::null_mut(), 1 << 20, access, kind, file, 0);
+            assert_ne!(at, libc::MAP_FAILED);
+            // The middle has an access of its own.
+            libc::mprotect(at.byte_add(1 << 19), 4096, libc::PROT_READ);
+            std::slice::from_raw_parts_mut(at.cast::<u8>(), 1 << 19)
+        };
+        rank.serve(|rank, _| {
+            memory[7] += 1;
+            memory[(1 << 19) - 1] += 2;
+            rank.say(&format!("{} {}", memory[7], memory[(1 << 19) - 1]));
+        });
+    }
+}
+
+fn check_counter(mut job: Job) {
+    job.ask("count");
+    for generation in 1..4 {
+        job.image();
+        assert_eq!(job.ask("count"), "2 4");
+        assert_eq!(job.ask("count"), "3 6");
+        job.restore(generation);
+        assert_eq!(job.ask("count"), "2 4");
+        // The same image again.
+        job.restore(generation);
+    }
+    job.finish();
+}
+
+fn memory() {
+    check_counter(Job::start(counter(-1)));
+}
+
+/// A rank that counts in a file, which it maps.
+fn file_counter(path: &std::path::Path) -> Job {
+    let file = std::fs::File::create_new(path).expect("a file");
+    file.set_len(1 << 20).expect("its length");
+    Job::start(|rank| {
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.read(true).write(true).open(path);
+        counter(file.expect("the file").as_raw_fd())(rank);
+    })
+}
+
+fn mapped_file() {
+    let folder = Folder::new("mapped");
+    check_counter(file_counter(&folder.join("file")));
+}
+
+fn removed_file() {
+    let folder = Folder::new("removed");
+    let path = folder.join("file");
+    let mut job = file_counter(&path);
+    assert_eq!(job.ask("count"), "1 2");
+    job.image();
+    std::fs::remove_file(&path).expect("removed");
+    job.restore(1);
+    assert_eq!(job.ask("count"), "2 4");
+    let bytes = std::fs::read(&path).expect("the file");
+    assert_eq!((bytes.len(), bytes[7]), (1 << 20, 2));
     job.finish();
 }

@@ -2,8 +2,8 @@
 
 use std::os::fd::RawFd;
 
+use super::super::description::Description;
 use super::super::files::Descriptor;
-use super::description::Description;
 use super::event_sources::information;
 use crate::{proc, sys};
 
@@ -45,7 +45,7 @@ impl EpollSet {
         })
     }
 
-    /// Its description.
+    /// The open file description, with all numbers.
     pub fn description(&self) -> &Description {
         &self.description
     }

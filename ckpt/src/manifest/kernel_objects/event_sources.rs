@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 
-use super::description::Description;
+use super::super::description::Description;
 use crate::{proc, sys};
 
 /// `ioctl`: sets the number of expirations that were not read (`TFD_IOC_SET_TICKS`).
@@ -46,7 +46,7 @@ impl EventSource {
         Some(kind.map(|kind| Self { description, kind }))
     }
 
-    /// Its description.
+    /// The open file description, with all numbers.
     pub fn description(&self) -> &Description {
         &self.description
     }

@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 
-use super::description::Description;
+use super::super::description::Description;
 use crate::sys;
 
 /// A pipe.
@@ -45,7 +45,7 @@ impl Pipe {
         self.ends[0].number()
     }
 
-    /// Its descriptions.
+    /// The open file descriptions of all ends.
     pub fn descriptions(&self) -> impl Iterator<Item = &Description> {
         self.ends.iter()
     }
@@ -79,13 +79,6 @@ impl Pipe {
         self.contents
             .iter()
             .try_for_each(|bytes| sys::write_all(write, bytes))
-    }
-}
-
-impl Description {
-    /// Whether each write is one packet.
-    fn keeps_limits(&self) -> bool {
-        sys::control(self.number(), libc::F_GETFL, 0).is_ok_and(|f| f & libc::O_DIRECT != 0)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 
-use super::description::Description;
+use super::super::description::Description;
 use super::event_sources::information;
 use super::socket_peer::SocketPeer;
 use crate::{proc, sys};
@@ -14,7 +14,7 @@ const OPTIONS: [i32; 4] = [
     libc::SO_PRIORITY,
     libc::SO_PEEK_OFF,
 ];
-/// Its time-outs.
+/// Options of a socket that are times and are set again.
 const TIMES: [i32; 2] = [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO];
 /// Options of its buffers: the system doubles what is set.
 const BUFFERS: [i32; 2] = [libc::SO_SNDBUF, libc::SO_RCVBUF];
@@ -77,7 +77,7 @@ impl SocketPair {
         self.descriptions().next().map_or(-1, Description::number)
     }
 
-    /// Its descriptions.
+    /// The open file descriptions of all ends.
     pub fn descriptions(&self) -> impl Iterator<Item = &Description> {
         self.ends.iter().flatten().map(|end| &end.description)
     }

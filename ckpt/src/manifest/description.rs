@@ -2,8 +2,8 @@
 
 use std::os::fd::RawFd;
 
-use super::super::duplicates;
-use super::super::files::Descriptor;
+use super::duplicates;
+use super::files::Descriptor;
 use crate::sys;
 
 /// Flags of a description that are set again.
@@ -58,6 +58,11 @@ impl Description {
         self.access() != libc::O_RDONLY
     }
 
+    /// Whether each write is a packet of its own, in a pipe.
+    pub fn keeps_limits(&self) -> bool {
+        self.flags & libc::O_DIRECT != 0
+    }
+
     /// Whether the process gets signals for it. They are not set up again.
     pub fn is_signalling(&self) -> bool {
         self.flags & libc::O_ASYNC != 0
@@ -70,7 +75,8 @@ impl Description {
             .try_for_each(|&(number, is_cloexec)| sys::duplicate(fd, number, is_cloexec))
     }
 
-    /// Puts a new description under all numbers, with the flags of the former one. Takes over `new`.
+    /// Puts a new description under all numbers, with the flags of the former one. Takes over
+    /// `new`.
     pub fn install(&self, new: RawFd) -> sys::Sys<()> {
         let now = sys::control(new, libc::F_GETFL, 0)?;
         let flags = now & !KEPT_FLAGS | self.flags & KEPT_FLAGS;
