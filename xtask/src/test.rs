@@ -218,6 +218,10 @@ const PACKAGES: &[(&str, &str)] = &[
     ("gdb", "/usr/bin/gdb"),
     ("valgrind", "/usr/bin/valgrind"),
     ("pkg-config", "/usr/bin/pkg-config"),
+    (
+        "chromium-headless-shell",
+        "/usr/bin/chromium-headless-shell",
+    ),
 ];
 
 fn prepare(context: &Setting) -> Result<()> {

@@ -50,6 +50,18 @@ struct OpenRequest {
     since: Time,
     missing: BTreeSet<Rank>,
     dearest: ImageCost,
+    cost: CheckpointCost,
+}
+
+/// The cost of a checkpoint for the job.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CheckpointCost {
+    /// Microseconds of the longest stall of a rank.
+    pub stall: u64,
+    /// The rank with that stall; the first of several.
+    pub slowest: Rank,
+    /// Pages that all ranks have copied since their images before, at most.
+    pub copied: u64,
 }
 
 /// The result of a rank's report.
@@ -114,6 +126,16 @@ pub struct Stretch {
     pub interval: u64,
     /// The cost of a checkpoint for a rank, in microseconds.
     pub cost: u64,
+}
+
+impl CheckpointCost {
+    fn add(&mut self, rank: Rank, cost: ImageCost) {
+        if cost.stall > self.stall {
+            self.stall = cost.stall;
+            self.slowest = rank;
+        }
+        self.copied = self.copied.saturating_add(cost.copied);
+    }
 }
 
 impl Coordinator {
@@ -200,6 +222,12 @@ impl Coordinator {
         self.pending.as_ref().map(|o| o.dearest).unwrap_or_default()
     }
 
+    /// The cost of the checkpoint under way, so far.
+    #[must_use]
+    pub fn cost_so_far(&self) -> CheckpointCost {
+        self.pending.as_ref().map(|o| o.cost).unwrap_or_default()
+    }
+
     /// Requests a checkpoint now; `None` when one is under way (another then follows it). The
     /// caller stores the number before it tells anyone.
     pub fn request(&mut self, now: Time) -> Option<Epoch> {
@@ -216,6 +244,7 @@ impl Coordinator {
             since: now,
             missing: (0..self.ranks).map(Rank).collect(),
             dearest: ImageCost::default(),
+            cost: CheckpointCost::default(),
         });
         Some(epoch)
     }
@@ -235,7 +264,9 @@ impl Coordinator {
         else {
             return Progress::Waiting;
         };
-        request.missing.remove(&rank);
+        if request.missing.remove(&rank) {
+            request.cost.add(rank, cost);
+        }
         if cost.total() > request.dearest.total() {
             request.dearest = cost;
         }
@@ -481,6 +512,26 @@ mod tests {
         assert_eq!(c.committed(), Some(Epoch(2)));
         // The checkpoint that was requested meanwhile comes next, at once.
         assert_eq!(c.tick(at(101)), Tick::Due);
+    }
+
+    #[test]
+    fn the_cost_of_a_checkpoint_is_the_longest_stall_and_the_copies_of_all_ranks() {
+        let mut c = two(Interval::Asked);
+        let epoch = c.request(at(0)).unwrap();
+        let cost = |stall, copied| ImageCost {
+            stall,
+            copied,
+            copying: 0,
+        };
+        c.imaged(Rank(1), epoch, cost(700, 5));
+        c.imaged(Rank(1), epoch, cost(700, 5));
+        c.imaged(Rank(0), epoch, cost(300, 80));
+        let wanted = CheckpointCost {
+            stall: 700,
+            slowest: Rank(1),
+            copied: 85,
+        };
+        assert_eq!(c.cost_so_far(), wanted);
     }
 
     #[test]

@@ -100,33 +100,55 @@ pub fn status(job: Option<&str>, json: bool) -> i32 {
     }
 }
 
+/// The one job that is meant; otherwise a line for the user.
+pub(super) fn one(job: Option<&str>) -> std::result::Result<JobStatus, String> {
+    let mut all = statuses(job);
+    match (all.len(), job) {
+        (1, _) => Ok(all.remove(0)),
+        (0, Some(job)) => Err(format!("no job {job} of yours runs on this host")),
+        (0, None) => Err("no job of yours runs on this host".into()),
+        _ => {
+            let names: Vec<_> = all.iter().map(|s| s.job.as_str()).collect();
+            Err(format!("which job? {}", names.join(", ")))
+        }
+    }
+}
+
+/// Asks the job of this name. `None`: it has ended, or says nothing.
+pub(super) fn ask_named(name: &str, what: What, limit: Duration) -> Result<Option<Answer>> {
+    let mut jobs = run_dir::jobs().into_iter();
+    let found = jobs.find(|found| found.name == name);
+    found.map_or(Ok(None), |found| ask(found, what, limit))
+}
+
+/// The lines of events that a running job holds, and how many it does not hold any more; otherwise
+/// a line for the user.
+pub(super) fn events(name: &str) -> std::result::Result<(Vec<u8>, u64), String> {
+    match ask_named(name, What::Events, STATUS_LIMIT) {
+        Ok(Some(Answer::Events { lines, dropped })) => Ok((lines.into_vec(), dropped)),
+        Ok(Some(Answer::Refused(why))) => Err(format!("job {name}: {why}")),
+        Ok(Some(_)) => Err(format!("job {name} sent an answer to another question")),
+        Ok(None) => Err(format!("job {name} ended, or does not answer")),
+        Err(error) => Err(format!("job {name}: {error}")),
+    }
+}
+
 /// `rejoin checkpoint`. Returns the exit code: 0 when it is committed.
 #[must_use]
 pub fn checkpoint(job: Option<&str>) -> i32 {
-    let all = statuses(job);
-    let [status] = all.as_slice() else {
-        let said = match (all.len(), job) {
-            (0, Some(job)) => format!("no job {job} of yours runs on this host"),
-            (0, None) => "no job of yours runs on this host".into(),
-            _ => {
-                let names: Vec<_> = all.iter().map(|s| s.job.as_str()).collect();
-                format!("which job? {}", names.join(", "))
-            }
-        };
-        say_line!("rejoin: {said}");
-        return 1;
+    let name = match one(job) {
+        Ok(status) => status.job,
+        Err(said) => {
+            say_line!("rejoin: {said}");
+            return 1;
+        }
     };
-    let name = &status.job;
-    let found = run_dir::jobs()
-        .into_iter()
-        .find(|found| found.name == *name);
-    let answer = match found.map(|found| ask(found, What::Checkpoint, CHECKPOINT_LIMIT)) {
-        Some(Err(error)) => {
+    let answer = match ask_named(&name, What::Checkpoint, CHECKPOINT_LIMIT) {
+        Ok(answer) => answer,
+        Err(error) => {
             say_line!("rejoin: job {name}: {error}");
             return 1;
         }
-        Some(Ok(answer)) => answer,
-        None => None,
     };
     match answer {
         Some(Answer::Committed { epoch, took_ns }) => {
@@ -140,7 +162,7 @@ pub fn checkpoint(job: Option<&str>) -> i32 {
             say_line!("rejoin: job {name}: checkpoint {epoch} was aborted: {why}");
         }
         Some(Answer::Refused(why)) => say_line!("rejoin: job {name}: {why}"),
-        Some(Answer::Status(_)) => {
+        Some(Answer::Status(_) | Answer::Events { .. }) => {
             say_line!("rejoin: job {name} sent an answer to another question");
         }
         None => say_line!("rejoin: job {name} ended, or does not answer"),

@@ -9,6 +9,7 @@ mod manual;
 pub mod mpirun;
 mod ports;
 pub mod rejoin_command;
+mod report_command;
 pub mod segments;
 mod variables;
 

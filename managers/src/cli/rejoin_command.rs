@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{arguments, jobs, manual};
+use super::{arguments, jobs, manual, report_command};
 use crate::{doctor, standard_output};
 use clap::{CommandFactory as _, Parser, Subcommand};
 
@@ -36,6 +36,17 @@ enum Command {
         /// one]
         job: Option<String>,
     },
+    /// Write a page about a job: a timeline of its ranks, checkpoints, failures and recoveries, as
+    /// one file of HTML that needs no network and no scripts
+    Report {
+        /// A file of mpirun --events, or a running job: the beginning of its name, or the process
+        /// id of its mpirun. A file of this name comes first
+        #[arg(value_name = "JOB|EVENTS")]
+        source: PathBuf,
+        /// Write the page to this file [default: standard output]
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
     /// Print the version of Rejoin and of what its parts speak
     Version,
     /// Write the man pages and shell completions below a folder, for an installation
@@ -60,6 +71,7 @@ pub fn main() -> i32 {
         Command::Doctor { json } => doctor::run(json),
         Command::Status { job, json } => jobs::status(job.as_deref(), json),
         Command::Checkpoint { job } => jobs::checkpoint(job.as_deref()),
+        Command::Report { source, output } => report_command::run(&source, output.as_deref()),
         Command::Manual { prefix } => write_manual(&prefix),
         Command::Version => {
             let protocol = rejoin_wire::VERSION;

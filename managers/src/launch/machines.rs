@@ -3,6 +3,7 @@
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::central::{Failover, Leases};
 use rejoin_managers_protocol::lease::Terms;
+use serde::Serialize;
 use std::ffi::OsString;
 
 /// One host.
@@ -14,6 +15,15 @@ pub struct Machine {
     pub here: bool,
     /// It was lost, and is not used again.
     pub lost: bool,
+}
+
+/// The ranks of one host, for the file of events.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PlacedRanks<'a> {
+    /// Name of the host.
+    pub host: &'a str,
+    /// Runs of ranks: the first one and the last one of each.
+    pub ranks: Vec<(u32, u32)>,
 }
 
 /// All hosts of a job.
@@ -70,6 +80,27 @@ impl Machines {
     #[must_use]
     pub fn ranks_on(&self, host: HostIndex) -> usize {
         self.placement.iter().filter(|h| **h == host).count()
+    }
+
+    /// The hosts that have ranks, and these ranks.
+    #[must_use]
+    pub fn placed_ranks(&self) -> Vec<PlacedRanks<'_>> {
+        let hosts = self.hosts.iter().map(|host| PlacedRanks {
+            host: &host.name,
+            ranks: Vec::new(),
+        });
+        let mut hosts: Vec<_> = hosts.collect();
+        for (rank, host) in (0u32..).zip(&self.placement) {
+            let Some(placed) = hosts.get_mut(*host) else {
+                continue;
+            };
+            match placed.ranks.last_mut() {
+                Some((_, last)) if *last + 1 == rank => *last = rank,
+                _ => placed.ranks.push((rank, rank)),
+            }
+        }
+        hosts.retain(|host| !host.ranks.is_empty());
+        hosts
     }
 
     /// Some ranks run on other hosts than this one.
@@ -136,5 +167,20 @@ mod tests {
         let wanted = ["ssh", "-x", "there", "'/a/b c/mpirun'", "__remote-manager"];
         assert_eq!(shown, wanted);
         assert!(machines.is_networked() && !machines.is_remote(0));
+    }
+
+    #[test]
+    fn ranks_are_placed_in_runs() {
+        let mut machines = Machines::only("a".into(), 0);
+        let other = |name: &str| Machine {
+            name: name.into(),
+            here: false,
+            lost: false,
+        };
+        machines.hosts.extend([other("b"), other("spare")]);
+        machines.placement = vec![0, 0, 1, 1, 0];
+        let placed = machines.placed_ranks();
+        let shown: Vec<_> = placed.iter().map(|p| (p.host, p.ranks.clone())).collect();
+        assert_eq!(shown, [("a", vec![(0, 1), (4, 4)]), ("b", vec![(2, 3)])]);
     }
 }

@@ -110,7 +110,8 @@ impl CentralNews {
                 Some((requested, at)) if requested == epoch => nanos(at.elapsed()),
                 _ => 0,
             };
-            self.event(Event::Committed { epoch, took });
+            let cost = None;
+            self.event(Event::Committed { epoch, took, cost });
         }
         if Some(abandoned) > committed.max(Some(Epoch(0))) {
             self.news.push(News::Abandoned(abandoned));
@@ -161,8 +162,11 @@ mod tests {
     }
 
     fn committed(epoch: u32) -> Event {
-        let epoch = Epoch(epoch);
-        Event::Committed { epoch, took: 5 }
+        Event::Committed {
+            epoch: Epoch(epoch),
+            took: 5,
+            cost: None,
+        }
     }
 
     #[test]
@@ -183,7 +187,8 @@ mod tests {
                 [
                     News::Event(Event::Committed {
                         epoch: Epoch(5),
-                        took: 0
+                        took: 0,
+                        cost: None,
                     }),
                     News::Abandoned(Epoch(6))
                 ]

@@ -10,6 +10,7 @@ use crate::report::user_log;
 use crate::stdio::commit_order::Settled;
 use rejoin_managers_protocol::central::{CentralInput, Event, HostIndex};
 use rejoin_managers_protocol::verdict::Verdict;
+use serde_bytes::ByteBuf;
 use std::io::Write;
 
 impl Launcher {
@@ -25,9 +26,7 @@ impl Launcher {
                 News::Again { how, pid, took } => {
                     self.user_log.again(&how, took);
                     let generation = self.central.view().generation;
-                    if let Some(journal) = &mut self.events {
-                        journal.again(generation.0, &how, pid, took);
-                    }
+                    self.events.again(generation.0, &how, pid, took);
                     continue;
                 }
                 News::Unjournaled { why, remote } => {
@@ -53,18 +52,16 @@ impl Launcher {
             }
             self.user_log.event(&event);
             self.control.event(&event);
-            if let Some(journal) = &mut self.events {
-                let generation = self.central.view().generation;
-                journal.event(generation.0, &event);
-            }
+            let generation = self.central.view().generation;
+            self.events.event(generation.0, &event);
         }
         self.user_log.tell_lost();
         let decided = self.central.decided();
         let decided = decided
             .filter(|verdict| !matches!(verdict, Verdict::HostLost { .. }) || !self.may_relaunch());
-        if let (Some(verdict), Some(journal)) = (decided, &mut self.events) {
+        if let Some(verdict) = decided {
             let generation = self.central.view().generation;
-            journal.verdict("decided", generation.0, &verdict);
+            self.events.verdict("decided", generation.0, &verdict);
         }
         self.control.settle(&self.central.view());
     }
@@ -75,6 +72,14 @@ impl Launcher {
         match self.control.ready(client, &view, &self.reactor) {
             None => {}
             Some(Asked::Checkpoint) => self.central.tell(CentralInput::Checkpoint),
+            Some(Asked::Events(client)) => {
+                let recent = self.events.recent();
+                let answer = Answer::Events {
+                    lines: ByteBuf::from(recent.text()),
+                    dropped: recent.dropped(),
+                };
+                self.control.answer(client, &answer);
+            }
             Some(Asked::Status(client)) => self.central.ask_status(client)?,
         }
         Ok(())

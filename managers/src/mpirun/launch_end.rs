@@ -67,9 +67,8 @@ impl Launcher {
             text += ". What was read of standard input is too much to be given again: only the rest of it is";
         }
         user_log::say(&text);
-        if let Some(journal) = &mut self.events {
-            journal.verdict("relaunched", next.generation.0, verdict);
-        }
+        self.events
+            .verdict("relaunched", next.generation.0, verdict);
         Some(next)
     }
 

@@ -6,6 +6,7 @@ use crate::launch::machines::Machines;
 use crate::stdio::source;
 use rejoin_channel_table::Generation;
 use rejoin_managers_protocol::central::Recovery;
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -38,4 +39,13 @@ pub struct Launch {
     pub events: Option<PathBuf>,
     /// When output is shown.
     pub show: Show,
+}
+
+impl Launch {
+    /// The name of the first program.
+    #[must_use]
+    pub fn program(&self) -> Cow<'_, str> {
+        let program = self.plan.programs.first().and_then(|p| p.argv.first());
+        program.map_or(Cow::Borrowed(""), |name| String::from_utf8_lossy(name))
+    }
 }

@@ -116,19 +116,14 @@ fn central_setup(
 
 impl Launcher {
     /// Starts the managers of a launch.
-    pub(super) fn new(launch: Launch) -> Result<Self> {
+    pub(super) fn new(launch: Launch, mut events: EventLog) -> Result<Self> {
         let state_folder = StateFolder::of(&launch);
         let machines = &launch.machines;
         check_limits(machines, launch.recovery.is_some())?;
         let name = run_dir::name(launch.plan.job);
-        let events = launch
-            .events
-            .clone()
-            .map(|path| EventLog::open(path, name.clone()));
-        let mut events = events.transpose()?;
-        if let Some(journal) = &mut events {
-            journal.began(launch.plan.size);
-        }
+        let program = launch.program().into_owned();
+        let recovers = launch.recovery.is_some();
+        events.began(launch.generation.0, &program, recovers, machines);
         descendants::become_subreaper();
         let signals = Signals::new(&FORWARDED)?;
         let reactor = Reactor::new()?;
@@ -146,10 +141,6 @@ impl Launcher {
         let failover = state_folder.is_prepared();
         let setup = setup(&launch, failover);
         let streams = Streams::new(setup, [kind::SINK, kind::STDIN])?;
-        let program = plan.programs.first().and_then(|p| p.argv.first());
-        let program = program.map_or_else(String::new, |name| {
-            String::from_utf8_lossy(name).into_owned()
-        });
         let summary = StatusSummary::new(name, program);
         let control = QueryServer::new(plan.job, kind::CONTROL, &reactor);
         let journal = control.journal().filter(|_| launch.recovery.is_some());

@@ -24,6 +24,7 @@ use crate::central::SUSPENDED_AFTER;
 use crate::error::Result;
 use crate::fault;
 use crate::host::descendants;
+use crate::host::run_dir;
 use crate::host::signal_reader::Signals;
 use crate::net::local_link::Filled;
 use crate::net::reactor::Reactor;
@@ -65,8 +66,16 @@ pub fn run(mut launch: Launch) -> i32 {
             return 2;
         }
     };
+    let name = run_dir::name(launch.plan.job);
+    let mut events = match EventLog::new(launch.events.clone(), name, launch.begun) {
+        Ok(events) => events,
+        Err(error) => {
+            say_line!("mpirun: {error}");
+            return 1;
+        }
+    };
     let result = loop {
-        let (result, next) = run_once(&launch);
+        let (result, next) = run_once(&launch, events);
         // Whatever happened, nothing of the job stays behind.
         let left = descendants::sweep(descendants::SWEEP_LIMIT);
         if !left.is_empty() {
@@ -76,7 +85,7 @@ pub fn run(mut launch: Launch) -> i32 {
             ));
         }
         match next {
-            Some(next) => launch = next,
+            Some((next, log)) => (launch, events) = (next, log),
             None => break result,
         }
     };
@@ -96,8 +105,8 @@ pub fn run(mut launch: Launch) -> i32 {
 
 /// Runs a job to its end on these hosts. When it has lost one and can be launched again, that is
 /// the next launch.
-fn run_once(launch: &Launch) -> (Result<Verdict>, Option<Launch>) {
-    let mut launcher = match Launcher::new(launch.clone()) {
+fn run_once(launch: &Launch, events: EventLog) -> (Result<Verdict>, Option<(Launch, EventLog)>) {
+    let mut launcher = match Launcher::new(launch.clone(), events) {
         Ok(launcher) => launcher,
         Err(error) => return (Err(error), None),
     };
@@ -106,12 +115,13 @@ fn run_once(launch: &Launch) -> (Result<Verdict>, Option<Launch>) {
     launcher.central.forget();
     if next.is_none() {
         launcher.report();
-        if let (Ok(verdict), Some(journal)) = (&verdict, &mut launcher.events) {
+        if let Ok(verdict) = &verdict {
             let generation = launcher.central.view().generation;
-            journal.verdict("ended", generation.0, verdict);
+            launcher.events.verdict("ended", generation.0, verdict);
         }
     }
-    (verdict, next)
+    let Launcher { events, .. } = launcher;
+    (verdict, next.map(|next| (next, events)))
 }
 
 struct Launcher {
@@ -124,7 +134,7 @@ struct Launcher {
     counted: Option<u32>,
     user_log: UserLog,
     control: QueryServer,
-    events: Option<EventLog>,
+    events: EventLog,
     checkpoint_signal: Option<i32>,
     launch: Launch,
     state_folder: StateFolder,

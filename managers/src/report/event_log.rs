@@ -2,7 +2,10 @@
 //! `docs/events.md` says what the fields mean.
 
 use crate::error::{Context, Result, system_text};
+use crate::launch::machines::{Machines, PlacedRanks};
+use crate::report::recent_events::RecentEvents;
 use rejoin_managers_protocol::central::Event;
+use rejoin_managers_protocol::checkpoint::CheckpointCost;
 use rejoin_managers_protocol::verdict::{Described, Verdict};
 use serde::Serialize;
 use std::fs::File;
@@ -38,45 +41,61 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     ranks: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    program: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recovery: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hosts: Option<Vec<PlacedRanks<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stall_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copied_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<i32>,
 }
 
-/// The file, and the fields of each line.
-pub struct EventLog {
+/// The file of `--events`.
+struct EventFile {
     file: File,
     path: PathBuf,
-    job: String,
-    begun: Instant,
     failed: bool,
 }
 
+/// The events of a job: the last ones, the file if the user wants one, and the fields of each line.
+pub struct EventLog {
+    file: Option<EventFile>,
+    recent: RecentEvents,
+    job: String,
+    begun: Instant,
+}
+
 impl EventLog {
-    /// Appends to a file, which is made if it is not there.
-    pub fn open(path: PathBuf, job: String) -> Result<EventLog> {
-        let shown = path.display();
-        let file = File::options()
-            .append(true)
-            .create(true)
-            // A pipe without a reader must not delay the job.
-            .custom_flags(libc::O_NONBLOCK)
-            .open(&path)
-            .context(&format!("write events to {shown}"))?;
+    /// Of a job that has begun then. With a path, lines are appended to this file, which is made if
+    /// it is not there.
+    pub fn new(path: Option<PathBuf>, job: String, begun: Instant) -> Result<EventLog> {
         Ok(EventLog {
-            file,
-            path,
+            file: path.map(EventFile::open).transpose()?,
+            recent: RecentEvents::default(),
             job,
-            begun: Instant::now(),
-            failed: false,
+            begun,
         })
     }
 
-    /// The job begins, with so many ranks.
-    pub fn began(&mut self, ranks: u32) {
-        let mut line = self.line("began", 0);
-        line.ranks = Some(ranks);
+    /// The last lines, for clients.
+    pub fn recent(&self) -> &RecentEvents {
+        &self.recent
+    }
+
+    /// A launch of the job begins in this generation. `recovers`: failures are masked.
+    pub fn began(&mut self, generation: u32, program: &str, recovers: bool, machines: &Machines) {
+        let mut line = self.line("began", generation);
+        line.ranks = u32::try_from(machines.placement.len()).ok();
         line.pid = Some(std::process::id());
+        line.program = Some(program);
+        line.recovery = Some(if recovers { "coordinated" } else { "none" });
+        line.hosts = Some(machines.placed_ranks());
         let text = written(&line);
-        self.append(text);
+        self.append(&text);
     }
 
     /// Something happened in this generation.
@@ -84,9 +103,10 @@ impl EventLog {
         let mut line = self.line(name(event), generation);
         match event {
             Event::Requested(epoch) => line.epoch = Some(epoch.0),
-            Event::Committed { epoch, took } => {
+            Event::Committed { epoch, took, cost } => {
                 line.epoch = Some(epoch.0);
                 line.took_ns = Some(*took);
+                line.add_cost(cost.as_ref());
             }
             Event::Aborted {
                 epoch, rank, why, ..
@@ -136,7 +156,7 @@ impl EventLog {
             }
         }
         let text = written(&line);
-        self.append(text);
+        self.append(&text);
     }
 
     /// The central manager ended like this, and another one took over after so many nanoseconds.
@@ -146,7 +166,7 @@ impl EventLog {
         line.pid = Some(pid);
         line.took_ns = Some(took);
         let text = written(&line);
-        self.append(text);
+        self.append(&text);
     }
 
     /// The job is decided (`decided`), or over (`ended`).
@@ -163,7 +183,7 @@ impl EventLog {
             line.pid = (*pid != 0).then_some(*pid);
         }
         let text = written(&line);
-        self.append(text);
+        self.append(&text);
     }
 
     fn line(&self, event: &'static str, generation: u32) -> Line<'_> {
@@ -179,9 +199,34 @@ impl EventLog {
         }
     }
 
+    fn append(&mut self, text: &[u8]) {
+        self.recent.push(text);
+        if let Some(file) = &mut self.file {
+            file.append(text);
+        }
+    }
+}
+
+impl EventFile {
+    fn open(path: PathBuf) -> Result<EventFile> {
+        let shown = path.display();
+        let file = File::options()
+            .append(true)
+            .create(true)
+            // A pipe without a reader must not delay the job.
+            .custom_flags(libc::O_NONBLOCK)
+            .open(&path)
+            .context(&format!("write events to {shown}"))?;
+        Ok(EventFile {
+            file,
+            path,
+            failed: false,
+        })
+    }
+
     /// In one call, so that lines of several jobs in one file stay whole.
-    fn append(&mut self, text: Vec<u8>) {
-        let written = self.file.write(&text);
+    fn append(&mut self, text: &[u8]) {
+        let written = self.file.write(text);
         let why = match written {
             Ok(count) if count == text.len() => return,
             Ok(_) => "there is no room".into(),
@@ -195,6 +240,18 @@ impl EventLog {
                 "mpirun: an event can't be written to {shown}: {why}; the job continues"
             );
         }
+    }
+}
+
+impl Line<'_> {
+    fn add_cost(&mut self, cost: Option<&CheckpointCost>) {
+        let Some(cost) = cost else {
+            return;
+        };
+        self.stall_ns = Some(cost.stall.saturating_mul(1000));
+        // The rank that was suspended for this time.
+        self.rank = (cost.stall > 0).then_some(cost.slowest.0);
+        self.copied_bytes = Some(cost.copied.saturating_mul(procfs::page_size()));
     }
 }
 
@@ -234,6 +291,11 @@ mod tests {
             Event::Committed {
                 epoch: Epoch(1),
                 took: 5,
+                cost: Some(CheckpointCost {
+                    stall: 2,
+                    slowest: Rank(3),
+                    copied: 1,
+                }),
             },
             Event::Aborted {
                 epoch: Epoch(2),
@@ -262,12 +324,14 @@ mod tests {
     #[test]
     fn each_event_is_one_line_with_its_fields() {
         let path = std::env::temp_dir().join(format!("rejoin-events-{}", std::process::id()));
-        let mut journal = EventLog::open(path.clone(), "ab".into()).unwrap();
-        journal.began(4);
+        let mut journal = EventLog::new(Some(path.clone()), "ab".into(), Instant::now()).unwrap();
+        let machines = Machines::only("here".into(), 4);
+        journal.began(0, "./app", true, &machines);
         let events = all();
         events.iter().for_each(|event| journal.event(0, event));
         journal.verdict("ended", 1, &Verdict::Success);
         let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(journal.recent().text(), text.as_bytes());
         std::fs::remove_file(&path).unwrap();
         let lines: Vec<serde_json::Value> = text
             .lines()
@@ -295,7 +359,19 @@ mod tests {
             0,
             &[("ranks", 4.into()), ("pid", std::process::id().into())],
         );
+        let hosts = serde_json::json!([{"host": "here", "ranks": [[0, 3]]}]);
+        let program = ("program", "./app".into());
+        has(
+            0,
+            &[
+                program,
+                ("recovery", "coordinated".into()),
+                ("hosts", hosts),
+            ],
+        );
         has(2, &[("epoch", 1.into()), ("took_ns", 5.into())]);
+        has(2, &[("stall_ns", 2000.into()), ("rank", 3.into())]);
+        has(2, &[("copied_bytes", procfs::page_size().into())]);
         has(3, &[("rank", 3.into()), ("cause", "a \"reason\"".into())]);
         has(
             4,

@@ -3,8 +3,11 @@
 //! [`query_server`], [`status_summary`]).
 
 pub mod event_log;
+pub mod history;
+pub mod page;
 pub mod query;
 pub mod query_server;
+pub mod recent_events;
 pub mod status_summary;
 pub mod user_log;
 pub mod verbose_log;

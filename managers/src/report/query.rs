@@ -2,9 +2,10 @@
 //! over the job's socket in the run directory.
 
 use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
 
 /// Version of these messages: both ends must have the same.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Largest question, in bytes.
 pub const QUESTION_LIMIT: usize = 64;
@@ -25,6 +26,8 @@ pub enum What {
     Status,
     /// A checkpoint; the answer comes when it is committed or aborted.
     Checkpoint,
+    /// The events so far.
+    Events,
 }
 
 /// The one answer.
@@ -48,6 +51,13 @@ pub enum Answer {
     },
     /// That is not available.
     Refused(String),
+    /// The events so far.
+    Events {
+        /// Lines of a file of events.
+        lines: ByteBuf,
+        /// How many lines after the first one are not held any more.
+        dropped: u64,
+    },
 }
 
 /// A job at one moment.

@@ -61,6 +61,8 @@ pub enum Asked {
     Status(u32),
     /// A checkpoint.
     Checkpoint,
+    /// Its events so far, to be given to [`QueryServer::answer`].
+    Events(u32),
 }
 
 impl QueryServer {
@@ -163,6 +165,7 @@ impl QueryServer {
         let refusal = match question.what {
             _ if question.version != VERSION => "this job's mpirun is of another version",
             What::Status => return Some(Asked::Status(index)),
+            What::Events => return Some(Asked::Events(index)),
             What::Checkpoint if !view.recovers => {
                 "the job runs with --recovery none, which takes no checkpoints"
             }
@@ -211,7 +214,7 @@ impl QueryServer {
                     }
                 }
             }
-            Event::Committed { epoch, took } => {
+            Event::Committed { epoch, took, .. } => {
                 let answer = Answer::Committed {
                     epoch: epoch.0,
                     took_ns: *took,

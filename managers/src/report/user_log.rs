@@ -392,6 +392,7 @@ mod tests {
         let committed = |epoch| Event::Committed {
             epoch: Epoch(epoch),
             took: 1,
+            cost: None,
         };
         let lost = |epoch, committed| Event::ImageLost {
             epoch: Epoch(epoch),

@@ -123,10 +123,11 @@ impl Central {
             at: now,
             cost: checkpoints.dearest(),
         }));
+        let cost = Some(checkpoints.cost_so_far());
         let took = checkpoints.commit(now, epoch);
         let stretched = checkpoints.newly_stretched();
         self.tell_committed(epoch, effects);
-        let committed = Event::Committed { epoch, took };
+        let committed = Event::Committed { epoch, took, cost };
         effects.push(CentralEffect::Event(committed));
         effects.extend(stretched.map(|s| {
             CentralEffect::Event(Event::Stretched {

@@ -1,5 +1,6 @@
 //! Events for the user as they happen.
 
+use crate::checkpoint::CheckpointCost;
 use crate::manager_messages::Cause;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,8 @@ pub enum Event {
         epoch: Epoch,
         /// Nanoseconds from the request.
         took: u64,
+        /// Its cost; `None`: the central manager that knew it has ended.
+        cost: Option<CheckpointCost>,
     },
     /// A checkpoint was aborted; the last committed one still counts.
     Aborted {
