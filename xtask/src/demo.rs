@@ -158,11 +158,20 @@ fn disturbed(bin: &Path, program: &Path, ranks: u32) -> Result<String> {
         "{} says what happened when, a line of JSON each.",
         journal.display()
     );
+    let page = journal.with_extension("html");
+    shown(
+        Command::new(rejoin)
+            .arg("report")
+            .arg(&journal)
+            .arg("-o")
+            .arg(&page),
+    )?;
+    println!("{} shows it: open it in a browser.", page.display());
     Ok(text)
 }
 
 /// How often something has happened.
-fn events(journal: &PathBuf, event: &str) -> usize {
+fn events(journal: &Path, event: &str) -> usize {
     let text = std::fs::read_to_string(journal).unwrap_or_default();
     let lines = text
         .lines()
