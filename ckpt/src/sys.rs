@@ -307,6 +307,31 @@ pub fn read_link<'a>(path: &CStr, buffer: &'a mut [u8]) -> Sys<&'a [u8]> {
     }
 }
 
+/// Processors that this thread may use.
+pub fn processors() -> u32 {
+    let mut set = [0u64; 128];
+    let size = std::mem::size_of_val(&set);
+    // SAFETY: pointer and length describe the set.
+    unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size, set.as_mut_ptr()) };
+    set.iter().map(|word| word.count_ones()).sum()
+}
+
+/// Waits for the end of a child of any kind. Returns its status.
+pub fn wait_for_clone(pid: i32) -> Sys<i32> {
+    let mut status = 0;
+    loop {
+        let none = std::ptr::null_mut::<libc::rusage>();
+        let place = &raw mut status;
+        // SAFETY: the pointer is to a number; nothing else is asked for.
+        let result = unsafe { libc::syscall(libc::SYS_wait4, pid, place, libc::__WALL, none) };
+        match check(result) {
+            Ok(_) => return Ok(status),
+            Err(libc::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
 /// Nanoseconds of a clock that never goes back.
 pub fn now() -> u64 {
     let mut time = libc::timespec {

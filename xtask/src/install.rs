@@ -107,11 +107,6 @@ fn profile_folder(args: &Args) -> &str {
     }
 }
 
-/// What the restarter takes for granted: without the standard library, nothing looks for the
-/// instructions that make checksums fast. All processors of the last fifteen years have them, and
-/// the header of an image says what else the process needs.
-const RESTARTER_FLAGS: &str = "-C target-feature=+sse4.1,+pclmulqdq";
-
 /// Builds the restarter, in a folder of its own because of its flags; gives the program.
 fn build_restarter(root: &Path, args: &Args) -> Result<PathBuf> {
     let target = target_directory(root)?.join("restarter");
@@ -122,8 +117,9 @@ fn build_restarter(root: &Path, args: &Args) -> Result<PathBuf> {
         .args(["-p", "rejoin-restarter", "--features", "program"])
         .arg("--target-dir")
         .arg(&target)
+        // It is no program of the system's: flags for others would not fit it.
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .env("RUSTFLAGS", RESTARTER_FLAGS);
+        .env_remove("RUSTFLAGS");
     let status = build.status().context("starting cargo")?;
     ensure!(status.success(), "the build of the restarter failed");
     Ok(target.join(profile_folder(args)).join("rejoin-restarter"))

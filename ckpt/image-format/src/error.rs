@@ -16,6 +16,9 @@ pub enum ImageError {
     /// A newer release wrote it.
     #[error("a newer release wrote the process image (format {0})")]
     Newer(u32),
+    /// An earlier release wrote it.
+    #[error("an earlier release wrote the process image (format {0})")]
+    Older(u32),
     /// The header has another checksum.
     #[error("the header of the process image is damaged")]
     HeaderDamaged,
@@ -104,6 +107,7 @@ impl ImageError {
                 (15, u64::from(step) << 32 | u64::from(errno.cast_unsigned()))
             }
             Self::Usage => (16, 0),
+            Self::Older(version) => (17, version.into()),
         };
         let mut bytes = [0; ERROR_LENGTH];
         let mut fields = RecordWriter::new(&mut bytes);
@@ -139,6 +143,7 @@ impl ImageError {
                 errno: word.cast_signed(),
             },
             16 => Self::Usage,
+            17 => Self::Older(word),
             _ => return None,
         };
         (error.encode() == *bytes).then_some(error)
@@ -154,6 +159,7 @@ mod tests {
         for error in [
             ImageError::NotAnImage,
             ImageError::Newer(7),
+            ImageError::Older(1),
             ImageError::WrongLength(u64::MAX),
             ImageError::MemoryDamaged(0x7fff_0000_1000),
             ImageError::OtherJob(1 << 63),

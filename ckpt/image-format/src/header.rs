@@ -1,5 +1,7 @@
 //! The first page of a file.
 
+use core::cmp::Ordering;
+
 use crate::bytes::{RecordReader, RecordWriter};
 use crate::error::ImageError;
 use crate::processor::ProcessorFeatures;
@@ -8,7 +10,7 @@ use crate::{HEADER_LENGTH, PAGE, TABLE_LIMIT, VERSION, checksum};
 
 const MAGIC: [u8; 8] = *b"RJIMAGE\0";
 /// Where the header's own checksum is.
-const SUM: usize = 12;
+const SUM: core::ops::Range<usize> = 12..20;
 
 /// Of which process, at which checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +106,7 @@ pub struct TablePlace {
     /// Length in bytes.
     pub length: u64,
     /// Checksum of these bytes.
-    pub checksum: u32,
+    pub checksum: u64,
     /// How many records it has.
     pub counts: TableCounts,
 }
@@ -136,7 +138,7 @@ impl ImageHeader {
         let mut fields = RecordWriter::new(&mut bytes);
         fields.put(&MAGIC);
         fields.word(VERSION);
-        fields.word(0);
+        fields.long(0);
         self.identity.put(&mut fields);
         fields.put(&self.build);
         self.processor.words.iter().for_each(|w| fields.word(*w));
@@ -150,7 +152,7 @@ impl ImageHeader {
         } = self.table;
         fields.long(position);
         fields.long(length);
-        fields.word(sum);
+        fields.long(sum);
         for count in [
             counts.threads,
             counts.regions,
@@ -161,7 +163,7 @@ impl ImageHeader {
         }
         fields.long(self.length);
         let sum = checksum(&bytes);
-        bytes[SUM..SUM + 4].copy_from_slice(&sum.to_le_bytes());
+        bytes[SUM].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
 
@@ -174,13 +176,15 @@ impl ImageHeader {
         if fields.take::<8>() != MAGIC {
             return Err(ImageError::NotAnImage);
         }
-        let (version, sum) = (fields.word(), fields.word());
-        if version > VERSION {
-            // Its checksum may be another one.
-            return Err(ImageError::Newer(version));
+        let (version, sum) = (fields.word(), fields.long());
+        // Its checksum may be another one.
+        match version.cmp(&VERSION) {
+            Ordering::Greater => return Err(ImageError::Newer(version)),
+            Ordering::Less => return Err(ImageError::Older(version)),
+            Ordering::Equal => {}
         }
         let mut unsummed = *bytes;
-        unsummed[SUM..SUM + 4].fill(0);
+        unsummed[SUM].fill(0);
         if checksum(&unsummed) != sum {
             return Err(ImageError::HeaderDamaged);
         }
@@ -197,7 +201,7 @@ impl ImageHeader {
             table: TablePlace {
                 position: fields.long(),
                 length: fields.long(),
-                checksum: fields.word(),
+                checksum: fields.long(),
                 counts: TableCounts {
                     threads: fields.word(),
                     regions: fields.word(),

@@ -38,7 +38,7 @@ pub const PAGE: u64 = 4096;
 /// Length of the header in bytes.
 pub const HEADER_LENGTH: usize = 4096;
 /// The format's version. A reader refuses a newer one.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Most bytes of a table.
 pub const TABLE_LIMIT: u64 = 256 << 20;
 /// Most pages of an extent: 1 MiB.
@@ -51,8 +51,9 @@ pub const USER_END: u64 = 0x7fff_ffff_f000;
 /// socket to the local manager.
 pub const RESUMED: u64 = 1 << 63;
 
-/// The checksum of a piece of a file (CRC-32).
+/// The checksum of a piece of a file (XXH3, 64 bits). It finds damage, and is no protection from
+/// somebody who forges a file.
 #[must_use]
-pub fn checksum(bytes: &[u8]) -> u32 {
-    crc32fast::hash(bytes)
+pub fn checksum(bytes: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(bytes)
 }

@@ -8,7 +8,7 @@ pub const THREAD_LENGTH: usize = 32;
 /// Length of a [`SavedRegion`] in bytes.
 pub const REGION_LENGTH: usize = 64;
 /// Length of a [`SavedExtent`] in bytes.
-pub const EXTENT_LENGTH: usize = 24;
+pub const EXTENT_LENGTH: usize = 28;
 
 /// How many records a table has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -199,7 +199,7 @@ pub struct SavedExtent {
     /// How many pages.
     pub pages: u32,
     /// Checksum of the contents.
-    pub checksum: u32,
+    pub checksum: u64,
 }
 
 impl SavedExtent {
@@ -211,7 +211,7 @@ impl SavedExtent {
         fields.long(self.address);
         fields.long(self.position);
         fields.word(self.pages);
-        fields.word(self.checksum);
+        fields.long(self.checksum);
         bytes
     }
 
@@ -221,7 +221,7 @@ impl SavedExtent {
             address: fields.long(),
             position: fields.long(),
             pages: fields.word(),
-            checksum: fields.word(),
+            checksum: fields.long(),
         }
     }
 

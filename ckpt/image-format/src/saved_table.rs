@@ -74,6 +74,20 @@ impl<'a> SavedTable<'a> {
         records.map(SavedExtent::decode)
     }
 
+    /// How many extents all regions have.
+    #[must_use]
+    pub fn extent_count(&self) -> u32 {
+        (self.extents.len() / EXTENT_LENGTH) as u32
+    }
+
+    /// An extent by its number, in the order of the file and of the regions.
+    #[must_use]
+    pub fn extent(&self, number: u32) -> Option<SavedExtent> {
+        let from = number as usize * EXTENT_LENGTH;
+        let record = self.extents.get(from..from.saturating_add(EXTENT_LENGTH))?;
+        Some(SavedExtent::decode(record))
+    }
+
     /// The path of a region's file, without a zero byte at its end.
     #[must_use]
     pub fn name_of(&self, region: &SavedRegion) -> &'a [u8] {

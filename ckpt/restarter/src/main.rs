@@ -10,6 +10,7 @@
 #![no_main]
 
 mod cpu;
+mod fill;
 mod freestanding;
 mod own_mappings;
 mod rebuild;
@@ -59,7 +60,7 @@ fn restart(arguments: &RestartArguments) -> Result<(), ImageError> {
     identity.check(arguments.job, arguments.rank, arguments.epoch)?;
     header.processor.check(&cpu::features())?;
 
-    let bytes = rebuild::table_memory(TABLE_AT, header.table.length)?;
+    let bytes = rebuild::own_memory(TABLE_AT, header.table.length)?;
     calls::read_at(file, bytes, header.table.position).map_err(RestartStep::ReadImage.because())?;
     let table = SavedTable::new(&header, bytes)?;
     let mut threads = table.threads();
@@ -67,6 +68,9 @@ fn restart(arguments: &RestartArguments) -> Result<(), ImageError> {
         return Err(ImageError::Threads(table.threads().count() as u32));
     };
     rebuild::check_files(&table)?;
+    // From here on whole pages are read. An image that was written past the system's cache is
+    // rarely in it, and reading ahead is slower than the disk.
+    calls::bypass_cache(file);
     own_mappings::replace(&table)?;
     rebuild::regions(file, &table)?;
     rebuild::set_layout(&header.layout, table.auxiliary());

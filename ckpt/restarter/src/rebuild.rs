@@ -1,9 +1,8 @@
 //! Makes the process's memory.
 
-use rejoin_image_format::{
-    ImageError, MemoryLayout, PAGE, RegionKind, SavedExtent, SavedRegion, SavedTable, checksum,
-};
+use rejoin_image_format::{ImageError, MemoryLayout, PAGE, RegionKind, SavedRegion, SavedTable};
 
+use crate::fill;
 use crate::system_calls::{self as calls, RestartStep};
 
 const READ_WRITE: u64 = 3;
@@ -18,8 +17,9 @@ const FIXED_NO_REPLACE: u64 = 0x10_0000;
 /// Longest path of a mapped file, with a zero byte at its end.
 const PATH: usize = 4096;
 
-/// Memory for the table, of which the header has said that the file is long enough.
-pub fn table_memory(at: u64, length: u64) -> Result<&'static mut [u8], ImageError> {
+/// Memory of this program's own: for the table, of which the header has said that the file is long
+/// enough, and for stacks.
+pub fn own_memory(at: u64, length: u64) -> Result<&'static mut [u8], ImageError> {
     let rounded = length.next_multiple_of(PAGE).max(PAGE);
     let flags = PRIVATE | ANONYMOUS | FIXED_NO_REPLACE;
     // SAFETY: the range is within this program's addresses, and free.
@@ -71,55 +71,46 @@ pub fn regions(image: i32, table: &SavedTable<'_>) -> Result<(), ImageError> {
             kind if kind.has_file() => Some(open_file(table, &region, number)?),
             _ => None,
         };
-        let filled = map(&region, file);
+        let mapped = map(&region, file);
         if let Some(file) = file {
             calls::close(file);
         }
-        let access = filled?;
-        for extent in table.extents_of(&region) {
-            fill(image, &extent)?;
-        }
-        if access != u64::from(region.access) {
+        mapped?;
+    }
+    fill::all(image, table)?;
+    for region in table.regions() {
+        let access = u64::from(region.access);
+        if region.kind != RegionKind::Kernel && access_for_now(&region) != access {
             // SAFETY: the process uses this memory only once it continues.
-            unsafe { calls::protect(region.start, region.length(), region.access.into()) }
+            unsafe { calls::protect(region.start, region.length(), access) }
                 .map_err(RestartStep::ProtectMemory.because())?;
         }
     }
     Ok(())
 }
 
-/// Maps a region; its access for now.
-fn map(region: &SavedRegion, file: Option<i32>) -> Result<u64, ImageError> {
+/// The access to a region until it is filled.
+fn access_for_now(region: &SavedRegion) -> u64 {
+    match region.extents {
+        0 => region.access.into(),
+        _ => u64::from(region.access) | READ_WRITE,
+    }
+}
+
+/// Maps a region.
+fn map(region: &SavedRegion, file: Option<i32>) -> Result<(), ImageError> {
     let flags = match region.kind {
         RegionKind::PrivateFile => PRIVATE,
         RegionKind::SharedFile => SHARED,
         RegionKind::Stack => PRIVATE | ANONYMOUS | GROWS_DOWN,
         _ => PRIVATE | ANONYMOUS | NO_RESERVE,
     };
-    let access = match region.extents {
-        0 => u64::from(region.access),
-        _ => u64::from(region.access) | READ_WRITE,
-    };
     let range = (region.start, region.length());
     let from = file.map_or((-1, 0), |file| (file, region.offset));
+    let access = access_for_now(region);
     // SAFETY: the flag leaves other mappings alone.
     unsafe { calls::map(range, access, flags | FIXED_NO_REPLACE, from) }
-        .map_err(RestartStep::MapMemory.because())?;
-    Ok(access)
-}
-
-fn fill(image: i32, extent: &SavedExtent) -> Result<(), ImageError> {
-    calls::populate(extent.address, extent.length());
-    // SAFETY: the extent lies in its region, which was mapped just now and may be written; nothing
-    // else refers to it.
-    let memory = unsafe {
-        core::slice::from_raw_parts_mut(extent.address as *mut u8, extent.length() as usize)
-    };
-    calls::read_at(image, memory, extent.position).map_err(RestartStep::ReadImage.because())?;
-    match checksum(memory) == extent.checksum {
-        true => Ok(()),
-        false => Err(ImageError::MemoryDamaged(extent.address)),
-    }
+        .map_err(RestartStep::MapMemory.because())
 }
 
 /// Tells the kernel where the process has its parts. Without it the heap begins elsewhere and `ps`

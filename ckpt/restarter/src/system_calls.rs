@@ -43,8 +43,12 @@ const PREAD: u64 = 17;
 const MREMAP: u64 = 25;
 const MADVISE: u64 = 28;
 const SENDTO: u64 = 44;
+const CLONE: u64 = 56;
+const WAIT4: u64 = 61;
+const FCNTL: u64 = 72;
 const PRCTL: u64 = 157;
 const ARCH_PRCTL: u64 = 158;
+const GETAFFINITY: u64 = 204;
 const EXIT_GROUP: u64 = 231;
 
 const READ_ONLY_CLOEXEC: u64 = 0o2_000_000;
@@ -93,6 +97,15 @@ pub fn open(path: &[u8]) -> Result<i32, Errno> {
 pub fn close(fd: i32) {
     // SAFETY: touches no memory.
     let _ = unsafe { call(CLOSE, [fd as u64, 0, 0, 0, 0, 0]) };
+}
+
+/// Reads of this file go past the system's cache from now on, if the file system allows that.
+/// They must be of whole pages.
+pub fn bypass_cache(fd: i32) {
+    const SET_FLAGS: u64 = 4;
+    const DIRECT: u64 = 0o40_000;
+    // SAFETY: touches no memory.
+    let _ = unsafe { call(FCNTL, [fd as u64, SET_FLAGS, DIRECT, 0, 0, 0]) };
 }
 
 /// Length of a file in bytes.
@@ -192,6 +205,79 @@ pub unsafe fn protect(start: u64, length: u64, access: u64) -> Result<(), Errno>
 pub fn populate(start: u64, length: u64) {
     // SAFETY: contents do not change.
     let _ = unsafe { call(MADVISE, [start, length, ADVICE_POPULATE_WRITE, 0, 0, 0]) };
+}
+
+/// Processors that this process may use.
+pub fn processors() -> usize {
+    let mut set = [0u64; 128];
+    let length = size_of_val(&set) as u64;
+    // SAFETY: pointer and length describe the set.
+    let done = unsafe { call(GETAFFINITY, [0, length, set.as_mut_ptr() as u64, 0, 0, 0]) };
+    let count: u32 = set.iter().map(|word| word.count_ones()).sum();
+    done.map_or(1, |_| count as usize)
+}
+
+/// Starts a process that shares this one's memory and files, and ends without a signal. It calls
+/// `entry` with `argument`, on a stack that ends at `stack`. Its number.
+///
+/// # Safety
+/// `entry` may be called with the argument, on that stack, beside this process.
+pub unsafe fn share_memory(
+    stack: u64,
+    entry: unsafe extern "C" fn(u64) -> !,
+    argument: u64,
+) -> Result<i32, Errno> {
+    const MEMORY: u64 = 0x100;
+    const FILES: u64 = 0x400;
+    let result: i64;
+    // SAFETY: the kernel changes these registers only. The new process has its own, and leaves
+    // through `entry`, which does not return.
+    unsafe {
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, r13",
+            "call r12",
+            "ud2",
+            "2:",
+            inlateout("rax") CLONE => result,
+            in("rdi") MEMORY | FILES, in("rsi") stack, in("rdx") 0, in("r10") 0, in("r8") 0,
+            in("r12") entry, in("r13") argument,
+            lateout("rcx") _, lateout("r11") _,
+        );
+    }
+    match result {
+        0.. => Ok(result as i32),
+        _ => Err((-result) as Errno),
+    }
+}
+
+/// Waits for the end of a process that [`share_memory`] has started. An error if it was not the
+/// end that it had in mind.
+pub fn wait_for(pid: i32) -> Result<(), Errno> {
+    const ALL_KINDS: u64 = 0x4000_0000;
+    const EIO: Errno = 5;
+    let mut status = 0u32;
+    loop {
+        let place = (&raw mut status) as u64;
+        // SAFETY: the pointer is to a number.
+        match unsafe { call(WAIT4, [pid as u64, place, ALL_KINDS, 0, 0, 0]) } {
+            Ok(_) if status == 0 => return Ok(()),
+            Ok(_) => return Err(EIO),
+            Err(EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// This process is killed when its parent ends.
+pub fn end_with_parent() {
+    const SET_DEATH_SIGNAL: u64 = 1;
+    const KILL: u64 = 9;
+    // SAFETY: touches no memory.
+    let _ = unsafe { call(PRCTL, [SET_DEATH_SIGNAL, KILL, 0, 0, 0, 0]) };
 }
 
 /// Sends a message; nobody may be there to read it.

@@ -10,6 +10,7 @@ use rejoin_image_format::{
     TablePlace, checksum,
 };
 
+use super::extent_checksums::ExtentChecksums;
 use super::pagemap::Pagemap;
 use super::region_list::{RegionList, SavedPages};
 use super::save_error::SaveError;
@@ -17,7 +18,7 @@ use super::scratch_list::ScratchList;
 use crate::sys;
 
 /// Most extents: enough for a terabyte that is dense.
-const MOST_EXTENTS: usize = 1 << 20;
+pub(super) const MOST_EXTENTS: usize = 1 << 20;
 /// Most bytes of a table, which has its own records and names.
 const MOST_TABLE: usize = 64 << 20;
 /// A run of so many pages of zeros is left out. Shorter ones would cost more than they save.
@@ -52,6 +53,7 @@ pub(super) struct WriterScratch {
     extents: ScratchList<SavedExtent>,
     table: ScratchList<u8>,
     copy: ScratchList<u8>,
+    sums: ExtentChecksums,
 }
 
 impl WriterScratch {
@@ -60,15 +62,19 @@ impl WriterScratch {
             extents: ScratchList::new(MOST_EXTENTS)?,
             table: ScratchList::new(MOST_TABLE)?,
             copy: ScratchList::new(EXTENT_PAGES as usize * PAGE as usize)?,
+            sums: ExtentChecksums::new()?,
         })
     }
 
     /// The addresses of this memory.
-    pub fn addresses(&self) -> [std::ops::Range<u64>; 3] {
+    pub fn addresses(&self) -> [std::ops::Range<u64>; 5] {
+        let [jobs, stack] = self.sums.addresses();
         [
             self.extents.addresses(),
             self.table.addresses(),
             self.copy.addresses(),
+            jobs,
+            stack,
         ]
     }
 }
@@ -80,6 +86,8 @@ impl ImageWriter<'_> {
         for number in 0..self.list.regions.len() {
             self.write_region(number)?;
         }
+        let WriterScratch { extents, sums, .. } = &mut self.scratch;
+        sums.finish(extents);
         self.write_table()?;
         let page = self.header.encode();
         let room = &mut self.scratch.copy.room()[..HEADER_LENGTH];
@@ -173,14 +181,29 @@ impl ImageWriter<'_> {
 
     fn write_extent(&mut self, start: u64, end: u64, is_readable: bool) -> Result<(), SaveError> {
         let length = (end - start) as usize;
+        let mut extent = SavedExtent {
+            address: start,
+            position: self.position,
+            pages: (length as u64 / PAGE) as u32,
+            checksum: 0,
+        };
         let here = (&raw const length) as u64;
         let is_live = start < here + LIVE_STACK && here < end + LIVE_STACK;
+        let WriterScratch {
+            extents,
+            copy,
+            sums,
+            ..
+        } = &mut self.scratch;
         let bytes: &[u8] = if is_readable && !is_live {
             // SAFETY: the pages are present and may be read; only this thread runs, and it changes
             // nothing there.
-            unsafe { std::slice::from_raw_parts(start as *const u8, length) }
+            unsafe {
+                sums.add(start, extent.pages, extents.len())?;
+                std::slice::from_raw_parts(start as *const u8, length)
+            }
         } else {
-            let room = self.scratch.copy.room();
+            let room = copy.room();
             let room = room.get_mut(..length).ok_or(SaveError::TooMany)?;
             match is_readable {
                 // SAFETY: as above, but the memory may change with the next call.
@@ -189,16 +212,11 @@ impl ImageWriter<'_> {
                 },
                 false => read_memory(self.memory, room, start)?,
             }
+            extent.checksum = checksum(room);
             room
         };
-        let sum = checksum(bytes);
         write_at(self.file, bytes, self.position)?;
-        self.scratch.extents.push(SavedExtent {
-            address: start,
-            position: self.position,
-            pages: (length as u64 / PAGE) as u32,
-            checksum: sum,
-        })?;
+        extents.push(extent)?;
         self.position += length as u64;
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! format is that of [`rejoin_image_format`]; `docs/process-images.md` describes the whole.
 
 mod build_id;
+mod extent_checksums;
 mod image_writer;
 mod pagemap;
 mod process_state;

@@ -1,10 +1,10 @@
 //! A zygote saves itself.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, CString, c_void};
 use std::os::fd::RawFd;
 
 use rejoin_image_format::{
-    ImageHeader, ImageIdentity, MemoryLayout, RESTARTER, RESUMED, SavedThread, TablePlace, checksum,
+    ImageHeader, ImageIdentity, MemoryLayout, RESTARTER, RESUMED, SavedThread, TablePlace,
 };
 
 use super::image_writer::{ImageWriter, WriterScratch};
@@ -54,9 +54,10 @@ pub(crate) fn save(
         .check_paths()
         .map_err(SaveError::Descriptor)?;
     let state = ProcessState::capture(program, thread.fs)?;
+    let executable = executable();
     match write(identity, thread, program.file)? {
         Ok(bytes) => Ok(Saved::Written { bytes }),
-        Err(socket) => Ok(match settle(&state, program, socket) {
+        Err(socket) => Ok(match settle(&state, executable.as_ref(), program, socket) {
             Ok(socket) => Saved::Restored { socket },
             Err(why) => Saved::Broken(why),
         }),
@@ -67,6 +68,7 @@ pub(crate) fn save(
 /// socket.
 fn settle(
     state: &ProcessState,
+    executable: Option<&CString>,
     program: &SavedProcess<'_>,
     socket: RawFd,
 ) -> Result<RawFd, SaveError> {
@@ -74,6 +76,9 @@ fn settle(
     unsafe {
         let length = (RESTARTER.end - RESTARTER.start) as usize;
         libc::munmap(RESTARTER.start as *mut c_void, length);
+    }
+    if let Some(path) = executable {
+        set_executable(path);
     }
     let restored = state.restore();
     let socket = take_number(socket, program.socket)?;
@@ -84,6 +89,44 @@ fn settle(
         .map_err(SaveError::Descriptor)?;
     state.open_devices()?;
     Ok(socket)
+}
+
+/// The path of the program's file.
+fn executable() -> Option<CString> {
+    let mut buffer = [0; libc::PATH_MAX as usize];
+    let path = sys::read_link(c"/proc/self/exe", &mut buffer).ok()?;
+    CString::new(path).ok()
+}
+
+/// Where the system allows it (`CAP_CHECKPOINT_RESTORE`), `/proc/self/exe` is the program's file
+/// again, and no longer the restarter. Nothing of the restarter's file may be mapped.
+fn set_executable(path: &CStr) {
+    /// The kernel's `prctl_mm_map`. The auxiliary vector stays if it has no length.
+    #[repr(C)]
+    struct Map {
+        addresses: [u64; 11],
+        auxiliary: u64,
+        auxiliary_length: u32,
+        executable: RawFd,
+    }
+    let mut text = Vec::new();
+    let read = sys::read_file(c"/proc/self/stat", &mut text);
+    let (Ok(()), Ok(executable)) = (read, sys::open(path, libc::O_RDONLY)) else {
+        return;
+    };
+    if let Some(MemoryLayout { addresses }) = layout(&text) {
+        let map = Map {
+            addresses,
+            auxiliary: 0,
+            auxiliary_length: 0,
+            executable,
+        };
+        let (set, which) = (libc::PR_SET_MM, libc::PR_SET_MM_MAP);
+        let (at, length) = (&raw const map, size_of::<Map>());
+        // SAFETY: the pointer is to the kernel's structure, with its length.
+        unsafe { libc::syscall(libc::SYS_prctl, set, which, at, length, 0) };
+    }
+    sys::close(executable);
 }
 
 const ARCH_GET_FS: i32 = 0x1003;
@@ -110,8 +153,6 @@ fn write(
     sys::read_file(c"/proc/self/auxv", &mut auxiliary).map_err(system)?;
     sys::read_file(c"/proc/self/stat", &mut text).map_err(system)?;
     let layout = layout(&text).ok_or(SaveError::System { errno: libc::EIO })?;
-    // The first use looks for the processor's features, and keeps the answer in memory.
-    let _ = std::hint::black_box(checksum(&[0; 4096]));
     let mut writer = ImageWriter {
         file,
         header: ImageHeader {
@@ -165,8 +206,8 @@ unsafe extern "C" fn write_here(argument: *mut c_void, frame: u64, entry: u64) -
     writer.thread.stack = frame;
     writer.thread.entry = entry;
     let [a, b, c] = writer.list.addresses();
-    let [d, e, f] = writer.scratch.addresses();
-    let listed = writer.list.read(&[a, b, c, d, e, f]);
+    let [d, e, f, g, h] = writer.scratch.addresses();
+    let listed = writer.list.read(&[a, b, c, d, e, f, g, h]);
     writing.result = listed.and_then(|()| writer.write());
     0
 }
