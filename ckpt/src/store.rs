@@ -25,6 +25,10 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+mod folder_claim;
+
+pub use folder_claim::FolderClaim;
+
 /// The folder of a job's process images. Other jobs have others.
 #[derive(Debug, Clone)]
 pub struct ImageFolder {
@@ -38,6 +42,22 @@ impl ImageFolder {
         Self {
             path: images.join(format!("job-{job:016x}")),
         }
+    }
+
+    /// Removes the folders of other jobs that managers of this host have left behind. The number of
+    /// folders.
+    #[must_use]
+    pub fn remove_abandoned(&self, host: &str) -> u32 {
+        folder_claim::remove_abandoned(&self.path, host)
+    }
+
+    /// Makes the folder, and keeps [`ImageFolder::remove_abandoned`] away from it as long as the
+    /// claim lives. A manager of this host holds it.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn claim(&self, host: &str) -> io::Result<FolderClaim> {
+        FolderClaim::new(&self.path, host)
     }
 
     /// Makes a file for the image of a rank at a checkpoint, which only this user may read. It

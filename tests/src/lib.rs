@@ -12,6 +12,7 @@ pub mod job;
 pub mod models;
 pub mod processes;
 pub mod skip;
+pub mod small_disk;
 pub mod spinner;
 pub mod torment;
 pub mod tracee;

@@ -4,7 +4,7 @@
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::Job;
 use rejoin_tests::processes::{all_gone, descendants, is_alive, kill, wait_for};
-use rejoin_tests::skip::skipped;
+use rejoin_tests::small_disk::with_small_disk;
 use rejoin_tests::{Run, finish, prefix, program};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -343,28 +343,6 @@ fn without_checkpoints_nothing_of_them_can_be_asked_for() {
     }
 }
 
-/// `mpirun` in a mount namespace of its own, in which the folder is a file system of two mebibytes.
-/// `None`, and noted as skipped: this machine cannot do it.
-fn in_little_room(folder: &Folder, arguments: &[&str]) -> Option<Run> {
-    const SCRIPT: &str = r#"mount -t tmpfs -o size=2m none "$0" || exit 77; exec "$@""#;
-    let inside = |words: &[&std::ffi::OsStr]| {
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "--propagation", "private", "sh", "-c", SCRIPT]);
-        command.arg(folder).args(words);
-        command
-    };
-    if !inside(&["true".as_ref()])
-        .status()
-        .is_ok_and(|status| status.success())
-    {
-        skipped("a file system of the test's own needs root (a mount namespace)");
-        return None;
-    }
-    let mut command = inside(&[prefix().join("bin/mpirun").as_os_str()]);
-    command.args(arguments).env("TMPDIR", folder);
-    Some(Run::of(command))
-}
-
 #[test]
 fn held_output_for_which_there_is_no_room_ends_the_job() {
     let folder = Folder::new("room");
@@ -378,9 +356,10 @@ fn held_output_for_which_there_is_no_room_ends_the_job() {
         "-n",
         "2",
     ];
-    let Some(run) = in_little_room(&folder, &options) else {
+    let Some(run) = with_small_disk(&folder, 2, &options) else {
         return;
     };
+    let run = run.env("TMPDIR", &folder.name(""));
     let run = run.arg(program("twins")).arg("output").arg("-");
     let child = run.start();
     let mpirun = child.id();

@@ -3,6 +3,7 @@
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, times_back};
 use rejoin_tests::processes::{is_alive, kill, wait_for};
+use rejoin_tests::small_disk::with_small_disk;
 use rejoin_tests::{Finished, Run, finish, program};
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -45,6 +46,17 @@ fn files(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
+/// Kills the images of a rank, and the rank.
+fn kill_with_images(job: &Job, rank: usize) {
+    let of = |pids: Vec<u32>| {
+        pids.into_iter()
+            .filter(move |pid| rank_of(*pid) == Some(rank))
+    };
+    let ranks = job.ranks();
+    of(job.images()).for_each(|pid| kill(pid, libc::SIGKILL));
+    of(ranks).for_each(|pid| kill(pid, libc::SIGKILL));
+}
+
 /// `PROGRAM WAY GATE` with process images, whose first checkpoint is committed.
 struct Work {
     command: [&'static str; 2],
@@ -73,15 +85,8 @@ impl Work {
         }
     }
 
-    /// Kills the images of a rank, and the rank.
     fn kill_with_images(&self, rank: usize) {
-        let of = |pids: Vec<u32>| {
-            pids.into_iter()
-                .filter(move |pid| rank_of(*pid) == Some(rank))
-        };
-        let ranks = self.job.ranks();
-        of(self.job.images()).for_each(|pid| kill(pid, libc::SIGKILL));
-        of(ranks).for_each(|pid| kill(pid, libc::SIGKILL));
+        kill_with_images(&self.job, rank);
     }
 
     /// From here on it may end.
@@ -117,9 +122,37 @@ fn a_rank_that_is_killed_together_with_its_images_comes_back_again_and_again() {
     let mut seen = work.job.ranks();
     for rank in [1, 0, 2, 1] {
         work.kill_with_images(rank);
-        work.job.fresh_ranks(RANKS, &mut seen);
+        let fresh = work.job.fresh_ranks(RANKS, &mut seen);
+        let back = fresh.into_iter().find(|pid| rank_of(*pid) == Some(rank));
+        let back = back.expect("the rank from the file");
+        if is_root() {
+            let executable = std::fs::read_link(format!("/proc/{back}/exe"));
+            assert_eq!(executable.expect("its program"), program("back"));
+        }
     }
     work.ends_well("four kills with images", 4);
+}
+
+/// The system lets root alone set what `/proc/PID/exe` shows.
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    std::fs::metadata("/proc/self").is_ok_and(|data| data.uid() == 0)
+}
+
+#[test]
+fn files_of_a_job_that_was_killed_are_removed_by_the_next_one() {
+    let work = Work::begin("left", ["back", "short"], &[]);
+    let images = work.folder.name("images");
+    kill(work.job.local(), libc::SIGKILL);
+    let gate = work.folder.name("gate");
+    let Work { child, folder, .. } = work;
+    let done = finish(child, LIMIT, "a job without its manager");
+    assert!(!done.output.status.success(), "{}", done.text());
+    let jobs = || std::fs::read_dir(&images).expect("the folder").count();
+    assert_eq!(jobs(), 1, "nobody was there to remove the files");
+    std::fs::write(&gate, "").expect("the gate");
+    of("back", &["--images", &images], &["short", &gate]).ok();
+    assert_eq!(jobs(), 0, "{}", folder.display());
 }
 
 #[test]
@@ -202,4 +235,86 @@ fn a_program_with_a_socket_has_images_in_memory_and_is_told_why() {
         "{text}"
     );
     assert!(times_back(&text) >= 1, "{text}");
+}
+
+/// The epoch in the name of each file, sorted.
+fn epochs(files: &[PathBuf]) -> Vec<u32> {
+    let epoch = |path: &PathBuf| {
+        let name = path.file_name()?.to_str()?;
+        let (_, epoch) = name.strip_suffix(".image")?.rsplit_once("epoch-")?;
+        epoch.parse().ok()
+    };
+    let mut all: Vec<u32> = files.iter().filter_map(epoch).collect();
+    all.sort_unstable();
+    all
+}
+
+/// Takes all room of a file system.
+fn fill_disk(path: &Path) {
+    let mut file = std::fs::File::create(path).expect("a file");
+    for length in [1 << 20, 4096] {
+        let piece = vec![1u8; length];
+        while std::io::Write::write_all(&mut file, &piece).is_ok() {}
+    }
+}
+
+#[test]
+fn on_a_full_disk_the_files_before_stand_and_ranks_come_back_from_them() {
+    let folder = Folder::new("full-disk");
+    let gates = Folder::new("full-disk-gate");
+    let (images, gate) = (folder.name("images"), gates.name("gate"));
+    let options = [
+        "--tag-output",
+        "-n",
+        "3",
+        "--max-restarts",
+        "1000",
+        "--checkpoint-interval",
+        "0.1",
+        "--images",
+        &images,
+    ];
+    let Some(run) = with_small_disk(&folder, 256, &options) else {
+        return;
+    };
+    let run = run.arg(program("back")).arg("work").arg(&gate);
+    let child = run.start();
+    let job = Job::of(child.id(), "back");
+    wait_for(SOON, "the first checkpoint", || {
+        job.has_checkpoint(RANKS) || !is_alive(child.id())
+    });
+    let disk = PathBuf::from(format!("/proc/{}/root{}", child.id(), folder.display()));
+    let stored = || epochs(&files(&disk.join("images")));
+    fill_disk(&disk.join("filler"));
+    // What was being removed or completed at that moment.
+    let mut before = Vec::new();
+    wait_for(SOON, "files that stay", || {
+        let now = stored();
+        std::thread::sleep(Duration::from_millis(300));
+        before = stored();
+        now == before && before.len() == RANKS
+    });
+    let mut seen = job.ranks();
+    for rank in [1, 0] {
+        kill_with_images(&job, rank);
+        job.fresh_ranks(RANKS, &mut seen);
+    }
+    assert_eq!(stored(), before, "the files before stand");
+    std::fs::remove_file(disk.join("filler")).expect("room again");
+    wait_for(SOON, "newer files", || {
+        let now = stored();
+        now.len() >= RANKS && now[0] > before[0]
+    });
+    std::fs::write(&gate, "").expect("the gate");
+    let done = finish(child, LIMIT, "a full disk");
+    assert!(done.output.status.success(), "{}", done.text());
+    let want = of("back", &["--recovery", "none"], &["work", &gate]).ok();
+    assert!(
+        lines(&done) == lines(&want),
+        "other lines:\n{}",
+        done.text()
+    );
+    let text = done.stderr();
+    assert!(text.contains("No space left on device"), "{text}");
+    assert!(times_back(&text) >= 2, "{text}");
 }

@@ -3,7 +3,7 @@
 use crate::launch::launch_plan::LaunchPlan;
 use rejoin_channel_table::Epoch;
 use rejoin_ckpt::image::ImageIdentity;
-use rejoin_ckpt::store::{ImageFolder, PartialImage, StoredImage};
+use rejoin_ckpt::store::{FolderClaim, ImageFolder, PartialImage, StoredImage};
 use rejoin_wire::ToManager;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,6 +18,8 @@ const RESTARTER: &str = "../libexec/rejoin/rejoin-restarter";
 /// The files of this host's ranks.
 pub struct ImageStore {
     folder: ImageFolder,
+    /// Held as long as this manager lives. A later one removes what was left behind without it.
+    claim: Option<FolderClaim>,
     restarter: PathBuf,
     job: u64,
     size: u32,
@@ -39,8 +41,18 @@ impl ImageStore {
         if !restarter.is_file() {
             return Err(format!("there is no {}", restarter.display()));
         }
+        let host = nix::unistd::gethostname().unwrap_or_default();
+        let host = host.to_string_lossy();
+        let images = Path::new(folder);
+        let folder = ImageFolder::new(images, plan.job.0);
+        let removed = folder.remove_abandoned(&host);
+        if removed > 0 {
+            tracing::info!(removed, "folders of jobs whose managers were killed");
+        }
+        let claim = folder.claim(&host);
         Ok(Some(ImageStore {
-            folder: ImageFolder::new(Path::new(folder), plan.job.0),
+            claim: Some(claim.map_err(|error| format!("{}: {error}", images.display()))?),
+            folder,
             restarter,
             job: plan.job.0,
             size: plan.size,
@@ -103,8 +115,9 @@ impl ImageStore {
         Ok((child.id(), ours.into()))
     }
 
-    /// Removes the job's folder if no file is left.
-    pub fn remove_folder(&self) {
+    /// Removes the job's folder if no file is left. No file is begun after that.
+    pub fn remove_folder(&mut self) {
+        self.claim = None;
         self.folder.remove_if_empty();
     }
 }

@@ -6,6 +6,7 @@ use rejoin_ckpt::image::SaveError;
 use rejoin_ckpt::store::{PartialImage, StoredImage};
 use rejoin_ckpt::twin::manager::Zygote;
 use rejoin_wire::{Holds, ToManager};
+use std::io;
 use std::os::fd::AsFd;
 
 /// A rank's report of its image, until the image itself has reported that it is whole.
@@ -55,29 +56,32 @@ pub(super) struct RankImage {
 }
 
 impl RankImage {
-    /// Has the image write a file. `false` if the store begins none; the reason, if it can't.
+    /// Has the image write a file. `false`: the rest of the request waits until the socket is
+    /// writable.
     ///
-    /// The second value: the rest of the request waits until the socket is writable.
-    pub fn begin_file(&mut self, slot: usize, store: &ImageStore) -> Result<bool, String> {
+    /// # Errors
+    /// Why there will be no file.
+    pub fn begin_file(&mut self, slot: usize, store: &ImageStore) -> Result<bool, NoFile> {
         let (Some(report), Some(zygote)) = (&self.report, &mut self.zygote) else {
-            return Err("its image has no process".into());
+            return Err(NoFile::of_image("its image has no process"));
         };
-        let begun = store.begin(slot, report.incarnation.0, &report.message);
-        let (file, identity) = begun.map_err(|e| e.to_string())?;
+        let (file, identity) = store.begin(slot, report.incarnation.0, &report.message)?;
         let sent = zygote.save(&identity, file.file().as_fd());
         self.file = ImageFile::Partial(file);
-        sent.map_err(|e| e.to_string())
+        sent.map_err(NoFile::of_image)
     }
 
-    /// The file is written. The reason, if it can't be kept.
-    pub fn complete_file(&mut self) -> Result<(), String> {
+    /// The file is written.
+    ///
+    /// # Errors
+    /// Why it can't be kept.
+    pub fn complete_file(&mut self) -> Result<(), NoFile> {
         match std::mem::take(&mut self.file) {
             ImageFile::Partial(partial) => {
-                let stored = partial.complete().map_err(|e| e.to_string())?;
-                self.file = ImageFile::Stored(stored);
+                self.file = ImageFile::Stored(partial.complete()?);
                 Ok(())
             }
-            _ => Err("there is no file to complete".into()),
+            _ => Err(NoFile::of_image("there is no file to complete")),
         }
     }
 
@@ -105,13 +109,47 @@ impl RankImage {
     }
 }
 
-/// Whether another image of the process could be written where this one was not: for lack of room,
-/// and not because of what the process holds.
-pub(super) fn is_of_storage(why: SaveError) -> bool {
-    matches!(
-        why,
-        SaveError::System {
-            errno: libc::ENOSPC | libc::EDQUOT | libc::EIO | libc::EFBIG | libc::EROFS
+/// Why an image has no file.
+pub(super) struct NoFile {
+    /// For the user.
+    pub why: String,
+    /// For lack of room, and not because of what the process holds: another image of the process
+    /// can be written where this one was not.
+    pub is_of_storage: bool,
+}
+
+impl NoFile {
+    /// It is a matter of this image.
+    pub fn of_image(why: impl ToString) -> NoFile {
+        NoFile {
+            why: why.to_string(),
+            is_of_storage: false,
         }
+    }
+}
+
+impl From<io::Error> for NoFile {
+    fn from(error: io::Error) -> NoFile {
+        NoFile {
+            why: error.to_string(),
+            is_of_storage: error.raw_os_error().is_some_and(is_of_storage),
+        }
+    }
+}
+
+impl From<SaveError> for NoFile {
+    fn from(error: SaveError) -> NoFile {
+        let is_of_storage = matches!(error, SaveError::System { errno } if is_of_storage(errno));
+        NoFile {
+            why: error.to_string(),
+            is_of_storage,
+        }
+    }
+}
+
+fn is_of_storage(errno: i32) -> bool {
+    matches!(
+        errno,
+        libc::ENOSPC | libc::EDQUOT | libc::EIO | libc::EFBIG | libc::EROFS
     )
 }

@@ -1,13 +1,12 @@
 //! Images of this host's ranks.
 
 use super::image_store::ImageStore;
-use super::rank_image::{ImageFile, ImageReport, RankImage, is_of_storage};
+use super::rank_image::{ImageFile, ImageReport, NoFile, RankImage};
 use crate::error::{Context, Result};
 use crate::host::descendants;
 use crate::local::kind;
 use crate::net::reactor::{Interest, Reactor, Token};
 use rejoin_channel_table::Epoch;
-use rejoin_ckpt::image::SaveError;
 use rejoin_ckpt::twin::manager::{RestoreRequest, Zygote, ZygoteAnswer, ZygoteError};
 use rejoin_wire::ToManager;
 use std::os::fd::OwnedFd;
@@ -195,9 +194,15 @@ impl RankImages {
             },
             ZygoteAnswer::Saved { .. } => match image.complete_file() {
                 Ok(()) => whole(image, None),
-                Err(why) => whole(image, Some(why)),
+                Err(why) => self.no_file(slot, epoch, why, reactor),
             },
-            ZygoteAnswer::NotSaved(why) => self.not_saved(slot, epoch, why, reactor),
+            ZygoteAnswer::NotSaved(why) if image.is_stored() => {
+                // A process made from the file can't continue.
+                image.file = ImageFile::Absent;
+                let why = why.to_string();
+                ImageEvent::Lost { why }
+            }
+            ZygoteAnswer::NotSaved(why) => self.no_file(slot, epoch, why.into(), reactor),
             ZygoteAnswer::NotMade(error) => {
                 image.file = ImageFile::Absent;
                 let why = error.to_string();
@@ -224,41 +229,32 @@ impl RankImages {
                 None
             }
             (Ok(false), None) => None,
-            (Err(why), _) => {
-                image.file = ImageFile::Absent;
-                Some((epoch, whole(image, Some(why))))
-            }
+            (Err(why), _) => Some((epoch, self.no_file(slot, epoch, why, reactor))),
         }
     }
 
-    /// An image has written no file, or can't continue from one.
-    fn not_saved(
+    /// An image gets no file. If there is no room, and an earlier image has a file, the earlier
+    /// one stands.
+    fn no_file(
         &mut self,
         slot: usize,
         epoch: Epoch,
-        why: SaveError,
+        NoFile { why, is_of_storage }: NoFile,
         reactor: &Reactor,
     ) -> ImageEvent {
         let images = &mut self.ranks[slot];
         let earlier = images.iter().any(|i| i.epoch < epoch && i.is_stored());
         let Some(image) = images.iter_mut().find(|i| i.epoch == epoch) else {
-            return ImageEvent::Lost {
-                why: why.to_string(),
-            };
-        };
-        let was_stored = image.is_stored();
-        image.file = ImageFile::Absent;
-        if was_stored {
-            let why = why.to_string();
             return ImageEvent::Lost { why };
-        }
-        if earlier && is_of_storage(why) {
+        };
+        image.file = ImageFile::Absent;
+        if earlier && is_of_storage {
             let report = image.report.take();
             self.drop_image(slot, epoch, reactor);
             let why = format!("its image can't be written to a file: {why}");
             return ImageEvent::NotStored { report, why };
         }
-        whole(image, Some(why.to_string()))
+        whole(image, Some(why))
     }
 
     /// The process of an image has ended. Whether the image outlives it in a file: the next restore
@@ -289,7 +285,7 @@ impl RankImages {
         for image in self.ranks.iter_mut().flat_map(|images| images.drain(..)) {
             end_image(image, reactor);
         }
-        if let Some(store) = &self.store {
+        if let Some(store) = &mut self.store {
             store.remove_folder();
         }
     }

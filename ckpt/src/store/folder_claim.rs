@@ -1,0 +1,150 @@
+//! Which job folders are in use. A manager holds a lock in its job's folder as long as it lives. So
+//! a later manager of the same host knows the folders that were left behind.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// Managers of one job on hosts that have the same name, and tries to lock a file that another
+/// process is removing.
+const MOST_TRIES: u32 = 1000;
+
+/// The lock of a manager in a job's folder. Dropping it gives the folder up.
+#[derive(Debug)]
+pub struct FolderClaim {
+    _lock: File,
+    path: PathBuf,
+}
+
+impl FolderClaim {
+    /// Makes the folder, and locks a file in it, which names this host.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub(super) fn new(folder: &Path, host: &str) -> io::Result<Self> {
+        for number in 0..MOST_TRIES {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(folder)?;
+            let path = folder.join(format!("{}{number}{LOCK}", prefix(host)));
+            let mut options = OpenOptions::new();
+            let opened = options.write(true).create(true).mode(0o600).open(&path);
+            let lock = match opened {
+                // Somebody has removed the empty folder.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                opened => opened?,
+            };
+            match lock.try_lock() {
+                Ok(()) if is_at(&lock, &path) => return Ok(Self { _lock: lock, path }),
+                Ok(()) | Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::ResourceBusy.into())
+    }
+}
+
+impl Drop for FolderClaim {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+const LOCK: &str = ".lock";
+
+/// How the names of a host's locks begin.
+fn prefix(host: &str) -> String {
+    // A name with a slash would be in another folder.
+    format!("manager-{}.", host.replace('/', "_"))
+}
+
+/// Whether the file still has this name.
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
+        _ => false,
+    }
+}
+
+/// Removes the job folders beside this one whose managers were all of this host and are gone.
+/// Returns how many. Folders of other hosts stay: nobody can tell from here whether their managers
+/// live.
+pub(super) fn remove_abandoned(own: &Path, host: &str) -> u32 {
+    let entries = own.parent().map(fs::read_dir).into_iter().flatten();
+    let paths = entries.flatten().flatten().map(|entry| entry.path());
+    let folders = paths.filter(|path| path != own && is_jobs(path));
+    folders.filter_map(|folder| remove(&folder, host)).count() as u32
+}
+
+fn is_jobs(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let number = name.and_then(|name| name.strip_prefix("job-"));
+    number.is_some_and(|number| number.len() == 16 && u64::from_str_radix(number, 16).is_ok())
+}
+
+/// Removes one such folder, if nobody uses it.
+fn remove(folder: &Path, host: &str) -> Option<()> {
+    let entries = fs::read_dir(folder).ok()?.flatten();
+    let files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    let ends_in = |path: &&PathBuf, end: &str| path.to_string_lossy().ends_with(end);
+    let locks: Vec<&PathBuf> = files.iter().filter(|path| ends_in(path, LOCK)).collect();
+    let mut held = Vec::new();
+    for path in &locks {
+        let name = path.file_name()?.to_str()?;
+        let lock = name
+            .starts_with(&prefix(host))
+            .then(|| File::open(path))?
+            .ok()?;
+        lock.try_lock().ok()?;
+        held.push(lock);
+    }
+    if held.is_empty() {
+        return None;
+    }
+    let images = |path: &&PathBuf| ends_in(path, ".image") || ends_in(path, ".partial");
+    for path in files.iter().filter(images).chain(locks) {
+        fs::remove_file(path).ok()?;
+    }
+    fs::remove_dir(folder).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_are_removed_once_their_managers_are_gone() {
+        let images = std::env::temp_dir().join(format!("rejoin-claims-{}", std::process::id()));
+        let job = |number: u32| images.join(format!("job-{number:016x}"));
+        let claim = |number, host| FolderClaim::new(&job(number), host).expect("a claim");
+        let left = |number, host| {
+            let mut kept = claim(number, host);
+            fs::write(job(number).join("rank-0.epoch-1.image"), "x").expect("a file");
+            // As if the manager was killed: the lock is gone, and its file is not.
+            let name = std::mem::take(&mut kept.path);
+            drop(kept);
+            assert!(name.exists());
+        };
+        left(1, "here");
+        left(2, "there");
+        let (first, second) = (claim(3, "here"), claim(3, "here"));
+        assert_ne!(first.path, second.path);
+        fs::create_dir(job(4)).expect("a folder");
+        fs::write(job(4).join("rank-0.epoch-1.image"), "x").expect("a file");
+        fs::create_dir(images.join("other")).expect("a folder");
+        left(5, "here");
+        fs::write(job(5).join("notes"), "x").expect("a file of the user's");
+        left(6, "here");
+        assert_eq!(remove_abandoned(&job(6), "here"), 1, "only the first");
+        assert!(!job(1).exists() && job(2).exists() && job(3).exists() && job(4).exists());
+        assert!(job(5).join("notes").exists());
+        drop(first);
+        assert_eq!(remove_abandoned(&job(6), "here"), 0, "one manager lives");
+        drop(second);
+        assert!(fs::read_dir(job(3)).expect("the folder").next().is_none());
+        assert_eq!(remove_abandoned(&job(6), "there"), 1);
+        fs::remove_dir_all(&images).expect("removed");
+    }
+}
