@@ -5,6 +5,7 @@
  *   fault FILE     rank 1 has a fault, but not while FILE is there; it makes FILE first unless FILE is "-"
  *   shared|child|socket [GATE]   something that an image can't hold, or only one in memory, then work
  *   work [GATE]    work alone
+ *   short [GATE]   a tenth of it
  * With GATE they go on in silence until that file is there, however fast the machine is. */
 #include "check.h"
 #include <fcntl.h>

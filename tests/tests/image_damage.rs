@@ -1,0 +1,218 @@
+//! Process images that are damaged, foreign or too new, given to the restarter itself: each is
+//! refused with its reason, and no process comes of it.
+
+use rejoin_image_format::{ERROR_LENGTH, HEADER_LENGTH, ImageError, ImageHeader, PAGE};
+use rejoin_tests::folder::Folder;
+use rejoin_tests::job::{Job, Numbers};
+use rejoin_tests::processes::{is_alive, wait_for};
+use rejoin_tests::{Run, finish, prefix, program};
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_secs(20);
+const RANK: u32 = 1;
+
+/// The image of rank 1 of a job that has ended, and its program.
+struct Sample {
+    folder: Folder,
+    program: PathBuf,
+    bytes: Vec<u8>,
+    header: ImageHeader,
+}
+
+/// What the restarter says.
+#[derive(Debug, PartialEq)]
+enum Answer {
+    Refused(ImageError),
+    /// A process was made, and waits for requests.
+    Made,
+    Other(Vec<u8>),
+}
+
+impl Sample {
+    fn new(name: &str) -> Sample {
+        let folder = Folder::new(name);
+        let (images, gate) = (folder.name("images"), folder.name("gate"));
+        let copy = folder.join("app");
+        std::fs::copy(program("back"), &copy).expect("a copy of the program");
+        let options = [
+            "-n",
+            "2",
+            "--checkpoint-interval",
+            "asked",
+            "--images",
+            &images,
+        ];
+        let run = Run::raw(options).arg(&copy).arg("short").arg(&gate);
+        let child = run.start();
+        let job = Job::of(child.id(), "app");
+        wait_for(SOON, "the first checkpoint", || {
+            job.has_checkpoint(2) || !is_alive(child.id())
+        });
+        let jobs = std::fs::read_dir(&images).expect("the folder").flatten();
+        let file = jobs
+            .flat_map(|job| {
+                std::fs::read_dir(job.path())
+                    .into_iter()
+                    .flatten()
+                    .flatten()
+            })
+            .find(|file| file.file_name().to_string_lossy().starts_with("rank-1."))
+            .expect("the image of rank 1");
+        let bytes = std::fs::read(file.path()).expect("the image");
+        std::fs::write(&gate, "").expect("the gate");
+        let done = finish(child, Duration::from_secs(60), "the job");
+        assert!(done.output.status.success(), "{}", done.text());
+        let page = bytes.first_chunk().expect("a page");
+        let header = ImageHeader::decode(page, bytes.len() as u64).expect("a header");
+        Sample {
+            folder,
+            program: copy,
+            bytes,
+            header,
+        }
+    }
+
+    /// What the restarter makes of these bytes.
+    fn restart(&self, bytes: &[u8]) -> Answer {
+        let path = self.folder.join("image");
+        std::fs::write(&path, bytes).expect("a file");
+        let (mut ours, theirs) = UnixStream::pair().expect("a socket");
+        let limit = ours.set_read_timeout(Some(SOON));
+        limit.expect("a limit");
+        let identity = &self.header.identity;
+        let mut child = Command::new(prefix().join("libexec/rejoin/rejoin-restarter"))
+            .arg(&path)
+            .args(["0", &identity.job.to_string(), &RANK.to_string()])
+            .arg(identity.epoch.to_string())
+            .env_clear()
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .spawn()
+            .expect("the restarter");
+        let mut answer = [0; ERROR_LENGTH];
+        let read = ours.read_exact(&mut answer);
+        // A process that was made ends without its manager.
+        drop(ours);
+        let status = child.wait().expect("its end");
+        assert_eq!(status.signal(), None, "it crashed: {read:?} {answer:?}");
+        read.expect("an answer");
+        match ImageError::decode(&answer) {
+            Some(error) => {
+                assert_eq!(status.code(), Some(1), "{error}");
+                Answer::Refused(error)
+            }
+            None if answer.starts_with(b"rjtw") => {
+                assert_eq!(status.code(), Some(0));
+                Answer::Made
+            }
+            None => Answer::Other(answer.to_vec()),
+        }
+    }
+
+    /// The image with another header, whose checksum is right.
+    fn with_header(&self, change: impl FnOnce(&mut ImageHeader)) -> Vec<u8> {
+        let mut header = self.header;
+        change(&mut header);
+        let mut bytes = self.bytes.clone();
+        bytes[..HEADER_LENGTH].copy_from_slice(&header.encode());
+        bytes
+    }
+
+    /// Bytes that mean something: the rest of the last page does not.
+    fn used(&self) -> usize {
+        (self.header.table.position + self.header.table.length) as usize
+    }
+}
+
+#[test]
+fn an_image_that_is_altered_anywhere_makes_no_process() {
+    let sample = Sample::new("altered");
+    assert_eq!(sample.restart(&sample.bytes), Answer::Made);
+    let seed = std::env::var("REJOIN_SEED").map_or(12, |seed| seed.parse().expect("a seed"));
+    println!("REJOIN_SEED={seed}");
+    let mut numbers = Numbers(seed);
+    let mut below = |bound: usize| numbers.below(bound as u64) as usize;
+    let (used, table) = (sample.used(), sample.header.table.position as usize);
+    for round in 0..24 {
+        // The header, the pages, the table.
+        let places = [
+            below(HEADER_LENGTH),
+            HEADER_LENGTH + below(table - HEADER_LENGTH),
+            table + below(used - table),
+        ];
+        let at = places[round % 3];
+        let mut bytes = sample.bytes.clone();
+        bytes[at] ^= 1 << below(8);
+        let found = sample.restart(&bytes);
+        assert!(matches!(found, Answer::Refused(_)), "{at}: {found:?}");
+        // A page that was not written, and one that was written to the wrong place.
+        let [page, other] = [(); 2].map(|()| below(used) / PAGE as usize * PAGE as usize);
+        let length = PAGE as usize;
+        for source in [
+            vec![0; length],
+            sample.bytes[other..other + length].to_vec(),
+        ] {
+            let mut bytes = sample.bytes.clone();
+            bytes[page..page + length].copy_from_slice(&source);
+            if bytes[..used] != sample.bytes[..used] {
+                let found = sample.restart(&bytes);
+                assert!(matches!(found, Answer::Refused(_)), "{page}: {found:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_image_of_another_length_makes_no_process() {
+    let sample = Sample::new("torn");
+    let whole = sample.bytes.len();
+    let mut numbers = Numbers(7);
+    let mut lengths = vec![0, 1, HEADER_LENGTH - 1, HEADER_LENGTH, sample.used() - 1];
+    lengths.extend((0..8).map(|_| numbers.below(whole as u64) as usize));
+    for length in lengths {
+        let found = sample.restart(&sample.bytes[..length]);
+        let is_named = matches!(
+            found,
+            Answer::Refused(ImageError::NotAnImage | ImageError::WrongLength(_))
+        );
+        assert!(is_named, "{length}: {found:?}");
+    }
+    let longer = [&sample.bytes[..], &[0; PAGE as usize]].concat();
+    let length = longer.len() as u64;
+    let refused = Answer::Refused(ImageError::WrongLength(length));
+    assert_eq!(sample.restart(&longer), refused);
+}
+
+#[test]
+fn an_image_that_belongs_elsewhere_makes_no_process() {
+    let sample = Sample::new("foreign");
+    let identity = sample.header.identity;
+    let job = sample.with_header(|header| header.identity.job ^= 1);
+    let rank = sample.with_header(|header| header.identity.rank = 0);
+    let epoch = sample.with_header(|header| header.identity.epoch += 1);
+    let mut newer = sample.bytes.clone();
+    newer[8] += 1;
+    let version = u32::from(newer[8]);
+    // No processor has all features of a register.
+    let weaker = sample.with_header(|header| header.processor.words[3] = u32::MAX);
+    for (bytes, error) in [
+        (job, ImageError::OtherJob(identity.job ^ 1)),
+        (rank, ImageError::OtherRank(0)),
+        (epoch, ImageError::OtherEpoch(identity.epoch + 1)),
+        (newer, ImageError::Newer(version)),
+        (weaker, ImageError::WeakerProcessor(3)),
+    ] {
+        assert_eq!(sample.restart(&bytes), Answer::Refused(error));
+    }
+    // A program that was built anew since.
+    let program = std::fs::read(&sample.program).expect("the program");
+    std::fs::write(&sample.program, program).expect("the program again");
+    let found = sample.restart(&sample.bytes);
+    let is_named = matches!(found, Answer::Refused(ImageError::FileChanged(_)));
+    assert!(is_named, "{found:?}");
+}
