@@ -316,20 +316,26 @@ pub fn processors() -> u32 {
     set.iter().map(|word| word.count_ones()).sum()
 }
 
-/// Waits for the end of a child of any kind. Returns its status.
-pub fn wait_for_clone(pid: i32) -> Sys<i32> {
-    let mut status = 0;
+/// Waits for the end of a child of any kind.
+pub fn wait_for_clone(pid: i32) -> Sys<()> {
     loop {
-        let none = std::ptr::null_mut::<libc::rusage>();
-        let place = &raw mut status;
-        // SAFETY: the pointer is to a number; nothing else is asked for.
-        let result = unsafe { libc::syscall(libc::SYS_wait4, pid, place, libc::__WALL, none) };
+        let none = std::ptr::null_mut::<i32>();
+        // SAFETY: nothing is asked for but the end.
+        let result = unsafe { libc::syscall(libc::SYS_wait4, pid, none, libc::__WALL, none) };
         match check(result) {
-            Ok(_) => return Ok(status),
+            Ok(_) => return Ok(()),
             Err(libc::EINTR) => {}
             Err(errno) => return Err(errno),
         }
     }
+}
+
+/// Whether a child of any kind has ended. If so, nothing is left of it.
+pub fn has_ended(pid: i32) -> bool {
+    let none = std::ptr::null_mut::<i32>();
+    let flags = libc::__WALL | libc::WNOHANG;
+    // SAFETY: nothing is asked for but the end.
+    unsafe { libc::syscall(libc::SYS_wait4, pid, none, flags, none) != 0 }
 }
 
 /// Nanoseconds of a clock that never goes back.

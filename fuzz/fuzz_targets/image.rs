@@ -2,7 +2,7 @@
 #![no_main]
 
 use rejoin_image_format::{
-    HEADER_LENGTH, ImageHeader, ImageIdentity, SavedTable, MemoryLayout, ProcessorFeatures,
+    HEADER_LENGTH, HashesPlace, ImageHeader, ImageIdentity, SavedTable, MemoryLayout, ProcessorFeatures,
     TableCounts, TablePlace, checksum,
 };
 
@@ -10,7 +10,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     if let Some(page) = data.first_chunk::<HEADER_LENGTH>() {
         let _ = ImageHeader::decode(page, data.len() as u64);
     }
-    let Some((counts, table)) = data.split_at_checked(24) else {
+    let Some((counts, table)) = data.split_at_checked(32) else {
         return;
     };
     let word = |at: usize| u32::from_le_bytes([counts[at], counts[at + 1], counts[at + 2], counts[at + 3]]);
@@ -21,6 +21,11 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         processor: ProcessorFeatures::default(),
         kernel: [0; 64],
         layout: MemoryLayout::default(),
+        hashes: HashesPlace {
+            position,
+            pages: word(28).into(),
+            checksum: 0,
+        },
         table: TablePlace {
             position,
             length: table.len() as u64,
@@ -29,6 +34,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
                 threads: word(0) & 0xf,
                 regions: word(4) & 0xff,
                 extents: word(8) & 0xff,
+                bases: word(24) & 0xf,
                 auxiliary: word(12) & 0xf,
             },
         },
@@ -40,7 +46,9 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     for region in read.regions() {
         assert!(read.name_of(&region).len() <= table.len());
         for extent in read.extents_of(&region) {
-            assert!(extent.position + extent.length() <= position);
+            let base = (extent.file as usize).checked_sub(1);
+            let base = base.map(|number| read.bases().nth(number).expect("a base").length);
+            assert!(extent.position + extent.length() <= base.unwrap_or(position));
             assert!(region.start <= extent.address);
             assert!(extent.address + extent.length() <= region.end);
         }

@@ -4,25 +4,29 @@
 use rejoin_image_format::{ERROR_LENGTH, HEADER_LENGTH, ImageError, ImageHeader, PAGE};
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, Numbers};
-use rejoin_tests::processes::{is_alive, wait_for};
+use rejoin_tests::processes::{is_alive, kill, wait_for};
 use rejoin_tests::{Run, finish, prefix, program};
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(20);
 const RANK: u32 = 1;
 
-/// The image of rank 1 of a job that has ended, and its program.
+/// Two images of rank 1 of a job that has ended, and its program. The later one refers to the
+/// first.
 struct Sample {
     folder: Folder,
     program: PathBuf,
     bytes: Vec<u8>,
     header: ImageHeader,
+    /// The later one, and the name that it knows the first by.
+    later: Vec<u8>,
+    name: String,
 }
 
 /// What the restarter says.
@@ -45,6 +49,8 @@ impl Sample {
             "2",
             "--checkpoint-interval",
             "asked",
+            "--checkpoint-signal",
+            "USR1",
             "--images",
             &images,
         ];
@@ -54,17 +60,14 @@ impl Sample {
         wait_for(SOON, "the first checkpoint", || {
             job.has_checkpoint(2) || !is_alive(child.id())
         });
-        let jobs = std::fs::read_dir(&images).expect("the folder").flatten();
-        let file = jobs
-            .flat_map(|job| {
-                std::fs::read_dir(job.path())
-                    .into_iter()
-                    .flatten()
-                    .flatten()
-            })
-            .find(|file| file.file_name().to_string_lossy().starts_with("rank-1."))
-            .expect("the image of rank 1");
-        let bytes = std::fs::read(file.path()).expect("the image");
+        let files = || images_of_rank(&images);
+        let first = files().pop().expect("the image of rank 1");
+        let bytes = std::fs::read(&first).expect("the image");
+        kill(child.id(), libc::SIGUSR1);
+        wait_for(SOON, "the second image", || {
+            files().len() == 2 || !is_alive(child.id())
+        });
+        let later = std::fs::read(files().pop().expect("two images")).expect("the second image");
         std::fs::write(&gate, "").expect("the gate");
         let done = finish(child, Duration::from_secs(60), "the job");
         assert!(done.output.status.success(), "{}", done.text());
@@ -75,11 +78,18 @@ impl Sample {
             program: copy,
             bytes,
             header,
+            later,
+            name: first.file_name().expect("a name").to_string_lossy().into(),
         }
     }
 
     /// What the restarter makes of these bytes.
     fn restart(&self, bytes: &[u8]) -> Answer {
+        self.restart_at(bytes, self.header.identity.epoch)
+    }
+
+    /// The same for a checkpoint.
+    fn restart_at(&self, bytes: &[u8], epoch: u32) -> Answer {
         let path = self.folder.join("image");
         std::fs::write(&path, bytes).expect("a file");
         let (mut ours, theirs) = UnixStream::pair().expect("a socket");
@@ -89,7 +99,7 @@ impl Sample {
         let mut child = Command::new(prefix().join("libexec/rejoin/rejoin-restarter"))
             .arg(&path)
             .args(["0", &identity.job.to_string(), &RANK.to_string()])
-            .arg(identity.epoch.to_string())
+            .arg(epoch.to_string())
             .env_clear()
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .spawn()
@@ -138,11 +148,13 @@ fn an_image_that_is_altered_anywhere_makes_no_process() {
     let mut numbers = Numbers(seed);
     let mut below = |bound: usize| numbers.below(bound as u64) as usize;
     let (used, table) = (sample.used(), sample.header.table.position as usize);
+    // The hashes behind the pages are for the next image alone.
+    let pages = sample.header.hashes.position as usize;
     for round in 0..24 {
         // The header, the pages, the table.
         let places = [
             below(HEADER_LENGTH),
-            HEADER_LENGTH + below(table - HEADER_LENGTH),
+            HEADER_LENGTH + below(pages - HEADER_LENGTH),
             table + below(used - table),
         ];
         let at = places[round % 3];
@@ -151,7 +163,7 @@ fn an_image_that_is_altered_anywhere_makes_no_process() {
         let found = sample.restart(&bytes);
         assert!(matches!(found, Answer::Refused(_)), "{at}: {found:?}");
         // A page that was not written, and one that was written to the wrong place.
-        let [page, other] = [(); 2].map(|()| below(used) / PAGE as usize * PAGE as usize);
+        let [page, other] = [(); 2].map(|()| below(pages) / PAGE as usize * PAGE as usize);
         let length = PAGE as usize;
         for source in [
             vec![0; length],
@@ -165,6 +177,50 @@ fn an_image_that_is_altered_anywhere_makes_no_process() {
             }
         }
     }
+}
+
+/// The whole files of rank 1, in the order of their checkpoints.
+fn images_of_rank(folder: &str) -> Vec<PathBuf> {
+    let within = |folder: &Path| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect::<Vec<_>>()
+    };
+    let jobs = within(Path::new(folder));
+    let mut all: Vec<_> = jobs.iter().flat_map(|job| within(job)).collect();
+    let is_image = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("rank-1.") && name.ends_with(".image")
+    };
+    all.retain(is_image);
+    all.sort();
+    all
+}
+
+#[test]
+fn an_image_without_the_one_that_it_refers_to_makes_no_process() {
+    let sample = Sample::new("later");
+    let epoch = sample.header.identity.epoch + 1;
+    let first = sample.folder.join(&sample.name);
+    let length = sample.later.len();
+    assert!(length < sample.bytes.len(), "{length} bytes are new");
+    let changed = Answer::Refused(ImageError::BaseChanged(1));
+    assert_eq!(sample.restart_at(&sample.later, epoch), changed, "gone");
+    std::fs::write(&first, &sample.bytes).expect("the first image");
+    assert_eq!(sample.restart_at(&sample.later, epoch), Answer::Made);
+    // An image of another time, and one that is cut off.
+    let other = sample.with_header(|header| header.identity.incarnation += 1);
+    for other in [&other[..], &sample.bytes[..sample.bytes.len() / 2]] {
+        std::fs::write(&first, other).expect("another image");
+        assert_eq!(sample.restart_at(&sample.later, epoch), changed);
+    }
+    // All of its pages.
+    let mut damaged = sample.bytes.clone();
+    let pages = HEADER_LENGTH..sample.header.hashes.position as usize;
+    damaged[pages].iter_mut().for_each(|byte| *byte ^= 1);
+    std::fs::write(&first, damaged).expect("a damaged image");
+    let found = sample.restart_at(&sample.later, epoch);
+    let is_named = matches!(found, Answer::Refused(ImageError::MemoryDamaged(_)));
+    assert!(is_named, "{found:?}");
 }
 
 #[test]

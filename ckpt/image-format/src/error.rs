@@ -19,6 +19,11 @@ pub enum ImageError {
     /// An earlier release wrote it.
     #[error("an earlier release wrote the process image (format {0})")]
     Older(u32),
+    /// An earlier image that has pages of this one is gone, or is another; its number.
+    #[error(
+        "an earlier image that the process image builds on has changed or is gone (number {0})"
+    )]
+    BaseChanged(u32),
     /// The header has another checksum.
     #[error("the header of the process image is damaged")]
     HeaderDamaged,
@@ -108,6 +113,7 @@ impl ImageError {
             }
             Self::Usage => (16, 0),
             Self::Older(version) => (17, version.into()),
+            Self::BaseChanged(number) => (18, number.into()),
         };
         let mut bytes = [0; ERROR_LENGTH];
         let mut fields = RecordWriter::new(&mut bytes);
@@ -144,6 +150,7 @@ impl ImageError {
             },
             16 => Self::Usage,
             17 => Self::Older(word),
+            18 => Self::BaseChanged(word),
             _ => return None,
         };
         (error.encode() == *bytes).then_some(error)
@@ -160,6 +167,7 @@ mod tests {
             ImageError::NotAnImage,
             ImageError::Newer(7),
             ImageError::Older(1),
+            ImageError::BaseChanged(3),
             ImageError::WrongLength(u64::MAX),
             ImageError::MemoryDamaged(0x7fff_0000_1000),
             ImageError::OtherJob(1 << 63),

@@ -6,7 +6,7 @@ use crate::bytes::{RecordReader, RecordWriter};
 use crate::error::ImageError;
 use crate::processor::ProcessorFeatures;
 use crate::records::TableCounts;
-use crate::{HEADER_LENGTH, PAGE, TABLE_LIMIT, VERSION, checksum};
+use crate::{HEADER_LENGTH, PAGE, PAGE_HASH_LENGTH, TABLE_LIMIT, VERSION, checksum};
 
 const MAGIC: [u8; 8] = *b"RJIMAGE\0";
 /// Where the header's own checksum is.
@@ -111,6 +111,25 @@ pub struct TablePlace {
     pub counts: TableCounts,
 }
 
+/// Where the hashes of all pages are, in the order of the extents.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HashesPlace {
+    /// Position in the file, a multiple of the page size.
+    pub position: u64,
+    /// How many there are.
+    pub pages: u64,
+    /// Checksum of their bytes.
+    pub checksum: u64,
+}
+
+impl HashesPlace {
+    /// Length in bytes.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        self.pages.saturating_mul(PAGE_HASH_LENGTH as u64)
+    }
+}
+
 /// The header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageHeader {
@@ -124,6 +143,8 @@ pub struct ImageHeader {
     pub kernel: [u8; 64],
     /// The process's layout.
     pub layout: MemoryLayout,
+    /// The hashes of the pages.
+    pub hashes: HashesPlace,
     /// The table.
     pub table: TablePlace,
     /// Length of the file in bytes.
@@ -144,6 +165,9 @@ impl ImageHeader {
         self.processor.words.iter().for_each(|w| fields.word(*w));
         fields.put(&self.kernel);
         self.layout.addresses.iter().for_each(|a| fields.long(*a));
+        fields.long(self.hashes.position);
+        fields.long(self.hashes.pages);
+        fields.long(self.hashes.checksum);
         let TablePlace {
             position,
             length,
@@ -157,6 +181,7 @@ impl ImageHeader {
             counts.threads,
             counts.regions,
             counts.extents,
+            counts.bases,
             counts.auxiliary,
         ] {
             fields.word(count);
@@ -198,6 +223,11 @@ impl ImageHeader {
             layout: MemoryLayout {
                 addresses: core::array::from_fn(|_| fields.long()),
             },
+            hashes: HashesPlace {
+                position: fields.long(),
+                pages: fields.long(),
+                checksum: fields.long(),
+            },
             table: TablePlace {
                 position: fields.long(),
                 length: fields.long(),
@@ -206,12 +236,19 @@ impl ImageHeader {
                     threads: fields.word(),
                     regions: fields.word(),
                     extents: fields.word(),
+                    bases: fields.word(),
                     auxiliary: fields.word(),
                 },
             },
             length: fields.long(),
         };
         header.check_lengths(length)
+    }
+
+    /// The checksum that the first page of a file has of itself.
+    #[must_use]
+    pub fn checksum_in(bytes: &[u8; HEADER_LENGTH]) -> u64 {
+        RecordReader::new(&bytes[SUM]).long()
     }
 
     fn check_lengths(self, length: u64) -> Result<Self, ImageError> {
@@ -228,6 +265,10 @@ impl ImageHeader {
             && position >= HEADER_LENGTH as u64
             && table <= TABLE_LIMIT
             && end.is_some_and(|end| end <= length);
+        let hashes = self.hashes.position.checked_add(self.hashes.length());
+        let fits = fits
+            && self.hashes.position.is_multiple_of(PAGE)
+            && hashes.is_some_and(|end| end <= position);
         match fits {
             true => Ok(self),
             false => Err(ImageError::Malformed(1)),

@@ -20,16 +20,18 @@ use core::ops::Range;
 mod bytes;
 mod error;
 mod header;
+mod page_hash;
 mod processor;
 mod records;
 mod saved_table;
 
 pub use error::{ERROR_LENGTH, ImageError};
-pub use header::{ImageHeader, ImageIdentity, MemoryLayout, TablePlace};
+pub use header::{HashesPlace, ImageHeader, ImageIdentity, MemoryLayout, TablePlace};
+pub use page_hash::{PAGE_HASH_LENGTH, PageHash, checksum_of_pages};
 pub use processor::{ProcessorFeatures, WORDS};
 pub use records::{
-    EXTENT_LENGTH, REGION_LENGTH, RegionKind, SavedExtent, SavedRegion, SavedThread, THREAD_LENGTH,
-    TableCounts,
+    BASE_LENGTH, EXTENT_LENGTH, REGION_LENGTH, RegionKind, SavedBase, SavedExtent, SavedRegion,
+    SavedThread, THREAD_LENGTH, TableCounts,
 };
 pub use saved_table::SavedTable;
 
@@ -43,6 +45,8 @@ pub const VERSION: u32 = 2;
 pub const TABLE_LIMIT: u64 = 256 << 20;
 /// Most pages of an extent: 1 MiB.
 pub const EXTENT_PAGES: u32 = 256;
+/// Most files that an image refers to.
+pub const MOST_BASES: u32 = 64;
 /// The addresses that belong to the restarter. No image has memory there.
 pub const RESTARTER: Range<u64> = 0x6000_0000_0000..0x6100_0000_0000;
 /// The address after the last that a process may have.

@@ -8,7 +8,9 @@ pub const THREAD_LENGTH: usize = 32;
 /// Length of a [`SavedRegion`] in bytes.
 pub const REGION_LENGTH: usize = 64;
 /// Length of a [`SavedExtent`] in bytes.
-pub const EXTENT_LENGTH: usize = 28;
+pub const EXTENT_LENGTH: usize = 32;
+/// Length of a [`SavedBase`] in bytes.
+pub const BASE_LENGTH: usize = 24;
 
 /// How many records a table has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -19,17 +21,20 @@ pub struct TableCounts {
     pub regions: u32,
     /// Extents.
     pub extents: u32,
+    /// Other files that extents are in.
+    pub bases: u32,
     /// Words of 8 bytes of the auxiliary vector.
     pub auxiliary: u32,
 }
 
 impl TableCounts {
-    /// Lengths in bytes of the threads, regions, extents and the auxiliary vector.
-    pub(crate) fn lengths(&self) -> [u64; 4] {
+    /// Lengths in bytes of the threads, regions, extents, bases and the auxiliary vector.
+    pub(crate) fn lengths(&self) -> [u64; 5] {
         [
             u64::from(self.threads) * THREAD_LENGTH as u64,
             u64::from(self.regions) * REGION_LENGTH as u64,
             u64::from(self.extents) * EXTENT_LENGTH as u64,
+            u64::from(self.bases) * BASE_LENGTH as u64,
             u64::from(self.auxiliary) * 8,
         ]
     }
@@ -189,7 +194,7 @@ impl SavedRegion {
     }
 }
 
-/// Pages whose contents are in the file.
+/// Pages whose contents are in a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SavedExtent {
     /// Address of the first page.
@@ -198,7 +203,9 @@ pub struct SavedExtent {
     pub position: u64,
     /// How many pages.
     pub pages: u32,
-    /// Checksum of the contents.
+    /// The file: 0 is the image's own, and the others are its bases, counted from 1.
+    pub file: u32,
+    /// Checksum of the contents ([`crate::checksum_of_pages`]).
     pub checksum: u64,
 }
 
@@ -211,6 +218,7 @@ impl SavedExtent {
         fields.long(self.address);
         fields.long(self.position);
         fields.word(self.pages);
+        fields.word(self.file);
         fields.long(self.checksum);
         bytes
     }
@@ -221,6 +229,7 @@ impl SavedExtent {
             address: fields.long(),
             position: fields.long(),
             pages: fields.word(),
+            file: fields.word(),
             checksum: fields.long(),
         }
     }
@@ -229,5 +238,43 @@ impl SavedExtent {
     #[must_use]
     pub fn length(&self) -> u64 {
         u64::from(self.pages) * PAGE
+    }
+}
+
+/// An earlier image of the rank in the same folder, which has pages that did not change since.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SavedBase {
+    /// Length of its file in bytes.
+    pub length: u64,
+    /// Checksum in its header ([`crate::ImageHeader::checksum_in`]): another file of the name has
+    /// another one.
+    pub checksum: u64,
+    /// Where its name is among the names.
+    pub name: u32,
+    /// Length of the name in bytes.
+    pub name_length: u32,
+}
+
+impl SavedBase {
+    /// The record.
+    #[must_use]
+    pub fn encode(&self) -> [u8; BASE_LENGTH] {
+        let mut bytes = [0; BASE_LENGTH];
+        let mut fields = RecordWriter::new(&mut bytes);
+        fields.long(self.length);
+        fields.long(self.checksum);
+        fields.word(self.name);
+        fields.word(self.name_length);
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Self {
+        let mut fields = RecordReader::new(bytes);
+        Self {
+            length: fields.long(),
+            checksum: fields.long(),
+            name: fields.word(),
+            name_length: fields.word(),
+        }
     }
 }

@@ -3,9 +3,10 @@
 use crate::error::ImageError;
 use crate::header::ImageHeader;
 use crate::records::{
-    EXTENT_LENGTH, REGION_LENGTH, RegionKind, SavedExtent, SavedRegion, SavedThread, THREAD_LENGTH,
+    BASE_LENGTH, EXTENT_LENGTH, REGION_LENGTH, RegionKind, SavedBase, SavedExtent, SavedRegion,
+    SavedThread, THREAD_LENGTH,
 };
-use crate::{EXTENT_PAGES, HEADER_LENGTH, PAGE, RESTARTER, USER_END, checksum};
+use crate::{EXTENT_PAGES, HEADER_LENGTH, MOST_BASES, PAGE, RESTARTER, USER_END, checksum};
 
 /// A table that has been checked.
 #[derive(Debug, Clone, Copy)]
@@ -13,6 +14,7 @@ pub struct SavedTable<'a> {
     threads: &'a [u8],
     regions: &'a [u8],
     extents: &'a [u8],
+    bases: &'a [u8],
     auxiliary: &'a [u8],
     names: &'a [u8],
 }
@@ -38,16 +40,18 @@ impl<'a> SavedTable<'a> {
             rest = after;
             Ok(part)
         };
-        let [threads, regions, extents, auxiliary] = header.table.counts.lengths();
+        let [threads, regions, extents, bases, auxiliary] = header.table.counts.lengths();
         let table = Self {
             threads: part(threads)?,
             regions: part(regions)?,
             extents: part(extents)?,
+            bases: part(bases)?,
             auxiliary: part(auxiliary)?,
             names: rest,
         };
         table.check_regions()?;
-        table.check_extents(header.table.position)?;
+        table.check_bases()?;
+        table.check_extents(header)?;
         table.check_threads()?;
         Ok(table)
     }
@@ -96,6 +100,19 @@ impl<'a> SavedTable<'a> {
         self.names.get(from..end).unwrap_or_default()
     }
 
+    /// Other files that extents are in.
+    pub fn bases(&self) -> impl Iterator<Item = SavedBase> + use<'a> {
+        self.bases.chunks_exact(BASE_LENGTH).map(SavedBase::decode)
+    }
+
+    /// The name of a base's file, without a zero byte at its end.
+    #[must_use]
+    pub fn base_name(&self, base: &SavedBase) -> &'a [u8] {
+        let from = base.name as usize;
+        let end = from.saturating_add(base.name_length as usize);
+        self.names.get(from..end).unwrap_or_default()
+    }
+
     /// The auxiliary vector, as the kernel gives it.
     #[must_use]
     pub fn auxiliary(&self) -> &'a [u8] {
@@ -129,8 +146,23 @@ impl<'a> SavedTable<'a> {
         Ok(())
     }
 
-    fn check_extents(&self, end: u64) -> Result<(), ImageError> {
+    fn check_bases(&self) -> Result<(), ImageError> {
+        for base in self.bases() {
+            let name = self.base_name(&base);
+            let is_whole = !name.is_empty() && name.len() == base.name_length as usize;
+            if !is_whole || name.iter().any(|byte| matches!(byte, 0 | b'/')) {
+                return Err(ImageError::Malformed(15));
+            }
+        }
+        match self.bases.len() <= MOST_BASES as usize * BASE_LENGTH {
+            true => Ok(()),
+            false => Err(ImageError::Malformed(16)),
+        }
+    }
+
+    fn check_extents(&self, header: &ImageHeader) -> Result<(), ImageError> {
         let (mut number, mut position) = (0u64, HEADER_LENGTH as u64);
+        let mut pages = 0u64;
         for region in self.regions() {
             if u64::from(region.first_extent) != number
                 || (region.extents > 0 && !region.kind.has_extents())
@@ -150,19 +182,35 @@ impl<'a> SavedTable<'a> {
                 if !in_region || extent.pages == 0 || extent.pages > EXTENT_PAGES {
                     return Err(ImageError::Malformed(10));
                 }
-                if extent.position != position {
+                if !self.is_in_its_file(&extent, position) {
                     return Err(ImageError::Malformed(11));
                 }
                 address = extent.address + extent.length();
-                // Below the length of the file, as the sum below shows.
-                position = position.saturating_add(extent.length());
+                pages += u64::from(extent.pages);
+                if extent.file == 0 {
+                    // Below the length of the file, as the sum below shows.
+                    position = position.saturating_add(extent.length());
+                }
             }
         }
         let all = number * EXTENT_LENGTH as u64 == self.extents.len() as u64;
-        match all && position == end {
+        let hashes = &header.hashes;
+        match all && position == hashes.position && pages == hashes.pages {
             true => Ok(()),
             false => Err(ImageError::Malformed(12)),
         }
+    }
+
+    /// Whether an extent is at this position of the own file, or anywhere in a base.
+    fn is_in_its_file(&self, extent: &SavedExtent, position: u64) -> bool {
+        let Some(number) = (extent.file as usize).checked_sub(1) else {
+            return extent.position == position;
+        };
+        let end = extent.position.checked_add(extent.length());
+        let base = self.bases().nth(number);
+        extent.position.is_multiple_of(PAGE)
+            && extent.position >= HEADER_LENGTH as u64
+            && base.is_some_and(|base| end.is_some_and(|end| end <= base.length))
     }
 
     fn check_threads(&self) -> Result<(), ImageError> {

@@ -3,9 +3,9 @@
 
 use proptest::prelude::*;
 use rejoin_image_format::{
-    HEADER_LENGTH, ImageError, ImageHeader, ImageIdentity, MemoryLayout, PAGE, ProcessorFeatures,
-    RESTARTER, RegionKind, SavedExtent, SavedRegion, SavedTable, SavedThread, TableCounts,
-    TablePlace, WORDS, checksum,
+    HEADER_LENGTH, HashesPlace, ImageError, ImageHeader, ImageIdentity, MemoryLayout, PAGE,
+    ProcessorFeatures, RESTARTER, RegionKind, SavedBase, SavedExtent, SavedRegion, SavedTable,
+    SavedThread, TableCounts, TablePlace, WORDS, checksum, checksum_of_pages,
 };
 
 const IDENTITY: ImageIdentity = ImageIdentity {
@@ -22,6 +22,7 @@ struct Sample {
     threads: Vec<SavedThread>,
     regions: Vec<SavedRegion>,
     extents: Vec<SavedExtent>,
+    bases: Vec<SavedBase>,
     auxiliary: Vec<u8>,
     names: Vec<u8>,
     identity: ImageIdentity,
@@ -53,18 +54,19 @@ impl Sample {
         };
         let memory = SavedRegion {
             first_extent: 1,
-            extents: 2,
+            extents: 3,
             ..region(0x7f00_0000_0000, 8, RegionKind::Memory, 3)
         };
         let kernel = SavedRegion {
-            first_extent: 3,
+            first_extent: 4,
             ..region(0x7fff_0000_0000, 2, RegionKind::Kernel, 5)
         };
         let extent = |address, position: u64, pages, byte| SavedExtent {
             address,
             position: position * PAGE,
             pages,
-            checksum: checksum(&vec![byte; pages as usize * PAGE as usize]),
+            file: 0,
+            checksum: checksum_of_pages(&vec![byte; pages as usize * PAGE as usize]),
         };
         Self {
             threads: vec![SavedThread {
@@ -78,9 +80,19 @@ impl Sample {
                 extent(0x40_1000, 1, 1, 1),
                 extent(0x7f00_0000_1000, 2, 2, 2),
                 extent(0x7f00_0000_6000, 4, 1, 3),
+                SavedExtent {
+                    file: 1,
+                    ..extent(0x7f00_0000_7000, 2, 1, 4)
+                },
             ],
+            bases: vec![SavedBase {
+                length: 3 * PAGE,
+                checksum: 5,
+                name: 8,
+                name_length: 6,
+            }],
             auxiliary: vec![9; 32],
-            names: b"/bin/app".to_vec(),
+            names: b"/bin/appbefore".to_vec(),
             identity: IDENTITY,
         }
     }
@@ -90,6 +102,7 @@ impl Sample {
         self.threads.iter().for_each(|t| bytes.extend(t.encode()));
         self.regions.iter().for_each(|r| bytes.extend(r.encode()));
         self.extents.iter().for_each(|e| bytes.extend(e.encode()));
+        self.bases.iter().for_each(|b| bytes.extend(b.encode()));
         bytes.extend(&self.auxiliary);
         bytes.extend(&self.names);
         bytes
@@ -98,8 +111,14 @@ impl Sample {
     /// The file, with all checksums right.
     fn file(&self) -> Vec<u8> {
         let table = self.table();
-        let pages: u64 = self.extents.iter().map(|e| u64::from(e.pages)).sum();
-        let position = HEADER_LENGTH as u64 + pages * PAGE;
+        let own = self.extents.iter().filter(|e| e.file == 0);
+        let own: u64 = own.map(SavedExtent::length).sum();
+        let hashes = HashesPlace {
+            position: HEADER_LENGTH as u64 + own,
+            pages: self.extents.iter().map(|e| u64::from(e.pages)).sum(),
+            checksum: 0,
+        };
+        let position = hashes.position + PAGE;
         let length = (position + table.len() as u64).next_multiple_of(PAGE);
         let header = ImageHeader {
             identity: self.identity,
@@ -107,6 +126,7 @@ impl Sample {
             processor: ProcessorFeatures { words: [3; WORDS] },
             kernel: [b'6'; 64],
             layout: MemoryLayout { addresses: [1; 11] },
+            hashes,
             table: TablePlace {
                 position,
                 length: table.len() as u64,
@@ -115,15 +135,17 @@ impl Sample {
                     threads: self.threads.len() as u32,
                     regions: self.regions.len() as u32,
                     extents: self.extents.len() as u32,
+                    bases: self.bases.len() as u32,
                     auxiliary: self.auxiliary.len() as u32 / 8,
                 },
             },
             length,
         };
         let mut file = header.encode().to_vec();
-        for (extent, byte) in self.extents.iter().zip(1..) {
+        for (extent, byte) in self.extents.iter().zip(1..).filter(|(e, _)| e.file == 0) {
             file.resize(file.len() + extent.length() as usize, byte);
         }
+        file.resize(position as usize, 0);
         file.extend(&table);
         file.resize(length as usize, 0);
         file
@@ -138,9 +160,9 @@ fn check(file: &[u8]) -> Result<(), ImageError> {
     let from = header.table.position as usize;
     let table = SavedTable::new(&header, &file[from..from + header.table.length as usize])?;
     for region in table.regions() {
-        for extent in table.extents_of(&region) {
+        for extent in table.extents_of(&region).filter(|e| e.file == 0) {
             let from = extent.position as usize;
-            if checksum(&file[from..from + extent.length() as usize]) != extent.checksum {
+            if checksum_of_pages(&file[from..from + extent.length() as usize]) != extent.checksum {
                 return Err(ImageError::MemoryDamaged(extent.address));
             }
         }
@@ -163,6 +185,8 @@ fn an_image_is_read_as_it_was_written() {
     assert_eq!(table.name_of(&sample.regions[0]), b"/bin/app");
     let extents: Vec<_> = table.extents_of(&sample.regions[1]).collect();
     assert_eq!(extents, sample.extents[1..]);
+    assert_eq!(table.bases().collect::<Vec<_>>(), sample.bases);
+    assert_eq!(table.base_name(&sample.bases[0]), b"before");
     assert_eq!(table.auxiliary(), [9; 32]);
 }
 
@@ -213,14 +237,19 @@ fn a_weaker_processor_is_refused_and_a_stronger_one_is_not() {
 /// Tables whose checksums are right and that contradict themselves.
 #[test]
 fn a_table_that_contradicts_itself_is_refused() {
-    let changes: [fn(&mut Sample); 14] = [
+    let changes: [fn(&mut Sample); 19] = [
+        |s| s.extents[3].file = 2,
+        |s| s.extents[3].position = 3 * PAGE,
+        |s| s.extents[3].position = 0,
+        |s| s.bases[0].name_length = 7,
+        |s| s.names[9] = b'/',
         |s| s.regions[1].end = s.regions[1].start,
         |s| s.regions[1].start += 1,
         |s| s.regions.swap(0, 1),
         |s| s.regions[2].start = s.regions[1].end - PAGE,
         |s| s.regions[1] = region(RESTARTER.start - PAGE, 2, RegionKind::Memory, 3),
         |s| s.regions[2].end = !(PAGE - 1),
-        |s| s.regions[0].name_length = 9,
+        |s| s.regions[0].name_length = 15,
         |s| s.names[0] = b'x',
         |s| s.regions[2].extents = 1,
         |s| s.extents[2].position += PAGE,
@@ -248,13 +277,16 @@ proptest! {
         prop_assert!(check(&file[..length]).is_err());
     }
 
+    /// Hashes are compared by the next image alone, and do not count here.
     #[test]
     fn a_file_with_one_altered_bit_is_refused(place in any::<prop::sample::Index>(), bit in 0..8u32) {
         let sample = Sample::new();
         let mut file = sample.file();
         // The rest of the last page is no part of the table.
         let used = file.len() - (PAGE as usize - sample.table().len());
-        file[place.index(used)] ^= 1 << bit;
+        let at = place.index(used - PAGE as usize);
+        let hashes = 5 * PAGE as usize;
+        file[if at < hashes { at } else { at + PAGE as usize }] ^= 1 << bit;
         prop_assert!(check(&file).is_err());
     }
 
@@ -279,7 +311,12 @@ proptest! {
             for region in read.regions() {
                 prop_assert!(read.name_of(&region).len() <= sample.names.len());
                 for extent in read.extents_of(&region) {
-                    prop_assert!(extent.position + extent.length() <= header.table.position);
+                    let bases: Vec<_> = read.bases().collect();
+                    let end = match extent.file {
+                        0 => header.table.position,
+                        number => bases[number as usize - 1].length,
+                    };
+                    prop_assert!(extent.position + extent.length() <= end);
                     prop_assert!(extent.address + extent.length() <= region.end);
                     prop_assert!(extent.address >= region.start);
                 }
@@ -295,14 +332,14 @@ proptest! {
 
     /// Counts and lengths that no file has allocate nothing and are refused.
     #[test]
-    fn forged_counts_are_refused(counts in any::<[u32; 4]>(), length in any::<u64>()) {
+    fn forged_counts_are_refused(counts in any::<[u32; 5]>(), length in any::<u64>()) {
         let sample = Sample::new();
         let file = sample.file();
         let page = file.first_chunk().expect("a page");
         let good = ImageHeader::decode(page, file.len() as u64).expect("a header");
         let mut header = good;
-        let [threads, regions, extents, auxiliary] = counts;
-        header.table.counts = TableCounts { threads, regions, extents, auxiliary };
+        let [threads, regions, extents, bases, auxiliary] = counts;
+        header.table.counts = TableCounts { threads, regions, extents, bases, auxiliary };
         let table = sample.table();
         if header.table.counts != good.table.counts {
             prop_assert!(SavedTable::new(&header, &table).is_err());

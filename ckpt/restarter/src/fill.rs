@@ -4,9 +4,10 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use rejoin_image_format::{ImageError, RESTARTER, SavedExtent, SavedTable, checksum};
+use rejoin_image_format::{ImageError, RESTARTER, SavedExtent, SavedTable, checksum_of_pages};
 
-use crate::rebuild;
+use crate::image_files::ImageFiles;
+use crate::own_mappings;
 use crate::system_calls::{self as calls, RestartStep};
 
 /// Where the stacks of the helpers are.
@@ -22,7 +23,7 @@ const BATCH: u32 = 4;
 
 /// What is left to do.
 struct Work<'a> {
-    image: i32,
+    files: &'a ImageFiles,
     table: &'a SavedTable<'a>,
     /// The first extent that nobody has taken.
     next: AtomicU32,
@@ -37,9 +38,9 @@ struct Helper<'a> {
 }
 
 /// Fills all regions, which may be written now.
-pub fn all(image: i32, table: &SavedTable<'_>) -> Result<(), ImageError> {
+pub fn all(files: &ImageFiles, table: &SavedTable<'_>) -> Result<(), ImageError> {
     let work = Work {
-        image,
+        files,
         table,
         next: AtomicU32::new(0),
         has_failed: AtomicBool::new(false),
@@ -49,7 +50,7 @@ pub fn all(image: i32, table: &SavedTable<'_>) -> Result<(), ImageError> {
         .min(calls::processors().saturating_sub(1))
         .min(HELPERS);
     if count > 0 {
-        rebuild::own_memory(STACKS_AT, STACK * count as u64)?;
+        own_mappings::own_memory(STACKS_AT, STACK * count as u64)?;
     }
     let mut helpers: [Helper<'_>; HELPERS] = core::array::from_fn(|_| Helper {
         work: &work,
@@ -108,15 +109,18 @@ impl Work<'_> {
     }
 
     fn fill(&self, extent: &SavedExtent) -> Result<(), ImageError> {
+        let file = self
+            .files
+            .of(extent.file)
+            .ok_or(ImageError::Malformed(11))?;
         calls::populate(extent.address, extent.length());
         // SAFETY: the extent lies in its region, which was mapped just now and may be written. No
         // two extents overlap, and no two processes fill the same one.
         let memory = unsafe {
             core::slice::from_raw_parts_mut(extent.address as *mut u8, extent.length() as usize)
         };
-        calls::read_at(self.image, memory, extent.position)
-            .map_err(RestartStep::ReadImage.because())?;
-        match checksum(memory) == extent.checksum {
+        calls::read_at(file, memory, extent.position).map_err(RestartStep::ReadImage.because())?;
+        match checksum_of_pages(memory) == extent.checksum {
             true => Ok(()),
             false => Err(ImageError::MemoryDamaged(extent.address)),
         }

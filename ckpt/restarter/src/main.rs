@@ -12,11 +12,13 @@
 mod cpu;
 mod fill;
 mod freestanding;
+mod image_files;
 mod own_mappings;
 mod rebuild;
 mod restart_arguments;
 mod system_calls;
 
+use image_files::ImageFiles;
 use rejoin_image_format::{HEADER_LENGTH, ImageError, ImageHeader, RESTARTER, SavedTable};
 use restart_arguments::RestartArguments;
 use system_calls as calls;
@@ -60,7 +62,7 @@ fn restart(arguments: &RestartArguments) -> Result<(), ImageError> {
     identity.check(arguments.job, arguments.rank, arguments.epoch)?;
     header.processor.check(&cpu::features())?;
 
-    let bytes = rebuild::own_memory(TABLE_AT, header.table.length)?;
+    let bytes = own_mappings::own_memory(TABLE_AT, header.table.length)?;
     calls::read_at(file, bytes, header.table.position).map_err(RestartStep::ReadImage.because())?;
     let table = SavedTable::new(&header, bytes)?;
     let mut threads = table.threads();
@@ -68,12 +70,10 @@ fn restart(arguments: &RestartArguments) -> Result<(), ImageError> {
         return Err(ImageError::Threads(table.threads().count() as u32));
     };
     rebuild::check_files(&table)?;
-    // From here on whole pages are read. An image that was written past the system's cache is
-    // rarely in it, and reading ahead is slower than the disk.
-    calls::bypass_cache(file);
+    let files = ImageFiles::open(file, &arguments.path, &table)?;
     own_mappings::replace(&table)?;
-    rebuild::regions(file, &table)?;
+    rebuild::regions(&files, &table)?;
     rebuild::set_layout(&header.layout, table.auxiliary());
-    calls::close(file);
+    files.close();
     cpu::resume(&thread, arguments.socket).map_err(RestartStep::SetUpThread.because())
 }

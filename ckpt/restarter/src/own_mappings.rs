@@ -1,6 +1,6 @@
 //! The restarter's own mappings: all but its program make room for the process's.
 
-use rejoin_image_format::{ImageError, RESTARTER, RegionKind, SavedTable};
+use rejoin_image_format::{ImageError, PAGE, RESTARTER, RegionKind, SavedTable};
 
 use crate::system_calls::{self as calls, RestartStep};
 
@@ -34,6 +34,23 @@ impl Ranges {
 
     fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.all[..self.count].iter().copied()
+    }
+}
+
+/// Memory of this program's own: for the table, of which the header has said that the file is long
+/// enough, and for stacks.
+pub fn own_memory(at: u64, length: u64) -> Result<&'static mut [u8], ImageError> {
+    let rounded = length.next_multiple_of(PAGE).max(PAGE);
+    // Private, without a file, and no other mapping's place.
+    let (read_write, flags) = (3, 2 | 0x20 | 0x10_0000);
+    // SAFETY: the range is within this program's addresses, and free.
+    unsafe {
+        calls::map((at, rounded), read_write, flags, (-1, 0))
+            .map_err(RestartStep::MapMemory.because())?;
+        Ok(core::slice::from_raw_parts_mut(
+            at as *mut u8,
+            length as usize,
+        ))
     }
 }
 

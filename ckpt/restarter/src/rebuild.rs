@@ -1,8 +1,9 @@
 //! Makes the process's memory.
 
-use rejoin_image_format::{ImageError, MemoryLayout, PAGE, RegionKind, SavedRegion, SavedTable};
+use rejoin_image_format::{ImageError, MemoryLayout, RegionKind, SavedRegion, SavedTable};
 
 use crate::fill;
+use crate::image_files::ImageFiles;
 use crate::system_calls::{self as calls, RestartStep};
 
 const READ_WRITE: u64 = 3;
@@ -16,22 +17,6 @@ const FIXED_NO_REPLACE: u64 = 0x10_0000;
 
 /// Longest path of a mapped file, with a zero byte at its end.
 const PATH: usize = 4096;
-
-/// Memory of this program's own: for the table, of which the header has said that the file is long
-/// enough, and for stacks.
-pub fn own_memory(at: u64, length: u64) -> Result<&'static mut [u8], ImageError> {
-    let rounded = length.next_multiple_of(PAGE).max(PAGE);
-    let flags = PRIVATE | ANONYMOUS | FIXED_NO_REPLACE;
-    // SAFETY: the range is within this program's addresses, and free.
-    unsafe {
-        calls::map((at, rounded), READ_WRITE, flags, (-1, 0))
-            .map_err(RestartStep::MapMemory.because())?;
-        Ok(core::slice::from_raw_parts_mut(
-            at as *mut u8,
-            length as usize,
-        ))
-    }
-}
 
 /// Checks that the files which the process had mapped are as they were.
 pub fn check_files(table: &SavedTable<'_>) -> Result<(), ImageError> {
@@ -64,7 +49,7 @@ fn open_file(
 }
 
 /// Maps all regions but the kernel's, and fills them.
-pub fn regions(image: i32, table: &SavedTable<'_>) -> Result<(), ImageError> {
+pub fn regions(files: &ImageFiles, table: &SavedTable<'_>) -> Result<(), ImageError> {
     for (number, region) in table.regions().enumerate() {
         let file = match region.kind {
             RegionKind::Kernel => continue,
@@ -77,7 +62,7 @@ pub fn regions(image: i32, table: &SavedTable<'_>) -> Result<(), ImageError> {
         }
         mapped?;
     }
-    fill::all(image, table)?;
+    fill::all(files, table)?;
     for region in table.regions() {
         let access = u64::from(region.access);
         if region.kind != RegionKind::Kernel && access_for_now(&region) != access {

@@ -1,7 +1,7 @@
 //! The program's arguments.
 
 /// Longest path of an image in bytes, with a zero byte at its end.
-const PATH: usize = 4096;
+pub const PATH: usize = 4096;
 
 /// What the local manager asks for.
 pub struct RestartArguments {

@@ -6,11 +6,12 @@
 use std::os::fd::RawFd;
 
 use rejoin_image_format::{
-    EXTENT_PAGES, HEADER_LENGTH, ImageHeader, PAGE, SavedExtent, SavedThread, TableCounts,
-    TablePlace, checksum,
+    EXTENT_PAGES, HEADER_LENGTH, HashesPlace, ImageHeader, PAGE, PageHash, SavedExtent,
+    SavedThread, TableCounts, TablePlace, checksum,
 };
 
-use super::extent_checksums::ExtentChecksums;
+use super::base_image::{BaseImage, PagePlace};
+use super::page_hashes::PageHashes;
 use super::pagemap::Pagemap;
 use super::region_list::{RegionList, SavedPages};
 use super::save_error::SaveError;
@@ -18,7 +19,12 @@ use super::scratch_list::ScratchList;
 use crate::sys;
 
 /// Most extents: enough for a terabyte that is dense.
-pub(super) const MOST_EXTENTS: usize = 1 << 20;
+const MOST_EXTENTS: usize = 1 << 20;
+/// From so many extents on, pages are written though the image before has them: looking for them
+/// would make more and smaller extents.
+const SPLIT_LIMIT: usize = MOST_EXTENTS / 2;
+/// Extents whose hashes are computed before they are compared with those of the image before.
+const WINDOW: usize = 64;
 /// Most bytes of a table, which has its own records and names.
 const MOST_TABLE: usize = 64 << 20;
 /// A run of so many pages of zeros is left out. Shorter ones would cost more than they save.
@@ -42,6 +48,8 @@ pub(super) struct ImageWriter<'a> {
     pub pagemap: Pagemap,
     /// Opened for memory that may not be read directly.
     pub memory: RawFd,
+    /// The image before, and the name of its file.
+    pub base: Option<(BaseImage, &'a [u8])>,
     /// Scratch memory.
     pub scratch: WriterScratch,
     /// Bytes written so far.
@@ -53,26 +61,41 @@ pub(super) struct WriterScratch {
     extents: ScratchList<SavedExtent>,
     table: ScratchList<u8>,
     copy: ScratchList<u8>,
-    sums: ExtentChecksums,
+    hashes: PageHashes,
+    /// Extents that are not written yet.
+    pending: ScratchList<Pending>,
+}
+
+/// Pages that may be in the image before.
+#[derive(Clone, Copy)]
+struct Pending {
+    address: u64,
+    pages: u32,
+    /// The place of the first hash.
+    first: usize,
 }
 
 impl WriterScratch {
-    pub fn new() -> Result<Self, SaveError> {
+    /// For a process with at most so many pages.
+    pub fn new(pages: usize) -> Result<Self, SaveError> {
         Ok(Self {
             extents: ScratchList::new(MOST_EXTENTS)?,
             table: ScratchList::new(MOST_TABLE)?,
             copy: ScratchList::new(EXTENT_PAGES as usize * PAGE as usize)?,
-            sums: ExtentChecksums::new()?,
+            hashes: PageHashes::new(pages)?,
+            pending: ScratchList::new(WINDOW)?,
         })
     }
 
     /// The addresses of this memory.
-    pub fn addresses(&self) -> [std::ops::Range<u64>; 5] {
-        let [jobs, stack] = self.sums.addresses();
+    pub fn addresses(&self) -> [std::ops::Range<u64>; 7] {
+        let [hashes, jobs, stack] = self.hashes.addresses();
         [
             self.extents.addresses(),
             self.table.addresses(),
             self.copy.addresses(),
+            self.pending.addresses(),
+            hashes,
             jobs,
             stack,
         ]
@@ -86,8 +109,7 @@ impl ImageWriter<'_> {
         for number in 0..self.list.regions.len() {
             self.write_region(number)?;
         }
-        let WriterScratch { extents, sums, .. } = &mut self.scratch;
-        sums.finish(extents);
+        self.write_hashes()?;
         self.write_table()?;
         let page = self.header.encode();
         let room = &mut self.scratch.copy.room()[..HEADER_LENGTH];
@@ -136,6 +158,7 @@ impl ImageWriter<'_> {
                 }
             }
         }
+        self.write_pending()?;
         let region = &mut self.list.regions[number].saved;
         region.first_extent = first as u32;
         region.extents = (self.scratch.extents.len() - first) as u32;
@@ -181,44 +204,172 @@ impl ImageWriter<'_> {
 
     fn write_extent(&mut self, start: u64, end: u64, is_readable: bool) -> Result<(), SaveError> {
         let length = (end - start) as usize;
-        let mut extent = SavedExtent {
-            address: start,
-            position: self.position,
-            pages: (length as u64 / PAGE) as u32,
-            checksum: 0,
-        };
+        let pages = length as u64 / PAGE;
         let here = (&raw const length) as u64;
         let is_live = start < here + LIVE_STACK && here < end + LIVE_STACK;
-        let WriterScratch {
-            extents,
-            copy,
-            sums,
-            ..
-        } = &mut self.scratch;
-        let bytes: &[u8] = if is_readable && !is_live {
-            // SAFETY: the pages are present and may be read; only this thread runs, and it changes
-            // nothing there.
-            unsafe {
-                sums.add(start, extent.pages, extents.len())?;
-                std::slice::from_raw_parts(start as *const u8, length)
-            }
-        } else {
-            let room = copy.room();
-            let room = room.get_mut(..length).ok_or(SaveError::TooMany)?;
-            match is_readable {
-                // SAFETY: as above, but the memory may change with the next call.
-                true => unsafe {
-                    std::ptr::copy_nonoverlapping(start as *const u8, room.as_mut_ptr(), length);
-                },
-                false => read_memory(self.memory, room, start)?,
-            }
-            extent.checksum = checksum(room);
-            room
-        };
+        if is_live || !is_readable {
+            return self.write_copy(start, length, is_readable);
+        }
+        let first = self.scratch.hashes.count();
+        // SAFETY: the pages are present and may be read; only this thread runs, and it changes
+        // nothing there.
+        unsafe { self.scratch.hashes.add(start, pages)? };
+        if self.base.is_none() {
+            return self.write_pages(start, pages as u32);
+        }
+        self.scratch.pending.push(Pending {
+            address: start,
+            pages: pages as u32,
+            first,
+        })?;
+        match self.scratch.pending.len() < WINDOW {
+            true => Ok(()),
+            false => self.write_pending(),
+        }
+    }
+
+    /// Writes pages that change while they are written, or that may not be read directly.
+    fn write_copy(
+        &mut self,
+        start: u64,
+        length: usize,
+        is_readable: bool,
+    ) -> Result<(), SaveError> {
+        self.write_pending()?;
+        let WriterScratch { copy, hashes, .. } = &mut self.scratch;
+        let room = copy.room();
+        let room = room.get_mut(..length).ok_or(SaveError::TooMany)?;
+        match is_readable {
+            // SAFETY: the pages are present and may be read, but may change with the next call.
+            true => unsafe {
+                std::ptr::copy_nonoverlapping(start as *const u8, room.as_mut_ptr(), length);
+            },
+            false => read_memory(self.memory, room, start)?,
+        }
+        hashes.add_copy(room)?;
+        write_at(self.file, room, self.position)?;
+        self.push_own(start, (length as u64 / PAGE) as u32)
+    }
+
+    /// Writes pages as they are.
+    fn write_pages(&mut self, start: u64, pages: u32) -> Result<(), SaveError> {
+        let length = u64::from(pages) * PAGE;
+        // SAFETY: as in `write_extent`.
+        let bytes = unsafe { std::slice::from_raw_parts(start as *const u8, length as usize) };
         write_at(self.file, bytes, self.position)?;
-        extents.push(extent)?;
-        self.position += length as u64;
+        self.push_own(start, pages)
+    }
+
+    /// Lists pages that were written just now.
+    fn push_own(&mut self, start: u64, pages: u32) -> Result<(), SaveError> {
+        let extent = SavedExtent {
+            address: start,
+            position: self.position,
+            pages,
+            ..SavedExtent::default()
+        };
+        self.position += extent.length();
+        self.scratch.extents.push(extent)
+    }
+
+    /// Writes the pending pages that the image before does not have, and refers to the others.
+    fn write_pending(&mut self) -> Result<(), SaveError> {
+        for number in 0..self.scratch.pending.len() {
+            let pending = self.scratch.pending[number];
+            let (mut from, mut last) = (0, None);
+            for page in 0..=pending.pages {
+                let place = match page == pending.pages {
+                    true => None,
+                    false => self.find(&pending, page),
+                };
+                let continues = match (last, place) {
+                    (None, None) => true,
+                    (Some((file, at)), Some(now)) => {
+                        now == (file, at + u64::from(page - from) * PAGE)
+                    }
+                    _ => false,
+                };
+                if page == pending.pages || (page > from && !continues) {
+                    let start = pending.address + u64::from(from) * PAGE;
+                    self.write_run(start, page - from, last)?;
+                    from = page;
+                }
+                if page == from {
+                    last = place;
+                }
+            }
+        }
+        self.scratch.pending.clear();
         Ok(())
+    }
+
+    /// Where the image before has a page.
+    fn find(&mut self, pending: &Pending, page: u32) -> Option<PagePlace> {
+        let (base, _) = self.base.as_mut()?;
+        if self.scratch.extents.len() > SPLIT_LIMIT {
+            return None;
+        }
+        let hash = self.scratch.hashes.complete()[pending.first + page as usize];
+        base.find(pending.address + u64::from(page) * PAGE, hash)
+    }
+
+    /// Writes pages, or refers to the file that has them.
+    fn write_run(
+        &mut self,
+        start: u64,
+        pages: u32,
+        place: Option<PagePlace>,
+    ) -> Result<(), SaveError> {
+        let Some((file, position)) = place else {
+            return self.write_pages(start, pages);
+        };
+        self.scratch.extents.push(SavedExtent {
+            address: start,
+            position,
+            pages,
+            file,
+            checksum: 0,
+        })
+    }
+
+    /// Sets the checksums of the extents, and writes the hashes of all pages.
+    fn write_hashes(&mut self) -> Result<(), SaveError> {
+        let WriterScratch {
+            extents, hashes, ..
+        } = &mut self.scratch;
+        let mut rest = hashes.complete();
+        for extent in extents.iter_mut() {
+            let pages = (extent.pages as usize).min(rest.len());
+            let (of_extent, after) = rest.split_at(pages);
+            extent.checksum = PageHash::combine(of_extent.iter().copied());
+            rest = after;
+        }
+        let bytes = hashes.whole_pages();
+        let pages = hashes.count() as u64;
+        let place = HashesPlace {
+            position: self.position,
+            pages,
+            checksum: 0,
+        };
+        let checksum = checksum(&bytes[..place.length() as usize]);
+        self.header.hashes = HashesPlace { checksum, ..place };
+        write_at(self.file, bytes, self.position)?;
+        self.position += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Adds the names of the files that extents refer to. Returns their number.
+    fn write_bases(&mut self) -> Result<u32, SaveError> {
+        let (table, names) = (&mut self.scratch.table, &mut self.list.names);
+        let mut count = 0;
+        for (mut base, name) in self.base.iter().flat_map(|(base, name)| base.files(name)) {
+            base.name = names.len() as u32;
+            base.name_length = name.len() as u32;
+            names.extend(name)?;
+            table.extend(&base.encode())?;
+            count += 1;
+        }
+        Ok(count)
     }
 
     fn write_table(&mut self) -> Result<(), SaveError> {
@@ -230,6 +381,8 @@ impl ImageWriter<'_> {
         for extent in extents.iter() {
             table.extend(&extent.encode())?;
         }
+        let bases = self.write_bases()?;
+        let WriterScratch { extents, table, .. } = &mut self.scratch;
         let auxiliary = self.auxiliary.len() / 8;
         table.extend(&self.auxiliary[..auxiliary * 8])?;
         table.extend(&self.list.names)?;
@@ -241,13 +394,12 @@ impl ImageWriter<'_> {
                 threads: 1,
                 regions: self.list.regions.len() as u32,
                 extents: extents.len() as u32,
+                bases,
                 auxiliary: auxiliary as u32,
             },
         };
-        let padding = (table.len() as u64).next_multiple_of(PAGE) - table.len() as u64;
-        table.extend(&[0; PAGE as usize][..padding as usize])?;
-        write_at(self.file, table, self.position)?;
-        self.position += table.len() as u64;
+        write_at(self.file, table.whole_pages(), self.position)?;
+        self.position += table.whole_pages().len() as u64;
         self.header.length = self.position;
         Ok(())
     }

@@ -4,9 +4,10 @@
 //! ([`crate::twin::manager::Zygote::save`]). The manager keeps the file ([`crate::store`]). The
 //! format is that of [`rejoin_image_format`]; `docs/process-images.md` describes the whole.
 
+mod base_image;
 mod build_id;
-mod extent_checksums;
 mod image_writer;
+mod page_hashes;
 mod pagemap;
 mod process_state;
 mod processor_here;

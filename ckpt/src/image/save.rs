@@ -4,9 +4,11 @@ use std::ffi::{CStr, CString, c_void};
 use std::os::fd::RawFd;
 
 use rejoin_image_format::{
-    ImageHeader, ImageIdentity, MemoryLayout, RESTARTER, RESUMED, SavedThread, TablePlace,
+    HashesPlace, ImageHeader, ImageIdentity, MemoryLayout, RESTARTER, RESUMED, SavedThread,
+    TablePlace,
 };
 
+use super::base_image::BaseImage;
 use super::image_writer::{ImageWriter, WriterScratch};
 use super::pagemap::Pagemap;
 use super::process_state::ProcessState;
@@ -55,7 +57,7 @@ pub(crate) fn save(
         .map_err(SaveError::Descriptor)?;
     let state = ProcessState::capture(program, thread.fs)?;
     let executable = executable();
-    match write(identity, thread, program.file)? {
+    match write(identity, thread, program)? {
         Ok(bytes) => Ok(Saved::Written { bytes }),
         Err(socket) => Ok(match settle(&state, executable.as_ref(), program, socket) {
             Ok(socket) => Saved::Restored { socket },
@@ -129,6 +131,9 @@ fn set_executable(path: &CStr) {
     sys::close(executable);
 }
 
+/// Most pages of a process that a file can hold: a terabyte.
+const MOST_PAGES: u64 = 1 << 28;
+
 const ARCH_GET_FS: i32 = 0x1003;
 const ARCH_GET_GS: i32 = 0x1004;
 
@@ -145,7 +150,7 @@ fn take_number(socket: RawFd, number: RawFd) -> Result<RawFd, SaveError> {
 fn write(
     identity: ImageIdentity,
     thread: SavedThread,
-    file: RawFd,
+    program: &SavedProcess<'_>,
 ) -> Result<Result<u64, RawFd>, SaveError> {
     let system = |errno| SaveError::System { errno };
     let mut text = Vec::new();
@@ -153,14 +158,22 @@ fn write(
     sys::read_file(c"/proc/self/auxv", &mut auxiliary).map_err(system)?;
     sys::read_file(c"/proc/self/stat", &mut text).map_err(system)?;
     let layout = layout(&text).ok_or(SaveError::System { errno: libc::EIO })?;
+    sys::read_file(c"/proc/self/statm", &mut text).map_err(system)?;
+    let pages = proc::words(&text).next().and_then(proc::number);
+    let pages = pages.ok_or(SaveError::System { errno: libc::EIO })?;
+    let base = program.base.and_then(|(file, name)| {
+        let base = BaseImage::read(file, &identity)?;
+        Some((base, name))
+    });
     let mut writer = ImageWriter {
-        file,
+        file: program.file,
         header: ImageHeader {
             identity,
             build: build_id::build_id(),
             processor: processor_here::features(),
             kernel: kernel(),
             layout,
+            hashes: HashesPlace::default(),
             table: TablePlace::default(),
             length: 0,
         },
@@ -169,7 +182,8 @@ fn write(
         list: RegionList::new()?,
         pagemap: Pagemap::open().map_err(system)?,
         memory: sys::open(c"/proc/self/mem", libc::O_RDONLY).map_err(system)?,
-        scratch: WriterScratch::new()?,
+        base,
+        scratch: WriterScratch::new(pages.min(MOST_PAGES) as usize)?,
         position: 0,
     };
     let mut writing = Writing {
@@ -206,8 +220,10 @@ unsafe extern "C" fn write_here(argument: *mut c_void, frame: u64, entry: u64) -
     writer.thread.stack = frame;
     writer.thread.entry = entry;
     let [a, b, c] = writer.list.addresses();
-    let [d, e, f, g, h] = writer.scratch.addresses();
-    let listed = writer.list.read(&[a, b, c, d, e, f, g, h]);
+    let [d, e, f, g, h, i, j] = writer.scratch.addresses();
+    let base = writer.base.as_ref().map(|(base, _)| base.addresses());
+    let [k, l] = base.unwrap_or_default();
+    let listed = writer.list.read(&[a, b, c, d, e, f, g, h, i, j, k, l]);
     writing.result = listed.and_then(|()| writer.write());
     0
 }

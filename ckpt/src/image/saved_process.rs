@@ -14,6 +14,8 @@ pub(crate) struct SavedProcess<'a> {
     pub socket: RawFd,
     /// The file to write.
     pub file: RawFd,
+    /// The file of the image before, in the same folder, and its name.
+    pub base: Option<(RawFd, &'a [u8])>,
     /// Open files.
     pub manifest: &'a Manifest,
 }

@@ -56,12 +56,33 @@ impl<T: Copy> ScratchList<T> {
         Ok(())
     }
 
+    /// Removes all values.
+    pub fn clear(&mut self) {
+        self.length = 0;
+    }
+
     /// The values after the last: zeros, or what was there before.
     pub fn room(&mut self) -> &mut [T] {
         let (from, count) = (self.length, self.capacity - self.length);
         // SAFETY: the mapping has room for `capacity` values, and only this list refers to it. Its
         // pages begin as zeros, which are values of the plain types used here.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(from), count) }
+    }
+
+    /// The bytes of [`ScratchList::room`]; any bytes are values of the plain types used here.
+    pub fn room_bytes(&mut self) -> &mut [u8] {
+        let room = self.room();
+        let length = size_of_val(room);
+        // SAFETY: the bytes are those of the room, and all of them are set.
+        unsafe { std::slice::from_raw_parts_mut(room.as_mut_ptr().cast(), length) }
+    }
+
+    /// The bytes of the values, and then zeros up to a multiple of the page size, if no more values
+    /// were ever there.
+    pub fn whole_pages(&self) -> &[u8] {
+        let length = (self.length * size_of::<T>()).next_multiple_of(4096);
+        // SAFETY: the mapping has whole pages, and its bytes are set.
+        unsafe { std::slice::from_raw_parts(self.start.cast(), length) }
     }
 
     /// So many values of [`ScratchList::room`] belong to the list now.

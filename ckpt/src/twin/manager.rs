@@ -172,7 +172,9 @@ impl Zygote {
     }
 
     /// Has the zygote save itself into a file, which it answers with [`ZygoteAnswer::Saved`] or
-    /// [`ZygoteAnswer::NotSaved`]. It serves no other request until then. `false` when the rest
+    /// [`ZygoteAnswer::NotSaved`]. If `base` is an earlier image of the rank, with its name in the
+    /// same folder, the new file refers to it for what did not change. The zygote serves no other
+    /// request until then. `false` when the rest
     /// waits for [`Zygote::flush`].
     ///
     /// # Errors
@@ -181,19 +183,24 @@ impl Zygote {
         &mut self,
         identity: &ImageIdentity,
         file: BorrowedFd<'_>,
+        base: Option<(BorrowedFd<'_>, &str)>,
     ) -> Result<bool, ZygoteError> {
         if self.outgoing.is_some() {
             return Err(ZygoteError::Busy);
         }
-        let body = identity.encode();
+        let mut body = identity.encode().to_vec();
+        body.extend(base.iter().flat_map(|(_, name)| name.bytes()));
+        let files = std::iter::once(file).chain(base.map(|(base, _)| base));
+        let fds: Vec<_> = files
+            .map(|f| f.try_clone_to_owned())
+            .collect::<Result<_, _>>()?;
         let head = RestoreHead {
             flags: wire::SAVE,
             body: body.len() as u32,
             spared: 0,
-            descriptors: 1,
+            descriptors: fds.len() as u32,
         };
         let bytes = head.encode().into_iter().chain(body).collect();
-        let fds = vec![file.try_clone_to_owned()?];
         self.outgoing = Some(Outgoing { bytes, fds });
         self.flush()
     }

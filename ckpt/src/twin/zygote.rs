@@ -82,20 +82,23 @@ fn save(
     score: &OomScore,
     message: &RestoreMessage,
 ) {
-    let identity = message.body.first_chunk().map(ImageIdentity::decode);
-    let (Some(identity), &[file]) = (identity, &message.descriptors[..]) else {
+    let parts = message.body.split_first_chunk();
+    let (Some((identity, name)), [file, base @ ..]) = (parts, &message.descriptors[..]) else {
         return;
     };
+    let (identity, file) = (ImageIdentity::decode(identity), *file);
+    let base = base.first().map(|base| (*base, name));
     let program = image::SavedProcess {
         block: imager.settings.block,
         inherited: &imager.inherited,
         socket: context.wait,
         file,
+        base,
         manifest: &context.manifest,
     };
     match image::save(identity, &program) {
         Ok(image::Saved::Written { bytes }) => {
-            sys::close(file);
+            message.descriptors.iter().copied().for_each(sys::close);
             answer(context.wait, ZygoteAnswer::Saved { bytes });
         }
         Ok(image::Saved::Restored { socket }) => {
@@ -112,7 +115,7 @@ fn save(
             sys::exit(1)
         }
         Err(why) => {
-            sys::close(file);
+            message.descriptors.iter().copied().for_each(sys::close);
             answer(context.wait, ZygoteAnswer::NotSaved(why));
         }
     }

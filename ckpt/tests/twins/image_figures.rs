@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rejoin_ckpt::store::{ImageFolder, StoredImage};
+use rejoin_ckpt::store::{BaseFiles, ImageFolder, StoredImage};
 use rejoin_ckpt::twin::manager::{Zygote, ZygoteAnswer};
 
 use crate::process_images::{map, save};
@@ -108,7 +108,7 @@ pub fn measure() {
                 rank.serve(|rank, _| rank.say("here"));
             });
             job.image();
-            let partial = images.begin(3, 1).expect("a file");
+            let partial = images.begin(3, 1, BaseFiles::default()).expect("a file");
             let start = Instant::now();
             let answered = save(&mut job, partial.file());
             assert!(

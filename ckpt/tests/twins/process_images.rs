@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt as _;
 
 use rejoin_ckpt::image::{ImageIdentity, SaveError};
 use rejoin_ckpt::twin::manager::ZygoteAnswer;
-use rejoin_image_format::{ImageHeader, RegionKind, SavedTable, checksum};
+use rejoin_image_format::{ImageHeader, RegionKind, SavedTable, checksum_of_pages};
 
 use crate::support::job::answer;
 use crate::support::{Job, Rank, Test};
@@ -14,6 +14,10 @@ use crate::support::{Job, Rank, Test};
 pub const TESTS: &[Test] = &[
     ("a_zygote_saves_itself_and_serves_on", saves_itself),
     ("zeros_and_wiped_pages_are_in_no_file", without_zeros),
+    (
+        "an_image_refers_to_the_one_before_for_what_has_not_changed",
+        after_another,
+    ),
     ("a_full_disk_is_reported_and_the_image_stays", full_disk),
     ("a_program_with_a_pipe_of_its_own_gets_a_file", with_pipe),
     ("a_program_with_a_socket_gets_no_file", with_socket),
@@ -44,7 +48,8 @@ fn file() -> File {
 
 pub fn save(job: &mut Job, file: &File) -> ZygoteAnswer {
     let zygote = &mut job.twin.as_mut().expect("an image").zygote;
-    assert!(zygote.save(&IDENTITY, file.as_fd()).expect("a request"));
+    let sent = zygote.save(&IDENTITY, file.as_fd(), None);
+    assert!(sent.expect("a request"));
     answer(zygote)
 }
 
@@ -86,7 +91,12 @@ fn saves_itself() {
         for extent in table.extents_of(&region) {
             let from = extent.position as usize;
             let pages = &whole[from..from + extent.length() as usize];
-            assert_eq!(checksum(pages), extent.checksum, "{:#x}", extent.address);
+            assert_eq!(
+                checksum_of_pages(pages),
+                extent.checksum,
+                "{:#x}",
+                extent.address
+            );
         }
     }
     job.restore(1);
@@ -137,6 +147,77 @@ fn without_zeros() {
     let secret: Vec<u8> = (0..64).map(secret).collect();
     let found = whole.windows(64).any(|window| window == secret);
     assert!(!found, "the wiped page is in the file");
+    job.finish();
+}
+
+/// Pages of a file, from the file or from the one before.
+fn page_at(files: [&File; 2], address: u64) -> Vec<u8> {
+    let [own, before] = files;
+    let length = own.metadata().expect("its data").len();
+    let mut page = [0; 4096];
+    own.read_exact_at(&mut page, 0).expect("the header");
+    let header = ImageHeader::decode(&page, length).expect("a header");
+    let mut bytes = vec![0; header.table.length as usize];
+    own.read_exact_at(&mut bytes, header.table.position)
+        .expect("the table");
+    let table = SavedTable::new(&header, &bytes).expect("a table");
+    let mut extents = table.regions().flat_map(|region| table.extents_of(&region));
+    let extent = extents.find(|e| e.address <= address && address < e.address + e.length());
+    let extent = extent.expect("the page");
+    let position = extent.position + (address - extent.address);
+    [own, before][extent.file as usize]
+        .read_exact_at(&mut page, position)
+        .expect("the page");
+    page.to_vec()
+}
+
+fn after_another() {
+    const PAGES: usize = LARGE / 4096;
+    let memory = map(LARGE);
+    let start = memory.as_ptr() as u64;
+    let mut job = Job::start(|rank: &mut Rank| {
+        for (number, page) in memory.chunks_exact_mut(4096).enumerate() {
+            page.fill(number as u8);
+            page[..8].copy_from_slice(&(number as u64 + 1).to_le_bytes());
+        }
+        rank.serve(|rank, _| {
+            // One page of a hundred changes.
+            for page in (0..PAGES).step_by(100) {
+                memory[page * 4096 + 9] ^= 0xff;
+            }
+            rank.say("changed");
+        });
+    });
+    let before = file();
+    job.image();
+    let ZygoteAnswer::Saved { bytes: complete } = save(&mut job, &before) else {
+        panic!("not saved");
+    };
+    assert_eq!(job.ask("change"), "changed");
+    job.image();
+    let (own, next) = (
+        file(),
+        ImageIdentity {
+            epoch: 2,
+            ..IDENTITY
+        },
+    );
+    let zygote = &mut job.twin.as_mut().expect("an image").zygote;
+    let sent = zygote.save(&next, own.as_fd(), Some((before.as_fd(), "before")));
+    assert!(sent.expect("a request"));
+    let ZygoteAnswer::Saved { bytes } = answer(zygote) else {
+        panic!("not saved");
+    };
+    assert!(bytes * 20 < complete, "{bytes} bytes after {complete}");
+    for page in [0, 1, 99, 100, 101, PAGES - 1] {
+        let mut want = vec![page as u8; 4096];
+        want[..8].copy_from_slice(&(page as u64 + 1).to_le_bytes());
+        if page % 100 == 0 {
+            want[9] ^= 0xff;
+        }
+        let address = start + page as u64 * 4096;
+        assert!(page_at([&own, &before], address) == want, "page {page}");
+    }
     job.finish();
 }
 

@@ -3,7 +3,7 @@
 use crate::launch::launch_plan::LaunchPlan;
 use rejoin_channel_table::Epoch;
 use rejoin_ckpt::image::ImageIdentity;
-use rejoin_ckpt::store::{FolderClaim, ImageFolder, PartialImage, StoredImage};
+use rejoin_ckpt::store::{BaseFiles, FolderClaim, ImageFolder, PartialImage, StoredImage};
 use rejoin_wire::ToManager;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -60,7 +60,8 @@ impl ImageStore {
         }))
     }
 
-    /// The file for the image that a rank reports, and what the file is to say of it.
+    /// The file for the image that a rank reports, and what it is to say of the image. It may refer
+    /// to the bases.
     ///
     /// # Errors
     /// The system's reason why there is no file.
@@ -69,6 +70,7 @@ impl ImageStore {
         slot: usize,
         incarnation: u32,
         report: &ToManager,
+        bases: BaseFiles,
     ) -> io::Result<(PartialImage, ImageIdentity)> {
         let ToManager::Imaged {
             generation, epoch, ..
@@ -84,7 +86,7 @@ impl ImageStore {
             incarnation,
             size: self.size,
         };
-        let file = self.folder.begin(identity.rank, identity.epoch)?;
+        let file = self.folder.begin(identity.rank, identity.epoch, bases)?;
         Ok((file, identity))
     }
 

@@ -3,7 +3,7 @@
 use super::image_store::ImageStore;
 use rejoin_channel_table::{Epoch, Incarnation};
 use rejoin_ckpt::image::SaveError;
-use rejoin_ckpt::store::{PartialImage, StoredImage};
+use rejoin_ckpt::store::{BaseFiles, PartialImage, StoredImage};
 use rejoin_ckpt::twin::manager::Zygote;
 use rejoin_wire::{Holds, ToManager};
 use std::io;
@@ -61,12 +61,19 @@ impl RankImage {
     ///
     /// # Errors
     /// Why there will be no file.
-    pub fn begin_file(&mut self, slot: usize, store: &ImageStore) -> Result<bool, NoFile> {
+    pub fn begin_file(
+        &mut self,
+        slot: usize,
+        store: &ImageStore,
+        bases: BaseFiles,
+    ) -> Result<bool, NoFile> {
         let (Some(report), Some(zygote)) = (&self.report, &mut self.zygote) else {
             return Err(NoFile::of_image("its image has no process"));
         };
-        let (file, identity) = store.begin(slot, report.incarnation.0, &report.message)?;
-        let sent = zygote.save(&identity, file.file().as_fd());
+        let (file, identity) = store.begin(slot, report.incarnation.0, &report.message, bases)?;
+        let base = file.base();
+        let base = base.as_ref().map(|(base, name)| (base.as_fd(), &name[..]));
+        let sent = zygote.save(&identity, file.file().as_fd(), base);
         self.file = ImageFile::Partial(file);
         sent.map_err(NoFile::of_image)
     }
@@ -82,6 +89,14 @@ impl RankImage {
                 Ok(())
             }
             _ => Err(NoFile::of_image("there is no file to complete")),
+        }
+    }
+
+    /// The file that it has, if it is whole.
+    pub fn stored(&self) -> Option<&StoredImage> {
+        match &self.file {
+            ImageFile::Stored(file) => Some(file),
+            _ => None,
         }
     }
 

@@ -7,6 +7,7 @@ use crate::host::descendants;
 use crate::local::kind;
 use crate::net::reactor::{Interest, Reactor, Token};
 use rejoin_channel_table::Epoch;
+use rejoin_ckpt::store::StoredImage;
 use rejoin_ckpt::twin::manager::{RestoreRequest, Zygote, ZygoteAnswer, ZygoteError};
 use rejoin_wire::ToManager;
 use std::os::fd::OwnedFd;
@@ -221,8 +222,12 @@ impl RankImages {
         reactor: &Reactor,
     ) -> Option<(Epoch, ImageEvent)> {
         let store = self.store.as_ref()?;
-        let image = self.ranks[slot].iter_mut().find(|i| i.epoch == epoch)?;
-        match (image.begin_file(slot, store), &image.zygote) {
+        let images = &mut self.ranks[slot];
+        let stored = images.iter().filter(|i| i.epoch < epoch && i.is_stored());
+        let before = stored.max_by_key(|i| i.epoch).and_then(RankImage::stored);
+        let bases = before.map(StoredImage::as_bases).unwrap_or_default();
+        let image = images.iter_mut().find(|i| i.epoch == epoch)?;
+        match (image.begin_file(slot, store, bases), &image.zygote) {
             (Ok(true), _) => None,
             (Ok(false), Some(zygote)) => {
                 let _ = reactor.change(zygote, token, Interest::READ_AND_WRITE);
@@ -297,7 +302,7 @@ impl RankImages {
                 is_there: false,
                 file: ImageFile::Stored(file),
                 ..
-            }) => file.bytes(),
+            }) => file.all_bytes(),
             _ => 0,
         }
     }

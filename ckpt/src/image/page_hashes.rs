@@ -1,4 +1,4 @@
-//! Checksums of extents, which another process computes while this one writes.
+//! Hashes of an image's pages, which another process computes while this one writes.
 //!
 //! The helper shares this process's memory, but has a stack of its own, which is in no image. It is
 //! no thread, so an image has one thread in any case. It makes its system calls itself: the C
@@ -7,45 +7,48 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use rejoin_image_format::{PAGE, SavedExtent, checksum};
+use rejoin_image_format::{PAGE, PageHash};
 
 use super::save_error::SaveError;
 use super::scratch_list::ScratchList;
 use crate::sys;
 
-/// Most extents whose checksums are computed here.
-const MOST: usize = super::image_writer::MOST_EXTENTS;
+/// Most runs of pages.
+const MOST_JOBS: usize = 1 << 20;
 /// Length of the helper's stack in bytes.
 const STACK: usize = 256 << 10;
-/// Extents before the helper begins: smaller images are not worth a process.
+/// Jobs before the helper begins: smaller images are not worth a process.
 const WORTH: u32 = 16;
-/// Nanoseconds after which a helper without work looks for it, without being woken.
+/// Nanoseconds after which a helper without work looks for it unasked.
 const IDLE: u64 = 1_000_000;
 
-/// An extent that does not change.
+/// Pages that do not change.
 #[derive(Clone, Copy, Default)]
 struct Job {
     address: u64,
-    pages: u32,
-    /// The result.
-    checksum: u64,
-    /// Number of the extent.
-    extent: u32,
+    pages: u64,
+    /// The place of the first hash.
+    first: u64,
 }
 
-/// What both processes use. It is at the beginning of the helper's stack, so it never moves.
+/// What both processes use. It is at the beginning of the helper's stack, so it never moves, and
+/// is in no image.
 struct Queue {
-    jobs: *mut Job,
+    jobs: *const Job,
+    hashes: *mut PageHash,
     /// How many jobs there are.
     ready: AtomicU32,
     /// The first that nobody has taken.
     next: AtomicU32,
+    /// How many are done.
+    done: AtomicU32,
     /// No more jobs come.
     is_complete: AtomicBool,
 }
 
-/// The checksums of an image's extents.
-pub(super) struct ExtentChecksums {
+/// The hashes of an image's pages, in the order in which these were added.
+pub(super) struct PageHashes {
+    hashes: ScratchList<PageHash>,
     jobs: ScratchList<Job>,
     stack: ScratchList<u8>,
     helper: Option<i32>,
@@ -53,18 +56,24 @@ pub(super) struct ExtentChecksums {
     may_start: bool,
 }
 
-impl ExtentChecksums {
-    pub fn new() -> Result<Self, SaveError> {
-        let (mut jobs, stack) = (ScratchList::new(MOST)?, ScratchList::new(STACK)?);
+impl PageHashes {
+    /// Room for so many pages.
+    pub fn new(pages: usize) -> Result<Self, SaveError> {
+        let mut hashes = ScratchList::new(pages)?;
+        let mut jobs = ScratchList::new(MOST_JOBS)?;
+        let stack = ScratchList::<u8>::new(STACK)?;
         let queue = Queue {
-            jobs: jobs.room().as_mut_ptr(),
+            jobs: jobs.room().as_ptr(),
+            hashes: hashes.room().as_mut_ptr(),
             ready: AtomicU32::new(0),
             next: AtomicU32::new(0),
+            done: AtomicU32::new(0),
             is_complete: AtomicBool::new(false),
         };
         // SAFETY: the beginning of a mapping, with room for it.
         unsafe { (stack.addresses().start as *mut Queue).write(queue) };
         Ok(Self {
+            hashes,
             jobs,
             stack,
             helper: None,
@@ -73,8 +82,30 @@ impl ExtentChecksums {
     }
 
     /// The addresses of this memory.
-    pub fn addresses(&self) -> [std::ops::Range<u64>; 2] {
-        [self.jobs.addresses(), self.stack.addresses()]
+    pub fn addresses(&self) -> [std::ops::Range<u64>; 3] {
+        [
+            self.hashes.addresses(),
+            self.jobs.addresses(),
+            self.stack.addresses(),
+        ]
+    }
+
+    /// How many there are, or will be.
+    pub fn count(&self) -> usize {
+        self.hashes.len()
+    }
+
+    /// The bytes of all hashes that are there, and then zeros up to the end of a page.
+    pub fn whole_pages(&self) -> &[u8] {
+        self.hashes.whole_pages()
+    }
+
+    /// Adds the pages of a copy, which may change after this.
+    pub fn add_copy(&mut self, copy: &[u8]) -> Result<(), SaveError> {
+        for page in copy.chunks(PAGE as usize) {
+            self.hashes.push(PageHash::of(page))?;
+        }
+        Ok(())
     }
 
     fn queue(&self) -> &Queue {
@@ -82,22 +113,26 @@ impl ExtentChecksums {
         unsafe { &*(self.stack.addresses().start as *const Queue) }
     }
 
-    /// Computes the checksum of an extent until [`ExtentChecksums::finish`].
+    /// Adds pages whose hashes are there after [`PageHashes::complete`].
     ///
     /// # Safety
     /// The pages may be read, and do not change until then.
-    pub unsafe fn add(&mut self, address: u64, pages: u32, extent: usize) -> Result<(), SaveError> {
+    pub unsafe fn add(&mut self, address: u64, pages: u64) -> Result<(), SaveError> {
         let count = self.queue().ready.load(Ordering::Relaxed);
         if self.may_start && count == WORTH {
             self.may_start = false;
             // SAFETY: the memory stays until the helper has ended, as `drop` waits.
             self.helper = unsafe { start(self.queue(), self.stack.addresses().end) };
         }
+        let first = self.hashes.len() as u64;
+        if self.hashes.room().len() < pages as usize {
+            return Err(SaveError::TooMany);
+        }
+        self.hashes.grow(pages as usize);
         self.jobs.push(Job {
             address,
             pages,
-            checksum: 0,
-            extent: extent as u32,
+            first,
         })?;
         self.queue().ready.store(count + 1, Ordering::Release);
         // While the memory is in the cache for the write.
@@ -107,33 +142,36 @@ impl ExtentChecksums {
         Ok(())
     }
 
-    /// Computes what is left, and sets all checksums.
-    pub fn finish(&mut self, extents: &mut [SavedExtent]) {
+    /// Computes what is left: all hashes.
+    pub fn complete(&mut self) -> &[PageHash] {
         self.queue().work();
-        if !self.end_helper() {
-            // It was killed in the middle of something.
-            self.queue().next.store(0, Ordering::Relaxed);
-            self.queue().work();
-        }
-        for job in self.jobs.iter() {
-            if let Some(extent) = extents.get_mut(job.extent as usize) {
-                extent.checksum = job.checksum;
+        let ready = self.queue().ready.load(Ordering::Relaxed);
+        while self.queue().done.load(Ordering::Acquire) < ready {
+            // The helper has the last ones.
+            let ended = self.helper.map(sys::has_ended);
+            if ended == Some(true) {
+                // It was killed in the middle of something.
+                self.helper = None;
+                self.queue().done.store(0, Ordering::Relaxed);
+                self.queue().next.store(0, Ordering::Relaxed);
+                self.queue().work();
             }
+            std::hint::spin_loop();
         }
+        &self.hashes
     }
 
-    /// Waits for the end of the helper. `false` if it left something undone.
-    fn end_helper(&mut self) -> bool {
-        let Some(pid) = self.helper.take() else {
-            return true;
-        };
-        self.queue().is_complete.store(true, Ordering::Release);
-        sys::futex_wake(&self.queue().ready, 1);
-        sys::wait_for_clone(pid) == Ok(0)
+    /// Waits for the end of the helper.
+    fn end_helper(&mut self) {
+        if let Some(pid) = self.helper.take() {
+            self.queue().is_complete.store(true, Ordering::Release);
+            sys::futex_wake(&self.queue().ready, 1);
+            let _ = sys::wait_for_clone(pid);
+        }
     }
 }
 
-impl Drop for ExtentChecksums {
+impl Drop for PageHashes {
     fn drop(&mut self) {
         // The file is of no use, or complete.
         self.queue().next.store(u32::MAX, Ordering::Relaxed);
@@ -153,15 +191,19 @@ impl Queue {
             let Ok(number) = taken else {
                 return;
             };
-            // SAFETY: the job was written before its number was published, nobody else has taken
-            // it, and its pages may be read and do not change.
+            // SAFETY: the job was written before its number was published, and nobody else has
+            // taken it. Its pages may be read and do not change, and the places of its hashes are
+            // its own.
             unsafe {
-                let job = self.jobs.add(number as usize);
-                let (address, pages) = ((*job).address, u64::from((*job).pages));
-                let length = (pages * PAGE) as usize;
-                let bytes = std::slice::from_raw_parts(address as *const u8, length);
-                (*job).checksum = checksum(bytes);
+                let job = &*self.jobs.add(number as usize);
+                for page in 0..job.pages {
+                    let address = (job.address + page * PAGE) as *const u8;
+                    let bytes = std::slice::from_raw_parts(address, PAGE as usize);
+                    let place = self.hashes.add((job.first + page) as usize);
+                    place.write(PageHash::of(bytes));
+                }
             }
+            self.done.fetch_add(1, Ordering::Release);
         }
     }
 }
@@ -243,41 +285,49 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_checksums_are_there_with_a_helper_and_without() {
+    fn all_hashes_are_there_with_a_helper_and_without() {
         const PIECE: usize = 8;
         const COUNT: usize = 64;
         let bytes: Vec<u8> = (0..PIECE * COUNT * PAGE as usize)
             .map(|at| (at / 3) as u8)
             .collect();
+        let want: Vec<_> = bytes.chunks(PAGE as usize).map(PageHash::of).collect();
         for may_start in [true, false] {
-            let mut sums = ExtentChecksums::new().expect("memory");
-            sums.may_start = may_start;
-            let mut extents = vec![SavedExtent::default(); COUNT];
-            let pieces = bytes.chunks_exact(PIECE * PAGE as usize);
-            for (number, piece) in pieces.clone().enumerate() {
-                let address = piece.as_ptr() as u64;
+            let mut hashes = PageHashes::new(PIECE * COUNT).expect("memory");
+            hashes.may_start = may_start;
+            for (number, piece) in bytes.chunks_exact(PIECE * PAGE as usize).enumerate() {
+                if number == COUNT / 2 {
+                    hashes.add_copy(piece).expect("room");
+                    continue;
+                }
                 // SAFETY: the bytes stay as they are.
-                unsafe { sums.add(address, PIECE as u32, number) }.expect("room");
+                unsafe { hashes.add(piece.as_ptr() as u64, PIECE as u64) }.expect("room");
             }
-            assert_eq!(sums.helper.is_some(), may_start);
-            sums.finish(&mut extents);
-            for (extent, piece) in extents.iter().zip(pieces) {
-                assert_eq!(extent.checksum, checksum(piece));
-            }
+            assert_eq!(hashes.helper.is_some(), may_start);
+            assert!(*hashes.complete() == want[..]);
+            // SAFETY: as above.
+            let full = unsafe { hashes.add(bytes.as_ptr() as u64, 1) };
+            assert_eq!(full, Err(SaveError::TooMany));
         }
     }
 
     #[test]
-    fn a_helper_ends_with_the_checksums_that_are_given_up() {
+    fn the_work_of_a_helper_that_is_killed_is_done_again() {
         let page = vec![7u8; PAGE as usize];
-        let mut sums = ExtentChecksums::new().expect("memory");
-        sums.may_start = true;
-        for number in 0..=WORTH {
-            // SAFETY: the page stays as it is.
-            unsafe { sums.add(page.as_ptr() as u64, 1, number as usize) }.expect("room");
-        }
-        let helper = sums.helper.expect("a helper");
-        drop(sums);
+        let mut hashes = PageHashes::new(100).expect("memory");
+        hashes.may_start = true;
+        // SAFETY: the page stays as it is.
+        let mut add = || unsafe { hashes.add(page.as_ptr() as u64, 1) }.expect("room");
+        (0..=WORTH).for_each(|_| add());
+        let helper = hashes.helper.expect("a helper");
+        // SAFETY: touches no memory; the helper is a child of this process.
+        assert_eq!(unsafe { libc::kill(helper, libc::SIGKILL) }, 0);
+        // As if it had taken one.
+        hashes.queue().next.fetch_add(1, Ordering::Relaxed);
+        let all = hashes.complete();
+        assert!(all.iter().all(|hash| *hash == PageHash::of(&page)));
+        assert_eq!(all.len(), WORTH as usize + 1);
+        drop(hashes);
         assert_eq!(sys::wait_for_clone(helper), Err(libc::ECHILD));
     }
 }
