@@ -31,6 +31,7 @@ fn messages(c: &mut Criterion) {
             generation: Generation(1),
             epoch: Epoch(2),
             why: "x".repeat(length),
+            outlives: false,
         };
         let mut out = Vec::new();
         group.bench_function(BenchmarkId::new("encode", length), |b| {

@@ -45,6 +45,8 @@ pub enum Refused {
         bytes: u64,
         /// Its file, as the system names it.
         name: String,
+        /// It is a file, and not memory of this process alone.
+        is_file: bool,
     },
     /// The state of a descriptor could not be read.
     #[error("descriptor {fd} ({what}) can't be part of an image: {}", contents_reason(*.errno))]
@@ -70,6 +72,17 @@ pub enum Refused {
 }
 
 impl Refused {
+    /// The program has state that a rollback to an earlier image does not take back, so that it
+    /// could give a wrong answer afterwards.
+    #[must_use]
+    pub fn outlives_rollback(&self) -> bool {
+        match self {
+            Self::SharedMemory { .. } => true,
+            Self::SharedTooLarge { is_file, .. } => *is_file,
+            _ => false,
+        }
+    }
+
     pub(crate) fn system(action: &str, errno: i32) -> Self {
         Self::System {
             action: action.to_owned(),

@@ -5,7 +5,7 @@ use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, by_rank, times_back};
 use rejoin_tests::processes::{is_alive, kill, wait_for};
 use rejoin_tests::torment::{Case, program_survives};
-use rejoin_tests::{Run, finish, prefix, root, skip};
+use rejoin_tests::{Finished, Run, finish, prefix, program, root, skip};
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -65,4 +65,52 @@ fn the_event_loop_of_python_goes_on_after_kills() {
     );
     let back = times_back(&done.stderr());
     assert!(back >= 6, "{back} came back: {}", done.text());
+}
+
+/// Kills a rank that shares memory with others, once `mpirun` has said that it can take no
+/// checkpoint.
+fn killed_with_shared_memory(options: &[&str]) -> Finished {
+    let folder = Folder::new("outliving");
+    let (gate, events) = (folder.name("gate"), folder.name("events"));
+    let all = [
+        "--checkpoint-interval",
+        "0.1",
+        "-n",
+        "3",
+        "--events",
+        &events,
+    ];
+    let run = Run::raw([&all[..], options].concat()).arg(program("back"));
+    let child = run.arg("shared").arg(&gate).start();
+    let job = Job::of(child.id(), "back");
+    wait_for(LIMIT, "a checkpoint that is refused", || {
+        let text = std::fs::read_to_string(&events).unwrap_or_default();
+        text.contains("shares writable memory")
+    });
+    kill(job.ranks()[1], libc::SIGKILL);
+    if !options.is_empty() {
+        let mut seen = job.ranks();
+        job.fresh_ranks(3, &mut seen);
+    }
+    std::fs::write(&gate, "").expect("the gate");
+    finish(child, LIMIT, "a rank with shared memory")
+}
+
+#[test]
+fn memory_that_a_rollback_does_not_take_back_ends_the_job() {
+    let done = killed_with_shared_memory(&[]);
+    assert!(!done.output.status.success(), "{}", done.text());
+    let last = done.last_line();
+    assert!(
+        last.contains("a rollback could give a wrong answer"),
+        "{last}"
+    );
+    assert!(last.contains("--accept-external-state"), "{last}");
+}
+
+#[test]
+fn a_user_who_accepts_such_memory_gets_the_rollback() {
+    let done = killed_with_shared_memory(&["--accept-external-state"]);
+    assert!(done.output.status.success(), "{}", done.text());
+    assert_eq!(times_back(&done.stderr()), 1, "{}", done.text());
 }

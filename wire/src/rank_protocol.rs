@@ -64,6 +64,8 @@ pub enum ToManager {
         epoch: Epoch,
         /// One line for the user.
         why: String,
+        /// The program has state that a rollback does not take back.
+        outlives: bool,
     },
     /// The program asks for a checkpoint of the job; answered by [`FromManager::Committed`].
     Checkpoint {

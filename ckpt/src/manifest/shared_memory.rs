@@ -309,6 +309,7 @@ impl SharedFile {
         Refused::SharedTooLarge {
             bytes: self.bytes().max(self.length),
             name: self.name(),
+            is_file: matches!(self.origin, Origin::File(_)),
         }
     }
 

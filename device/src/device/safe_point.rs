@@ -17,6 +17,7 @@ use rejoin_wire::ToManager;
 use super::Device;
 use crate::descriptors::OldDescriptors;
 use crate::error::{Error, Result};
+use crate::recovery::NoImage;
 
 pub use rejoin_ckpt::checkpoint_request::{Ask, is_pending};
 pub use rejoin_ckpt::threads::try_park_others;
@@ -93,7 +94,7 @@ impl Device {
         }
         let generation = self.member.identity().generation;
         // The other threads of a restored process begin to run when it is back in the job.
-        let parked = self.park_others().map_err(|refused| refused.to_string());
+        let parked = self.park_others().map_err(NoImage::from);
         let taken = parked
             .as_ref()
             .map_err(Clone::clone)
@@ -101,10 +102,11 @@ impl Device {
         match taken {
             Ok(Taken::Continued(image)) => self.report_image(epoch, &image),
             Ok(Taken::Restored(restored)) => self.rejoin_restored(restored),
-            Err(why) => self.manager.send(&ToManager::NotImaged {
+            Err(NoImage { why, outlives }) => self.manager.send(&ToManager::NotImaged {
                 generation,
                 epoch,
                 why,
+                outlives,
             }),
         }
     }

@@ -9,7 +9,7 @@ use rejoin_channel_table::{Epoch, Generation};
 use rejoin_ckpt::checkpoint_request::{self, Ask};
 use rejoin_ckpt::threads::Parked;
 use rejoin_ckpt::twin::{self, Image, Imager, Taken};
-use rejoin_ckpt::watch;
+use rejoin_ckpt::{Refused, watch};
 use rejoin_wire::{ImageCost, Images, ToManager};
 
 use crate::descriptors;
@@ -20,6 +20,31 @@ use imaging::Copied;
 /// process's end.
 const WRAPPED: &str = "another program started the rank (a shell without exec, a debugger) and would continue without \
                        it after a failure; start the rank by exec, or directly";
+
+/// Why no image was taken.
+#[derive(Clone, Debug)]
+pub(crate) struct NoImage {
+    /// The reason, for the user.
+    pub(crate) why: String,
+    /// The program has state that a rollback does not take back.
+    pub(crate) outlives: bool,
+}
+
+impl From<String> for NoImage {
+    fn from(why: String) -> Self {
+        let outlives = false;
+        Self { why, outlives }
+    }
+}
+
+impl From<Refused> for NoImage {
+    fn from(refused: Refused) -> Self {
+        Self {
+            why: refused.to_string(),
+            outlives: refused.outlives_rollback(),
+        }
+    }
+}
 
 /// The known checkpoints of the job.
 #[derive(Clone, Copy, Debug, Default)]
@@ -115,21 +140,25 @@ impl RankRecovery {
     ///
     /// # Errors
     /// The reason why there is no image, for the manager.
-    pub(crate) fn take_image(&mut self, parked: &Parked) -> std::result::Result<Taken, String> {
-        let imager = self.imager.as_mut().ok_or("the job takes no images")?;
+    pub(crate) fn take_image(&mut self, parked: &Parked) -> std::result::Result<Taken, NoImage> {
+        let imager = self
+            .imager
+            .as_mut()
+            .ok_or("the job takes no images".to_owned())?;
         let parent = u32::try_from(nix::unistd::getppid().as_raw()).ok();
         if self.manager.is_some() && self.manager != parent {
-            return Err(WRAPPED.to_owned());
+            return Err(WRAPPED.to_owned().into());
         }
         if let Some(number) = descriptors::below_block() {
             let most = descriptors::most_open();
             return Err(format!(
                 "descriptor {number} of the library lies among the program's, because the limit on open files ({most}) \
                  is too low for the rank's links; raise the hard limit (ulimit -Hn)"
-            ));
+            )
+            .into());
         }
         checkpoint_request::drain();
-        twin::take(imager, parked).map_err(|refused| refused.to_string())
+        Ok(twin::take(imager, parked)?)
     }
 
     /// The report to the manager of an image that was taken.

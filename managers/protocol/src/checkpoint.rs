@@ -111,6 +111,9 @@ pub struct Coordinator {
     /// The ranks whose images of the committed checkpoint are gone.
     without_image: BTreeSet<Rank>,
     cost: Option<ImageCost>,
+    /// A rank with state that a rollback does not take back, and what it is. It was found since
+    /// the last commit.
+    outliving: Option<(Rank, String)>,
     /// The cost of the checkpoint before the last one.
     cost_before: ImageCost,
     /// Whether [`Coordinator::newly_stretched`] has said so.
@@ -155,6 +158,7 @@ impl Coordinator {
             lost: None,
             without_image: BTreeSet::new(),
             cost: None,
+            outliving: None,
             cost_before: ImageCost::default(),
             told_stretch: false,
         }
@@ -164,6 +168,18 @@ impl Coordinator {
     #[must_use]
     pub fn committed(&self) -> Option<Epoch> {
         self.committed
+    }
+
+    /// A rank has state that a rollback to the committed checkpoint does not take back: `what` says
+    /// it for the user.
+    pub fn set_outliving(&mut self, rank: Rank, what: String) {
+        self.outliving = Some((rank, what));
+    }
+
+    /// A rank with such state, if there is one since the last commit.
+    #[must_use]
+    pub fn outliving(&self) -> Option<&(Rank, String)> {
+        self.outliving.as_ref()
     }
 
     /// When it was committed.
@@ -296,6 +312,7 @@ impl Coordinator {
         self.committed = Some(epoch);
         self.committed_at = now;
         self.without_image.clear();
+        self.outliving = None;
         self.cost_before = self.cost.replace(request.dearest).unwrap_or_default();
         self.schedule(now);
         now.0.saturating_sub(request.since.0)

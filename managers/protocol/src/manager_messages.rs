@@ -357,6 +357,8 @@ pub enum ToCentral {
         epoch: Epoch,
         /// One line for the user.
         why: String,
+        /// The program has state that a rollback does not take back.
+        outlives: bool,
     },
     /// An image that was there is gone.
     ImageLost {

@@ -41,6 +41,13 @@ pub enum Refusal {
     TooMany(RecoveryLimit),
     /// There is no checkpoint for a rollback.
     NoCheckpoint,
+    /// A rank has state that a rollback does not take back, so the answer could be wrong.
+    Outlived {
+        /// The rank.
+        rank: Rank,
+        /// Its report of that state.
+        what: String,
+    },
     /// A rank could not be restored: its image is gone, too, or makes no process.
     NotRestored {
         /// The rank that was not restored.
@@ -67,6 +74,12 @@ impl fmt::Display for Refusal {
                 limit.within / 1000
             ),
             Refusal::NoCheckpoint => write!(f, "there is no checkpoint for a rollback"),
+            Refusal::Outlived { rank, what } => write!(
+                f,
+                "a rollback could give a wrong answer, because it does not take back what was written \
+                 since: rank {}: {what}. --accept-external-state rolls back all the same",
+                rank.0
+            ),
             Refusal::NotRestored { rank, host, why } => {
                 write!(f, "rank {} on host {host} can't be restored: {why}", rank.0)
             }

@@ -90,6 +90,7 @@ fn a_job_begins_anew_only_as_often_as_the_limit_allows() {
             restarts: 2,
             within: 1000,
         },
+        accepts_outliving: false,
     });
     let mut central = Central::new(Job { recovery, ..job() });
     step(&mut central, at(0), CentralInput::Begin);
@@ -149,6 +150,60 @@ fn a_program_of_which_a_rank_ended_without_init_does_not_begin_anew() {
     assert!(central.verdict().is_some());
 }
 
+/// The verdict on a kill after ranks have reported state that a rollback does not take back.
+fn verdict_with_outliving(accepts_outliving: bool) -> Option<String> {
+    let recovery = Some(Recovery {
+        interval: Interval::Asked,
+        limit: RecoveryLimit::default(),
+        accepts_outliving,
+    });
+    let mut central = Central::new(Job { recovery, ..job() });
+    step(&mut central, at(0), CentralInput::Begin);
+    for rank in 0..RANKS {
+        register(&mut central, instance(rank, 0));
+    }
+    let image = |central: &mut Central, epoch, outlives: Option<bool>| {
+        for rank in 0..RANKS {
+            let (instance, epoch) = (instance(rank, 0), Epoch(epoch));
+            let message = match outlives {
+                Some(outlives) => ToCentral::NotImaged {
+                    instance,
+                    epoch,
+                    why: "shared".into(),
+                    outlives,
+                },
+                None => ToCentral::Imaged {
+                    instance,
+                    epoch,
+                    cost: ImageCost::default(),
+                },
+            };
+            step(central, at(1), said(message));
+        }
+    };
+    image(&mut central, 1, None);
+    step(&mut central, at(2), CentralInput::Checkpoint);
+    image(&mut central, 2, Some(true));
+    let lost = killed(instance(1, 0), 9, Stage::Registered);
+    step(&mut central, at(20), lost);
+    central.verdict().map(ToString::to_string)
+}
+
+#[test]
+fn state_that_a_rollback_does_not_take_back_ends_the_job() {
+    let verdict = verdict_with_outliving(false).expect("a verdict");
+    assert!(verdict.contains("could give a wrong answer"), "{verdict}");
+    assert!(
+        verdict.contains(": shared. --accept-external-state"),
+        "{verdict}"
+    );
+}
+
+#[test]
+fn such_state_does_not_end_a_job_whose_user_accepts_it() {
+    assert_eq!(verdict_with_outliving(true), None);
+}
+
 #[test]
 fn without_a_first_checkpoint_a_job_that_runs_does_not_begin_anew() {
     let mut central = Central::new(job());
@@ -160,6 +215,7 @@ fn without_a_first_checkpoint_a_job_that_runs_does_not_begin_anew() {
         instance: instance(0, 0),
         epoch: Epoch(1),
         why: "threads".into(),
+        outlives: false,
     };
     step(&mut central, at(1), said(refused));
     step(

@@ -175,6 +175,7 @@ fn recovery(job: &JobArguments) -> Option<Recovery> {
             restarts: job.max_restarts,
             ..policy::RecoveryLimit::default()
         },
+        accepts_outliving: job.accept_external_state,
     })
 }
 

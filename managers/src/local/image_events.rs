@@ -85,6 +85,7 @@ impl LocalManager {
             generation,
             epoch,
             why,
+            outlives: false,
         };
         self.told(slot, |rank, incarnation| {
             LocalInput::Said(rank, incarnation, pid, message)
@@ -204,6 +205,7 @@ fn refused(report: ImageReport, why: String) -> ImageReport {
             generation,
             epoch,
             why,
+            outlives: false,
         },
         other => other,
     };

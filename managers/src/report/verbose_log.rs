@@ -72,7 +72,7 @@ impl VerboseLog {
                 "rank {}: image of checkpoint {} taken, paused for {} us, {} pages copied since the last",
                 instance.rank.0, epoch.0, cost.stall, cost.copied
             )),
-            ToCentral::NotImaged { instance, epoch, why } => self.say(&format!(
+            ToCentral::NotImaged { instance, epoch, why, .. } => self.say(&format!(
                 "rank {}: no image of checkpoint {}: {why}",
                 instance.rank.0, epoch.0
             )),

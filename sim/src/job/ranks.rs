@@ -185,6 +185,7 @@ impl<W: Work> JobWorld<W> {
                 generation,
                 epoch,
                 why: "it has threads".into(),
+                outlives: false,
             }
         } else {
             self.images.insert((key.0, epoch), image);

@@ -53,6 +53,7 @@ impl Shape {
                     restarts: 1000,
                     within: 600_000,
                 },
+                accepts_outliving: false,
             }),
         }
     }

@@ -96,7 +96,10 @@ impl Central {
         }
         match message {
             ToCentral::Imaged { cost, .. } => self.imaged(now, instance.rank, epoch, cost, effects),
-            ToCentral::NotImaged { why, .. } => {
+            ToCentral::NotImaged { why, outlives, .. } => {
+                if outlives && let Some(checkpoints) = self.mode.checkpoints_mut() {
+                    checkpoints.set_outliving(instance.rank, why.clone());
+                }
                 self.not_imaged(now, instance.rank, epoch, why, effects);
             }
             ToCentral::Checkpoint { .. } => self.checkpoint_asked_after(now, epoch, effects),

@@ -221,4 +221,6 @@ pub struct Recovery {
     pub interval: Interval,
     /// How many recoveries are too many.
     pub limit: policy::RecoveryLimit,
+    /// Roll back although a rank has state that this does not take back.
+    pub accepts_outliving: bool,
 }

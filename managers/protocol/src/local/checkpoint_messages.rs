@@ -42,13 +42,19 @@ impl Local {
                 caveats,
                 ..
             } => self.imaged(instance, epoch, cost, caveats, effects),
-            ToManager::NotImaged { epoch, why, .. } => {
+            ToManager::NotImaged {
+                epoch,
+                why,
+                outlives,
+                ..
+            } => {
                 let why = one_line(&why);
                 self.tell(
                     ToCentral::NotImaged {
                         instance,
                         epoch,
                         why,
+                        outlives,
                     },
                     effects,
                 );

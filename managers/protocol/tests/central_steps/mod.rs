@@ -26,6 +26,7 @@ pub fn job() -> Job {
         recovery: Some(Recovery {
             interval: Interval::Asked,
             limit: RecoveryLimit::default(),
+            accepts_outliving: false,
         }),
         leases: None,
         failover: None,

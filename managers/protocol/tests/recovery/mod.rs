@@ -93,6 +93,7 @@ fn job(hosts: usize, ranks: u32) -> Job {
         recovery: Some(Recovery {
             interval: Interval::Asked,
             limit: RecoveryLimit::default(),
+            accepts_outliving: false,
         }),
         leases: None,
         failover: None,
@@ -237,6 +238,7 @@ impl System {
                 generation,
                 epoch,
                 why: "it has threads".into(),
+                outlives: false,
             }
         } else {
             self.images.insert((rank, epoch), image);

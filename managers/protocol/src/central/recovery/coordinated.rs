@@ -15,6 +15,8 @@ pub(in crate::central) struct Coordinated {
     history: History,
     /// The checkpoint of which every image was requested when all ranks were in `MPI_Finalize`.
     last: Option<Epoch>,
+    /// Roll back although a rank has state that this does not take back.
+    accepts_outliving: bool,
 }
 
 impl Coordinated {
@@ -24,6 +26,7 @@ impl Coordinated {
             checkpoints: Coordinator::new(size, recovery.interval),
             history: History::new(recovery.limit),
             last: None,
+            accepts_outliving: recovery.accepts_outliving,
         }
     }
 
@@ -63,6 +66,13 @@ impl Coordinated {
             Some(_) => self.history.judge(situation.now, rank, cause, from),
             None => judge_new_start(&mut self.history, situation, pending, rank, cause),
         };
+        if judged.is_ok()
+            && !self.accepts_outliving
+            && let Some((rank, what)) = self.checkpoints.outliving()
+        {
+            let (rank, what) = (*rank, what.clone());
+            return Response::End(Some(Refusal::Outlived { rank, what }));
+        }
         match judged {
             Ok(()) if alone => Response::RestoreOne(from),
             Ok(()) => Response::RollBack(from),
