@@ -67,8 +67,8 @@ fn start_again(job: &mut Job, image: &StoredImage) {
     twin.pidfd = pidfd(twin.pid);
 }
 
-/// How long a plain write and a plain read of so many bytes take.
-fn raw_times(path: &Path, bytes: &[u8]) -> (Duration, Duration) {
+/// How long a plain write, a plain read, and a read into memory that is made for it take.
+fn raw_times(path: &Path, bytes: &[u8]) -> [Duration; 3] {
     let start = Instant::now();
     let mut file = File::create(path).expect("a file");
     for piece in bytes.chunks(1 << 20) {
@@ -81,8 +81,17 @@ fn raw_times(path: &Path, bytes: &[u8]) -> (Duration, Duration) {
     let mut file = File::open(path).expect("a file");
     while file.read(&mut piece).expect("read") > 0 {}
     let read = start.elapsed();
+    let start = Instant::now();
+    let memory = map(bytes.len());
+    let mut file = File::open(path).expect("a file");
+    for piece in memory.chunks_mut(1 << 20) {
+        file.read_exact(piece).expect("read");
+    }
+    let read_anew = start.elapsed();
+    // SAFETY: the memory was mapped here, and nothing refers to it any more.
+    unsafe { libc::munmap(memory.as_mut_ptr().cast(), memory.len()) };
     std::fs::remove_file(path).expect("removed");
-    (written, read)
+    [written, read, read_anew]
 }
 
 /// Prints all figures.
@@ -94,15 +103,17 @@ pub fn measure() {
         let mut raw = Series("plain write of 1 MiB pieces", Vec::new());
         let mut saved = Series("save", Vec::new());
         let mut plain = Series("plain read of 1 MiB pieces", Vec::new());
+        let mut anew = Series("the same into new memory", Vec::new());
         let mut there = Series("restarter's start to the zygote's answer", Vec::new());
         let mut back = Series("restarter's start to the runner's first word", Vec::new());
         let own = map(bytes);
         fill(own);
         let images = ImageFolder::new(&folder, 7);
         for _ in 0..ROUNDS {
-            let (written, read) = raw_times(&folder.join("rejoin-raw"), own);
+            let [written, read, read_anew] = raw_times(&folder.join("rejoin-raw"), own);
             raw.add(written);
             plain.add(read);
+            anew.add(read_anew);
             let mut job = Job::start(|rank| {
                 // The rank has the memory of this process.
                 rank.serve(|rank, _| rank.say("here"));
