@@ -60,8 +60,8 @@ fn size(job: &JobHistory) -> Figure {
 }
 
 fn duration(job: &JobHistory) -> Figure {
-    let began = job.began.map_or_else(String::new, date);
-    figure("Duration", time(job.last), format!("from {began}"))
+    let began = job.began.map(|began| format!("from {}", date(began)));
+    figure("Duration", time(job.last), began.unwrap_or_default())
 }
 
 fn end(job: &JobHistory) -> Figure {
@@ -145,7 +145,7 @@ fn volume(job: &JobHistory) -> Figure {
             bytes(files),
             format!("in files; {}", copied.unwrap_or_default()),
         ),
-        (None, Some(copied)) => figure("Bytes of checkpoints", copied, "at most; none in files"),
+        (None, Some(copied)) => figure("Bytes of checkpoints", copied, "at most"),
         (None, None) => figure("Bytes of checkpoints", "unknown", ""),
     }
 }
