@@ -8,8 +8,11 @@ use rejoin_tests::small_disk::with_small_disk;
 use rejoin_tests::{Run, finish, prefix, program};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -381,4 +384,98 @@ fn held_output_for_which_there_is_no_room_ends_the_job() {
     assert!(last.contains("No space left on device"), "{last}");
     let all: Vec<u32> = all.into_iter().collect();
     all_gone(&all, LIMIT);
+}
+
+/// A command in a terminal of 80 by 24, and the other end of that terminal.
+fn in_terminal(command: &mut Command) -> (Child, File) {
+    let size = libc::winsize {
+        ws_row: 24,
+        ws_col: 80,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    let (mut ours, mut theirs) = (-1, -1);
+    // SAFETY: all pointers are to variables of this function, or null.
+    let made = unsafe {
+        let none = std::ptr::null_mut();
+        libc::openpty(
+            &raw mut ours,
+            &raw mut theirs,
+            none,
+            std::ptr::null(),
+            &raw const size,
+        )
+    };
+    assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: openpty has just made them, and nothing else knows them.
+    let (ours, theirs) = unsafe { (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) };
+    let end = || Stdio::from(theirs.try_clone().expect("a descriptor"));
+    let child = command.stdin(end()).stdout(end()).stderr(end()).spawn();
+    (child.expect("starting it"), File::from(ours))
+}
+
+/// Reads from a terminal until this text has come so often, and returns all that came.
+fn read_until(terminal: &mut File, text: &str, times: usize) -> String {
+    let mut all = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let shown = String::from_utf8_lossy(&all).into_owned();
+        if shown.matches(text).count() >= times {
+            return shown;
+        }
+        match terminal.read(&mut buffer) {
+            Ok(count @ 1..) => all.extend(&buffer[..count]),
+            end => panic!("{end:?} before {text}: {shown}"),
+        }
+    }
+}
+
+#[test]
+fn top_shows_a_job_again_and_again_in_a_terminal_and_once_without() {
+    let folder = Folder::new("top");
+    let journal = folder.join("events");
+    let gate = folder.join("gate");
+    let options = ["--checkpoint-interval", "asked", "-n", "2", "--events"];
+    let run = Run::raw(options).arg(&journal).arg(program("divergent"));
+    let run = run.arg("100").arg(&gate);
+    let child = run.env("XDG_RUNTIME_DIR", &folder.name("")).start();
+    let mpirun = child.id().to_string();
+    wait_for(LIMIT, "a checkpoint", || count(&journal, "committed") == 1);
+
+    let once = rejoin(&folder, &["top", &mpirun]);
+    let text = String::from_utf8_lossy(&once.stdout);
+    assert!(
+        once.status.success() && !text.contains('\u{1b}'),
+        "{once:?}"
+    );
+    assert!(text.contains("ranks        2: 2 running"), "{text}");
+    assert!(
+        text.contains("checkpoints  1 committed, 0 aborted"),
+        "{text}"
+    );
+    assert!(text.contains("last stall "), "{text}");
+
+    let mut top = Command::new(prefix().join("bin/rejoin"));
+    top.args(["top", &mpirun]).env("XDG_RUNTIME_DIR", &folder);
+    let (mut shown, mut terminal) = in_terminal(&mut top);
+    drop(top);
+    // Two frames, then the key.
+    let text = read_until(&mut terminal, "q ends", 2);
+    terminal.write_all(b"q").expect("a key");
+    let rest = read_until(&mut terminal, "\u{1b}[?1049l", 1);
+    assert!(shown.wait().expect("an end").success());
+    assert!(text.starts_with("\u{1b}[?1049h"), "{text:?}");
+    assert!(text.contains("2: 2 running"), "{text:?}");
+    // The screen is never cleared, only drawn over, and the cursor comes back.
+    assert!(!text.contains("\u{1b}[2J"), "{text:?}");
+    assert!(rest.contains("\u{1b}[?25h"), "{rest:?}");
+    let rows = text
+        .split("\u{1b}[")
+        .filter_map(|part| part.split_once(';')?.0.parse().ok());
+    assert!(rows.max() <= Some(24u32), "{text:?}");
+
+    std::fs::write(gate, "").expect("the gate");
+    let done = finish(child, LIMIT, "divergent");
+    assert!(done.output.status.success(), "{}", done.text());
+    assert_eq!(rejoin(&folder, &["top", &mpirun]).status.code(), Some(1));
 }

@@ -53,28 +53,37 @@ fn ask(job: Found, what: What, limit: Duration) -> Result<Option<Answer>> {
     }
 }
 
-/// The jobs that are meant, each with a fresh connection for a further question.
-fn statuses(wanted: Option<&str>) -> Vec<JobStatus> {
+/// The jobs that are meant. `tell` gets a line for each job that does not say how it is.
+pub(super) fn statuses(
+    wanted: Option<&str>,
+    limit: Duration,
+    tell: impl Fn(&str),
+) -> Vec<JobStatus> {
     let mut all = Vec::new();
     for job in run_dir::jobs() {
         let name = job.name.clone();
-        match ask(job, What::Status, STATUS_LIMIT) {
+        match ask(job, What::Status, limit) {
             Ok(Some(Answer::Status(status))) => all.push(*status),
             // It ended as we came.
             Ok(None) => {}
-            Ok(Some(Answer::Refused(why))) => say_line!("rejoin: job {name}: {why}"),
-            Ok(Some(_)) => say_line!("rejoin: job {name} sent an answer to another question"),
-            Err(error) => say_line!("rejoin: job {name}: {error}"),
+            Ok(Some(Answer::Refused(why))) => tell(&format!("job {name}: {why}")),
+            Ok(Some(_)) => tell(&format!("job {name} sent an answer to another question")),
+            Err(error) => tell(&format!("job {name}: {error}")),
         }
     }
     all.retain(|status| wanted.is_none_or(|job| is_meant(status, job)));
     all
 }
 
+/// Tells the user a line.
+fn tell(line: &str) {
+    say_line!("rejoin: {line}");
+}
+
 /// `rejoin status`. Returns the exit code.
 #[must_use]
 pub fn status(job: Option<&str>, json: bool) -> i32 {
-    let all = statuses(job);
+    let all = statuses(job, STATUS_LIMIT, tell);
     let text = if json {
         match serde_json::to_string_pretty(&all) {
             Ok(text) => text + "\n",
@@ -102,7 +111,7 @@ pub fn status(job: Option<&str>, json: bool) -> i32 {
 
 /// The one job that is meant; otherwise a line for the user.
 pub(super) fn one(job: Option<&str>) -> std::result::Result<JobStatus, String> {
-    let mut all = statuses(job);
+    let mut all = statuses(job, STATUS_LIMIT, tell);
     match (all.len(), job) {
         (1, _) => Ok(all.remove(0)),
         (0, Some(job)) => Err(format!("no job {job} of yours runs on this host")),
@@ -279,6 +288,8 @@ mod tests {
             failures: 1,
             recoveries: 1,
             last_failure: Some("rank 1 on host a was killed by signal 9 (SIGKILL)".into()),
+            cost: None,
+            longest_stall_ns: 0,
             ranks: vec![rank(0, 100, 0), rank(1, 101, 1)],
         }
     }

@@ -11,6 +11,8 @@ mod ports;
 pub mod rejoin_command;
 mod report_command;
 pub mod segments;
+mod top_command;
+mod top_frame;
 mod variables;
 
 use crate::standard_output;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{arguments, jobs, manual, report_command};
+use super::{arguments, jobs, manual, report_command, top_command};
 use crate::{doctor, standard_output};
 use clap::{CommandFactory as _, Parser, Subcommand};
 
@@ -29,6 +29,12 @@ enum Command {
         /// Print a list of jobs as JSON
         #[arg(long)]
         json: bool,
+    },
+    /// Show your running jobs on this host again every second: ranks by state, checkpoints, stalls,
+    /// failures; q ends. Without a terminal, print one table
+    Top {
+        /// Which job: the beginning of its name, or the process id of its mpirun [default: all]
+        job: Option<String>,
     },
     /// Let a job take a checkpoint, and wait until it is committed or aborted
     Checkpoint {
@@ -70,6 +76,7 @@ pub fn main() -> i32 {
     match arguments.command {
         Command::Doctor { json } => doctor::run(json),
         Command::Status { job, json } => jobs::status(job.as_deref(), json),
+        Command::Top { job } => top_command::run(job.as_deref()),
         Command::Checkpoint { job } => jobs::checkpoint(job.as_deref()),
         Command::Report { source, output } => report_command::run(&source, output.as_deref()),
         Command::Manual { prefix } => write_manual(&prefix),

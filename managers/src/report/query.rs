@@ -96,6 +96,10 @@ pub struct JobStatus {
     pub recoveries: u64,
     /// The last loss, in one line.
     pub last_failure: Option<String>,
+    /// The cost of the last checkpoint, if it is known.
+    pub cost: Option<LastCost>,
+    /// Nanoseconds of the longest stall of a rank for a checkpoint so far.
+    pub longest_stall_ns: u64,
     /// Its ranks, in their order.
     pub ranks: Vec<RankStatus>,
 }
@@ -109,6 +113,17 @@ pub struct Checkpoint {
     pub age_ns: u64,
     /// Nanoseconds from its request to its commit.
     pub took_ns: u64,
+}
+
+/// The cost of a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastCost {
+    /// Nanoseconds of the longest stall of a rank.
+    pub stall_ns: u64,
+    /// The rank with that stall.
+    pub rank: u32,
+    /// Bytes that all ranks have copied since their images before, at most.
+    pub copied_bytes: u64,
 }
 
 /// A rank at one moment.

@@ -1,8 +1,9 @@
 //! What `rejoin status` shows of a job: its counts of events, and its state at one moment.
 
 use crate::host_clocks::now;
-use crate::report::query::{Checkpoint, JobStatus, RankStatus};
+use crate::report::query::{Checkpoint, JobStatus, LastCost, RankStatus};
 use rejoin_managers_protocol::central::{Course, Event, JobView, RankView};
+use rejoin_managers_protocol::checkpoint::CheckpointCost;
 use rejoin_managers_protocol::manager_messages::{Stage, Time};
 use rejoin_managers_protocol::verdict::Described;
 
@@ -19,6 +20,8 @@ pub struct StatusSummary {
     recoveries: u64,
     took: u64,
     last_failure: Option<String>,
+    cost: Option<LastCost>,
+    longest_stall: u64,
 }
 
 impl StatusSummary {
@@ -40,9 +43,10 @@ impl StatusSummary {
             | Event::Stretched { .. }
             | Event::HostSilent { .. }
             | Event::HostHeard { .. } => {}
-            Event::Committed { took, .. } => {
+            Event::Committed { took, cost, .. } => {
                 self.committed += 1;
                 self.took = *took;
+                self.note_cost(cost.as_ref());
             }
             Event::Aborted { .. } => self.aborted += 1,
             Event::Lost {
@@ -54,6 +58,16 @@ impl StatusSummary {
             }
             Event::Recovered { .. } => self.recoveries += 1,
         }
+    }
+
+    fn note_cost(&mut self, cost: Option<&CheckpointCost>) {
+        self.cost = cost.map(|cost| LastCost {
+            stall_ns: cost.stall.saturating_mul(1000),
+            rank: cost.slowest.0,
+            copied_bytes: cost.copied.saturating_mul(procfs::page_size()),
+        });
+        let stall = self.cost.map_or(0, |cost| cost.stall_ns);
+        self.longest_stall = self.longest_stall.max(stall);
     }
 
     /// The job as it is now.
@@ -88,6 +102,8 @@ impl StatusSummary {
             failures: self.failures,
             recoveries: self.recoveries,
             last_failure: self.last_failure.clone(),
+            cost: self.cost,
+            longest_stall_ns: self.longest_stall,
             ranks: ranks
                 .map(|(rank, view)| RankStatus {
                     rank,
