@@ -9,7 +9,8 @@ use rejoin_tests::{Run, finish, prefix, program};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -478,4 +479,85 @@ fn top_shows_a_job_again_and_again_in_a_terminal_and_once_without() {
     let done = finish(child, LIMIT, "divergent");
     assert!(done.output.status.success(), "{}", done.text());
     assert_eq!(rejoin(&folder, &["top", &mpirun]).status.code(), Some(1));
+}
+
+/// What a server answers to these bytes. The client sends them, and waits for the end.
+fn asked(address: &str, request: &[u8]) -> String {
+    let mut socket = TcpStream::connect(address).expect("a connection");
+    socket.set_read_timeout(Some(LIMIT)).expect("a limit");
+    socket.write_all(request).expect("a request");
+    let mut answer = Vec::new();
+    // A refusal may come with a reset.
+    let _ = socket.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn metrics_count_a_recovery_while_slow_clients_and_garbage_are_there() {
+    let folder = Folder::new("metrics");
+    let journal = folder.join("events");
+    let gate = folder.join("gate");
+    let options = [
+        "--checkpoint-interval",
+        "0.1",
+        "-n",
+        "2",
+        "--metrics",
+        "0",
+        "--events",
+    ];
+    let run = Run::raw(options).arg(&journal).arg(program("divergent"));
+    let run = run.arg("400").arg(&gate);
+    let mut child = run.env("XDG_RUNTIME_DIR", &folder.name("")).start();
+    let mpirun = child.id();
+    wait_for(LIMIT, "a checkpoint", || count(&journal, "committed") > 0);
+    let mut said = BufReader::new(child.stderr.take().expect("standard error"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("a line");
+    let address = line
+        .strip_prefix("mpirun: metrics are at http://")
+        .and_then(|rest| rest.strip_suffix("/metrics\n"))
+        .unwrap_or_else(|| panic!("{line}"));
+    // Some ask for nothing, and some for half of it.
+    let slow: Vec<_> = (0..8)
+        .map(|half| {
+            let mut socket = TcpStream::connect(address).expect("a connection");
+            socket.write_all(&b"GET /met"[..half]).expect("a part");
+            socket
+        })
+        .collect();
+    kill(Job::of(mpirun, "divergent").ranks()[0], libc::SIGKILL);
+    wait_for(LIMIT, "the recovery", || count(&journal, "recovered") == 1);
+    assert!(asked(address, b"\x16\x03\x01garbage\r\n\r\n").starts_with("HTTP/1.1 400 "));
+    let text = asked(address, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
+    for line in [
+        "rejoin_rank_failures_total 1",
+        "rejoin_recoveries_total 1",
+        "rejoin_generation 1",
+        "rejoin_ranks 2",
+        "# EOF",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line}: {text}");
+    }
+    let committed = text
+        .lines()
+        .find(|l| l.starts_with("rejoin_checkpoints_committed_total{"));
+    assert!(
+        committed.is_some_and(|line| !line.ends_with(" 0")),
+        "{text}"
+    );
+    drop(slow);
+    std::fs::write(gate, "").expect("the gate");
+    let done = finish(child, LIMIT, "divergent");
+    assert!(done.output.status.success(), "{}", done.text());
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = taken.local_addr().expect("its number");
+    let other = std::net::TcpListener::bind(taken);
+    let done = Run::raw(["--metrics", &taken.to_string()])
+        .arg("true")
+        .output();
+    drop(other);
+    assert_eq!(done.output.status.code(), Some(1), "{}", done.text());
+    assert!(done.last_line().contains("(--metrics)"), "{}", done.text());
 }

@@ -5,6 +5,7 @@ use clap::{Parser, ValueEnum};
 use rejoin_managers_protocol::checkpoint::Interval;
 use rejoin_wire::{parse_port_range, parse_seconds};
 use std::ffi::OsString;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 /// How the user set this value of an option: on the command line, or by a variable.
@@ -75,6 +76,10 @@ pub(super) struct JobArguments {
     /// Append a line of JSON to a file for each checkpoint, failure and recovery
     #[arg(long, value_name = "FILE")]
     pub(super) events: Option<PathBuf>,
+    /// Answer HTTP requests for metrics (Prometheus) at this address, /metrics: PORT (of this host
+    /// only) or IP:PORT; port 0: any free one, which is said
+    #[arg(long, value_name = "[IP:]PORT", value_parser = metrics_address)]
+    pub(super) metrics: Option<SocketAddr>,
     /// Folder for images of the ranks' processes, by which ranks come back even if their images in
     /// memory are lost; and, if all ranks see the folder, for memory that the program registers
     /// (MPIX_Register_region)
@@ -309,6 +314,14 @@ fn checkpoint_signal(text: &str) -> Result<i32, String> {
     found.ok_or_else(|| "HUP, QUIT, USR1 or USR2 is needed".into())
 }
 
+fn metrics_address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.parse::<u16>();
+    let local = port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    let address = local.or_else(|_| text.parse());
+    address
+        .map_err(|_| "a port, or an IP address and a port, is needed (9464, 0.0.0.0:9464)".into())
+}
+
 fn stdin_rank(text: &str) -> Result<Stdin, String> {
     if text == "none" {
         return Ok(Stdin::None);
@@ -320,6 +333,17 @@ fn stdin_rank(text: &str) -> Result<Stdin, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn metrics_are_for_this_host_unless_an_address_says_otherwise() {
+        let read = |text: &str| metrics_address(text).map(|address| address.to_string());
+        assert_eq!(read("9464"), Ok("127.0.0.1:9464".into()));
+        assert_eq!(read("0.0.0.0:0"), Ok("0.0.0.0:0".into()));
+        assert_eq!(read("[::1]:80"), Ok("[::1]:80".into()));
+        for wrong in ["", "localhost", "1.2.3.4", "70000", ":80", "-1"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn checkpoint_signals_go_by_name_and_number() {

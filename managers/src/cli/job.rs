@@ -82,6 +82,7 @@ pub(super) fn launch(
         recovery,
         checkpoint_signal: job.checkpoint_signal,
         events: job.events.clone(),
+        metrics: job.metrics,
         show: shown(job.output),
     })
 }

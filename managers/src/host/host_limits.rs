@@ -8,6 +8,9 @@ use std::path::Path;
 /// Questions that a job handles at a time.
 pub const MOST_QUESTIONS: usize = 32;
 
+/// Clients of `mpirun --metrics` that are answered at a time.
+pub const MOST_SCRAPES: usize = 16;
+
 /// Open files of a local manager beside those of its ranks, with room for the start of one rank.
 const OWN_FILES: u64 = 40;
 
@@ -113,7 +116,7 @@ pub fn allow_hosts(hosts: usize, each: usize) -> Result<(), String> {
 #[must_use]
 pub fn launcher(links: usize) -> u64 {
     // Questions come over connections, too.
-    OWN_FILES + MOST_QUESTIONS as u64 + links as u64
+    OWN_FILES + MOST_QUESTIONS as u64 + MOST_SCRAPES as u64 + links as u64
 }
 
 /// Open files of a local manager with so many ranks, beside those of callers.

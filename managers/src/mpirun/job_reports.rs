@@ -26,7 +26,7 @@ impl Launcher {
                 News::Again { how, pid, took } => {
                     self.user_log.again(&how, took);
                     let generation = self.central.view().generation;
-                    self.events.again(generation.0, &how, pid, took);
+                    self.observers.again(generation.0, &how, pid, took);
                     continue;
                 }
                 News::Unjournaled { why, remote } => {
@@ -53,7 +53,7 @@ impl Launcher {
             self.user_log.event(&event);
             self.control.event(&event);
             let generation = self.central.view().generation;
-            self.events.event(generation.0, &event);
+            self.observers.event(generation.0, &event);
         }
         self.user_log.tell_lost();
         let decided = self.central.decided();
@@ -61,7 +61,9 @@ impl Launcher {
             .filter(|verdict| !matches!(verdict, Verdict::HostLost { .. }) || !self.may_relaunch());
         if let Some(verdict) = decided {
             let generation = self.central.view().generation;
-            self.events.verdict("decided", generation.0, &verdict);
+            self.observers
+                .events
+                .verdict("decided", generation.0, &verdict);
         }
         self.control.settle(&self.central.view());
     }
@@ -73,7 +75,7 @@ impl Launcher {
             None => {}
             Some(Asked::Checkpoint) => self.central.tell(CentralInput::Checkpoint),
             Some(Asked::Events(client)) => {
-                let recent = self.events.recent();
+                let recent = self.observers.events.recent();
                 let answer = Answer::Events {
                     lines: ByteBuf::from(recent.text()),
                     dropped: recent.dropped(),

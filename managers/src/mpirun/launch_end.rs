@@ -67,7 +67,8 @@ impl Launcher {
             text += ". What was read of standard input is too much to be given again: only the rest of it is";
         }
         user_log::say(&text);
-        self.events
+        self.observers
+            .events
             .verdict("relaunched", next.generation.0, verdict);
         Some(next)
     }

@@ -7,6 +7,7 @@ use crate::stdio::source;
 use rejoin_channel_table::Generation;
 use rejoin_managers_protocol::central::Recovery;
 use std::borrow::Cow;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -37,6 +38,8 @@ pub struct Launch {
     pub checkpoint_signal: Option<i32>,
     /// Where events are appended to.
     pub events: Option<PathBuf>,
+    /// Where metrics are answered.
+    pub metrics: Option<SocketAddr>,
     /// When output is shown.
     pub show: Show,
 }

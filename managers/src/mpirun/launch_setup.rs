@@ -4,6 +4,7 @@ use super::central_handle::CentralHandle;
 use super::job_streams::{Setup, Streams};
 use super::launch_order::Launch;
 use super::local_managers::{CentralAddresses, Kinds, LocalManagers};
+use super::observers::Observers;
 use super::remote_central::CentralSetup;
 use super::state_folder::StateFolder;
 use super::{Launcher, kind};
@@ -18,7 +19,6 @@ use crate::launch::machines::Machines;
 use crate::launch::tree::TreePlace;
 use crate::net::manager_listener::ListeningSockets;
 use crate::net::reactor::{Interest, Reactor, Token};
-use crate::report::event_log::EventLog;
 use crate::report::query_server::QueryServer;
 use crate::report::status_summary::StatusSummary;
 use crate::report::user_log::UserLog;
@@ -116,17 +116,15 @@ fn central_setup(
 
 impl Launcher {
     /// Starts the managers of a launch.
-    pub(super) fn new(launch: Launch, mut events: EventLog) -> Result<Self> {
+    pub(super) fn new(launch: Launch, mut observers: Observers) -> Result<Self> {
         let state_folder = StateFolder::of(&launch);
         let machines = &launch.machines;
         check_limits(machines, launch.recovery.is_some())?;
         let name = run_dir::name(launch.plan.job);
-        let program = launch.program().into_owned();
-        let recovers = launch.recovery.is_some();
-        events.began(launch.generation.0, &program, recovers, machines);
         descendants::become_subreaper();
         let signals = Signals::new(&FORWARDED)?;
         let reactor = Reactor::new()?;
+        observers.begin(&launch, &reactor)?;
         let plan = &launch.plan;
         let kinds = Kinds {
             link: kind::LINK,
@@ -141,7 +139,7 @@ impl Launcher {
         let failover = state_folder.is_prepared();
         let setup = setup(&launch, failover);
         let streams = Streams::new(setup, [kind::SINK, kind::STDIN])?;
-        let summary = StatusSummary::new(name, program);
+        let summary = StatusSummary::new(name, launch.program().into_owned());
         let control = QueryServer::new(plan.job, kind::CONTROL, &reactor);
         let journal = control.journal().filter(|_| launch.recovery.is_some());
         let setup = central_setup(&launch, failover.is_some(), sockets, tree);
@@ -160,7 +158,7 @@ impl Launcher {
             signals,
             user_log: UserLog::new(launch.verbose),
             control,
-            events,
+            observers,
             checkpoint_signal: launch.checkpoint_signal,
             state_folder,
             launch,

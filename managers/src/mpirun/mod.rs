@@ -15,6 +15,7 @@ mod launch_end;
 mod launch_order;
 mod launch_setup;
 mod local_managers;
+mod observers;
 mod rank_counters;
 mod remote_central;
 mod state_folder;
@@ -24,11 +25,9 @@ use crate::central::SUSPENDED_AFTER;
 use crate::error::Result;
 use crate::fault;
 use crate::host::descendants;
-use crate::host::run_dir;
 use crate::host::signal_reader::Signals;
 use crate::net::local_link::Filled;
 use crate::net::reactor::Reactor;
-use crate::report::event_log::EventLog;
 use crate::report::query_server::QueryServer;
 use crate::report::user_log::{self, UserLog};
 use central_handle::CentralHandle;
@@ -37,6 +36,7 @@ use job_streams::Streams;
 pub use launch_order::Launch;
 use local_managers::LocalManagers;
 use nix::sys::signal::{Signal, raise};
+use observers::Observers;
 use rejoin_managers_protocol::central::{CentralInput, HostIndex};
 use rejoin_managers_protocol::verdict::Verdict;
 use state_folder::StateFolder;
@@ -54,6 +54,7 @@ mod kind {
     /// Of central's links, where its core is in this process.
     pub const CENTRAL_HOST: u8 = 7;
     pub const CENTRAL_CALLER: u8 = 8;
+    pub const METRICS: u8 = 9;
 }
 
 /// Runs a job to its end. Returns the exit code.
@@ -66,16 +67,15 @@ pub fn run(mut launch: Launch) -> i32 {
             return 2;
         }
     };
-    let name = run_dir::name(launch.plan.job);
-    let mut events = match EventLog::new(launch.events.clone(), name, launch.begun) {
-        Ok(events) => events,
+    let mut observers = match Observers::new(&launch, kind::METRICS) {
+        Ok(observers) => observers,
         Err(error) => {
             say_line!("mpirun: {error}");
             return 1;
         }
     };
     let result = loop {
-        let (result, next) = run_once(&launch, events);
+        let (result, next) = run_once(&launch, observers);
         // Whatever happened, nothing of the job stays behind.
         let left = descendants::sweep(descendants::SWEEP_LIMIT);
         if !left.is_empty() {
@@ -85,7 +85,7 @@ pub fn run(mut launch: Launch) -> i32 {
             ));
         }
         match next {
-            Some((next, log)) => (launch, events) = (next, log),
+            Some((next, kept)) => (launch, observers) = (next, kept),
             None => break result,
         }
     };
@@ -105,8 +105,11 @@ pub fn run(mut launch: Launch) -> i32 {
 
 /// Runs a job to its end on these hosts. When it has lost one and can be launched again, that is
 /// the next launch.
-fn run_once(launch: &Launch, events: EventLog) -> (Result<Verdict>, Option<(Launch, EventLog)>) {
-    let mut launcher = match Launcher::new(launch.clone(), events) {
+fn run_once(
+    launch: &Launch,
+    observers: Observers,
+) -> (Result<Verdict>, Option<(Launch, Observers)>) {
+    let mut launcher = match Launcher::new(launch.clone(), observers) {
         Ok(launcher) => launcher,
         Err(error) => return (Err(error), None),
     };
@@ -117,11 +120,14 @@ fn run_once(launch: &Launch, events: EventLog) -> (Result<Verdict>, Option<(Laun
         launcher.report();
         if let Ok(verdict) = &verdict {
             let generation = launcher.central.view().generation;
-            launcher.events.verdict("ended", generation.0, verdict);
+            launcher
+                .observers
+                .events
+                .verdict("ended", generation.0, verdict);
         }
     }
-    let Launcher { events, .. } = launcher;
-    (verdict, next.map(|next| (next, events)))
+    let Launcher { observers, .. } = launcher;
+    (verdict, next.map(|next| (next, observers)))
 }
 
 struct Launcher {
@@ -134,7 +140,7 @@ struct Launcher {
     counted: Option<u32>,
     user_log: UserLog,
     control: QueryServer,
-    events: EventLog,
+    observers: Observers,
     checkpoint_signal: Option<i32>,
     launch: Launch,
     state_folder: StateFolder,
@@ -181,11 +187,17 @@ impl Launcher {
                     kind::CENTRAL_HOST | kind::CENTRAL_CALLER => {
                         self.central.host_event(*token, &self.reactor)?;
                     }
+                    kind::METRICS => {
+                        let view = self.central.view();
+                        self.observers
+                            .metrics_asked(token.index, &view, &self.reactor);
+                    }
                     kind::NET => self.hosts.called(token.index, &self.reactor)?,
                     // Sinks are flushed each time round.
                     _ => {}
                 }
             }
+            self.observers.run_timers(&self.reactor);
             self.run_host_timers()?;
             self.central.run_timers(&self.reactor)?;
         }
@@ -208,6 +220,7 @@ impl Launcher {
             self.central.wait_limit(),
             self.streams.wait_limit(),
             self.control.wait_limit(),
+            self.observers.wait_limit(),
             self.hosts.wait_limit(),
             reader,
         ];

@@ -4,6 +4,8 @@
 
 pub mod event_log;
 pub mod history;
+pub mod job_metrics;
+pub mod metrics_server;
 pub mod page;
 pub mod query;
 pub mod query_server;

@@ -1,0 +1,90 @@
+//! What outlives a launch of the job for those who watch it: the events, and the metrics.
+
+use super::launch_order::Launch;
+use crate::error::Result;
+use crate::host::run_dir;
+use crate::host_clocks::now;
+use crate::net::reactor::Reactor;
+use crate::report::event_log::EventLog;
+use crate::report::job_metrics::JobMetrics;
+use crate::report::metrics_server::MetricsServer;
+use crate::report::user_log;
+use rejoin_managers_protocol::central::{Event, JobView};
+use std::time::Duration;
+
+/// The events and the metrics of a job.
+pub(super) struct Observers {
+    pub events: EventLog,
+    metrics: Option<(MetricsServer, JobMetrics)>,
+}
+
+impl Observers {
+    /// Of a job that begins. The events of the metrics' socket are of this kind.
+    pub fn new(launch: &Launch, kind: u8) -> Result<Observers> {
+        let name = run_dir::name(launch.plan.job);
+        let mut metrics = None;
+        if let Some(address) = launch.metrics {
+            let server = MetricsServer::new(address, kind)?;
+            if let Some(chosen) = server.address().filter(|_| address.port() == 0) {
+                user_log::say(&format!("metrics are at http://{chosen}/metrics"));
+            }
+            let ranks = launch.machines.placement.len();
+            let page = JobMetrics::new(&name, &launch.program(), ranks, now());
+            metrics = Some((server, page));
+        }
+        Ok(Observers {
+            events: EventLog::new(launch.events.clone(), name, launch.begun)?,
+            metrics,
+        })
+    }
+
+    /// A launch begins, with this reactor.
+    pub fn begin(&mut self, launch: &Launch, reactor: &Reactor) -> Result<()> {
+        let recovers = launch.recovery.is_some();
+        let generation = launch.generation.0;
+        self.events
+            .began(generation, &launch.program(), recovers, &launch.machines);
+        if let Some((server, metrics)) = &mut self.metrics {
+            metrics.launched();
+            server.watch(reactor)?;
+        }
+        Ok(())
+    }
+
+    /// Something happened in this generation.
+    pub fn event(&mut self, generation: u32, event: &Event) {
+        self.events.event(generation, event);
+        if let Some((_, metrics)) = &mut self.metrics {
+            metrics.event(event);
+        }
+    }
+
+    /// The central manager ended like this, and another one took over after so many nanoseconds.
+    pub fn again(&mut self, generation: u32, how: &str, pid: u32, took: u64) {
+        self.events.again(generation, how, pid, took);
+        if let Some((_, metrics)) = &mut self.metrics {
+            metrics.central_restarted();
+        }
+    }
+
+    /// Something came for the socket of the metrics, or for a client.
+    pub fn metrics_asked(&mut self, index: u32, view: &JobView, reactor: &Reactor) {
+        if let Some((server, metrics)) = &mut self.metrics {
+            server.ready(index, reactor, || metrics.text(view, now()));
+        }
+    }
+
+    /// Does what is due with clients of the metrics.
+    pub fn run_timers(&mut self, reactor: &Reactor) {
+        if let Some((server, _)) = &mut self.metrics {
+            server.run_timers(reactor);
+        }
+    }
+
+    /// How long a wait may last for the clients' sake.
+    pub fn wait_limit(&self) -> Option<Duration> {
+        self.metrics
+            .as_ref()
+            .and_then(|(server, _)| server.wait_limit())
+    }
+}
