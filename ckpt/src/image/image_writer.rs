@@ -205,8 +205,9 @@ impl ImageWriter<'_> {
     fn write_extent(&mut self, start: u64, end: u64, is_readable: bool) -> Result<(), SaveError> {
         let length = (end - start) as usize;
         let pages = length as u64 / PAGE;
-        let here = (&raw const length) as u64;
-        let is_live = start < here + LIVE_STACK && here < end + LIVE_STACK;
+        let is_near = |place: u64| start < place + LIVE_STACK && place < end + LIVE_STACK;
+        // The kernel writes the number of the processor beside the thread pointer (rseq).
+        let is_live = is_near((&raw const length) as u64) || is_near(self.thread.fs);
         if is_live || !is_readable {
             return self.write_copy(start, length, is_readable);
         }
