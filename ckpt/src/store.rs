@@ -4,14 +4,18 @@
 //! files of earlier checkpoints for pages that did not change. It is removed with the last value
 //! that stands for it, or for an image that refers to it.
 //!
+//! The files of a named job stay until they are removed by order, so that the job can be restarted
+//! after all of its processes have ended. They refer to no others. Beside each lies a note: what
+//! the manager knows of the image.
+//!
 //! ```
 //! use rejoin_ckpt::store::{BaseFiles, ImageFolder};
 //!
 //! let folder = std::env::temp_dir().join(format!("rejoin-store-{}", std::process::id()));
-//! let images = ImageFolder::new(&folder, 7);
+//! let images = ImageFolder::new(&folder, 7, None);
 //! let image = images.begin(3, 12, BaseFiles::default())?;
 //! image.file().set_len(8192)?;
-//! let stored = image.complete()?;
+//! let stored = image.complete(b"")?;
 //! assert_eq!(stored.bytes(), 8192);
 //! assert!(stored.path().ends_with("job-0000000000000007/rank-3.epoch-12.image"));
 //! drop(stored);
@@ -21,8 +25,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,19 +36,100 @@ mod folder_claim;
 
 pub use folder_claim::FolderClaim;
 
+/// Most bytes of a note: with unfinished lines and file names.
+const NOTE_LIMIT: u64 = 64 << 20;
+
 /// The folder of a job's process images. Other jobs have others.
 #[derive(Debug, Clone)]
 pub struct ImageFolder {
     path: PathBuf,
+    stays: bool,
 }
 
 impl ImageFolder {
-    /// Of this job, below the folder of all images. Nothing is made yet.
+    /// Of this job, below the folder of all images. The files of a job with a name outlive its
+    /// managers. Nothing is made yet.
     #[must_use]
-    pub fn new(images: &Path, job: u64) -> Self {
+    pub fn new(images: &Path, job: u64, name: Option<&str>) -> Self {
+        let own = name.map_or_else(|| format!("job-{job:016x}"), str::to_owned);
         Self {
-            path: images.join(format!("job-{job:016x}")),
+            path: images.join(own),
+            stays: name.is_some(),
         }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes the folder, which only this user may read.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn make(&self) -> io::Result<()> {
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(0o700).create(&self.path)
+    }
+
+    fn image(&self, rank: u32, epoch: u32) -> PathBuf {
+        self.path.join(format!("rank-{rank}.epoch-{epoch}.image"))
+    }
+
+    /// The whole image of a rank at a checkpoint, from a job that has ended.
+    ///
+    /// # Errors
+    /// There is none, or the system's reason why it can't be read.
+    pub fn find(&self, rank: u32, epoch: u32) -> io::Result<StoredImage> {
+        let path = self.image(rank, epoch);
+        let bytes = fs::metadata(&path)?.len();
+        Ok(StoredImage {
+            file: Arc::new(StoredFile {
+                path,
+                bytes,
+                stays: self.stays,
+            }),
+            bases: BaseFiles::default(),
+        })
+    }
+
+    /// The checkpoints of which there is a whole image of every rank, the newest last.
+    ///
+    /// # Errors
+    /// The system's reason why the folder can't be read.
+    pub fn complete_epochs(&self, size: u32) -> io::Result<Vec<u32>> {
+        let mut counts = BTreeMap::new();
+        for entry in fs::read_dir(&self.path)? {
+            let name = entry?.file_name();
+            if let Some((rank, epoch)) = name.to_str().and_then(numbers)
+                && rank < size
+            {
+                *counts.entry(epoch).or_insert(0) += 1;
+            }
+        }
+        counts.retain(|_, count| *count == size);
+        Ok(counts.into_keys().collect())
+    }
+
+    /// Removes what the job has left, except the images of one checkpoint, if it is given.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn clear(&self, except: Option<u32>) -> io::Result<()> {
+        for entry in fs::read_dir(&self.path)? {
+            let path = entry?.path();
+            let text = path.file_stem().and_then(|stem| stem.to_str());
+            let epoch = text.and_then(|text| numbers(&format!("{text}.image")));
+            let kind = path.extension().and_then(|kind| kind.to_str());
+            let is_partial = kind.is_some_and(|kind| kind.ends_with("partial"));
+            if let Some((_, epoch)) = epoch
+                && (is_partial || Some(epoch) != except)
+            {
+                fs::remove_file(&path)?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes the folders of other jobs that managers of this host have left behind. The number of
@@ -69,11 +155,8 @@ impl ImageFolder {
     /// # Errors
     /// The system's reason.
     pub fn begin(&self, rank: u32, epoch: u32, bases: BaseFiles) -> io::Result<PartialImage> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.path)?;
-        let path = self.path.join(format!("rank-{rank}.epoch-{epoch}.image"));
+        self.make()?;
+        let path = self.image(rank, epoch);
         let temporary = path.with_extension("partial");
         let open = |flags| {
             let mut options = OpenOptions::new();
@@ -89,6 +172,7 @@ impl ImageFolder {
             temporary,
             path,
             bases,
+            stays: self.stays,
         })
     }
 
@@ -106,6 +190,7 @@ pub struct PartialImage {
     temporary: PathBuf,
     path: PathBuf,
     bases: BaseFiles,
+    stays: bool,
 }
 
 impl PartialImage {
@@ -123,16 +208,28 @@ impl PartialImage {
         Some((File::open(path).ok()?, name.to_owned()))
     }
 
-    /// Gives the whole file its name.
+    /// Gives the whole file its name. `note`: what is to lie beside it, if the job has a name.
     ///
     /// # Errors
     /// The system's reason; the file is removed.
-    pub fn complete(self) -> io::Result<StoredImage> {
+    pub fn complete(self, note: &[u8]) -> io::Result<StoredImage> {
         let bytes = self.file.metadata()?.len();
+        let file = StoredFile {
+            path: self.path.clone(),
+            bytes,
+            stays: self.stays,
+        };
+        if self.stays {
+            // The image's name appears last.
+            write_note(&file.note_path(), note)?;
+        }
         fs::rename(&self.temporary, &self.path)?;
-        let path = self.path.clone();
+        if let Some(folder) = self.path.parent().filter(|_| self.stays) {
+            // Both names survive the end of the machine.
+            File::open(folder)?.sync_all()?;
+        }
         Ok(StoredImage {
-            file: Arc::new(StoredFile { path, bytes }),
+            file: Arc::new(file),
             bases: self.bases.clone(),
         })
     }
@@ -145,17 +242,44 @@ impl Drop for PartialImage {
     }
 }
 
-/// A whole file, which is removed with this value.
+/// A whole file, which is removed with this value unless it is to stay.
 #[derive(Debug)]
 struct StoredFile {
     path: PathBuf,
     bytes: u64,
+    stays: bool,
+}
+
+impl StoredFile {
+    fn note_path(&self) -> PathBuf {
+        self.path.with_extension("note")
+    }
 }
 
 impl Drop for StoredFile {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        if !self.stays {
+            let _ = fs::remove_file(&self.path);
+            let _ = fs::remove_file(self.note_path());
+        }
     }
+}
+
+/// Writes a note behind its checksum.
+fn write_note(path: &Path, note: &[u8]) -> io::Result<()> {
+    let partial = path.with_extension("note-partial");
+    let mut file = File::create(&partial)?;
+    file.write_all(&rejoin_image_format::checksum(note).to_le_bytes())?;
+    file.write_all(note)?;
+    file.sync_all()?;
+    fs::rename(&partial, path)
+}
+
+/// Rank and checkpoint in the name of an image.
+fn numbers(name: &str) -> Option<(u32, u32)> {
+    let both = name.strip_prefix("rank-")?.strip_suffix(".image")?;
+    let (rank, epoch) = both.split_once(".epoch-")?;
+    Some((rank.parse().ok()?, epoch.parse().ok()?))
 }
 
 /// Most files that an image refers to.
@@ -194,12 +318,40 @@ impl StoredImage {
         bases.fold(self.bytes(), u64::saturating_add)
     }
 
-    /// For the next image. None if there are enough: the next image is complete in itself after a
-    /// few, or when the others have become half as long as the first. So an image has
-    /// few files, which take at most about one and a half times the room of a complete one, and
+    /// What lies beside it.
+    ///
+    /// # Errors
+    /// The system's reason, or that it is not what was written.
+    pub fn note(&self) -> io::Result<Vec<u8>> {
+        let mut file = File::open(self.file.note_path())?.take(NOTE_LIMIT);
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let torn = || io::Error::new(io::ErrorKind::InvalidData, "its note is torn or altered");
+        let length = size_of_val(&rejoin_image_format::checksum(&[]));
+        let (sum, note) = bytes.split_at_checked(length).ok_or_else(torn)?;
+        match sum == rejoin_image_format::checksum(note).to_le_bytes() {
+            true => Ok(note.to_vec()),
+            false => Err(torn()),
+        }
+    }
+
+    /// Removes it: nothing is restored from it any more. One to which others refer stays until they
+    /// are gone.
+    pub fn remove(mut self) {
+        if let Some(file) = Arc::get_mut(&mut self.file) {
+            file.stays = false;
+        }
+    }
+
+    /// For the next image. None for a named job, or if there are enough: the next image is complete
+    /// in itself after a few, or when the others have become half as long as the first. So an image
+    /// has few files, which take at most about one and a half times the room of a complete one, and
     /// twice that for a moment.
     #[must_use]
     pub fn as_bases(&self) -> BaseFiles {
+        if self.file.stays {
+            return BaseFiles::default();
+        }
         let before = self.bases.files.iter().cloned();
         let files: Vec<_> = std::iter::once(Arc::clone(&self.file))
             .chain(before)
@@ -223,7 +375,7 @@ mod tests {
     #[test]
     fn a_file_has_its_name_only_while_it_is_whole_and_kept() {
         let folder = std::env::temp_dir().join(format!("rejoin-images-{}", std::process::id()));
-        let images = ImageFolder::new(&folder, u64::MAX);
+        let images = ImageFolder::new(&folder, u64::MAX, None);
         let none = BaseFiles::default;
         let names = || -> Vec<String> {
             let entries = fs::read_dir(&images.path).expect("the folder");
@@ -244,7 +396,7 @@ mod tests {
         let stored = images
             .begin(0, 2, none())
             .expect("a file")
-            .complete()
+            .complete(b"")
             .expect("a name");
         let mode = fs::metadata(stored.path())
             .expect("its data")
@@ -258,7 +410,7 @@ mod tests {
         let (_, name) = next.base().expect("the image before");
         assert_eq!(name, "rank-0.epoch-2.image");
         drop(stored);
-        let next = next.complete().expect("a name");
+        let next = next.complete(b"").expect("a name");
         assert_eq!(names().len(), 2, "the image refers to the one before");
         drop(next);
         images.remove_if_empty();
@@ -269,11 +421,11 @@ mod tests {
     #[test]
     fn an_image_refers_to_few_files_and_to_short_ones() {
         let folder = std::env::temp_dir().join(format!("rejoin-bases-{}", std::process::id()));
-        let images = ImageFolder::new(&folder, 1);
+        let images = ImageFolder::new(&folder, 1, None);
         let stored = |epoch, bases, bytes| {
             let partial = images.begin(0, epoch, bases).expect("a file");
             partial.file().set_len(bytes).expect("its length");
-            partial.complete().expect("a name")
+            partial.complete(b"").expect("a name")
         };
         let mut image = stored(0, BaseFiles::default(), 1000);
         for epoch in 1..=MOST_BASES as u32 {
@@ -289,5 +441,31 @@ mod tests {
         drop((image, complete, changed));
         images.remove_if_empty();
         fs::remove_dir(&folder).expect("empty");
+    }
+
+    #[test]
+    fn files_of_a_named_job_stay_until_they_are_removed_by_order() {
+        let folder = std::env::temp_dir().join(format!("rejoin-named-{}", std::process::id()));
+        let images = ImageFolder::new(&folder, 1, Some("night"));
+        let store = |rank, epoch| {
+            let partial = images.begin(rank, epoch, BaseFiles::default());
+            let note = format!("of {rank}").into_bytes();
+            partial.and_then(|p| p.complete(&note)).expect("stored")
+        };
+        for (rank, epoch) in [(0, 4), (1, 4), (0, 5)] {
+            assert!(store(rank, epoch).as_bases().files.is_empty());
+        }
+        assert_eq!(images.complete_epochs(2).expect("read"), [4]);
+        let image = images.find(1, 4).expect("it has stayed");
+        assert_eq!(image.note().expect("its note"), b"of 1");
+        images.clear(Some(4)).expect("cleared");
+        assert!(images.find(0, 5).is_err());
+        fs::write(image.file.note_path(), "of 1").expect("an altered note");
+        assert!(image.note().is_err());
+        let all = |images: &ImageFolder| fs::read_dir(&images.path).expect("read").count();
+        assert_eq!(all(&images), 4, "two images and their notes");
+        image.remove();
+        assert_eq!(all(&images), 2);
+        fs::remove_dir_all(&folder).expect("removed");
     }
 }

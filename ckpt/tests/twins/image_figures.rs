@@ -108,7 +108,7 @@ pub fn measure() {
         let mut back = Series("restarter's start to the runner's first word", Vec::new());
         let own = map(bytes);
         fill(own);
-        let images = ImageFolder::new(&folder, 7);
+        let images = ImageFolder::new(&folder, 7, None);
         for _ in 0..ROUNDS {
             let [written, read, read_anew] = raw_times(&folder.join("rejoin-raw"), own);
             raw.add(written);
@@ -127,7 +127,7 @@ pub fn measure() {
                 "{answered:?}"
             );
             saved.add(start.elapsed());
-            let stored = partial.complete().expect("an image");
+            let stored = partial.complete(b"").expect("an image");
             job.kill();
             let start = Instant::now();
             start_again(&mut job, &stored);

@@ -104,6 +104,9 @@ pub enum ToLocal {
         /// A rank that failed may come back: its place is held until central has said how to
         /// continue.
         hold: bool,
+        /// The checkpoint from whose files they begin, in a job that is restarted; `None`: their
+        /// programs are started.
+        from: Option<Epoch>,
     },
     /// A rank that failed does not come back.
     Release {

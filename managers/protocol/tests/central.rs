@@ -497,6 +497,7 @@ fn job_with_failover() -> Job {
             hosts: vec![0, 1],
         }),
         failover: Some(Failover::default()),
+        from: None,
         ..job()
     }
 }
@@ -678,4 +679,48 @@ fn a_silent_host_is_waited_for_only_if_the_job_can_not_go_on_without_it() {
         effects.contains(&CentralEffect::Decided(lost)),
         "{effects:?}"
     );
+}
+
+#[test]
+fn a_restarted_job_rolls_back_to_the_checkpoint_from_which_it_began() {
+    let mut central = Central::new(Job {
+        generation: Generation(3),
+        from: Some(Epoch(7)),
+        ..job()
+    });
+    let effects = step(&mut central, at(0), CentralInput::Begin);
+    let orders: Vec<_> = effects.iter().filter_map(order_of).collect();
+    assert_eq!(orders, [(Some(Epoch(7)), Incarnation(3))], "{effects:?}");
+    let committed = |effect: &CentralEffect| {
+        matches!(
+            effect,
+            CentralEffect::Persist(Record::Committed {
+                epoch: Epoch(7),
+                ..
+            })
+        )
+    };
+    assert!(effects.iter().any(committed), "{effects:?}");
+    (0..RANKS).for_each(|rank| drop(register(&mut central, instance(rank, 3))));
+    assert_eq!(central.view().committed, Some((Epoch(7), at(0))));
+    // No number of a checkpoint is used twice.
+    let effects = step(&mut central, at(50), CentralInput::Checkpoint);
+    let requested = CentralEffect::Persist(Record::Requested { epoch: Epoch(8) });
+    assert!(effects.contains(&requested), "{effects:?}");
+    let effects = step(
+        &mut central,
+        at(60),
+        killed(instance(1, 3), 9, Stage::Registered),
+    );
+    let orders: Vec<_> = effects.iter().filter_map(order_of).collect();
+    assert_eq!(orders, [(Some(Epoch(7)), Incarnation(4))], "{effects:?}");
+}
+
+/// The checkpoint of an order to begin or to roll back, and the incarnation of the first rank.
+fn order_of(effect: &CentralEffect) -> Option<(Option<Epoch>, Incarnation)> {
+    match effect {
+        CentralEffect::Send(_, ToLocal::Spawn { from, ranks, .. }) => Some((*from, ranks[0].1)),
+        CentralEffect::Send(_, ToLocal::Restore { epoch, ranks, .. }) => Some((*epoch, ranks[0].1)),
+        _ => None,
+    }
 }

@@ -46,11 +46,7 @@ fn said(pid: u32, message: ToManager) -> LocalInput {
 /// A core with one rank, whose process is there.
 fn spawned() -> Local {
     let mut core = Local::new();
-    let spawn = ToLocal::Spawn {
-        generation: Generation(0),
-        ranks: vec![(R, I)],
-        hold: false,
-    };
+    let spawn = spawn(vec![(R, I)], false);
     let effects = steps(
         &mut core,
         vec![LocalInput::Central(spawn), LocalInput::Spawned(R, I, CHILD)],
@@ -103,6 +99,16 @@ fn ended(stage: Stage) -> LocalEffect {
     })
 }
 
+/// The order to start the programs of these ranks.
+fn spawn(ranks: Vec<(Rank, Incarnation)>, hold: bool) -> ToLocal {
+    ToLocal::Spawn {
+        generation: Generation(0),
+        ranks,
+        hold,
+        from: None,
+    }
+}
+
 #[test]
 fn a_plain_program_ends_as_it_ends() {
     let effects = steps(
@@ -143,11 +149,7 @@ fn an_end_in_the_middle_is_a_failure_even_with_code_zero() {
 #[test]
 fn a_process_that_begins_to_end_while_it_must_make_room_is_reported_as_what_it_was() {
     let mut core = Local::new();
-    let spawn = ToLocal::Spawn {
-        generation: Generation(0),
-        ranks: vec![(R, I)],
-        hold: true,
-    };
+    let spawn = spawn(vec![(R, I)], true);
     let order = ToLocal::Restore {
         generation: Generation(1),
         epoch: None,
@@ -479,11 +481,7 @@ fn a_checkpoint_asked_for_after_a_rollback_is_none_of_the_abandoned_ones() {
 fn a_job_that_begins_anew_before_its_host_has_a_lease_starts_the_newer_processes() {
     let mut core = Local::new();
     core.use_leases(Terms::new(1000, 3000), Time(0));
-    let spawn = ToLocal::Spawn {
-        generation: Generation(0),
-        ranks: vec![(R, I)],
-        hold: true,
-    };
+    let spawn = spawn(vec![(R, I)], true);
     let anew = ToLocal::Restore {
         generation: Generation(1),
         epoch: None,
@@ -590,11 +588,7 @@ fn an_image_of_an_abandoned_epoch_that_comes_late_is_dropped() {
 fn no_rank_starts_before_its_host_has_a_lease() {
     let mut core = Local::new();
     core.use_leases(Terms::new(1000, 3000), Time(0));
-    let spawn = ToLocal::Spawn {
-        generation: Generation(0),
-        ranks: vec![(R, I)],
-        hold: true,
-    };
+    let spawn = spawn(vec![(R, I)], true);
     let effects = steps(&mut core, vec![LocalInput::Central(spawn)]);
     assert_eq!(
         effects,
@@ -676,11 +670,7 @@ fn a_report_names_unacknowledged_exits_in_the_order_of_their_detection() {
     let first = R.0.checked_sub(1).map(Rank).unwrap();
     let ranks = [first, R];
     let mut core = Local::new();
-    let spawn = ToLocal::Spawn {
-        generation: Generation(0),
-        ranks: ranks.map(|rank| (rank, I)).to_vec(),
-        hold: true,
-    };
+    let spawn = spawn(ranks.map(|rank| (rank, I)).to_vec(), true);
     steps(&mut core, vec![LocalInput::Central(spawn)]);
     for rank in ranks {
         let register = ToManager::Register {
@@ -741,4 +731,37 @@ fn a_report_names_unacknowledged_exits_in_the_order_of_their_detection() {
     let acknowledged = ToLocal::Acknowledged { instance: of(R, I) };
     steps(&mut core, vec![LocalInput::Central(acknowledged)]);
     assert_eq!(exits(&mut core), three[1..]);
+}
+
+#[test]
+fn ranks_of_a_restarted_job_begin_from_their_images() {
+    let mut core = Local::new();
+    let order = ToLocal::Spawn {
+        generation: Generation(3),
+        ranks: vec![(R, Incarnation(3))],
+        hold: true,
+        from: Some(Epoch(7)),
+    };
+    let begun = ProcessInstance {
+        generation: Generation(3),
+        rank: R,
+        incarnation: Incarnation(3),
+    };
+    let effects = steps(&mut core, vec![LocalInput::Central(order)]);
+    assert_eq!(effects, [LocalEffect::Restore(begun, Epoch(7))]);
+    // One that is lost goes back to the same checkpoint.
+    let there = LocalInput::Spawned(R, Incarnation(3), CHILD);
+    let again = ToLocal::Restore {
+        generation: Generation(4),
+        epoch: Some(Epoch(7)),
+        ranks: vec![(R, Incarnation(4))],
+    };
+    let retired = LocalInput::Retired(R, Incarnation(3));
+    let effects = steps(&mut core, vec![there, LocalInput::Central(again), retired]);
+    let restored = |effect: &LocalEffect| match effect {
+        LocalEffect::Restore(instance, epoch) => Some((instance.incarnation, *epoch)),
+        _ => None,
+    };
+    let restored: Vec<_> = effects.iter().filter_map(restored).collect();
+    assert_eq!(restored, [(Incarnation(4), Epoch(7))]);
 }

@@ -50,6 +50,7 @@ fn registered(lookups: bool) -> Local {
         generation: GENERATION,
         ranks: vec![(HERE, FIRST)],
         hold: true,
+        from: None,
     };
     let register = ToManager::Register {
         rank: HERE,

@@ -355,6 +355,7 @@ impl Model for Jobs {
 
                 leases: None,
                 failover: None,
+                from: None,
             }),
             hosts: (0..count).map(|_| host()).collect(),
             ranks: self.ranks.iter().map(process).collect(),

@@ -34,6 +34,7 @@ fn rolls_back() -> Local {
         generation: Generation(0),
         ranks: vec![(R, I)],
         hold: true,
+        from: None,
     };
     let imaged = ToManager::Imaged {
         generation: Generation(0),

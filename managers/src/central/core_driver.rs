@@ -298,6 +298,7 @@ mod tests {
             recovery: None,
             leases: None,
             failover: None,
+            from: None,
         };
         let plan = LinkPlan {
             id: JOB,

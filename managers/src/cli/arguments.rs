@@ -1,6 +1,7 @@
 //! The options of `mpirun` and how their values are read.
 
 use super::duration::milliseconds;
+use crate::launch::named_job::check_name;
 use clap::{Parser, ValueEnum};
 use rejoin_managers_protocol::checkpoint::Interval;
 use rejoin_wire::{parse_port_range, parse_seconds};
@@ -85,10 +86,16 @@ pub(super) struct JobArguments {
     /// (MPIX_Register_region)
     #[arg(long, value_name = "DIR")]
     pub(super) images: Option<PathBuf>,
-    /// Continue from what a job stored in the folder of --images: MPI_Rejoin() fills the registered
-    /// memory
-    #[arg(long, requires = "images")]
-    pub(super) restart: bool,
+    /// Name of the job. Its images stay in the folder of --images until it ends well, so that
+    /// --restart NAME can continue it after all of its processes have ended
+    #[arg(long, value_name = "NAME", requires = "images", value_parser = check_name)]
+    pub(super) job_name: Option<String>,
+    /// Continue the job of this name from its last checkpoint; the program comes from its images.
+    /// Without a name: continue from what a job stored in the folder of --images, with MPI_Rejoin()
+    /// filling the registered memory
+    #[arg(long, value_name = "NAME", requires = "images")]
+    #[arg(num_args = 0..=1, default_missing_value = "", conflicts_with = "job_name")]
+    pub(super) restart: Option<String>,
     /// Read the hosts from a file: a line each, NAME, NAME:SLOTS or NAME slots=SLOTS
     #[arg(long, alias = "machinefile", value_name = "FILE")]
     pub(super) hostfile: Option<PathBuf>,
@@ -171,8 +178,20 @@ pub(super) struct JobArguments {
     pub(super) verbose: bool,
 }
 
+impl JobArguments {
+    /// The name of the job to be continued.
+    pub(super) fn continued(&self) -> Option<&str> {
+        self.restart.as_deref().filter(|name| !name.is_empty())
+    }
+
+    /// Whether the job continues from registered memory.
+    pub(super) fn loads_regions(&self) -> bool {
+        self.restart.as_deref() == Some("")
+    }
+}
+
 /// Options of one program.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(super) struct ProgramArguments {
     /// Number of ranks [default: 1]
     #[arg(short, long = "np", visible_short_alias = 'c', value_name = "N")]

@@ -41,6 +41,10 @@ pub(super) fn launch(
         ranks.extend((start..start + count).map(|rank| (Rank(rank), index)));
         list.push(program_of(program, overridden)?);
     }
+    let is_named = job.job_name.is_some() || job.continued().is_some();
+    if is_named && machines.is_networked() {
+        return Err("a job on several hosts can't be restarted yet: leave out --job-name".into());
+    }
     let size = ranks.len() as u32;
     let stdin = reader(job.stdin, size)?;
     let (id, key) = secrets()?;
@@ -57,6 +61,8 @@ pub(super) fn launch(
         key,
         size,
         programs: list,
+        name: job.job_name.clone(),
+        from: None,
         ranks,
         options,
         binding: binding(job),
@@ -143,7 +149,7 @@ fn options(job: &JobArguments, takes_images: bool) -> Result<RankOptions, String
         stats: job.stats,
         images: takes_images.then(Images::default),
         folder: folder(job)?,
-        restart: job.restart,
+        restart: job.loads_regions(),
         transport: match job.transport {
             Carrier::Auto => Transport::Auto,
             Carrier::Shm => Transport::Shm,
@@ -161,7 +167,7 @@ fn folder(job: &JobArguments) -> Result<Option<String>, String> {
     };
     let shown = folder.display();
     let absolute = std::path::absolute(folder).map_err(|e| format!("--images {shown}: {e}"))?;
-    if job.restart && !absolute.is_dir() {
+    if job.restart.is_some() && !absolute.is_dir() {
         return Err(format!("--restart: there is no folder {shown}"));
     }
     let text = absolute.into_os_string().into_string();
@@ -199,6 +205,15 @@ fn check_not_there_yet(job: &JobArguments, given: Given<'_>) -> Result<(), Strin
                 "{recovery}: there is no such mode; coordinated and none are"
             ));
         }
+    }
+    let named = [("--job-name", &job.job_name), ("--restart", &job.restart)];
+    let named = named
+        .iter()
+        .find(|(_, name)| name.as_ref().is_some_and(|name| !name.is_empty()));
+    if job.recovery == "none"
+        && let Some((option, _)) = named
+    {
+        return Err(format!("{option}: {recovery} takes no checkpoints"));
     }
     if job.recovery == "none" && job.checkpoint_signal.is_some() {
         return Err(format!(

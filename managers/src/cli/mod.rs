@@ -10,6 +10,7 @@ pub mod mpirun;
 mod ports;
 pub mod rejoin_command;
 mod report_command;
+mod restart;
 pub mod segments;
 mod top_command;
 mod top_frame;

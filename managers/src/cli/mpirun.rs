@@ -1,7 +1,7 @@
 //! The command line of `mpirun`.
 
 use super::arguments::{Arguments, Further, ProgramArguments};
-use super::{job, segments, variables};
+use super::{job, restart, segments, variables};
 use crate::host::signal_reader;
 use crate::mpirun::{self, Launch};
 use crate::{fault, logs};
@@ -172,12 +172,20 @@ fn parse(arguments: Vec<OsString>) -> Result<Launch, Refused> {
     if let Some(file) = &arguments.job.app {
         programs.extend(app_file(file)?);
     }
+    let continued = restart::continued(&arguments.job, &programs)?;
+    if let Some(continued) = &continued {
+        programs = continued.programs(programs.into_iter().next());
+    }
     if programs.is_empty() {
         return Err("the application file names no program".into());
     }
     let given = |option: &str, value: &str| given(&matches, option, value);
     let overridden = overridden(&matches);
-    Ok(job::launch(&arguments.job, programs, &given, &overridden)?)
+    let mut launch = job::launch(&arguments.job, programs, &given, &overridden)?;
+    if let Some(continued) = continued {
+        continued.apply(&mut launch);
+    }
+    Ok(launch)
 }
 
 /// The parser's error in one line: the option, and the allowed values.

@@ -4,7 +4,7 @@ use super::tree::TreePlace;
 use crate::host::topology::places::Binding;
 use crate::net::address::ManagerAddress;
 use crate::stdio::Begun;
-use rejoin_channel_table::{JobId, JobKey, Rank};
+use rejoin_channel_table::{Epoch, JobId, JobKey, Rank};
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_wire::RankOptions;
@@ -50,6 +50,10 @@ pub struct LaunchPlan {
     pub programs: Vec<Program>,
     /// The ranks (in a part, those of one host), each with the number of its program.
     pub ranks: Vec<(Rank, u32)>,
+    /// The name by which the job can be restarted, if it has one: that of its folder of images.
+    pub name: Option<String>,
+    /// The checkpoint from whose files the ranks begin; `None`: their programs are started.
+    pub from: Option<Epoch>,
     /// Settings for all ranks; host and local numbers are the local manager's to fill in.
     pub options: RankOptions,
     /// How the ranks of each host are bound.
@@ -107,6 +111,8 @@ mod tests {
             key: JobKey::new([0; 32]),
             size: 3,
             programs: Vec::new(),
+            name: None,
+            from: None,
             ranks: vec![(Rank(0), 0), (Rank(1), 0), (Rank(2), 1)],
             options: RankOptions::default(),
             binding: Binding::NONE,

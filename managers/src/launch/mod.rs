@@ -1,6 +1,7 @@
 //! The launch of a job: its hosts ([`machines`]), the plan for each local manager
 //! ([`launch_plan`]), the way to local managers ([`launch_agent`], [`supervisor`], [`tree`]), and
-//! the start of a rank's process ([`spawn`]). [`local_messages`] has the messages between mpirun
+//! the start of a rank's process ([`spawn`]). [`named_job`] is the record of a job that can be
+//! restarted. [`local_messages`] has the messages between mpirun
 //! and local managers.
 
 pub mod child_manager;
@@ -8,6 +9,7 @@ pub mod launch_agent;
 pub mod launch_plan;
 pub mod local_messages;
 pub mod machines;
+pub mod named_job;
 pub mod spawn;
 pub mod supervisor;
 pub mod tree;

@@ -59,6 +59,8 @@ impl LocalManager {
             let why = format!("the image's socket did not arrive: {NO_MORE_FILES}");
             return self.not_imaged(slot, pid, (generation, epoch), why);
         };
+        let input = self.input.as_ref();
+        let read = input.and_then(|input| input.position_of(rank, epoch));
         let report = ImageReport {
             incarnation: self.ranks[slot].incarnation(),
             pid,
@@ -66,7 +68,7 @@ impl LocalManager {
         };
         let added = self
             .images
-            .add(slot, report, zygote, partial, &self.reactor);
+            .add(slot, report, zygote, (partial, read), &self.reactor);
         if added.is_err() || !marked {
             self.images.drop_image(slot, epoch, &self.reactor);
             self.told(slot, |rank, _| LocalInput::ImageEnded(rank, epoch));

@@ -49,6 +49,7 @@ impl LocalManager {
         self.open_store(&plan)?;
         self.restores.serve(self.ranks.len());
         self.requests.serve(self.ranks.len());
+        self.load_images(&plan)?;
         let refusal = |plan: &LaunchPlan, program: &Program| self.refusal(plan, program);
         let starter = ProcessStarter::new(plan, reader, self.open_files, refusal, &self.reactor)?;
         self.starter = Some(starter);
@@ -68,6 +69,29 @@ impl LocalManager {
                     self.mpirun.tell(&LocalToMpirun::Caveats { rank, lines })?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Takes the images of a job that is restarted. One that is of no use shows when its rank is to
+    /// be restored.
+    fn load_images(&mut self, plan: &LaunchPlan) -> Result<()> {
+        let Some(epoch) = plan.from else {
+            return Ok(());
+        };
+        if let Err((slot, why)) = self.images.load(epoch) {
+            let rank = self.ranks[slot].rank();
+            self.mpirun.tell(&LocalToMpirun::Caveats {
+                rank,
+                lines: vec![why],
+            })?;
+        }
+        let slot = plan.stdin.and_then(|rank| self.slot(rank));
+        if let (Some(slot), Some(input)) = (slot, &mut self.input) {
+            let read = self.images.input_of(slot, epoch).unwrap_or(0);
+            // A person does not type it again.
+            let repeated = if plan.interactive { 0 } else { read };
+            input.continue_from(epoch, repeated);
         }
         Ok(())
     }

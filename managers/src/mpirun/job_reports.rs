@@ -50,6 +50,7 @@ impl Launcher {
                 }
                 _ => {}
             }
+            self.note_checkpoint(&event);
             self.user_log.event(&event);
             self.control.event(&event);
             let generation = self.central.view().generation;
@@ -66,6 +67,26 @@ impl Launcher {
                 .verdict("decided", generation.0, &verdict);
         }
         self.control.settle(&self.central.view());
+    }
+
+    /// Keeps the record of a named job up to date.
+    fn note_checkpoint(&mut self, event: &Event) {
+        let generation = self.central.view().generation;
+        let Some(named) = &mut self.named else {
+            return;
+        };
+        let noted = match event {
+            Event::Committed { epoch, .. } => named.note(generation, Some(*epoch)),
+            Event::Recovered { .. } => named.note(generation, None),
+            _ => Ok(()),
+        };
+        if let Err(why) = noted {
+            let name = named.name();
+            user_log::say(&format!(
+                "--job-name {name}: the job can't be restarted: {why}"
+            ));
+            self.named = None;
+        }
     }
 
     /// A client has a question, or connects.

@@ -16,6 +16,7 @@ use crate::host::run_dir;
 use crate::host::signal_reader::{FORWARDED, Signals};
 use crate::host_clocks;
 use crate::launch::machines::Machines;
+use crate::launch::named_job::NamedJob;
 use crate::launch::tree::TreePlace;
 use crate::net::manager_listener::ListeningSockets;
 use crate::net::reactor::{Interest, Reactor, Token};
@@ -74,6 +75,7 @@ fn job(launch: &Launch, failover: bool) -> Job {
         recovery: launch.recovery,
         leases: launch.machines.leases(),
         failover: failover.then(|| launch.machines.failover()),
+        from: launch.plan.from,
     }
 }
 
@@ -118,6 +120,7 @@ impl Launcher {
     /// Starts the managers of a launch.
     pub(super) fn new(launch: Launch, mut observers: Observers) -> Result<Self> {
         let state_folder = StateFolder::of(&launch);
+        let named = NamedJob::of(&launch.plan, launch.generation);
         let machines = &launch.machines;
         check_limits(machines, launch.recovery.is_some())?;
         let name = run_dir::name(launch.plan.job);
@@ -156,11 +159,12 @@ impl Launcher {
             streams,
             reactor,
             signals,
-            user_log: UserLog::new(launch.verbose),
+            user_log: UserLog::new(launch.verbose, launch.plan.from),
             control,
             observers,
             checkpoint_signal: launch.checkpoint_signal,
             state_folder,
+            named,
             launch,
         })
     }

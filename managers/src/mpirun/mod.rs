@@ -26,6 +26,7 @@ use crate::error::Result;
 use crate::fault;
 use crate::host::descendants;
 use crate::host::signal_reader::Signals;
+use crate::launch::named_job::NamedJob;
 use crate::net::local_link::Filled;
 use crate::net::reactor::Reactor;
 use crate::report::query_server::QueryServer;
@@ -67,6 +68,12 @@ pub fn run(mut launch: Launch) -> i32 {
             return 2;
         }
     };
+    if let Some(named) = NamedJob::of(&launch.plan, launch.generation)
+        && let Err(why) = named.begin(launch.plan.from)
+    {
+        say_line!("mpirun: {why}");
+        return 2;
+    }
     let mut observers = match Observers::new(&launch, kind::METRICS) {
         Ok(observers) => observers,
         Err(error) => {
@@ -125,6 +132,9 @@ fn run_once(
                 .events
                 .verdict("ended", generation.0, verdict);
         }
+        if let (Ok(Verdict::Success), Some(named)) = (&verdict, &launcher.named) {
+            named.remove();
+        }
     }
     let Launcher { observers, .. } = launcher;
     (verdict, next.map(|next| (next, observers)))
@@ -144,6 +154,8 @@ struct Launcher {
     checkpoint_signal: Option<i32>,
     launch: Launch,
     state_folder: StateFolder,
+    /// Of a job that can be restarted.
+    named: Option<NamedJob>,
 }
 
 impl Launcher {

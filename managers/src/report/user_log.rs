@@ -11,6 +11,8 @@ use std::io::Write;
 /// Tells the user, each thing once.
 #[derive(Debug, Default)]
 pub struct UserLog {
+    /// The job continues from this checkpoint, and the user does not know yet that it does.
+    continued: Option<Epoch>,
     /// Ranks that are being brought back.
     lost: BTreeSet<Rank>,
     /// Those of them that were not reported yet: host, process and how it ended.
@@ -73,10 +75,12 @@ pub fn say(text: &str) {
 }
 
 impl UserLog {
-    /// For a job whose user wants to know how things go, or not.
-    pub fn new(verbose: bool) -> UserLog {
+    /// For a job whose user wants to know how things go, or not. `continued`: the checkpoint of a
+    /// job that ended before, and is restarted.
+    pub fn new(verbose: bool, continued: Option<Epoch>) -> UserLog {
         UserLog {
             verbose,
+            continued,
             ..UserLog::default()
         }
     }
@@ -133,7 +137,16 @@ impl UserLog {
                         std::mem::take(&mut self.lost).into_iter().collect()
                     }
                 };
-                say(&back(&who, *epoch, *took, *repeated));
+                match self.continued.take().filter(|from| Some(*from) == *epoch) {
+                    Some(from) => {
+                        let took = millis(*took);
+                        say(&format!(
+                            "the job continues from checkpoint {} after {took} ms",
+                            from.0
+                        ));
+                    }
+                    None => say(&back(&who, *epoch, *took, *repeated)),
+                }
             }
         }
     }

@@ -47,6 +47,7 @@ impl Shape {
                 hosts: (0..self.hosts).collect(),
             }),
             failover: self.failover.then(Failover::default),
+            from: None,
             recovery: Some(Recovery {
                 interval: self.interval,
                 limit: RecoveryLimit {

@@ -196,6 +196,8 @@ pub struct Job {
     pub leases: Option<Leases>,
     /// The job may be launched again without a lost host.
     pub failover: Option<Failover>,
+    /// The checkpoint from whose files a job that ended before continues.
+    pub from: Option<Epoch>,
 }
 
 /// Data about earlier launches for a relaunch.

@@ -11,6 +11,7 @@ use super::rank_table::RankTable;
 use super::recovery::RecoveryMode;
 use crate::manager_messages::Time;
 use crate::verdict::Verdict;
+use rejoin_channel_table::{Epoch, Incarnation};
 
 /// State of the job's central manager.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -24,6 +25,8 @@ pub struct Central {
     pub(super) losses: Losses,
     /// Of a job that may be launched again without a lost host.
     pub(super) failover: Option<Failover>,
+    /// The checkpoint from whose files the first processes are made.
+    pub(super) from: Option<Epoch>,
 }
 
 impl Central {
@@ -31,15 +34,17 @@ impl Central {
     #[must_use]
     pub fn new(job: Job) -> Self {
         let size = u32::try_from(job.placement.len()).unwrap_or(u32::MAX);
+        let first = first_incarnation(&job);
         Central {
             phase: CentralPhase::Starting,
             hosts: HostTable::new(job.hosts, job.leases.as_ref()),
-            ranks: RankTable::new(job.generation, &job.placement),
+            ranks: RankTable::new(job.generation, first, &job.placement),
             clock: JobClock::new(job.limit, job.spent),
             end: JobEnd::default(),
             mode: RecoveryMode::new(job.recovery, size),
             losses: Losses::default(),
             failover: job.failover,
+            from: job.from,
         }
     }
 
@@ -96,6 +101,12 @@ impl Central {
         self.phase = CentralPhase::Over;
         effects.push(CentralEffect::Over(verdict));
     }
+}
+
+/// The incarnation of the first processes. Those of a job that is restarted are later ones than any
+/// before: a rank has had at most one for each generation.
+fn first_incarnation(job: &Job) -> Incarnation {
+    Incarnation(job.from.map_or(0, |_| job.generation.0))
 }
 
 fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {

@@ -61,10 +61,14 @@ pub(super) struct RankTable {
 
 impl RankTable {
     /// Ranks that have not been started, each on its host.
-    pub fn new(generation: Generation, placement: &[HostIndex]) -> RankTable {
+    pub fn new(
+        generation: Generation,
+        incarnation: Incarnation,
+        placement: &[HostIndex],
+    ) -> RankTable {
         let rank = |&host: &HostIndex| RankState {
             host,
-            incarnation: Incarnation(0),
+            incarnation,
             stage: Stage::Spawned,
             pid: 0,
             card: None,

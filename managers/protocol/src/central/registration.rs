@@ -18,6 +18,9 @@ impl Central {
             incarnations: self.ranks.incarnations(),
             at: now,
         }));
+        if let Some(epoch) = self.from {
+            self.begin_from(now, epoch, effects);
+        }
         let by_host = self.ranks.by_host(self.hosts.len());
         self.hosts.without_ranks_done(&by_host);
         let hold = self.mode.recovers();
@@ -27,6 +30,7 @@ impl Central {
                     generation,
                     ranks,
                     hold,
+                    from: self.from,
                 };
                 effects.push(CentralEffect::Send(host, order));
             }

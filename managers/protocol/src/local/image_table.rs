@@ -35,6 +35,12 @@ impl ImageTable {
         dropped
     }
 
+    /// The job continues from this checkpoint, of which these ranks have images.
+    pub fn continue_from(&mut self, epoch: Epoch, ranks: impl Iterator<Item = Rank>) {
+        self.commit(Some(epoch), epoch);
+        self.images.extend(ranks.map(|rank| (rank, epoch)));
+    }
+
     /// A rank has made an image.
     pub fn add(&mut self, rank: Rank, epoch: Epoch) {
         self.images.insert((rank, epoch));

@@ -21,15 +21,23 @@ impl Local {
             generation,
             ranks,
             hold,
+            from,
         } = order
         else {
             return;
         };
         self.phase = LocalPhase::Running;
         self.hold = hold;
-        self.processes.begin(generation, ranks);
-        let spawned = self.processes.iter().map(|process| process.instance());
-        effects.extend(spawned.map(LocalEffect::Spawn));
+        if let Some(epoch) = from {
+            self.images
+                .continue_from(epoch, ranks.iter().map(|(rank, _)| *rank));
+        }
+        self.processes.begin(generation, ranks, from.is_some());
+        let instances = self.processes.iter().map(|process| process.instance());
+        effects.extend(instances.map(|instance| match from {
+            None => LocalEffect::Spawn(instance),
+            Some(epoch) => LocalEffect::Restore(instance, epoch),
+        }));
     }
 
     /// A process was started.

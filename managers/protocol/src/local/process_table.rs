@@ -25,13 +25,18 @@ impl ProcessTable {
         self.generation = generation;
     }
 
-    /// The job begins with these ranks.
-    pub fn begin(&mut self, generation: Generation, ranks: Vec<(Rank, Incarnation)>) {
+    /// The job begins with these ranks, of programs or (`from_images`) of images.
+    pub fn begin(
+        &mut self,
+        generation: Generation,
+        ranks: Vec<(Rank, Incarnation)>,
+        from_images: bool,
+    ) {
         self.generation = generation;
         let instances = ranks
             .into_iter()
             .map(|(rank, incarnation)| self.instance(rank, incarnation));
-        let processes = instances.map(|instance| RankProcess::new(instance, false));
+        let processes = instances.map(|instance| RankProcess::new(instance, from_images));
         let mut processes: Vec<_> = processes.collect();
         processes.sort_by_key(|p| p.instance().rank);
         self.processes = processes;

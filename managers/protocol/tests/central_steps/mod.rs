@@ -30,6 +30,7 @@ pub fn job() -> Job {
         }),
         leases: None,
         failover: None,
+        from: None,
     }
 }
 

@@ -98,6 +98,7 @@ impl System {
                 hosts: (0..hosts).collect(),
             }),
             failover: failover.then(Failover::default),
+            from: None,
             ..system.job()
         };
         system.central = Central::new(job.clone());

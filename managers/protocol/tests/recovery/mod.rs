@@ -97,6 +97,7 @@ fn job(hosts: usize, ranks: u32) -> Job {
         }),
         leases: None,
         failover: None,
+        from: None,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Process images of this host's ranks as files, and processes made from them.
 
+use super::image_note::ImageNote;
+use crate::error::system_text;
 use crate::launch::launch_plan::LaunchPlan;
 use rejoin_channel_table::Epoch;
 use rejoin_ckpt::image::ImageIdentity;
@@ -44,7 +46,7 @@ impl ImageStore {
         let host = nix::unistd::gethostname().unwrap_or_default();
         let host = host.to_string_lossy();
         let images = Path::new(folder);
-        let folder = ImageFolder::new(images, plan.job.0);
+        let folder = ImageFolder::new(images, plan.job.0, plan.name.as_deref());
         let removed = folder.remove_abandoned(&host);
         if removed > 0 {
             tracing::info!(removed, "folders of jobs whose managers were killed");
@@ -88,6 +90,24 @@ impl ImageStore {
         };
         let file = self.folder.begin(identity.rank, identity.epoch, bases)?;
         Ok((file, identity))
+    }
+
+    /// The file of a rank's image from which this job continues, and what the manager that wrote
+    /// it knew of the image.
+    ///
+    /// # Errors
+    /// The reason why it is of no use, for the user.
+    pub fn load(&self, slot: usize, epoch: Epoch) -> Result<(StoredImage, ImageNote), String> {
+        let said = |e: io::Error| format!("its image of checkpoint {epoch}: {}", system_text(&e));
+        let image = self.folder.find(self.ranks[slot], epoch.0).map_err(said)?;
+        let note = image.note().map_err(said)?;
+        let note = ImageNote::decode(&note).map_err(|why| {
+            format!(
+                "its image of checkpoint {epoch}: {}: {why}",
+                image.path().display()
+            )
+        })?;
+        Ok((image, note))
     }
 
     /// Starts a process from a file: its number, and the socket to it.

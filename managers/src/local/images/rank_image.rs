@@ -1,11 +1,13 @@
 //! One image of a rank: a frozen process that makes others of itself, a file, or both.
 
+use super::image_note::ImageNote;
 use super::image_store::ImageStore;
 use rejoin_channel_table::{Epoch, Incarnation};
 use rejoin_ckpt::image::SaveError;
 use rejoin_ckpt::store::{BaseFiles, PartialImage, StoredImage};
 use rejoin_ckpt::twin::manager::Zygote;
 use rejoin_wire::{Holds, ToManager};
+use serde_bytes::ByteBuf;
 use std::io;
 use std::os::fd::AsFd;
 
@@ -47,6 +49,8 @@ pub(super) struct RankImage {
     pub partial: [Vec<u8>; 2],
     /// Files and locks.
     pub holds: Holds,
+    /// Bytes of standard input that were read, if the rank reads it.
+    pub input: Option<u64>,
     /// A process was made ahead of the next restore, or is about to be.
     pub prepared: bool,
     /// It shares open files with the rank that it can't open anew.
@@ -83,12 +87,38 @@ impl RankImage {
     /// # Errors
     /// Why it can't be kept.
     pub fn complete_file(&mut self) -> Result<(), NoFile> {
-        match std::mem::take(&mut self.file) {
-            ImageFile::Partial(partial) => {
-                self.file = ImageFile::Stored(partial.complete()?);
-                Ok(())
-            }
-            _ => Err(NoFile::of_image("there is no file to complete")),
+        let (ImageFile::Partial(partial), Some(report)) =
+            (std::mem::take(&mut self.file), &self.report)
+        else {
+            return Err(NoFile::of_image("there is no file to complete"));
+        };
+        let note = note_of(report, self).and_then(|note| note.encode());
+        let note = note.map_err(NoFile::of_image)?;
+        self.file = ImageFile::Stored(partial.complete(&note)?);
+        Ok(())
+    }
+
+    /// The image of a job that has ended.
+    pub fn loaded(epoch: Epoch, file: StoredImage, note: ImageNote) -> RankImage {
+        RankImage {
+            epoch,
+            pid: 0,
+            zygote: None,
+            file: ImageFile::Stored(file),
+            report: None,
+            partial: note.partial.map(ByteBuf::into_vec),
+            holds: note.holds,
+            input: note.input,
+            prepared: false,
+            shares_files: false,
+            is_there: false,
+        }
+    }
+
+    /// Removes the file: the image counts no more.
+    pub fn remove_file(&mut self) {
+        if let ImageFile::Stored(file) = std::mem::take(&mut self.file) {
+            file.remove();
         }
     }
 
@@ -122,6 +152,17 @@ impl RankImage {
         (self.is_there, self.prepared) = (false, false);
         Ok(self.zygote.insert(zygote))
     }
+}
+
+/// What is to lie beside the file of an image.
+fn note_of(report: &ImageReport, image: &RankImage) -> Result<ImageNote, String> {
+    let ToManager::Imaged { generation, .. } = &report.message else {
+        return Err("its report is none of an image".into());
+    };
+    let mut note = ImageNote::new(*generation, report.incarnation, image.holds.clone());
+    note.partial = image.partial.clone().map(ByteBuf::from);
+    note.input = image.input;
+    Ok(note)
 }
 
 /// Why an image has no file.

@@ -92,13 +92,29 @@ impl RankImages {
         self.store = Some(store);
     }
 
-    /// Takes over the image that a rank reports ([`ToManager::Imaged`]).
+    /// Takes the images of a job that has ended from their files.
+    ///
+    /// # Errors
+    /// The slot of the first image that is of no use, and the reason.
+    pub fn load(&mut self, epoch: Epoch) -> std::result::Result<(), (usize, String)> {
+        let store = self.store.as_ref();
+        for (slot, images) in self.ranks.iter_mut().enumerate() {
+            let store = store.ok_or_else(|| (slot, "there is no folder of images".to_owned()))?;
+            let (file, note) = store.load(slot, epoch).map_err(|why| (slot, why))?;
+            images.push(RankImage::loaded(epoch, file, note));
+        }
+        self.committed = Some(epoch);
+        Ok(())
+    }
+
+    /// Takes over the image that a rank reports ([`ToManager::Imaged`]). `input`: how many bytes of
+    /// standard input it had read, if the rank reads it.
     pub fn add(
         &mut self,
         slot: usize,
         report: ImageReport,
         socket: OwnedFd,
-        partial: [Vec<u8>; 2],
+        (partial, input): ([Vec<u8>; 2], Option<u64>),
         reactor: &Reactor,
     ) -> Result<()> {
         let ToManager::Imaged {
@@ -115,6 +131,7 @@ impl RankImages {
             zygote: Some(zygote),
             file: ImageFile::Absent,
             holds: holds.clone(),
+            input,
             report: Some(report),
             partial,
             prepared: false,
@@ -282,10 +299,14 @@ impl RankImages {
         let images = &mut self.ranks[slot];
         let at = images.iter().position(|image| image.epoch == epoch);
         let image = at.map(|at| images.swap_remove(at));
-        image.map(|image| end_image(image, reactor)).is_some()
+        let dropped = image.map(|mut image| {
+            image.remove_file();
+            end_image(image, reactor);
+        });
+        dropped.is_some()
     }
 
-    /// Drops all images.
+    /// Drops all images. The files of a named job stay.
     pub fn drop_all(&mut self, reactor: &Reactor) {
         for image in self.ranks.iter_mut().flat_map(|images| images.drain(..)) {
             end_image(image, reactor);
@@ -325,6 +346,11 @@ impl RankImages {
     /// process is dead.
     pub fn have_locks(&self, slot: usize) -> bool {
         self.ranks[slot].iter().any(|image| image.holds.locks)
+    }
+
+    /// Bytes of standard input that the rank had read at an image.
+    pub fn input_of(&self, slot: usize, epoch: Epoch) -> Option<u64> {
+        self.find(slot, epoch)?.input
     }
 
     /// The unfinished lines of the rank's output at an image.

@@ -45,6 +45,12 @@ pub struct RankInput {
     writes: Writes,
     /// The user knows that not everything is kept.
     told: bool,
+    /// Bytes that the rank had read before the job was restarted.
+    skipped: u64,
+    /// How many of these are still to come, and are dropped.
+    drops: u64,
+    /// Dropped bytes that mpirun does not know to be taken.
+    uncredited: usize,
 }
 
 /// Where the rank's image stood in its input.
@@ -117,13 +123,20 @@ impl RankInput {
             images: BTreeMap::new(),
             writes: Writes::at(0),
             told: false,
+            skipped: 0,
+            drops: 0,
+            uncredited: 0,
         }
     }
 
     /// Adds what came; nothing means the end.
     pub fn push(&mut self, bytes: &[u8]) {
         self.ended |= bytes.is_empty();
-        self.kept.extend(bytes);
+        let drops = usize::try_from(self.drops).unwrap_or(usize::MAX);
+        let (dropped, rest) = bytes.split_at(drops.min(bytes.len()));
+        self.drops -= dropped.len() as u64;
+        self.uncredited += dropped.len();
+        self.kept.extend(rest);
     }
 
     /// Makes a pipe that begins at a position of the stream. Returns the rank's end.
@@ -158,6 +171,21 @@ impl RankInput {
             }
         }
         true
+    }
+
+    /// Bytes of the stream that this rank had read at its image.
+    pub fn position_of(&self, rank: Rank, epoch: Epoch) -> Option<u64> {
+        self.images
+            .get(&epoch)
+            .filter(|_| rank == self.rank)
+            .map(|at| self.skipped + at)
+    }
+
+    /// The rank continues from an image of this epoch, which a former job has made. It had read so
+    /// many bytes of standard input, and the input of this job begins with the same ones.
+    pub fn continue_from(&mut self, epoch: Epoch, read: u64) {
+        (self.skipped, self.drops) = (read, read);
+        self.imaged(epoch, 0);
     }
 
     fn imaged(&mut self, epoch: Epoch, position: u64) {
@@ -290,8 +318,9 @@ impl RankInput {
                 None => (takes_more, closed) = (false, true),
             }
         }
-        let taken = self.at.saturating_sub(self.credited);
-        self.credited += taken;
+        let written = self.at.saturating_sub(self.credited);
+        self.credited += written;
+        let taken = written + std::mem::take(&mut self.uncredited) as u64;
         let ended = self.ended && self.waiting() == 0;
         let lost = self.trim();
         if (closed || ended)

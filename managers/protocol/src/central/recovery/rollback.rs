@@ -7,6 +7,7 @@ use crate::central::job_state::Central;
 use crate::central::phase::CentralPhase;
 use crate::manager_messages::{ProcessInstance, Time, ToLocal};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_wire::ImageCost;
 
 impl Central {
     /// A new generation: every rank rolls back to the last checkpoint.
@@ -42,6 +43,31 @@ impl Central {
         if let Some(abandoned) = abandoned {
             self.tell_committed(abandoned, effects);
         }
+    }
+
+    /// The job ended before, and continues from the files of this checkpoint, as after a rollback.
+    pub(in crate::central) fn begin_from(
+        &mut self,
+        now: Time,
+        epoch: Epoch,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let Some(checkpoints) = self.mode.checkpoints_mut() else {
+            return;
+        };
+        let cost = ImageCost::default();
+        checkpoints.resume(Some((epoch, now, cost)), epoch);
+        self.phase = CentralPhase::Restoring(GlobalRestore {
+            epoch: Some(epoch),
+            since: now,
+        });
+        effects.push(CentralEffect::Persist(Record::Requested { epoch }));
+        effects.push(CentralEffect::Persist(Record::Committed {
+            epoch,
+            at: now,
+            cost,
+        }));
+        self.store_restoring(Some(epoch), effects);
     }
 
     /// After the last checkpoint no rank needs another: only this one comes back.

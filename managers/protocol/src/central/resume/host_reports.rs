@@ -98,6 +98,7 @@ impl Central {
                 generation,
                 ranks,
                 hold: self.mode.recovers(),
+                from: past.restored.flatten(),
             };
             effects.push(CentralEffect::Send(host, order));
             return;

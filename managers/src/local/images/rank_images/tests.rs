@@ -48,7 +48,9 @@ impl World {
         self.ends.push(theirs);
         let partial = [format!("slot {slot}").into_bytes(), Vec::new()];
         let (images, reactor) = (&mut self.images, &self.reactor);
-        images.add(slot, report, ours, partial, reactor).unwrap();
+        images
+            .add(slot, report, ours, (partial, None), reactor)
+            .unwrap();
     }
 
     fn drop_image(&mut self, slot: usize, epoch: u32) -> bool {

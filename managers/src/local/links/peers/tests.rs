@@ -45,6 +45,8 @@ impl Node {
             lease: None,
             central: None,
             tree: None,
+            name: None,
+            from: None,
             lookups: false,
         };
         let place = TreePlace {

@@ -1,0 +1,61 @@
+//! `--restart NAME`: continues a job whose processes have all ended.
+
+use super::arguments::{JobArguments, ProgramArguments};
+use crate::launch::named_job::NamedJob;
+use crate::mpirun::Launch;
+use rejoin_channel_table::Epoch;
+
+/// A job to be continued, and the checkpoint.
+pub(super) struct Continued {
+    job: NamedJob,
+    from: Epoch,
+}
+
+/// The job that the options name, if they name one. `programs`: what stands on the command line.
+pub(super) fn continued(
+    job: &JobArguments,
+    programs: &[ProgramArguments],
+) -> Result<Option<Continued>, String> {
+    let (Some(name), Some(images)) = (job.continued(), &job.images) else {
+        return Ok(None);
+    };
+    let said = |why: String| format!("--restart {name}: {why}");
+    let job = NamedJob::open(images, name).map_err(said)?;
+    if programs.iter().any(|program| !program.command.is_empty()) {
+        let why = "the program comes from the images, so none can be given";
+        return Err(said(why.into()));
+    }
+    let size: u32 = job.programs().map(|(ranks, _)| ranks).sum();
+    let given: Vec<u32> = programs.iter().filter_map(|program| program.n).collect();
+    if !given.is_empty() && given != [size] {
+        return Err(said(format!("the job has {size} ranks; leave out -n")));
+    }
+    let from = job.checkpoint().map_err(said)?;
+    Ok(Some(Continued { job, from }))
+}
+
+impl Continued {
+    /// The programs of the job. `first`: what stands on the command line beside a program.
+    pub(super) fn programs(&self, first: Option<ProgramArguments>) -> Vec<ProgramArguments> {
+        let mut first = first;
+        let programs = self
+            .job
+            .programs()
+            .map(|(ranks, command)| ProgramArguments {
+                n: Some(ranks),
+                command,
+                ..first.take().unwrap_or_default()
+            });
+        programs.collect()
+    }
+
+    /// Makes a launch continue the job.
+    pub(super) fn apply(&self, launch: &mut Launch) {
+        launch.generation = self.job.next_generation();
+        launch.plan.job = self.job.id();
+        launch.plan.name = Some(self.job.name().to_owned());
+        launch.plan.from = Some(self.from);
+        launch.plan.stdin = self.job.stdin();
+        launch.plan.interactive &= launch.plan.stdin.is_some();
+    }
+}

@@ -1,0 +1,261 @@
+//! A job with a name (`--job-name`) can be restarted after all of its processes have ended
+//! (`--restart`). Its folder below that of `--images` holds the ranks' images and one record: what
+//! was launched, and the last checkpoint that was committed.
+
+use crate::error::system_text;
+use crate::launch::launch_plan::LaunchPlan;
+use rejoin_channel_table::{Epoch, Generation, JobId, Rank};
+use rejoin_ckpt::store::ImageFolder;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+/// The format of the record. Another one is refused.
+const FORMAT: u32 = 1;
+/// The record's file.
+const RECORD: &str = "job.json";
+/// Longest name.
+const LONGEST: usize = 64;
+/// Most bytes of a record.
+const RECORD_LIMIT: u64 = 16 << 20;
+
+/// One program of the job, for the user to see.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Program {
+    ranks: u32,
+    command: Vec<String>,
+}
+
+/// The record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct JobRecord {
+    format: u32,
+    job: u64,
+    size: u32,
+    programs: Vec<Program>,
+    stdin: Option<u32>,
+    /// The last generation that the ranks have run in.
+    generation: u32,
+    /// The last checkpoint that was committed, if there is one.
+    checkpoint: Option<u32>,
+}
+
+/// A named job: its folder and its record.
+#[derive(Debug, Clone)]
+pub struct NamedJob {
+    name: String,
+    folder: ImageFolder,
+    record: JobRecord,
+}
+
+/// Whether a job can have this name: it is that of a folder.
+///
+/// # Errors
+/// What a name may be, for the user.
+pub fn check_name(name: &str) -> Result<String, String> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let fine = (1..=LONGEST).contains(&name.len()) && name.chars().all(allowed);
+    // Jobs without a name have folders that begin so.
+    if fine && !name.starts_with('.') && !name.starts_with("job-") {
+        return Ok(name.to_owned());
+    }
+    Err(format!(
+        "up to {LONGEST} letters, digits, '-', '_' and '.' are needed, which begin neither with '.' nor with 'job-'"
+    ))
+}
+
+impl NamedJob {
+    /// Of a plan that has a name, and that begins in this generation.
+    #[must_use]
+    pub fn of(plan: &LaunchPlan, generation: Generation) -> Option<NamedJob> {
+        let (name, images) = (plan.name.clone()?, plan.options.folder.as_ref()?);
+        let count = |program: usize| {
+            plan.ranks
+                .iter()
+                .filter(|r| r.1 as usize == program)
+                .count()
+        };
+        let programs = plan.programs.iter().enumerate();
+        let programs = programs.map(|(number, program)| Program {
+            ranks: count(number) as u32,
+            command: program.argv.iter().map(|word| text(word)).collect(),
+        });
+        Some(NamedJob {
+            folder: ImageFolder::new(Path::new(images), plan.job.0, Some(&name)),
+            name,
+            record: JobRecord {
+                format: FORMAT,
+                job: plan.job.0,
+                size: plan.size,
+                programs: programs.collect(),
+                stdin: plan.stdin.map(|rank| rank.0),
+                generation: generation.0,
+                checkpoint: plan.from.map(|epoch| epoch.0),
+            },
+        })
+    }
+
+    /// The record of a job that has ended, below the folder of images.
+    ///
+    /// # Errors
+    /// For the user: there is none, or it can't be used.
+    pub fn open(images: &Path, name: &str) -> Result<NamedJob, String> {
+        let shown = images.display();
+        let mut folder = ImageFolder::new(images, 0, Some(name));
+        let path = folder.path().join(RECORD);
+        let bytes = read(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => format!("{shown} holds no job of this name"),
+            _ => format!("{}: {}", path.display(), system_text(&error)),
+        })?;
+        let torn = |why: String| format!("{} is torn or altered: {why}", path.display());
+        let record: JobRecord = serde_json::from_slice(&bytes).map_err(|e| torn(e.to_string()))?;
+        if record.format != FORMAT {
+            let other = record.format;
+            return Err(format!(
+                "{} has format {other}, and {FORMAT} is known here",
+                path.display()
+            ));
+        }
+        let ranks = record
+            .programs
+            .iter()
+            .try_fold(0u32, |all, p| all.checked_add(p.ranks));
+        let stdin_is_one = record.stdin.is_none_or(|rank| rank < record.size);
+        if ranks != Some(record.size) || record.size == 0 || !stdin_is_one {
+            return Err(torn("its ranks do not fit together".into()));
+        }
+        folder = ImageFolder::new(images, record.job, Some(name));
+        Ok(NamedJob {
+            name: name.to_owned(),
+            folder,
+            record,
+        })
+    }
+
+    /// The checkpoint to continue from: the last one that was committed, or the newest of which
+    /// there is an image of every rank.
+    ///
+    /// # Errors
+    /// There is none, for the user.
+    pub fn checkpoint(&self) -> Result<Epoch, String> {
+        let folder = self.folder.path().display();
+        let size = self.record.size;
+        let whole = self.folder.complete_epochs(size);
+        let whole = whole.map_err(|error| format!("{folder}: {}", system_text(&error)))?;
+        let committed = self.record.checkpoint.filter(|epoch| whole.contains(epoch));
+        let newest = committed.or(whole.last().copied());
+        newest.map(Epoch).ok_or_else(|| {
+            format!("{folder} holds no checkpoint with an image of each of the {size} ranks")
+        })
+    }
+
+    /// The job's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The job's id, which its images name.
+    #[must_use]
+    pub fn id(&self) -> JobId {
+        JobId(self.record.job)
+    }
+
+    /// The generation after the last one of the job.
+    #[must_use]
+    pub fn next_generation(&self) -> Generation {
+        Generation(self.record.generation.saturating_add(1))
+    }
+
+    /// The programs, with their numbers of ranks.
+    pub fn programs(&self) -> impl Iterator<Item = (u32, Vec<OsString>)> {
+        self.record.programs.iter().map(|program| {
+            let words = program.command.iter().map(OsString::from);
+            (program.ranks, words.collect())
+        })
+    }
+
+    /// The rank that reads standard input.
+    #[must_use]
+    pub fn stdin(&self) -> Option<Rank> {
+        self.record.stdin.map(Rank)
+    }
+
+    /// The job begins. `from`: the checkpoint that it continues from.
+    ///
+    /// # Errors
+    /// Another job has the name, or the record can't be written; for the user.
+    pub fn begin(&self, from: Option<Epoch>) -> Result<(), String> {
+        let folder = self.folder.path().display().to_string();
+        let said = |error: io::Error| format!("{folder}: {}", system_text(&error));
+        self.folder.make().map_err(said)?;
+        if from.is_none() && self.folder.path().join(RECORD).exists() {
+            let name = &self.name;
+            return Err(format!(
+                "--job-name {name}: {folder} holds a job of this name; continue it with \
+                 --restart {name}, or remove the folder"
+            ));
+        }
+        self.folder.clear(from.map(|epoch| epoch.0)).map_err(said)?;
+        self.store().map_err(said)
+    }
+
+    /// A checkpoint was committed, or ranks were rolled back, in this generation.
+    ///
+    /// # Errors
+    /// The record can't be written; for the user.
+    pub fn note(&mut self, generation: Generation, committed: Option<Epoch>) -> Result<(), String> {
+        self.record.generation = generation.0;
+        self.record.checkpoint = committed.map(|e| e.0).or(self.record.checkpoint);
+        self.store().map_err(|error| {
+            let why = system_text(&error);
+            format!("{}: {why}", self.folder.path().display())
+        })
+    }
+
+    /// The job has ended well: removes everything.
+    pub fn remove(&self) {
+        // What can't be removed does no harm: without a record there is no job.
+        let _ = fs::remove_file(self.folder.path().join(RECORD));
+        let _ = self.folder.clear(None);
+        self.folder.remove_if_empty();
+    }
+
+    fn store(&self) -> io::Result<()> {
+        let path = self.folder.path().join(RECORD);
+        let partial = path.with_extension("partial");
+        let mut file = File::create(&partial)?;
+        file.write_all(&serde_json::to_vec(&self.record)?)?;
+        file.sync_all()?;
+        fs::rename(&partial, &path)
+    }
+}
+
+fn text(word: &[u8]) -> String {
+    String::from_utf8_lossy(word).into_owned()
+}
+
+fn read(path: &PathBuf) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?
+        .take(RECORD_LIMIT)
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_that_of_a_folder() {
+        for fine in ["a", "night-run_3.2", &"x".repeat(LONGEST)] {
+            assert_eq!(check_name(fine).as_deref(), Ok(fine));
+        }
+        for wrong in ["", ".", "..", "a/b", "job-7", "ä", &"x".repeat(LONGEST + 1)] {
+            assert!(check_name(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Whole jobs that are restarted: every process is killed, and `mpirun --restart NAME` continues
+//! from the files.
+
+use rejoin_tests::folder::Folder;
+use rejoin_tests::processes::{all_gone, descendants, is_alive, kill, wait_for};
+use rejoin_tests::{Finished, Run, finish, program};
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(30);
+
+/// The programs of a job with a name, and its folder.
+struct Named {
+    folder: Folder,
+    command: [&'static str; 2],
+    /// Complete lines of the runs that were killed.
+    seen: Vec<String>,
+}
+
+impl Named {
+    fn new(name: &str, command: [&'static str; 2]) -> Named {
+        let folder = Folder::new(name);
+        std::fs::create_dir(folder.join("images")).expect("a folder");
+        Named {
+            folder,
+            command,
+            seen: Vec::new(),
+        }
+    }
+
+    fn own(&self) -> PathBuf {
+        self.folder.join("images").join("night")
+    }
+
+    fn with_images(&self, options: &[&str]) -> Run {
+        let all = ["--tag-output", "--checkpoint-interval", "0.1", "--images"];
+        let run = Run::raw(all).arg(self.folder.join("images"));
+        options.iter().fold(run, |run, option| run.arg(option))
+    }
+
+    fn first(&self, options: &[&str]) -> Run {
+        let all = [options, &["--job-name", "night", "-n", "3"]].concat();
+        let [name, way] = self.command;
+        let run = self.with_images(&all).arg(program(name)).arg(way);
+        run.arg(self.folder.join("gate"))
+    }
+
+    fn again(&self, options: &[&str]) -> Run {
+        self.with_images(&[options, &["--restart", "night"]].concat())
+    }
+
+    /// The last committed checkpoint in the record of the job.
+    fn committed(&self) -> u32 {
+        let text = std::fs::read_to_string(self.own().join("job.json")).unwrap_or_default();
+        let rest = text.split("\"checkpoint\":").nth(1).unwrap_or_default();
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().unwrap_or(0)
+    }
+
+    /// Kills every process of a job at once, some checkpoints from now.
+    fn killed(&mut self, child: Child) {
+        let from = self.committed();
+        wait_for(SOON, "two more checkpoints", || {
+            self.committed() > from + 1 || !is_alive(child.id())
+        });
+        let mut all = descendants(child.id());
+        all.push(child.id());
+        // The machine loses power: none of them sees another one end.
+        for signal in [libc::SIGSTOP, libc::SIGKILL] {
+            all.iter().for_each(|pid| kill(*pid, signal));
+        }
+        let done = finish(child, LIMIT, "a job that was killed");
+        all.retain(|pid| is_alive(*pid));
+        all_gone(&all, SOON);
+        let text = done.stdout();
+        let whole = text
+            .split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'));
+        self.seen
+            .extend(whole.map(|line| line.trim_end().to_owned()));
+    }
+
+    /// The restarted job ends, and all lines are there, in the order of each rank.
+    fn ends_well(&self, child: Child) -> Finished {
+        std::fs::write(self.folder.join("gate"), "").expect("the gate");
+        let done = finish(child, LIMIT, "a restarted job");
+        assert!(done.output.status.success(), "{}", done.text());
+        let [name, way] = self.command;
+        let gate = self.folder.join("gate");
+        let plain = Run::raw(["--tag-output", "--recovery", "none", "-n", "3"]);
+        let want = plain.arg(program(name)).arg(way).arg(gate).ok();
+        let last = done.stdout();
+        for rank in 0..3 {
+            let of = |text: &str| -> Vec<String> {
+                let tag = format!("[{rank}]");
+                let lines = text.lines().filter(|line| line.starts_with(&tag));
+                lines.map(str::to_owned).collect()
+            };
+            let (want, last) = (of(&want.stdout()), of(&last));
+            assert!(want.ends_with(&last), "rank {rank}: {}", done.text());
+            let before = of(&self.seen.join("\n"));
+            let missing = &want[..want.len() - last.len()];
+            for line in missing {
+                assert!(
+                    before.contains(line),
+                    "rank {rank} lacks {line}: {before:?}"
+                );
+            }
+            assert!(before.iter().all(|line| want.contains(line)), "{before:?}");
+        }
+        assert!(!self.own().exists(), "the job has left files");
+        done
+    }
+}
+
+#[test]
+fn a_job_whose_processes_are_all_killed_twice_continues_by_its_name() {
+    let mut job = Named::new("all-killed", ["back", "work"]);
+    let child = job.first(&[]).start();
+    job.killed(child);
+    let child = job.again(&[]).start();
+    job.killed(child);
+    // Messages go another way, too.
+    let child = job.again(&["--transport", "tcp"]).start();
+    job.ends_well(child);
+}
+
+#[test]
+fn ranks_of_a_restarted_job_come_back_when_they_are_killed() {
+    let mut job = Named::new("killed-later", ["pool", "100"]);
+    let child = job.first(&[]).start();
+    job.killed(child);
+    let child = job.again(&[]).start();
+    let from = job.committed();
+    wait_for(SOON, "a checkpoint", || job.committed() > from);
+    let rank = descendants(child.id())
+        .into_iter()
+        .find(|pid| is_rank(*pid, 1));
+    kill(rank.expect("rank 1"), libc::SIGKILL);
+    job.ends_well(child);
+}
+
+/// Whether a process is this rank's, and not an image of it.
+fn is_rank(pid: u32, rank: u32) -> bool {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let variables = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let wanted = format!("REJOIN_RANK={rank}");
+    let mut variables = variables.split(|byte| *byte == 0);
+    name.trim() == "pool" && variables.any(|one| one == wanted.as_bytes())
+}
+
+fn refused(run: Run, why: &str) {
+    let done = run.output();
+    assert_eq!(done.output.status.code(), Some(2), "{}", done.text());
+    assert!(done.stderr().contains(why), "{}", done.text());
+}
+
+#[test]
+fn what_can_not_be_continued_is_refused() {
+    let mut job = Named::new("refused", ["back", "work"]);
+    refused(job.again(&[]), "holds no job of this name");
+    refused(
+        job.with_images(&["--job-name", "a/b", "true"]),
+        "letters, digits",
+    );
+    let child = job.first(&[]).start();
+    job.killed(child);
+    refused(job.first(&[]), "holds a job of this name");
+    refused(job.again(&["-n", "2"]), "the job has 3 ranks");
+    refused(
+        job.again(&[]).arg(program("back")),
+        "the program comes from the images",
+    );
+    for file in files(&job.own(), "image").iter().skip(2) {
+        std::fs::remove_file(file).expect("an image");
+    }
+    refused(job.again(&[]), "holds no checkpoint with an image");
+}
+
+fn files(folder: &Path, kind: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("the folder").flatten();
+    let paths = entries.map(|entry| entry.path());
+    paths
+        .filter(|path| path.extension().is_some_and(|e| e == kind))
+        .collect()
+}
+
+#[test]
+fn damaged_files_of_a_job_are_refused_and_stay() {
+    for kind in ["image", "note"] {
+        let mut job = Named::new(kind, ["back", "work"]);
+        let child = job.first(&[]).start();
+        job.killed(child);
+        for path in files(&job.own(), kind) {
+            let mut bytes = std::fs::read(&path).expect("a file");
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            std::fs::write(path, bytes).expect("a damaged file");
+        }
+        let done = job.again(&[]).output();
+        assert!(!done.output.status.success(), "{}", done.text());
+        let why = match kind {
+            "image" => "the process image is damaged",
+            _ => "torn or altered",
+        };
+        assert!(done.stderr().contains(why), "{kind}: {}", done.text());
+        assert!(!files(&job.own(), kind).is_empty());
+    }
+}
