@@ -1,7 +1,7 @@
 //! Writes a zygote's memory into a file.
 //!
 //! Nothing is allocated here: memory that changed while it is saved would not fit together. Only
-//! the stack below the saved frame and scratch memory change.
+//! the stack below the saved frame, scratch memory, and the thread's area for the kernel change.
 
 use std::os::fd::RawFd;
 
@@ -31,6 +31,9 @@ const MOST_TABLE: usize = 64 << 20;
 const ZERO_RUN: u64 = 4;
 /// Bytes above and below this thread's stack pointer that may change while they are saved.
 const LIVE_STACK: u64 = 128 << 10;
+/// Bytes above and below this thread's thread pointer that may change, too: the kernel writes there
+/// on which processor the thread runs (rseq).
+const LIVE_AREA: u64 = 8 << 10;
 
 /// What is written, and where to.
 pub(super) struct ImageWriter<'a> {
@@ -205,9 +208,9 @@ impl ImageWriter<'_> {
     fn write_extent(&mut self, start: u64, end: u64, is_readable: bool) -> Result<(), SaveError> {
         let length = (end - start) as usize;
         let pages = length as u64 / PAGE;
-        let is_near = |place: u64| start < place + LIVE_STACK && place < end + LIVE_STACK;
-        // The kernel writes the number of the processor beside the thread pointer (rseq).
-        let is_live = is_near((&raw const length) as u64) || is_near(self.thread.fs);
+        let here = (&raw const length) as u64;
+        let has_near = |place: u64, most: u64| start < place + most && place < end + most;
+        let is_live = has_near(here, LIVE_STACK) || has_near(self.thread.fs, LIVE_AREA);
         if is_live || !is_readable {
             return self.write_copy(start, length, is_readable);
         }

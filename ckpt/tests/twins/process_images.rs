@@ -13,6 +13,10 @@ use crate::support::{Job, Rank, Test};
 
 pub const TESTS: &[Test] = &[
     ("a_zygote_saves_itself_and_serves_on", saves_itself),
+    (
+        "a_zygote_that_moves_between_processors_saves_itself_whole",
+        moves,
+    ),
     ("zeros_and_wiped_pages_are_in_no_file", without_zeros),
     (
         "an_image_refers_to_the_one_before_for_what_has_not_changed",
@@ -70,6 +74,20 @@ fn saves_itself() {
         panic!("not saved");
     };
     assert_eq!(bytes, file.metadata().expect("its data").len());
+    let kinds = check_file(&file, bytes);
+    for kind in [
+        RegionKind::Stack,
+        RegionKind::Kernel,
+        RegionKind::PrivateFile,
+    ] {
+        assert!(kinds.contains(&kind), "{kind:?}");
+    }
+    job.restore(1);
+    job.finish();
+}
+
+/// Checks the contents of a file. Returns the kinds of its regions.
+fn check_file(file: &File, bytes: u64) -> Vec<RegionKind> {
     let mut whole = vec![0; bytes as usize];
     file.read_exact_at(&mut whole, 0).expect("the file");
     let header = ImageHeader::decode(whole.first_chunk().expect("a page"), bytes);
@@ -79,14 +97,6 @@ fn saves_itself() {
     let from = header.table.position as usize;
     let table = &whole[from..from + header.table.length as usize];
     let table = SavedTable::new(&header, table).expect("a table");
-    let kinds: Vec<_> = table.regions().map(|region| region.kind).collect();
-    for kind in [
-        RegionKind::Stack,
-        RegionKind::Kernel,
-        RegionKind::PrivateFile,
-    ] {
-        assert!(kinds.contains(&kind), "{kind:?}");
-    }
     for region in table.regions() {
         for extent in table.extents_of(&region) {
             let from = extent.position as usize;
@@ -99,7 +109,34 @@ fn saves_itself() {
             );
         }
     }
-    job.restore(1);
+    table.regions().map(|region| region.kind).collect()
+}
+
+/// The kernel writes into the memory of a thread that has moved to another processor.
+fn moves() {
+    let mut job = rank(|| {});
+    let zygote = job.twin.as_ref().expect("an image").pid;
+    // SAFETY: one thread, so the child may do anything.
+    let mover = unsafe { libc::fork() };
+    if mover == 0 {
+        for processor in (0..2u64).cycle() {
+            let set = 1u64 << processor;
+            // SAFETY: the pointer is to a set of the size given.
+            unsafe { libc::syscall(libc::SYS_sched_setaffinity, zygote, 8, &raw const set) };
+        }
+    }
+    let file = file();
+    for _ in 0..20 {
+        let ZygoteAnswer::Saved { bytes } = save(&mut job, &file) else {
+            panic!("not saved");
+        };
+        check_file(&file, bytes);
+    }
+    // SAFETY: no status is asked for.
+    unsafe {
+        libc::kill(mover, libc::SIGKILL);
+        libc::waitpid(mover, std::ptr::null_mut(), 0);
+    }
     job.finish();
 }
 
