@@ -23,6 +23,15 @@ pub enum Refused {
         /// The thread's number.
         tid: i32,
     },
+    /// The system does not say whose clock it is, so a restored process could measure another's.
+    #[error(
+        "timer {id} of the program measures the processor time of the thread that made it, \
+         and the system does not say which of the threads that is"
+    )]
+    ThreadClock {
+        /// The kernel's number of the timer.
+        id: i32,
+    },
     /// Another thread parks this one, or is where no thread may be parked.
     #[error("another thread of the rank is taking an image, or kept the library's heap for long")]
     Busy,

@@ -15,6 +15,7 @@ mod locked_memory;
 mod locks;
 mod pending_signals;
 mod shared_memory;
+mod timer_clock;
 mod timers;
 
 pub use files::WrittenFile;
@@ -60,8 +61,9 @@ impl Manifest {
     /// belong to the program alone: the standard streams, and what the manager has, too.
     ///
     /// # Errors
-    /// [`Refused::Contents`] for a descriptor whose contents can't be read, and
-    /// [`Refused::SharedMemory`] for memory that others write, too.
+    /// [`Refused::Contents`] for a descriptor whose contents can't be read;
+    /// [`Refused::SharedMemory`] for memory that others write, too;
+    /// [`Refused::ThreadClock`] for a timer whose clock can't be told.
     pub fn capture(
         all: &[Descriptor],
         maps: &MappedMemory<'_>,
@@ -76,7 +78,7 @@ impl Manifest {
             files,
             objects,
             shared,
-            timers: timers::Timers::capture(),
+            timers: timers::Timers::capture()?,
             pending: pending_signals::PendingSignals::capture(request_signal),
             locked: locked_memory::Locked::capture(),
         })

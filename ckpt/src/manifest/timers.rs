@@ -2,7 +2,8 @@
 
 use std::cell::UnsafeCell;
 
-use crate::error::Caveat;
+use super::timer_clock::{Clock, PER_THREAD, SIGTIMER, TimerThread, cpu_clock, is_thread};
+use crate::error::{Caveat, Refused};
 use crate::{proc, sys};
 
 /// `prctl`: timers are made with the number that the caller asks for (Linux 6.15).
@@ -16,12 +17,12 @@ type Interval = [libc::timeval; 2];
 #[derive(Clone)]
 struct PosixTimer {
     id: i32,
-    clock: i32,
+    clock: Clock,
     signal: i32,
     value: u64,
     notify: i32,
     /// The thread that gets the signal, if only that one does.
-    thread: Option<i32>,
+    thread: Option<TimerThread>,
     setting: libc::itimerspec,
 }
 
@@ -33,17 +34,17 @@ unsafe impl Sync for LateTimers {}
 
 static LATE: LateTimers = LateTimers(UnsafeCell::new(Vec::new()));
 
-/// Sets the timers again whose signals go to one of several threads. `thread` gives the number that
-/// a thread has now. To be called in a restored process whose threads exist, by the thread that
-/// made them.
-pub(crate) fn restore_late(thread: impl Fn(i32) -> Option<i32>) {
+/// Sets the timers again that name one of several threads. `thread` gives the number that a thread
+/// has now. To be called in a restored process whose threads exist, and do not run yet, by the
+/// thread that made them.
+pub(crate) fn restore_late(thread: impl Fn(i32) -> Option<i32>) -> Vec<Caveat> {
     // SAFETY: the other threads do not use this.
     let late = std::mem::take(unsafe { &mut *LATE.0.get() });
+    let mut caveats = Vec::new();
     for timer in late {
-        if let Some(thread) = timer.thread.and_then(&thread) {
-            timer.restore(thread, &mut Vec::new());
-        }
+        timer.restore(&thread, &mut caveats);
     }
+    caveats
 }
 
 /// The process's timers.
@@ -57,7 +58,10 @@ pub(crate) struct Timers {
 
 impl Timers {
     /// Reads them.
-    pub fn capture() -> Self {
+    ///
+    /// # Errors
+    /// [`Refused::ThreadClock`] for a timer whose clock can't be told.
+    pub fn capture() -> Result<Self, Refused> {
         let mut timers = Self {
             is_alone: sys::thread_count().is_ok_and(|count| count <= 1),
             ..Self::default()
@@ -78,6 +82,7 @@ impl Timers {
             timers.posix.sort_by_key(|timer| timer.id);
         }
         for timer in &mut timers.posix {
+            timer.find_threads(timers.is_alone)?;
             // SAFETY: the pointer is to an itimerspec.
             unsafe { libc::syscall(libc::SYS_timer_gettime, timer.id, &raw mut timer.setting) };
             let setting = &mut timer.setting;
@@ -85,17 +90,17 @@ impl Timers {
                 setting.it_value = setting.it_interval;
             }
         }
-        timers
+        Ok(timers)
     }
 
     /// Sets them again.
     pub fn restore(&self, caveats: &mut Vec<Caveat>) {
         for timer in &self.posix {
-            if timer.thread.is_some() && !self.is_alone {
+            if timer.names_thread() && !self.is_alone {
                 // SAFETY: a restored process has one thread so far.
                 unsafe { (*LATE.0.get()).push(timer.clone()) };
             } else {
-                timer.restore(sys::tid(), caveats);
+                timer.restore(&|_| Some(sys::tid()), caveats);
             }
         }
         for (which, value) in self.intervals.iter().enumerate() {
@@ -119,24 +124,76 @@ fn running(mut value: Interval) -> Option<Interval> {
 }
 
 impl PosixTimer {
-    /// `thread` gets the signals, if only one thread does.
-    fn restore(&self, thread: i32, caveats: &mut Vec<Caveat>) {
-        let result = self.create(thread).and_then(|()| {
-            let none = std::ptr::null_mut::<libc::itimerspec>();
-            let setting = &raw const self.setting;
-            // SAFETY: the pointer is to an itimerspec; the old value is not asked for.
-            sys::check(unsafe { libc::syscall(libc::SYS_timer_settime, self.id, 0, setting, none) })
-        });
+    /// Finds out which of the threads that the timer names live.
+    fn find_threads(&mut self, is_alone: bool) -> Result<(), Refused> {
+        let found = |thread: TimerThread| match thread {
+            TimerThread::Living(tid) if !is_thread(tid) => TimerThread::Ended,
+            thread => thread,
+        };
+        self.thread = self.thread.map(found);
+        self.clock = match self.clock {
+            Clock::Thread { thread, rate } => Clock::Thread {
+                thread: found(thread),
+                rate,
+            },
+            // The system does not say who made the timer. A helper thread of the C library
+            // (SIGEV_THREAD) is not the one.
+            Clock::OfMaker { rate } => match self.thread {
+                _ if is_alone => Clock::OfMaker { rate },
+                Some(thread) if self.signal != SIGTIMER => Clock::Thread { thread, rate },
+                _ => return Err(Refused::ThreadClock { id: self.id }),
+            },
+            clock => clock,
+        };
+        Ok(())
+    }
+
+    fn names_thread(&self) -> bool {
+        self.thread.is_some() || matches!(self.clock, Clock::Thread { .. })
+    }
+
+    /// `now` gives the number that a thread has in this process.
+    fn restore(&self, now: &impl Fn(i32) -> Option<i32>, caveats: &mut Vec<Caveat>) {
+        let number = |thread| match thread {
+            TimerThread::Living(tid) => now(tid),
+            TimerThread::Ended => None,
+        };
+        let clock = match self.clock {
+            Clock::Other(id) => Some(id),
+            Clock::Process { rate } => Some(cpu_clock(0, rate)),
+            Clock::OfMaker { rate } => Some(cpu_clock(0, rate | PER_THREAD)),
+            Clock::Thread { thread, rate } => {
+                number(thread).map(|tid| cpu_clock(tid, rate | PER_THREAD))
+            }
+        };
+        let target = self.thread.map(number);
+        let result = match (clock, target) {
+            (Some(clock), Some(Some(tid))) => self.start(clock, self.notify, tid),
+            (Some(clock), None) => self.start(clock, self.notify, 0),
+            (Some(clock), Some(None)) => self.start(clock, libc::SIGEV_NONE, 0),
+            // A clock that stands: the timer is there, and is never over.
+            (None, _) => self.create(libc::CLOCK_MONOTONIC, libc::SIGEV_NONE, 0),
+        };
         if let Err(errno) = result {
             caveats.push(Caveat::TimerLost { id: self.id, errno });
         }
     }
 
+    fn start(&self, clock: i32, notify: i32, thread: i32) -> sys::Sys<()> {
+        self.create(clock, notify, thread)?;
+        let none = std::ptr::null_mut::<libc::itimerspec>();
+        let setting = &raw const self.setting;
+        // SAFETY: the pointer is to an itimerspec; the old value is not asked for.
+        let result = unsafe { libc::syscall(libc::SYS_timer_settime, self.id, 0, setting, none) };
+        sys::check(result).map(drop)
+    }
+
     /// Makes a timer of the same number, because the program refers to it by number.
-    fn create(&self, thread: i32) -> sys::Sys<()> {
+    fn create(&self, clock: i32, notify: i32, thread: i32) -> sys::Sys<()> {
+        let create_as = |id| self.create_as(id, clock, notify, thread);
         // SAFETY: touches no memory.
         let asked = unsafe { libc::prctl(PR_TIMER_CREATE_RESTORE_IDS, 1, 0, 0, 0) } == 0;
-        let mut made = self.create_as(self.id, thread);
+        let mut made = create_as(self.id);
         if asked {
             // SAFETY: touches no memory.
             unsafe { libc::prctl(PR_TIMER_CREATE_RESTORE_IDS, 0, 0, 0, 0) };
@@ -153,28 +210,23 @@ impl PosixTimer {
             if id > self.id {
                 break;
             }
-            made = self.create_as(self.id, thread);
+            made = create_as(self.id);
         }
         Err(libc::EBUSY)
     }
 
-    fn create_as(&self, id: i32, thread: i32) -> sys::Sys<i32> {
+    fn create_as(&self, id: i32, clock: i32, notify: i32, thread: i32) -> sys::Sys<i32> {
         let mut id = id;
         // SAFETY: `sigevent` is plain data; the pointers are to it and to a number, which the
         // kernel sets.
         unsafe {
             let mut event: libc::sigevent = std::mem::zeroed();
-            event.sigev_notify = self.notify;
+            event.sigev_notify = notify;
             event.sigev_signo = self.signal;
             event.sigev_value.sival_ptr = self.value as *mut libc::c_void;
             event.sigev_notify_thread_id = thread;
             let (event, place) = (&raw mut event, &raw mut id);
-            sys::check(libc::syscall(
-                libc::SYS_timer_create,
-                self.clock,
-                event,
-                place,
-            ))?;
+            sys::check(libc::syscall(libc::SYS_timer_create, clock, event, place))?;
         }
         Ok(id)
     }
@@ -203,7 +255,7 @@ fn posix_timers(text: &[u8]) -> Vec<PosixTimer> {
             };
             timers.push(PosixTimer {
                 id,
-                clock: 0,
+                clock: Clock::Other(0),
                 signal: 0,
                 value: 0,
                 notify: 0,
@@ -228,13 +280,14 @@ fn posix_timers(text: &[u8]) -> Vec<PosixTimer> {
                 };
                 let at = value.windows(5).position(|w| w == b"/tid.");
                 let thread = at.and_then(|at| proc::number(&value[at + 5..]));
-                timer.thread = thread.and_then(|thread| i32::try_from(thread).ok());
+                let thread = thread.and_then(|thread| i32::try_from(thread).ok());
+                timer.thread = thread.map(TimerThread::Living);
                 timer.notify = kind | timer.thread.map_or(0, |_| libc::SIGEV_THREAD_ID);
             }
             b"ClockID" => {
                 let digits = value.strip_prefix(b"-");
                 let size = proc::number(digits.unwrap_or(value)).unwrap_or(0) as i32;
-                timer.clock = if digits.is_some() { -size } else { size };
+                timer.clock = Clock::of(if digits.is_some() { -size } else { size });
             }
             _ => {}
         }
@@ -264,12 +317,34 @@ mod tests {
             .iter()
             .map(|t| (t.id, t.signal, t.value, t.notify, t.clock))
             .collect();
-        assert_eq!(seen[0], (7, 14, 0xbeef, libc::SIGEV_SIGNAL, 1));
         assert_eq!(
-            seen[1],
-            (9, 0, 0, libc::SIGEV_NONE | libc::SIGEV_THREAD_ID, -6)
+            seen[0],
+            (7, 14, 0xbeef, libc::SIGEV_SIGNAL, Clock::Other(1))
         );
-        assert_eq!((timers[0].thread, timers[1].thread), (None, Some(3)));
+        let notify = libc::SIGEV_NONE | libc::SIGEV_THREAD_ID;
+        assert_eq!(seen[1], (9, 0, 0, notify, Clock::Process { rate: 2 }));
+        let threads = timers.iter().map(|timer| timer.thread);
+        assert!(threads.eq([None, Some(TimerThread::Living(3))]));
         assert_eq!(posix_timers(b"signal: 3/1\nID: x\n").len(), 0);
+    }
+
+    #[test]
+    fn a_clock_of_an_unknown_thread_is_refused() {
+        let text = b"ID: 4\nsignal: 14/0\nnotify: signal/pid.3\nClockID: -2\n";
+        let mut timer = posix_timers(text).remove(0);
+        assert_eq!(
+            timer.find_threads(false),
+            Err(Refused::ThreadClock { id: 4 })
+        );
+        assert_eq!(timer.find_threads(true), Ok(()));
+        let helper = format!(
+            "ID: 4\nsignal: 32/0\nnotify: signal/tid.{}\nClockID: -2\n",
+            sys::tid()
+        );
+        let mut timer = posix_timers(helper.as_bytes()).remove(0);
+        assert_eq!(
+            timer.find_threads(false),
+            Err(Refused::ThreadClock { id: 4 })
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Work that the process's first thread does on behalf of the taker, and threads of a clone.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::kernel_state::KernelState;
 use super::saved_registers::{self, SavedRegisters, ThreadAddresses, save_and_call};
@@ -118,6 +118,26 @@ pub(super) fn start_again(slot: &'static ThreadSlot) {
     match started {
         Ok(tid) => slot.tid.store(tid, Ordering::Release),
         Err(errno) => give_up(errno),
+    }
+}
+
+/// The process whose new threads may run, as [`thread_slots::process`] counts them.
+static RUNNING: AtomicU32 = AtomicU32::new(0);
+
+/// Lets the threads run that [`start_again`] has made in this process.
+pub(super) fn let_run() {
+    RUNNING.store(thread_slots::process(), Ordering::Release);
+    sys::futex_wake(&RUNNING, i32::MAX);
+}
+
+/// Waits in a new thread until [`let_run`].
+pub(super) fn wait_to_run() {
+    loop {
+        let now = RUNNING.load(Ordering::Acquire);
+        if now == thread_slots::process() {
+            return;
+        }
+        sys::futex_wait(&RUNNING, now, None);
     }
 }
 

@@ -173,6 +173,7 @@ fn park(slot: &'static ThreadSlot) {
             .store(thread_slots::process(), Ordering::Relaxed);
         slot.tid.store(sys::tid(), Ordering::Release);
         slot.state.store(state::RUNNING, Ordering::Release);
+        first_thread::wait_to_run();
     }
     // SAFETY: the slot is this thread's again.
     unsafe { (*slot.signals.get()).queue_again() };

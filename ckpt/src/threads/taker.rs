@@ -224,19 +224,34 @@ pub(super) fn resume_others() {
     if is_clone {
         parking_signal::forget_signals();
         others().for_each(|slot| rename(slot, process));
+        others()
+            .filter(|slot| is_missing(slot, process))
+            .for_each(first_thread::start_again);
+        restore_timers();
+        first_thread::let_run();
     }
     others().for_each(|slot| resume(slot, process));
-    if is_clone {
-        manifest::restore_late_timers(|former| {
-            let is_it = |slot: &&ThreadSlot| {
-                slot.former.load(Ordering::Relaxed) == former
-                    && slot.tid.load(Ordering::Acquire) > 0
-            };
-            let slot = thread_slots::all().find(is_it)?;
-            Some(slot.tid.load(Ordering::Acquire))
-        });
-    }
     parking_signal::remove();
+}
+
+/// Whether a thread was parked in another process, and does not exist here yet.
+fn is_missing(slot: &ThreadSlot, process: u32) -> bool {
+    slot.state.load(Ordering::Acquire) == state::PARKED
+        && slot.process.load(Ordering::Relaxed) != process
+}
+
+/// Sets the timers again that name threads. The threads must not run yet: they may use the timers.
+fn restore_timers() {
+    let caveats = manifest::restore_late_timers(|former| {
+        let is_it = |slot: &&ThreadSlot| {
+            slot.former.load(Ordering::Relaxed) == former && slot.tid.load(Ordering::Acquire) > 0
+        };
+        let slot = thread_slots::all().find(is_it)?;
+        Some(slot.tid.load(Ordering::Acquire))
+    });
+    for caveat in caveats {
+        let _ = sys::write_all(2, format!("rejoin: {caveat}\n").as_bytes());
+    }
 }
 
 /// In a clone: the former number may soon be that of another thread.
@@ -256,9 +271,8 @@ fn resume(slot: &'static ThreadSlot, process: u32) {
         let now = slot.state.load(Ordering::Acquire);
         let next = match now {
             state::ASKED => state::RUNNING,
-            state::PARKED if slot.process.load(Ordering::Relaxed) != process => {
-                return first_thread::start_again(slot);
-            }
+            // It was started just now, and is on its way.
+            state::PARKED if is_missing(slot, process) => return,
             state::PARKED => state::RESUMED,
             state::CALLED => {
                 sys::futex_wait(&slot.state, state::CALLED, None);

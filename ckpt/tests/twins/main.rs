@@ -12,6 +12,7 @@ mod process_images;
 mod state;
 mod storms;
 mod support;
+mod thread_timers;
 mod threads;
 mod waits;
 mod watch;
@@ -36,6 +37,7 @@ fn main() {
         state::TESTS,
         storms::TESTS,
         threads::TESTS,
+        thread_timers::TESTS,
         locks::TESTS,
         watch::TESTS,
         process_images::TESTS,
