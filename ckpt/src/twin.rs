@@ -12,7 +12,7 @@ use crate::error::Refused;
 use crate::manifest::{self, Manifest};
 pub use crate::manifest::{InputPipe, Summary, WrittenFile};
 use crate::sys;
-use crate::threads::kernel_state::{self, RegisteredAddresses};
+use crate::threads::kernel_state::{self, RegisteredAddresses, Scheduling};
 use crate::threads::{CloneSide, Parked};
 
 mod clone;
@@ -104,6 +104,7 @@ fn clone_with(
         let thread = FirstThread {
             addresses: RegisteredAddresses::read(),
             name: kernel_state::name(),
+            scheduling: Scheduling::read(),
         };
         made = clone::clone(is_direct);
         if made != Ok(0) {

@@ -1,7 +1,8 @@
-/* Threads that all call MPI (MPI_THREAD_MULTIPLE).  talkers ROUNDS
+/* Threads that all call MPI (MPI_THREAD_MULTIPLE).  talkers ROUNDS [GATE]
  *
  * Each thread passes messages around the ring of ranks, joins collectives on a communicator of its
- * own, and sends to the next thread of its own rank. */
+ * own, and sends to the next thread of its own rank. With GATE the rounds go on in silence until
+ * that file is there. */
 #include "check.h"
 #include <pthread.h>
 #include <stdint.h>
@@ -9,7 +10,8 @@
 
 enum { THREADS = 4, LONGEST = 3000 };
 
-static int rank, size, rounds;
+static int rank, size, rounds, closed;
+static const char *gate;
 static MPI_Comm comms[THREADS];
 static pthread_barrier_t together;
 
@@ -20,12 +22,22 @@ static uint64_t mix(uint64_t value)
     return value ^ value >> 27;
 }
 
+/* All threads of all ranks learn the same. */
+static void look_for_gate(int me)
+{
+    if (me == 0) {
+        closed = gate && access(gate, F_OK) != 0;
+        MPI_Bcast(&closed, 1, MPI_INT, 0, comms[me]);
+    }
+    pthread_barrier_wait(&together);
+}
+
 static void *talk(void *arg)
 {
     int me = (int)(long)arg, next = (rank + 1) % size, last = (rank + size - 1) % size;
     static const int lengths[] = { 1, 20, 700, LONGEST };
     uint64_t out[LONGEST], in[LONGEST], sum = me, all, from;
-    for (int round = 1; round <= rounds; round++) {
+    for (int round = 1; round <= rounds || closed; round++) {
         int len = lengths[(round + me) % 4], got;
         MPI_Status status;
         MPI_Request request;
@@ -46,12 +58,15 @@ static void *talk(void *arg)
             MPI_Allreduce(&sum, &all, 1, MPI_UINT64_T, MPI_SUM, comms[me]);
             sum += mix(all);
         }
-        if (round % 50 == 0)
+        if (round % 50 == 0 && round <= rounds)
             printf("thread %d, round %d: %016llx\n", me, round, (unsigned long long)sum);
         if (round % 20 == me)
             usleep(500);
-        if (round % 25 == 0)
+        if (round % 25 == 0) {
             pthread_barrier_wait(&together);
+            if (gate)
+                look_for_gate(me);
+        }
     }
     return NULL;
 }
@@ -61,8 +76,9 @@ int main(int argc, char **argv)
     int given;
     pthread_t threads[THREADS];
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &given);
-    CHECK(argc == 2 && given == MPI_THREAD_MULTIPLE);
+    CHECK(argc >= 2 && given == MPI_THREAD_MULTIPLE);
     rounds = atoi(argv[1]);
+    gate = argv[2];
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     CHECK(pthread_barrier_init(&together, NULL, THREADS) == 0);

@@ -1,7 +1,7 @@
 //! Process images: ranks come back though their images in memory are killed together with them.
 
 use rejoin_tests::folder::Folder;
-use rejoin_tests::job::{Job, times_back};
+use rejoin_tests::job::{Job, by_rank, times_back};
 use rejoin_tests::processes::{is_alive, kill, wait_for};
 use rejoin_tests::small_disk::with_small_disk;
 use rejoin_tests::{Finished, Run, finish, program};
@@ -17,13 +17,6 @@ fn of(name: &str, options: &[&str], args: &[&str]) -> Run {
     let all = ["--tag-output", "-n", "3", "--max-restarts", "1000"];
     let run = Run::raw(all.iter().chain(options)).arg(program(name));
     args.iter().fold(run, |run, arg| run.arg(arg))
-}
-
-/// Its lines, rank by rank.
-fn lines(done: &Finished) -> Vec<String> {
-    let mut lines: Vec<String> = done.stdout().lines().map(str::to_owned).collect();
-    lines.sort_by_key(|line| line.split('>').next().unwrap_or("").to_owned());
-    lines
 }
 
 /// The rank that a process belongs to.
@@ -59,21 +52,22 @@ fn kill_with_images(job: &Job, rank: usize) {
 
 /// `PROGRAM WAY GATE` with process images, whose first checkpoint is committed.
 struct Work {
-    command: [&'static str; 2],
+    /// The program, and its arguments but the gate.
+    command: &'static [&'static str],
     child: Child,
     job: Job,
     folder: Folder,
 }
 
 impl Work {
-    fn begin(name: &str, command: [&'static str; 2], options: &[&str]) -> Work {
+    fn begin(name: &str, command: &'static [&'static str], options: &[&str]) -> Work {
         let folder = Folder::new(name);
         let images = folder.name("images");
         let mut all = vec!["--images", &images];
         all.extend(options);
-        let [program, way] = command;
-        let child = of(program, &all, &[way, &folder.name("gate")]).start();
-        let job = Job::of(child.id(), program);
+        let gate = folder.name("gate");
+        let child = of(command[0], &all, &[&command[1..], &[&gate]].concat()).start();
+        let job = Job::of(child.id(), command[0]);
         wait_for(SOON, "the first checkpoint", || {
             job.has_checkpoint(RANKS) || !is_alive(child.id())
         });
@@ -102,9 +96,15 @@ impl Work {
         std::fs::write(&gate, "").expect("the gate");
         let done = finish(self.child, LIMIT, what);
         assert!(done.output.status.success(), "{}", done.text());
-        let [program, way] = self.command;
-        let want = lines(&of(program, &["--recovery", "none"], &[way, &gate]).ok());
-        assert!(lines(&done) == want, "other lines:\n{}", done.text());
+        let arguments = [&self.command[1..], &[&gate]].concat();
+        let want = of(self.command[0], &["--recovery", "none"], &arguments).ok();
+        // Threads that all print do so in any order.
+        let lines = |done: &Finished| by_rank(&done.stdout(), self.command[0] != "talkers");
+        assert!(
+            lines(&done) == lines(&want),
+            "other lines:\n{}",
+            done.text()
+        );
         let came = times_back(&done.stderr());
         assert!(came >= least, "{came} came back: {}", done.text());
         let left = std::fs::read_dir(images).expect("the folder");
@@ -116,7 +116,7 @@ impl Work {
 fn a_rank_that_is_killed_together_with_its_images_comes_back_again_and_again() {
     let work = Work::begin(
         "with-images",
-        ["back", "work"],
+        &["back", "work"],
         &["--checkpoint-interval", "0.1"],
     );
     let mut seen = work.job.ranks();
@@ -159,7 +159,7 @@ fn files_of_a_job_that_was_killed_are_removed_by_the_next_one() {
 fn all_ranks_and_all_images_killed_at_once_come_back() {
     let work = Work::begin(
         "everything",
-        ["back", "work"],
+        &["back", "work"],
         &["--checkpoint-interval", "asked"],
     );
     let mut seen = work.job.ranks();
@@ -170,35 +170,47 @@ fn all_ranks_and_all_images_killed_at_once_come_back() {
     work.ends_well("everything killed three times", 3);
 }
 
-#[test]
-fn threads_that_hold_locks_come_back_from_files() {
-    let options = ["--checkpoint-interval", "0.1"];
-    let work = Work::begin("pool", ["pool", "100"], &options);
+/// A program each of whose ranks is killed together with its images in turn.
+fn come_back(name: &str, command: &'static [&'static str]) {
+    let work = Work::begin(name, command, &["--checkpoint-interval", "0.1"]);
     let mut seen = work.job.ranks();
     for rank in [0, 2, 1] {
         work.kill_with_images(rank);
         work.job.fresh_ranks(RANKS, &mut seen);
     }
-    work.ends_well("three kills of ranks with threads", 3);
+    work.ends_well("three kills of ranks with their images", 3);
 }
 
 #[test]
 fn pipes_and_epoll_sets_within_a_rank_come_back_from_files() {
-    let options = ["--checkpoint-interval", "0.1"];
-    let work = Work::begin("within", ["within", "300"], &options);
-    let mut seen = work.job.ranks();
-    for rank in [0, 2, 1] {
-        work.kill_with_images(rank);
-        work.job.fresh_ranks(RANKS, &mut seen);
-    }
-    work.ends_well("three kills of ranks with pipes", 3);
+    come_back("within", &["within", "300"]);
+}
+
+#[test]
+fn threads_that_hold_locks_come_back_from_files() {
+    come_back("pool", &["pool", "100"]);
+}
+
+#[test]
+fn threads_of_openmp_come_back_from_files() {
+    come_back("openmp", &["openmp", "200", "300"]);
+}
+
+#[test]
+fn threads_that_all_communicate_come_back_from_files() {
+    come_back("talkers", &["talkers", "100"]);
+}
+
+#[test]
+fn threads_that_hold_mutexes_across_checkpoints_come_back_from_files() {
+    come_back("held", &["held", "100"]);
 }
 
 #[test]
 fn a_damaged_image_is_refused_by_name_and_the_job_ends() {
     let work = Work::begin(
         "damaged",
-        ["back", "work"],
+        &["back", "work"],
         &["--checkpoint-interval", "asked"],
     );
     let all = files(&work.folder.join("images"));
@@ -222,7 +234,7 @@ fn a_damaged_image_is_refused_by_name_and_the_job_ends() {
 #[test]
 fn a_program_with_a_socket_has_images_in_memory_and_is_told_why() {
     let options = ["--checkpoint-interval", "0.1"];
-    let work = Work::begin("socket", ["back", "socket"], &options);
+    let work = Work::begin("socket", &["back", "socket"], &options);
     let mut seen = work.job.ranks();
     std::thread::sleep(Duration::from_millis(500));
     kill(seen[1], libc::SIGKILL);

@@ -81,10 +81,11 @@ const ARCH_GET_GS: i32 = 0x1004;
 /// Bytes of a set of processors: 1024 of them, as in glibc.
 const PROCESSORS: usize = 128;
 
-/// The kernel's `struct sched_attr` in its first version.
+/// Scheduling policy, nice value and priority of a thread: the kernel's `struct sched_attr` in its
+/// first version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
-struct Scheduling {
+pub(crate) struct Scheduling {
     size: u32,
     policy: u32,
     flags: u64,
@@ -94,7 +95,8 @@ struct Scheduling {
 }
 
 impl Scheduling {
-    fn read() -> Option<Self> {
+    /// The calling thread's.
+    pub fn read() -> Option<Self> {
         let mut now = Self {
             size: size_of::<Self>() as u32,
             policy: 0,
@@ -106,13 +108,28 @@ impl Scheduling {
         let (at, size) = (&raw mut now, size_of::<Self>());
         // SAFETY: the pointer is to a structure of this size, which the system fills in.
         let result = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, at, size, 0) };
+        if now.has_nice_apart() {
+            // The system call counts from 40 down.
+            // SAFETY: touches no memory.
+            let nice = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) };
+            now.nice = 20 - nice as i32;
+        }
         (result == 0).then_some(now)
     }
 
-    /// A new thread has its creator's, so most threads need no call. A nice value that only a
-    /// privileged process may set stays the creator's.
-    fn restore(&self) {
+    /// While a thread has a real-time policy, the system reports its nice value elsewhere.
+    fn has_nice_apart(&self) -> bool {
+        [libc::SCHED_FIFO, libc::SCHED_RR].contains(&(self.policy as i32))
+    }
+
+    /// Sets it for the calling thread. A new thread has its creator's, so most threads need no call.
+    /// A nice value that only a privileged process may set stays the creator's.
+    pub fn restore(&self) {
         if Self::read() != Some(*self) {
+            if self.has_nice_apart() {
+                // SAFETY: touches no memory.
+                unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, 0, self.nice) };
+            }
             // SAFETY: the pointer is to a structure of the size that it names.
             unsafe { libc::syscall(libc::SYS_sched_setattr, 0, std::ptr::from_ref(self), 0) };
         }

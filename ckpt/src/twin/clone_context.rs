@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 
 use super::renewed_streams::RenewedStreams;
 use crate::manifest::Manifest;
-use crate::threads::kernel_state::RegisteredAddresses;
+use crate::threads::kernel_state::{RegisteredAddresses, Scheduling};
 
 /// Data for a clone beside its memory.
 pub(super) struct CloneContext {
@@ -18,4 +18,6 @@ pub(super) struct CloneContext {
 pub(super) struct FirstThread {
     pub addresses: RegisteredAddresses,
     pub name: [u8; 16],
+    /// A clone inherits it, and a process made from a file does not.
+    pub scheduling: Option<Scheduling>,
 }

@@ -8,7 +8,7 @@ use super::imager::Imager;
 use super::wire::{self, RestoreMessage, ZygoteAnswer};
 use crate::image::{self, ImageIdentity};
 use crate::sys;
-use crate::threads::kernel_state::set_name;
+use crate::threads::kernel_state::{Scheduling, set_name};
 
 /// Added to a twin's OOM score: when memory is short, the twin must end before the rank.
 const OOM_RAISE: i32 = 300;
@@ -106,6 +106,7 @@ fn save(
             context.streams.release(socket);
             context.manifest.reserve(socket);
             set_name(&twin_name());
+            thread.scheduling.iter().for_each(Scheduling::restore);
             score.raise_again();
             let (missing, shared) = (0, 0);
             answer(socket, ZygoteAnswer::Frozen { missing, shared });
