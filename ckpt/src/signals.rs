@@ -42,6 +42,17 @@ impl SignalAction {
     }
 }
 
+/// The error number that tells a request from other signals of the same number. The kernel passes
+/// it on without a meaning of its own.
+const REQUEST: i32 = 0x5a_1e5e;
+
+/// The value of a signal that requests a checkpoint; `None` for another signal.
+pub(crate) fn request_in(info: &libc::siginfo_t) -> Option<u64> {
+    let is_request = info.si_code == libc::SI_QUEUE && info.si_errno == REQUEST;
+    // SAFETY: a queued signal has a value.
+    is_request.then(|| unsafe { info.si_value() }.sival_ptr.addr() as u64)
+}
+
 /// A `siginfo_t` as the kernel reads it for a queued signal.
 #[derive(Debug)]
 #[repr(C)]
@@ -59,11 +70,20 @@ pub(crate) struct QueuedSignal {
 impl QueuedSignal {
     /// A signal of this process with a value.
     pub fn new(signal: i32, value: u64) -> Self {
+        Self::marked(signal, value, 0)
+    }
+
+    /// One that requests a checkpoint.
+    pub fn request(signal: i32, value: u64) -> Self {
+        Self::marked(signal, value, REQUEST)
+    }
+
+    fn marked(signal: i32, value: u64, errno: i32) -> Self {
         // SAFETY: touches no memory.
         let uid = unsafe { libc::getuid() };
         Self {
             signal,
-            errno: 0,
+            errno,
             code: libc::SI_QUEUE,
             pad: 0,
             pid: sys::pid(),

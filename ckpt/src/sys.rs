@@ -64,6 +64,25 @@ pub fn pending() -> SignalSet {
     set
 }
 
+/// Takes one of these signals if it waits.
+pub fn take_signal(set: SignalSet) -> Option<libc::siginfo_t> {
+    // SAFETY: both structures are plain data for which all zeros is a value; the pointers are to a
+    // set of the size given, to details to fill in, and to a timespec.
+    unsafe {
+        let (mut info, at_once): (libc::siginfo_t, libc::timespec) = std::mem::zeroed();
+        let (set, time) = (&raw const set, &raw const at_once);
+        let result = libc::syscall(libc::SYS_rt_sigtimedwait, set, &raw mut info, time, 8);
+        (result > 0).then_some(info)
+    }
+}
+
+/// Queues a signal with its details for a thread of this process.
+pub fn queue_signal(tid: i32, info: &libc::siginfo_t) -> Sys<()> {
+    let (pid, signal, info) = (pid(), info.si_signo, std::ptr::from_ref(info));
+    // SAFETY: the pointer is to the details of a signal.
+    check(unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, signal, info) }).map(drop)
+}
+
 /// The bit of a signal.
 pub fn bit(signal: i32) -> SignalSet {
     1 << (signal - 1)

@@ -96,6 +96,7 @@ static void *work(void *arg)
 
 static void *doze(void *arg)
 {
+    CHECK(pthread_setname_np(pthread_self(), "sleeper") == 0);
     for (;;) {
         struct timespec start, end, pause = { 0, 5000000 };
         clock_gettime(CLOCK_MONOTONIC, &start);

@@ -22,7 +22,7 @@ impl PendingSignals {
         }
         let mut waiting = Vec::new();
         while waiting.len() < MOST {
-            match take(set) {
+            match sys::take_signal(set) {
                 Some(info) => waiting.push(info),
                 None => break,
             }
@@ -50,20 +50,5 @@ impl PendingSignals {
                 caveats.push(Caveat::SignalLost { signal, errno });
             }
         }
-    }
-}
-
-fn take(set: sys::SignalSet) -> Option<libc::siginfo_t> {
-    let at_once = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `siginfo_t` is plain data; the pointers are to a set of the size given, to it and to
-    // a timespec.
-    unsafe {
-        let mut info: libc::siginfo_t = std::mem::zeroed();
-        let (set, time) = (&raw const set, &raw const at_once);
-        let result = libc::syscall(libc::SYS_rt_sigtimedwait, set, &raw mut info, time, 8);
-        (result > 0).then_some(info)
     }
 }

@@ -1,12 +1,12 @@
 //! The signal that parks a thread, and what a thread does in its handler.
 //!
 //! glibc never lets a thread block its two internal signals. It uses this one to change the user of
-//! a process with threads. So the handler is installed for the time of parking only, and passes on
-//! each signal that the taker has not sent.
+//! a process with threads, and installs its own handler when it makes the first further thread. So
+//! this handler is installed again for each parking, and passes on each signal that is neither the
+//! taker's nor a request.
 
-use std::cell::UnsafeCell;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use super::first_thread;
 use super::kernel_state::KernelState;
@@ -14,30 +14,56 @@ use super::saved_registers::{self, save_and_call};
 use super::thread_slots::{self, PARKED, ThreadSlot, state};
 use crate::hint::Hint;
 use crate::rewind::{self, HandlerStart};
-use crate::signals::{QueuedSignal, SignalAction};
+use crate::signals::{QueuedSignal, SignalAction, request_in};
 use crate::sys;
 
 /// glibc's `SIGSETXID`.
-const SIGNAL: i32 = 33;
+pub(crate) const SIGNAL: i32 = 33;
 const SA_RESTORER: u64 = 0x0400_0000;
 
-/// The program's action, while this module's stands.
-struct Former(UnsafeCell<SignalAction>);
+/// Meets a request with this value in a handler, and hides the interruption.
+pub(crate) type Meet = fn(u64, &mut libc::ucontext_t, HandlerStart);
 
-// SAFETY: written by the taker before the handler is installed.
-unsafe impl Sync for Former {}
+/// A [`Meet`]; null until the library starts.
+static MEET: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-static FORMER: Former = Former(UnsafeCell::new(SignalAction {
-    handler: libc::SIG_DFL,
-    flags: 0,
-    restorer: 0,
-    mask: 0,
-}));
+/// The program's action, while this module's stands: handler, flags, restorer, mask.
+static FORMER: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+
+fn former() -> SignalAction {
+    let [handler, flags, restorer, mask] = FORMER.each_ref().map(|f| f.load(Ordering::Acquire));
+    SignalAction {
+        handler: handler as usize,
+        flags,
+        restorer: restorer as usize,
+        mask,
+    }
+}
+
+fn set_former(action: &SignalAction) {
+    let SignalAction {
+        handler,
+        flags,
+        restorer,
+        mask,
+    } = *action;
+    let values = [handler as u64, flags, restorer as u64, mask];
+    for (place, value) in FORMER.iter().zip(values) {
+        place.store(value, Ordering::Release);
+    }
+}
 
 /// Signals that were sent and have not reached their handler.
 static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
 
-/// Installs the handler.
+/// From here on requests come by this signal, too.
+pub(super) fn accept_requests(meet: Meet) {
+    MEET.store(meet as *mut c_void, Ordering::Release);
+    // Without the handler no request comes past a thread's mask.
+    let _ = install();
+}
+
+/// Installs the handler, unless it stands.
 pub(super) fn install() -> sys::Sys<()> {
     let action = SignalAction {
         handler: handle as *const () as usize,
@@ -47,20 +73,49 @@ pub(super) fn install() -> sys::Sys<()> {
     };
     let present = SignalAction::read(SIGNAL);
     if present.handler == action.handler {
-        // A thread has not come to its handler since an earlier try.
         return Ok(());
     }
-    // SAFETY: the handler does not use it before it is installed.
-    unsafe { *FORMER.0.get() = present };
+    set_former(&present);
     // SAFETY: handler and restorer are of the kinds that the flags say.
     unsafe { action.set(SIGNAL) }.map(drop)
 }
 
-/// Puts the program's action back, unless a signal is still on its way.
+/// Puts the program's action back, unless another one stands, or a signal is still on its way.
 pub(super) fn remove() {
-    if UNDER_WAY.load(Ordering::Acquire) == 0 {
+    MEET.store(std::ptr::null_mut(), Ordering::Release);
+    let is_ours = SignalAction::read(SIGNAL).handler == handle as *const () as usize;
+    if is_ours && UNDER_WAY.load(Ordering::Acquire) == 0 {
         // SAFETY: it stood there before.
-        let _ = unsafe { (*FORMER.0.get()).set(SIGNAL) };
+        let _ = unsafe { former().set(SIGNAL) };
+    }
+}
+
+/// Passes a request on to the process's first thread. Says whether that was possible.
+pub(super) fn pass_to_first(value: u64) -> bool {
+    let (pid, info) = (sys::pid(), QueuedSignal::request(SIGNAL, value));
+    install().is_ok() && queue(pid, &info).is_ok()
+}
+
+/// Queues a signal for a thread of this process.
+fn queue(tid: i32, info: &QueuedSignal) -> sys::Sys<()> {
+    let (pid, info) = (sys::pid(), std::ptr::from_ref(info));
+    // SAFETY: the pointer is to as many bytes as a siginfo has.
+    let result = unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, SIGNAL, info) };
+    sys::check(result).map(drop)
+}
+
+/// Gives the values of the requests that wait for the calling thread. Other signals of this number
+/// wait on.
+pub(super) fn take_requests(mut each: impl FnMut(u64)) {
+    const MOST: usize = 8;
+    for _ in 0..MOST {
+        let Some(info) = sys::take_signal(sys::bit(SIGNAL)) else {
+            return;
+        };
+        match request_in(&info) {
+            Some(value) => each(value),
+            None => drop(sys::queue_signal(sys::tid(), &info)),
+        }
     }
 }
 
@@ -73,17 +128,7 @@ pub(super) fn forget_signals() {
 pub(super) fn send(slot: &'static ThreadSlot, tid: i32) -> sys::Sys<()> {
     let info = QueuedSignal::new(SIGNAL, std::ptr::from_ref(slot).addr() as u64);
     UNDER_WAY.fetch_add(1, Ordering::AcqRel);
-    // SAFETY: the pointer is to as many bytes as a siginfo has.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_rt_tgsigqueueinfo,
-            sys::pid(),
-            tid,
-            SIGNAL,
-            &raw const info,
-        )
-    };
-    sys::check(result).map(drop).inspect_err(|_| {
+    queue(tid, &info).inspect_err(|_| {
         UNDER_WAY.fetch_sub(1, Ordering::AcqRel);
     })
 }
@@ -98,7 +143,12 @@ unsafe extern "C" fn handle(
     // SAFETY: the kernel gives valid information.
     let Some(slot) = (unsafe { own_slot(&*info) }) else {
         // SAFETY: the arguments are the kernel's.
-        unsafe { pass_on(signal, info, interrupted) };
+        unsafe {
+            match request_in(&*info) {
+                Some(value) => meet(value, &mut *interrupted, begin),
+                None => pass_on(signal, info, interrupted),
+            }
+        }
         sys::set_errno(errno);
         return;
     };
@@ -129,13 +179,21 @@ fn own_slot(info: &libc::siginfo_t) -> Option<&'static ThreadSlot> {
     thread_slots::at(value).filter(|slot| slot.tid.load(Ordering::Acquire) == sys::tid())
 }
 
+fn meet(value: u64, interrupted: &mut libc::ucontext_t, begin: HandlerStart) {
+    let meet = MEET.load(Ordering::Acquire);
+    if !meet.is_null() {
+        // SAFETY: `accept_requests` stored a function of this type.
+        let meet = unsafe { std::mem::transmute::<*mut c_void, Meet>(meet) };
+        meet(value, interrupted, begin);
+    }
+}
+
 /// Gives a signal to the program's handler.
 ///
 /// # Safety
 /// The arguments are what the kernel gave.
 unsafe fn pass_on(signal: i32, info: *mut libc::siginfo_t, interrupted: *mut libc::ucontext_t) {
-    // SAFETY: written before this handler was installed.
-    let former = unsafe { *FORMER.0.get() };
+    let former = former();
     if !former.has_handler() {
         return;
     }

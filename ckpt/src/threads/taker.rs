@@ -161,7 +161,7 @@ fn state_of(tid: i32) -> Option<char> {
 }
 
 /// Whether the process's first thread has ended before the others: it stays in the list.
-fn has_ended(tid: i32) -> bool {
+pub(super) fn has_ended(tid: i32) -> bool {
     matches!(state_of(tid), Some('Z' | 'X'))
 }
 
@@ -231,7 +231,6 @@ pub(super) fn resume_others() {
         first_thread::let_run();
     }
     others().for_each(|slot| resume(slot, process));
-    parking_signal::remove();
 }
 
 /// Whether a thread was parked in another process, and does not exist here yet.

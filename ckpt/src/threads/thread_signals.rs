@@ -6,6 +6,7 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use crate::signals::request_in;
 use crate::{proc, sys};
 
 /// How many of them are kept; the rest would stay with the rank.
@@ -42,7 +43,10 @@ impl ThreadSignals {
         self.process = sys::pid();
         let own = pending_in(c"/proc/thread-self/status");
         for signal in (1..=64).filter(|&signal| own & sys::bit(signal) != 0) {
-            if self.count < MOST && take_one(signal, &mut self.waiting[self.count]) {
+            if self.count < MOST
+                && let Some(info) = sys::take_signal(sys::bit(signal))
+            {
+                self.waiting[self.count] = info;
                 self.count += 1;
             }
         }
@@ -54,16 +58,15 @@ impl ThreadSignals {
         let is_clone = self.process != pid;
         for info in &mut self.waiting[..self.count] {
             // The request was for the rank that the image is of.
-            if is_clone && info.si_signo == LEFT_OUT.load(Ordering::Relaxed) {
+            let is_left_out = info.si_signo == LEFT_OUT.load(Ordering::Relaxed);
+            if is_clone && (is_left_out || request_in(info).is_some()) {
                 continue;
             }
             // SAFETY: a signal from a process has its number; it is read only for such a one.
             if info.si_code <= 0 && unsafe { info.si_pid() } == self.process {
                 set_sender(info, pid);
             }
-            let (signal, info) = (info.si_signo, std::ptr::from_ref(info));
-            // SAFETY: the pointer is to a siginfo of the kernel's own making.
-            unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, signal, info) };
+            let _ = sys::queue_signal(tid, info);
         }
         self.count = 0;
     }
@@ -82,18 +85,6 @@ fn pending_in(path: &CStr) -> sys::SignalSet {
     proc::field(&text[..length], "SigPnd:")
         .and_then(proc::hex)
         .unwrap_or(0)
-}
-
-fn take_one(signal: i32, info: &mut libc::siginfo_t) -> bool {
-    let set = sys::bit(signal);
-    let at_once = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    let (set, info, time) = (&raw const set, std::ptr::from_mut(info), &raw const at_once);
-    // SAFETY: the pointers are to a set of the size given, to details to fill in, and to a
-    // timespec.
-    unsafe { libc::syscall(libc::SYS_rt_sigtimedwait, set, info, time, 8) > 0 }
 }
 
 /// Replaces the sender's process number. The C library ignores a signal of its own kind that comes
@@ -135,9 +126,7 @@ mod tests {
             pending_in(c"/proc/thread-self/status") & sys::bit(libc::SIGUSR1),
             sys::bit(libc::SIGUSR1)
         );
-        // SAFETY: plain data that the call fills in.
-        let mut info = unsafe { std::mem::zeroed() };
-        assert!(take_one(libc::SIGUSR1, &mut info));
+        let info = sys::take_signal(sys::bit(libc::SIGUSR1)).expect("the signal");
         // SAFETY: a signal of `tgkill` has a sender.
         assert_eq!(unsafe { info.si_pid() }, sys::pid());
         sys::set_mask(mask);

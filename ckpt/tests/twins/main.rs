@@ -9,9 +9,12 @@ mod figures;
 mod image_figures;
 mod locks;
 mod process_images;
+mod signalled_threads;
 mod state;
 mod storms;
+mod stuck_threads;
 mod support;
+mod thread_attributes;
 mod thread_timers;
 mod threads;
 mod waits;
@@ -37,6 +40,9 @@ fn main() {
         state::TESTS,
         storms::TESTS,
         threads::TESTS,
+        stuck_threads::TESTS,
+        thread_attributes::TESTS,
+        signalled_threads::TESTS,
         thread_timers::TESTS,
         locks::TESTS,
         watch::TESTS,

@@ -18,14 +18,12 @@ pub const TESTS: &[Test] = &[
         time_outs,
     ),
     ("threads_that_block_all_signals_are_in_the_image", blocked),
-    ("threads_keep_what_the_kernel_knows_of_them", kernel_state),
     ("threads_can_be_joined_in_a_restored_process", joined),
     ("threads_other_than_the_first_take_images", by_another),
     (
         "threads_go_on_after_the_first_one_has_ended",
         without_the_first,
     ),
-    ("threads_that_cannot_be_parked_are_named", unparkable),
     (
         "threads_that_change_the_user_meanwhile_do_so",
         change_of_user,
@@ -40,7 +38,7 @@ pub const TESTS: &[Test] = &[
 ];
 
 /// How often each rank is restored.
-const GENERATIONS: u32 = 3;
+pub const GENERATIONS: u32 = 3;
 
 /// Threads that repeat a step, and count how often they did.
 #[derive(Default)]
@@ -112,7 +110,7 @@ fn compute() {
     }));
 }
 
-fn sleep_ms(ms: u64) {
+pub fn sleep_ms(ms: u64) {
     let time = libc::timespec {
         tv_sec: 0,
         tv_nsec: ms as i64 * 1_000_000,
@@ -223,7 +221,7 @@ fn time_outs() {
     job.finish();
 }
 
-fn block_all_signals() {
+pub fn block_all_signals() {
     // SAFETY: a set of this frame.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
@@ -245,103 +243,6 @@ fn blocked() {
                 } else {
                     std::hint::black_box((0..10_000u32).fold(1u32, u32::wrapping_mul));
                 }
-            });
-        }
-    }));
-}
-
-std::thread_local! {
-    static OWN: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
-}
-
-/// What a thread asks the kernel of itself.
-#[derive(PartialEq, Debug)]
-struct Seen {
-    name: [u8; 16],
-    stack: (usize, usize),
-    mask: u64,
-    processors: [u64; 16],
-    nice: i32,
-    robust: (usize, usize),
-    gs: usize,
-    own: u64,
-    clears: usize,
-}
-
-fn seen() -> Seen {
-    let mut seen = Seen {
-        name: [0; 16],
-        stack: (0, 0),
-        mask: 0,
-        processors: [0; 16],
-        nice: 0,
-        robust: (0, 0),
-        gs: 0,
-        own: OWN.get(),
-        clears: 0,
-    };
-    // SAFETY: each pointer is to room for what the call writes.
-    unsafe {
-        let mut stack: libc::stack_t = std::mem::zeroed();
-        libc::prctl(libc::PR_GET_NAME, seen.name.as_mut_ptr());
-        libc::prctl(libc::PR_GET_TID_ADDRESS, &raw mut seen.clears);
-        libc::sigaltstack(std::ptr::null(), &mut stack);
-        seen.stack = (stack.ss_sp as usize, stack.ss_size);
-        let (none, mask) = (std::ptr::null::<u64>(), &raw mut seen.mask);
-        libc::syscall(libc::SYS_rt_sigprocmask, 0, none, mask, 8);
-        let set = seen.processors.as_mut_ptr();
-        libc::syscall(libc::SYS_sched_getaffinity, 0, 128, set);
-        seen.nice = libc::getpriority(libc::PRIO_PROCESS, 0);
-        let (list, length) = (&raw mut seen.robust.0, &raw mut seen.robust.1);
-        libc::syscall(libc::SYS_get_robust_list, 0, list, length);
-        libc::syscall(libc::SYS_arch_prctl, 0x1004, &raw mut seen.gs);
-    }
-    seen
-}
-
-/// Gives a thread a state of its own.
-fn become_special(number: u64) {
-    OWN.set(number);
-    let name = std::ffi::CString::new(format!("special {number}")).expect("no zero");
-    let memory = Box::leak(vec![0u8; 65_536].into_boxed_slice());
-    // SAFETY: the memory stays; the other pointers are to what the calls read.
-    unsafe {
-        libc::prctl(libc::PR_SET_NAME, name.as_ptr());
-        let mut stack: libc::stack_t = std::mem::zeroed();
-        stack.ss_sp = memory.as_mut_ptr().cast();
-        stack.ss_size = memory.len();
-        assert_eq!(libc::sigaltstack(&stack, null_mut()), 0);
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigaddset(&mut set, libc::SIGUSR1 + number as i32);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &set, null_mut());
-        let cpus = 1u64 << (number % 2);
-        libc::syscall(libc::SYS_sched_setaffinity, 0, 8, &raw const cpus);
-        libc::setpriority(libc::PRIO_PROCESS, 0, number as i32);
-        libc::syscall(libc::SYS_arch_prctl, 0x1001, memory.as_ptr());
-    }
-}
-
-fn kernel_state() {
-    all_go_on(with_workers(5, |workers| {
-        for number in 0..3 {
-            let mut first: Option<Seen> = None;
-            workers.add(move || {
-                let first = first.get_or_insert_with(|| {
-                    become_special(number);
-                    seen()
-                });
-                assert_eq!(*first, seen());
-                assert!(first.clears != 0 && first.robust.0 != 0);
-                let mut processor = 0u32;
-                // With one processor allowed, both ways of asking say the same: one of them reads
-                // what the kernel writes into the registered area of the thread.
-                // SAFETY: the pointer is to a number.
-                unsafe {
-                    let none = std::ptr::null_mut::<u32>();
-                    libc::syscall(libc::SYS_getcpu, &raw mut processor, none, none);
-                    assert_eq!(libc::sched_getcpu(), processor as i32);
-                }
-                sleep_ms(1);
             });
         }
     }));
@@ -369,6 +270,11 @@ fn joined() {
         assert_eq!(job.ask("join"), "Some(\"its value\")");
     }
     job.finish();
+}
+
+std::thread_local! {
+    /// A thread's own.
+    pub static OWN: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 /// A thread that only sleeps, and says whether it is the first one of its process.
@@ -436,74 +342,6 @@ fn without_the_first() {
     assert_eq!(job.ask("well?"), "late: []");
     job.restore(1);
     assert_eq!(job.ask("well?"), "late: []");
-    job.finish();
-}
-
-fn unparkable() {
-    static IS_OPEN: AtomicBool = AtomicBool::new(false);
-    static TID: AtomicI32 = AtomicI32::new(0);
-    let raw_mask = |mask: u64| {
-        let (new, none) = (&raw const mask, std::ptr::null_mut::<u64>());
-        // SAFETY: the pointer is to a set of the size given.
-        unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, new, none, 8) };
-    };
-    let mut job = Job::start(move |rank| {
-        let mut workers = Workers::default();
-        workers.add(|| sleep_ms(1));
-        std::thread::Builder::new()
-            .name("deaf".into())
-            .spawn(move || {
-                raw_mask(!0);
-                // SAFETY: touches no memory.
-                TID.store(
-                    unsafe { libc::syscall(libc::SYS_gettid) } as i32,
-                    Ordering::Release,
-                );
-                while !IS_OPEN.load(Ordering::Acquire) {
-                    std::hint::spin_loop();
-                }
-                raw_mask(0);
-                loop {
-                    sleep_ms(1);
-                }
-            })
-            .expect("a thread");
-        while TID.load(Ordering::Acquire) == 0 {
-            sleep_ms(1);
-        }
-        rank.serve(|rank, word| {
-            if word == "open" {
-                IS_OPEN.store(true, Ordering::Release);
-            }
-            let tid = TID.load(Ordering::Acquire);
-            rank.say(&format!("late: {:?} {tid}", workers.late(3)));
-        });
-    });
-    let text = job.ask("well?");
-    let tid = text
-        .strip_prefix("late: [] ")
-        .expect("none is late")
-        .to_owned();
-    for _ in 0..2 {
-        let start = Instant::now();
-        assert_eq!(
-            job.ask("image"),
-            format!(
-                "refused: thread {tid} (deaf, state R) of the program could not be stopped within \
-                 a second"
-            )
-        );
-        assert!(
-            start.elapsed() < Duration::from_secs(3),
-            "{:?}",
-            start.elapsed()
-        );
-        assert!(job.ask("well?").starts_with("late: []"));
-    }
-    assert!(job.ask("open").starts_with("late: []"));
-    job.image();
-    job.restore(1);
-    assert!(job.ask("well?").starts_with("late: []"));
     job.finish();
 }
 
@@ -616,7 +454,7 @@ fn come_and_go() {
 }
 
 /// What the first thread of the storm computes.
-fn sum_of(rounds: u64) -> u64 {
+pub fn sum_of(rounds: u64) -> u64 {
     (0..rounds).fold(1u64, |sum, round| {
         sum.wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(round)
@@ -624,7 +462,7 @@ fn sum_of(rounds: u64) -> u64 {
 }
 
 /// The same until a file exists: how many rounds that was, and their sum.
-fn sum_until(file: &std::path::Path) -> (u64, u64) {
+pub fn sum_until(file: &std::path::Path) -> (u64, u64) {
     let (mut rounds, mut sum) = (0u64, 1u64);
     while rounds % 1000 != 0 || !file.exists() {
         sum = sum

@@ -3,7 +3,7 @@
 use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
-use libc::{c_int, timespec, timeval};
+use libc::{c_int, timeval};
 
 use rejoin_ckpt::checkpoint_request;
 
@@ -27,7 +27,10 @@ pub const TESTS: &[Test] = &[
         "waits_the_next_call_at_the_same_place_has_its_own_time",
         next_call,
     ),
-    ("waits_a_sigwait_for_all_finds_no_order", sigwait_for_all),
+    (
+        "waits_a_crate::signalled_threads::in_sigwait_finds_no_order",
+        crate::signalled_threads::in_sigwait,
+    ),
     ("waits_a_program_that_blocks_all_gets_no_order", blocks_all),
     ("waits_what_came_before_is_drained", drained),
     ("waits_another_program_gets_no_order", another_program),
@@ -141,35 +144,6 @@ fn block_all() {
     // SAFETY: the pointer is to a set.
     let set = unsafe { libc::sigprocmask(libc::SIG_BLOCK, &every(), null_mut()) };
     assert_eq!(set, 0);
-}
-
-fn sigwait_for_all() {
-    let mut job = Job::start(|rank| {
-        rank.accept_checkpoints();
-        block_all();
-        rank.serve(|rank, _| {
-            let found = rank.user(|| {
-                let time = timespec {
-                    tv_sec: 60,
-                    tv_nsec: 0,
-                };
-                // SAFETY: the pointers are to a set and to a timespec.
-                unsafe { libc::sigtimedwait(&every(), null_mut(), &time) }
-            });
-            rank.say(&format!("{found}"));
-        });
-    });
-    job.tell("wait");
-    job.sleeps_in(libc::SYS_rt_sigtimedwait);
-    for epoch in 1..100 {
-        assert!(!job.try_order(epoch), "it would be taken for the program's");
-    }
-    use std::os::fd::AsRawFd as _;
-    support::kill(job.pidfd.as_raw_fd(), libc::SIGUSR2);
-    job.expect(&format!("{}", libc::SIGUSR2));
-    job.image();
-    job.restore(1);
-    job.finish();
 }
 
 fn blocks_all() {
