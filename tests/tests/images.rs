@@ -207,6 +207,11 @@ fn threads_that_hold_mutexes_across_checkpoints_come_back_from_files() {
 }
 
 #[test]
+fn threads_with_timers_of_their_own_come_back_from_files() {
+    come_back("ticking", &["ticking", "20"]);
+}
+
+#[test]
 fn a_damaged_image_is_refused_by_name_and_the_job_ends() {
     let work = Work::begin(
         "damaged",
