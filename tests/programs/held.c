@@ -2,7 +2,7 @@
  *
  * held ROUNDS [GATE]
  *
- * Each thread holds a mutex of every kind from the first round to the last, and checks in each round
+ * Each thread holds a mutex of every kind from the first round to the last. In each round it checks
  * that it still is their owner, and that its name, scheduling, processors, alternate stack and
  * signal mask are as it has set them. So does the first thread. With GATE the rounds go on in
  * silence until that file is there. */

@@ -1,8 +1,8 @@
 /* Threads with timers of their own, as profilers make them.  ticking ROUNDS [GATE]
  *
  * In each round each thread waits for a signal of its timer, whose time is that of the system, of
- * the thread's processor, or of another thread's. Another timer calls back in the C library's helper
- * thread. With GATE the rounds go on in silence until that file is there. */
+ * the thread's processor, or of another thread's. Another timer calls back in the C library's
+ * helper thread. With GATE the rounds go on in silence until that file is there. */
 #define _GNU_SOURCE
 #include "check.h"
 #include <errno.h>
@@ -22,7 +22,7 @@ static pthread_barrier_t round_begins, round_ends;
 static int over;
 static volatile int calls;
 static _Thread_local volatile int ticks;
-static _Thread_local volatile unsigned burnt;
+static _Thread_local volatile unsigned spun;
 
 static void tick(int signal)
 {
@@ -74,7 +74,7 @@ static void *wait_for_ticks(void *arg)
         pthread_barrier_wait(&round_begins);
         for (int before = ticks; ticks == before;)
             if (arg == of_own_time)
-                burnt++;
+                spun++;
             else
                 usleep(100);
         int last = over;

@@ -122,8 +122,8 @@ impl Scheduling {
         [libc::SCHED_FIFO, libc::SCHED_RR].contains(&(self.policy as i32))
     }
 
-    /// Sets it for the calling thread. A new thread has its creator's, so most threads need no call.
-    /// A nice value that only a privileged process may set stays the creator's.
+    /// Sets it for the calling thread. A new thread has its creator's, so most threads need no
+    /// call. A nice value that only a privileged process may set stays the creator's.
     pub fn restore(&self) {
         if Self::read() != Some(*self) {
             if self.has_nice_apart() {
