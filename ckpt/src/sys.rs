@@ -252,6 +252,12 @@ pub fn thread_count() -> Sys<u64> {
     path_status(c"/proc/self/task").map(|stat| stat.st_nlink.saturating_sub(2))
 }
 
+/// Whether this process has a thread of this number.
+pub fn has_thread(tid: i32) -> bool {
+    // SAFETY: signal 0 only asks.
+    unsafe { libc::syscall(libc::SYS_tgkill, pid(), tid, 0) == 0 }
+}
+
 /// The system's data about the file at a path.
 pub fn path_status(path: &CStr) -> Sys<libc::stat> {
     // SAFETY: the path ends with a zero byte; `stat` is plain data that the call fills in.

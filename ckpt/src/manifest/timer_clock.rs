@@ -57,12 +57,6 @@ pub(super) fn cpu_clock(id: i32, kind: i32) -> i32 {
     !id << 3 | kind
 }
 
-/// Whether this is the number of a thread of this process.
-pub(super) fn is_thread(tid: i32) -> bool {
-    let path = sys::ShortPath::new(format_args!("/proc/self/task/{tid}"));
-    sys::path_status(path.as_c_str()).is_ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 
 use std::cell::UnsafeCell;
 
-use super::timer_clock::{Clock, PER_THREAD, SIGTIMER, TimerThread, cpu_clock, is_thread};
+use super::timer_clock::{Clock, PER_THREAD, SIGTIMER, TimerThread, cpu_clock};
 use crate::error::{Caveat, Refused};
 use crate::{proc, sys};
 
@@ -127,7 +127,7 @@ impl PosixTimer {
     /// Finds out which of the threads that the timer names live.
     fn find_threads(&mut self, is_alone: bool) -> Result<(), Refused> {
         let found = |thread: TimerThread| match thread {
-            TimerThread::Living(tid) if !is_thread(tid) => TimerThread::Ended,
+            TimerThread::Living(tid) if !sys::has_thread(tid) => TimerThread::Ended,
             thread => thread,
         };
         self.thread = self.thread.map(found);

@@ -136,11 +136,13 @@ pub(crate) fn mine() -> Option<&'static ThreadSlot> {
     of(sys::tid())
 }
 
-/// Frees the slots of the threads that this scan has not met.
+/// Frees the slots of the threads that this scan has not met and that have ended. A list of threads
+/// may omit one that lives, and that waits in its slot.
 pub(super) fn free_unmet(scan: u32) {
     for slot in all() {
-        let is_used = slot.tid.load(Ordering::Relaxed) != 0;
-        if is_used && slot.scan.load(Ordering::Relaxed) != scan {
+        let tid = slot.tid.load(Ordering::Relaxed);
+        let is_unmet = tid != 0 && slot.scan.load(Ordering::Relaxed) != scan;
+        if is_unmet && !sys::has_thread(tid) {
             slot.renew(0);
         }
     }
@@ -188,7 +190,10 @@ mod tests {
             slot.scan.store(u32::from(tid % 2 == 0), Ordering::Relaxed);
         }
         assert!(at(std::ptr::from_ref(slots[0]).addr() + 8).is_none());
+        // A living thread keeps its slot, though a scan has not met it.
+        mine().expect("memory").scan.store(0, Ordering::Relaxed);
         free_unmet(1);
+        assert!(find(sys::tid()).is_some());
         assert!(find(1_000_000).is_some() && find(1_000_001).is_none());
         let before = all().count();
         assert!((2_000_000..2_000_040).all(|tid| of(tid).is_some()));
