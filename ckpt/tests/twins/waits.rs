@@ -28,7 +28,7 @@ pub const TESTS: &[Test] = &[
         next_call,
     ),
     (
-        "waits_a_crate::signalled_threads::in_sigwait_finds_no_order",
+        "waits_a_sigwait_for_all_finds_no_order",
         crate::signalled_threads::in_sigwait,
     ),
     ("waits_a_program_that_blocks_all_gets_no_order", blocks_all),
