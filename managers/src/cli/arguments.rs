@@ -87,14 +87,15 @@ pub(super) struct JobArguments {
     #[arg(long, value_name = "DIR")]
     pub(super) images: Option<PathBuf>,
     /// Name of the job. Its images stay in the folder of --images until it ends well, so that
-    /// --restart NAME can continue it after all of its processes have ended
+    /// --restart=NAME can continue it after all of its processes have ended
     #[arg(long, value_name = "NAME", requires = "images", value_parser = check_name)]
     pub(super) job_name: Option<String>,
     /// Continue the job of this name from its last checkpoint; the program comes from its images.
     /// Without a name: continue from what a job stored in the folder of --images, with MPI_Rejoin()
     /// filling the registered memory
     #[arg(long, value_name = "NAME", requires = "images")]
-    #[arg(num_args = 0..=1, default_missing_value = "", conflicts_with = "job_name")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    #[arg(conflicts_with = "job_name")]
     pub(super) restart: Option<String>,
     /// Read the hosts from a file: a line each, NAME, NAME:SLOTS or NAME slots=SLOTS
     #[arg(long, alias = "machinefile", value_name = "FILE")]

@@ -1,9 +1,11 @@
-//! `--restart NAME`: continues a job whose processes have all ended.
+//! `--restart=NAME`: continues a job whose processes have all ended.
 
 use super::arguments::{JobArguments, ProgramArguments};
-use crate::launch::named_job::NamedJob;
+use crate::launch::named_job::{NamedJob, check_name};
 use crate::mpirun::Launch;
 use rejoin_channel_table::Epoch;
+use std::ffi::OsString;
+use std::path::Path;
 
 /// A job to be continued, and the checkpoint.
 pub(super) struct Continued {
@@ -16,12 +18,22 @@ pub(super) fn continued(
     job: &JobArguments,
     programs: &[ProgramArguments],
 ) -> Result<Option<Continued>, String> {
-    let (Some(name), Some(images)) = (job.continued(), &job.images) else {
+    let Some(images) = &job.images else {
         return Ok(None);
     };
-    let said = |why: String| format!("--restart {name}: {why}");
+    let (name, has_program) = match job.continued() {
+        Some(name) => (name, programs.iter().any(|p| !p.command.is_empty())),
+        // The parser takes the last word for the program.
+        None => match programs {
+            [only] if job.loads_regions() && is_named(images, &only.command) => {
+                (only.command[0].to_str().unwrap_or_default(), false)
+            }
+            _ => return Ok(None),
+        },
+    };
+    let said = |why: String| format!("--restart={name}: {why}");
     let job = NamedJob::open(images, name).map_err(said)?;
-    if programs.iter().any(|program| !program.command.is_empty()) {
+    if has_program {
         let why = "the program comes from the images, so none can be given";
         return Err(said(why.into()));
     }
@@ -32,6 +44,15 @@ pub(super) fn continued(
     }
     let from = job.checkpoint().map_err(said)?;
     Ok(Some(Continued { job, from }))
+}
+
+/// Whether these words are the name of a job that has left its record.
+fn is_named(images: &Path, words: &[OsString]) -> bool {
+    let [name] = words else {
+        return false;
+    };
+    let name = name.to_str().filter(|name| check_name(name).is_ok());
+    name.is_some_and(|name| NamedJob::has_record(images, name))
 }
 
 impl Continued {
@@ -55,6 +76,7 @@ impl Continued {
         launch.plan.job = self.job.id();
         launch.plan.name = Some(self.job.name().to_owned());
         launch.plan.from = Some(self.from);
+        launch.plan.options.restart = false;
         launch.plan.stdin = self.job.stdin();
         launch.plan.interactive &= launch.plan.stdin.is_some();
     }

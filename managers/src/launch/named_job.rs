@@ -97,6 +97,12 @@ impl NamedJob {
         })
     }
 
+    /// Whether a job of this name has left a record below the folder of images.
+    #[must_use]
+    pub fn has_record(images: &Path, name: &str) -> bool {
+        images.join(name).join(RECORD).is_file()
+    }
+
     /// The record of a job that has ended, below the folder of images.
     ///
     /// # Errors
@@ -195,7 +201,7 @@ impl NamedJob {
             let name = &self.name;
             return Err(format!(
                 "--job-name {name}: {folder} holds a job of this name; continue it with \
-                 --restart {name}, or remove the folder"
+                 --restart={name}, or remove the folder"
             ));
         }
         self.folder.clear(from.map(|epoch| epoch.0)).map_err(said)?;
