@@ -77,6 +77,8 @@ fn a_rank_outside_mpi_is_told_from_one_without_a_link() {
 fn a_wait_for_who_carries_a_part_of_a_message_names_it() {
     let run = Run::new(2, program("giants")).arg("48").arg("20");
     let run = run.arg("turns").env("REJOIN_STALL_REPORT", "1");
+    // Otherwise loads of lines decide whether messages go by single copy.
+    let run = run.env("REJOIN_SINGLE_COPY_MIN", "131072");
     let mut child = run.start();
     let job = Job::of(child.id(), "giants");
     wait_for(SOON, "images", || job.images().len() >= 2);
