@@ -183,7 +183,7 @@ fn thread_named(pid: u32, name: &str) -> Option<u32> {
     task.file_name()?.to_str()?.parse().ok()
 }
 
-/// A thread that a debugger holds does not park. Its name is told, the job goes on with the
+/// A thread that a debugger holds does not park. Its name is told, the job continues with the
 /// checkpoint from before, and checkpoints succeed when the thread runs again.
 #[test]
 fn a_thread_that_does_not_stop_is_named_and_the_checkpoint_before_stands() {

@@ -156,7 +156,8 @@ impl PageHashes {
                 self.queue().next.store(0, Ordering::Relaxed);
                 self.queue().work();
             }
-            std::hint::spin_loop();
+            // It may need this processor.
+            std::thread::yield_now();
         }
         &self.hashes
     }

@@ -141,7 +141,7 @@ fn without_first() {
     job.finish();
 }
 
-/// The program's own wait for all signals goes on, though an image is taken meanwhile.
+/// The program's own wait for all signals continues, though an image is taken meanwhile.
 pub fn in_sigwait() {
     let mut job = Job::start(|rank| {
         rank.accept_checkpoints();
