@@ -6,7 +6,7 @@ use common::{Done, Scratch, finish, mpirun};
 use rejoin_tests::processes::{all_gone, descendants, kill, wait_for};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -136,6 +136,26 @@ fn one_of_several_jobs_must_be_named() {
     assert!(named.err.contains("--recovery none"), "{named:?}");
     assert_eq!(end(one).code, Some(0));
     assert_eq!(end(other).code, Some(0));
+}
+
+#[test]
+fn nothing_is_said_of_a_job_that_was_not_asked_for() {
+    let place = Place::new("foreign");
+    let (job, _) = place.job(&["cat"]);
+    let name = "ffffffffffffffff";
+    let foreign = UnixListener::bind(place.0.0.join(format!("rejoin/{name}.sock"))).unwrap();
+    // It speaks another language.
+    std::thread::spawn(move || {
+        for mut client in foreign.incoming().flatten() {
+            let _ = client.write_all(&u32::MAX.to_le_bytes());
+        }
+    });
+    let all = place.rejoin(&["status"]);
+    assert!(all.err.contains(&format!("job {name}: ")), "{all:?}");
+    let one = place.rejoin(&["status", &job.id().to_string()]);
+    assert_eq!((one.code, one.err.as_str()), (Some(0), ""), "{one:?}");
+    assert!(one.out.contains("cat, 1 rank, "), "{one:?}");
+    assert_eq!(end(job).code, Some(0));
 }
 
 #[test]

@@ -19,8 +19,8 @@ const STATUS_LIMIT: Duration = Duration::from_secs(5);
 const CHECKPOINT_LIMIT: Duration = Duration::from_secs(180);
 
 /// Which job is meant: the beginning of its name, or the process id of its mpirun.
-fn is_meant(status: &JobStatus, job: &str) -> bool {
-    status.job.starts_with(job) || status.mpirun.to_string() == job
+fn is_meant(found: &Found, job: &str) -> bool {
+    found.name.starts_with(job) || found.mpirun().is_some_and(|pid| pid.to_string() == job)
 }
 
 /// Asks, and waits for the answer. `None`: the job said nothing, or nothing that is understood.
@@ -53,14 +53,17 @@ fn ask(job: Found, what: What, limit: Duration) -> Result<Option<Answer>> {
     }
 }
 
-/// The jobs that are meant. `tell` gets a line for each job that does not say how it is.
+/// The jobs that are meant; no others are asked. `tell` gets a line for each that does not say how
+/// it is.
 pub(super) fn statuses(
     wanted: Option<&str>,
     limit: Duration,
     tell: impl Fn(&str),
 ) -> Vec<JobStatus> {
     let mut all = Vec::new();
-    for job in run_dir::jobs() {
+    let mut jobs = run_dir::jobs();
+    jobs.retain(|found| wanted.is_none_or(|job| is_meant(found, job)));
+    for job in jobs {
         let name = job.name.clone();
         match ask(job, What::Status, limit) {
             Ok(Some(Answer::Status(status))) => all.push(*status),
@@ -71,7 +74,6 @@ pub(super) fn statuses(
             Err(error) => tell(&format!("job {name}: {error}")),
         }
     }
-    all.retain(|status| wanted.is_none_or(|job| is_meant(status, job)));
     all
 }
 
@@ -257,6 +259,7 @@ fn table(status: &JobStatus) -> String {
 mod tests {
     use super::*;
     use crate::report::query::{Checkpoint, RankStatus};
+    use std::os::unix::net::UnixStream;
 
     fn some() -> JobStatus {
         let rank = |rank, pid, incarnation| RankStatus {
@@ -311,11 +314,16 @@ job 00000000000000ab  ./app, 2 ranks, running for 12.3 s  (mpirun 77, --recovery
 
     #[test]
     fn jobs_go_by_the_beginning_of_their_name_and_by_mpiruns_pid() {
-        let status = some();
-        for job in ["00000000000000ab", "0000", "77"] {
-            assert!(is_meant(&status, job), "{job}");
+        let (socket, _other) = UnixStream::pair().unwrap();
+        let found = Found {
+            name: "00000000000000ab".into(),
+            socket: socket.into(),
+        };
+        let mpirun = std::process::id().to_string();
+        for job in ["00000000000000ab", "0000", &mpirun] {
+            assert!(is_meant(&found, job), "{job}");
         }
-        assert!(!is_meant(&status, "7"));
-        assert!(!is_meant(&status, "ab"));
+        assert!(!is_meant(&found, &mpirun[1..]));
+        assert!(!is_meant(&found, "ab"));
     }
 }

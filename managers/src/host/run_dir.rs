@@ -6,7 +6,8 @@
 use crate::error::{Context, Error, Result};
 use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket,
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, getsockopt, listen,
+    socket, sockopt,
 };
 use nix::unistd::getuid;
 use rejoin_channel_table::JobId;
@@ -150,6 +151,16 @@ pub struct Found {
     pub name: String,
     /// A connection to it; does not block.
     pub socket: OwnedFd,
+}
+
+impl Found {
+    /// Process id of its mpirun, which listens, if this process can know it.
+    #[must_use]
+    pub fn mpirun(&self) -> Option<u32> {
+        let peer = getsockopt(&self.socket, sockopt::PeerCredentials).ok()?;
+        // 0 if it is in no process namespace of ours.
+        u32::try_from(peer.pid()).ok().filter(|pid| *pid > 0)
+    }
 }
 
 /// All jobs of this user that listen here, in the order of their names. Removes remains of dead
