@@ -2,8 +2,11 @@
 
 mod common;
 
-use common::{Done, Scratch, finish, mpirun};
+use common::{Done, LIMIT, Scratch, finish, mpirun};
+use nix::pty::{Winsize, openpty};
+use nix::sys::termios::tcgetattr;
 use rejoin_tests::processes::{all_gone, descendants, kill, wait_for};
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -155,6 +158,54 @@ fn nothing_is_said_of_a_job_that_was_not_asked_for() {
     let one = place.rejoin(&["status", &job.id().to_string()]);
     assert_eq!((one.code, one.err.as_str()), (Some(0), ""), "{one:?}");
     assert!(one.out.contains("cat, 1 rank, "), "{one:?}");
+    assert_eq!(end(job).code, Some(0));
+}
+
+/// Starts `rejoin top` in a new terminal, sends it a signal when it shows something, and looks at
+/// the terminal after its end.
+fn end_top(place: &Place, signal: i32) {
+    let size = Winsize {
+        ws_row: 24,
+        ws_col: 80,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    let terminal = openpty(&size, None).unwrap();
+    let before = tcgetattr(&terminal.slave).unwrap();
+    let end = || Stdio::from(terminal.slave.try_clone().unwrap());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rejoin"));
+    command.arg("top").env("XDG_RUNTIME_DIR", &place.0.0);
+    command.stdin(end()).stdout(end()).stderr(end());
+    rejoin_tests::listening(&mut command);
+    let mut top = command.spawn().unwrap();
+    rejoin_managers::host::set_nonblocking(&terminal.master).unwrap();
+    let (mut master, mut seen) = (File::from(terminal.master), Vec::new());
+    let mut shows = |text: &str| {
+        // All that there is, until a read would block.
+        let _ = master.read_to_end(&mut seen);
+        String::from_utf8_lossy(&seen).contains(text)
+    };
+    wait_for(LIMIT, "a full screen", || {
+        shows("\x1b[?1049h") && shows("cat")
+    });
+    assert_ne!(tcgetattr(&terminal.slave).unwrap(), before);
+    kill(top.id(), signal);
+    wait_for(LIMIT, "the end", || {
+        shows("");
+        top.try_wait().unwrap().is_some()
+    });
+    assert_eq!(top.wait().unwrap().code(), Some(128 + signal));
+    assert!(shows("\x1b[?1049l"), "the full screen stays");
+    assert_eq!(tcgetattr(&terminal.slave).unwrap(), before);
+}
+
+#[test]
+fn a_signal_to_top_restores_the_terminal() {
+    let place = Place::new("top");
+    let (job, _) = place.job(&["cat"]);
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+        end_top(&place, signal);
+    }
     assert_eq!(end(job).code, Some(0));
 }
 

@@ -3,6 +3,7 @@
 use super::jobs;
 use super::top_frame::frame;
 use crate::error::system_text;
+use crate::host::signal_reader::Signals;
 use crate::report::query::JobStatus;
 use crate::standard_output::print;
 use crossterm::cursor::{Hide, MoveTo, Show};
@@ -12,7 +13,12 @@ use crossterm::terminal::{
     self, BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen,
     LeaveAlternateScreen,
 };
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::process;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Time between two looks at the jobs.
@@ -21,11 +27,17 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// How long a job may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_millis(800);
 
+/// Signals that end this command.
+const ENDING: [Signal; 3] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM];
+
+/// How long a terminal may take what restores it: one whose output is stopped takes nothing.
+const RESTORE_LIMIT: Duration = Duration::from_millis(500);
+
 /// Lines and columns if there is no terminal: all ranks are shown.
 const NO_TERMINAL: (usize, usize) = (usize::MAX, usize::MAX);
 
-/// Shows this job, or all, until the user or the job ends it. Without a terminal it prints one
-/// table. Returns the exit code.
+/// Shows this job, or all, until the user, a signal or the job ends it. Without a terminal it
+/// prints one table. Returns the exit code.
 #[must_use]
 pub fn run(job: Option<&str>) -> i32 {
     let shown = looked_up(job);
@@ -83,14 +95,16 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         // A terminal that has gone away needs nothing.
-        let _ = queue!(io::stdout(), Show, LeaveAlternateScreen);
-        let _ = io::stdout().flush();
+        let _ = leave(&mut io::stdout());
         let _ = terminal::disable_raw_mode();
     }
 }
 
 fn on_screen(job: Option<&str>, first: Vec<JobStatus>) -> io::Result<End> {
+    // They are blocked before the terminal changes, so none ends this process in between.
+    let signals = Signals::new(&ENDING).map_err(io::Error::other)?;
     let _screen = Screen::enter()?;
+    end_on(signals)?;
     let mut shown = first;
     let mut looked = Instant::now();
     draw(&shown)?;
@@ -110,6 +124,43 @@ fn on_screen(job: Option<&str>, first: Vec<JobStatus>) -> io::Result<End> {
             _ => {}
         }
     }
+}
+
+/// Ends this process when one of the signals comes. A thread waits for them, because reads and
+/// writes of a terminal may block.
+fn end_on(mut signals: Signals) -> io::Result<()> {
+    let wait = move || {
+        loop {
+            let mut fds = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+            // An interrupted wait is another turn.
+            let _ = poll(&mut fds, PollTimeout::NONE);
+            match signals.take() {
+                None | Some(libc::SIGCHLD) => {}
+                Some(signal) => end_by(signal),
+            }
+        }
+    };
+    thread::Builder::new().spawn(wait).map(drop)
+}
+
+/// Restores the terminal and ends this process as a shell reports a signal.
+fn end_by(signal: i32) -> ! {
+    let code = 128 + signal;
+    let _ = terminal::disable_raw_mode();
+    thread::spawn(move || {
+        // Held to the end, so that nothing is drawn after this.
+        let mut out = io::stdout().lock();
+        let _ = leave(&mut out);
+        process::exit(code)
+    });
+    thread::sleep(RESTORE_LIMIT);
+    process::exit(code)
+}
+
+/// Shows what was on the terminal before.
+fn leave(out: &mut impl Write) -> io::Result<()> {
+    queue!(out, Show, LeaveAlternateScreen)?;
+    out.flush()
 }
 
 fn is_end(key: &KeyEvent) -> bool {
