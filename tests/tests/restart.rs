@@ -180,6 +180,42 @@ fn what_can_not_be_continued_is_refused() {
     refused(job.again(&[]), "holds no checkpoint with an image");
 }
 
+#[test]
+fn a_job_that_is_ended_by_a_signal_says_how_to_continue_it() {
+    let mut job = Named::new("signalled", ["back", "work"]);
+    let child = job.first(&[]).start();
+    wait_for(SOON, "a checkpoint", || job.committed() > 0);
+    kill(child.id(), libc::SIGTERM);
+    let done = finish(child, LIMIT, "a job that got SIGTERM");
+    assert_eq!(done.output.status.code(), Some(143), "{}", done.text());
+    let way = format!(
+        "mpirun: to continue the job from checkpoint {}, type: mpirun --images {} --restart=night",
+        job.committed(),
+        job.folder.join("images").display()
+    );
+    let text = done.stderr();
+    assert_eq!(text.lines().rev().nth(1), Some(&way[..]), "{text}");
+    let text = done.stdout();
+    job.seen.extend(text.lines().map(str::to_owned));
+    let child = job.again(&[]).start();
+    job.ends_well(child);
+}
+
+#[test]
+fn a_job_that_fails_before_its_first_checkpoint_leaves_its_name_to_the_next() {
+    let job = Named::new("fails", ["back", "work"]);
+    for _ in 0..2 {
+        let done = job
+            .with_images(&["--job-name", "night", "-n", "2", "false"])
+            .output();
+        assert_eq!(done.output.status.code(), Some(1), "{}", done.text());
+        let text = done.stderr();
+        let why = "the job can't be continued: ";
+        assert!(text.contains(why), "{}", done.text());
+        assert!(!job.own().exists(), "the job has left files");
+    }
+}
+
 fn files(folder: &Path, kind: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).expect("the folder").flatten();
     let paths = entries.map(|entry| entry.path());

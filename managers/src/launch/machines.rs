@@ -4,7 +4,7 @@ use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::central::{Failover, Leases};
 use rejoin_managers_protocol::lease::Terms;
 use serde::Serialize;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 /// One host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,14 +137,14 @@ impl Machines {
     }
 }
 
-/// ssh hands the words to a shell.
-fn quoted(path: &OsString) -> OsString {
+/// A path as a word for a shell. ssh hands its words to one.
+pub(super) fn quoted(path: &OsStr) -> OsString {
     let unquoted = |c: char| c.is_ascii_alphanumeric() || "/._-+@%".contains(c);
     match path.to_str() {
         Some(text) if !text.chars().all(unquoted) => {
             format!("'{}'", text.replace('\'', "'\\''")).into()
         }
-        _ => path.clone(),
+        _ => path.to_owned(),
     }
 }
 

@@ -4,6 +4,7 @@
 
 use crate::error::system_text;
 use crate::launch::launch_plan::LaunchPlan;
+use crate::launch::machines::quoted;
 use rejoin_channel_table::{Epoch, Generation, JobId, Rank};
 use rejoin_ckpt::store::ImageFolder;
 use serde::{Deserialize, Serialize};
@@ -221,6 +222,39 @@ impl NamedJob {
         })
     }
 
+    /// The job has ended badly. Returns how to continue it, or why that can't be done, for the
+    /// user. A job without a checkpoint in files leaves nothing behind, so its name is free again.
+    #[must_use]
+    pub fn ended_badly(&self) -> String {
+        let name = &self.name;
+        let images = self.folder.path().parent().unwrap_or(Path::new("."));
+        let left = match NamedJob::open(images, name) {
+            Ok(left) => left,
+            Err(why) => return format!("the job can't be continued: {why}"),
+        };
+        match left.checkpoint() {
+            Ok(Epoch(number)) => {
+                let images = quoted(images.as_os_str());
+                let images = images.to_string_lossy();
+                format!(
+                    "to continue the job from checkpoint {number}, type: \
+                     mpirun --images {images} --restart={name}"
+                )
+            }
+            Err(why) => {
+                let size = self.record.size;
+                if left
+                    .folder
+                    .complete_epochs(size)
+                    .is_ok_and(|all| all.is_empty())
+                {
+                    left.remove();
+                }
+                format!("the job can't be continued: {why}")
+            }
+        }
+    }
+
     /// The job has ended well: removes everything.
     pub fn remove(&self) {
         // What can't be removed does no harm: without a record there is no job.
@@ -254,6 +288,7 @@ fn read(path: &PathBuf) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rejoin_ckpt::store::BaseFiles;
 
     #[test]
     fn a_name_is_that_of_a_folder() {
@@ -263,5 +298,67 @@ mod tests {
         for wrong in ["", ".", "..", "a/b", "job-7", "ä", &"x".repeat(LONGEST + 1)] {
             assert!(check_name(wrong).is_err(), "{wrong}");
         }
+    }
+
+    /// Images of three ranks at these checkpoints, of a job that has committed another one.
+    fn left_behind(test: &str, epochs: &[u32]) -> (PathBuf, NamedJob) {
+        let images = std::env::temp_dir().join(format!("rejoin {test}-{}", std::process::id()));
+        let folder = ImageFolder::new(&images, 7, Some("night"));
+        folder.make().unwrap();
+        for (epoch, rank) in epochs
+            .iter()
+            .flat_map(|e| (0..3).map(move |rank| (*e, rank)))
+        {
+            let image = folder.begin(rank, epoch, BaseFiles::default()).unwrap();
+            image.complete(b"").unwrap();
+        }
+        let record = JobRecord {
+            format: FORMAT,
+            job: 7,
+            size: 3,
+            programs: vec![Program {
+                ranks: 3,
+                command: vec!["./app".into()],
+            }],
+            stdin: None,
+            generation: 0,
+            checkpoint: Some(9),
+        };
+        let name = "night".to_owned();
+        let job = NamedJob {
+            name,
+            folder,
+            record,
+        };
+        job.store().unwrap();
+        (images, job)
+    }
+
+    #[test]
+    fn a_job_that_ended_badly_says_from_where_it_can_be_continued() {
+        let (images, job) = left_behind("continued", &[4, 6]);
+        let shown = images.display();
+        assert_eq!(
+            job.ended_badly(),
+            format!(
+                "to continue the job from checkpoint 6, type: \
+                 mpirun --images '{shown}' --restart=night"
+            )
+        );
+        assert!(NamedJob::has_record(&images, "night"));
+        fs::remove_dir_all(images).unwrap();
+    }
+
+    #[test]
+    fn a_job_without_a_checkpoint_in_files_leaves_its_name_to_others() {
+        let (images, job) = left_behind("abandoned", &[]);
+        let said = job.ended_badly();
+        let why = "holds no checkpoint with an image of each of the 3 ranks";
+        assert!(
+            said.starts_with("the job can't be continued: ") && said.ends_with(why),
+            "{said}"
+        );
+        assert!(!images.join("night").exists());
+        fs::remove_dir(images).unwrap();
     }
 }

@@ -96,6 +96,10 @@ pub fn run(mut launch: Launch) -> i32 {
             None => break result,
         }
     };
+    let is_bad = !matches!(result, Ok(Verdict::Success));
+    if is_bad && let Some(named) = NamedJob::of(&launch.plan, launch.generation) {
+        say_line!("mpirun: {}", named.ended_badly());
+    }
     match result {
         Ok(Verdict::Success) => 0,
         Ok(verdict) => {
