@@ -149,15 +149,21 @@ pub fn futex_wake(word: &AtomicU32, count: i32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, count) };
 }
 
-/// Waits until there is something to read, or an end, at most so many milliseconds.
-pub fn wait_readable(fd: RawFd, most: i32) {
+/// Whether there is something to read, or an end.
+pub fn is_readable(fd: RawFd) -> bool {
+    wait_readable(fd, 0)
+}
+
+/// Waits until there is something to read, or an end, at most so many milliseconds. Returns whether
+/// there is.
+pub fn wait_readable(fd: RawFd, most: i32) -> bool {
     let mut poll = libc::pollfd {
         fd,
         events: libc::POLLIN,
         revents: 0,
     };
     // SAFETY: the pointer is to one structure.
-    unsafe { libc::syscall(libc::SYS_poll, &raw mut poll, 1, most) };
+    unsafe { libc::syscall(libc::SYS_poll, &raw mut poll, 1, most) == 1 }
 }
 
 /// The events that a descriptor shows now.

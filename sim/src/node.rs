@@ -154,9 +154,9 @@ impl Node {
     }
 
     /// A new incarnation of this rank, from its image of an epoch, as the device makes it. It has
-    /// no links. It keeps the image, from which it may be restored again.
+    /// no links. It keeps the image and earlier ones, from which it may be restored again.
     pub fn rejoin(&self, epoch: Epoch, me: Identity, book: AddressBook) -> Option<Node> {
-        let image = self.images.get(&epoch)?.clone();
+        let image = self.images.get(&epoch)?;
         let mut node = Node::new(*image.engine.config(), me, book);
         node.engine = image.engine.clone();
         node.memory = image.memory.clone();
@@ -168,7 +168,10 @@ impl Node {
             }
         }
         node.engine.set_epoch(epoch);
-        node.images.insert(epoch, image);
+        let earlier = self.images.range(..=epoch);
+        node.images = earlier
+            .map(|(epoch, image)| (*epoch, image.clone()))
+            .collect();
         Some(node)
     }
 

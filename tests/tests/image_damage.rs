@@ -57,10 +57,10 @@ impl Sample {
         let run = Run::raw(options).arg(&copy).arg("short").arg(&gate);
         let child = run.start();
         let job = Job::of(child.id(), "app");
-        wait_for(SOON, "the first checkpoint", || {
-            job.has_checkpoint(2) || !is_alive(child.id())
-        });
         let files = || images_of_rank(&images);
+        wait_for(SOON, "the first checkpoint", || {
+            (job.has_checkpoint(2) && !files().is_empty()) || !is_alive(child.id())
+        });
         let first = files().pop().expect("the image of rank 1");
         let bytes = std::fs::read(&first).expect("the image");
         kill(child.id(), libc::SIGUSR1);

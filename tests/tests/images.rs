@@ -50,7 +50,7 @@ fn kill_with_images(job: &Job, rank: usize) {
     of(ranks).for_each(|pid| kill(pid, libc::SIGKILL));
 }
 
-/// `PROGRAM WAY GATE` with process images, whose first checkpoint is committed.
+/// `PROGRAM WAY GATE` with process images.
 struct Work {
     /// The program, and its arguments but the gate.
     command: &'static [&'static str],
@@ -60,17 +60,21 @@ struct Work {
 }
 
 impl Work {
+    /// Its first checkpoint is committed in files.
     fn begin(name: &str, command: &'static [&'static str], options: &[&str]) -> Work {
+        let work = Work::start(name, command, options);
+        work.until("files", || work.counted("\"level\":\"file\"") > 0);
+        work
+    }
+
+    fn start(name: &str, command: &'static [&'static str], options: &[&str]) -> Work {
         let folder = Folder::new(name);
-        let images = folder.name("images");
-        let mut all = vec!["--images", &images];
+        let (images, events) = (folder.name("images"), folder.name("events"));
+        let mut all = vec!["--images", &images, "--events", &events];
         all.extend(options);
         let gate = folder.name("gate");
         let child = of(command[0], &all, &[&command[1..], &[&gate]].concat()).start();
         let job = Job::of(child.id(), command[0]);
-        wait_for(SOON, "the first checkpoint", || {
-            job.has_checkpoint(RANKS) || !is_alive(child.id())
-        });
         Work {
             command,
             child,
@@ -79,6 +83,17 @@ impl Work {
         }
     }
 
+    fn until(&self, what: &str, is_there: impl Fn() -> bool) {
+        wait_for(SOON, what, || is_there() || !is_alive(self.child.id()));
+    }
+
+    /// How often this is in the events.
+    fn counted(&self, text: &str) -> usize {
+        let events = std::fs::read_to_string(self.folder.join("events")).unwrap_or_default();
+        events.matches(text).count()
+    }
+
+    /// Kills the images of a rank, and the rank.
     fn kill_with_images(&self, rank: usize) {
         kill_with_images(&self.job, rank);
     }
@@ -212,6 +227,57 @@ fn threads_with_timers_of_their_own_come_back_from_files() {
 }
 
 #[test]
+fn a_rank_that_dies_with_its_image_in_memory_goes_back_to_older_files() {
+    let options = [
+        "--checkpoint-interval",
+        "asked",
+        "--checkpoint-signal",
+        "USR1",
+    ];
+    let work = Work::begin("older-files", &["back", "work"], &options);
+    let images = work.folder.join("images");
+    let job = files(&images)[0].parent().expect("a folder").to_path_buf();
+    let aside = images.join("aside");
+    // There is no folder for more files.
+    std::fs::rename(&job, &aside).expect("a folder");
+    std::fs::write(&job, "").expect("a file");
+    kill(work.child.id(), libc::SIGUSR1);
+    work.until("a checkpoint without files", || {
+        work.counted("\"not-stored\"") > 0
+    });
+    assert_eq!(work.counted("\"level\":\"memory\""), 2);
+    std::fs::remove_file(&job).expect("the file");
+    std::fs::rename(&aside, &job).expect("a folder");
+    let mut seen = work.job.ranks();
+    work.kill_with_images(2);
+    work.job.fresh_ranks(RANKS, &mut seen);
+    work.until("the recovery", || work.counted("\"recovered\"") > 0);
+    let events = std::fs::read_to_string(work.folder.join("events")).expect("events");
+    let recovered = events.lines().find(|line| line.contains("\"recovered\""));
+    let recovered = recovered.expect("a recovery");
+    assert!(recovered.contains("\"epoch\":1,"), "{events}");
+    // Checkpoints go on, in both places.
+    std::thread::sleep(Duration::from_millis(1100));
+    kill(work.child.id(), libc::SIGUSR1);
+    work.until("files again", || work.counted("\"level\":\"file\"") > 1);
+    work.kill_with_images(1);
+    work.job.fresh_ranks(RANKS, &mut seen);
+    work.ends_well("a kill with an image that has no file", 2);
+}
+
+#[test]
+fn output_is_committed_only_with_files() {
+    let options = ["--checkpoint-interval", "0.1", "--output", "commit"];
+    let work = Work::begin("committed-output", &["back", "work"], &options);
+    let mut seen = work.job.ranks();
+    for rank in [0, 2] {
+        work.kill_with_images(rank);
+        work.job.fresh_ranks(RANKS, &mut seen);
+    }
+    work.ends_well("kills while output is held", 2);
+}
+
+#[test]
 fn a_damaged_image_is_refused_by_name_and_the_job_ends() {
     let work = Work::begin(
         "damaged",
@@ -239,7 +305,8 @@ fn a_damaged_image_is_refused_by_name_and_the_job_ends() {
 #[test]
 fn a_program_with_a_socket_has_images_in_memory_and_is_told_why() {
     let options = ["--checkpoint-interval", "0.1"];
-    let work = Work::begin("socket", &["back", "socket"], &options);
+    let work = Work::start("socket", &["back", "socket"], &options);
+    work.until("the first checkpoint", || work.job.has_checkpoint(RANKS));
     let mut seen = work.job.ranks();
     std::thread::sleep(Duration::from_millis(500));
     kill(seen[1], libc::SIGKILL);
@@ -302,6 +369,9 @@ fn on_a_full_disk_the_files_before_stand_and_ranks_come_back_from_them() {
     });
     let disk = PathBuf::from(format!("/proc/{}/root{}", child.id(), folder.display()));
     let stored = || epochs(&files(&disk.join("images")));
+    wait_for(SOON, "the first files", || {
+        stored().len() >= RANKS || !is_alive(child.id())
+    });
     fill_disk(&disk.join("filler"));
     // What was being removed or completed at that moment.
     let mut before = Vec::new();

@@ -39,6 +39,8 @@ const LIVE_AREA: u64 = 8 << 10;
 pub(super) struct ImageWriter<'a> {
     /// The file.
     pub file: RawFd,
+    /// A request on this socket ends the writing: a restore must not wait for a file.
+    pub requests: RawFd,
     /// The header, without the table's place.
     pub header: ImageHeader,
     /// The thread, without its frame.
@@ -206,6 +208,9 @@ impl ImageWriter<'_> {
     }
 
     fn write_extent(&mut self, start: u64, end: u64, is_readable: bool) -> Result<(), SaveError> {
+        if sys::is_readable(self.requests) {
+            return Err(SaveError::Interrupted);
+        }
         let length = (end - start) as usize;
         let pages = length as u64 / PAGE;
         let here = (&raw const length) as u64;

@@ -167,6 +167,7 @@ fn write(
     });
     let mut writer = ImageWriter {
         file: program.file,
+        requests: program.socket,
         header: ImageHeader {
             identity,
             build: build_id::build_id(),

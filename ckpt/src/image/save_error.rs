@@ -21,4 +21,7 @@ pub enum SaveError {
     /// More mappings or extents than a table holds.
     #[error("the process has too many mappings")]
     TooMany,
+    /// Another request came before the file was whole.
+    #[error("another request came first")]
+    Interrupted,
 }

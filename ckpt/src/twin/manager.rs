@@ -173,9 +173,8 @@ impl Zygote {
 
     /// Has the zygote save itself into a file, which it answers with [`ZygoteAnswer::Saved`] or
     /// [`ZygoteAnswer::NotSaved`]. If `base` is an earlier image of the rank, with its name in the
-    /// same folder, the new file refers to it for what did not change. The zygote serves no other
-    /// request until then. `false` when the rest
-    /// waits for [`Zygote::flush`].
+    /// same folder, the new file refers to it for what did not change. Another request before the
+    /// answer ends the writing. `false` when the rest waits for [`Zygote::flush`].
     ///
     /// # Errors
     /// As for [`Zygote::restore`].

@@ -133,6 +133,7 @@ impl ZygoteAnswer {
             Self::NotSaved(SaveError::Descriptor(fd)) => (6, fd as u64),
             Self::NotSaved(SaveError::Mapping(address)) => (7, address),
             Self::NotSaved(SaveError::TooMany) => (8, 0),
+            Self::NotSaved(SaveError::Interrupted) => (10, 0),
             Self::NotSaved(SaveError::Directory) => (9, 0),
             Self::NotMade(error) => return error.encode(),
         };
@@ -163,6 +164,7 @@ impl ZygoteAnswer {
             (MAGIC, 6) => number.and_then(|fd| not_saved(SaveError::Descriptor(fd))),
             (MAGIC, 7) => not_saved(SaveError::Mapping(value)),
             (MAGIC, 8) => not_saved(SaveError::TooMany),
+            (MAGIC, 10) => not_saved(SaveError::Interrupted),
             (MAGIC, 9) => not_saved(SaveError::Directory),
             _ => None,
         }
@@ -349,6 +351,7 @@ mod tests {
             ZygoteAnswer::NotSaved(SaveError::Descriptor(7)),
             ZygoteAnswer::NotSaved(SaveError::Mapping(0x7fff_0000_1000)),
             ZygoteAnswer::NotSaved(SaveError::TooMany),
+            ZygoteAnswer::NotSaved(SaveError::Interrupted),
             ZygoteAnswer::NotSaved(SaveError::Directory),
             ZygoteAnswer::NotMade(ImageError::OtherKernel),
             ZygoteAnswer::NotMade(ImageError::MemoryDamaged(0x7fff_0000_1000)),

@@ -52,6 +52,10 @@ pub(super) fn freeze(
             continue;
         }
         if message.head.flags & wire::SAVE != 0 {
+            // A process made from the file has no such runner, and other descriptors.
+            if let Some(runner) = ahead.take() {
+                sys::close(runner.socket);
+            }
             save(imager, (context, thread), &score, &message);
             continue;
         }

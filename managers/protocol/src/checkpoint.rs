@@ -2,10 +2,15 @@
 //! checkpoints (ARCHITECTURE.md, the walk of a failure).
 //!
 //! A checkpoint is an epoch number. Central *requests* it once, every rank takes its image on its
-//! own, and central *commits* the checkpoint when every rank has its image. Central requests the
-//! next one only when the last is committed or abandoned. No number is used twice, not even after a
-//! rollback: a rank that enters an epoch must never find frames of an older use of the number.
+//! own, and central *commits* the checkpoint when every rank has its image in memory. Central
+//! requests the next one only when the last is committed or abandoned. Files of a checkpoint are
+//! written after its commit; [`crate::levels`] says which checkpoints count then.
+//!
+//! No number is used twice, not even after a rollback: a rank that enters an epoch must never find
+//! frames of an older use of the number.
 
+use crate::committed_levels::{CommittedCheckpoint, CommittedLevels};
+use crate::levels::CommittedEpochs;
 use crate::manager_messages::Time;
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_wire::ImageCost;
@@ -83,7 +88,7 @@ pub enum Progress {
 /// use rejoin_managers_protocol::manager_messages::Time;
 /// use rejoin_wire::ImageCost;
 ///
-/// let mut job = Coordinator::new(2, Interval::Asked);
+/// let mut job = Coordinator::new(2, Interval::Asked, false);
 /// let epoch = job.request(Time(0)).expect("no other one is under way");
 /// let cost = ImageCost::default();
 /// assert_eq!(job.imaged(Rank(0), epoch, cost), Progress::Waiting);
@@ -98,8 +103,7 @@ pub struct Coordinator {
     ranks: u32,
     /// The number that the next request gets.
     next: Epoch,
-    committed: Option<Epoch>,
-    committed_at: Time,
+    committed: CommittedLevels,
     pending: Option<OpenRequest>,
     due: Option<Time>,
     /// When the next request would have been due, if a failure came before it.
@@ -108,12 +112,10 @@ pub struct Coordinator {
     another: bool,
     /// The last checkpoint that lost an image, and the milliseconds before the request after it.
     lost: Option<(Epoch, u64)>,
-    /// The ranks whose images of the committed checkpoint are gone.
-    without_image: BTreeSet<Rank>,
     cost: Option<ImageCost>,
-    /// A rank with state that a rollback does not take back, and what it is. It was found since
-    /// the last commit.
-    outliving: Option<(Rank, String)>,
+    /// The last checkpoint that a rank could not take because it has state that a rollback does not
+    /// take back: the rank, and what the state is.
+    outliving: Option<(Epoch, Rank, String)>,
     /// The cost of the checkpoint before the last one.
     cost_before: ImageCost,
     /// Whether [`Coordinator::newly_stretched`] has said so.
@@ -142,21 +144,19 @@ impl CheckpointCost {
 }
 
 impl Coordinator {
-    /// For a job of so many ranks that has taken no checkpoint.
+    /// For a job of so many ranks that has taken no checkpoint. `files`: images also go to files.
     #[must_use]
-    pub fn new(ranks: u32, interval: Interval) -> Self {
+    pub fn new(ranks: u32, interval: Interval, files: bool) -> Self {
         Coordinator {
             interval,
             ranks,
             next: Epoch(1),
-            committed: None,
-            committed_at: Time(0),
+            committed: CommittedLevels::new(ranks, files),
             pending: None,
             due: None,
             overdue: None,
             another: false,
             lost: None,
-            without_image: BTreeSet::new(),
             cost: None,
             outliving: None,
             cost_before: ImageCost::default(),
@@ -164,28 +164,53 @@ impl Coordinator {
         }
     }
 
-    /// The checkpoint that the job rolls back to.
+    /// The newest committed checkpoint.
     #[must_use]
     pub fn committed(&self) -> Option<Epoch> {
-        self.committed
+        self.committed.epochs().memory
     }
 
-    /// A rank has state that a rollback to the committed checkpoint does not take back: `what` says
-    /// it for the user.
-    pub fn set_outliving(&mut self, rank: Rank, what: String) {
-        self.outliving = Some((rank, what));
+    /// A rank had state at this checkpoint that no rollback to an earlier one takes back. `what`
+    /// says it for the user.
+    pub fn set_outliving(&mut self, epoch: Epoch, rank: Rank, what: String) {
+        self.outliving = Some((epoch, rank, what));
     }
 
-    /// A rank with such state, if there is one since the last commit.
+    /// A rank with state that a rollback to this checkpoint does not take back, if there is one.
     #[must_use]
-    pub fn outliving(&self) -> Option<&(Rank, String)> {
-        self.outliving.as_ref()
+    pub fn outliving(&self, to: Epoch) -> Option<(Rank, &str)> {
+        let (epoch, rank, what) = self.outliving.as_ref()?;
+        (*epoch > to).then_some((*rank, what))
     }
 
-    /// When it was committed.
+    /// The checkpoints whose images count.
     #[must_use]
-    pub fn committed_at(&self) -> Time {
-        self.committed_at
+    pub fn epochs(&self) -> CommittedEpochs {
+        self.committed.epochs()
+    }
+
+    /// The checkpoint that the job rolls back to after a failure.
+    #[must_use]
+    pub fn target(&self) -> Option<Epoch> {
+        self.committed.target()
+    }
+
+    /// The newest checkpoint of which every rank has an image.
+    #[must_use]
+    pub fn newest_whole(&self) -> Option<Epoch> {
+        self.committed.newest_whole()
+    }
+
+    /// A rank can't be restored from this checkpoint. Returns the next best one.
+    pub fn not_restored(&mut self, rank: Rank, epoch: Epoch) -> Option<Epoch> {
+        self.committed.lose(rank, epoch);
+        self.committed.before(epoch)
+    }
+
+    /// When a checkpoint that counts was committed in memory.
+    #[must_use]
+    pub fn committed_at(&self, epoch: Epoch) -> Option<Time> {
+        self.committed.committed_at(epoch)
     }
 
     /// The request under way.
@@ -199,28 +224,39 @@ impl Coordinator {
     pub fn image_of(&self, rank: Rank) -> Option<Epoch> {
         let requested = self.pending.as_ref();
         let requested = requested.filter(|request| !request.missing.contains(&rank));
-        let committed = self
-            .committed
-            .filter(|_| !self.without_image.contains(&rank));
+        let committed = self.committed.image_of(rank);
         requested.map(|request| request.epoch).or(committed)
     }
 
-    /// When [`Coordinator::tick`] has something to do.
+    /// When [`Coordinator::tick`] or [`Coordinator::late_files`] has something to do.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        match &self.pending {
+        let of_request = match &self.pending {
             Some(request) => Some(request.since.plus_millis(REQUEST_LIMIT)),
             None => self.due,
-        }
+        };
+        of_request
+            .into_iter()
+            .chain(self.committed.deadline())
+            .min()
     }
 
-    /// Continues a job from its stored records: the last commit with its time and cost, and the
-    /// highest number ever requested. If that number is not the committed one, it is abandoned.
-    pub fn resume(&mut self, committed: Option<(Epoch, Time, ImageCost)>, requested: Epoch) {
-        self.committed = committed.map(|(epoch, ..)| epoch);
-        self.committed_at = committed.map_or(Time(0), |(_, at, _)| at);
-        self.without_image.clear();
-        self.cost = committed.map(|(.., cost)| cost);
+    /// Files that should be whole by now: their checkpoint, and a rank whose file is missing.
+    #[must_use]
+    pub fn late_files(&self, now: Time) -> Option<(Epoch, Rank)> {
+        self.committed.late_files(now)
+    }
+
+    /// Continues a job from its stored records: the last commits in memory and in files, and the
+    /// highest number ever requested. If that number is not a committed one, it is abandoned.
+    pub fn resume(
+        &mut self,
+        memory: Option<CommittedCheckpoint>,
+        file: Option<CommittedCheckpoint>,
+        requested: Epoch,
+    ) {
+        self.committed.resume(memory, file);
+        self.cost = memory.map(|checkpoint| checkpoint.cost);
         self.next = Epoch(requested.0.saturating_add(1));
         self.pending = None;
         self.due = None;
@@ -309,10 +345,11 @@ impl Coordinator {
         let Some(request) = self.pending.take_if(|request| request.epoch == epoch) else {
             return 0;
         };
-        self.committed = Some(epoch);
-        self.committed_at = now;
-        self.without_image.clear();
-        self.outliving = None;
+        self.committed.commit_memory(CommittedCheckpoint {
+            epoch,
+            at: now,
+            cost: request.dearest,
+        });
         self.cost_before = self.cost.replace(request.dearest).unwrap_or_default();
         self.schedule(now);
         now.0.saturating_sub(request.since.0)
@@ -344,7 +381,10 @@ impl Coordinator {
     /// at once. If the lost image is itself such a replacement, a pause precedes the next one.
     pub fn image_lost(&mut self, now: Time, rank: Rank, epoch: Epoch) -> Progress {
         let is_pending = self.pending() == Some(epoch);
-        if !is_pending && self.committed != Some(epoch) {
+        if !is_pending {
+            self.committed.lose(rank, epoch);
+        }
+        if !is_pending && self.committed() != Some(epoch) {
             return Progress::Waiting;
         }
         let at = now.plus_millis(self.retake_pause(now, epoch));
@@ -353,7 +393,6 @@ impl Coordinator {
             self.due = Some(at);
             return outcome;
         }
-        self.without_image.insert(rank);
         if self.pending.is_none() {
             self.due = Some(self.due.map_or(at, |due| due.min(at)));
         }
@@ -370,7 +409,8 @@ impl Coordinator {
     /// Milliseconds to the request that replaces an image of this epoch.
     fn retake_pause(&mut self, now: Time, epoch: Epoch) -> u64 {
         let (shortest, longest) = RETAKE_PAUSES;
-        let lasted = self.committed == Some(epoch) && self.committed_at.plus_millis(longest) <= now;
+        let newest = self.committed.newest().filter(|c| c.epoch == epoch);
+        let lasted = newest.is_some_and(|c| c.at.plus_millis(longest) <= now);
         let pause = match self.lost {
             // Another image of the same checkpoint.
             Some((lost, pause)) if lost == epoch => pause,
@@ -383,9 +423,14 @@ impl Coordinator {
         pause
     }
 
-    /// The job rolls back to the last commit: a request under way is void, and its number
-    /// abandoned.
-    pub fn rolled_back(&mut self) -> Option<Epoch> {
+    /// The job rolls back to this checkpoint; `None`: to its start. A request under way and later
+    /// checkpoints are void. Returns the highest number that is abandoned.
+    pub fn rolled_back(&mut self, to: Option<Epoch>) -> Option<Epoch> {
+        let newest = self.committed();
+        if let Some(to) = to {
+            self.committed.roll_back(to);
+        }
+        let abandoned = newest.filter(|newest| Some(*newest) > to);
         let request = self.pending.take();
         let due = self.due.take();
         self.overdue = request
@@ -393,7 +438,30 @@ impl Coordinator {
             .map(|request| request.since)
             .or(due)
             .or(self.overdue);
-        request.map(|request| request.epoch)
+        request.map(|request| request.epoch).or(abandoned)
+    }
+
+    /// Writes the images of the newest checkpoint to files, if they are to be there and can be
+    /// written now: [`CommittedEpochs::writing`] then names it.
+    pub fn begin_files(&mut self, now: Time) {
+        self.committed.begin_files(now);
+    }
+
+    /// A rank's image of this checkpoint is in a file. Returns the checkpoint once all are: the
+    /// caller stores that, then says [`Coordinator::commit_files`].
+    pub fn stored(&mut self, rank: Rank, epoch: Epoch) -> Option<CommittedCheckpoint> {
+        self.committed.stored(rank, epoch)
+    }
+
+    /// The commit in files is stored. Returns the nanoseconds since they were begun.
+    pub fn commit_files(&mut self, now: Time) -> u64 {
+        self.committed.commit_files(now)
+    }
+
+    /// A rank's image of this checkpoint can't be written to a file. `is_failure`: the next attempt
+    /// comes after a pause. Returns whether files of this checkpoint were under way.
+    pub fn not_stored(&mut self, now: Time, epoch: Epoch, is_failure: bool) -> bool {
+        self.committed.not_stored(now, epoch, is_failure)
     }
 
     /// The job runs again: a checkpoint that was due before is still due, soon. Failures that come
@@ -476,289 +544,4 @@ pub enum Tick {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(millis: u64) -> Time {
-        Time(0).plus_millis(millis)
-    }
-
-    fn two(interval: Interval) -> Coordinator {
-        Coordinator::new(2, interval)
-    }
-
-    fn take(c: &mut Coordinator, now: Time, cost: ImageCost) -> Epoch {
-        let epoch = c.request(now).expect("a request");
-        assert_eq!(c.imaged(Rank(0), epoch, cost), Progress::Waiting);
-        assert_eq!(
-            c.imaged(Rank(1), epoch, ImageCost::default()),
-            Progress::Complete(epoch)
-        );
-        c.commit(now, epoch);
-        epoch
-    }
-
-    #[test]
-    fn a_checkpoint_stands_when_every_image_is_there_and_the_one_before_it_until_then() {
-        let mut c = two(Interval::Every(100));
-        assert_eq!(take(&mut c, at(0), ImageCost::default()), Epoch(1));
-        assert_eq!(c.deadline(), Some(at(100)));
-        let epoch = c.request(at(100)).unwrap();
-        assert_eq!(c.request(at(100)), None, "one at a time");
-        assert_eq!(
-            c.imaged(Rank(0), epoch, ImageCost::default()),
-            Progress::Waiting
-        );
-        assert_eq!(
-            c.imaged(Rank(0), epoch, ImageCost::default()),
-            Progress::Waiting,
-            "said twice"
-        );
-        assert_eq!(c.committed(), Some(Epoch(1)));
-        assert_eq!(
-            c.imaged(Rank(1), Epoch(1), ImageCost::default()),
-            Progress::Waiting,
-            "an old one"
-        );
-        assert_eq!(
-            c.imaged(Rank(1), epoch, ImageCost::default()),
-            Progress::Complete(epoch)
-        );
-        assert_eq!(c.committed(), Some(Epoch(1)), "not before it is stored");
-        c.commit(at(101), epoch);
-        assert_eq!(c.committed(), Some(Epoch(2)));
-        // The checkpoint that was requested meanwhile comes next, at once.
-        assert_eq!(c.tick(at(101)), Tick::Due);
-    }
-
-    #[test]
-    fn the_cost_of_a_checkpoint_is_the_longest_stall_and_the_copies_of_all_ranks() {
-        let mut c = two(Interval::Asked);
-        let epoch = c.request(at(0)).unwrap();
-        let cost = |stall, copied| ImageCost {
-            stall,
-            copied,
-            copying: 0,
-        };
-        c.imaged(Rank(1), epoch, cost(700, 5));
-        c.imaged(Rank(1), epoch, cost(700, 5));
-        c.imaged(Rank(0), epoch, cost(300, 80));
-        let wanted = CheckpointCost {
-            stall: 700,
-            slowest: Rank(1),
-            copied: 85,
-        };
-        assert_eq!(c.cost_so_far(), wanted);
-    }
-
-    #[test]
-    fn numbers_are_abandoned_by_failed_and_rolled_back_orders() {
-        let mut c = two(Interval::Every(100));
-        take(&mut c, at(0), ImageCost::default());
-        let second = c.request(at(1)).unwrap();
-        assert_eq!(c.failed(at(2), second), Progress::Aborted(second));
-        assert_eq!(c.failed(at(2), second), Progress::Waiting);
-        let third = c.request(at(3)).unwrap();
-        c.imaged(Rank(0), third, ImageCost::default());
-        assert_eq!(c.rolled_back(), Some(third));
-        assert_eq!(
-            c.imaged(Rank(1), third, ImageCost::default()),
-            Progress::Waiting
-        );
-        assert_eq!(c.request(at(4)), Some(Epoch(4)));
-        assert_eq!(c.committed(), Some(Epoch(1)));
-        let mut again = two(Interval::Auto);
-        let stored = c.committed().map(|e| (e, at(0), ImageCost::default()));
-        again.resume(stored, Epoch(4));
-        assert_eq!(again.request(at(1)), Some(Epoch(5)));
-    }
-
-    #[test]
-    fn failures_do_not_put_checkpoints_off() {
-        let mut c = two(Interval::Every(100));
-        take(&mut c, at(0), ImageCost::default());
-        for millis in [50, 90, 130] {
-            c.rolled_back();
-            c.run_again(at(millis));
-        }
-        assert_eq!(c.deadline(), Some(at(130 + SETTLE)));
-        let request = c.request(at(150)).unwrap();
-        assert_eq!(c.rolled_back(), Some(request));
-        c.run_again(at(160));
-        assert_eq!(
-            c.deadline(),
-            Some(at(160 + SETTLE)),
-            "the one that was lost"
-        );
-        let mut asked = two(Interval::Asked);
-        take(&mut asked, at(0), ImageCost::default());
-        asked.rolled_back();
-        asked.run_again(at(1));
-        assert_eq!(asked.deadline(), None);
-    }
-
-    #[test]
-    fn a_rank_that_does_not_follow_is_named_and_the_request_aborted() {
-        let mut c = two(Interval::Asked);
-        let epoch = c.request(at(0)).unwrap();
-        c.imaged(Rank(0), epoch, ImageCost::default());
-        assert_eq!(c.tick(at(REQUEST_LIMIT - 1)), Tick::Nothing);
-        let late = Tick::Late {
-            epoch,
-            rank: Rank(1),
-        };
-        assert_eq!(c.tick(at(REQUEST_LIMIT)), late);
-        assert_eq!(c.pending(), None);
-        assert_eq!(c.deadline(), None);
-    }
-
-    #[test]
-    fn a_checkpoint_that_is_wanted_during_a_rollback_comes_after_it() {
-        let mut c = two(Interval::Asked);
-        take(&mut c, at(0), ImageCost::default());
-        c.rolled_back();
-        c.request_later();
-        assert_eq!(c.tick(at(5)), Tick::Nothing);
-        c.schedule(at(9));
-        assert_eq!(c.tick(at(9)), Tick::Due);
-        assert_eq!(c.request(at(9)), Some(Epoch(2)));
-        c.rolled_back();
-        c.schedule(at(11));
-        assert_eq!(c.tick(at(11)), Tick::Nothing, "requested once");
-    }
-
-    #[test]
-    fn an_interval_that_is_too_short_for_two_checkpoints_is_stretched_and_told_once() {
-        let mut c = two(Interval::Every(100));
-        let dear = ImageCost {
-            stall: 10_000,
-            copied: 10_000,
-            copying: 90_000,
-        };
-        take(&mut c, at(0), dear);
-        assert_eq!((c.newly_stretched(), c.deadline()), (None, Some(at(100))));
-        take(&mut c, at(100), dear);
-        let stretch = Stretch {
-            asked: 100,
-            interval: 400,
-            cost: 100_000,
-        };
-        assert_eq!(c.newly_stretched(), Some(stretch));
-        assert_eq!((c.newly_stretched(), c.deadline()), (None, Some(at(500))));
-        // It holds again when checkpoints are cheap.
-        take(&mut c, at(500), ImageCost::default());
-        assert_eq!(c.deadline(), Some(at(600)));
-    }
-
-    #[test]
-    fn a_lost_image_calls_for_another_checkpoint_at_once() {
-        let mut c = two(Interval::Asked);
-        let first = take(&mut c, at(0), ImageCost::default());
-        assert_eq!(c.deadline(), None);
-        assert_eq!(c.image_lost(at(5), Rank(1), first), Progress::Waiting);
-        assert_eq!(c.tick(at(5)), Tick::Due);
-        let second = c.request(at(5)).unwrap();
-        assert_eq!(
-            c.image_lost(at(6), Rank(1), second),
-            Progress::Aborted(second)
-        );
-        assert_eq!(c.deadline(), Some(at(6 + RETAKE_PAUSES.0)), "again");
-        assert_eq!(c.image_lost(at(7), Rank(1), Epoch(77)), Progress::Waiting);
-    }
-
-    #[test]
-    fn the_last_image_of_a_rank_is_one_that_is_there() {
-        let cost = ImageCost::default();
-        let mut c = two(Interval::Asked);
-        assert_eq!(c.image_of(Rank(0)), None);
-        let first = take(&mut c, at(0), cost);
-        assert_eq!(c.image_of(Rank(0)), Some(first));
-        let second = c.request(at(1)).unwrap();
-        c.imaged(Rank(0), second, cost);
-        let images = |c: &Coordinator| [0, 1].map(|rank| c.image_of(Rank(rank)));
-        assert_eq!(images(&c), [Some(second), Some(first)]);
-        // The committed image of a rank is gone, then the request is aborted.
-        c.image_lost(at(2), Rank(0), first);
-        assert_eq!(images(&c), [Some(second), Some(first)]);
-        c.failed(at(3), second);
-        assert_eq!(images(&c), [None, Some(first)]);
-        let third = take(&mut c, at(4), cost);
-        assert_eq!(images(&c), [Some(third); 2]);
-    }
-
-    #[test]
-    fn images_that_are_killed_again_and_again_are_replaced_after_pauses_that_double() {
-        let mut c = two(Interval::Asked);
-        let (mut now, mut pauses) = (0, Vec::new());
-        let mut epoch = take(&mut c, at(now), ImageCost::default());
-        for _ in 0..10 {
-            c.image_lost(at(now), Rank(1), epoch);
-            // The images of both ranks are killed.
-            c.image_lost(at(now), Rank(1), epoch);
-            let due = c.deadline().expect("another checkpoint");
-            pauses.push((due.0 - at(now).0) / 1_000_000);
-            now += pauses.last().expect("one was pushed");
-            assert_eq!(c.tick(at(now)), Tick::Due);
-            epoch = take(&mut c, at(now), ImageCost::default());
-        }
-        let (shortest, longest) = RETAKE_PAUSES;
-        assert_eq!(pauses[..3], [0, shortest, 2 * shortest]);
-        assert_eq!(pauses[7..], [longest; 3]);
-        // One that is lost before its commit belongs to the series, too.
-        c.image_lost(at(now), Rank(1), epoch);
-        now += longest;
-        let next = c.request(at(now)).expect("a request");
-        assert_eq!(
-            c.image_lost(at(now), Rank(1), next),
-            Progress::Aborted(next)
-        );
-        assert_eq!(c.deadline(), Some(at(now + longest)));
-        // One that lasts ends it.
-        epoch = take(&mut c, at(now), ImageCost::default());
-        now += longest;
-        c.image_lost(at(now), Rank(1), epoch);
-        assert_eq!(c.tick(at(now)), Tick::Due);
-    }
-
-    #[test]
-    fn a_pause_after_lost_images_delays_no_checkpoint_that_is_due_sooner() {
-        let mut c = two(Interval::Every(30));
-        let first = take(&mut c, at(0), ImageCost::default());
-        c.image_lost(at(1), Rank(1), first);
-        let second = take(&mut c, at(1), ImageCost::default());
-        c.image_lost(at(2), Rank(1), second);
-        assert_eq!(c.deadline(), Some(at(31)));
-    }
-
-    #[test]
-    fn the_automatic_interval_follows_the_dearest_rank() {
-        let mut c = two(Interval::Auto);
-        let cost = ImageCost {
-            stall: 10_000,
-            copied: 45_000,
-            copying: 0,
-        };
-        take(&mut c, at(0), cost);
-        // 100 ms in all, half a percent of 20 s.
-        assert_eq!(c.deadline(), Some(at(20_000)));
-        // A rank that is suspended longest need not be the dearest.
-        let mut c = two(Interval::Auto);
-        let epoch = c.request(at(0)).unwrap();
-        for (rank, stall, copied) in [(0, 1_000, 40_000), (1, 20_000, 0)] {
-            c.imaged(
-                Rank(rank),
-                epoch,
-                ImageCost {
-                    stall,
-                    copied,
-                    copying: 0,
-                },
-            );
-        }
-        c.commit(at(0), epoch);
-        assert_eq!(c.deadline(), Some(at(16_200)));
-        let mut c = two(Interval::Auto);
-        take(&mut c, at(0), ImageCost::default());
-        assert_eq!(c.deadline(), Some(at(AUTO.0)));
-    }
-}
+mod tests;

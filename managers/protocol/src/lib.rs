@@ -5,7 +5,8 @@
 //! - [`local`]: one host's ranks; [`central`]: the job; [`verdict`]: how it ended.
 //! - [`broadcast`]: messages of central to all hosts, down a tree of local managers; [`lookup`]:
 //!   the card of one rank, on demand.
-//! - [`checkpoint`]: when checkpoints are taken and committed; [`policy`]: which failures are
+//! - [`checkpoint`]: when checkpoints are taken and committed; [`levels`] and
+//!   [`committed_levels`]: which of them count, in memory and in files; [`policy`]: which failures are
 //!   masked; [`signal_numbers`]: signals that ask programs to end.
 //!
 //! A core is a value with `step(now, input, effects)`: it reads no clock and touches no socket. The
@@ -16,7 +17,9 @@
 pub mod broadcast;
 pub mod central;
 pub mod checkpoint;
+pub mod committed_levels;
 pub mod lease;
+pub mod levels;
 pub mod local;
 pub mod lookup;
 pub mod manager_messages;

@@ -5,6 +5,7 @@
 //! Messages about the host (its lease, its end) and about the whole job (signals, the verdict) hold
 //! for every generation.
 
+use crate::levels::CommittedEpochs;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_wire::ImageCost;
 use rejoin_wire::Limits;
@@ -129,14 +130,15 @@ pub enum ToLocal {
         /// Number of the checkpoint.
         epoch: Epoch,
     },
-    /// From now on the job rolls back to this checkpoint. The host drops images of other epochs up
-    /// to `abandoned`, also images that are still to come.
+    /// From now on the images of these checkpoints count. The host writes the images of
+    /// [`CommittedEpochs::writing`] to files. It drops images of other epochs up to `abandoned`,
+    /// also images that are still to come.
     Commit {
         /// The job's generation.
         generation: Generation,
-        /// Its number; `None` as long as there is none.
-        epoch: Option<Epoch>,
-        /// The highest number that was abandoned; at least `epoch`.
+        /// The checkpoints; none as long as there is none.
+        epochs: CommittedEpochs,
+        /// The highest number that was abandoned; no committed one is higher.
         abandoned: Epoch,
     },
     /// These ranks roll back: their present processes are stopped, and when all of this host's are,
@@ -363,7 +365,23 @@ pub enum ToCentral {
         /// The program has state that a rollback does not take back.
         outlives: bool,
     },
-    /// An image that was there is gone.
+    /// The image of a rank of this host is in a file, too.
+    ImageStored {
+        /// The rank.
+        rank: Rank,
+        /// Of which epoch.
+        epoch: Epoch,
+    },
+    /// The image of a rank of this host can't be written to a file.
+    ImageNotStored {
+        /// The rank.
+        rank: Rank,
+        /// Of which epoch.
+        epoch: Epoch,
+        /// One line for the user; `None`: it can be tried again at once.
+        why: Option<String>,
+    },
+    /// An image that was there is gone, in memory and in a file.
     ImageLost {
         /// Whose, in the incarnation that it has now.
         instance: ProcessInstance,

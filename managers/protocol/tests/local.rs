@@ -5,6 +5,7 @@ mod local_steps;
 use local_steps::{at, steps};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::lease::Terms;
+use rejoin_managers_protocol::levels::CommittedEpochs;
 use rejoin_managers_protocol::local::{
     CLOSED_GRACE, FORK_GRACE, GRACE, Local, LocalEffect, LocalInput, WRAPPER_GRACE,
 };
@@ -450,13 +451,10 @@ fn what_a_program_says_stays_one_line() {
 fn a_checkpoint_asked_for_after_a_rollback_is_none_of_the_abandoned_ones() {
     let mut core = registered(CHILD);
     let commit = |epoch, abandoned| {
-        let generation = Generation(0);
-        let epoch = Some(Epoch(epoch));
-        let abandoned = Epoch(abandoned);
         LocalInput::Central(ToLocal::Commit {
-            generation,
-            epoch,
-            abandoned,
+            generation: Generation(0),
+            epochs: in_memory(epoch),
+            abandoned: Epoch(abandoned),
         })
     };
     // Number 5 was under way when all rolled back to 4: the rank has never received it.
@@ -559,7 +557,7 @@ fn an_image_of_an_abandoned_epoch_that_comes_late_is_dropped() {
     let mut core = registered(CHILD);
     let commit = ToLocal::Commit {
         generation: Generation(0),
-        epoch: Some(Epoch(4)),
+        epochs: in_memory(4),
         abandoned: Epoch(5),
     };
     let imaged = |epoch| {
@@ -645,7 +643,7 @@ fn orders_of_an_earlier_generation_change_nothing() {
         ToLocal::Checkpoint { generation, epoch },
         ToLocal::Commit {
             generation,
-            epoch: Some(epoch),
+            epochs: in_memory(epoch.0),
             abandoned: epoch,
         },
         ToLocal::Restore {
@@ -764,4 +762,12 @@ fn ranks_of_a_restarted_job_begin_from_their_images() {
     };
     let restored: Vec<_> = effects.iter().filter_map(restored).collect();
     assert_eq!(restored, [(Incarnation(4), Epoch(7))]);
+}
+
+/// This checkpoint is committed in memory.
+fn in_memory(epoch: u32) -> CommittedEpochs {
+    CommittedEpochs {
+        memory: Some(Epoch(epoch)),
+        ..CommittedEpochs::default()
+    }
 }

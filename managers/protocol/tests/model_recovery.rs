@@ -8,7 +8,7 @@
 
 mod recovery;
 
-use recovery::{FAULT, Faults, ProcessStep, System};
+use recovery::{FAULT, Faults, ProcessStep, SimFile, System};
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::central;
 use rejoin_managers_protocol::local;
@@ -32,6 +32,8 @@ struct Jobs {
     before_init: bool,
     /// Records of rollbacks are lost when central is started again.
     forgets: bool,
+    /// Images also go to files.
+    files: bool,
 }
 
 const KILLED: End = End::Signaled(9);
@@ -53,6 +55,8 @@ enum Action {
     Stop(usize),
     Restored(usize),
     LoseImage(Rank, Epoch),
+    /// The file of an image is whole, or can't be written.
+    Written(Rank, Epoch, bool),
     EndsBySignal(usize, i32),
     Swept(usize),
     Ask,
@@ -67,6 +71,17 @@ enum Action {
 }
 
 impl Jobs {
+    /// Faults suffice for a rollback to another checkpoint than the newest.
+    fn falls_back(&self) -> bool {
+        let Faults {
+            deaths,
+            images,
+            checkpoints,
+            ..
+        } = self.bounds;
+        self.files && deaths > 0 && images > 0 && checkpoints > 0
+    }
+
     fn of_hosts(state: &System, actions: &mut Vec<Action>) {
         for (index, host) in state.hosts.iter().enumerate() {
             if !host.up.is_empty() {
@@ -80,6 +95,9 @@ impl Jobs {
             }
         }
         actions.extend((0..state.restores.len()).map(Action::Restored));
+        let is_written = |(_, image): &(_, &recovery::SimImage)| image.file == SimFile::Partial;
+        let written = state.images.iter().filter(is_written);
+        actions.extend(written.map(|((rank, epoch), _)| Action::Written(*rank, *epoch, true)));
     }
 
     fn of_processes(&self, state: &System, actions: &mut Vec<Action>) {
@@ -125,8 +143,13 @@ impl Jobs {
             }
         }
         if faults.images < bounds.images {
-            let lose = |(rank, epoch): &(Rank, Epoch)| Action::LoseImage(*rank, *epoch);
-            actions.extend(state.images.keys().map(lose));
+            let in_memory = state.images.iter().filter(|(_, image)| image.in_memory);
+            actions.extend(in_memory.map(|((rank, epoch), _)| Action::LoseImage(*rank, *epoch)));
+        }
+        if faults.files < bounds.files {
+            let is_written = |(_, image): &(_, &recovery::SimImage)| image.file == SimFile::Partial;
+            let written = state.images.iter().filter(is_written);
+            actions.extend(written.map(|((rank, epoch), _)| Action::Written(*rank, *epoch, false)));
         }
         if faults.checkpoints < bounds.checkpoints {
             actions.push(Action::Ask);
@@ -173,9 +196,11 @@ impl Jobs {
             Action::Restored(index) => state.restored(index),
             Action::LoseImage(rank, epoch) => {
                 state.faults.images += 1;
-                state.images.remove(&(rank, epoch));
-                let host = state.host_of(rank);
-                state.local(host, local::LocalInput::ImageEnded(rank, epoch));
+                state.lose_image(rank, epoch);
+            }
+            Action::Written(rank, epoch, well) => {
+                state.faults.files += u8::from(!well);
+                state.written(rank, epoch, well);
             }
             Action::EndsBySignal(index, signal) => state.ended(index, End::Signaled(signal)),
             Action::Swept(host) => {
@@ -210,7 +235,7 @@ impl Model for Jobs {
     type Action = Action;
 
     fn init_states(&self) -> Vec<System> {
-        let mut system = System::new(self.hosts, self.ranks);
+        let mut system = System::new(self.hosts, self.ranks, self.files);
         system.forgets = self.forgets;
         system.prompt = self.bounds.centrals == 0;
         system.central(central::CentralInput::Begin);
@@ -282,6 +307,10 @@ impl Model for Jobs {
                     s.over == Some(Verdict::Success) && (s.alone || m.bounds.deaths == 0)
                 },
             ),
+            Property::sometimes("it succeeds from older files", |m: &Jobs, s: &System| {
+                let fell_back = s.stored.fallbacks > 0;
+                s.over == Some(Verdict::Success) && (fell_back || !m.falls_back())
+            }),
             Property::sometimes("it succeeds after central died", |m: &Jobs, s: &System| {
                 let died = s.faults.centrals >= m.bounds.centrals;
                 s.over == Some(Verdict::Success) && died
@@ -319,6 +348,7 @@ const NONE: Faults = Faults {
     exits: 0,
     images: 0,
     refusals: 0,
+    files: 0,
     checkpoints: 0,
     signals: 0,
     centrals: 0,
@@ -332,6 +362,7 @@ const TWO: Jobs = Jobs {
     kinds: &[KILLED],
     before_init: false,
     forgets: false,
+    files: false,
 };
 
 #[test]
@@ -412,6 +443,55 @@ fn images_that_die_or_cannot_be_taken() {
         ..NONE
     };
     check("images", Jobs { bounds, ..TWO });
+}
+
+#[test]
+fn a_rank_dies_with_its_image_while_files_are_written() {
+    let bounds = Faults {
+        deaths: 1 + soak(),
+        images: 1,
+        checkpoints: FULL,
+        ..NONE
+    };
+    let jobs = Jobs {
+        bounds,
+        files: true,
+        ..TWO
+    };
+    check("files", jobs);
+}
+
+#[test]
+fn files_that_cannot_be_written() {
+    let bounds = Faults {
+        deaths: 1,
+        images: soak(),
+        files: 1,
+        checkpoints: FULL,
+        ..NONE
+    };
+    let jobs = Jobs {
+        bounds,
+        files: true,
+        ..TWO
+    };
+    check("failed files", jobs);
+}
+
+#[test]
+fn central_dies_while_files_are_written() {
+    let bounds = Faults {
+        deaths: soak(),
+        centrals: 1,
+        checkpoints: FULL,
+        ..NONE
+    };
+    let jobs = Jobs {
+        bounds,
+        files: true,
+        ..TWO
+    };
+    check("files and central", jobs);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::error::system_text;
 use crate::host::run_dir::NEW;
 use rejoin_channel_table::JobId;
 use rejoin_managers_protocol::central::Record;
+use rejoin_managers_protocol::levels::Level;
 use rejoin_wire::codec::{FrameReader, MANAGER_LIMIT, encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -68,7 +69,7 @@ enum Kind {
     Recovery,
     Started,
     Requested,
-    Committed,
+    Committed(Level),
     Memory,
     Other,
 }
@@ -79,7 +80,7 @@ impl Kind {
             Record::Restoring { .. } => Kind::Recovery,
             Record::Started { .. } => Kind::Started,
             Record::Requested { .. } => Kind::Requested,
-            Record::Committed { .. } => Kind::Committed,
+            Record::Committed { level, .. } => Kind::Committed(*level),
             Record::Memory(_) => Kind::Memory,
             Record::Began { .. }
             | Record::Finalized { .. }
@@ -374,6 +375,7 @@ mod tests {
     fn committed(epoch: u32) -> Record {
         Record::Committed {
             epoch: Epoch(epoch),
+            level: Level::Memory,
             at: Time(9),
             cost: ImageCost::default(),
         }

@@ -178,6 +178,7 @@ fn folder(job: &JobArguments) -> Result<Option<String>, String> {
 fn recovery(job: &JobArguments) -> Option<Recovery> {
     (job.recovery == "coordinated").then(|| Recovery {
         interval: job.checkpoint_interval,
+        files: job.images.is_some(),
         limit: policy::RecoveryLimit {
             restarts: job.max_restarts,
             ..policy::RecoveryLimit::default()

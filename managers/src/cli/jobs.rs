@@ -165,7 +165,7 @@ pub fn checkpoint(job: Option<&str>) -> i32 {
         Some(Answer::Committed { epoch, took_ns }) => {
             let took = took_ns as f64 / 1e6;
             let text = format!(
-                "job {name}: checkpoint {epoch} is committed, {took:.1} ms after its request\n"
+                "job {name}: checkpoint {epoch} is committed in memory, {took:.1} ms after its request\n"
             );
             return print("rejoin", &text);
         }
@@ -189,6 +189,32 @@ fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
+/// The newest checkpoint on each level.
+fn checkpoints(status: &JobStatus) -> String {
+    let last = match &status.checkpoint {
+        Some(c) => format!(
+            "checkpoint {} committed in memory {} ago, {:.1} ms after its request",
+            c.epoch,
+            seconds(c.age_ns),
+            c.took_ns as f64 / 1e6
+        ),
+        None => "no checkpoint yet".into(),
+    };
+    let mut out = format!(
+        "  {last}; {} committed, {} aborted\n",
+        status.committed, status.aborted
+    );
+    if let Some(c) = &status.in_files {
+        out += &format!(
+            "  checkpoint {} in files, of {} ago, written in {:.1} ms\n",
+            c.epoch,
+            seconds(c.age_ns),
+            c.took_ns as f64 / 1e6
+        );
+    }
+    out
+}
+
 fn table(status: &JobStatus) -> String {
     let mut out = format!(
         "job {}  {}, {}, {} for {}  (mpirun {}, --recovery {})\n",
@@ -201,19 +227,7 @@ fn table(status: &JobStatus) -> String {
         status.recovery,
     );
     if status.recovery != "none" {
-        let last = match &status.checkpoint {
-            Some(c) => format!(
-                "checkpoint {} committed {} ago, {:.1} ms after its request",
-                c.epoch,
-                seconds(c.age_ns),
-                c.took_ns as f64 / 1e6
-            ),
-            None => "no checkpoint yet".into(),
-        };
-        out += &format!(
-            "  {last}; {} committed, {} aborted\n",
-            status.committed, status.aborted
-        );
+        out += &checkpoints(status);
         let failures = counted(status.failures, "failure", "failures");
         let recoveries = counted(status.recoveries, "recovery", "recoveries");
         out += &format!(
@@ -286,6 +300,11 @@ mod tests {
                 age_ns: 2_100_000_000,
                 took_ns: 12_300_000,
             }),
+            in_files: Some(Checkpoint {
+                epoch: 5,
+                age_ns: 4_300_000_000,
+                took_ns: 830_000_000,
+            }),
             committed: 7,
             aborted: 0,
             failures: 1,
@@ -301,7 +320,8 @@ mod tests {
     fn a_job_is_shown_in_a_table() {
         let want = "\
 job 00000000000000ab  ./app, 2 ranks, running for 12.3 s  (mpirun 77, --recovery coordinated)
-  checkpoint 7 committed 2.1 s ago, 12.3 ms after its request; 7 committed, 0 aborted
+  checkpoint 7 committed in memory 2.1 s ago, 12.3 ms after its request; 7 committed, 0 aborted
+  checkpoint 5 in files, of 4.3 s ago, written in 830.0 ms
   1 failure, 1 recovery, generation 1
   last failure: rank 1 on host a was killed by signal 9 (SIGKILL)
   central manager 78, started again 2 times

@@ -8,6 +8,7 @@ use crate::launch::local_messages::LocalToMpirun;
 use crate::net::reactor::Token;
 use crate::stdio::Stream;
 use rejoin_channel_table::{Epoch, Generation, Rank};
+use rejoin_managers_protocol::levels::CommittedEpochs;
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_wire::ToManager;
 
@@ -94,12 +95,31 @@ impl LocalManager {
         });
     }
 
-    /// A checkpoint is committed: the job rolls back to it from now on.
-    pub(super) fn committed(&mut self, epoch: Epoch) {
-        if self.images.commit(epoch)
-            && let Some(input) = &mut self.input
-        {
-            input.committed(epoch);
+    /// The images of these checkpoints count from now on.
+    pub(super) fn committed(&mut self, epochs: CommittedEpochs) {
+        if let Some(newest) = epochs.memory {
+            self.images.commit(newest);
+        }
+        if let (Some(oldest), Some(input)) = (epochs.oldest(), &mut self.input) {
+            input.committed(oldest);
+        }
+    }
+
+    /// Has an image written to a file.
+    pub(super) fn write_image(&mut self, rank: Rank, epoch: Epoch) {
+        let Some(slot) = self.slot(rank) else {
+            return;
+        };
+        if let Err(why) = self.images.write_file(slot, epoch, &self.reactor) {
+            self.queue
+                .push_back(LocalInput::ImageNotStored(rank, epoch, Some(why)));
+        }
+    }
+
+    /// Ends the process of an image, which is in a file.
+    pub(super) fn drop_from_memory(&mut self, rank: Rank, epoch: Epoch) {
+        if let Some(slot) = self.slot(rank) {
+            self.images.drop_process(slot, epoch, &self.reactor);
         }
     }
 
@@ -107,37 +127,29 @@ impl LocalManager {
     pub(super) fn image_event(&mut self, token: Token) -> Result<()> {
         let slot = token.index as usize;
         loop {
-            let rank = self.ranks.get(slot).map(|rank| rank.rank());
-            let is_last = rank.is_some_and(|rank| self.core.is_finalizing(rank));
-            let Some((epoch, event)) = self.images.event(token, is_last, &self.reactor) else {
+            let Some((epoch, event)) = self.images.event(token, &self.reactor) else {
                 return Ok(());
             };
+            let rank = self.ranks[slot].rank();
             match event {
                 ImageEvent::Whole {
                     report,
                     shares_files,
-                    without_file,
                 } => {
                     if let Some(report) = report {
                         self.image_said(slot, report);
                     }
-                    let shares = shares_files.then(|| {
-                        "its images share open files with it that they can't open anew: a lock of \
-                         one stays when the rank closes it"
-                            .to_string()
-                    });
-                    let without = without_file
-                        .map(|why| format!("its images are in memory only, and in no file: {why}"));
-                    let lines: Vec<_> = shares.into_iter().chain(without).collect();
-                    if !lines.is_empty() {
-                        let rank = self.ranks[slot].rank();
+                    if shares_files {
+                        let line = "its images share open files with it that they can't open anew: \
+                                    a lock of one stays when the rank closes it";
+                        let lines = vec![line.to_string()];
                         self.mpirun.tell(&LocalToMpirun::Caveats { rank, lines })?;
                     }
                 }
-                ImageEvent::NotStored { report, why } => {
-                    if let Some(report) = report {
-                        self.image_said(slot, refused(report, why));
-                    }
+                ImageEvent::Stored => self.queue.push_back(LocalInput::ImageStored(rank, epoch)),
+                ImageEvent::NotStored { why } => {
+                    self.queue
+                        .push_back(LocalInput::ImageNotStored(rank, epoch, why));
                 }
                 ImageEvent::Incomplete { report, missing } => {
                     if let Some(report) = report {

@@ -74,11 +74,8 @@ impl LocalManager {
     fn central_said(&mut self, message: CentralToLocal) -> Result<()> {
         match message {
             CentralToLocal::Order(order) => {
-                if let ToLocal::Commit {
-                    epoch: Some(epoch), ..
-                } = order
-                {
-                    self.committed(epoch);
+                if let ToLocal::Commit { epochs, .. } = order {
+                    self.committed(epochs);
                 }
                 // At once, because the next message on the link may be for a rank that this starts.
                 self.queue.push_back(LocalInput::Central(order));

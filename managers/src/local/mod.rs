@@ -292,6 +292,8 @@ impl LocalManager {
             LocalEffect::Restore(instance, epoch) => self.restore_process(instance, epoch)?,
             LocalEffect::Discard(rank, incarnation) => self.discard(rank, incarnation),
             LocalEffect::DropImage(rank, epoch) => self.drop_image(rank, epoch),
+            LocalEffect::DropFromMemory(rank, epoch) => self.drop_from_memory(rank, epoch),
+            LocalEffect::WriteImage(rank, epoch) => self.write_image(rank, epoch),
             LocalEffect::StopAll => self.stop_all(),
             LocalEffect::ContinueAll => self.continue_all(),
             LocalEffect::Caveats(rank, lines) => {

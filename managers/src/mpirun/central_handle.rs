@@ -18,6 +18,7 @@ use rejoin_channel_table::Epoch;
 use rejoin_managers_protocol::central::{
     CentralEffect, CentralInput, HostIndex, JobView, Relaunch,
 };
+use rejoin_managers_protocol::levels::CommittedEpochs;
 use rejoin_managers_protocol::verdict::Verdict;
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -252,7 +253,7 @@ impl CentralHandle {
     }
 
     /// Another central manager continues: the results of checkpoints may not have been reported.
-    fn resumed(&mut self, committed: Option<Epoch>, abandoned: Epoch) {
+    fn resumed(&mut self, committed: CommittedEpochs, abandoned: Epoch) {
         if let Some(remote) = self.core.remote_mut()
             && let Some(Gone { how, since }) = remote.gone.take()
         {

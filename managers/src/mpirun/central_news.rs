@@ -4,6 +4,7 @@
 use crate::report::status_summary::StatusSummary;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::Event;
+use rejoin_managers_protocol::levels::{CommittedEpochs, Level};
 use rejoin_managers_protocol::verdict::Verdict;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -34,8 +35,8 @@ pub(super) struct CentralNews {
     returned: BTreeSet<(Rank, Incarnation)>,
     /// The last checkpoint that was requested, and when.
     requested: Option<(Epoch, Instant)>,
-    /// The last checkpoint that was committed.
-    committed: Option<Epoch>,
+    /// The checkpoints that count.
+    committed: CommittedEpochs,
     verdict: Option<Verdict>,
     /// The verdict, until it is reported.
     decided: Option<Verdict>,
@@ -51,7 +52,7 @@ impl CentralNews {
             recovered: None,
             returned: BTreeSet::new(),
             requested: None,
-            committed: None,
+            committed: CommittedEpochs::default(),
             verdict: None,
             decided: None,
         }
@@ -69,12 +70,14 @@ impl CentralNews {
                 self.requested = Some((*epoch, Instant::now()));
                 true
             }
-            Event::Committed { epoch, .. } => {
-                self.committed = Some(*epoch);
+            Event::Committed { counted, .. } => {
+                self.committed = *counted;
                 true
             }
             Event::Aborted { .. }
             | Event::ImageLost { .. }
+            | Event::NotStored { .. }
+            | Event::FallsBack { .. }
             | Event::Stretched { .. }
             | Event::HostSilent { .. }
             | Event::HostHeard { .. } => true,
@@ -104,16 +107,29 @@ impl CentralNews {
     }
 
     /// Another central manager continues: the results of checkpoints may not have been reported.
-    pub fn resumed(&mut self, committed: Option<Epoch>, abandoned: Epoch) {
-        if let Some(epoch) = committed.filter(|_| committed > self.committed) {
+    pub fn resumed(&mut self, committed: CommittedEpochs, abandoned: Epoch) {
+        let before = self.committed;
+        let missed = [
+            (Level::Memory, before.memory, committed.memory),
+            (Level::File, before.file, committed.file),
+        ];
+        for (level, reported, stored) in missed {
+            let Some(epoch) = stored.filter(|_| stored > reported) else {
+                continue;
+            };
             let took = match self.requested {
                 Some((requested, at)) if requested == epoch => nanos(at.elapsed()),
                 _ => 0,
             };
-            let cost = None;
-            self.event(Event::Committed { epoch, took, cost });
+            self.event(Event::Committed {
+                epoch,
+                level,
+                took,
+                cost: None,
+                counted: committed,
+            });
         }
-        if Some(abandoned) > committed.max(Some(Epoch(0))) {
+        if Some(abandoned) > committed.memory.max(Some(Epoch(0))) {
             self.news.push(News::Abandoned(abandoned));
         }
     }
@@ -161,11 +177,20 @@ mod tests {
         CentralNews::new(StatusSummary::new("a job".into(), "a program".into()))
     }
 
+    fn in_memory(epoch: u32) -> CommittedEpochs {
+        CommittedEpochs {
+            memory: Some(Epoch(epoch)),
+            ..CommittedEpochs::default()
+        }
+    }
+
     fn committed(epoch: u32) -> Event {
         Event::Committed {
             epoch: Epoch(epoch),
+            level: Level::Memory,
             took: 5,
             cost: None,
+            counted: in_memory(epoch),
         }
     }
 
@@ -173,13 +198,17 @@ mod tests {
     fn a_commit_that_was_reported_before_a_resumption_is_not_reported_again() {
         let mut news = empty();
         news.event(committed(3));
-        news.resumed(Some(Epoch(3)), Epoch(3));
+        news.resumed(in_memory(3), Epoch(3));
         let reported = news.take();
         assert!(
             matches!(reported[..], [News::Event(Event::Committed { .. })]),
             "{reported:?}"
         );
-        news.resumed(Some(Epoch(5)), Epoch(6));
+        let with_files = CommittedEpochs {
+            file: Some(Epoch(4)),
+            ..in_memory(5)
+        };
+        news.resumed(with_files, Epoch(6));
         let reported = news.take();
         assert!(
             matches!(
@@ -187,8 +216,14 @@ mod tests {
                 [
                     News::Event(Event::Committed {
                         epoch: Epoch(5),
+                        level: Level::Memory,
                         took: 0,
-                        cost: None,
+                        ..
+                    }),
+                    News::Event(Event::Committed {
+                        epoch: Epoch(4),
+                        level: Level::File,
+                        ..
                     }),
                     News::Abandoned(Epoch(6))
                 ]

@@ -9,6 +9,7 @@ use crate::report::query_server::Asked;
 use crate::report::user_log;
 use crate::stdio::commit_order::Settled;
 use rejoin_managers_protocol::central::{CentralInput, Event, HostIndex};
+use rejoin_managers_protocol::levels::Level;
 use rejoin_managers_protocol::verdict::Verdict;
 use serde_bytes::ByteBuf;
 use std::io::Write;
@@ -42,9 +43,7 @@ impl Launcher {
                 }
             };
             match event {
-                Event::Committed { epoch, .. } => {
-                    self.streams.settled(Settled::Committed(epoch));
-                }
+                Event::Committed { counted, .. } => self.streams.counted(counted),
                 Event::Aborted { epoch, .. } => {
                     self.streams.settled(Settled::Aborted(epoch));
                 }
@@ -76,7 +75,11 @@ impl Launcher {
             return;
         };
         let noted = match event {
-            Event::Committed { epoch, .. } => named.note(generation, Some(*epoch)),
+            Event::Committed {
+                epoch,
+                level: Level::File,
+                ..
+            } => named.note(generation, Some(*epoch)),
             Event::Recovered { .. } => named.note(generation, None),
             _ => Ok(()),
         };

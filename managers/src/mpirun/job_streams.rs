@@ -14,6 +14,7 @@ use crate::stdio::stored_states::{States, StoredOutput};
 use crate::stdio::{Begun, Stream};
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::central::HostIndex;
+use rejoin_managers_protocol::levels::CommittedEpochs;
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -256,7 +257,13 @@ impl Streams {
             .for_each(|filter| filter.rewind(epoch));
     }
 
-    /// The result of a checkpoint. A commit counts once every rank's mark has come.
+    /// These checkpoints count from now on. That takes effect once every rank's mark has come.
+    pub fn counted(&mut self, counted: CommittedEpochs) {
+        self.order.counted(counted);
+        self.settle();
+    }
+
+    /// The result of a checkpoint.
     pub fn settled(&mut self, result: Settled) {
         self.order.settled(result);
         self.settle();
@@ -264,6 +271,13 @@ impl Streams {
 
     fn settle(&mut self) {
         while let Some(result) = self.order.next() {
+            if let Settled::Superseded(epoch) = result {
+                let filters = self
+                    .replay_filters
+                    .iter_mut()
+                    .flat_map(BTreeMap::values_mut);
+                filters.for_each(|filter| filter.forget(epoch));
+            }
             match (result, &mut self.held_output) {
                 (Settled::Committed(epoch), held_output) => {
                     if let Some(held_output) = held_output {
@@ -278,11 +292,11 @@ impl Streams {
                         filter.commit(epoch);
                     }
                 }
-                (Settled::Aborted(epoch), Some(held_output)) => {
+                (Settled::Superseded(epoch) | Settled::Aborted(epoch), Some(held_output)) => {
                     let moved = held_output.abort(epoch);
                     self.failed = self.failed.take().or(moved.err());
                 }
-                (Settled::Aborted(_), None) => {}
+                (Settled::Superseded(_) | Settled::Aborted(_), None) => {}
             }
         }
     }

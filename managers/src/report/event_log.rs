@@ -6,6 +6,7 @@ use crate::launch::machines::{Machines, PlacedRanks};
 use crate::report::recent_events::RecentEvents;
 use rejoin_managers_protocol::central::Event;
 use rejoin_managers_protocol::checkpoint::CheckpointCost;
+use rejoin_managers_protocol::levels::Level;
 use rejoin_managers_protocol::verdict::{Described, Verdict};
 use serde::Serialize;
 use std::fs::File;
@@ -24,6 +25,8 @@ struct Line<'a> {
     generation: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     epoch: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    level: Option<Level>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rank: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,30 +105,13 @@ impl EventLog {
     pub fn event(&mut self, generation: u32, event: &Event) {
         let mut line = self.line(name(event), generation);
         match event {
-            Event::Requested(epoch) => line.epoch = Some(epoch.0),
-            Event::Committed { epoch, took, cost } => {
-                line.epoch = Some(epoch.0);
-                line.took_ns = Some(*took);
-                line.add_cost(cost.as_ref());
-            }
-            Event::Aborted {
-                epoch, rank, why, ..
-            } => {
-                line.epoch = Some(epoch.0);
-                line.rank = Some(rank.0);
-                line.cause = Some(why.clone());
-            }
-            Event::ImageLost {
-                epoch, rank, host, ..
-            } => {
-                line.epoch = Some(epoch.0);
-                line.rank = Some(rank.0);
-                line.host = Some(host);
-            }
-            Event::Stretched { interval, cost, .. } => {
-                line.interval_ms = Some(*interval);
-                line.took_ns = Some(cost.saturating_mul(1000));
-            }
+            Event::Requested(_)
+            | Event::Committed { .. }
+            | Event::Aborted { .. }
+            | Event::NotStored { .. }
+            | Event::FallsBack { .. }
+            | Event::ImageLost { .. }
+            | Event::Stretched { .. } => of_checkpoint(event, &mut line),
             Event::Lost {
                 rank,
                 host,
@@ -255,12 +241,71 @@ impl Line<'_> {
     }
 }
 
+/// The fields of an event that concerns a checkpoint.
+fn of_checkpoint<'a>(event: &'a Event, line: &mut Line<'a>) {
+    match event {
+        Event::Requested(epoch) => line.epoch = Some(epoch.0),
+        Event::Committed {
+            epoch,
+            level,
+            took,
+            cost,
+            ..
+        } => {
+            line.epoch = Some(epoch.0);
+            line.level = Some(*level);
+            line.took_ns = Some(*took);
+            line.add_cost(cost.as_ref());
+        }
+        Event::NotStored {
+            epoch,
+            rank,
+            host,
+            why,
+            ..
+        }
+        | Event::FallsBack {
+            from: epoch,
+            rank,
+            host,
+            why,
+            ..
+        } => {
+            line.epoch = Some(epoch.0);
+            line.rank = Some(rank.0);
+            line.host = Some(host);
+            line.cause = Some(why.clone());
+        }
+        Event::Aborted {
+            epoch, rank, why, ..
+        } => {
+            line.epoch = Some(epoch.0);
+            line.rank = Some(rank.0);
+            line.cause = Some(why.clone());
+        }
+        Event::ImageLost {
+            epoch, rank, host, ..
+        } => {
+            line.epoch = Some(epoch.0);
+            line.rank = Some(rank.0);
+            line.host = Some(host);
+        }
+        Event::Stretched { interval, cost, .. } => {
+            line.interval_ms = Some(*interval);
+            line.took_ns = Some(cost.saturating_mul(1000));
+        }
+        _ => {}
+    }
+}
+
 fn name(event: &Event) -> &'static str {
     match event {
         Event::Requested(_) => "requested",
         Event::Committed { .. } => "committed",
         Event::Aborted { .. } => "aborted",
         Event::ImageLost { .. } => "image-lost",
+        Event::NotStored { .. } => "not-stored",
+        Event::FallsBack { .. } => "falls-back",
         Event::Stretched { .. } => "stretched",
         Event::Lost { .. } => "lost",
         Event::Recovered { .. } => "recovered",
@@ -290,12 +335,14 @@ mod tests {
             Event::Requested(Epoch(1)),
             Event::Committed {
                 epoch: Epoch(1),
+                level: Level::Memory,
                 took: 5,
                 cost: Some(CheckpointCost {
                     stall: 2,
                     slowest: Rank(3),
                     copied: 1,
                 }),
+                counted: Default::default(),
             },
             Event::Aborted {
                 epoch: Epoch(2),
@@ -369,7 +416,8 @@ mod tests {
                 ("hosts", hosts),
             ],
         );
-        has(2, &[("epoch", 1.into()), ("took_ns", 5.into())]);
+        let level = ("level", "memory".into());
+        has(2, &[level, ("epoch", 1.into()), ("took_ns", 5.into())]);
         has(2, &[("stall_ns", 2000.into()), ("rank", 3.into())]);
         has(2, &[("copied_bytes", procfs::page_size().into())]);
         has(3, &[("rank", 3.into()), ("cause", "a \"reason\"".into())]);

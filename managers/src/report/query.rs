@@ -35,7 +35,7 @@ pub enum What {
 pub enum Answer {
     /// How the job is.
     Status(Box<JobStatus>),
-    /// The checkpoint is committed.
+    /// The checkpoint is committed in memory.
     Committed {
         /// Number of the checkpoint.
         epoch: u32,
@@ -84,9 +84,11 @@ pub struct JobStatus {
     pub generation: u32,
     /// The checkpoint under way.
     pub pending: Option<u32>,
-    /// The checkpoint that the job rolls back to.
+    /// The newest committed checkpoint; its images are in memory.
     pub checkpoint: Option<Checkpoint>,
-    /// Checkpoints that were committed.
+    /// The newest checkpoint of which every rank has a file.
+    pub in_files: Option<Checkpoint>,
+    /// Checkpoints that were committed in memory.
     pub committed: u64,
     /// Checkpoints that were aborted.
     pub aborted: u64,
@@ -109,9 +111,9 @@ pub struct JobStatus {
 pub struct Checkpoint {
     /// Number of the checkpoint.
     pub epoch: u32,
-    /// Nanoseconds since it was committed.
+    /// Nanoseconds since it was committed in memory.
     pub age_ns: u64,
-    /// Nanoseconds from its request to its commit.
+    /// Nanoseconds from its request to its commit; in files, from the order to write them.
     pub took_ns: u64,
 }
 

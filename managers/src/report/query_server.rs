@@ -15,6 +15,7 @@ use nix::sys::socket::{SockFlag, accept4, getsockopt, sockopt};
 use nix::unistd::getuid;
 use rejoin_channel_table::JobId;
 use rejoin_managers_protocol::central::{Course, Event, JobView};
+use rejoin_managers_protocol::levels::Level;
 use rejoin_wire::codec::MANAGER_LIMIT;
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -214,7 +215,12 @@ impl QueryServer {
                     }
                 }
             }
-            Event::Committed { epoch, took, .. } => {
+            Event::Committed {
+                epoch,
+                level: Level::Memory,
+                took,
+                ..
+            } => {
                 let answer = Answer::Committed {
                     epoch: epoch.0,
                     took_ns: *took,
@@ -230,7 +236,10 @@ impl QueryServer {
                 };
                 self.answer_all(|state| state == State::Waits(epoch.0), &answer);
             }
-            Event::ImageLost { .. }
+            Event::Committed { .. }
+            | Event::ImageLost { .. }
+            | Event::NotStored { .. }
+            | Event::FallsBack { .. }
             | Event::Stretched { .. }
             | Event::Lost { .. }
             | Event::Recovered { .. }

@@ -2,8 +2,10 @@
 
 use crate::host_clocks::now;
 use crate::report::query::{Checkpoint, JobStatus, LastCost, RankStatus};
+use rejoin_channel_table::Epoch;
 use rejoin_managers_protocol::central::{Course, Event, JobView, RankView};
 use rejoin_managers_protocol::checkpoint::CheckpointCost;
+use rejoin_managers_protocol::levels::Level;
 use rejoin_managers_protocol::manager_messages::{Stage, Time};
 use rejoin_managers_protocol::verdict::Described;
 
@@ -18,7 +20,10 @@ pub struct StatusSummary {
     aborted: u64,
     failures: u64,
     recoveries: u64,
+    /// Nanoseconds from the last request to its commit in memory.
     took: u64,
+    /// Nanoseconds in which the last files were written.
+    files_took: u64,
     last_failure: Option<String>,
     cost: Option<LastCost>,
     longest_stall: u64,
@@ -40,14 +45,22 @@ impl StatusSummary {
         match event {
             Event::Requested(_)
             | Event::ImageLost { .. }
+            | Event::NotStored { .. }
+            | Event::FallsBack { .. }
             | Event::Stretched { .. }
             | Event::HostSilent { .. }
             | Event::HostHeard { .. } => {}
-            Event::Committed { took, cost, .. } => {
+            Event::Committed {
+                level: Level::Memory,
+                took,
+                cost,
+                ..
+            } => {
                 self.committed += 1;
                 self.took = *took;
                 self.note_cost(cost.as_ref());
             }
+            Event::Committed { took, .. } => self.files_took = *took,
             Event::Aborted { .. } => self.aborted += 1,
             Event::Lost {
                 rank, host, cause, ..
@@ -81,6 +94,11 @@ impl StatusSummary {
         central: (u32, u64),
     ) -> JobStatus {
         let ranks = (0u32..).zip(ranks);
+        let checkpoint = |(epoch, at): (Epoch, Time), took_ns| Checkpoint {
+            epoch: epoch.0,
+            age_ns: now.0.saturating_sub(at.0),
+            took_ns,
+        };
         JobStatus {
             job: self.name.clone(),
             mpirun: std::process::id(),
@@ -92,11 +110,8 @@ impl StatusSummary {
             course: course(view.course).into(),
             generation: view.generation.0,
             pending: view.pending.map(|epoch| epoch.0),
-            checkpoint: view.committed.map(|(epoch, at)| Checkpoint {
-                epoch: epoch.0,
-                age_ns: now.0.saturating_sub(at.0),
-                took_ns: self.took,
-            }),
+            checkpoint: view.committed.map(|c| checkpoint(c, self.took)),
+            in_files: view.in_files.map(|c| checkpoint(c, self.files_took)),
             committed: self.committed,
             aborted: self.aborted,
             failures: self.failures,

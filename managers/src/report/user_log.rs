@@ -4,6 +4,7 @@
 use crate::error::system_text;
 use rejoin_channel_table::{Epoch, Generation, Rank};
 use rejoin_managers_protocol::central::Event;
+use rejoin_managers_protocol::levels::Level;
 use rejoin_managers_protocol::verdict::Described;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -27,12 +28,14 @@ pub struct UserLog {
     /// The user wants to know how things go.
     verbose: bool,
     diverged: bool,
-    /// The checkpoint that the job rolls back to.
-    committed: Option<Epoch>,
+    /// A checkpoint is committed.
+    has_checkpoint: bool,
+    /// The checkpoint that the job rolls back to if a rank is lost.
+    target: Option<Epoch>,
     /// The checkpoint of which an image was last lost.
     image_lost: Option<Epoch>,
-    /// The last committed checkpoint has lost an image, so nothing can roll back to it.
-    committed_is_lost: bool,
+    /// Reasons so far why images can't be written to files, without their numbers.
+    not_stored: BTreeSet<String>,
     stretched: bool,
 }
 
@@ -53,6 +56,22 @@ fn image_lost(rank: Rank, host: &str, epoch: Epoch, meanwhile: &str) -> String {
          kernel kills images first when memory is short (its log says \"Out of memory\"). Until the next \
          checkpoint is committed, {meanwhile} if a rank is lost",
         rank.0
+    )
+}
+
+/// Why the images of a rank are in no file, and what that means.
+fn not_stored(rank: Rank, host: &str, why: &str, file: Option<Epoch>) -> String {
+    let rank = rank.0;
+    let meanwhile = match file {
+        Some(Epoch(number)) => format!(
+            "if a rank is killed together with its image in memory, the job rolls back to checkpoint {number}, \
+             whose files stay"
+        ),
+        None => "a rank that is killed together with its image in memory ends the job".to_string(),
+    };
+    format!(
+        "if rank {rank} on host {host} has to come back from a checkpoint: its images are in memory only, and in no \
+         file: {why}. Until files can be written, {meanwhile}. They are tried again"
     )
 }
 
@@ -103,8 +122,20 @@ impl UserLog {
             )),
             Event::Committed { .. }
             | Event::ImageLost { .. }
+            | Event::NotStored { .. }
             | Event::Stretched { .. }
             | Event::Aborted { .. } => self.checkpoint_event(event),
+            Event::FallsBack {
+                rank,
+                host,
+                from: Epoch(from),
+                why,
+                to: Epoch(to),
+            } => say(&format!(
+                "rank {} on host {host} can't be restored from checkpoint {from}: {why}. The job rolls back to \
+                 checkpoint {to}",
+                rank.0
+            )),
             Event::Lost {
                 rank,
                 host,
@@ -130,6 +161,9 @@ impl UserLog {
                 took,
                 repeated,
             } => {
+                if alone.is_none() {
+                    self.target = epoch.or(self.target);
+                }
                 let who = match alone {
                     Some((rank, _)) => vec![*rank],
                     None => {
@@ -154,23 +188,32 @@ impl UserLog {
     /// Something happened to a checkpoint.
     fn checkpoint_event(&mut self, event: &Event) {
         let line = match event {
+            Event::Committed {
+                level: Level::File,
+                epoch,
+                ..
+            } => {
+                self.target = self.target.max(Some(*epoch));
+                None
+            }
             Event::Committed { epoch, .. } => {
-                self.committed = Some(*epoch);
-                self.committed_is_lost = false;
+                self.has_checkpoint = true;
+                self.target = Some(*epoch);
                 let whole = "it has an image of each rank again";
                 let lost = self.image_lost.take_if(|lost| *lost < *epoch);
                 lost.map(|_| format!("checkpoint {} is committed: {whole}", epoch.0))
             }
             Event::ImageLost {
                 epoch,
-                committed,
+                target,
                 rank,
                 host,
+                ..
             } => {
-                self.committed_is_lost |= *committed == Some(*epoch);
+                self.target = *target;
                 let is_first = self.image_lost < Some(*epoch);
                 self.image_lost = self.image_lost.max(Some(*epoch));
-                let meanwhile = self.after_a_loss(*committed, "the job starts anew");
+                let meanwhile = self.after_a_loss("the job starts anew");
                 is_first.then(|| image_lost(*rank, host, *epoch, &meanwhile))
             }
             Event::Stretched {
@@ -190,8 +233,19 @@ impl UserLog {
                 // The same reason may concern another thread or process each time.
                 let kind = why.replace(|c: char| c.is_ascii_digit(), "");
                 let is_new = self.refused.insert(kind);
-                let meanwhile = self.after_a_loss(self.committed, "the job ends");
+                let meanwhile = self.after_a_loss("the job ends");
                 is_new.then(|| refusal(*rank, why, &meanwhile))
+            }
+            Event::NotStored {
+                rank,
+                host,
+                why,
+                file,
+                ..
+            } => {
+                let kind = why.replace(|c: char| c.is_ascii_digit(), "");
+                let is_new = self.not_stored.insert(kind);
+                is_new.then(|| not_stored(*rank, host, why, *file))
             }
             _ => None,
         };
@@ -201,10 +255,10 @@ impl UserLog {
     }
 
     /// What the job does if a rank is lost now. `without`: what it does without a checkpoint.
-    fn after_a_loss(&self, committed: Option<Epoch>, without: &str) -> String {
-        match committed {
-            Some(_) if self.committed_is_lost => "the job ends".into(),
+    fn after_a_loss(&self, without: &str) -> String {
+        match self.target {
             Some(Epoch(number)) => format!("the job rolls back to checkpoint {number}"),
+            None if self.has_checkpoint => "the job ends".into(),
             None => without.into(),
         }
     }
@@ -363,6 +417,7 @@ fn millis(nanoseconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rejoin_managers_protocol::levels::CommittedEpochs;
 
     #[test]
     fn a_refusal_says_what_it_means_now() {
@@ -402,26 +457,34 @@ mod tests {
     #[test]
     fn no_rollback_is_promised_to_a_checkpoint_that_has_lost_an_image() {
         let mut log = UserLog::default();
-        let committed = |epoch| Event::Committed {
+        let committed = |epoch, level| Event::Committed {
             epoch: Epoch(epoch),
+            level,
             took: 1,
             cost: None,
+            counted: CommittedEpochs::default(),
         };
-        let lost = |epoch, committed| Event::ImageLost {
+        let lost = |epoch, target: Option<u32>| Event::ImageLost {
             epoch: Epoch(epoch),
-            committed: Some(Epoch(committed)),
+            committed: Some(Epoch(2)),
+            target: target.map(Epoch),
             rank: Rank(0),
             host: "a".into(),
         };
-        let meanwhile = |log: &UserLog, epoch| log.after_a_loss(Some(Epoch(epoch)), "");
-        log.checkpoint_event(&committed(2));
-        log.checkpoint_event(&lost(3, 2));
-        assert_eq!(meanwhile(&log, 2), "the job rolls back to checkpoint 2");
-        log.checkpoint_event(&lost(2, 2));
-        log.checkpoint_event(&lost(4, 2));
-        assert_eq!(meanwhile(&log, 2), "the job ends");
-        log.checkpoint_event(&committed(5));
-        assert_eq!(meanwhile(&log, 5), "the job rolls back to checkpoint 5");
+        let meanwhile = |log: &UserLog| log.after_a_loss("");
+        log.checkpoint_event(&committed(2, Level::Memory));
+        log.checkpoint_event(&lost(3, Some(2)));
+        assert_eq!(meanwhile(&log), "the job rolls back to checkpoint 2");
+        log.checkpoint_event(&lost(2, None));
+        log.checkpoint_event(&lost(4, None));
+        assert_eq!(meanwhile(&log), "the job ends");
+        log.checkpoint_event(&committed(5, Level::Memory));
+        assert_eq!(meanwhile(&log), "the job rolls back to checkpoint 5");
+        // The files of an older one are there.
+        log.checkpoint_event(&committed(4, Level::File));
+        assert_eq!(meanwhile(&log), "the job rolls back to checkpoint 5");
+        log.checkpoint_event(&lost(5, Some(4)));
+        assert_eq!(meanwhile(&log), "the job rolls back to checkpoint 4");
     }
 
     #[test]

@@ -80,6 +80,16 @@ impl VerboseLog {
                 "rank {}: its image of checkpoint {} is gone",
                 instance.rank.0, epoch.0
             )),
+            ToCentral::ImageStored { rank, epoch } => self.say(&format!(
+                "rank {}: its image of checkpoint {} is in a file",
+                rank.0, epoch.0
+            )),
+            ToCentral::ImageNotStored { rank, epoch, why } => self.say(&format!(
+                "rank {}: its image of checkpoint {} is in no file: {}",
+                rank.0,
+                epoch.0,
+                why.as_deref().unwrap_or("a restore interrupted the writing")
+            )),
             ToCentral::ExitDetected { instance, pid } => {
                 self.say(&format!("rank {}: pid {pid} begins to end", instance.rank.0));
             }

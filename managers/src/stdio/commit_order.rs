@@ -5,6 +5,7 @@
 //! arrived, and later reports of central count after it.
 
 use rejoin_channel_table::{Epoch, Rank};
+use rejoin_managers_protocol::levels::CommittedEpochs;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The result of a checkpoint.
@@ -12,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub enum Settled {
     /// No rank rolls back behind it any more.
     Committed(Epoch),
+    /// It was committed in memory, and no rank rolls back to it any more.
+    Superseded(Epoch),
     /// It was aborted, or abandoned with its central manager.
     Aborted(Epoch),
 }
@@ -25,8 +28,10 @@ pub struct CommitOrder {
     marked: BTreeMap<Epoch, BTreeSet<Rank>>,
     /// Reports of central that do not count yet.
     waiting: VecDeque<Settled>,
-    /// The last commit that central has reported.
+    /// The last checkpoint behind which no rank rolls back, as central has reported.
     told: Option<Epoch>,
+    /// The checkpoints that count, as central has reported.
+    counted: CommittedEpochs,
 }
 
 impl CommitOrder {
@@ -38,6 +43,7 @@ impl CommitOrder {
             marked: BTreeMap::new(),
             waiting: VecDeque::new(),
             told: None,
+            counted: CommittedEpochs::default(),
         }
     }
 
@@ -46,12 +52,24 @@ impl CommitOrder {
         self.marked.entry(epoch).or_default().insert(rank);
     }
 
+    /// Central reports that these checkpoints count from now on.
+    pub fn counted(&mut self, counted: CommittedEpochs) {
+        let before = std::mem::replace(&mut self.counted, counted);
+        if let Some(oldest) = counted.oldest() {
+            self.settled(Settled::Committed(oldest));
+        }
+        let superseded = before.newest_first().filter(|e| !counted.contains(*e));
+        for epoch in superseded.filter(|epoch| Some(*epoch) > self.told) {
+            self.waiting.push_back(Settled::Superseded(epoch));
+        }
+    }
+
     /// Central reports this; a commit that it reports again counts once.
     pub fn settled(&mut self, result: Settled) {
         match result {
             Settled::Committed(epoch) if self.told >= Some(epoch) => return,
             Settled::Committed(epoch) => self.told = Some(epoch),
-            Settled::Aborted(_) => {}
+            Settled::Superseded(_) | Settled::Aborted(_) => {}
         }
         self.waiting.push_back(result);
     }
@@ -59,12 +77,16 @@ impl CommitOrder {
     /// The next report that counts.
     #[expect(clippy::should_implement_trait, reason = "more may come later")]
     pub fn next(&mut self) -> Option<Settled> {
-        if let Settled::Committed(epoch) = self.waiting.front()? {
-            let marked = self.marked.get(epoch).map_or(0, BTreeSet::len);
+        let result = *self.waiting.front()?;
+        if let Settled::Committed(epoch) | Settled::Superseded(epoch) = result {
+            let marked = self.marked.get(&epoch).map_or(0, BTreeSet::len);
             if marked < self.ranks {
                 return None;
             }
-            self.marked = self.marked.split_off(&Epoch(epoch.0 + 1));
+            match result {
+                Settled::Committed(_) => self.marked = self.marked.split_off(&Epoch(epoch.0 + 1)),
+                _ => self.marked.retain(|other, _| *other != epoch),
+            }
         }
         self.waiting.pop_front()
     }
@@ -95,5 +117,39 @@ mod tests {
         order.mark(Rank(1), Epoch(3));
         order.settled(Settled::Committed(Epoch(3)));
         assert_eq!(order.next(), Some(Settled::Committed(Epoch(3))));
+    }
+
+    #[test]
+    fn a_checkpoint_in_memory_that_another_supersedes_is_settled_after_its_marks() {
+        let mut order = CommitOrder::new(1);
+        let counted = |memory, writing: Option<u32>, file: Option<u32>| CommittedEpochs {
+            memory: Some(Epoch(memory)),
+            writing: writing.map(Epoch),
+            file: file.map(Epoch),
+        };
+        for epoch in [1, 2, 3] {
+            order.mark(Rank(0), Epoch(epoch));
+        }
+        order.counted(counted(1, Some(1), None));
+        assert_eq!(order.next(), Some(Settled::Committed(Epoch(1))));
+        order.counted(counted(2, Some(1), None));
+        order.counted(counted(3, Some(1), None));
+        assert_eq!(order.next(), Some(Settled::Superseded(Epoch(2))));
+        order.counted(counted(4, Some(4), Some(1)));
+        // It was the newest, and is not needed for files.
+        assert_eq!(order.next(), Some(Settled::Superseded(Epoch(3))));
+        order.counted(counted(5, Some(4), Some(1)));
+        order.counted(counted(6, Some(4), Some(1)));
+        assert_eq!(order.next(), None, "the mark of 5 has not come");
+        order.mark(Rank(0), Epoch(4));
+        order.mark(Rank(0), Epoch(5));
+        assert_eq!(order.next(), Some(Settled::Superseded(Epoch(5))));
+        order.counted(counted(6, None, Some(4)));
+        assert_eq!(order.next(), Some(Settled::Committed(Epoch(4))));
+        // A rollback to the checkpoint in files makes the one in memory void.
+        order.counted(counted(4, None, Some(4)));
+        order.mark(Rank(0), Epoch(6));
+        assert_eq!(order.next(), Some(Settled::Superseded(Epoch(6))));
+        assert_eq!(order.next(), None);
     }
 }

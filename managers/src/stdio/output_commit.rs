@@ -191,9 +191,9 @@ pub struct OutputCommit {
     /// Output that may be shown.
     released: VecDeque<Segment>,
     places: BTreeMap<Rank, Place>,
-    /// The last that was committed.
+    /// The last behind which no rank rolls back.
     committed: Option<Epoch>,
-    /// Epochs up to here are committed or aborted.
+    /// Epochs up to here are committed, superseded or aborted.
     settled: Option<Epoch>,
     memory: usize,
 }
@@ -258,7 +258,8 @@ impl OutputCommit {
         self.released.extend(earlier.into_values());
     }
 
-    /// A checkpoint was aborted: output after it belongs to the one before.
+    /// A checkpoint was aborted, or no rank rolls back to it any more. Output after it belongs to
+    /// the one before.
     ///
     /// # Errors
     /// There is no room to put it there.

@@ -174,7 +174,12 @@ impl ReplayFilter {
         self.marks.insert(epoch, mark);
     }
 
-    /// The checkpoint is committed: nothing before it is written again.
+    /// The rank does not roll back to this image any more.
+    pub fn forget(&mut self, epoch: Epoch) {
+        self.marks.remove(&epoch);
+    }
+
+    /// No rank rolls back behind this checkpoint: nothing before it is written again.
     pub fn commit(&mut self, epoch: Epoch) {
         self.marks = self.marks.split_off(&epoch);
         let Some(begins) = self.marks.get(&epoch).map(|mark| mark.start) else {

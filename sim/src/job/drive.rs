@@ -5,6 +5,7 @@ use super::work::Work;
 use super::{Event, JobWorld, Key, MILLI, STOPPING};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, HostIndex};
+use rejoin_managers_protocol::levels::Level;
 use rejoin_managers_protocol::local;
 use rejoin_managers_protocol::manager_messages::{ProcessInstance, Time};
 use std::collections::VecDeque;
@@ -55,26 +56,19 @@ impl<W: Work> JobWorld<W> {
 
     fn carry_out(&mut self, effect: central::CentralEffect) -> Result<(), String> {
         match effect {
-            central::CentralEffect::Persist(record) => {
-                if let central::Record::Committed { epoch, .. } = record {
-                    self.tally.commits += 1;
-                    self.work.committed(epoch)?;
-                }
-                let ranks = self.shape.ranks();
-                let lost = self.tally.images + self.tally.locals > 0;
-                self.records.push(record.clone());
-                self.stored.store(record, ranks, &self.images, lost)?;
-            }
+            central::CentralEffect::Persist(record) => self.persist(record)?,
             central::CentralEffect::Send(host, order) => {
                 if !self.stored.covers(host, &order) {
                     return Err(format!("{order:?} before it is stored"));
                 }
+                self.stored.promise(&order);
                 self.send_down(host, order);
             }
             central::CentralEffect::SendAll(hosts, order) => {
                 if !hosts.iter().all(|host| self.stored.covers(*host, &order)) {
                     return Err(format!("{order:?} before it is stored"));
                 }
+                self.stored.promise(&order);
                 for host in hosts {
                     self.send_down(host, order.clone());
                 }
@@ -109,8 +103,8 @@ impl<W: Work> JobWorld<W> {
                 committed,
                 abandoned,
             } => {
-                let stored = (self.stored.committed, self.stored.ordered);
-                if (committed, abandoned) != stored {
+                let stored = (self.stored.committed, self.stored.file, self.stored.ordered);
+                if (committed.memory, committed.file, abandoned) != stored {
                     return Err(format!(
                         "resumed with {committed:?}, {abandoned}, not {stored:?}"
                     ));
@@ -120,6 +114,25 @@ impl<W: Work> JobWorld<W> {
             other => return Err(format!("{other:?} in this world")),
         }
         Ok(())
+    }
+
+    fn persist(&mut self, record: central::Record) -> Result<(), String> {
+        match record {
+            central::Record::Committed {
+                epoch,
+                level: Level::Memory,
+                ..
+            } => {
+                self.tally.commits += 1;
+                self.work.committed(epoch)?;
+            }
+            central::Record::Committed { .. } => self.tally.file_commits += 1,
+            _ => {}
+        }
+        let ranks = self.shape.ranks();
+        let lost = self.tally.images + self.tally.locals > 0;
+        self.records.push(record.clone());
+        self.stored.store(record, ranks, &self.images, lost)
     }
 
     /// No rank of a host that counts as silent acts.
@@ -194,6 +207,10 @@ impl<W: Work> JobWorld<W> {
                 self.images.remove(&(rank, epoch));
                 self.work.forget(rank, epoch);
             }
+            local::LocalEffect::DropFromMemory(rank, epoch) => {
+                self.drop_from_memory(rank, epoch)?;
+            }
+            local::LocalEffect::WriteImage(rank, epoch) => self.write_image(rank, epoch)?,
             local::LocalEffect::Central(message) => self.send_up(host, message),
             local::LocalEffect::Ranks(ranks, message) => {
                 let message = Rc::new(message);

@@ -550,7 +550,7 @@ impl Work for Engines {
         }
         member.program = program.unwrap_or_default();
         let from = member.from;
-        member.images.retain(|epoch, _| Some(*epoch) == from);
+        member.images.retain(|epoch, _| Some(*epoch) <= from);
         requests.push(WorkRequest::After(1_000, EngineEvent::Step(instance)));
         requests.push(WorkRequest::After(MILLI, EngineEvent::PollLinks(instance)));
     }

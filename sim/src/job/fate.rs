@@ -15,6 +15,10 @@ pub enum JobFault {
     Image(Rank),
     /// The next image can't be taken.
     Refuse,
+    /// The next file can't be written.
+    NoRoom,
+    /// The rank's process is killed, and the processes of its images.
+    KillWithImages(Rank),
     /// Nothing reaches this host, or comes from it, for so many nanoseconds.
     Part(usize, u64),
     /// The connection between this host and central is cut, and made anew after so many
@@ -47,6 +51,10 @@ pub struct Fate {
     pub images: u32,
     /// Images that can't be taken.
     pub refusals: u32,
+    /// Files that can't be written.
+    pub files: u32,
+    /// Ranks that are killed together with their images in memory.
+    pub pairs: u32,
     /// Parted hosts.
     pub parts: u32,
     /// Cut connections between hosts and central.
@@ -87,6 +95,8 @@ impl Fate {
         });
         strike(self.images, &|rng| JobFault::Image(rank(rng)));
         strike(self.refusals, &|_| JobFault::Refuse);
+        strike(self.files, &|_| JobFault::NoRoom);
+        strike(self.pairs, &|rng| JobFault::KillWithImages(rank(rng)));
         strike(self.parts, &|rng| {
             JobFault::Part(host(rng), rng.between(1, 2500) * MILLI)
         });

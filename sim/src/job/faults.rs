@@ -24,8 +24,7 @@ impl<W: Work> JobWorld<W> {
                 Ok(())
             }
             JobFault::Image(rank) => {
-                let of_rank = self.images.keys().filter(|(r, _)| *r == rank);
-                let epochs: Vec<_> = of_rank.map(|(_, epoch)| *epoch).collect();
+                let epochs = self.epochs_of(rank);
                 match epochs.is_empty() {
                     true => Ok(()),
                     false => {
@@ -38,6 +37,11 @@ impl<W: Work> JobWorld<W> {
                 self.tally.refuses += 1;
                 Ok(())
             }
+            JobFault::NoRoom => {
+                self.tally.unwritable += 1;
+                Ok(())
+            }
+            JobFault::KillWithImages(rank) => self.kill_with_images(rank),
             JobFault::Part(host, time) => {
                 self.hosts[host].link.make_unreachable(self.now + time);
                 self.last_fault = self.last_fault.max(self.now + time);
@@ -75,7 +79,7 @@ impl<W: Work> JobWorld<W> {
         }
     }
 
-    fn kill(&mut self, rank: Rank) -> Result<(), String> {
+    pub(super) fn kill(&mut self, rank: Rank) -> Result<(), String> {
         let Some(process) = self.current(rank).filter(|p| p.asked.is_none()) else {
             return Ok(());
         };

@@ -14,6 +14,7 @@ mod drive;
 pub mod engines;
 mod fate;
 mod faults;
+mod file_writes;
 mod host_link;
 
 mod next_launch;
@@ -78,6 +79,8 @@ enum Event<E> {
     Safe(Key),
     /// An image has made a process.
     Restored(Key),
+    /// The file of an image is whole.
+    Written(Rank, Epoch),
     /// A process that was told to retire is stopped.
     Stopped(Key),
     /// A process ends.
@@ -291,6 +294,7 @@ impl<W: Work> JobWorld<W> {
             Event::Act(key) => self.advance(key),
             Event::Safe(key) => self.safe(key),
             Event::Restored(key) => self.restored(key),
+            Event::Written(rank, epoch) => self.written(rank, epoch),
             Event::Stopped(key) => self.stopped(key),
             Event::Ends(key, end) => self.ended(key, end),
             Event::Swept(host) => self.local(host, local::LocalInput::Swept),

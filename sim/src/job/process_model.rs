@@ -169,4 +169,32 @@ pub struct SimImage {
     pub generation: Generation,
     /// The image that its rank came from.
     pub from: Option<Epoch>,
+    /// It has a frozen process.
+    pub in_memory: bool,
+    /// How far its file has come.
+    pub file: SimFile,
+}
+
+/// The file of an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SimFile {
+    /// There is none.
+    Absent,
+    /// It is being written.
+    Partial,
+    /// It outlives the frozen process.
+    Whole,
+}
+
+impl SimImage {
+    /// The image of a process, in memory only.
+    pub fn of(process: &Process) -> SimImage {
+        SimImage {
+            step: process.step,
+            generation: process.instance.generation,
+            from: process.from,
+            in_memory: true,
+            file: SimFile::Absent,
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Steps and ends of processes.
 
-use super::process_model::{Process, ProcessStep, SimImage};
+use super::process_model::{Process, ProcessStep, SimFile, SimImage};
 use super::work::{Work, WorkRequest};
 use super::{Event, JobWorld, Key, MILLI};
 use rejoin_channel_table::{BusinessCard, Epoch, Rank};
@@ -173,11 +173,7 @@ impl<W: Work> JobWorld<W> {
         process.epoch = epoch;
         process.order = process.order.filter(|order| *order > epoch);
         let generation = process.instance.generation;
-        let image = SimImage {
-            step: process.step,
-            generation,
-            from: process.from,
-        };
+        let image = SimImage::of(process);
         let pid = process.pid();
         let message = if refuse {
             self.work.forget(key.0, epoch);
@@ -292,7 +288,10 @@ impl<W: Work> JobWorld<W> {
             return Ok(());
         };
         let host = self.host_of(key.0);
-        if let Some(image) = self.images.get(&(key.0, restore.epoch)).copied() {
+        if let Some(image) = self.images.get_mut(&(key.0, restore.epoch)) {
+            image.in_memory = true;
+            let image = *image;
+            self.interrupt_writing(key.0, restore.epoch)?;
             if restore.alone && image.step != ProcessStep::WaitsForAll {
                 return Err("alone back to before MPI_Finalize".into());
             }
@@ -316,11 +315,18 @@ impl<W: Work> JobWorld<W> {
         }
     }
 
-    /// An image ends.
+    /// The process of an image ends. The image outlives it in a whole file.
     pub(super) fn lose_image(&mut self, rank: Rank, epoch: Epoch) -> Result<(), String> {
-        if self.images.remove(&(rank, epoch)).is_none() {
+        let image = self.images.get_mut(&(rank, epoch));
+        let Some(image) = image.filter(|image| image.in_memory) else {
+            return Ok(());
+        };
+        if image.file == SimFile::Whole {
+            image.in_memory = false;
+            self.tally.outlived += 1;
             return Ok(());
         }
+        self.images.remove(&(rank, epoch));
         self.tally.images += 1;
         self.work.forget(rank, epoch);
         self.local(

@@ -18,6 +18,8 @@ pub struct Shape {
     pub per_host: u32,
     /// When checkpoints are ordered.
     pub interval: Interval,
+    /// Images also go to files.
+    pub files: bool,
     /// Its hosts are reached over a network, and go by leases.
     pub leases: Option<Terms>,
     /// Ranks look cards up: each asks for one when it begins.
@@ -50,6 +52,7 @@ impl Shape {
             from: None,
             recovery: Some(Recovery {
                 interval: self.interval,
+                files: self.files,
                 limit: RecoveryLimit {
                     restarts: 1000,
                     within: 600_000,

@@ -1,8 +1,9 @@
 //! The records that central stores, and a check of them.
 
-use super::process_model::SimImage;
+use super::process_model::{SimFile, SimImage};
 use rejoin_channel_table::{Epoch, Generation, Rank};
 use rejoin_managers_protocol::central::{HostIndex, Record, Relaunch};
+use rejoin_managers_protocol::levels::Level;
 use rejoin_managers_protocol::manager_messages::ToLocal;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +12,16 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Stored {
     /// The highest epoch that was ordered.
     pub ordered: Epoch,
-    /// The last commit.
+    /// The newest checkpoint that was committed in memory, and is not void.
     pub committed: Option<Epoch>,
+    /// The newest checkpoint that was committed in files.
+    pub file: Option<Epoch>,
+    /// All checkpoints that were committed in memory, and are not void.
+    pub history: BTreeSet<Epoch>,
+    /// It was promised that no rollback goes back behind this checkpoint.
+    pub oldest: Option<Epoch>,
+    /// Rollbacks to another checkpoint than the newest.
+    pub fallbacks: u64,
     /// The job's generation.
     pub generation: Generation,
     /// The checkpoint that each generation began from.
@@ -40,6 +49,10 @@ impl Stored {
         Stored {
             ordered: Epoch(0),
             committed: None,
+            file: None,
+            history: BTreeSet::new(),
+            oldest: None,
+            fallbacks: 0,
             generation,
             origins: BTreeMap::from([(generation, None)]),
             finalized: false,
@@ -66,7 +79,7 @@ impl Stored {
                 check(epoch > self.ordered, "an epoch is used twice")?;
                 self.ordered = epoch;
             }
-            Record::Committed { epoch, .. } => {
+            Record::Committed { epoch, level, .. } => {
                 let there: Vec<SimImage> = (0..ranks)
                     .filter_map(|rank| images.get(&(Rank(rank), epoch)).copied())
                     .collect();
@@ -74,18 +87,15 @@ impl Stored {
                     lost || there.len() == ranks as usize,
                     "a commit without an image",
                 )?;
-                for image in there {
-                    let now = image.generation == self.generation;
-                    check(now, "an image of another generation is committed")?;
-                    let origin = self.origins.get(&self.generation) == Some(&image.from);
-                    check(origin, "an image of another history is committed")?;
+                match level {
+                    Level::Memory => self.committed_in_memory(epoch, &there)?,
+                    Level::File => self.committed_in_files(epoch, &there, lost)?,
                 }
-                self.committed = Some(epoch);
             }
             Record::Restoring {
                 generation, epoch, ..
             } => {
-                check(epoch == self.committed, "back to what is not the last one")?;
+                self.goes_back(epoch, lost)?;
                 if self.finalized {
                     let same = generation == self.generation;
                     check(same, "who comes back alone begins no generation")?;
@@ -112,6 +122,56 @@ impl Stored {
         Ok(())
     }
 
+    fn committed_in_memory(&mut self, epoch: Epoch, images: &[SimImage]) -> Result<(), String> {
+        for image in images {
+            let now = image.generation == self.generation;
+            check(now, "an image of another generation is committed")?;
+            let origin = self.origins.get(&self.generation) == Some(&image.from);
+            check(origin, "an image of another history is committed")?;
+        }
+        self.committed = Some(epoch);
+        self.history.insert(epoch);
+        Ok(())
+    }
+
+    /// A frozen process may have ended after its file was whole, which nobody reports.
+    fn committed_in_files(
+        &mut self,
+        epoch: Epoch,
+        images: &[SimImage],
+        lost: bool,
+    ) -> Result<(), String> {
+        let known = self.history.contains(&epoch);
+        check(known, "files of a void checkpoint are committed")?;
+        let whole = images.iter().all(|image| image.file == SimFile::Whole);
+        check(lost || whole, "a commit in files without a file")?;
+        check(Some(epoch) > self.file, "older files are committed")?;
+        self.file = Some(epoch);
+        Ok(())
+    }
+
+    /// The job rolls back to this checkpoint, which is older than the newest only if an image was
+    /// lost. Later ones are void.
+    fn goes_back(&mut self, to: Option<Epoch>, lost: bool) -> Result<(), String> {
+        let known = to.is_none_or(|to| self.history.contains(&to));
+        check(known, "back to a checkpoint that is void")?;
+        let newest = to == self.committed;
+        check(newest || (lost && to.is_some()), "back to an older one")?;
+        check(to >= self.oldest, "back behind what was promised")?;
+        self.fallbacks += u64::from(!newest);
+        self.history.retain(|epoch| Some(*epoch) <= to);
+        self.committed = to;
+        Ok(())
+    }
+
+    /// Hosts learn from an order how far no rollback goes back.
+    pub fn promise(&mut self, order: &ToLocal) {
+        if let ToLocal::Commit { epochs, .. } = order {
+            self.oldest = self.oldest.max(epochs.oldest());
+            self.history.retain(|epoch| Some(*epoch) >= self.oldest);
+        }
+    }
+
     /// Whether a central manager that reads these records expects the order.
     pub fn covers(&self, host: HostIndex, order: &ToLocal) -> bool {
         let now = |generation: Generation| generation == self.generation;
@@ -122,9 +182,13 @@ impl Stored {
             } => now(generation) && image.is_none_or(|e| e <= self.ordered),
             ToLocal::Commit {
                 generation,
-                epoch,
+                epochs,
                 abandoned,
-            } => now(generation) && epoch == self.committed && abandoned <= self.ordered,
+            } => {
+                let stored = (self.committed, self.file) == (epochs.memory, epochs.file);
+                let writing = epochs.writing.is_none_or(|e| self.history.contains(&e));
+                now(generation) && stored && writing && abandoned <= self.ordered
+            }
             ToLocal::Restore {
                 generation, epoch, ..
             } => now(generation) && epoch == self.committed,

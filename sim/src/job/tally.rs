@@ -26,6 +26,18 @@ pub struct Tally {
     pub refuses: u64,
     /// Images that were refused.
     pub refused: u64,
+    /// Images that outlived their process in a file.
+    pub outlived: u64,
+    /// Whole files.
+    pub files: u64,
+    /// Checkpoints that were committed in files.
+    pub file_commits: u64,
+    /// Requests to fail the writing of a file.
+    pub unwritable: u64,
+    /// Files that could not be written.
+    pub unwritten: u64,
+    /// Rollbacks to another checkpoint than the newest.
+    pub fallbacks: u64,
     /// Parted hosts.
     pub parts: u64,
     /// Cut connections between hosts and central.
@@ -81,6 +93,12 @@ impl Tally {
         refuse
     }
 
+    pub(super) fn fail_file(&mut self) -> bool {
+        let fail = self.unwritten < self.unwritable;
+        self.unwritten += u64::from(fail);
+        fail
+    }
+
     /// Whether a verdict has a cause.
     pub(super) fn allows(&self, verdict: &Verdict) -> bool {
         let images = self.images + self.refused > 0;
@@ -118,6 +136,12 @@ impl std::ops::AddAssign<&Tally> for Tally {
             images,
             refuses,
             refused,
+            outlived,
+            files,
+            file_commits,
+            unwritable,
+            unwritten,
+            fallbacks,
             parts,
             cuts,
             locals,
@@ -144,6 +168,12 @@ impl std::ops::AddAssign<&Tally> for Tally {
         self.images += images;
         self.refuses += refuses;
         self.refused += refused;
+        self.outlived += outlived;
+        self.files += files;
+        self.file_commits += file_commits;
+        self.unwritable += unwritable;
+        self.unwritten += unwritten;
+        self.fallbacks += fallbacks;
         self.parts += parts;
         self.cuts += cuts;
         self.locals += locals;

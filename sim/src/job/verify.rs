@@ -14,6 +14,7 @@ impl<W: Work> JobWorld<W> {
         let stored = |r: &Record| matches!(r, Record::Interrupted { .. });
         let taken = self.signalled == Some(self.boots) || self.records.iter().any(stored);
         self.tally.interrupted = self.signalled.is_some() && taken;
+        self.tally.fallbacks = self.stored.fallbacks;
         if !self.tally.allows(&verdict) {
             return Err(format!("{verdict:?} without a cause: {:?}", self.tally));
         }

@@ -95,6 +95,18 @@ impl Job {
         });
     }
 
+    /// Waits until so many checkpoints are in files: output before the last of them is shown.
+    ///
+    /// # Panics
+    /// When that does not happen, with the output of the job.
+    pub fn until_in_files(&mut self, count: usize) {
+        let events = self.events.clone();
+        self.reaches(&format!("{count} checkpoints in files"), || {
+            let text = std::fs::read_to_string(&events).unwrap_or_default();
+            text.matches("\"level\":\"file\"").count() >= count
+        });
+    }
+
     /// Waits until something holds.
     ///
     /// # Panics

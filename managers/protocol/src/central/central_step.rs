@@ -77,6 +77,9 @@ impl Central {
             | ToCentral::NotImaged { .. }
             | ToCentral::ImageLost { .. }
             | ToCentral::Checkpoint { .. } => self.image_message(now, host, message, effects),
+            ToCentral::ImageStored { .. } | ToCentral::ImageNotStored { .. } => {
+                self.file_message(now, host, message, effects);
+            }
             ToCentral::Counters { instance, counters } => {
                 if self.ranks.is_live(host, instance) {
                     effects.push(CentralEffect::Counters(instance.rank, counters));

@@ -6,6 +6,7 @@ use super::interface::{CentralEffect, HostIndex, Record};
 use super::job_state::Central;
 use super::phase::CentralPhase;
 use crate::checkpoint::{Progress, Tick};
+use crate::levels::Level;
 use crate::manager_messages::{Time, ToCentral, ToLocal};
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_wire::ImageCost;
@@ -58,6 +59,11 @@ impl Central {
         let Some(checkpoints) = self.mode.checkpoints_mut().filter(|_| running) else {
             return;
         };
+        if let Some((epoch, rank)) = checkpoints.late_files(now) {
+            let why = Some("its file was not whole within an hour".to_string());
+            let who = (rank, self.ranks.host_of(rank));
+            return self.not_stored(now, who, epoch, why, effects);
+        }
         match checkpoints.tick(now) {
             Tick::Nothing => {}
             Tick::Due if self.phase == CentralPhase::Running => self.request_all(now, effects),
@@ -98,7 +104,7 @@ impl Central {
             ToCentral::Imaged { cost, .. } => self.imaged(now, instance.rank, epoch, cost, effects),
             ToCentral::NotImaged { why, outlives, .. } => {
                 if outlives && let Some(checkpoints) = self.mode.checkpoints_mut() {
-                    checkpoints.set_outliving(instance.rank, why.clone());
+                    checkpoints.set_outliving(epoch, instance.rank, why.clone());
                 }
                 self.not_imaged(now, instance.rank, epoch, why, effects);
             }
@@ -123,15 +129,26 @@ impl Central {
         }
         effects.push(CentralEffect::Persist(Record::Committed {
             epoch,
+            level: Level::Memory,
             at: now,
             cost: checkpoints.dearest(),
         }));
         let cost = Some(checkpoints.cost_so_far());
         let took = checkpoints.commit(now, epoch);
+        // The images of the last checkpoint are needed for too short a time.
+        if self.phase == CentralPhase::Running {
+            checkpoints.begin_files(now);
+        }
         let stretched = checkpoints.newly_stretched();
+        let counted = checkpoints.epochs();
         self.tell_committed(epoch, effects);
-        let committed = Event::Committed { epoch, took, cost };
-        effects.push(CentralEffect::Event(committed));
+        effects.push(CentralEffect::Event(Event::Committed {
+            epoch,
+            level: Level::Memory,
+            took,
+            cost,
+            counted,
+        }));
         effects.extend(stretched.map(|s| {
             CentralEffect::Event(Event::Stretched {
                 asked: s.asked,
@@ -217,15 +234,22 @@ impl Central {
         };
         let committed = checkpoints.committed();
         let counts = committed == Some(epoch) || checkpoints.pending() == Some(epoch);
+        let writing = checkpoints.epochs().writing;
+        let aborted = checkpoints.image_lost(now, rank, epoch) == Progress::Aborted(epoch);
+        let target = checkpoints.newest_whole();
+        let is_given_up = writing.is_some() && checkpoints.epochs().writing.is_none();
         if counts && self.end.verdict().is_none() {
             effects.push(CentralEffect::Event(Event::ImageLost {
                 epoch,
                 committed,
+                target,
                 rank,
                 host: self.hosts.name(self.ranks.host_of(rank)),
             }));
         }
-        let aborted = checkpoints.image_lost(now, rank, epoch) == Progress::Aborted(epoch);
+        if is_given_up {
+            self.tell_committed(epoch, effects);
+        }
         if aborted {
             let why = "its image was ended".into();
             self.aborted(now, epoch, rank, why, effects);
@@ -265,10 +289,11 @@ impl Central {
     /// Tells the hosts which images count.
     pub(super) fn tell_committed(&mut self, abandoned: Epoch, effects: &mut Vec<CentralEffect>) {
         let generation = self.ranks.generation();
-        let epoch = self.mode.checkpoints().and_then(|c| c.committed());
+        let checkpoints = self.mode.checkpoints();
+        let epochs = checkpoints.map(|c| c.epochs()).unwrap_or_default();
         let commit = || ToLocal::Commit {
             generation,
-            epoch,
+            epochs,
             abandoned,
         };
         self.hosts.send_all(commit, effects);

@@ -1,6 +1,7 @@
 //! Events for the user as they happen.
 
 use crate::checkpoint::CheckpointCost;
+use crate::levels::{CommittedEpochs, Level};
 use crate::manager_messages::Cause;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 use serde::{Deserialize, Serialize};
@@ -10,14 +11,31 @@ use serde::{Deserialize, Serialize};
 pub enum Event {
     /// A checkpoint was requested.
     Requested(Epoch),
-    /// A checkpoint was committed: the job rolls back to it from now on.
+    /// A checkpoint was committed on a level.
     Committed {
         /// Number of the checkpoint.
         epoch: Epoch,
-        /// Nanoseconds from the request.
+        /// Where its images are.
+        level: Level,
+        /// Nanoseconds from the request; for files, from the order to write them.
         took: u64,
         /// Its cost; `None`: the central manager that knew it has ended.
         cost: Option<CheckpointCost>,
+        /// The checkpoints that count from now on.
+        counted: CommittedEpochs,
+    },
+    /// The images of a checkpoint can't be written to files. It stays committed in memory.
+    NotStored {
+        /// Number of the checkpoint.
+        epoch: Epoch,
+        /// The rank whose image can't be written, or the first of several.
+        rank: Rank,
+        /// Name of its host.
+        host: String,
+        /// Why the image can't be written, one line.
+        why: String,
+        /// The newest checkpoint of which every rank has a file.
+        file: Option<Epoch>,
     },
     /// A checkpoint was aborted; the last committed one still counts.
     Aborted {
@@ -30,13 +48,16 @@ pub enum Event {
         /// Another checkpoint is requested soon.
         again: bool,
     },
-    /// Another process killed a rank's image. The image belongs to the committed checkpoint, or to
-    /// the next one.
+    /// Another process killed a rank's image. The image belongs to the newest committed checkpoint,
+    /// or to the next one.
     ImageLost {
         /// The image's checkpoint.
         epoch: Epoch,
-        /// The committed checkpoint.
+        /// The newest committed checkpoint.
         committed: Option<Epoch>,
+        /// The checkpoint that the job rolls back to if a rank is lost now; `None`: there is none
+        /// of which every rank has an image.
+        target: Option<Epoch>,
         /// The rank.
         rank: Rank,
         /// Name of its host.
@@ -65,6 +86,20 @@ pub enum Event {
         generation: Generation,
         /// All ranks are behind `MPI_Finalize`: only this one comes back.
         alone: bool,
+    },
+    /// A rank can't be restored from the checkpoint that the job rolls back to. So the job rolls
+    /// back to an earlier one.
+    FallsBack {
+        /// The rank that can't be restored.
+        rank: Rank,
+        /// Name of its host.
+        host: String,
+        /// The checkpoint that lacks its image.
+        from: Epoch,
+        /// Why the rank can't be restored, one line.
+        why: String,
+        /// The checkpoint to which the job rolls back instead.
+        to: Epoch,
     },
     /// A host is silent, and its ranks are suspended if they live.
     HostSilent {

@@ -5,6 +5,7 @@ use super::losses::Losses;
 pub use super::placement::HostIndex;
 use crate::checkpoint::Interval;
 use crate::lease::Terms;
+use crate::levels::{CommittedEpochs, Level};
 use crate::manager_messages::{Time, ToCentral, ToLocal};
 use crate::policy::{self, History};
 use crate::verdict::Verdict;
@@ -57,10 +58,10 @@ pub enum CentralEffect {
     /// For the user and the journal of events. After a resumption some events come a second time.
     Event(Event),
     /// A new central manager continues the job. Observers of checkpoints may have missed their
-    /// results: this one stands, and all others up to `abandoned` are abandoned.
+    /// results: these stand, and all others up to `abandoned` are abandoned.
     Resumed {
-        /// The checkpoint that the job rolls back to.
-        committed: Option<Epoch>,
+        /// The checkpoints that count.
+        committed: CommittedEpochs,
         /// The highest number that was ever requested.
         abandoned: Epoch,
     },
@@ -102,11 +103,13 @@ pub enum Record {
         /// Number of the checkpoint.
         epoch: Epoch,
     },
-    /// Every rank's image of this epoch is there: the job rolls back to it from now on.
+    /// Every rank's image of this epoch is there, on this level.
     Committed {
         /// Number of the checkpoint.
         epoch: Epoch,
-        /// When that was.
+        /// Where the images are.
+        level: Level,
+        /// When it was committed in memory.
         at: Time,
         /// The highest cost of it for a rank.
         cost: ImageCost,
@@ -221,6 +224,8 @@ pub struct Leases {
 pub struct Recovery {
     /// When checkpoints are taken.
     pub interval: Interval,
+    /// Their images also go to files.
+    pub files: bool,
     /// How many recoveries are too many.
     pub limit: policy::RecoveryLimit,
     /// Roll back although a rank has state that this does not take back.

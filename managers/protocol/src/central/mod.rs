@@ -11,13 +11,15 @@
 //! The state is in parts with private fields: `rank_table`, `host_table`, `job_clock`, `job_end`,
 //! `losses`, and the recovery mode with its checkpoints. `job_state` composes them, and `phase`
 //! says how far the job has come. The other files handle events: `central_step` (which passes each
-//! event to its handler), `registration`, `checkpoints`, `ending`, `recovery` and `resume`.
+//! event to its handler), `registration`, `checkpoints`, `file_commits`, `ending`, `recovery` and
+//! `resume`.
 
 mod central_step;
 mod checkpoints;
 mod ending;
 mod event;
 mod failure;
+mod file_commits;
 mod host_table;
 mod interface;
 mod job_clock;

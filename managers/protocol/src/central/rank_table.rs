@@ -160,6 +160,12 @@ impl RankTable {
         self.is_current(instance) && rank.is_some_and(|rank| rank.host == host && !rank.ended)
     }
 
+    /// There is such a rank, on this host.
+    pub fn is_on(&self, rank: Rank, host: HostIndex) -> bool {
+        let rank = self.ranks.get(rank.index());
+        rank.is_some_and(|rank| rank.host == host)
+    }
+
     /// It was the present instance of its rank on this host before the last rollback of all ranks.
     pub fn was_rolled_back(&self, host: HostIndex, instance: ProcessInstance) -> bool {
         self.ranks.get(instance.rank.index()).is_some_and(|rank| {

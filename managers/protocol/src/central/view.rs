@@ -35,8 +35,10 @@ pub struct JobView {
     pub recovers: bool,
     /// The checkpoint under way.
     pub pending: Option<Epoch>,
-    /// The checkpoint that the job rolls back to, and when it was committed.
+    /// The newest committed checkpoint, and when it was committed.
     pub committed: Option<(Epoch, Time)>,
+    /// The newest checkpoint in files, and when it was committed in memory.
+    pub in_files: Option<(Epoch, Time)>,
 }
 
 impl Central {
@@ -44,6 +46,8 @@ impl Central {
     #[must_use]
     pub fn view(&self) -> JobView {
         let checkpoints = self.mode.checkpoints();
+        let epochs = checkpoints.map(|c| c.epochs()).unwrap_or_default();
+        let timed = |epoch: Option<Epoch>| Some((epoch?, checkpoints?.committed_at(epoch?)?));
         JobView {
             generation: self.ranks.generation(),
             course: match self.phase {
@@ -58,7 +62,8 @@ impl Central {
             },
             recovers: checkpoints.is_some(),
             pending: checkpoints.and_then(|c| c.pending()),
-            committed: checkpoints.and_then(|c| Some((c.committed()?, c.committed_at()))),
+            committed: timed(epochs.memory),
+            in_files: timed(epochs.file),
         }
     }
 

@@ -2,8 +2,10 @@
 //! this host's ranks. Images that do not count are dropped.
 
 use super::host_state::Local;
+use super::image_table::{ImageFileState, Superseded};
 use super::inputs::LocalEffect;
 use super::rank_messages::one_line;
+use crate::levels::CommittedEpochs;
 use crate::manager_messages::{Cause, ProcessInstance, Stage, ToCentral};
 use rejoin_channel_table::{Epoch, Generation, Rank};
 use rejoin_wire::{FromManager, ImageCost, MOST_CAVEATS, ToManager};
@@ -92,17 +94,68 @@ impl Local {
         );
     }
 
-    /// Only the images of this epoch count, and those of epochs that are not abandoned.
+    /// Only the images of these epochs count, and those of epochs that are not abandoned.
     pub(super) fn commit(
         &mut self,
-        committed: Option<Epoch>,
+        committed: CommittedEpochs,
         abandoned: Epoch,
         effects: &mut Vec<LocalEffect>,
     ) {
-        for (rank, epoch) in self.images.commit(committed, abandoned) {
-            effects.push(LocalEffect::DropImage(rank, epoch));
+        let superseded = self.images.commit(committed, abandoned);
+        effects.extend(superseded.into_iter().map(|image| match image {
+            Superseded::Everywhere(rank, epoch) => LocalEffect::DropImage(rank, epoch),
+            Superseded::InMemory(rank, epoch) => LocalEffect::DropFromMemory(rank, epoch),
+        }));
+        if let Some(epoch) = committed.writing {
+            self.write_images(epoch, effects);
         }
         self.answer_askers(effects);
+    }
+
+    /// Has the images of this epoch written to files, and repeats what central may not know.
+    fn write_images(&mut self, epoch: Epoch, effects: &mut Vec<LocalEffect>) {
+        let ranks: Vec<Rank> = self.processes.iter().map(|p| p.instance().rank).collect();
+        for rank in ranks {
+            match self.images.write(rank, epoch) {
+                Some(ImageFileState::Absent) => {
+                    effects.push(LocalEffect::WriteImage(rank, epoch));
+                }
+                Some(ImageFileState::Partial) => {}
+                Some(ImageFileState::Whole) => {
+                    self.tell(ToCentral::ImageStored { rank, epoch }, effects);
+                }
+                None => {
+                    let why = Some("its image is gone".to_string());
+                    self.tell(ToCentral::ImageNotStored { rank, epoch, why }, effects);
+                }
+            }
+        }
+    }
+
+    /// An image is in a file.
+    pub(super) fn image_stored(
+        &mut self,
+        rank: Rank,
+        epoch: Epoch,
+        effects: &mut Vec<LocalEffect>,
+    ) {
+        if self.images.set_file(rank, epoch, ImageFileState::Whole) {
+            self.tell(ToCentral::ImageStored { rank, epoch }, effects);
+        }
+    }
+
+    /// An image can't be written to a file.
+    pub(super) fn image_not_stored(
+        &mut self,
+        rank: Rank,
+        epoch: Epoch,
+        why: Option<String>,
+        effects: &mut Vec<LocalEffect>,
+    ) {
+        if self.images.set_file(rank, epoch, ImageFileState::Absent) {
+            let why = why.map(|why| one_line(&why));
+            self.tell(ToCentral::ImageNotStored { rank, epoch, why }, effects);
+        }
     }
 
     /// A rank's program asks for a checkpoint later than this epoch, which may be there by now.

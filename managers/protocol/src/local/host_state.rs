@@ -6,8 +6,7 @@ use super::host_rollback::HostRollback;
 use super::image_table::ImageTable;
 use super::inputs::LocalEffect;
 use super::process_table::ProcessTable;
-use crate::manager_messages::{Stage, Time, ToCentral};
-use rejoin_channel_table::Rank;
+use crate::manager_messages::{Time, ToCentral};
 
 /// How far the job has come on this host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -79,13 +78,6 @@ impl Local {
             .chain(self.lease.deadline())
             .chain(self.lookups.as_ref().and_then(HostLookups::deadline))
             .min()
-    }
-
-    /// Whether the rank's present process is in `MPI_Finalize`.
-    #[must_use]
-    pub fn is_finalizing(&self, rank: Rank) -> bool {
-        let process = self.processes.of(rank);
-        process.is_some_and(|process| process.stage() == Stage::Finalizing)
     }
 
     /// Every process of the job on this host has ended and central knows it.

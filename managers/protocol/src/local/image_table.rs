@@ -1,65 +1,121 @@
 //! The images of this host's ranks, and the checkpoints whose images count.
 
+use crate::levels::CommittedEpochs;
 use rejoin_channel_table::{Epoch, Generation, Rank};
 use rejoin_wire::FromManager;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+
+/// The file of an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum ImageFileState {
+    /// There is none.
+    Absent,
+    /// It is being written.
+    Partial,
+    /// The image outlives its process.
+    Whole,
+}
+
+/// An image that does not count any more, or only in its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Superseded {
+    /// It does not count.
+    Everywhere(Rank, Epoch),
+    /// Its file counts.
+    InMemory(Rank, Epoch),
+}
 
 /// The images of this host's ranks, and the checkpoints whose images count.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct ImageTable {
-    committed: Option<Epoch>,
-    /// Of the epochs up to this one only the committed one counts.
+    committed: CommittedEpochs,
+    /// Of the epochs up to this one only the committed ones count.
     abandoned: Epoch,
     /// The highest epoch that was aborted for a reason. A restart of central abandons others.
     aborted: Epoch,
     /// Central was started again: the epochs that it abandons next were not aborted for a reason.
     resumed: bool,
     /// The images from which ranks can be restored.
-    images: BTreeSet<(Rank, Epoch)>,
+    images: BTreeMap<(Rank, Epoch), ImageFileState>,
 }
 
 impl ImageTable {
     /// From now on the images of `committed` count, and those of epochs above `abandoned`. Returns
-    /// the images that are there and do not count.
-    pub fn commit(&mut self, committed: Option<Epoch>, abandoned: Epoch) -> Vec<(Rank, Epoch)> {
+    /// the images that are there and do not count there.
+    pub fn commit(&mut self, committed: CommittedEpochs, abandoned: Epoch) -> Vec<Superseded> {
         self.committed = committed;
         self.abandoned = self.abandoned.max(abandoned);
         if !std::mem::take(&mut self.resumed) {
             self.aborted = self.aborted.max(abandoned);
         }
-        let dropped = self.images.iter().filter(|(_, epoch)| !self.counts(*epoch));
-        let dropped: Vec<_> = dropped.copied().collect();
-        for image in &dropped {
-            self.images.remove(image);
+        let counts = |epoch| committed.contains(epoch) || epoch > self.abandoned;
+        let mut superseded = Vec::new();
+        self.images.retain(|(rank, epoch), file| {
+            let only_file = committed.file == Some(*epoch)
+                && committed.memory != Some(*epoch)
+                && *file == ImageFileState::Whole;
+            if only_file {
+                superseded.push(Superseded::InMemory(*rank, *epoch));
+            } else if !counts(*epoch) {
+                superseded.push(Superseded::Everywhere(*rank, *epoch));
+            }
+            counts(*epoch)
+        });
+        superseded
+    }
+
+    /// Has a rank's image of this epoch written to a file. Returns the state of the file before
+    /// that; `None`: there is no such image.
+    pub fn write(&mut self, rank: Rank, epoch: Epoch) -> Option<ImageFileState> {
+        let file = self.images.get_mut(&(rank, epoch))?;
+        let before = *file;
+        if before == ImageFileState::Absent {
+            *file = ImageFileState::Partial;
         }
-        dropped
+        Some(before)
+    }
+
+    /// The file of an image that is being written has come to this. Returns whether it was.
+    pub fn set_file(&mut self, rank: Rank, epoch: Epoch, state: ImageFileState) -> bool {
+        let file = self.images.get_mut(&(rank, epoch));
+        let Some(file) = file.filter(|file| **file == ImageFileState::Partial) else {
+            return false;
+        };
+        *file = state;
+        true
     }
 
     /// The job continues from this checkpoint, of which these ranks have images.
     pub fn continue_from(&mut self, epoch: Epoch, ranks: impl Iterator<Item = Rank>) {
-        self.commit(Some(epoch), epoch);
-        self.images.extend(ranks.map(|rank| (rank, epoch)));
+        let committed = CommittedEpochs {
+            memory: Some(epoch),
+            writing: None,
+            file: Some(epoch),
+        };
+        self.commit(committed, epoch);
+        let images = ranks.map(|rank| ((rank, epoch), ImageFileState::Whole));
+        self.images.extend(images);
     }
 
     /// A rank has made an image.
     pub fn add(&mut self, rank: Rank, epoch: Epoch) {
-        self.images.insert((rank, epoch));
+        self.images.insert((rank, epoch), ImageFileState::Absent);
     }
 
     /// An image is gone. Returns whether it was there.
     pub fn remove(&mut self, rank: Rank, epoch: Epoch) -> bool {
-        self.images.remove(&(rank, epoch))
+        self.images.remove(&(rank, epoch)).is_some()
     }
 
     /// Whether a rank can be restored from this epoch.
     pub fn contains(&self, rank: Rank, epoch: Epoch) -> bool {
-        self.images.contains(&(rank, epoch))
+        self.images.contains_key(&(rank, epoch))
     }
 
     /// The epochs from which a rank can be restored.
     pub fn of(&self, rank: Rank) -> impl Iterator<Item = Epoch> {
         let all = (rank, Epoch(0))..=(rank, Epoch(u32::MAX));
-        self.images.range(all).map(|(_, epoch)| *epoch)
+        self.images.range(all).map(|((_, epoch), _)| *epoch)
     }
 
     /// Central was started again.
@@ -69,7 +125,7 @@ impl ImageTable {
 
     /// An image of this epoch counts.
     pub fn counts(&self, epoch: Epoch) -> bool {
-        Some(epoch) == self.committed || epoch > self.abandoned
+        self.committed.contains(epoch) || epoch > self.abandoned
     }
 
     /// An image of this epoch comes too late.
@@ -80,7 +136,7 @@ impl ImageTable {
     /// The epoch after which a rank's program asks for a checkpoint. A rank that rolled back does
     /// not know which epochs were abandoned by that; it asks for none of them.
     pub fn asked_after(&self, after: Epoch) -> Epoch {
-        match self.committed {
+        match self.committed.memory {
             Some(committed) if committed > after => after,
             _ => after.max(self.abandoned),
         }
@@ -88,14 +144,14 @@ impl ImageTable {
 
     /// The result of the checkpoint after this epoch is known.
     pub fn answers(&self, after: Epoch) -> bool {
-        after < self.aborted.max(self.committed.unwrap_or_default())
+        after < self.aborted.max(self.committed.memory.unwrap_or_default())
     }
 
     /// The answer to ranks that asked for a checkpoint.
     pub fn answer(&self, generation: Generation) -> FromManager {
         FromManager::Committed {
             generation,
-            epoch: self.committed,
+            epoch: self.committed.memory,
             abandoned: self.aborted,
         }
     }

@@ -31,8 +31,13 @@ pub enum LocalInput {
     CallerEnded(Rank, Incarnation, End),
     /// A process that was to retire can do nothing any more, and all that it wrote has been taken.
     Retired(Rank, Incarnation),
-    /// A rank's image of this epoch ended.
+    /// A rank's image of this epoch ended, and has no file.
     ImageEnded(Rank, Epoch),
+    /// A rank's image of this epoch is in a file.
+    ImageStored(Rank, Epoch),
+    /// A rank's image of this epoch can't be written to a file, for this reason; without one, it
+    /// can be tried again at once.
+    ImageNotStored(Rank, Epoch, Option<String>),
     /// Another manager, or central, says this of where ranks are.
     LookedUp(Peer, lookup::LookupMessage),
     /// The deadline may have come.
@@ -54,8 +59,12 @@ pub enum LocalEffect {
     Restore(ProcessInstance, Epoch),
     /// End a retired process, and drop all that belongs to it.
     Discard(Rank, Incarnation),
-    /// Drop an image.
+    /// Drop an image, wherever it is.
     DropImage(Rank, Epoch),
+    /// End the process of an image that is also in a file.
+    DropFromMemory(Rank, Epoch),
+    /// Have an image write its file; answer with `ImageStored` or `ImageNotStored`.
+    WriteImage(Rank, Epoch),
     /// Tell the user once which state an image of this rank can't restore.
     Caveats(Rank, Vec<String>),
     /// Show the user this message of a rank: in any case, or only who wants to know how things go.

@@ -51,6 +51,10 @@ impl Local {
             }
             LocalInput::Retired(rank, incarnation) => self.has_retired(rank, incarnation, effects),
             LocalInput::ImageEnded(rank, epoch) => self.image_ended(rank, epoch, effects),
+            LocalInput::ImageStored(rank, epoch) => self.image_stored(rank, epoch, effects),
+            LocalInput::ImageNotStored(rank, epoch, why) => {
+                self.image_not_stored(rank, epoch, why, effects);
+            }
             LocalInput::Tick => self.tick(now, effects),
             LocalInput::Swept => self.swept(effects),
         }
@@ -89,9 +93,9 @@ impl Local {
             }
             ToLocal::Commit {
                 generation,
-                epoch,
+                epochs,
                 abandoned,
-            } if generation == present => self.commit(epoch, abandoned, effects),
+            } if generation == present => self.commit(epochs, abandoned, effects),
             ToLocal::Restore {
                 generation,
                 epoch,

@@ -25,6 +25,7 @@ pub fn job() -> Job {
         spent: 0,
         recovery: Some(Recovery {
             interval: Interval::Asked,
+            files: false,
             limit: RecoveryLimit::default(),
             accepts_outliving: false,
         }),

@@ -21,9 +21,18 @@ fn remember(records: &mut Vec<Record>, record: &Record) {
     };
     let all = [finalized, Record::HostDone(0)];
     if !all.iter().any(|r| discriminant(r) == discriminant(record)) {
-        records.retain(|old| discriminant(old) != discriminant(record));
+        let other = |old: &Record| discriminant(old) != discriminant(record);
+        records.retain(|old| other(old) || is_of_other_level(old, record));
     }
     records.push(record.clone());
+}
+
+/// Records of these two count apart.
+fn is_of_other_level(one: &Record, other: &Record) -> bool {
+    match (one, other) {
+        (Record::Committed { level: a, .. }, Record::Committed { level: b, .. }) => a != b,
+        _ => false,
+    }
 }
 
 impl System {
@@ -58,6 +67,7 @@ impl System {
                     if !self.stored.covers(host, &order) {
                         self.complain(format!("{order:?} before it is stored"));
                     }
+                    self.stored.promise(&order);
                     if let (Some(leased), ToLocal::Granted { .. }) = (&mut self.leased, &order) {
                         leased.granted(host);
                     }
@@ -71,6 +81,7 @@ impl System {
                     if !hosts.iter().all(|host| self.stored.covers(*host, &order)) {
                         self.complain(format!("{order:?} before it is stored"));
                     }
+                    self.stored.promise(&order);
                     for host in hosts {
                         self.hosts[host].down.push_back(order.clone());
                     }
@@ -215,6 +226,10 @@ impl System {
             }
             local::LocalEffect::DropImage(rank, epoch) => {
                 self.images.remove(&(rank, epoch));
+            }
+            local::LocalEffect::DropFromMemory(rank, epoch) => self.drop_from_memory(rank, epoch),
+            local::LocalEffect::WriteImage(rank, epoch) => {
+                inputs.extend(self.write_image(rank, epoch));
             }
             local::LocalEffect::Central(message) => {
                 self.hosts[host].up.push_back(message);

@@ -91,7 +91,7 @@ fn host(terms: Terms, now: Time) -> Host {
 impl System {
     /// A job whose hosts go by leases. `failover`: it may be launched again without a lost host.
     pub fn leased(hosts: usize, ranks: u32, terms: Terms, failover: bool) -> System {
-        let mut system = System::new(hosts, ranks);
+        let mut system = System::new(hosts, ranks, false);
         let job = Job {
             leases: Some(Leases {
                 terms,

@@ -1,11 +1,12 @@
 //! A small job: the cores, the processes, and the messages between them.
 
 mod drive;
+mod file_writing;
 mod leased;
 mod lost_hosts;
 
 pub use drive::FAULT;
-pub use rejoin_sim::job::process_model::{Process, ProcessStep, SimImage, SimRestore};
+pub use rejoin_sim::job::process_model::{Process, ProcessStep, SimFile, SimImage, SimRestore};
 pub use rejoin_sim::job::stored::Stored;
 
 use leased::Leased;
@@ -39,6 +40,8 @@ pub struct Faults {
     pub exits: u8,
     pub images: u8,
     pub refusals: u8,
+    /// Files of images that could not be written.
+    pub files: u8,
     pub checkpoints: u8,
     pub signals: u8,
     /// Central managers that died.
@@ -50,6 +53,8 @@ pub struct System {
     pub central: Central,
     pub hosts: Vec<Host>,
     pub ranks: u32,
+    /// Images also go to files.
+    pub files: bool,
     /// By rank and incarnation.
     pub processes: Vec<Process>,
     /// The newest instance of each rank.
@@ -83,7 +88,7 @@ pub struct System {
     leased: Option<Box<Leased>>,
 }
 
-fn job(hosts: usize, ranks: u32) -> Job {
+fn job(hosts: usize, ranks: u32, files: bool) -> Job {
     Job {
         generation: Generation(0),
         hosts: (0..hosts).map(|n| format!("host{n}")).collect(),
@@ -92,6 +97,7 @@ fn job(hosts: usize, ranks: u32) -> Job {
         spent: 0,
         recovery: Some(Recovery {
             interval: Interval::Asked,
+            files,
             limit: RecoveryLimit::default(),
             accepts_outliving: false,
         }),
@@ -102,7 +108,7 @@ fn job(hosts: usize, ranks: u32) -> Job {
 }
 
 impl System {
-    pub fn new(hosts: usize, ranks: u32) -> System {
+    pub fn new(hosts: usize, ranks: u32, files: bool) -> System {
         let host = || Host {
             local: Local::new(),
             up: VecDeque::new(),
@@ -111,9 +117,10 @@ impl System {
             done: false,
         };
         System {
-            central: Central::new(job(hosts, ranks)),
+            central: Central::new(job(hosts, ranks, files)),
             hosts: (0..hosts).map(|_| host()).collect(),
             ranks,
+            files,
             processes: Vec::new(),
             instances: BTreeMap::new(),
             images: BTreeMap::new(),
@@ -140,7 +147,7 @@ impl System {
     fn job(&self) -> Job {
         match &self.leased {
             Some(leased) => leased.job.clone(),
-            None => job(self.hosts.len(), self.ranks),
+            None => job(self.hosts.len(), self.ranks, self.files),
         }
     }
 
@@ -228,11 +235,7 @@ impl System {
         let ProcessInstance {
             generation, rank, ..
         } = process.instance;
-        let image = SimImage {
-            step: process.step,
-            generation,
-            from: process.from,
-        };
+        let image = SimImage::of(process);
         let pid = process.pid();
         let message = if refuse {
             ToManager::NotImaged {
@@ -314,7 +317,10 @@ impl System {
         } = self.restores.remove(index);
         let (rank, incarnation) = (instance.rank, instance.incarnation);
         let host = self.host_of(rank);
-        if let Some(image) = self.images.get(&(rank, epoch)).copied() {
+        if let Some(image) = self.images.get_mut(&(rank, epoch)) {
+            image.in_memory = true;
+            let image = *image;
+            self.interrupt_writing(rank, epoch);
             if alone && image.step != ProcessStep::WaitsForAll {
                 self.complain("alone back to before MPI_Finalize");
             }

@@ -3,10 +3,9 @@
 use super::image_note::ImageNote;
 use crate::error::system_text;
 use crate::launch::launch_plan::LaunchPlan;
-use rejoin_channel_table::Epoch;
+use rejoin_channel_table::{Epoch, Generation, Incarnation};
 use rejoin_ckpt::image::ImageIdentity;
 use rejoin_ckpt::store::{BaseFiles, FolderClaim, ImageFolder, PartialImage, StoredImage};
-use rejoin_wire::ToManager;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -62,30 +61,25 @@ impl ImageStore {
         }))
     }
 
-    /// The file for the image that a rank reports, and what it is to say of the image. It may refer
-    /// to the bases.
+    /// The file for the image of a rank's incarnation, and what it is to say of the image. It may
+    /// refer to the bases.
     ///
     /// # Errors
     /// The system's reason why there is no file.
     pub fn begin(
         &self,
         slot: usize,
-        incarnation: u32,
-        report: &ToManager,
+        epoch: Epoch,
+        generation: Generation,
+        incarnation: Incarnation,
         bases: BaseFiles,
     ) -> io::Result<(PartialImage, ImageIdentity)> {
-        let ToManager::Imaged {
-            generation, epoch, ..
-        } = report
-        else {
-            return Err(io::ErrorKind::InvalidInput.into());
-        };
         let identity = ImageIdentity {
             job: self.job,
             generation: generation.0,
             epoch: epoch.0,
             rank: self.ranks[slot],
-            incarnation,
+            incarnation: incarnation.0,
             size: self.size,
         };
         let file = self.folder.begin(identity.rank, identity.epoch, bases)?;

@@ -2,13 +2,11 @@
 
 use super::image_note::ImageNote;
 use super::image_store::ImageStore;
-use rejoin_channel_table::{Epoch, Incarnation};
-use rejoin_ckpt::image::SaveError;
+use rejoin_channel_table::{Epoch, Generation, Incarnation};
 use rejoin_ckpt::store::{BaseFiles, PartialImage, StoredImage};
 use rejoin_ckpt::twin::manager::Zygote;
 use rejoin_wire::{Holds, ToManager};
 use serde_bytes::ByteBuf;
-use std::io;
 use std::os::fd::AsFd;
 
 /// A rank's report of its image, until the image itself has reported that it is whole.
@@ -37,6 +35,10 @@ pub(super) enum ImageFile {
 pub(super) struct RankImage {
     /// The checkpoint that it belongs to.
     pub epoch: Epoch,
+    /// The job's generation when it was taken.
+    pub generation: Generation,
+    /// The rank's incarnation that took it.
+    pub incarnation: Incarnation,
     /// The number of its process, if it has one.
     pub pid: u32,
     /// The frozen process, if there is one.
@@ -53,8 +55,6 @@ pub(super) struct RankImage {
     pub input: Option<u64>,
     /// A process was made ahead of the next restore, or is about to be.
     pub prepared: bool,
-    /// It shares open files with the rank that it can't open anew.
-    pub shares_files: bool,
     /// Its process has said that it is there.
     pub is_there: bool,
 }
@@ -70,38 +70,55 @@ impl RankImage {
         slot: usize,
         store: &ImageStore,
         bases: BaseFiles,
-    ) -> Result<bool, NoFile> {
-        let (Some(report), Some(zygote)) = (&self.report, &mut self.zygote) else {
-            return Err(NoFile::of_image("its image has no process"));
+    ) -> Result<bool, String> {
+        let Some(zygote) = &mut self.zygote else {
+            return Err("its image has no process".into());
         };
-        let (file, identity) = store.begin(slot, report.incarnation.0, &report.message, bases)?;
+        let begun = store.begin(slot, self.epoch, self.generation, self.incarnation, bases);
+        let (file, identity) = begun.map_err(|e| e.to_string())?;
         let base = file.base();
         let base = base.as_ref().map(|(base, name)| (base.as_fd(), &name[..]));
         let sent = zygote.save(&identity, file.file().as_fd(), base);
+        let is_sent = sent.map_err(|e| e.to_string())?;
         self.file = ImageFile::Partial(file);
-        sent.map_err(NoFile::of_image)
+        // A process that was made ahead ends: what it shares with the image is in no file.
+        self.prepared = false;
+        Ok(is_sent)
+    }
+
+    /// Whether the image is writing its file.
+    pub fn is_being_stored(&self) -> bool {
+        matches!(self.file, ImageFile::Partial(_))
     }
 
     /// The file is written.
     ///
     /// # Errors
     /// Why it can't be kept.
-    pub fn complete_file(&mut self) -> Result<(), NoFile> {
-        let (ImageFile::Partial(partial), Some(report)) =
-            (std::mem::take(&mut self.file), &self.report)
-        else {
-            return Err(NoFile::of_image("there is no file to complete"));
+    pub fn complete_file(&mut self) -> Result<(), String> {
+        let ImageFile::Partial(partial) = std::mem::take(&mut self.file) else {
+            return Err("there is no file to complete".into());
         };
-        let note = note_of(report, self).and_then(|note| note.encode());
-        let note = note.map_err(NoFile::of_image)?;
-        self.file = ImageFile::Stored(partial.complete(&note)?);
+        let note = self.note().encode()?;
+        let stored = partial.complete(&note).map_err(|e| e.to_string())?;
+        self.file = ImageFile::Stored(stored);
         Ok(())
+    }
+
+    /// What is to lie beside the file.
+    fn note(&self) -> ImageNote {
+        let mut note = ImageNote::new(self.generation, self.incarnation, self.holds.clone());
+        note.partial = self.partial.clone().map(ByteBuf::from);
+        note.input = self.input;
+        note
     }
 
     /// The image of a job that has ended.
     pub fn loaded(epoch: Epoch, file: StoredImage, note: ImageNote) -> RankImage {
         RankImage {
             epoch,
+            generation: note.generation,
+            incarnation: note.incarnation,
             pid: 0,
             zygote: None,
             file: ImageFile::Stored(file),
@@ -110,7 +127,6 @@ impl RankImage {
             holds: note.holds,
             input: note.input,
             prepared: false,
-            shares_files: false,
             is_there: false,
         }
     }
@@ -152,60 +168,4 @@ impl RankImage {
         (self.is_there, self.prepared) = (false, false);
         Ok(self.zygote.insert(zygote))
     }
-}
-
-/// What is to lie beside the file of an image.
-fn note_of(report: &ImageReport, image: &RankImage) -> Result<ImageNote, String> {
-    let ToManager::Imaged { generation, .. } = &report.message else {
-        return Err("its report is none of an image".into());
-    };
-    let mut note = ImageNote::new(*generation, report.incarnation, image.holds.clone());
-    note.partial = image.partial.clone().map(ByteBuf::from);
-    note.input = image.input;
-    Ok(note)
-}
-
-/// Why an image has no file.
-pub(super) struct NoFile {
-    /// For the user.
-    pub why: String,
-    /// For lack of room, and not because of what the process holds: another image of the process
-    /// can be written where this one was not.
-    pub is_of_storage: bool,
-}
-
-impl NoFile {
-    /// It is a matter of this image.
-    pub fn of_image(why: impl ToString) -> NoFile {
-        NoFile {
-            why: why.to_string(),
-            is_of_storage: false,
-        }
-    }
-}
-
-impl From<io::Error> for NoFile {
-    fn from(error: io::Error) -> NoFile {
-        NoFile {
-            why: error.to_string(),
-            is_of_storage: error.raw_os_error().is_some_and(is_of_storage),
-        }
-    }
-}
-
-impl From<SaveError> for NoFile {
-    fn from(error: SaveError) -> NoFile {
-        let is_of_storage = matches!(error, SaveError::System { errno } if is_of_storage(errno));
-        NoFile {
-            why: error.to_string(),
-            is_of_storage,
-        }
-    }
-}
-
-fn is_of_storage(errno: i32) -> bool {
-    matches!(
-        errno,
-        libc::ENOSPC | libc::EDQUOT | libc::EIO | libc::EFBIG | libc::EROFS
-    )
 }

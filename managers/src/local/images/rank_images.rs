@@ -1,12 +1,13 @@
 //! Images of this host's ranks.
 
 use super::image_store::ImageStore;
-use super::rank_image::{ImageFile, ImageReport, NoFile, RankImage};
+use super::rank_image::{ImageFile, ImageReport, RankImage};
 use crate::error::{Context, Result};
 use crate::host::descendants;
 use crate::local::kind;
 use crate::net::reactor::{Interest, Reactor, Token};
 use rejoin_channel_table::Epoch;
+use rejoin_ckpt::image::SaveError;
 use rejoin_ckpt::store::StoredImage;
 use rejoin_ckpt::twin::manager::{RestoreRequest, Zygote, ZygoteAnswer, ZygoteError};
 use rejoin_wire::ToManager;
@@ -25,16 +26,13 @@ pub enum ImageEvent {
         report: Option<ImageReport>,
         /// It shares open files with the rank that it can't open anew.
         shares_files: bool,
-        /// Why it has no file although the user wants one.
-        without_file: Option<String>,
     },
-    /// There is no room for its file, and an earlier image of the rank has one. The image was
-    /// dropped.
+    /// It is also in a file.
+    Stored,
+    /// It can't be written to a file.
     NotStored {
-        /// The rank's report of it, which does not count.
-        report: Option<ImageReport>,
-        /// The reason.
-        why: String,
+        /// The reason; `None`: a restore interrupted it.
+        why: Option<String>,
     },
     /// The image lacks memory of the rank, and was dropped.
     Incomplete {
@@ -65,7 +63,7 @@ pub enum ImageEvent {
 pub struct RankImages {
     /// By slot.
     ranks: Vec<Vec<RankImage>>,
-    /// The committed checkpoint.
+    /// The newest committed checkpoint.
     committed: Option<Epoch>,
     /// When to make processes ahead of the next recovery.
     prepare_at: Option<Instant>,
@@ -118,7 +116,11 @@ impl RankImages {
         reactor: &Reactor,
     ) -> Result<()> {
         let ToManager::Imaged {
-            epoch, pid, holds, ..
+            generation,
+            epoch,
+            pid,
+            holds,
+            ..
         } = &report.message
         else {
             unreachable!("only this message comes here");
@@ -127,6 +129,8 @@ impl RankImages {
         reactor.add(&zygote, token(slot, *epoch), Interest::READ)?;
         self.ranks[slot].push(RankImage {
             epoch: *epoch,
+            generation: *generation,
+            incarnation: report.incarnation,
             pid: *pid,
             zygote: Some(zygote),
             file: ImageFile::Absent,
@@ -135,7 +139,6 @@ impl RankImages {
             report: Some(report),
             partial,
             prepared: false,
-            shares_files: false,
             is_there: false,
         });
         Ok(())
@@ -160,14 +163,8 @@ impl RankImages {
         self.ranks[slot].iter().find(|image| image.epoch == epoch)
     }
 
-    /// The next message of an image, with its epoch. `is_last`: the rank is in `MPI_Finalize`, and
-    /// its image gets no file.
-    pub fn event(
-        &mut self,
-        token: Token,
-        is_last: bool,
-        reactor: &Reactor,
-    ) -> Option<(Epoch, ImageEvent)> {
+    /// The next message of an image, with its epoch.
+    pub fn event(&mut self, token: Token, reactor: &Reactor) -> Option<(Epoch, ImageEvent)> {
         let slot = token.index as usize;
         let same = |i: &&mut RankImage| i.epoch.0 == token.incarnation;
         let image = self.ranks.get_mut(slot)?.iter_mut().find(same)?;
@@ -190,13 +187,10 @@ impl RankImages {
         let event = match answer {
             ZygoteAnswer::Frozen { missing: 0, shared } => {
                 image.is_there = true;
-                image.shares_files |= shared > 0;
-                return match (&self.store, &image.report) {
-                    (Some(store), Some(_)) if !is_last => {
-                        self.write_file(slot, epoch, token, reactor)
-                    }
-                    _ => Some((epoch, whole(image, None))),
-                };
+                ImageEvent::Whole {
+                    report: image.report.take(),
+                    shares_files: shared > 0,
+                }
             }
             ZygoteAnswer::Frozen { missing, .. } => {
                 let report = image.report.take();
@@ -211,16 +205,14 @@ impl RankImages {
                 why: std::io::Error::from_raw_os_error(errno).to_string(),
             },
             ZygoteAnswer::Saved { .. } => match image.complete_file() {
-                Ok(()) => whole(image, None),
-                Err(why) => self.no_file(slot, epoch, why, reactor),
+                Ok(()) => {
+                    // Nothing was made ahead while it wrote.
+                    self.prepare_later();
+                    ImageEvent::Stored
+                }
+                Err(why) => ImageEvent::NotStored { why: Some(why) },
             },
-            ZygoteAnswer::NotSaved(why) if image.is_stored() => {
-                // A process made from the file can't continue.
-                image.file = ImageFile::Absent;
-                let why = why.to_string();
-                ImageEvent::Lost { why }
-            }
-            ZygoteAnswer::NotSaved(why) => self.no_file(slot, epoch, why.into(), reactor),
+            ZygoteAnswer::NotSaved(why) => not_saved(image, why),
             ZygoteAnswer::NotMade(error) => {
                 image.file = ImageFile::Absent;
                 let why = error.to_string();
@@ -230,53 +222,35 @@ impl RankImages {
         Some((epoch, event))
     }
 
-    /// Has an image write its file. An event if that fails at once.
-    fn write_file(
+    /// Has an image write its file, or says why it does not.
+    pub fn write_file(
         &mut self,
         slot: usize,
         epoch: Epoch,
-        token: Token,
         reactor: &Reactor,
-    ) -> Option<(Epoch, ImageEvent)> {
-        let store = self.store.as_ref()?;
+    ) -> std::result::Result<(), String> {
+        let store = self.store.as_ref().ok_or("its host keeps no files")?;
         let images = &mut self.ranks[slot];
         let stored = images.iter().filter(|i| i.epoch < epoch && i.is_stored());
         let before = stored.max_by_key(|i| i.epoch).and_then(RankImage::stored);
         let bases = before.map(StoredImage::as_bases).unwrap_or_default();
-        let image = images.iter_mut().find(|i| i.epoch == epoch)?;
-        match (image.begin_file(slot, store, bases), &image.zygote) {
-            (Ok(true), _) => None,
-            (Ok(false), Some(zygote)) => {
-                let _ = reactor.change(zygote, token, Interest::READ_AND_WRITE);
-                None
-            }
-            (Ok(false), None) => None,
-            (Err(why), _) => Some((epoch, self.no_file(slot, epoch, why, reactor))),
+        let image = images.iter_mut().find(|i| i.epoch == epoch);
+        let image = image.ok_or("its image is gone")?;
+        let sent = image.begin_file(slot, store, bases)?;
+        if let (false, Some(zygote)) = (sent, &image.zygote) {
+            let changed = reactor.change(zygote, token(slot, epoch), Interest::READ_AND_WRITE);
+            changed.map_err(|e| e.to_string())?;
         }
+        Ok(())
     }
 
-    /// An image gets no file. If there is no room, and an earlier image has a file, the earlier
-    /// one stands.
-    fn no_file(
-        &mut self,
-        slot: usize,
-        epoch: Epoch,
-        NoFile { why, is_of_storage }: NoFile,
-        reactor: &Reactor,
-    ) -> ImageEvent {
-        let images = &mut self.ranks[slot];
-        let earlier = images.iter().any(|i| i.epoch < epoch && i.is_stored());
-        let Some(image) = images.iter_mut().find(|i| i.epoch == epoch) else {
-            return ImageEvent::Lost { why };
-        };
-        image.file = ImageFile::Absent;
-        if earlier && is_of_storage {
-            let report = image.report.take();
-            self.drop_image(slot, epoch, reactor);
-            let why = format!("its image can't be written to a file: {why}");
-            return ImageEvent::NotStored { report, why };
+    /// Ends the process of an image that is in a file.
+    pub fn drop_process(&mut self, slot: usize, epoch: Epoch, reactor: &Reactor) {
+        let mut images = self.ranks[slot].iter_mut();
+        if let Some(image) = images.find(|i| i.epoch == epoch && i.is_stored()) {
+            end_process(image, reactor);
+            (image.pid, image.prepared) = (0, false);
         }
-        whole(image, Some(why))
     }
 
     /// The process of an image has ended. Whether the image outlives it in a file: the next restore
@@ -301,15 +275,15 @@ impl RankImages {
         let image = at.map(|at| images.swap_remove(at));
         let dropped = image.map(|mut image| {
             image.remove_file();
-            end_image(image, reactor);
+            end_process(&mut image, reactor);
         });
         dropped.is_some()
     }
 
     /// Drops all images. The files of a named job stay.
     pub fn drop_all(&mut self, reactor: &Reactor) {
-        for image in self.ranks.iter_mut().flat_map(|images| images.drain(..)) {
-            end_image(image, reactor);
+        for mut image in self.ranks.iter_mut().flat_map(|images| images.drain(..)) {
+            end_process(&mut image, reactor);
         }
         if let Some(store) = &mut self.store {
             store.remove_folder();
@@ -438,8 +412,8 @@ impl RankImages {
             let Some(image) = images.iter_mut().find(counts) else {
                 continue;
             };
-            // It makes one at a time.
-            if image.prepared || !descendants::is_own_child(image.pid) {
+            // It makes one at a time. While it writes its file, it would notice no restore.
+            if image.prepared || image.is_being_stored() || !descendants::is_own_child(image.pid) {
                 continue;
             }
             image.prepared = true;
@@ -459,20 +433,26 @@ impl RankImages {
     }
 }
 
-/// The image counts from now on.
-fn whole(image: &mut RankImage, without_file: Option<String>) -> ImageEvent {
-    ImageEvent::Whole {
-        report: image.report.take(),
-        shares_files: std::mem::take(&mut image.shares_files),
-        without_file,
+/// An image has written no file, or can't continue from one.
+fn not_saved(image: &mut RankImage, why: SaveError) -> ImageEvent {
+    let was_stored = image.is_stored();
+    image.file = ImageFile::Absent;
+    match why {
+        why if was_stored => ImageEvent::Lost {
+            why: why.to_string(),
+        },
+        SaveError::Interrupted => ImageEvent::NotStored { why: None },
+        why => ImageEvent::NotStored {
+            why: Some(why.to_string()),
+        },
     }
 }
 
-fn end_image(image: RankImage, reactor: &Reactor) {
-    let Some(zygote) = &image.zygote else {
+fn end_process(image: &mut RankImage, reactor: &Reactor) {
+    let Some(zygote) = image.zygote.take() else {
         return;
     };
-    reactor.remove(zygote);
+    reactor.remove(&zygote);
     // It would see the end of its socket; this takes its memory down sooner. Only an unreaped child
     // of this process certainly still has this number.
     if descendants::is_own_child(image.pid) {

@@ -1,5 +1,6 @@
-//! Coordinated checkpoints: every rank rolls back to the last committed one. When all ranks have
-//! been released from `MPI_Finalize`, no rank needs another, and a failed one is restored alone.
+//! Coordinated checkpoints: every rank rolls back to the last committed one of which every rank has
+//! an image. When all ranks have been released from `MPI_Finalize`, no rank needs another, and a
+//! failed one is restored alone.
 
 use super::response::{JobProgress, Response, Situation};
 use crate::central::interface::Recovery;
@@ -23,7 +24,7 @@ impl Coordinated {
     /// Of a job of `size` ranks that has no checkpoint yet.
     pub(super) fn new(recovery: Recovery, size: u32) -> Coordinated {
         Coordinated {
-            checkpoints: Coordinator::new(size, recovery.interval),
+            checkpoints: Coordinator::new(size, recovery.interval, recovery.files),
             history: History::new(recovery.limit),
             last: None,
             accepts_outliving: recovery.accepts_outliving,
@@ -55,8 +56,11 @@ impl Coordinated {
     }
 
     pub(super) fn respond(&mut self, situation: &Situation, rank: Rank, cause: &Cause) -> Response {
-        let from = self.checkpoints.committed();
         let alone = situation.progress == JobProgress::Finalized;
+        let from = match alone {
+            true => self.checkpoints.committed(),
+            false => self.checkpoints.target(),
+        };
         if alone && from != self.last {
             // Alone, a rank can only come back into MPI_Finalize.
             return Response::End(Some(Refusal::NoCheckpoint));
@@ -67,11 +71,9 @@ impl Coordinated {
             None => judge_new_start(&mut self.history, situation, pending, rank, cause),
         };
         if judged.is_ok()
-            && !self.accepts_outliving
-            && let Some((rank, what)) = self.checkpoints.outliving()
+            && let Some(refusal) = self.outlived(from.unwrap_or_default())
         {
-            let (rank, what) = (*rank, what.clone());
-            return Response::End(Some(Refusal::Outlived { rank, what }));
+            return Response::End(Some(refusal));
         }
         match judged {
             Ok(()) if alone => Response::RestoreOne(from),
@@ -79,6 +81,13 @@ impl Coordinated {
             Err(Refusal::Meant) => Response::End(None),
             Err(refusal) => Response::End(Some(refusal)),
         }
+    }
+
+    /// Why a rollback to this checkpoint could give a wrong answer.
+    pub(super) fn outlived(&self, to: Epoch) -> Option<Refusal> {
+        let (rank, what) = self.checkpoints.outliving(to)?;
+        let what = what.to_string();
+        (!self.accepts_outliving).then_some(Refusal::Outlived { rank, what })
     }
 
     pub(super) fn confirm(

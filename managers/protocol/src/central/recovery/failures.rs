@@ -22,7 +22,20 @@ impl Central {
         failure: Failure,
         effects: &mut Vec<CentralEffect>,
     ) {
-        if matches!(failure.cause, Cause::NotStarted { .. }) && self.mode.recovers() {
+        if let Cause::NotStarted { why } = &failure.cause
+            && self.mode.recovers()
+        {
+            if let Some((from, to)) = self.next_best(failure.instance.rank) {
+                self.losses.report(Event::FallsBack {
+                    rank: failure.instance.rank,
+                    host: self.hosts.name(failure.host),
+                    from,
+                    why: why.clone(),
+                    to,
+                });
+                self.restore_all(now, Some(to), effects);
+                return self.report_losses(effects);
+            }
             let due = now.plus_millis(END_BOUND);
             self.losses.cannot_be_restored(NotRestored { failure, due });
             return self.end_if_not_restored(now, effects);
@@ -37,6 +50,19 @@ impl Central {
                 self.report_losses(effects);
             }
         }
+    }
+
+    /// A rank can't be restored. Returns the checkpoint that this concerns, and the next best one
+    /// of which every rank has an image, unless a rollback there could give a wrong answer.
+    fn next_best(&mut self, rank: Rank) -> Option<(Epoch, Epoch)> {
+        let CentralPhase::Restoring(GlobalRestore {
+            epoch: Some(from), ..
+        }) = self.phase
+        else {
+            return None;
+        };
+        let to = self.mode.checkpoints_mut()?.not_restored(rank, from)?;
+        self.mode.outlived(to).is_none().then_some((from, to))
     }
 
     /// The response of the job to a failure.

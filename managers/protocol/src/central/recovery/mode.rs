@@ -86,6 +86,14 @@ impl RecoveryMode {
         }
     }
 
+    /// Why a rollback to this checkpoint could give a wrong answer.
+    pub(super) fn outlived(&self, to: Epoch) -> Option<Refusal> {
+        match self {
+            RecoveryMode::None => None,
+            RecoveryMode::Coordinated(mode) => mode.outlived(to),
+        }
+    }
+
     /// Judges how an instance exited for which the job rolls back already to `from`.
     pub(super) fn confirm(
         &mut self,

@@ -5,6 +5,8 @@ use crate::central::event::Event;
 use crate::central::interface::{CentralEffect, Record};
 use crate::central::job_state::Central;
 use crate::central::phase::CentralPhase;
+use crate::committed_levels::CommittedCheckpoint;
+use crate::levels::Level;
 use crate::manager_messages::{ProcessInstance, Time, ToLocal};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_wire::ImageCost;
@@ -21,7 +23,8 @@ impl Central {
             CentralPhase::Restoring(restoring) => restoring.since,
             _ => now,
         };
-        let abandoned = self.mode.checkpoints_mut().and_then(|c| c.rolled_back());
+        let checkpoints = self.mode.checkpoints_mut();
+        let abandoned = checkpoints.and_then(|c| c.rolled_back(epoch));
         self.ranks.roll_back();
         self.losses.rolls_back(since);
         self.losses.try_again();
@@ -55,18 +58,22 @@ impl Central {
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
         };
-        let cost = ImageCost::default();
-        checkpoints.resume(Some((epoch, now, cost)), epoch);
+        let (at, cost) = (now, ImageCost::default());
+        let checkpoint = CommittedCheckpoint { epoch, at, cost };
+        checkpoints.resume(Some(checkpoint), Some(checkpoint), epoch);
         self.phase = CentralPhase::Restoring(GlobalRestore {
             epoch: Some(epoch),
             since: now,
         });
         effects.push(CentralEffect::Persist(Record::Requested { epoch }));
-        effects.push(CentralEffect::Persist(Record::Committed {
-            epoch,
-            at: now,
-            cost,
-        }));
+        for level in [Level::Memory, Level::File] {
+            effects.push(CentralEffect::Persist(Record::Committed {
+                epoch,
+                level,
+                at,
+                cost,
+            }));
+        }
         self.store_restoring(Some(epoch), effects);
     }
 
@@ -156,6 +163,7 @@ impl Central {
             return;
         };
         checkpoints.run_again(now);
+        self.write_files_again(now, effects);
         self.report_recovered(now, restoring, effects);
     }
 
@@ -180,7 +188,10 @@ impl Central {
         let Some(checkpoints) = self.mode.checkpoints() else {
             return;
         };
-        let from = epoch.map_or(self.clock.began(), |_| checkpoints.committed_at());
+        let from = match epoch {
+            Some(epoch) => checkpoints.committed_at(epoch).unwrap_or(since),
+            None => self.clock.began(),
+        };
         let recovered = Event::Recovered {
             generation: self.ranks.generation(),
             alone,

@@ -6,6 +6,7 @@ use crate::central::interface::{CentralEffect, CentralInput, HostIndex};
 use crate::central::job_state::Central;
 use crate::central::phase::CentralPhase;
 use crate::central::recovery::GlobalRestore;
+use crate::levels::CommittedEpochs;
 use crate::manager_messages::{
     ProcessInstance, RankReport, Report, Stage, Time, ToCentral, ToLocal,
 };
@@ -23,6 +24,11 @@ impl Central {
         effects: &mut Vec<CentralEffect>,
     ) -> Vec<CentralInput> {
         self.phase = self.phase_after(past);
+        if let (CentralPhase::Running, Some(checkpoints)) =
+            (&self.phase, self.mode.checkpoints_mut())
+        {
+            checkpoints.begin_files(now);
+        }
         if past.finalized {
             self.ranks.recall_cards(&past.cards);
         }
@@ -39,7 +45,8 @@ impl Central {
         // Of this generation, as it was when the hosts reported.
         let generation = self.ranks.generation();
         self.continue_phase(now, past, &reports, effects);
-        let committed = self.mode.checkpoints().and_then(|c| c.committed());
+        let checkpoints = self.mode.checkpoints();
+        let committed = checkpoints.map(|c| c.epochs()).unwrap_or_default();
         let numbered = reports.into_iter().enumerate();
         let said = numbered.filter_map(|(host, report)| Some((host, *report?)));
         said.flat_map(|(host, report)| {
@@ -117,9 +124,10 @@ impl Central {
             effects.push(CentralEffect::Send(host, order));
         }
         if past.last_epoch > Epoch(0) {
+            let checkpoints = self.mode.checkpoints();
             let commit = ToLocal::Commit {
                 generation,
-                epoch: past.committed.map(|(epoch, ..)| epoch),
+                epochs: checkpoints.map(|c| c.epochs()).unwrap_or_default(),
                 abandoned: past.last_epoch,
             };
             effects.push(CentralEffect::Send(host, commit));
@@ -204,12 +212,14 @@ impl Central {
         };
         if past
             .committed
-            .is_none_or(|(epoch, ..)| epoch < past.last_epoch)
+            .is_none_or(|committed| committed.epoch < past.last_epoch)
         {
             self.checkpoint_asked(now, effects);
         } else {
             // Failures that come faster than checkpoints don't put them off.
-            checkpoints.schedule(checkpoints.committed_at());
+            let newest = checkpoints.committed();
+            let at = newest.and_then(|epoch| checkpoints.committed_at(epoch));
+            checkpoints.schedule(at.unwrap_or(now));
         }
     }
 
@@ -227,7 +237,7 @@ impl Central {
 
 /// The events in a host's report, as the host would report them now. `generation`: that of its
 /// ranks.
-fn events_of(report: Report, generation: Generation, committed: Option<Epoch>) -> Vec<ToCentral> {
+fn events_of(report: Report, generation: Generation, committed: CommittedEpochs) -> Vec<ToCentral> {
     let mut events = Vec::new();
     for said in report.ranks {
         let instance = ProcessInstance {
@@ -235,7 +245,8 @@ fn events_of(report: Report, generation: Generation, committed: Option<Epoch>) -
             rank: said.rank,
             incarnation: said.incarnation,
         };
-        let lost = committed.filter(|epoch| !said.images.contains(epoch));
+        let counted = committed.newest_first();
+        let lost = counted.filter(|epoch| !said.images.contains(epoch));
         events.extend(lost.map(|epoch| ToCentral::ImageLost { instance, epoch }));
         let asked = said.asked;
         events.extend(asked.map(|after| ToCentral::Checkpoint { instance, after }));

@@ -1,9 +1,9 @@
 //! The state of a job that was taken up again, until every host has reported.
 
 use crate::central::interface::{CentralInput, HostIndex, Relaunch};
+use crate::committed_levels::CommittedCheckpoint;
 use crate::manager_messages::{Report, Time};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation};
-use rejoin_wire::ImageCost;
 
 /// Milliseconds that a host has for its report.
 pub const REPORT_BOUND: u64 = 10_000;
@@ -20,10 +20,30 @@ pub(in crate::central) struct Past {
     pub restored: Option<Option<Epoch>>,
     /// The highest that was ever requested.
     pub last_epoch: Epoch,
-    pub committed: Option<(Epoch, Time, ImageCost)>,
+    /// The last commit in memory.
+    pub committed: Option<CommittedCheckpoint>,
+    /// The last commit in files.
+    pub in_files: Option<CommittedCheckpoint>,
     pub finalized: bool,
     pub decided: bool,
     pub relaunching: Option<Relaunch>,
+}
+
+impl Past {
+    /// The job rolled back to this checkpoint: later ones are void.
+    pub fn roll_back(&mut self, to: Option<Epoch>) {
+        let (Some(to), Some(newest)) = (to, &mut self.committed) else {
+            return;
+        };
+        if newest.epoch > to {
+            // Of a checkpoint whose files were being written, the records have no time of its own.
+            let stored = self.in_files.filter(|stored| stored.epoch == to);
+            *newest = stored.unwrap_or(CommittedCheckpoint {
+                epoch: to,
+                ..*newest
+            });
+        }
+    }
 }
 
 /// What the hosts reported, in their order; `None` from hosts that are done.

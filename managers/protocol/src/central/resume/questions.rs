@@ -11,7 +11,7 @@ impl Central {
     pub(in crate::central) fn resumed(&self) -> CentralEffect {
         let checkpoints = self.mode.checkpoints();
         CentralEffect::Resumed {
-            committed: checkpoints.and_then(|c| c.committed()),
+            committed: checkpoints.map(|c| c.epochs()).unwrap_or_default(),
             abandoned: checkpoints.map(|c| c.last_number()).unwrap_or_default(),
         }
     }

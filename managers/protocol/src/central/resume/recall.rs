@@ -5,6 +5,8 @@ use crate::central::interface::{FailureHistory, Job, Record};
 use crate::central::job_state::Central;
 use crate::central::phase::CentralPhase;
 use crate::central::recovery::Relaunching;
+use crate::committed_levels::CommittedCheckpoint;
+use crate::levels::Level;
 
 impl Central {
     /// Central of a job that another central manager has begun and recorded.
@@ -20,7 +22,7 @@ impl Central {
             central.recall(record, &mut past);
         }
         if let Some(checkpoints) = central.mode.checkpoints_mut() {
-            checkpoints.resume(past.committed, past.last_epoch);
+            checkpoints.resume(past.committed, past.in_files, past.last_epoch);
         }
         if let Some(relaunch) = past.relaunching {
             let decided = Relaunching::Decided(Box::new(relaunch), None);
@@ -50,9 +52,18 @@ impl Central {
                 past.cards = table.into_iter().map(|(_, card)| card).collect();
             }
             Record::Requested { epoch } => past.last_epoch = past.last_epoch.max(epoch),
-            Record::Committed { epoch, at, cost } => {
+            Record::Committed {
+                epoch,
+                level,
+                at,
+                cost,
+            } => {
                 past.last_epoch = past.last_epoch.max(epoch);
-                past.committed = Some((epoch, at, cost));
+                let committed = Some(CommittedCheckpoint { epoch, at, cost });
+                match level {
+                    Level::Memory => past.committed = committed,
+                    Level::File => past.in_files = committed,
+                }
             }
             Record::Restoring {
                 generation,
@@ -61,6 +72,7 @@ impl Central {
                 memory,
             } => {
                 past.restored = Some(epoch);
+                past.roll_back(epoch);
                 self.ranks.recall(generation, &incarnations);
                 self.recall_memory(*memory);
             }

@@ -130,11 +130,7 @@ fn the_end_of_an_image_is_an_event_of_its_own_epoch() {
     let mut world = World::new(1);
     world.add(0, 3, 100, Holds::default());
     world.add(0, 4, 101, Holds::default());
-    let mut event = |epoch| {
-        world
-            .images
-            .event(token(0, Epoch(epoch)), false, &world.reactor)
-    };
+    let mut event = |epoch| world.images.event(token(0, Epoch(epoch)), &world.reactor);
     assert!(event(3).is_none() && event(5).is_none());
     world.ends.remove(0);
     let Some((epoch, ImageEvent::Lost { .. })) = event(3) else {
@@ -169,12 +165,7 @@ fn an_image_that_has_taken_its_order_is_watched_for_answers_only() {
     while theirs.read(&mut [0; 4096]).is_ok() {}
     let there_is_room = token(0, Epoch(3));
     assert_eq!(waited(&mut world), [there_is_room]);
-    assert!(
-        world
-            .images
-            .event(there_is_room, false, &world.reactor)
-            .is_none()
-    );
+    assert!(world.images.event(there_is_room, &world.reactor).is_none());
     assert!(
         theirs.read(&mut [0; 4096]).unwrap() > 0,
         "the order has left"

@@ -1,0 +1,239 @@
+//! The committed checkpoints of a job, and the files of images that are being written.
+
+use crate::levels::CommittedEpochs;
+use crate::manager_messages::Time;
+use rejoin_channel_table::{Epoch, Rank};
+use rejoin_wire::ImageCost;
+use std::collections::BTreeSet;
+
+/// Milliseconds to the next attempt to write files after one has failed. The pause doubles with
+/// each further failure, up to the second value.
+const REWRITE_PAUSES: (u64, u64) = (1_000, 600_000);
+
+/// Milliseconds after which files are given up if the file of some rank is not whole.
+const FILES_LIMIT: u64 = 3_600_000;
+
+/// A committed checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CommittedCheckpoint {
+    /// Number of the checkpoint.
+    pub epoch: Epoch,
+    /// When it was committed in memory.
+    pub at: Time,
+    /// The highest cost of it for a rank.
+    pub cost: ImageCost,
+}
+
+/// Images that are being written to files.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct FilesUnderWay {
+    checkpoint: CommittedCheckpoint,
+    since: Time,
+    missing: BTreeSet<Rank>,
+}
+
+/// The committed checkpoints of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct CommittedLevels {
+    ranks: u32,
+    /// Images go to files.
+    files: bool,
+    memory: Option<CommittedCheckpoint>,
+    writing: Option<FilesUnderWay>,
+    file: Option<CommittedCheckpoint>,
+    /// Images that are gone from everywhere, of checkpoints that count.
+    gone: BTreeSet<(Epoch, Rank)>,
+    /// After a failure: the next attempt comes no sooner, and the milliseconds of that pause.
+    rewrite: Option<(Time, u64)>,
+}
+
+impl CommittedLevels {
+    /// Of a job of so many ranks without a checkpoint.
+    pub fn new(ranks: u32, files: bool) -> CommittedLevels {
+        CommittedLevels {
+            ranks,
+            files,
+            memory: None,
+            writing: None,
+            file: None,
+            gone: BTreeSet::new(),
+            rewrite: None,
+        }
+    }
+
+    /// Continues from stored records. Files that were being written are begun again with
+    /// [`CommittedLevels::begin_files`].
+    pub fn resume(
+        &mut self,
+        memory: Option<CommittedCheckpoint>,
+        file: Option<CommittedCheckpoint>,
+    ) {
+        let fresh = CommittedLevels::new(self.ranks, self.files);
+        *self = CommittedLevels {
+            memory,
+            file,
+            ..fresh
+        };
+    }
+
+    /// The checkpoints whose images count.
+    pub fn epochs(&self) -> CommittedEpochs {
+        let writing = self.writing.as_ref();
+        CommittedEpochs {
+            memory: self.memory.map(|c| c.epoch),
+            writing: writing.map(|files| files.checkpoint.epoch),
+            file: self.file.map(|c| c.epoch),
+        }
+    }
+
+    /// The newest checkpoint.
+    pub fn newest(&self) -> Option<CommittedCheckpoint> {
+        self.memory
+    }
+
+    fn find(&self, epoch: Epoch) -> Option<CommittedCheckpoint> {
+        let writing = self.writing.as_ref().map(|files| files.checkpoint);
+        let all = [self.memory, writing, self.file];
+        all.into_iter().flatten().find(|c| c.epoch == epoch)
+    }
+
+    /// When this checkpoint was committed in memory.
+    pub fn committed_at(&self, epoch: Epoch) -> Option<Time> {
+        self.find(epoch).map(|checkpoint| checkpoint.at)
+    }
+
+    /// Whether every rank has an image of this checkpoint.
+    fn is_whole(&self, epoch: Epoch) -> bool {
+        let mut of_epoch = self.gone.range((epoch, Rank(0))..);
+        of_epoch.next().is_none_or(|(other, _)| *other != epoch)
+    }
+
+    /// The newest checkpoint of which every rank has an image.
+    pub fn newest_whole(&self) -> Option<Epoch> {
+        let mut all = self.epochs().newest_first();
+        all.find(|epoch| self.is_whole(*epoch))
+    }
+
+    /// The checkpoint to roll back to: the newest of which every rank has an image. Without any,
+    /// the newest: the attempt then says what is missing.
+    pub fn target(&self) -> Option<Epoch> {
+        self.newest_whole().or(self.memory.map(|c| c.epoch))
+    }
+
+    /// The next best checkpoint to roll back to, if this one can't be restored.
+    pub fn before(&self, epoch: Epoch) -> Option<Epoch> {
+        let mut all = self.epochs().newest_first();
+        all.find(|other| *other < epoch && self.is_whole(*other))
+    }
+
+    /// The newest checkpoint of which this rank has an image.
+    pub fn image_of(&self, rank: Rank) -> Option<Epoch> {
+        let mut all = self.epochs().newest_first();
+        all.find(|epoch| !self.gone.contains(&(*epoch, rank)))
+    }
+
+    /// A rank's image of this checkpoint is gone. Files of it that are being written can't become
+    /// complete. Returns whether any were.
+    pub fn lose(&mut self, rank: Rank, epoch: Epoch) -> bool {
+        if !self.epochs().contains(epoch) {
+            return false;
+        }
+        self.gone.insert((epoch, rank));
+        let was_written = self.epochs().writing == Some(epoch);
+        if was_written {
+            self.writing = None;
+            self.forget_superseded();
+        }
+        was_written
+    }
+
+    /// A checkpoint is committed in memory.
+    pub fn commit_memory(&mut self, checkpoint: CommittedCheckpoint) {
+        self.memory = Some(checkpoint);
+        self.forget_superseded();
+    }
+
+    /// The newest checkpoint goes to files, unless it has them, others are being written, or the
+    /// last attempt has just failed.
+    pub fn begin_files(&mut self, now: Time) {
+        let paused = self.rewrite.is_some_and(|(at, _)| now < at);
+        let Some(checkpoint) = self.memory.filter(|_| self.files && !paused) else {
+            return;
+        };
+        let has_files = self.file.map(|c| c.epoch) == Some(checkpoint.epoch);
+        if has_files || self.writing.is_some() || !self.is_whole(checkpoint.epoch) {
+            return;
+        }
+        self.writing = Some(FilesUnderWay {
+            checkpoint,
+            since: now,
+            missing: (0..self.ranks).map(Rank).collect(),
+        });
+    }
+
+    /// A rank's image of this checkpoint is in a file. Returns the checkpoint once all are: the
+    /// caller stores that, then says [`CommittedLevels::commit_files`].
+    pub fn stored(&mut self, rank: Rank, epoch: Epoch) -> Option<CommittedCheckpoint> {
+        let files = self.writing.as_mut();
+        let files = files.filter(|files| files.checkpoint.epoch == epoch)?;
+        files.missing.remove(&rank);
+        files.missing.is_empty().then_some(files.checkpoint)
+    }
+
+    /// The checkpoint whose files were under way is committed there. Returns the nanoseconds since
+    /// they were begun.
+    pub fn commit_files(&mut self, now: Time) -> u64 {
+        let Some(files) = self.writing.take() else {
+            return 0;
+        };
+        self.file = Some(files.checkpoint);
+        self.rewrite = None;
+        self.forget_superseded();
+        now.0.saturating_sub(files.since.0)
+    }
+
+    /// When files that are being written are given up.
+    pub fn deadline(&self) -> Option<Time> {
+        let files = self.writing.as_ref()?;
+        Some(files.since.plus_millis(FILES_LIMIT))
+    }
+
+    /// Files that should be whole by now: their checkpoint, and a rank whose file is missing.
+    pub fn late_files(&self, now: Time) -> Option<(Epoch, Rank)> {
+        let files = self.writing.as_ref()?;
+        let rank = *files.missing.first()?;
+        let is_late = files.since.plus_millis(FILES_LIMIT) <= now;
+        is_late.then_some((files.checkpoint.epoch, rank))
+    }
+
+    /// An image of this checkpoint can't be written to a file. `is_failure`: an attempt at once
+    /// would fail, too. Returns whether its files were under way.
+    pub fn not_stored(&mut self, now: Time, epoch: Epoch, is_failure: bool) -> bool {
+        if self.epochs().writing != Some(epoch) {
+            return false;
+        }
+        self.writing = None;
+        if is_failure {
+            let (shortest, longest) = REWRITE_PAUSES;
+            let before = self.rewrite.map_or(0, |(_, pause)| pause);
+            let pause = (before * 2).clamp(shortest, longest);
+            self.rewrite = Some((now.plus_millis(pause), pause));
+        }
+        self.forget_superseded();
+        true
+    }
+
+    /// The job rolls back to this checkpoint: later ones are void. Its images make processes, so
+    /// that all of them are in memory again.
+    pub fn roll_back(&mut self, to: Epoch) {
+        self.memory = self.find(to).or(self.memory);
+        let is_void = |files: &FilesUnderWay| files.checkpoint.epoch > to;
+        self.writing = self.writing.take().filter(|files| !is_void(files));
+        self.forget_superseded();
+    }
+
+    fn forget_superseded(&mut self) {
+        let epochs = self.epochs();
+        self.gone.retain(|(epoch, _)| epochs.contains(*epoch));
+    }
+}

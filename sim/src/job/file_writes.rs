@@ -1,0 +1,89 @@
+//! Files of images: they are written after a while, or can't be written.
+
+use super::process_model::SimFile;
+use super::work::Work;
+use super::{Event, JobWorld, MILLI};
+use rejoin_channel_table::{Epoch, Rank};
+use rejoin_managers_protocol::local::LocalInput;
+
+impl<W: Work> JobWorld<W> {
+    /// An image is to write its file. Some files take longer than several checkpoints.
+    pub(super) fn write_image(&mut self, rank: Rank, epoch: Epoch) -> Result<(), String> {
+        let image = self.images.get_mut(&(rank, epoch));
+        match image.filter(|image| image.in_memory) {
+            None => {
+                let why = Some("its image is gone".to_string());
+                self.say_of_file(LocalInput::ImageNotStored(rank, epoch, why), rank)
+            }
+            Some(image) if image.file == SimFile::Absent => {
+                image.file = SimFile::Partial;
+                let most = if self.rng.chance(20) { 200 } else { 10 };
+                let delay = self.rng.between(100_000, most * MILLI);
+                self.after(delay, Event::Written(rank, epoch));
+                Ok(())
+            }
+            Some(image) => Err(format!("{image:?} is written again")),
+        }
+    }
+
+    /// The file of an image is whole, or there is no room for it.
+    pub(super) fn written(&mut self, rank: Rank, epoch: Epoch) -> Result<(), String> {
+        let image = self.images.get_mut(&(rank, epoch));
+        let Some(image) = image.filter(|image| image.file == SimFile::Partial) else {
+            return Ok(());
+        };
+        let input = match self.tally.fail_file() {
+            true => {
+                image.file = SimFile::Absent;
+                LocalInput::ImageNotStored(rank, epoch, Some("no space".into()))
+            }
+            false => {
+                image.file = SimFile::Whole;
+                self.tally.files += 1;
+                LocalInput::ImageStored(rank, epoch)
+            }
+        };
+        self.say_of_file(input, rank)
+    }
+
+    /// A restore ends the writing.
+    pub(super) fn interrupt_writing(&mut self, rank: Rank, epoch: Epoch) -> Result<(), String> {
+        let image = self.images.get_mut(&(rank, epoch));
+        let Some(image) = image.filter(|image| image.file == SimFile::Partial) else {
+            return Ok(());
+        };
+        image.file = SimFile::Absent;
+        self.say_of_file(LocalInput::ImageNotStored(rank, epoch, None), rank)
+    }
+
+    fn say_of_file(&mut self, input: LocalInput, rank: Rank) -> Result<(), String> {
+        self.local(self.host_of(rank), input)
+    }
+
+    /// The process of an image ends, because later images in memory count.
+    pub(super) fn drop_from_memory(&mut self, rank: Rank, epoch: Epoch) -> Result<(), String> {
+        let Some(image) = self.images.get_mut(&(rank, epoch)) else {
+            return Ok(());
+        };
+        if image.file != SimFile::Whole {
+            return Err(format!("{image:?} of rank {} is dropped", rank.0));
+        }
+        image.in_memory = false;
+        Ok(())
+    }
+
+    /// A rank's process and the processes of its images are killed at once.
+    pub(super) fn kill_with_images(&mut self, rank: Rank) -> Result<(), String> {
+        let epochs = self.epochs_of(rank);
+        for epoch in epochs {
+            self.lose_image(rank, epoch)?;
+        }
+        self.kill(rank)
+    }
+
+    /// The checkpoints of which a rank has an image.
+    pub(super) fn epochs_of(&self, rank: Rank) -> Vec<Epoch> {
+        let of_rank = self.images.keys().filter(|(r, _)| *r == rank);
+        of_rank.map(|(_, epoch)| *epoch).collect()
+    }
+}
