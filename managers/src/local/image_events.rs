@@ -177,10 +177,15 @@ impl LocalManager {
             .push_back(LocalInput::Said(rank, incarnation, pid, message));
     }
 
-    /// Drops an image.
+    /// Drops an image. The job may have rolled back to an earlier one while this one was making a
+    /// process, whose answer can't come any more.
     pub(super) fn drop_image(&mut self, rank: Rank, epoch: Epoch) {
-        if let Some(slot) = self.slot(rank) {
-            self.images.drop_image(slot, epoch, &self.reactor);
+        let Some(slot) = self.slot(rank) else {
+            return;
+        };
+        let restoring = self.restores.is_from(slot, epoch);
+        if self.images.drop_image(slot, epoch, &self.reactor) && restoring {
+            self.not_arrived(slot, "its image does not count any more".into());
         }
     }
 

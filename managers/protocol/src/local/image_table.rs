@@ -107,11 +107,6 @@ impl ImageTable {
         self.images.remove(&(rank, epoch)).is_some()
     }
 
-    /// Whether a rank can be restored from this epoch.
-    pub fn contains(&self, rank: Rank, epoch: Epoch) -> bool {
-        self.images.contains_key(&(rank, epoch))
-    }
-
     /// The epochs from which a rank can be restored.
     pub fn of(&self, rank: Rank) -> impl Iterator<Item = Epoch> {
         let all = (rank, Epoch(0))..=(rank, Epoch(u32::MAX));

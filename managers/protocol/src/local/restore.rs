@@ -80,13 +80,9 @@ impl Local {
             self.processes.renew(instance, restoring.epoch.is_some());
             match restoring.epoch {
                 None => effects.push(LocalEffect::Spawn(instance)),
-                Some(epoch) if self.images.contains(rank, epoch) => {
-                    effects.push(LocalEffect::Restore(instance, epoch));
-                }
-                Some(epoch) => {
-                    let why = format!("its image of checkpoint {epoch} is gone");
-                    self.not_started(rank, incarnation, why, effects);
-                }
+                // If the image is gone, the driver says so. It must know of the instance, because
+                // the instance may have to retire for an earlier checkpoint.
+                Some(epoch) => effects.push(LocalEffect::Restore(instance, epoch)),
             }
         }
     }

@@ -361,7 +361,7 @@ impl RankImages {
         reactor: &Reactor,
     ) -> std::result::Result<(), String> {
         let image = self.ranks[slot].iter_mut().find(|i| i.epoch == epoch);
-        let image = image.ok_or("its image is gone")?;
+        let image = image.ok_or_else(|| format!("its image of checkpoint {} is gone", epoch.0))?;
         let outlives = image.is_stored() && image.is_there;
         if let Some(zygote) = &mut image.zygote {
             match zygote.restore(request) {
