@@ -26,7 +26,7 @@ fn host() -> Local {
         generation: Generation(0),
         ranks: vec![(R, Incarnation(0))],
         hold: true,
-            from: None,
+        from: None,
     };
     let registers = ToManager::Register {
         rank: R,

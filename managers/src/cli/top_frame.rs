@@ -1,6 +1,6 @@
 //! What `rejoin top` shows at one moment: lines of text for a terminal of some size.
 
-use crate::report::query::{JobStatus, RankStatus};
+use crate::report::query::{Checkpoint, JobStatus, RankStatus};
 use std::collections::BTreeMap;
 
 /// The last line.
@@ -83,22 +83,16 @@ fn checkpoints(status: &JobStatus) -> Vec<String> {
         Some(epoch) => format!(", {epoch} under way"),
         None => String::new(),
     };
-    let memory = match &status.checkpoint {
-        Some(last) => format!(
-            "{} {} ago, took {}",
-            last.epoch,
-            seconds(last.age_ns),
-            millis(last.took_ns)
-        ),
-        None => "none yet".into(),
-    };
     let mut lines = vec![
         format!(
             "checkpoints  {} committed, {} aborted{pending}",
             status.committed, status.aborted
         ),
-        format!("  in memory  {memory}"),
+        format!("  in memory  {}", last(status.checkpoint.as_ref())),
     ];
+    if status.in_files.is_some() {
+        lines.push(format!("  in files   {}", last(status.in_files.as_ref())));
+    }
     if let Some(cost) = &status.cost {
         lines.push(format!(
             "  last stall {} (rank {}), longest {}; {} copied",
@@ -109,6 +103,15 @@ fn checkpoints(status: &JobStatus) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// The newest checkpoint on a level.
+fn last(checkpoint: Option<&Checkpoint>) -> String {
+    let Some(last) = checkpoint else {
+        return "none yet".into();
+    };
+    let (age, took) = (seconds(last.age_ns), millis(last.took_ns));
+    format!("{} {age} ago, took {took}", last.epoch)
 }
 
 /// How many ranks are in each state.
@@ -186,7 +189,7 @@ fn list(jobs: &[JobStatus], height: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::query::{Checkpoint, LastCost};
+    use crate::report::query::LastCost;
 
     fn job_of(ranks: u32) -> JobStatus {
         let rank = |rank| RankStatus {
@@ -213,6 +216,11 @@ mod tests {
                 age_ns: 2_100_000_000,
                 took_ns: 12_300_000,
             }),
+            in_files: Some(Checkpoint {
+                epoch: 5,
+                age_ns: 4_100_000_000,
+                took_ns: 512_300_000,
+            }),
             committed: 7,
             aborted: 1,
             failures: 1,
@@ -236,6 +244,7 @@ mod tests {
             "ranks        2: 2 running",
             "checkpoints  7 committed, 1 aborted, 8 under way",
             "  in memory  7 2.1 s ago, took 12.3 ms",
+            "  in files   5 4.1 s ago, took 512.3 ms",
             "  last stall 1.2 ms (rank 3), longest 4.0 ms; 3.0 MiB copied",
             "failures     1, 1 recovered, generation 1",
             "  last       rank 1 on host a was killed",

@@ -39,6 +39,7 @@ pub struct JobMetrics {
     ranks: Gauge,
     generation: Gauge,
     epoch: Gauge,
+    file_epoch: Gauge,
     age: GaugeOfSeconds,
     running: GaugeOfSeconds,
 }
@@ -75,6 +76,7 @@ impl JobMetrics {
             ranks: Gauge::default(),
             generation: Gauge::default(),
             epoch: Gauge::default(),
+            file_epoch: Gauge::default(),
             age: GaugeOfSeconds::default(),
             running: GaugeOfSeconds::default(),
         };
@@ -93,7 +95,8 @@ impl JobMetrics {
         let all = &mut self.registry;
         let help = "Checkpoints that were committed, by the level of their images";
         all.register("checkpoints_committed", help, self.committed.clone());
-        let help = "Time from the requests of checkpoints to their commits";
+        let help = "Time to the commits of checkpoints, from their requests, or from the orders to \
+                    write their files";
         let time = self.checkpoint_time.clone();
         all.register_with_unit("checkpoint_duration", help, Unit::Seconds, time);
         let help = "Checkpoints that were aborted";
@@ -104,10 +107,13 @@ impl JobMetrics {
         all.register_with_unit("checkpoint_copied", help, Unit::Bytes, self.copied.clone());
         let help = "Longest stall of a rank for the last checkpoint";
         all.register_with_unit("checkpoint_stall", help, Unit::Seconds, self.stall.clone());
-        let help = "Number of the checkpoint that the job rolls back to; 0 if there is none";
+        let help = "Number of the newest committed checkpoint; 0 if there is none";
         all.register("checkpoint_epoch", help, self.epoch.clone());
-        let help = "Time since the last commit, or since the start if there is none";
+        let help = "Time since the last commit in memory, or since the start if there is none";
         all.register_with_unit("checkpoint_age", help, Unit::Seconds, self.age.clone());
+        let help =
+            "Number of the newest checkpoint of which every rank has a file; 0 if there is none";
+        all.register("checkpoint_file_epoch", help, self.file_epoch.clone());
     }
 
     fn register_failures(&mut self) {
@@ -140,9 +146,11 @@ impl JobMetrics {
     /// Something happened.
     pub fn event(&mut self, event: &Event) {
         match event {
-            Event::Committed { took, cost, .. } => {
+            Event::Committed {
+                level, took, cost, ..
+            } => {
                 let level = LevelLabel {
-                    level: "memory".into(),
+                    level: level.to_string(),
                 };
                 self.committed.get_or_create(&level).inc();
                 let time = self.checkpoint_time.get_or_create(&level);
@@ -194,6 +202,8 @@ impl JobMetrics {
         self.generation.set(i64::from(view.generation.0));
         let epoch = view.committed.map_or(0, |(epoch, _)| epoch.0);
         self.epoch.set(i64::from(epoch));
+        let in_files = view.in_files.map_or(0, |(epoch, _)| epoch.0);
+        self.file_epoch.set(i64::from(in_files));
         let last = view.committed.map_or(self.begun, |(_, at)| at);
         self.age.set(since(last));
         self.running.set(since(self.begun));
@@ -210,6 +220,7 @@ mod tests {
     use rejoin_channel_table::{Epoch, Generation};
     use rejoin_managers_protocol::central::Course;
     use rejoin_managers_protocol::checkpoint::CheckpointCost;
+    use rejoin_managers_protocol::levels::{CommittedEpochs, Level};
 
     #[test]
     fn metrics_count_events_and_have_units_in_their_names() {
@@ -220,11 +231,16 @@ mod tests {
             copied: 2,
             ..CheckpointCost::default()
         };
-        metrics.event(&Event::Committed {
-            epoch: Epoch(3),
-            took: 250_000_000,
-            cost: Some(cost),
-        });
+        let commit = |epoch, level, took, cost| Event::Committed {
+            epoch: Epoch(epoch),
+            level,
+            took,
+            cost,
+            counted: CommittedEpochs::default(),
+        };
+        metrics.event(&commit(2, Level::Memory, 200_000_000, None));
+        metrics.event(&commit(3, Level::Memory, 50_000_000, Some(cost)));
+        metrics.event(&commit(2, Level::File, 500_000_000, None));
         metrics.event(&Event::HostHeard { name: "a".into() });
         metrics.launched();
         let view = JobView {
@@ -233,16 +249,20 @@ mod tests {
             recovers: true,
             pending: None,
             committed: Some((Epoch(3), at(5))),
+            in_files: Some((Epoch(2), at(4))),
         };
         let text = metrics.text(&view, at(9));
         let copied = 2 * procfs::page_size();
         for line in [
             "rejoin_job_info{job=\"ab\",program=\"a \\\"b\\\"\\n\\\\\"} 1",
-            "rejoin_checkpoints_committed_total{level=\"memory\"} 1",
+            "rejoin_checkpoints_committed_total{level=\"memory\"} 2",
+            "rejoin_checkpoints_committed_total{level=\"file\"} 1",
+            "rejoin_checkpoint_duration_seconds_total{level=\"file\"} 0.5",
             "rejoin_checkpoint_duration_seconds_total{level=\"memory\"} 0.25",
             &format!("rejoin_checkpoint_copied_bytes_total {copied}"),
             "rejoin_checkpoint_stall_seconds 0.0015",
             "rejoin_checkpoint_epoch 3",
+            "rejoin_checkpoint_file_epoch 2",
             "rejoin_checkpoint_age_seconds 4.0",
             "rejoin_running_seconds 8.0",
             "rejoin_rank_failures_total 0",
