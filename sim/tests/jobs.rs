@@ -35,7 +35,7 @@ fn run(seed: u64, forgets: bool) -> Result<Tally, String> {
             hosts: 64,
             per_host: 32,
             interval: Interval::Every(30),
-            files: false,
+            files: None,
             leases: None,
             lookups: seed % 32 == 31,
             failover: false,
@@ -44,7 +44,7 @@ fn run(seed: u64, forgets: bool) -> Result<Tally, String> {
             hosts: rng.between(1, 8) as usize,
             per_host: rng.between(1, 12) as u32,
             interval: Interval::Every(rng.between(2, 60)),
-            files: seed % 3 == 1,
+            files: (seed % 3 == 1).then_some(Interval::Auto),
             leases: rng.chance(40).then(|| Terms::new(1000, 3000)),
             lookups: seed.is_multiple_of(2),
             failover: false,
@@ -128,7 +128,7 @@ fn run_without_hosts(seed: u64) -> Result<Tally, String> {
         hosts: rng.between(2, 6) as usize,
         per_host: rng.between(1, 6) as u32,
         interval: Interval::Every(rng.between(5, 60)),
-        files: false,
+        files: None,
         // Without leases, central could not know that an unreachable host makes no further step.
         leases: Some(Terms::new(term, term + 500)),
         lookups: seed.is_multiple_of(2),
@@ -182,7 +182,10 @@ fn run_with_files(seed: u64) -> Result<Tally, String> {
         hosts: rng.between(1, 4) as usize,
         per_host: rng.between(1, 6) as u32,
         interval: Interval::Every(rng.between(2, 40)),
-        files: true,
+        files: Some(match seed % 3 {
+            0 => Interval::Every(rng.between(10, 200)),
+            _ => Interval::Auto,
+        }),
         leases: None,
         lookups: false,
         failover: false,
@@ -249,7 +252,7 @@ fn exchange(
         hosts: rng.between(1, 4) as usize,
         per_host: rng.between(1, 4) as u32,
         interval: Interval::Every(rng.between(2, 20)),
-        files: rng.chance(50),
+        files: rng.chance(50).then_some(Interval::Auto),
         leases: rng.chance(40).then(|| Terms::new(1000, 5000)),
         lookups: seed.is_multiple_of(2),
         failover: false,
@@ -258,8 +261,16 @@ fn exchange(
         from: 5 * MILLI,
         until: rng.between(20, 150) * MILLI,
         kills: rng.below(8) as u32,
-        pairs: if shape.files { rng.below(4) as u32 } else { 0 },
-        files: if shape.files { rng.below(2) as u32 } else { 0 },
+        pairs: if shape.files.is_some() {
+            rng.below(4) as u32
+        } else {
+            0
+        },
+        files: if shape.files.is_some() {
+            rng.below(2) as u32
+        } else {
+            0
+        },
         parts: rng.below(3) as u32,
         cuts: rng.below(3) as u32,
         asks: rng.below(3) as u32,

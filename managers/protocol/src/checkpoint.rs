@@ -10,24 +10,13 @@
 //! frames of an older use of the number.
 
 use crate::committed_levels::{CommittedCheckpoint, CommittedLevels};
+pub use crate::interval::Interval;
 use crate::levels::CommittedEpochs;
 use crate::manager_messages::Time;
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_wire::ImageCost;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-
-/// When checkpoints are requested without a user or program that asks for them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Interval {
-    /// So that they cost about half a percent of the time.
-    #[default]
-    Auto,
-    /// So many milliseconds after the last was committed or aborted.
-    Every(u64),
-    /// Only on request.
-    Asked,
-}
 
 /// Bounds of [`Interval::Auto`], in milliseconds.
 const AUTO: (u64, u64) = (2_000, 600_000);
@@ -88,7 +77,7 @@ pub enum Progress {
 /// use rejoin_managers_protocol::manager_messages::Time;
 /// use rejoin_wire::ImageCost;
 ///
-/// let mut job = Coordinator::new(2, Interval::Asked, false);
+/// let mut job = Coordinator::new(2, Interval::Asked, None);
 /// let epoch = job.request(Time(0)).expect("no other one is under way");
 /// let cost = ImageCost::default();
 /// assert_eq!(job.imaged(Rank(0), epoch, cost), Progress::Waiting);
@@ -144,9 +133,10 @@ impl CheckpointCost {
 }
 
 impl Coordinator {
-    /// For a job of so many ranks that has taken no checkpoint. `files`: images also go to files.
+    /// For a job of so many ranks that has taken no checkpoint. `files`: when
+    /// images also go to files.
     #[must_use]
-    pub fn new(ranks: u32, interval: Interval, files: bool) -> Self {
+    pub fn new(ranks: u32, interval: Interval, files: Option<Interval>) -> Self {
         Coordinator {
             interval,
             ranks,
@@ -441,8 +431,12 @@ impl Coordinator {
         request.map(|request| request.epoch).or(abandoned)
     }
 
-    /// Writes the images of the newest checkpoint to files, if they are to be there and can be
-    /// written now: [`CommittedEpochs::writing`] then names it.
+    /// The user asks for a checkpoint: the next one that is requested also goes to files.
+    pub fn want_files(&mut self) {
+        self.committed.want_files(self.next);
+    }
+
+    /// Writes the images of the newest checkpoint to files, if that is due and can be done now: [`CommittedEpochs::writing`] then names it.
     pub fn begin_files(&mut self, now: Time) {
         self.committed.begin_files(now);
     }

@@ -1,5 +1,6 @@
 //! The committed checkpoints of a job, and the files of images that are being written.
 
+use crate::interval::Interval;
 use crate::levels::CommittedEpochs;
 use crate::manager_messages::Time;
 use rejoin_channel_table::{Epoch, Rank};
@@ -36,8 +37,12 @@ struct FilesUnderWay {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct CommittedLevels {
     ranks: u32,
-    /// Images go to files.
-    files: bool,
+    /// When images go to files; `None`: never.
+    files: Option<Interval>,
+    /// When files were last begun that have not failed.
+    begun: Option<Time>,
+    /// The user wants files of a checkpoint from this number on.
+    wanted: Option<Epoch>,
     memory: Option<CommittedCheckpoint>,
     writing: Option<FilesUnderWay>,
     file: Option<CommittedCheckpoint>,
@@ -49,10 +54,12 @@ pub(crate) struct CommittedLevels {
 
 impl CommittedLevels {
     /// Of a job of so many ranks without a checkpoint.
-    pub fn new(ranks: u32, files: bool) -> CommittedLevels {
+    pub fn new(ranks: u32, files: Option<Interval>) -> CommittedLevels {
         CommittedLevels {
             ranks,
             files,
+            begun: None,
+            wanted: None,
             memory: None,
             writing: None,
             file: None,
@@ -72,6 +79,7 @@ impl CommittedLevels {
         *self = CommittedLevels {
             memory,
             file,
+            begun: file.map(|checkpoint| checkpoint.at),
             ..fresh
         };
     }
@@ -141,6 +149,7 @@ impl CommittedLevels {
         self.gone.insert((epoch, rank));
         let was_written = self.epochs().writing == Some(epoch);
         if was_written {
+            self.begun = None;
             self.writing = None;
             self.forget_superseded();
         }
@@ -153,17 +162,41 @@ impl CommittedLevels {
         self.forget_superseded();
     }
 
-    /// The newest checkpoint goes to files, unless it has them, others are being written, or the
-    /// last attempt has just failed.
-    pub fn begin_files(&mut self, now: Time) {
+    /// The user asks for a checkpoint, which gets this number or a higher one, in files.
+    pub fn want_files(&mut self, from: Epoch) {
+        self.wanted = self.files.map(|_| from);
+    }
+
+    /// Whether files of this checkpoint are due. The first one with files is, so that there is
+    /// something to go back to.
+    fn are_files_due(&self, now: Time, epoch: Epoch) -> bool {
+        let asked = self.wanted.is_some_and(|from| from <= epoch);
+        let due = match self.files {
+            None => return false,
+            Some(Interval::Auto) => true,
+            Some(Interval::Every(millis)) => {
+                let since = |begun: Time| begun.plus_millis(millis) <= now;
+                self.begun.is_none_or(since)
+            }
+            Some(Interval::Asked) => self.file.is_none(),
+        };
         let paused = self.rewrite.is_some_and(|(at, _)| now < at);
-        let Some(checkpoint) = self.memory.filter(|_| self.files && !paused) else {
+        (due || asked) && !paused
+    }
+
+    /// The newest checkpoint goes to files if that is due, unless it has them, others are being
+    /// written, or the last attempt has just failed.
+    pub fn begin_files(&mut self, now: Time) {
+        let due = |c: &CommittedCheckpoint| self.are_files_due(now, c.epoch);
+        let Some(checkpoint) = self.memory.filter(due) else {
             return;
         };
         let has_files = self.file.map(|c| c.epoch) == Some(checkpoint.epoch);
         if has_files || self.writing.is_some() || !self.is_whole(checkpoint.epoch) {
             return;
         }
+        self.begun = Some(now);
+        self.wanted.take_if(|from| *from <= checkpoint.epoch);
         self.writing = Some(FilesUnderWay {
             checkpoint,
             since: now,
@@ -213,6 +246,7 @@ impl CommittedLevels {
             return false;
         }
         self.writing = None;
+        self.begun = None;
         if is_failure {
             let (shortest, longest) = REWRITE_PAUSES;
             let before = self.rewrite.map_or(0, |(_, pause)| pause);

@@ -18,6 +18,7 @@ pub mod broadcast;
 pub mod central;
 pub mod checkpoint;
 pub mod committed_levels;
+pub mod interval;
 pub mod lease;
 pub mod levels;
 pub mod local;

@@ -86,7 +86,7 @@ fn before_the_first_checkpoint_the_job_begins_anew_each_time() {
 fn a_job_begins_anew_only_as_often_as_the_limit_allows() {
     let recovery = Some(Recovery {
         interval: Interval::Asked,
-        files: false,
+        files: None,
         limit: RecoveryLimit {
             restarts: 2,
             within: 1000,
@@ -155,7 +155,7 @@ fn a_program_of_which_a_rank_ended_without_init_does_not_begin_anew() {
 fn verdict_with_outliving(accepts_outliving: bool) -> Option<String> {
     let recovery = Some(Recovery {
         interval: Interval::Asked,
-        files: false,
+        files: None,
         limit: RecoveryLimit::default(),
         accepts_outliving,
     });

@@ -10,6 +10,7 @@ use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, Event, FailureHistory, Job, Losses, Record, Recovery,
 };
+use rejoin_managers_protocol::interval::Interval;
 use rejoin_managers_protocol::levels::{CommittedEpochs, Level};
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
 use rejoin_managers_protocol::manager_messages::{Cause, Stage, Time, ToCentral, ToLocal};
@@ -137,8 +138,12 @@ fn an_image_that_is_gone_is_not_written() {
 
 /// A job whose images go to files, and which runs. Its first checkpoint is requested.
 fn running() -> Central {
+    running_with(Interval::Auto)
+}
+
+fn running_with(files: Interval) -> Central {
     let recovery = job().recovery.map(|recovery| Recovery {
-        files: true,
+        files: Some(files),
         ..recovery
     });
     let mut central = Central::new(Job { recovery, ..job() });
@@ -398,4 +403,44 @@ fn a_central_manager_that_is_started_again_knows_both_levels() {
         }),
     });
     assert_eq!(resumed(rolled_back), Some(counted(1, None, Some(1))));
+}
+
+#[test]
+fn files_have_an_interval_of_their_own() {
+    let mut central = running_with(Interval::Every(1_000));
+    let effects = imaged(&mut central, at(0), 1, 0);
+    assert_eq!(told(&effects), Some(counted(1, Some(1), None)), "the first");
+    (0..RANKS).for_each(|rank| drop(stored(&mut central, at(1), rank, 1)));
+    let program = |after| ToCentral::Checkpoint {
+        instance: instance(0, 0),
+        after: Epoch(after),
+    };
+    step(&mut central, at(500), said(program(1)));
+    let effects = imaged(&mut central, at(500), 2, 0);
+    assert_eq!(told(&effects), Some(counted(2, None, Some(1))), "too soon");
+    step(&mut central, at(1_000), said(program(2)));
+    let effects = imaged(&mut central, at(1_000), 3, 0);
+    assert_eq!(told(&effects), Some(counted(3, Some(3), Some(1))));
+    // The user asks for one while files are written: it gets files as soon as they are whole.
+    let effects = another(&mut central, at(1_100), 4);
+    assert_eq!(told(&effects), Some(counted(4, Some(3), Some(1))));
+    stored(&mut central, at(1_200), 0, 3);
+    let effects = stored(&mut central, at(1_200), 1, 3);
+    assert_eq!(told(&effects), Some(counted(4, Some(4), Some(3))));
+}
+
+#[test]
+fn files_on_request_come_with_the_first_checkpoint_and_with_those_of_the_user() {
+    let mut central = running_with(Interval::Asked);
+    imaged(&mut central, at(0), 1, 0);
+    (0..RANKS).for_each(|rank| drop(stored(&mut central, at(1), rank, 1)));
+    let program = ToCentral::Checkpoint {
+        instance: instance(0, 0),
+        after: Epoch(1),
+    };
+    step(&mut central, at(9_000), said(program));
+    let effects = imaged(&mut central, at(9_000), 2, 0);
+    assert_eq!(told(&effects), Some(counted(2, None, Some(1))));
+    let effects = another(&mut central, at(9_001), 3);
+    assert_eq!(told(&effects), Some(counted(3, Some(3), Some(1))));
 }

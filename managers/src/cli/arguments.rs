@@ -86,6 +86,10 @@ pub(super) struct JobArguments {
     /// (MPIX_Register_region)
     #[arg(long, value_name = "DIR")]
     pub(super) images: Option<PathBuf>,
+    /// Time between checkpoints whose images go to files: TIME (as --timeout), auto (each
+    /// checkpoint, unless earlier files are still being written), or asked (only when asked for)
+    #[arg(long, requires = "images", value_name = "TIME|auto|asked", default_value = "auto", value_parser = interval, allow_hyphen_values = true)]
+    pub(super) image_interval: Interval,
     /// Name of the job. Its images stay in the folder of --images until it ends well, so that
     /// --restart=NAME can continue it after all of its processes have ended
     #[arg(long, value_name = "NAME", requires = "images", value_parser = check_name)]

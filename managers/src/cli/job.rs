@@ -178,7 +178,7 @@ fn folder(job: &JobArguments) -> Result<Option<String>, String> {
 fn recovery(job: &JobArguments) -> Option<Recovery> {
     (job.recovery == "coordinated").then(|| Recovery {
         interval: job.checkpoint_interval,
-        files: job.images.is_some(),
+        files: job.images.as_ref().map(|_| job.image_interval),
         limit: policy::RecoveryLimit {
             restarts: job.max_restarts,
             ..policy::RecoveryLimit::default()

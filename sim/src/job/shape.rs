@@ -18,8 +18,8 @@ pub struct Shape {
     pub per_host: u32,
     /// When checkpoints are ordered.
     pub interval: Interval,
-    /// Images also go to files.
-    pub files: bool,
+    /// When images also go to files.
+    pub files: Option<Interval>,
     /// Its hosts are reached over a network, and go by leases.
     pub leases: Option<Terms>,
     /// Ranks look cards up: each asks for one when it begins.

@@ -41,7 +41,12 @@ impl Central {
             }
             CentralInput::HostGone(host, why) => self.host_gone(now, host, why, effects),
             CentralInput::Signal(signal) => self.signal(now, signal, effects),
-            CentralInput::Checkpoint => self.checkpoint_asked(now, effects),
+            CentralInput::Checkpoint => {
+                if let Some(checkpoints) = self.mode.checkpoints_mut() {
+                    checkpoints.want_files();
+                }
+                self.checkpoint_asked(now, effects);
+            }
             CentralInput::OutputLost(why) => {
                 let lost = |why| Verdict::OutputLost { why };
                 self.decide(now, why.map_or(Verdict::Unread, lost), effects);

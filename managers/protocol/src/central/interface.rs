@@ -224,8 +224,8 @@ pub struct Leases {
 pub struct Recovery {
     /// When checkpoints are taken.
     pub interval: Interval,
-    /// Their images also go to files.
-    pub files: bool,
+    /// When their images also go to files; `None`: never.
+    pub files: Option<Interval>,
     /// How many recoveries are too many.
     pub limit: policy::RecoveryLimit,
     /// Roll back although a rank has state that this does not take back.

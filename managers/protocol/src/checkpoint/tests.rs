@@ -7,7 +7,7 @@ fn at(millis: u64) -> Time {
 }
 
 fn two(interval: Interval) -> Coordinator {
-    Coordinator::new(2, interval, false)
+    Coordinator::new(2, interval, None)
 }
 
 fn take(c: &mut Coordinator, now: Time, cost: ImageCost) -> Epoch {

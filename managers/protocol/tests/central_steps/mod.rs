@@ -25,7 +25,7 @@ pub fn job() -> Job {
         spent: 0,
         recovery: Some(Recovery {
             interval: Interval::Asked,
-            files: false,
+            files: None,
             limit: RecoveryLimit::default(),
             accepts_outliving: false,
         }),

@@ -97,7 +97,7 @@ fn job(hosts: usize, ranks: u32, files: bool) -> Job {
         spent: 0,
         recovery: Some(Recovery {
             interval: Interval::Asked,
-            files,
+            files: files.then_some(Interval::Auto),
             limit: RecoveryLimit::default(),
             accepts_outliving: false,
         }),
