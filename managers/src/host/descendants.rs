@@ -152,7 +152,8 @@ pub fn is_stopped_clone(pid: u32) -> bool {
 }
 
 /// The kernel's letter for the state of a process.
-fn state_of(pid: u32) -> Option<char> {
+#[must_use]
+pub fn state_of(pid: u32) -> Option<char> {
     Some(stat(pid)?.state)
 }
 

@@ -5,7 +5,7 @@
 //! starts those of other hosts, which connect back ([`crate::net`]). This module decides from the
 //! connections when such a manager is lost. Central decides it after silence.
 
-use super::watchdog::{self, Duty, Watchdog};
+use super::watchdog::{Duty, Watchdog, is_running};
 use crate::LOCAL_MANAGER;
 use crate::error::Result;
 use crate::host::{descendants, host_limits};
@@ -306,15 +306,17 @@ impl LocalManagers {
                 remote.until = None;
                 self.gone.push((host, why));
             }
-            let duty = local.own.as_mut().map(|(_, watchdog)| watchdog.check(now));
+            let duty = local.own.as_mut().map(|(pid, watchdog)| {
+                let pid = *pid;
+                watchdog.check(now, || is_running(pid))
+            });
             match (duty, &local.own) {
                 (Some(Duty::Ask), _) => local.link.queue(&MpirunToLocal::Ping)?,
-                (Some(Duty::End), Some((pid, _))) => {
+                (Some(Duty::End(silent)), Some((pid, _))) => {
                     // Its ranks end with it.
                     descendants::send(*pid, libc::SIGKILL);
-                    let limit = watchdog::PATIENCE.as_secs();
                     let why =
-                        format!("its local manager did not answer for {limit} s and was killed");
+                        format!("its local manager did not answer for {silent} s and was killed");
                     self.gone.push((host, why));
                 }
                 _ => {}

@@ -5,7 +5,7 @@
 //! until central has acknowledged them. Messages of local managers do not pass through mpirun:
 //! central asks those for reports.
 
-use super::watchdog::{self, Duty, Watchdog};
+use super::watchdog::{Duty, Watchdog, is_running};
 use crate::CENTRAL_MANAGER;
 use crate::central::central_messages::{Begin, CentralToMpirun, MpirunToCentral};
 use crate::central::host_links::LinkPlan;
@@ -267,12 +267,12 @@ impl RemoteCentral {
         if self.over || self.status.is_some() {
             return Ok(());
         }
-        match self.watchdog.check(Instant::now()) {
+        let pid = self.pid;
+        match self.watchdog.check(Instant::now(), || is_running(pid)) {
             Duty::Nothing => Ok(()),
             Duty::Ask => Ok(self.link.queue(&MpirunToCentral::Ping)?),
-            Duty::End => {
-                let limit = watchdog::PATIENCE.as_secs();
-                self.killed = Some(format!("did not answer for {limit} s and was killed"));
+            Duty::End(silent) => {
+                self.killed = Some(format!("did not answer for {silent} s and was killed"));
                 self.kill();
                 Ok(())
             }

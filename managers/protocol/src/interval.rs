@@ -1,0 +1,18 @@
+//! When something is done without being asked for.
+
+use serde::{Deserialize, Serialize};
+
+/// When checkpoints are requested without a user or program that asks for them, and when their
+/// images go to files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Interval {
+    /// So that checkpoints cost about half a percent of the time; files with each checkpoint, unless
+    /// earlier ones are still being written.
+    #[default]
+    Auto,
+    /// So many milliseconds after the last was committed or aborted; files with the first checkpoint
+    /// after so many milliseconds.
+    Every(u64),
+    /// Only on request; the first files in any case.
+    Asked,
+}
