@@ -4,9 +4,10 @@
 //! files of earlier checkpoints for pages that did not change. It is removed with the last value
 //! that stands for it, or for an image that refers to it.
 //!
-//! The files of a named job stay until they are removed by order, so that the job can be restarted
-//! after all of its processes have ended. They refer to no others. Beside each lies a note: what
-//! the manager knows of the image.
+//! The files of a named job, or of one on several hosts, stay until they are removed by order. So
+//! the job can be restarted after all of its processes have ended, and ranks of a lost host come
+//! back elsewhere. These files refer to no others. Beside each lies a note: what the manager knows
+//! of the image.
 //!
 //! ```
 //! use rejoin_ckpt::store::{BaseFiles, ImageFolder};
@@ -58,10 +59,26 @@ impl ImageFolder {
         }
     }
 
+    /// The same folder, whose files outlive the job's managers.
+    #[must_use]
+    pub fn that_stays(self) -> Self {
+        Self {
+            stays: true,
+            ..self
+        }
+    }
+
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether a claim of this name is in the folder as this host sees it.
+    #[must_use]
+    pub fn has_claim(&self, name: &str) -> bool {
+        let is_plain = !name.is_empty() && !name.contains('/');
+        is_plain && self.path.join(name).is_file()
     }
 
     /// Makes the folder, which only this user may read.
@@ -137,6 +154,11 @@ impl ImageFolder {
     #[must_use]
     pub fn remove_abandoned(&self, host: &str) -> u32 {
         folder_claim::remove_abandoned(&self.path, host)
+    }
+
+    /// Removes the claims of managers that were killed.
+    pub fn remove_free_claims(&self) {
+        folder_claim::remove_free(&self.path);
     }
 
     /// Makes the folder, and keeps [`ImageFolder::remove_abandoned`] away from it as long as the

@@ -120,7 +120,7 @@ fn what_was_shown_stays_when_a_job_is_launched_again() {
     let mut job = beside.start_talking(&hosts, "1");
     beside.stored(&mut job);
     // In the middle of its work, wherever that is.
-    job.until_in_files(8);
+    job.until("committed", 20);
     hosts.kill(2);
     let done = job.end();
     good(&done);
@@ -166,7 +166,7 @@ fn ended_before_it_goes_on(hosts: &Hosts, name: &str, end: impl FnOnce(u32, u32)
     // The lease of the lost host is waited for.
     let mut job = beside.start_talking(hosts, "20");
     beside.stored(&mut job);
-    job.until_in_files(8);
+    job.until("committed", 20);
     end(job.child.id(), hosts.processes(2, "rejoin-local")[0]);
     let done = job.end();
     // Without the signal it would have gone on, so that is what ended it.

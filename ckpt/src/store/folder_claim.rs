@@ -46,6 +46,15 @@ impl FolderClaim {
     }
 }
 
+impl FolderClaim {
+    /// The name of its file in the folder, by which other hosts see that it is the same folder.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let name = self.path.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+}
+
 impl Drop for FolderClaim {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
@@ -58,6 +67,18 @@ const LOCK: &str = ".lock";
 fn prefix(host: &str) -> String {
     // A name with a slash would be in another folder.
     format!("manager-{}.", host.replace('/', "_"))
+}
+
+/// Removes the locks in this folder that nobody holds: their managers were killed.
+pub(super) fn remove_free(folder: &Path) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    for path in paths.filter(|path| path.to_string_lossy().ends_with(LOCK)) {
+        let is_free = |lock: &File| lock.try_lock().is_ok() && is_at(lock, &path);
+        if File::open(&path).is_ok_and(|lock| is_free(&lock)) {
+            let _ = fs::remove_file(&path);
+        }
+    }
 }
 
 /// Whether the file still has this name.
@@ -113,6 +134,20 @@ fn remove(folder: &Path, host: &str) -> Option<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn locks_of_killed_managers_are_removed_and_others_stay() {
+        let folder = std::env::temp_dir().join(format!("rejoin-locks-{}", std::process::id()));
+        let held = FolderClaim::new(&folder, "here").expect("a claim");
+        let mut free = FolderClaim::new(&folder, "there").expect("a claim");
+        let left = std::mem::take(&mut free.path);
+        drop(free);
+        assert!(left.exists());
+        remove_free(&folder);
+        assert!(!left.exists() && folder.join(held.name()).exists());
+        drop(held);
+        fs::remove_dir(&folder).expect("empty");
+    }
 
     #[test]
     fn folders_are_removed_once_their_managers_are_gone() {

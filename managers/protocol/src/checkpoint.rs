@@ -436,7 +436,8 @@ impl Coordinator {
         self.committed.want_files(self.next);
     }
 
-    /// Writes the images of the newest checkpoint to files, if that is due and can be done now: [`CommittedEpochs::writing`] then names it.
+    /// Writes the images of the newest checkpoint to files, if that is due and can be done now:
+    /// [`CommittedEpochs::writing`] then names it.
     pub fn begin_files(&mut self, now: Time) {
         self.committed.begin_files(now);
     }

@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 /// images go to files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Interval {
-    /// So that checkpoints cost about half a percent of the time; files with each checkpoint, unless
-    /// earlier ones are still being written.
+    /// So that checkpoints cost about half a percent of the time; files with each checkpoint,
+    /// unless earlier ones are still being written.
     #[default]
     Auto,
-    /// So many milliseconds after the last was committed or aborted; files with the first checkpoint
-    /// after so many milliseconds.
+    /// So many milliseconds after the last was committed or aborted; files with the first
+    /// checkpoint after so many milliseconds.
     Every(u64),
     /// Only on request; the first files in any case.
     Asked,

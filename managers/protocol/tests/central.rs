@@ -7,7 +7,7 @@ use central_steps::{RANKS, at, instance, job, killed, register, running, said, s
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, END_BOUND, Event, Failover, Job, Leases, Record,
-    Recovery, Relaunch,
+    Recovery, Relaunch, StoredState,
 };
 use rejoin_managers_protocol::checkpoint::{Interval, REQUEST_LIMIT};
 use rejoin_managers_protocol::lease::Terms;
@@ -500,6 +500,7 @@ fn job_with_failover() -> Job {
         }),
         failover: Some(Failover::default()),
         from: None,
+        requested: Epoch(0),
         ..job()
     }
 }
@@ -510,7 +511,8 @@ fn relaunch(generation: u32) -> Relaunch {
         generation: Generation(generation),
         lost: 1,
         placement: vec![0, 0],
-        state: 7,
+        state: StoredState::Regions(7),
+        requested: Epoch(0),
     }
 }
 
@@ -518,7 +520,11 @@ fn relaunch(generation: u32) -> Relaunch {
 fn a_job_that_has_lost_a_host_is_launched_again_when_its_last_lease_is_over() {
     let mut central = Central::new(job_with_failover());
     assert_eq!(after_a_lost_host(&mut central), asked_when_done());
-    let effects = step(&mut central, at(300), CentralInput::Stored(Some(7)));
+    let effects = step(
+        &mut central,
+        at(300),
+        CentralInput::Stored(Some(StoredState::Regions(7))),
+    );
     let decided = CentralEffect::Persist(Record::Relaunching(relaunch(1)));
     assert_eq!(effects, [decided]);
     // A lease of 1000 ms, the possible difference of clocks, and the time to stop; from its last
@@ -541,7 +547,11 @@ fn a_host_whose_manager_has_ended_is_not_waited_for() {
     );
     step(&mut central, at(100), CentralInput::HostLost(1));
     step(&mut central, at(200), said(ToCentral::Done));
-    let effects = step(&mut central, at(300), CentralInput::Stored(Some(7)));
+    let effects = step(
+        &mut central,
+        at(300),
+        CentralInput::Stored(Some(StoredState::Regions(7))),
+    );
     assert_eq!(effects[1..], [CentralEffect::Relaunch(relaunch(1))]);
 }
 
@@ -554,7 +564,11 @@ fn what_ends_a_job_that_waits_to_be_launched_again() {
             ..job_with_failover()
         });
         after_a_lost_host(&mut central);
-        step(&mut central, at(300), CentralInput::Stored(Some(7)));
+        step(
+            &mut central,
+            at(300),
+            CentralInput::Stored(Some(StoredState::Regions(7))),
+        );
         step(&mut central, at(now), input)
     };
     let interrupted = Verdict::Interrupted { signal: 15 };
@@ -583,7 +597,11 @@ fn what_ends_a_job_that_waits_to_be_launched_again() {
     step(&mut central, at(0), CentralInput::Begin);
     step(&mut central, at(1), CentralInput::Signal(15));
     after_a_lost_host(&mut central);
-    let effects = step(&mut central, at(300), CentralInput::Stored(Some(7)));
+    let effects = step(
+        &mut central,
+        at(300),
+        CentralInput::Stored(Some(StoredState::Regions(7))),
+    );
     assert_eq!(effects, over(interrupted));
 }
 
@@ -620,7 +638,11 @@ fn a_central_manager_that_is_started_again_waits_for_a_whole_lease_before_the_re
     );
     let effects = step(&mut central, at(50_000), said(ToCentral::Done));
     assert_eq!(effects, asked_when_done());
-    step(&mut central, at(50_001), CentralInput::Stored(Some(7)));
+    step(
+        &mut central,
+        at(50_001),
+        CentralInput::Stored(Some(StoredState::Regions(7))),
+    );
     assert_eq!(central.deadline(), Some(at(51_110)));
 }
 

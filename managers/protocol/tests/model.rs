@@ -356,6 +356,7 @@ impl Model for Jobs {
                 leases: None,
                 failover: None,
                 from: None,
+                requested: rejoin_channel_table::Epoch(0),
             }),
             hosts: (0..count).map(|_| host()).collect(),
             ranks: self.ranks.iter().map(process).collect(),

@@ -299,6 +299,7 @@ mod tests {
             leases: None,
             failover: None,
             from: None,
+            requested: rejoin_channel_table::Epoch(0),
         };
         let plan = LinkPlan {
             id: JOB,

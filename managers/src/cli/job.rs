@@ -12,7 +12,7 @@ use crate::launch::launch_plan::{LaunchPlan, Program};
 use crate::launch::tree::by_lookups;
 use crate::mpirun::{Launch, Show};
 use crate::stdio::source::Consumed;
-use rejoin_channel_table::{Generation, JobId, JobKey, Rank};
+use rejoin_channel_table::{Epoch, Generation, JobId, JobKey, Rank};
 use rejoin_managers_protocol::central::Recovery;
 use rejoin_managers_protocol::policy;
 use rejoin_wire::{Images, RankOptions, Transport};
@@ -41,10 +41,6 @@ pub(super) fn launch(
         ranks.extend((start..start + count).map(|rank| (Rank(rank), index)));
         list.push(program_of(program, overridden)?);
     }
-    let is_named = job.job_name.is_some() || job.continued().is_some();
-    if is_named && machines.is_networked() {
-        return Err("a job on several hosts can't be restarted yet: leave out --job-name".into());
-    }
     let size = ranks.len() as u32;
     let stdin = reader(job.stdin, size)?;
     let (id, key) = secrets()?;
@@ -62,6 +58,7 @@ pub(super) fn launch(
         size,
         programs: list,
         name: job.job_name.clone(),
+        claim: None,
         from: None,
         ranks,
         options,
@@ -80,6 +77,7 @@ pub(super) fn launch(
         machines,
         generation: Generation(0),
         launch: 0,
+        requested: Epoch(0),
         limit: job.timeout,
         begun: Instant::now(),
         consumed: Consumed::default(),

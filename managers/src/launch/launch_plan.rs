@@ -52,6 +52,9 @@ pub struct LaunchPlan {
     pub ranks: Vec<(Rank, u32)>,
     /// The name by which the job can be restarted, if it has one: that of its folder of images.
     pub name: Option<String>,
+    /// mpirun's claim in the job's folder of images, whose files are to outlive the managers. A
+    /// host that does not see the claim has another folder.
+    pub claim: Option<String>,
     /// The checkpoint from whose files the ranks begin; `None`: their programs are started.
     pub from: Option<Epoch>,
     /// Settings for all ranks; host and local numbers are the local manager's to fill in.
@@ -112,6 +115,7 @@ mod tests {
             size: 3,
             programs: Vec::new(),
             name: None,
+            claim: None,
             from: None,
             ranks: vec![(Rank(0), 0), (Rank(1), 0), (Rank(2), 1)],
             options: RankOptions::default(),

@@ -89,8 +89,10 @@ impl LocalManager {
         let slot = plan.stdin.and_then(|rank| self.slot(rank));
         if let (Some(slot), Some(input)) = (slot, &mut self.input) {
             let read = self.images.input_of(slot, epoch).unwrap_or(0);
-            // A person does not type it again.
-            let repeated = if plan.interactive { 0 } else { read };
+            // A person does not type it again. mpirun gives it again if it still runs.
+            let is_relaunched = plan.central.as_ref().is_some_and(|c| c.launch > 0);
+            let is_given = is_relaunched || !plan.interactive;
+            let repeated = if is_given { read } else { 0 };
             input.continue_from(epoch, repeated);
         }
         Ok(())

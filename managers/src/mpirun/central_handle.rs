@@ -16,7 +16,7 @@ use crate::report::status_summary::StatusSummary;
 use crate::report::verbose_log::VerboseLog;
 use rejoin_channel_table::Epoch;
 use rejoin_managers_protocol::central::{
-    CentralEffect, CentralInput, HostIndex, JobView, Relaunch,
+    CentralEffect, CentralInput, HostIndex, JobView, Relaunch, StoredState,
 };
 use rejoin_managers_protocol::levels::CommittedEpochs;
 use rejoin_managers_protocol::verdict::Verdict;
@@ -340,7 +340,7 @@ impl CentralHandle {
     }
 
     /// Answers that.
-    pub fn tell_stored(&mut self, state: Option<u32>) {
+    pub fn tell_stored(&mut self, state: Option<StoredState>) {
         self.asks_stored = false;
         self.tell(CentralInput::Stored(state));
     }

@@ -48,6 +48,8 @@ pub(super) struct Setup {
     pub relaunch: Option<bool>,
     /// Standard input that an earlier launch has read.
     pub consumed: Consumed,
+    /// The checkpoint from whose files the ranks begin.
+    pub from: Option<Epoch>,
 }
 
 /// Bytes of held output that a sink gets ahead of its writes.
@@ -122,11 +124,37 @@ impl Streams {
                 .relaunch
                 .filter(|_| show == Show::Commit)
                 .map(|restarted| StoredOutput::new(ranks, restarted)),
-            order: CommitOrder::new(ranks),
+            order: CommitOrder::new(ranks, setup.from),
             states: States::new(ranks),
             begun: BTreeMap::new(),
             failed: None,
         })
+    }
+
+    /// The streams of the next launch of the job, whose ranks continue from their images of a
+    /// checkpoint that this launch has committed. They are told as after any rollback.
+    pub fn continued(self, setup: Setup, kinds: [u8; 2]) -> Streams {
+        Streams {
+            watched: vec![false; self.sinks.len()],
+            source: InputSource::new(
+                setup.reader.is_some(),
+                setup.relaunch.is_some(),
+                setup.consumed,
+                Token::single(kinds[1]),
+            ),
+            reader: setup.reader,
+            credit: vec![0; setup.hosts],
+            owed: vec![0; setup.hosts],
+            order: CommitOrder::new(setup.ranks, setup.from),
+            ..self
+        }
+    }
+
+    /// The newest checkpoint in files from which the next launch could continue: all that ranks
+    /// wrote before it has come, and what they read can be given again.
+    pub fn in_files(&self) -> Option<Epoch> {
+        let is_lost = self.reader.is_some() && self.source.is_lost();
+        self.order.in_files().filter(|_| !is_lost)
     }
 
     /// Takes output of a rank, and drops repeated output. Says if it writes something else now.

@@ -6,7 +6,7 @@ use super::state_folder;
 use crate::error::{Result, system_text};
 use crate::report::user_log;
 use crate::stdio::sink::SinkLost;
-use rejoin_managers_protocol::central::CentralInput;
+use rejoin_managers_protocol::central::{CentralInput, StoredState};
 use rejoin_managers_protocol::verdict::Verdict;
 use std::time::Duration;
 
@@ -17,8 +17,17 @@ const READER_LIMIT: Duration = Duration::from_secs(2);
 impl Launcher {
     /// A lost host would not end the job.
     pub(super) fn may_relaunch(&self) -> bool {
-        let stored = self.streams.newest_state();
-        self.state_folder.state(stored).is_some()
+        self.stored_state().is_some()
+    }
+
+    /// From what the job would be launched again.
+    fn stored_state(&self) -> Option<StoredState> {
+        let in_files = self.streams.in_files();
+        let images = in_files.and_then(|epoch| self.state_folder.images(epoch));
+        images.or_else(|| {
+            let stored = self.streams.newest_state();
+            self.state_folder.state(stored)
+        })
     }
 
     /// The job is over, its last output has come and was written.
@@ -47,8 +56,8 @@ impl Launcher {
             self.central.tell(CentralInput::Relaunchable);
         }
         if self.central.asks_stored() && !self.hosts.any_open() {
-            let stored = self.streams.newest_state();
-            self.central.tell_stored(self.state_folder.state(stored));
+            let stored = self.stored_state();
+            self.central.tell_stored(stored);
         }
     }
 
@@ -57,11 +66,17 @@ impl Launcher {
     pub(super) fn relaunch(&mut self) -> Option<Launch> {
         let (relaunch, verdict) = self.central.relaunch()?;
         let mut next = state_folder::after(&self.launch, relaunch);
-        if let Some(begun) = self.streams.begun(relaunch.state) {
-            next.plan.begun = begun;
-        }
-        let mut text =
-            format!("{verdict}; the job is launched again on other hosts from what it has stored");
+        let from = match relaunch.state {
+            StoredState::Images(epoch) => {
+                self.state_folder.clear_except(epoch);
+                format!("checkpoint {epoch}")
+            }
+            StoredState::Regions(number) => {
+                next.plan.begun = self.streams.begun(number).unwrap_or(next.plan.begun);
+                "what it has stored".into()
+            }
+        };
+        let mut text = format!("{verdict}; the job is launched again on other hosts from {from}");
         next.consumed = self.streams.consumed();
         if next.consumed.is_lost() {
             text += ". What was read of standard input is too much to be given again: only the rest of it is";

@@ -4,7 +4,7 @@ use super::job_streams::Show;
 use crate::launch::launch_plan::LaunchPlan;
 use crate::launch::machines::Machines;
 use crate::stdio::source;
-use rejoin_channel_table::Generation;
+use rejoin_channel_table::{Epoch, Generation};
 use rejoin_managers_protocol::central::Recovery;
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -22,6 +22,8 @@ pub struct Launch {
     pub generation: Generation,
     /// How often it was launched before, on other hosts.
     pub launch: u32,
+    /// The highest number of a checkpoint that was requested then.
+    pub requested: Epoch,
     /// Time limit in milliseconds.
     pub limit: Option<u64>,
     /// Since when that counts.

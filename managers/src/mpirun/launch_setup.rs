@@ -57,6 +57,7 @@ fn setup(launch: &Launch, relaunch: Option<bool>) -> Setup {
         show: launch.show,
         relaunch,
         consumed: launch.consumed.clone(),
+        from: plan.from,
     }
 }
 
@@ -76,6 +77,7 @@ fn job(launch: &Launch, failover: bool) -> Job {
         leases: launch.machines.leases(),
         failover: failover.then(|| launch.machines.failover()),
         from: launch.plan.from,
+        requested: launch.requested,
     }
 }
 
@@ -117,8 +119,12 @@ fn central_setup(
 }
 
 impl Launcher {
-    /// Starts the managers of a launch.
-    pub(super) fn new(launch: Launch, mut observers: Observers) -> Result<Self> {
+    /// Starts the managers of a launch. `streams`: of the launch before, if they are continued.
+    pub(super) fn new(
+        launch: Launch,
+        mut observers: Observers,
+        streams: Option<Streams>,
+    ) -> Result<Self> {
         let state_folder = StateFolder::of(&launch);
         let named = NamedJob::of(&launch.plan, launch.generation);
         let machines = &launch.machines;
@@ -141,7 +147,11 @@ impl Launcher {
         reactor.add(&signals, Token::single(kind::SIGNALS), Interest::READ)?;
         let failover = state_folder.is_prepared();
         let setup = setup(&launch, failover);
-        let streams = Streams::new(setup, [kind::SINK, kind::STDIN])?;
+        let kinds = [kind::SINK, kind::STDIN];
+        let streams = match streams {
+            Some(streams) => streams.continued(setup, kinds),
+            None => Streams::new(setup, kinds)?,
+        };
         let summary = StatusSummary::new(name, launch.program().into_owned());
         let control = QueryServer::new(plan.job, kind::CONTROL, &reactor);
         let journal = control.journal().filter(|_| launch.recovery.is_some());

@@ -40,7 +40,7 @@ use nix::sys::signal::{Signal, raise};
 use observers::Observers;
 use rejoin_managers_protocol::central::{CentralInput, HostIndex};
 use rejoin_managers_protocol::verdict::Verdict;
-use state_folder::StateFolder;
+use state_folder::{SharedImages, StateFolder};
 use std::time::{Duration, Instant};
 
 /// Kinds of events.
@@ -74,6 +74,7 @@ pub fn run(mut launch: Launch) -> i32 {
         say_line!("mpirun: {why}");
         return 2;
     }
+    let _images = SharedImages::of(&mut launch);
     let mut observers = match Observers::new(&launch, kind::METRICS) {
         Ok(observers) => observers,
         Err(error) => {
@@ -81,8 +82,9 @@ pub fn run(mut launch: Launch) -> i32 {
             return 1;
         }
     };
+    let mut streams = None;
     let result = loop {
-        let (result, next) = run_once(&launch, observers);
+        let (result, next) = run_once(&launch, observers, streams);
         // Whatever happened, nothing of the job stays behind.
         let left = descendants::sweep(descendants::SWEEP_LIMIT);
         if !left.is_empty() {
@@ -92,7 +94,7 @@ pub fn run(mut launch: Launch) -> i32 {
             ));
         }
         match next {
-            Some((next, kept)) => (launch, observers) = (next, kept),
+            Some(next) => (launch, observers, streams) = next,
             None => break result,
         }
     };
@@ -119,8 +121,9 @@ pub fn run(mut launch: Launch) -> i32 {
 fn run_once(
     launch: &Launch,
     observers: Observers,
-) -> (Result<Verdict>, Option<(Launch, Observers)>) {
-    let mut launcher = match Launcher::new(launch.clone(), observers) {
+    streams: Option<Streams>,
+) -> (Result<Verdict>, Option<NextLaunch>) {
+    let mut launcher = match Launcher::new(launch.clone(), observers, streams) {
         Ok(launcher) => launcher,
         Err(error) => return (Err(error), None),
     };
@@ -140,9 +143,19 @@ fn run_once(
             named.remove();
         }
     }
-    let Launcher { observers, .. } = launcher;
-    (verdict, next.map(|next| (next, observers)))
+    let Launcher {
+        observers, streams, ..
+    } = launcher;
+    let next = next.map(|next| {
+        // After a rollback the streams drop what is written again. Without one nobody knows.
+        let streams = next.plan.from.map(|_| streams);
+        (next, observers, streams)
+    });
+    (verdict, next)
 }
+
+/// The next launch of a job, and what it takes over from the one before.
+type NextLaunch = (Launch, Observers, Option<Streams>);
 
 struct Launcher {
     central: CentralHandle,

@@ -1,7 +1,8 @@
-//! A job that loses a host is launched again on the others, from the state that its program stored
-//! in a folder of all hosts. Central decides on the relaunch, and when the present launch can no
-//! longer act. This module finds the state from which the next launch continues. A manager that
-//! comes back from the lost host learns that its launch is void.
+//! A job that loses a host is launched again on the others, from what its ranks stored in a folder
+//! of all hosts: images of their processes, or memory that the program registered. Central decides
+//! on the relaunch, and when the present launch can no longer act. This module finds the state from
+//! which the next launch continues. A manager that comes back from the lost host learns that its
+//! launch is void.
 //!
 //! If only committed output is shown, the job continues from the state of the shown output, not
 //! from a newer one. Later output was not shown, and is written again.
@@ -10,7 +11,10 @@ use super::job_streams::Show;
 use super::launch_order::Launch;
 use crate::error::{Error, Result};
 use crate::host::images_folder;
-use rejoin_managers_protocol::central::Relaunch;
+use crate::launch::launch_plan::LaunchPlan;
+use rejoin_channel_table::Epoch;
+use rejoin_ckpt::store::{FolderClaim, ImageFolder};
+use rejoin_managers_protocol::central::{Relaunch, StoredState};
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -19,6 +23,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(super) struct StateFolder {
     folder: Option<PathBuf>,
+    /// The files of process images, if all hosts may see them.
+    images: Option<ImageFolder>,
     ranks: u32,
     /// The present launch began from a stored state.
     restarted: bool,
@@ -55,7 +61,10 @@ impl StateFolder {
         let folder = folder.filter(|_| recovers && launch.launch < limit);
         let began_from = folder.as_ref().filter(|_| options.restart);
         let at_most = options.newest.unwrap_or(u32::MAX);
+        let has_images = launch.plan.claim.is_some();
+        let images = folder.as_ref().filter(|_| has_images);
         StateFolder {
+            images: images.map(|folder| image_folder(&launch.plan, folder)),
             began_from: began_from.and_then(|folder| newest(folder, launch.plan.size, at_most)),
             restarted: options.restart,
             ranks: launch.plan.size,
@@ -69,13 +78,32 @@ impl StateFolder {
         self.folder.as_ref().map(|_| self.restarted)
     }
 
-    /// The state that the job would continue from, when all ranks have stored up to this one.
-    pub fn state(&self, stored: Option<u32>) -> Option<u32> {
+    /// The images of this checkpoint, if the files of all ranks are there for all hosts.
+    pub fn images(&self, epoch: Epoch) -> Option<StoredState> {
+        let folder = self.images.as_ref()?;
+        let whole = folder.complete_epochs(self.ranks).ok()?;
+        whole
+            .contains(&epoch.0)
+            .then_some(StoredState::Images(epoch))
+    }
+
+    /// Removes the images of other checkpoints: the job continues from this one.
+    pub fn clear_except(&self, epoch: Epoch) {
+        if let Some(folder) = &self.images {
+            // What can't be removed takes room and does no harm.
+            let _ = folder.clear(Some(epoch.0));
+        }
+    }
+
+    /// The registered memory that the job would continue from, when all ranks have stored up to
+    /// this one.
+    pub fn state(&self, stored: Option<u32>) -> Option<StoredState> {
         let limit = match self.exact {
             true => stored.or(self.began_from)?,
             false => u32::MAX,
         };
-        newest(self.folder.as_ref()?, self.ranks, limit)
+        let number = newest(self.folder.as_ref()?, self.ranks, limit)?;
+        Some(StoredState::Regions(number))
     }
 }
 
@@ -88,9 +116,64 @@ pub(super) fn after(launch: &Launch, relaunch: &Relaunch) -> Launch {
     next.machines.placement.clone_from(&relaunch.placement);
     next.generation = relaunch.generation;
     next.launch += 1;
-    next.plan.options.restart = true;
-    next.plan.options.newest = (next.show == Show::Commit).then_some(relaunch.state);
+    next.requested = relaunch.requested;
+    next.plan.from = None;
+    match relaunch.state {
+        StoredState::Images(epoch) => next.plan.from = Some(epoch),
+        StoredState::Regions(number) => {
+            next.plan.options.restart = true;
+            next.plan.options.newest = (next.show == Show::Commit).then_some(number);
+        }
+    }
     next
+}
+
+/// The folder of the job's process images.
+fn image_folder(plan: &LaunchPlan, images: &Path) -> ImageFolder {
+    ImageFolder::new(images, plan.job.0, plan.name.as_deref())
+}
+
+/// The files of process images that outlive the managers: those of a job with a name, and of one
+/// that may lose a host. Files of a job without a name are removed with this value.
+pub(super) struct SharedImages {
+    folder: ImageFolder,
+    is_named: bool,
+    claim: Option<FolderClaim>,
+}
+
+impl SharedImages {
+    /// Makes the folder, and tells the local managers by what they recognize it. `None`: images do
+    /// not outlive the managers, or this host can't have the folder.
+    pub fn of(launch: &mut Launch) -> Option<SharedImages> {
+        let plan = &launch.plan;
+        let images = Path::new(plan.options.folder.as_ref()?);
+        let is_named = plan.name.is_some();
+        let outlive = is_named || launch.machines.is_networked();
+        if !outlive || launch.recovery.is_none() {
+            return None;
+        }
+        let folder = image_folder(plan, images);
+        let host = nix::unistd::gethostname().unwrap_or_default();
+        let claim = folder.claim(&host.to_string_lossy()).ok()?;
+        launch.plan.claim = Some(claim.name());
+        Some(SharedImages {
+            folder,
+            is_named,
+            claim: Some(claim),
+        })
+    }
+}
+
+impl Drop for SharedImages {
+    fn drop(&mut self) {
+        if !self.is_named {
+            // What can't be removed does no harm.
+            let _ = self.folder.clear(None);
+        }
+        self.claim = None;
+        self.folder.remove_free_claims();
+        self.folder.remove_if_empty();
+    }
 }
 
 /// Claims the folder of a job's registered memory for as long as the value lives: another job would

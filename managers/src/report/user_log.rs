@@ -136,24 +136,7 @@ impl UserLog {
                  checkpoint {to}",
                 rank.0
             )),
-            Event::Lost {
-                rank,
-                host,
-                pid,
-                cause,
-                generation,
-                alone,
-            } => {
-                // Reported late: it is back already.
-                if !alone && Some(*generation) > self.back {
-                    self.lost.insert(*rank);
-                }
-                let how = Described(cause).to_string();
-                if self.unreported.contains_key(rank) {
-                    self.tell_lost();
-                }
-                self.unreported.insert(*rank, (host.clone(), *pid, how));
-            }
+            Event::Lost { .. } => self.lost_rank(event),
             Event::Recovered {
                 generation,
                 alone,
@@ -183,6 +166,30 @@ impl UserLog {
                 }
             }
         }
+    }
+
+    /// A rank was lost: says it together with others that are lost at once.
+    fn lost_rank(&mut self, event: &Event) {
+        let Event::Lost {
+            rank,
+            host,
+            pid,
+            cause,
+            generation,
+            alone,
+        } = event
+        else {
+            return;
+        };
+        // Reported late: it is back already.
+        if !alone && Some(*generation) > self.back {
+            self.lost.insert(*rank);
+        }
+        let how = Described(cause).to_string();
+        if self.unreported.contains_key(rank) {
+            self.tell_lost();
+        }
+        self.unreported.insert(*rank, (host.clone(), *pid, how));
     }
 
     /// Something happened to a checkpoint.

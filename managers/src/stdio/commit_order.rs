@@ -32,19 +32,34 @@ pub struct CommitOrder {
     told: Option<Epoch>,
     /// The checkpoints that count, as central has reported.
     counted: CommittedEpochs,
+    /// The last commit that counts with all marks.
+    passed: Option<Epoch>,
 }
 
 impl CommitOrder {
-    /// For a job of so many ranks.
+    /// For a job of so many ranks. `from`: the checkpoint from whose files they begin.
     #[must_use]
-    pub fn new(ranks: u32) -> CommitOrder {
+    pub fn new(ranks: u32, from: Option<Epoch>) -> CommitOrder {
         CommitOrder {
             ranks: ranks as usize,
             marked: BTreeMap::new(),
             waiting: VecDeque::new(),
-            told: None,
-            counted: CommittedEpochs::default(),
+            told: from,
+            counted: CommittedEpochs {
+                memory: from,
+                writing: None,
+                file: from,
+            },
+            passed: from,
         }
+    }
+
+    /// The newest checkpoint in files of which every rank's mark has come, and so all that it wrote
+    /// before.
+    #[must_use]
+    pub fn in_files(&self) -> Option<Epoch> {
+        let in_files = self.counted.file;
+        in_files.filter(|epoch| Some(*epoch) <= self.passed)
     }
 
     /// A rank took its image.
@@ -84,7 +99,10 @@ impl CommitOrder {
                 return None;
             }
             match result {
-                Settled::Committed(_) => self.marked = self.marked.split_off(&Epoch(epoch.0 + 1)),
+                Settled::Committed(_) => {
+                    self.passed = Some(epoch);
+                    self.marked = self.marked.split_off(&Epoch(epoch.0 + 1));
+                }
                 _ => self.marked.retain(|other, _| *other != epoch),
             }
         }
@@ -98,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_commit_counts_when_all_marks_have_come_and_what_follows_after_it() {
-        let mut order = CommitOrder::new(2);
+        let mut order = CommitOrder::new(2, None);
         let (first, second) = (Settled::Committed(Epoch(1)), Settled::Aborted(Epoch(2)));
         order.mark(Rank(0), Epoch(1));
         order.settled(first);
@@ -120,8 +138,27 @@ mod tests {
     }
 
     #[test]
+    fn checkpoints_of_an_earlier_launch_have_no_marks_in_this_one() {
+        let mut order = CommitOrder::new(1, Some(Epoch(4)));
+        assert_eq!(order.in_files(), Some(Epoch(4)));
+        let counted = |memory, file| CommittedEpochs {
+            memory: Some(Epoch(memory)),
+            writing: None,
+            file: Some(Epoch(file)),
+        };
+        order.mark(Rank(0), Epoch(6));
+        order.counted(counted(6, 4));
+        assert_eq!(order.next(), None, "4 counts already");
+        order.mark(Rank(0), Epoch(7));
+        order.counted(counted(8, 7));
+        assert_eq!(order.in_files(), None, "7 does not count yet");
+        assert_eq!(order.next(), Some(Settled::Committed(Epoch(7))));
+        assert_eq!(order.in_files(), Some(Epoch(7)));
+    }
+
+    #[test]
     fn a_checkpoint_in_memory_that_another_supersedes_is_settled_after_its_marks() {
-        let mut order = CommitOrder::new(1);
+        let mut order = CommitOrder::new(1, None);
         let counted = |memory, writing: Option<u32>, file: Option<u32>| CommittedEpochs {
             memory: Some(Epoch(memory)),
             writing: writing.map(Epoch),

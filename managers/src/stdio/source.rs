@@ -120,6 +120,12 @@ impl InputSource {
         self.given < self.consumed.bytes.len() || self.consumed.ended
     }
 
+    /// Bytes were read that can't be given to another launch.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.consumed.is_lost()
+    }
+
     /// The bytes read so far, for another launch.
     pub fn consumed(&mut self) -> Consumed {
         std::mem::take(&mut self.consumed)

@@ -45,7 +45,10 @@ impl<W: Work> JobWorld<W> {
         if boot != self.boots || self.central.is_none() {
             return Ok(());
         }
-        let state = self.rng.chance(90).then_some(1);
+        let state = self
+            .rng
+            .chance(90)
+            .then_some(central::StoredState::Regions(1));
         self.central(central::CentralInput::Stored(state))
     }
 

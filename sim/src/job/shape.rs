@@ -1,6 +1,6 @@
 //! Size and settings of a simulated job.
 
-use rejoin_channel_table::Generation;
+use rejoin_channel_table::{Epoch, Generation};
 use rejoin_managers_protocol::central::{Failover, HostIndex, Job, Leases, Recovery};
 use rejoin_managers_protocol::checkpoint::Interval;
 use rejoin_managers_protocol::lease::Terms;
@@ -50,6 +50,7 @@ impl Shape {
             }),
             failover: self.failover.then(Failover::default),
             from: None,
+            requested: Epoch(0),
             recovery: Some(Recovery {
                 interval: self.interval,
                 files: self.files,

@@ -30,9 +30,9 @@ pub enum CentralInput {
     Checkpoint,
     /// The ranks' output can't be written, for this reason; without one, it has no reader.
     OutputLost(Option<String>),
-    /// The answer to [`CentralEffect::AskStored`]: the newest state that every rank has stored, if
+    /// The answer to [`CentralEffect::AskStored`]: the state that every rank has stored, if
     /// there is one.
-    Stored(Option<u32>),
+    Stored(Option<StoredState>),
     /// The answer to [`CentralEffect::AskRelaunchable`], if there is such a state.
     Relaunchable,
     /// The deadline may have come.
@@ -167,8 +167,19 @@ pub struct Relaunch {
     pub lost: HostIndex,
     /// For each rank its host from now on.
     pub placement: Vec<HostIndex>,
-    /// The number of the stored state from which the program continues.
-    pub state: u32,
+    /// From what the next launch continues.
+    pub state: StoredState,
+    /// The highest number of a checkpoint that this launch has requested.
+    pub requested: Epoch,
+}
+
+/// What all ranks of a job have stored where every host can read it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum StoredState {
+    /// The memory that the program has registered, with this number.
+    Regions(u32),
+    /// The images of their processes at this checkpoint.
+    Images(Epoch),
 }
 
 /// The history of failures, for the next decision.
@@ -201,6 +212,9 @@ pub struct Job {
     pub failover: Option<Failover>,
     /// The checkpoint from whose files a job that ended before continues.
     pub from: Option<Epoch>,
+    /// The highest number of a checkpoint that earlier launches have requested. A host that was
+    /// cut off may still write files with these numbers.
+    pub requested: Epoch,
 }
 
 /// Data about earlier launches for a relaunch.

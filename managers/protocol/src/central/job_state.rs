@@ -27,6 +27,8 @@ pub struct Central {
     pub(super) failover: Option<Failover>,
     /// The checkpoint from whose files the first processes are made.
     pub(super) from: Option<Epoch>,
+    /// The highest number of a checkpoint that earlier launches have requested.
+    pub(super) requested: Epoch,
 }
 
 impl Central {
@@ -45,6 +47,7 @@ impl Central {
             losses: Losses::default(),
             failover: job.failover,
             from: job.from,
+            requested: job.requested,
         }
     }
 

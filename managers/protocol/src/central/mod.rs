@@ -37,7 +37,7 @@ mod view;
 pub use event::Event;
 pub use interface::{
     CentralEffect, CentralInput, Failover, FailureHistory, HostIndex, Job, Leases, Record,
-    Recovery, Relaunch,
+    Recovery, Relaunch, StoredState,
 };
 pub use job_end::END_BOUND;
 pub use job_state::Central;

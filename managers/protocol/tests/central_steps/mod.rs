@@ -32,6 +32,7 @@ pub fn job() -> Job {
         leases: None,
         failover: None,
         from: None,
+        requested: Epoch(0),
     }
 }
 

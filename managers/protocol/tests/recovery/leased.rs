@@ -4,7 +4,7 @@
 use super::{Host, Stored, System};
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::central::{
-    Central, CentralEffect, CentralInput, Failover, Job, Leases, Relaunch,
+    Central, CentralEffect, CentralInput, Failover, Job, Leases, Relaunch, StoredState,
 };
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::local::{Local, LocalInput};
@@ -99,6 +99,7 @@ impl System {
             }),
             failover: failover.then(Failover::default),
             from: None,
+            requested: Epoch(0),
             ..system.job()
         };
         system.central = Central::new(job.clone());
@@ -199,7 +200,9 @@ impl System {
         match question {
             Question::Stored => {
                 leased.stored = stored;
-                self.central(CentralInput::Stored(stored.then_some(1)));
+                self.central(CentralInput::Stored(
+                    stored.then_some(StoredState::Regions(1)),
+                ));
             }
             Question::Relaunchable if stored => self.central(CentralInput::Relaunchable),
             Question::Relaunchable => {}

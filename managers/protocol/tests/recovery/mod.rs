@@ -104,6 +104,7 @@ fn job(hosts: usize, ranks: u32, files: bool) -> Job {
         leases: None,
         failover: None,
         from: None,
+        requested: Epoch(0),
     }
 }
 

@@ -45,7 +45,14 @@ impl ImageStore {
         let host = nix::unistd::gethostname().unwrap_or_default();
         let host = host.to_string_lossy();
         let images = Path::new(folder);
-        let folder = ImageFolder::new(images, plan.job.0, plan.name.as_deref());
+        let mut folder = ImageFolder::new(images, plan.job.0, plan.name.as_deref());
+        let is_shared = |claim: &String| folder.has_claim(claim);
+        if plan.claim.as_ref().is_some_and(is_shared) {
+            folder = folder.that_stays();
+        } else if plan.name.is_some() {
+            let shown = folder.path().display();
+            return Err(format!("{shown} is not the folder that mpirun sees"));
+        }
         let removed = folder.remove_abandoned(&host);
         if removed > 0 {
             tracing::info!(removed, "folders of jobs whose managers were killed");

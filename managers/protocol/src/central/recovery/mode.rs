@@ -87,7 +87,7 @@ impl RecoveryMode {
     }
 
     /// Why a rollback to this checkpoint could give a wrong answer.
-    pub(super) fn outlived(&self, to: Epoch) -> Option<Refusal> {
+    pub(in crate::central) fn outlived(&self, to: Epoch) -> Option<Refusal> {
         match self {
             RecoveryMode::None => None,
             RecoveryMode::Coordinated(mode) => mode.outlived(to),

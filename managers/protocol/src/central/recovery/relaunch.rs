@@ -1,4 +1,5 @@
-//! All ranks are launched again without a lost host, from state that their program has stored.
+//! All ranks are launched again without a lost host, from what they have stored: images of their
+//! processes, or memory that the program has registered.
 //!
 //! The job has ended on every host that can be reached, with the loss as its verdict. The driver is
 //! asked for the newest stored state. If there is one, central stores the decision and waits for
@@ -6,7 +7,7 @@
 
 use super::phases::Relaunching;
 use crate::central::interface::{
-    CentralEffect, CentralInput, Failover, HostIndex, Record, Relaunch,
+    CentralEffect, CentralInput, Failover, HostIndex, Record, Relaunch, StoredState,
 };
 use crate::central::job_state::Central;
 use crate::central::phase::CentralPhase;
@@ -77,11 +78,14 @@ impl Central {
         }
     }
 
-    /// The newest state that every rank has stored, if there is one.
-    fn stored(&mut self, now: Time, state: Option<u32>, effects: &mut Vec<CentralEffect>) {
-        let next = state.and_then(|state| {
+    /// The state that every rank has stored, if there is one.
+    fn stored(&mut self, now: Time, state: Option<StoredState>, effects: &mut Vec<CentralEffect>) {
+        let next = state.filter(|state| self.may_continue(*state));
+        let next = next.and_then(|state| {
             let (host, placement) = self.placement_without_lost()?;
+            let checkpoints = self.mode.checkpoints();
             Some(Relaunch {
+                requested: checkpoints.map(|c| c.last_number()).unwrap_or_default(),
                 generation: self.ranks.generation().next(),
                 lost: host,
                 placement,
@@ -101,6 +105,14 @@ impl Central {
                 let verdict = verdict.unwrap_or(Verdict::Success);
                 self.over(verdict, effects);
             }
+        }
+    }
+
+    /// Whether the program gives a right answer from there.
+    fn may_continue(&self, state: StoredState) -> bool {
+        match state {
+            StoredState::Regions(_) => true,
+            StoredState::Images(epoch) => self.mode.outlived(epoch).is_none(),
         }
     }
 

@@ -60,12 +60,15 @@ impl Central {
         };
         let (at, cost) = (now, ImageCost::default());
         let checkpoint = CommittedCheckpoint { epoch, at, cost };
-        checkpoints.resume(Some(checkpoint), Some(checkpoint), epoch);
+        let requested = self.requested.max(epoch);
+        checkpoints.resume(Some(checkpoint), Some(checkpoint), requested);
         self.phase = CentralPhase::Restoring(GlobalRestore {
             epoch: Some(epoch),
             since: now,
         });
-        effects.push(CentralEffect::Persist(Record::Requested { epoch }));
+        effects.push(CentralEffect::Persist(Record::Requested {
+            epoch: requested,
+        }));
         for level in [Level::Memory, Level::File] {
             effects.push(CentralEffect::Persist(Record::Committed {
                 epoch,

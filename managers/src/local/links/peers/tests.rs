@@ -46,6 +46,7 @@ impl Node {
             central: None,
             tree: None,
             name: None,
+            claim: None,
             from: None,
             lookups: false,
         };

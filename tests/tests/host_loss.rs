@@ -1,0 +1,157 @@
+//! Hosts that are lost, and jobs that continue elsewhere from the images of their processes. Root
+//! is needed, as in `hosts`.
+
+use rejoin_tests::hosts::job::{Job, SOON, good, lines};
+use rejoin_tests::hosts::{Cut, Hosts};
+use rejoin_tests::processes::{all_gone, descendants, kill};
+use rejoin_tests::{Finished, Run, finish, hosts, program};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+fn images(hosts: &Hosts) -> PathBuf {
+    let images = hosts.folder().join("images");
+    std::fs::create_dir_all(&images).expect("a folder");
+    images
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+/// The job continued from images, and left no files.
+fn continued(done: &Finished, images: &Path, undisturbed: &Finished) {
+    good(done);
+    assert_eq!(lines(done), lines(undisturbed), "{}", done.text());
+    let said = done.stderr();
+    let how = "is launched again on other hosts from checkpoint";
+    assert!(said.contains(how), "{}", done.text());
+    let left: Vec<_> = std::fs::read_dir(images).expect("the folder").collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn an_unmodified_program_continues_without_a_lost_host() {
+    // On a spare; then on the host that is left.
+    let ways: [&[&str]; 2] = [&["--spare", "h3", "--output", "commit"], &[]];
+    for way in ways {
+        let mut hosts = hosts!(3);
+        let undisturbed = Job::undisturbed(&hosts, &[]);
+        let images = images(&hosts);
+        let with = ["--images", text(&images), "--host-lease", "1"];
+        let mut job = Job::jacobi(&hosts, &[&with[..], way].concat());
+        job.until_in_files(2);
+        hosts.kill(2);
+        job.until("relaunched", 1);
+        continued(&job.end(), &images, &undisturbed);
+    }
+}
+
+#[test]
+fn ranks_that_continued_elsewhere_are_killed_and_lose_a_host_again() {
+    let mut hosts = hosts!(3);
+    let undisturbed = Job::undisturbed(&hosts, &[]);
+    let images = images(&hosts);
+    let with = ["--images", text(&images), "--host-lease", "1"];
+    let mut job = Job::jacobi(&hosts, &[&with[..], &["--spare", "h3"]].concat());
+    job.until_in_files(2);
+    hosts.kill(2);
+    job.until("relaunched", 1);
+    job.until_in_files(4);
+    let moved = hosts.processes(3, "jacobi");
+    assert_eq!(moved.len(), 2, "{moved:?}");
+    kill(moved[0], libc::SIGKILL);
+    job.until("lost", 1);
+    job.until_in_files(6);
+    hosts.kill(3);
+    job.until("relaunched", 2);
+    continued(&job.end(), &images, &undisturbed);
+}
+
+#[test]
+fn ranks_of_a_host_that_was_cut_off_do_not_disturb_their_successors() {
+    let hosts = hosts!(3);
+    let undisturbed = Job::undisturbed(&hosts, &[]);
+    let images = images(&hosts);
+    let with = ["--images", text(&images), "--host-lease", "1"];
+    let mut job = Job::jacobi(&hosts, &[&with[..], &["--spare", "h3"]].concat());
+    job.until_in_files(2);
+    hosts.cut(2, Cut::Both);
+    job.until("relaunched", 1);
+    job.until_in_files(4);
+    let left = hosts.processes(2, "jacobi");
+    hosts.heal();
+    all_gone(&left, SOON + SOON);
+    continued(&job.end(), &images, &undisturbed);
+}
+
+/// A job with a name over some hosts.
+fn named(hosts: &Hosts, images: &Path, options: &[&str]) -> Run {
+    let all = ["--tag-output", "--checkpoint-interval", "0.1", "--spin"];
+    let run = hosts.mpirun(all).arg("0").arg("--images").arg(images);
+    options.iter().fold(run, |run, option| run.arg(option))
+}
+
+#[test]
+fn a_job_is_restarted_on_other_numbers_of_hosts() {
+    let hosts = hosts!(3);
+    let undisturbed = Job::undisturbed(&hosts, &[]);
+    let images = images(&hosts);
+    let gate = Job::gate(&hosts);
+    let _ = std::fs::remove_file(&gate);
+    let first = named(&hosts, &images, &["--host", "h1:4", "--job-name", "night"]);
+    let first = first.arg("-n").arg("4").arg(program("jacobi"));
+    let mut job = first.arg("512").arg("2000").arg("500").arg(&gate).start();
+    let mut seen = Vec::new();
+    let places = ["h1:2,h2:2", "h1:1,h2:1,h3:2", "h2:4", "h1:4"];
+    for place in places {
+        let before = committed(&images);
+        rejoin_tests::processes::wait_for(SOON, "two more checkpoints", || {
+            committed(&images) > before + 1
+        });
+        let mut all = descendants(job.id());
+        all.push(job.id());
+        for host in 1..=3 {
+            all.extend(hosts.processes(host, "rejoin-local"));
+            all.extend(hosts.processes(host, "jacobi"));
+        }
+        for signal in [libc::SIGSTOP, libc::SIGKILL] {
+            all.iter().for_each(|pid| kill(*pid, signal));
+        }
+        let done = finish(job, Duration::from_secs(60), "a job that was killed");
+        seen.extend(whole_lines(&done));
+        for host in 1..=3 {
+            all_gone(&hosts.processes(host, "jacobi"), SOON);
+        }
+        job = named(&hosts, &images, &["--host", place, "--restart=night"]).start();
+    }
+    std::fs::write(&gate, "").expect("the gate");
+    let done = finish(job, Duration::from_secs(60), "a restarted job");
+    good(&done);
+    seen.extend(whole_lines(&done));
+    let of_all = |lines: &[String]| -> Vec<String> {
+        let mut all = lines.to_vec();
+        all.sort();
+        all.dedup();
+        all
+    };
+    let want = of_all(&whole_lines(&undisturbed));
+    assert_eq!(of_all(&seen), want, "{}", done.text());
+    assert!(!images.join("night").exists(), "the job has left files");
+}
+
+/// The last committed checkpoint in the record of the job.
+fn committed(images: &Path) -> u32 {
+    let record = images.join("night").join("job.json");
+    let text = std::fs::read_to_string(record).unwrap_or_default();
+    let rest = text.split("\"checkpoint\":").nth(1).unwrap_or_default();
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().unwrap_or(0)
+}
+
+fn whole_lines(done: &Finished) -> Vec<String> {
+    let text = done.stdout();
+    let whole = text.split_inclusive('\n').filter(|l| l.ends_with('\n'));
+    // The first line of a rank names its host.
+    let lines = whole.filter(|line| !line.contains(" on h"));
+    lines.map(|line| line.trim_end().to_owned()).collect()
+}
