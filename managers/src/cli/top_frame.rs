@@ -279,7 +279,7 @@ mod tests {
             lines.iter().any(|line| line.starts_with("     77 a")),
             "{lines:?}"
         );
-        assert_eq!(lines[22], "        and 9987 further ranks");
+        assert_eq!(lines[22], "        and 9988 further ranks");
         let both = frame(&jobs[..2], 80, 24);
         assert!(
             both[2].starts_with("00000000000000ab      99      5 running"),
