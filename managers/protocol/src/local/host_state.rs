@@ -33,6 +33,8 @@ pub struct Local {
     pub(super) hold: bool,
     /// The last signal of those that ask programs to end that was passed on.
     pub(super) signalled: Option<i32>,
+    /// One that came while ranks were suspended: they get it when they continue.
+    pub(super) held_signal: Option<i32>,
     /// The user has stopped the job from the terminal.
     pub(super) halted: bool,
     pub(super) restore: HostRollback,
@@ -58,6 +60,7 @@ impl Local {
             central: true,
             hold: false,
             signalled: None,
+            held_signal: None,
             halted: false,
             restore: HostRollback::default(),
             images: ImageTable::default(),

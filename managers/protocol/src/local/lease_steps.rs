@@ -34,5 +34,8 @@ impl Local {
         if let Some(order) = self.lease.take_order() {
             self.order(now, order, effects);
         }
+        if let Some(signal) = self.held_signal.take() {
+            self.pass_signal(signal, effects);
+        }
     }
 }

@@ -74,7 +74,10 @@ impl Local {
             _ => {}
         }
         if self.lease.is_suspended() {
-            // It must not resume a suspended process. One that ends the job is given by hand again.
+            // It must not resume a suspended process.
+            self.held_signal = Some(signal)
+                .filter(|s| signal_numbers::ends(*s))
+                .or(self.held_signal);
             return;
         }
         if signal_numbers::ends(signal) {
