@@ -128,7 +128,7 @@ fn run_without_hosts(seed: u64) -> Result<Tally, String> {
         hosts: rng.between(2, 6) as usize,
         per_host: rng.between(1, 6) as u32,
         interval: Interval::Every(rng.between(5, 60)),
-        files: None,
+        files: (seed % 3 != 0).then_some(Interval::Auto),
         // Without leases, central could not know that an unreachable host makes no further step.
         leases: Some(Terms::new(term, term + 500)),
         lookups: seed.is_multiple_of(2),
@@ -168,7 +168,7 @@ fn jobs_that_lose_hosts_are_launched_again_when_nothing_acts_there() {
     println!("{count} seeds, {well} successes, {all:?}");
     if std::env::var("REJOIN_JOB_SEEDS").is_err() {
         assert!(well * 10 > count * 6, "{well} of {count} seeds succeed");
-        let enough = all.relaunches > 80 && all.centrals > 100;
+        let enough = all.relaunches > 80 && all.centrals > 100 && all.continued > 40;
         assert!(all.silent > 5 && all.dropped > 5, "{all:?}");
         assert!(all.locals > 100 && all.signals > 5, "{all:?}");
         assert!(enough, "{all:?}");

@@ -68,10 +68,11 @@ impl Launcher {
         let mut next = state_folder::after(&self.launch, relaunch);
         let from = match relaunch.state {
             StoredState::Images(epoch) => {
-                self.state_folder.clear_except(epoch);
+                self.state_folder.clear_except(Some(epoch));
                 format!("checkpoint {epoch}")
             }
             StoredState::Regions(number) => {
+                self.state_folder.clear_except(None);
                 next.plan.begun = self.streams.begun(number).unwrap_or(next.plan.begun);
                 "what it has stored".into()
             }

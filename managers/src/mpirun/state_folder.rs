@@ -87,11 +87,11 @@ impl StateFolder {
             .then_some(StoredState::Images(epoch))
     }
 
-    /// Removes the images of other checkpoints: the job continues from this one.
-    pub fn clear_except(&self, epoch: Epoch) {
+    /// Removes the images of other checkpoints than the one from which the job continues.
+    pub fn clear_except(&self, epoch: Option<Epoch>) {
         if let Some(folder) = &self.images {
-            // What can't be removed takes room and does no harm.
-            let _ = folder.clear(Some(epoch.0));
+            // What can't be removed takes room and does no harm: later images have other numbers.
+            let _ = folder.clear(epoch.map(|epoch| epoch.0));
         }
     }
 

@@ -1,6 +1,6 @@
 //! The effects of faults on a running job.
 
-use super::process_model::ProcessStep;
+use super::process_model::{ProcessStep, SimFile};
 use super::work::Work;
 use super::{Event, Host, JobFault, JobWorld, MILLI};
 use rejoin_channel_table::Rank;
@@ -112,11 +112,17 @@ impl<W: Work> JobWorld<W> {
         }
         self.processes.retain(|key, _| !ranks.contains(&key.0));
         self.restores.retain(|key, _| !ranks.contains(&key.0));
-        let of_host: Vec<_> = self.images.keys().copied().collect();
-        for (rank, epoch) in of_host.into_iter().filter(|(r, _)| ranks.contains(r)) {
-            self.images.remove(&(rank, epoch));
-            self.work.forget(rank, epoch);
-        }
+        let (work, has_files) = (&mut self.work, self.shape.files.is_some());
+        self.images.retain(|(rank, epoch), image| {
+            let of_host = ranks.contains(rank);
+            // The folder is one of all hosts.
+            let stays = !of_host || (has_files && image.file == SimFile::Whole);
+            image.in_memory &= !of_host;
+            if !stays {
+                work.forget(*rank, *epoch);
+            }
+            stays
+        });
         let at = self.hosts[host].link.unreachable().max(self.now) + MILLI;
         self.queue.at(at, Event::LocalEnded(host));
     }

@@ -1,11 +1,12 @@
-//! The relaunch of a job that has lost a host: the steps of mpirun.
+//! The relaunch of a job that has lost a host: the steps of mpirun. All hosts share the folder of
+//! images. The program has also stored registered memory, from which its ranks begin anew.
 
 use super::host_link::SimLink;
-use super::stored::Stored;
+use super::process_model::{SimFile, SimImage};
 use super::work::Work;
 use super::{Event, Host, JobWorld, MILLI, Shape};
-use rejoin_channel_table::Rank;
-use rejoin_managers_protocol::central::{self, Central, HostIndex, Relaunch};
+use rejoin_channel_table::{Epoch, Rank};
+use rejoin_managers_protocol::central::{self, Central, HostIndex, Relaunch, StoredState};
 use rejoin_managers_protocol::local::Local;
 use rejoin_managers_protocol::manager_messages::Time;
 
@@ -45,11 +46,19 @@ impl<W: Work> JobWorld<W> {
         if boot != self.boots || self.central.is_none() {
             return Ok(());
         }
-        let state = self
-            .rng
-            .chance(90)
-            .then_some(central::StoredState::Regions(1));
+        let regions = self.rng.chance(90).then_some(StoredState::Regions(1));
+        let state = self.stored_images().map(StoredState::Images).or(regions);
         self.central(central::CentralInput::Stored(state))
+    }
+
+    /// The newest checkpoint in files, if they are all there.
+    fn stored_images(&self) -> Option<Epoch> {
+        let epoch = self.stored.file?;
+        let has_file = |rank| {
+            let image = self.images.get(&(Rank(rank), epoch));
+            image.is_some_and(|image| image.file == SimFile::Whole)
+        };
+        (0..self.shape.ranks()).all(has_file).then_some(epoch)
     }
 
     /// Whether there is a stored state, to this run of central.
@@ -71,9 +80,11 @@ impl<W: Work> JobWorld<W> {
         for rank in (0..self.shape.ranks()).map(Rank) {
             self.work.ended(rank);
         }
-        for (rank, epoch) in std::mem::take(&mut self.images).into_keys() {
-            self.work.forget(rank, epoch);
-        }
+        let from = match next.state {
+            StoredState::Images(epoch) => Some(epoch),
+            StoredState::Regions(_) => None,
+        };
+        self.keep_files(from);
         self.processes.clear();
         self.instances.clear();
         self.restores.clear();
@@ -81,7 +92,8 @@ impl<W: Work> JobWorld<W> {
         self.queue.retain(|event| matches!(event, Event::Fault(_)));
         (self.tick, self.crashes, self.signalled) = (None, None, None);
         self.tally.verdict = None;
-        self.stored = Stored::begin(next.generation);
+        self.tally.continued += u64::from(from.is_some());
+        self.stored = self.stored.next_launch(next.generation, from);
         let (shape, boots) = (self.shape, self.boots);
         for host in &mut self.hosts {
             let now = Time(super::drive::clock(self.now, host.drift));
@@ -90,6 +102,7 @@ impl<W: Work> JobWorld<W> {
         if let Some(failover) = &mut self.job.failover {
             failover.lost.push(next.lost);
         }
+        (self.job.from, self.job.requested) = (from, next.requested);
         self.job.placement = next.placement;
         self.job.generation = next.generation;
         self.last_fault = self.last_fault.max(self.now);
@@ -97,9 +110,23 @@ impl<W: Work> JobWorld<W> {
         self.central(central::CentralInput::Begin)
     }
 
+    /// What outlives the processes of a launch: the files of this checkpoint.
+    fn keep_files(&mut self, epoch: Option<Epoch>) {
+        for ((rank, other), image) in std::mem::take(&mut self.images) {
+            if Some(other) == epoch {
+                let in_memory = false;
+                let image = SimImage { in_memory, ..image };
+                self.images.insert((rank, other), image);
+            } else {
+                self.work.forget(rank, other);
+            }
+        }
+    }
+
     /// It was stored, its generation is new, and no rank is placed on a host that was lost.
     fn allows(&self, next: &Relaunch) -> Result<(), String> {
-        let stored = self.stored.relaunching.as_ref() == Some(next);
+        let numbered = next.requested == self.stored.ordered;
+        let stored = self.stored.relaunching.as_ref() == Some(next) && numbered;
         let mut instances = self.instances.values();
         let new = instances.all(|i| i.generation < next.generation);
         let lost = |host: &HostIndex| {

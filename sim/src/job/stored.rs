@@ -34,6 +34,8 @@ pub struct Stored {
     pub left: BTreeSet<HostIndex>,
     /// The next launch.
     pub relaunching: Option<Relaunch>,
+    /// The checkpoint from whose files this launch has begun.
+    pub began_from: Option<Epoch>,
 }
 
 impl Default for Stored {
@@ -59,6 +61,26 @@ impl Stored {
             decided: false,
             left: BTreeSet::new(),
             relaunching: None,
+            began_from: None,
+        }
+    }
+
+    /// The state of the launch after this one, which begins anew or from files.
+    #[must_use]
+    pub fn next_launch(&self, generation: Generation, from: Option<Epoch>) -> Stored {
+        // It begins with the record of the highest number that was requested before.
+        let ordered = Epoch(self.ordered.0.saturating_sub(1));
+        match from {
+            None => Stored {
+                ordered,
+                ..Stored::begin(generation)
+            },
+            // Its first generation is that of a rollback.
+            Some(_) => Stored {
+                ordered,
+                began_from: from,
+                ..Stored::begin(Generation(generation.0 - 1))
+            },
         }
     }
 
@@ -123,6 +145,8 @@ impl Stored {
     }
 
     fn committed_in_memory(&mut self, epoch: Epoch, images: &[SimImage]) -> Result<(), String> {
+        // These are of an earlier launch.
+        let images = images.iter().filter(|_| Some(epoch) != self.began_from);
         for image in images {
             let now = image.generation == self.generation;
             check(now, "an image of another generation is committed")?;

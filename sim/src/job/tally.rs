@@ -50,6 +50,8 @@ pub struct Tally {
     pub silent: u64,
     /// Launches after the first.
     pub relaunches: u64,
+    /// Relaunches from files of images.
+    pub continued: u64,
     /// Deaths of central.
     pub centrals: u64,
     /// Signals to the launcher.
@@ -148,6 +150,7 @@ impl std::ops::AddAssign<&Tally> for Tally {
             stops,
             silent,
             relaunches,
+            continued,
             centrals,
             signals,
             dropped,
@@ -180,6 +183,7 @@ impl std::ops::AddAssign<&Tally> for Tally {
         self.stops += stops;
         self.silent += silent;
         self.relaunches += relaunches;
+        self.continued += continued;
         self.centrals += centrals;
         self.signals += signals;
         self.dropped += dropped;

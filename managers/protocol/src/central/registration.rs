@@ -18,8 +18,9 @@ impl Central {
             incarnations: self.ranks.incarnations(),
             at: now,
         }));
-        if let Some(epoch) = self.from {
-            self.begin_from(now, epoch, effects);
+        match self.from {
+            Some(epoch) => self.begin_from(now, epoch, effects),
+            None => self.begin_above_requested(effects),
         }
         let by_host = self.ranks.by_host(self.hosts.len());
         self.hosts.without_ranks_done(&by_host);

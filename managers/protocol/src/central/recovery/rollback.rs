@@ -48,6 +48,16 @@ impl Central {
         }
     }
 
+    /// The job begins anew. Its checkpoints get other numbers than those of earlier launches.
+    pub(in crate::central) fn begin_above_requested(&mut self, effects: &mut Vec<CentralEffect>) {
+        let epoch = self.requested;
+        let checkpoints = self.mode.checkpoints_mut();
+        if let Some(checkpoints) = checkpoints.filter(|_| epoch > Epoch(0)) {
+            checkpoints.resume(None, None, epoch);
+            effects.push(CentralEffect::Persist(Record::Requested { epoch }));
+        }
+    }
+
     /// The job ended before, and continues from the files of this checkpoint, as after a rollback.
     pub(in crate::central) fn begin_from(
         &mut self,
