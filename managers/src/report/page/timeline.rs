@@ -91,15 +91,21 @@ fn shortened(label: &str) -> String {
     format!("{begin}…")
 }
 
+/// Half of the width of a label of the axis, at most.
+const LABEL: f64 = 40.0;
+
 fn axis(area: &Area) -> Markup {
     let step = tick_step(area.end as f64 / 1e9);
     let count = (area.end as f64 / 1e9 / step).floor() as u64;
     html! {
         @for tick in 0..=count {
             @let seconds = tick as f64 * step;
-            @let x = marks::at(area.x((seconds * 1e9) as u64));
+            @let place = area.x((seconds * 1e9) as u64);
+            @let x = marks::at(place);
+            // The last label has no room to its right.
+            @let anchor = if place > PLOT.1 - LABEL { "end" } else { "middle" };
             line.tick x1=(x) x2=(x) y1="0" y2=(marks::at(area.bottom + 4.0)) {}
-            text.faint x=(x) y=(marks::at(area.bottom + 17.0)) text-anchor="middle" {
+            text.faint x=(x) y=(marks::at(area.bottom + 17.0)) text-anchor=(anchor) {
                 (time((seconds * 1e9) as u64))
             }
         }
