@@ -134,6 +134,7 @@ impl ImageFolder {
     /// # Errors
     /// The system's reason.
     pub fn clear(&self, except: Option<u32>) -> io::Result<()> {
+        let mut failed = Ok(());
         for entry in fs::read_dir(&self.path)? {
             let path = entry?.path();
             let text = path.file_stem().and_then(|stem| stem.to_str());
@@ -143,10 +144,25 @@ impl ImageFolder {
             if let Some((_, epoch)) = epoch
                 && (is_partial || Some(epoch) != except)
             {
-                fs::remove_file(&path)?;
+                failed = failed.and(remove(&path));
             }
         }
-        Ok(())
+        failed
+    }
+
+    /// The highest number of a checkpoint of which there is a file, whole or not.
+    ///
+    /// # Errors
+    /// The system's reason why the folder can't be read.
+    pub fn highest_epoch(&self) -> io::Result<Option<u32>> {
+        let mut highest = None;
+        for entry in fs::read_dir(&self.path)? {
+            let path = entry?.path();
+            let stem = path.file_stem().and_then(|stem| stem.to_str());
+            let both = stem.and_then(|stem| numbers(&format!("{stem}.image")));
+            highest = highest.max(both.map(|(_, epoch)| epoch));
+        }
+        Ok(highest)
     }
 
     /// Removes the folders of other jobs that managers of this host have left behind. The number of
@@ -284,6 +300,14 @@ impl Drop for StoredFile {
             let _ = fs::remove_file(&self.path);
             let _ = fs::remove_file(self.note_path());
         }
+    }
+}
+
+/// Removes a file, which another host may do at the same time.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
     }
 }
 
@@ -478,6 +502,10 @@ mod tests {
             assert!(store(rank, epoch).as_bases().files.is_empty());
         }
         assert_eq!(images.complete_epochs(2).expect("read"), [4]);
+        let partial = images.begin(1, 9, BaseFiles::default()).expect("a file");
+        assert_eq!(images.highest_epoch().expect("read"), Some(9));
+        drop(partial);
+        assert_eq!(images.highest_epoch().expect("read"), Some(5));
         let image = images.find(1, 4).expect("it has stayed");
         assert_eq!(image.note().expect("its note"), b"of 1");
         images.clear(Some(4)).expect("cleared");

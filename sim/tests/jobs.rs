@@ -128,7 +128,7 @@ fn run_without_hosts(seed: u64) -> Result<Tally, String> {
         hosts: rng.between(2, 6) as usize,
         per_host: rng.between(1, 6) as u32,
         interval: Interval::Every(rng.between(5, 60)),
-        files: (seed % 3 != 0).then_some(Interval::Auto),
+        files: (!seed.is_multiple_of(3)).then_some(Interval::Auto),
         // Without leases, central could not know that an unreachable host makes no further step.
         leases: Some(Terms::new(term, term + 500)),
         lookups: seed.is_multiple_of(2),

@@ -124,7 +124,8 @@ fn remove(folder: &Path, host: &str) -> Option<()> {
     if held.is_empty() {
         return None;
     }
-    let images = |path: &&PathBuf| ends_in(path, ".image") || ends_in(path, ".partial");
+    let kinds = [".image", ".partial", ".note", ".note-partial"];
+    let images = |path: &&PathBuf| kinds.iter().any(|kind| ends_in(path, kind));
     for path in files.iter().filter(images).chain(locks) {
         fs::remove_file(path).ok()?;
     }

@@ -31,6 +31,8 @@ struct FilesUnderWay {
     checkpoint: CommittedCheckpoint,
     since: Time,
     missing: BTreeSet<Rank>,
+    /// The user has asked for them.
+    asked: bool,
 }
 
 /// The committed checkpoints of a job.
@@ -149,8 +151,7 @@ impl CommittedLevels {
         self.gone.insert((epoch, rank));
         let was_written = self.epochs().writing == Some(epoch);
         if was_written {
-            self.begun = None;
-            self.writing = None;
+            self.give_up_files();
             self.forget_superseded();
         }
         was_written
@@ -196,10 +197,11 @@ impl CommittedLevels {
             return;
         }
         self.begun = Some(now);
-        self.wanted.take_if(|from| *from <= checkpoint.epoch);
+        let asked = self.wanted.take_if(|from| *from <= checkpoint.epoch);
         self.writing = Some(FilesUnderWay {
             checkpoint,
             since: now,
+            asked: asked.is_some(),
             missing: (0..self.ranks).map(Rank).collect(),
         });
     }
@@ -245,8 +247,7 @@ impl CommittedLevels {
         if self.epochs().writing != Some(epoch) {
             return false;
         }
-        self.writing = None;
-        self.begun = None;
+        self.give_up_files();
         if is_failure {
             let (shortest, longest) = REWRITE_PAUSES;
             let before = self.rewrite.map_or(0, |(_, pause)| pause);
@@ -262,8 +263,18 @@ impl CommittedLevels {
     pub fn roll_back(&mut self, to: Epoch) {
         self.memory = self.find(to).or(self.memory);
         let is_void = |files: &FilesUnderWay| files.checkpoint.epoch > to;
-        self.writing = self.writing.take().filter(|files| !is_void(files));
+        if self.writing.as_ref().is_some_and(is_void) {
+            self.give_up_files();
+        }
         self.forget_superseded();
+    }
+
+    /// Files under way are void. What was asked for stays so.
+    fn give_up_files(&mut self) {
+        self.begun = None;
+        let files = self.writing.take().filter(|files| files.asked);
+        let asked = files.map(|files| files.checkpoint.epoch);
+        self.wanted = self.wanted.or(asked);
     }
 
     fn forget_superseded(&mut self) {

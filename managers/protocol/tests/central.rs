@@ -523,7 +523,7 @@ fn a_job_that_has_lost_a_host_is_launched_again_when_its_last_lease_is_over() {
     let effects = step(
         &mut central,
         at(300),
-        CentralInput::Stored(Some(StoredState::Regions(7))),
+        CentralInput::Stored(vec![StoredState::Regions(7)]),
     );
     let decided = CentralEffect::Persist(Record::Relaunching(relaunch(1)));
     assert_eq!(effects, [decided]);
@@ -550,7 +550,7 @@ fn a_host_whose_manager_has_ended_is_not_waited_for() {
     let effects = step(
         &mut central,
         at(300),
-        CentralInput::Stored(Some(StoredState::Regions(7))),
+        CentralInput::Stored(vec![StoredState::Regions(7)]),
     );
     assert_eq!(effects[1..], [CentralEffect::Relaunch(relaunch(1))]);
 }
@@ -567,7 +567,7 @@ fn what_ends_a_job_that_waits_to_be_launched_again() {
         step(
             &mut central,
             at(300),
-            CentralInput::Stored(Some(StoredState::Regions(7))),
+            CentralInput::Stored(vec![StoredState::Regions(7)]),
         );
         step(&mut central, at(now), input)
     };
@@ -587,7 +587,7 @@ fn what_ends_a_job_that_waits_to_be_launched_again() {
     // Nothing is stored, or the job was to end before the host was lost.
     let mut central = Central::new(job_with_failover());
     after_a_lost_host(&mut central);
-    let effects = step(&mut central, at(300), CentralInput::Stored(None));
+    let effects = step(&mut central, at(300), CentralInput::Stored(Vec::new()));
     let lost = Verdict::HostLost {
         host: "b".into(),
         why: "it is silent".into(),
@@ -600,7 +600,7 @@ fn what_ends_a_job_that_waits_to_be_launched_again() {
     let effects = step(
         &mut central,
         at(300),
-        CentralInput::Stored(Some(StoredState::Regions(7))),
+        CentralInput::Stored(vec![StoredState::Regions(7)]),
     );
     assert_eq!(effects, over(interrupted));
 }
@@ -641,7 +641,7 @@ fn a_central_manager_that_is_started_again_waits_for_a_whole_lease_before_the_re
     step(
         &mut central,
         at(50_001),
-        CentralInput::Stored(Some(StoredState::Regions(7))),
+        CentralInput::Stored(vec![StoredState::Regions(7)]),
     );
     assert_eq!(central.deadline(), Some(at(51_110)));
 }
@@ -692,8 +692,19 @@ fn a_silent_host_is_waited_for_only_if_the_job_can_not_go_on_without_it() {
     // It sends a message before the answer.
     let mut back = central.clone();
     step(&mut back, due, CentralInput::Local(1, renewal));
-    assert_eq!(step(&mut back, due, CentralInput::Relaunchable), []);
-    let effects = step(&mut central, due, CentralInput::Relaunchable);
+    assert_eq!(
+        step(
+            &mut back,
+            due,
+            CentralInput::Relaunchable(vec![StoredState::Regions(7)])
+        ),
+        []
+    );
+    let effects = step(
+        &mut central,
+        due,
+        CentralInput::Relaunchable(vec![StoredState::Regions(7)]),
+    );
     assert_eq!(effects[0], CentralEffect::Drop(1));
     let lost = Verdict::HostLost {
         host: "b".into(),

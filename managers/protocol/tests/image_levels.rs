@@ -444,3 +444,27 @@ fn files_on_request_come_with_the_first_checkpoint_and_with_those_of_the_user() 
     let effects = another(&mut central, at(9_001), 3);
     assert_eq!(told(&effects), Some(counted(3, Some(3), Some(1))));
 }
+
+#[test]
+fn files_that_the_user_has_asked_for_are_begun_again_if_they_fail() {
+    let mut central = running_with(Interval::Asked);
+    imaged(&mut central, at(0), 1, 0);
+    (0..RANKS).for_each(|rank| drop(stored(&mut central, at(1), rank, 1)));
+    let effects = another(&mut central, at(100), 2);
+    assert_eq!(told(&effects), Some(counted(2, Some(2), Some(1))));
+    let full = ToCentral::ImageNotStored {
+        rank: Rank(0),
+        epoch: Epoch(2),
+        why: Some("no space".into()),
+    };
+    let effects = step(&mut central, at(200), said(full));
+    assert_eq!(told(&effects), Some(counted(2, None, Some(1))));
+    // Another checkpoint comes after the pause, and nobody asks for files again.
+    let program = ToCentral::Checkpoint {
+        instance: instance(0, 0),
+        after: Epoch(2),
+    };
+    step(&mut central, at(2_000), said(program));
+    let effects = imaged(&mut central, at(2_000), 3, 0);
+    assert_eq!(told(&effects), Some(counted(3, Some(3), Some(1))));
+}

@@ -76,6 +76,7 @@ impl Continued {
         launch.plan.job = self.job.id();
         launch.plan.name = Some(self.job.name().to_owned());
         launch.plan.from = Some(self.from);
+        launch.requested = self.job.requested();
         launch.plan.options.restart = false;
         launch.plan.stdin = self.job.stdin();
         launch.plan.interactive &= launch.plan.stdin.is_some();

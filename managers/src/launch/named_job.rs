@@ -176,6 +176,14 @@ impl NamedJob {
         Generation(self.record.generation.saturating_add(1))
     }
 
+    /// The highest number of a checkpoint that the job may have requested. A host that was cut off
+    /// may still write files with such numbers.
+    #[must_use]
+    pub fn requested(&self) -> Epoch {
+        let highest = self.folder.highest_epoch().ok().flatten();
+        Epoch(highest.max(self.record.checkpoint).unwrap_or(0))
+    }
+
     /// The programs, with their numbers of ranks.
     pub fn programs(&self) -> impl Iterator<Item = (u32, Vec<OsString>)> {
         self.record.programs.iter().map(|program| {

@@ -209,7 +209,7 @@ impl LocalManager {
         if restoring {
             self.not_arrived(slot, format!("its image: {why}"));
         }
-        if self.images.drop_image(slot, epoch, &self.reactor) {
+        if self.images.lose_image(slot, epoch, &self.reactor) {
             self.queue.push_back(LocalInput::ImageEnded(rank, epoch));
         }
     }

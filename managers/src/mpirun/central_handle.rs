@@ -340,9 +340,9 @@ impl CentralHandle {
     }
 
     /// Answers that.
-    pub fn tell_stored(&mut self, state: Option<StoredState>) {
+    pub fn tell_stored(&mut self, states: Vec<StoredState>) {
         self.asks_stored = false;
-        self.tell(CentralInput::Stored(state));
+        self.tell(CentralInput::Stored(states));
     }
 
     /// Central has asked, since the last call, whether the job can be launched again.

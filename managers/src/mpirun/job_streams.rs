@@ -50,6 +50,8 @@ pub(super) struct Setup {
     pub consumed: Consumed,
     /// The checkpoint from whose files the ranks begin.
     pub from: Option<Epoch>,
+    /// The next launch may continue from images of this one.
+    pub continues: bool,
 }
 
 /// Bytes of held output that a sink gets ahead of its writes.
@@ -85,6 +87,9 @@ pub(super) struct Streams {
     states: States,
     /// Lines that were unfinished then, of states that the job may continue from.
     begun: BTreeMap<u32, BTreeMap<Rank, Begun>>,
+    /// Unfinished lines of streams that have ended. The next launch may write the whole lines.
+    /// `None`: there is no such launch.
+    ends: Option<BTreeMap<(Rank, Stream), Vec<u8>>>,
     /// Why holding failed; not taken yet.
     failed: Option<std::io::Error>,
 }
@@ -127,6 +132,7 @@ impl Streams {
             order: CommitOrder::new(ranks, setup.from),
             states: States::new(ranks),
             begun: BTreeMap::new(),
+            ends: (setup.continues && show == Show::Now).then(BTreeMap::new),
             failed: None,
         })
     }
@@ -146,6 +152,7 @@ impl Streams {
             credit: vec![0; setup.hosts],
             owed: vec![0; setup.hosts],
             order: CommitOrder::new(setup.ranks, setup.from),
+            ends: self.ends.map(|_| BTreeMap::new()),
             ..self
         }
     }
@@ -166,7 +173,7 @@ impl Streams {
         bytes: Vec<u8>,
         last: bool,
     ) -> Option<Diverged> {
-        let credit = bytes.len() as u32;
+        let mut credit = bytes.len() as u32;
         if let Some(held_output) = &mut self.held_output {
             let piece = OutputPiece {
                 rank,
@@ -180,7 +187,28 @@ impl Streams {
             self.owe(host, credit);
             return None;
         }
-        let (mut fresh, mut diverged) = (bytes, None);
+        let (mut fresh, mut last) = (bytes, last);
+        if let Some(ends) = self.ends.as_mut().filter(|_| last) {
+            let line = fresh.iter().rposition(|byte| *byte == b'\n');
+            let rest = fresh.split_off(line.map_or(0, |at| at + 1));
+            (credit, last) = (fresh.len() as u32, false);
+            if let Some(credit) = self.credit.get_mut(host) {
+                *credit += rest.len() as u32;
+            }
+            ends.insert((rank, stream), rest);
+        }
+        self.show((host, credit), (rank, stream), fresh, last)
+    }
+
+    /// Passes output on to its sink, without what is repeated.
+    fn show(
+        &mut self,
+        credit: (HostIndex, u32),
+        (rank, stream): (Rank, Stream),
+        mut fresh: Vec<u8>,
+        last: bool,
+    ) -> Option<Diverged> {
+        let mut diverged = None;
         if let Some(replay_filters) = &mut self.replay_filters {
             let filter = replay_filters.entry((rank, stream)).or_default();
             let bytes = std::mem::take(&mut fresh);
@@ -191,7 +219,7 @@ impl Streams {
         }
         let index = (stream as usize).min(self.sinks.len().saturating_sub(1));
         if let Some(sink) = self.sinks.get_mut(index) {
-            sink.push((host, credit), (rank, stream), fresh, last, self.tag);
+            sink.push(credit, (rank, stream), fresh, last, self.tag);
         }
         diverged
     }
@@ -366,6 +394,9 @@ impl Streams {
 
     /// All ranks have ended for good: nothing is written again.
     pub fn release(&mut self) {
+        for (who, rest) in self.ends.take().into_iter().flatten() {
+            self.show((0, 0), who, rest, true);
+        }
         if let Some(held_output) = &mut self.held_output {
             held_output.release();
         }

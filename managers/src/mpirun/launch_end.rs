@@ -17,17 +17,15 @@ const READER_LIMIT: Duration = Duration::from_secs(2);
 impl Launcher {
     /// A lost host would not end the job.
     pub(super) fn may_relaunch(&self) -> bool {
-        self.stored_state().is_some()
+        !self.stored_states().is_empty()
     }
 
-    /// From what the job would be launched again.
-    fn stored_state(&self) -> Option<StoredState> {
+    /// From what the job could be launched again, the best first.
+    fn stored_states(&self) -> Vec<StoredState> {
         let in_files = self.streams.in_files();
         let images = in_files.and_then(|epoch| self.state_folder.images(epoch));
-        images.or_else(|| {
-            let stored = self.streams.newest_state();
-            self.state_folder.state(stored)
-        })
+        let regions = self.state_folder.state(self.streams.newest_state());
+        images.into_iter().chain(regions).collect()
     }
 
     /// The job is over, its last output has come and was written.
@@ -52,12 +50,13 @@ impl Launcher {
     /// Central has asked whether the job can be launched again, or from which state: that is
     /// certain once no host has a link.
     pub(super) fn answer_stored(&mut self) {
-        if self.central.asks_relaunchable() && self.may_relaunch() {
-            self.central.tell(CentralInput::Relaunchable);
+        if self.central.asks_relaunchable() {
+            let states = self.stored_states();
+            self.central.tell(CentralInput::Relaunchable(states));
         }
         if self.central.asks_stored() && !self.hosts.any_open() {
-            let stored = self.stored_state();
-            self.central.tell_stored(stored);
+            let states = self.stored_states();
+            self.central.tell_stored(states);
         }
     }
 

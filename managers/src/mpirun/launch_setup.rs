@@ -58,6 +58,7 @@ fn setup(launch: &Launch, relaunch: Option<bool>) -> Setup {
         relaunch,
         consumed: launch.consumed.clone(),
         from: plan.from,
+        continues: relaunch.is_some() && plan.claim.is_some(),
     }
 }
 

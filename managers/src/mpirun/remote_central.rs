@@ -230,7 +230,7 @@ impl RemoteCentral {
                 self.last.entry(*host).or_insert(input.clone());
             }
             // Another one asks again.
-            CentralInput::Suspended | CentralInput::Stored(_) | CentralInput::Relaunchable => {}
+            CentralInput::Suspended | CentralInput::Stored(_) | CentralInput::Relaunchable(_) => {}
             // Local managers say that to central themselves.
             CentralInput::Local(..) => return Ok(()),
             CentralInput::Signal(_) | CentralInput::Checkpoint | CentralInput::OutputLost(_) => {

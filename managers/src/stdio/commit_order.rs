@@ -26,8 +26,8 @@ pub struct CommitOrder {
     ranks: usize,
     /// Ranks whose mark has come, of checkpoints that do not count as committed.
     marked: BTreeMap<Epoch, BTreeSet<Rank>>,
-    /// Reports of central that do not count yet.
-    waiting: VecDeque<Settled>,
+    /// Reports of central that do not count yet, and the checkpoint whose marks must come before.
+    waiting: VecDeque<(Settled, Option<Epoch>)>,
     /// The last checkpoint behind which no rank rolls back, as central has reported.
     told: Option<Epoch>,
     /// The checkpoints that count, as central has reported.
@@ -75,7 +75,9 @@ impl CommitOrder {
         }
         let superseded = before.newest_first().filter(|e| !counted.contains(*e));
         for epoch in superseded.filter(|epoch| Some(*epoch) > self.told) {
-            self.waiting.push_back(Settled::Superseded(epoch));
+            // A rank that rolled back to it reports that before it marks a later one.
+            let later = counted.memory.max(Some(epoch));
+            self.waiting.push_back((Settled::Superseded(epoch), later));
         }
     }
 
@@ -83,30 +85,35 @@ impl CommitOrder {
     pub fn settled(&mut self, result: Settled) {
         match result {
             Settled::Committed(epoch) if self.told >= Some(epoch) => return,
-            Settled::Committed(epoch) => self.told = Some(epoch),
-            Settled::Superseded(_) | Settled::Aborted(_) => {}
+            Settled::Committed(epoch) => {
+                self.told = Some(epoch);
+                self.waiting.push_back((result, Some(epoch)));
+            }
+            Settled::Superseded(epoch) => self.waiting.push_back((result, Some(epoch))),
+            Settled::Aborted(_) => self.waiting.push_back((result, None)),
         }
-        self.waiting.push_back(result);
     }
 
     /// The next report that counts.
     #[expect(clippy::should_implement_trait, reason = "more may come later")]
     pub fn next(&mut self) -> Option<Settled> {
-        let result = *self.waiting.front()?;
-        if let Settled::Committed(epoch) | Settled::Superseded(epoch) = result {
+        let (result, marks) = *self.waiting.front()?;
+        if let Some(epoch) = marks {
             let marked = self.marked.get(&epoch).map_or(0, BTreeSet::len);
             if marked < self.ranks {
                 return None;
             }
-            match result {
-                Settled::Committed(_) => {
-                    self.passed = Some(epoch);
-                    self.marked = self.marked.split_off(&Epoch(epoch.0 + 1));
-                }
-                _ => self.marked.retain(|other, _| *other != epoch),
-            }
         }
-        self.waiting.pop_front()
+        match result {
+            Settled::Committed(epoch) => {
+                self.passed = Some(epoch);
+                self.marked = self.marked.split_off(&Epoch(epoch.0 + 1));
+            }
+            Settled::Superseded(epoch) => self.marked.retain(|other, _| *other != epoch),
+            Settled::Aborted(_) => {}
+        }
+        self.waiting.pop_front();
+        Some(result)
     }
 }
 
@@ -173,19 +180,20 @@ mod tests {
         order.counted(counted(3, Some(1), None));
         assert_eq!(order.next(), Some(Settled::Superseded(Epoch(2))));
         order.counted(counted(4, Some(4), Some(1)));
-        // It was the newest, and is not needed for files.
+        // It was the newest, and is not needed for files. A rank may have rolled back to it.
+        assert_eq!(order.next(), None, "the mark of 4 has not come");
+        order.mark(Rank(0), Epoch(4));
         assert_eq!(order.next(), Some(Settled::Superseded(Epoch(3))));
         order.counted(counted(5, Some(4), Some(1)));
         order.counted(counted(6, Some(4), Some(1)));
-        assert_eq!(order.next(), None, "the mark of 5 has not come");
-        order.mark(Rank(0), Epoch(4));
         order.mark(Rank(0), Epoch(5));
+        assert_eq!(order.next(), None, "the mark of 6 has not come");
+        order.mark(Rank(0), Epoch(6));
         assert_eq!(order.next(), Some(Settled::Superseded(Epoch(5))));
         order.counted(counted(6, None, Some(4)));
         assert_eq!(order.next(), Some(Settled::Committed(Epoch(4))));
         // A rollback to the checkpoint in files makes the one in memory void.
         order.counted(counted(4, None, Some(4)));
-        order.mark(Rank(0), Epoch(6));
         assert_eq!(order.next(), Some(Settled::Superseded(Epoch(6))));
         assert_eq!(order.next(), None);
     }

@@ -47,8 +47,9 @@ impl<W: Work> JobWorld<W> {
             return Ok(());
         }
         let regions = self.rng.chance(90).then_some(StoredState::Regions(1));
-        let state = self.stored_images().map(StoredState::Images).or(regions);
-        self.central(central::CentralInput::Stored(state))
+        let images = self.stored_images().map(StoredState::Images);
+        let states = images.into_iter().chain(regions).collect();
+        self.central(central::CentralInput::Stored(states))
     }
 
     /// The newest checkpoint in files, if they are all there.
@@ -65,7 +66,11 @@ impl<W: Work> JobWorld<W> {
     pub(super) fn relaunchable(&mut self, boot: u32) -> Result<(), String> {
         let asked = boot == self.boots && self.central.is_some();
         match asked && self.rng.chance(50) {
-            true => self.central(central::CentralInput::Relaunchable),
+            true => {
+                let images = self.stored_images().map(StoredState::Images);
+                let states = images.into_iter().chain([StoredState::Regions(1)]);
+                self.central(central::CentralInput::Relaunchable(states.collect()))
+            }
             false => Ok(()),
         }
     }

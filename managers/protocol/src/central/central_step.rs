@@ -53,7 +53,7 @@ impl Central {
             }
             CentralInput::Tick => self.tick(now, effects),
             CentralInput::Suspended => self.hosts.was_suspended(now),
-            CentralInput::Relaunchable => self.drop_silent(now, effects),
+            CentralInput::Relaunchable(states) => self.drop_silent(now, &states, effects),
             // No pending question, or the answer to a question of a predecessor.
             CentralInput::Stored(_) => {}
         }

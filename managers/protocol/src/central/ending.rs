@@ -1,6 +1,6 @@
 //! The end of the job: by a signal, by the loss of a host, or because every host is done.
 
-use super::interface::{CentralEffect, HostIndex};
+use super::interface::{CentralEffect, HostIndex, StoredState};
 use super::job_state::Central;
 use super::phase::CentralPhase;
 use crate::manager_messages::{Time, ToLocal};
@@ -63,8 +63,15 @@ impl Central {
 
     /// The job can be launched again without a lost host, so central does not wait for a silent
     /// one.
-    pub(super) fn drop_silent(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
-        if let Some(host) = self.hosts.silent() {
+    pub(super) fn drop_silent(
+        &mut self,
+        now: Time,
+        states: &[StoredState],
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        if let Some(host) = self.hosts.silent()
+            && states.iter().any(|state| self.may_continue(*state))
+        {
             effects.push(CentralEffect::Drop(host));
             self.host_gone(now, host, "it is silent".to_string(), effects);
         }

@@ -30,11 +30,12 @@ pub enum CentralInput {
     Checkpoint,
     /// The ranks' output can't be written, for this reason; without one, it has no reader.
     OutputLost(Option<String>),
-    /// The answer to [`CentralEffect::AskStored`]: the state that every rank has stored, if
+    /// The answer to [`CentralEffect::AskStored`]: the states that every rank has stored, the best
+    /// one first; nothing, if
     /// there is one.
-    Stored(Option<StoredState>),
+    Stored(Vec<StoredState>),
     /// The answer to [`CentralEffect::AskRelaunchable`], if there is such a state.
-    Relaunchable,
+    Relaunchable(Vec<StoredState>),
     /// The deadline may have come.
     Tick,
     /// Nothing has been passed on for a while, for no fault of the hosts: the launcher was

@@ -201,10 +201,15 @@ impl System {
             Question::Stored => {
                 leased.stored = stored;
                 self.central(CentralInput::Stored(
-                    stored.then_some(StoredState::Regions(1)),
+                    stored
+                        .then_some(StoredState::Regions(1))
+                        .into_iter()
+                        .collect(),
                 ));
             }
-            Question::Relaunchable if stored => self.central(CentralInput::Relaunchable),
+            Question::Relaunchable if stored => {
+                self.central(CentralInput::Relaunchable(vec![StoredState::Regions(1)]))
+            }
             Question::Relaunchable => {}
         }
     }

@@ -268,16 +268,27 @@ impl RankImages {
         image.is_there
     }
 
-    /// Drops an image; `false` if there is none.
-    pub fn drop_image(&mut self, slot: usize, epoch: Epoch, reactor: &Reactor) -> bool {
+    fn take(&mut self, slot: usize, epoch: Epoch) -> Option<RankImage> {
         let images = &mut self.ranks[slot];
-        let at = images.iter().position(|image| image.epoch == epoch);
-        let image = at.map(|at| images.swap_remove(at));
-        let dropped = image.map(|mut image| {
+        let at = images.iter().position(|image| image.epoch == epoch)?;
+        Some(images.swap_remove(at))
+    }
+
+    /// Drops an image that does not count; `false` if there is none.
+    pub fn drop_image(&mut self, slot: usize, epoch: Epoch, reactor: &Reactor) -> bool {
+        let dropped = self.take(slot, epoch).map(|mut image| {
             image.remove_file();
             end_process(&mut image, reactor);
         });
         dropped.is_some()
+    }
+
+    /// Knows an image no more that still counts; `false` if there is none. A file that outlives
+    /// the managers stays: the next launch may need it.
+    pub fn lose_image(&mut self, slot: usize, epoch: Epoch, reactor: &Reactor) -> bool {
+        let lost = self.take(slot, epoch);
+        lost.map(|mut image| end_process(&mut image, reactor))
+            .is_some()
     }
 
     /// Drops all images. The files of a named job stay.

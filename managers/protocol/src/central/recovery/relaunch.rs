@@ -57,7 +57,9 @@ impl Central {
                 self.hosts.count_leases_from(now);
                 self.wait_for_fence(now, relaunch, effects);
             }
-            (CentralInput::Stored(state), Relaunching::Asked) => self.stored(now, state, effects),
+            (CentralInput::Stored(states), Relaunching::Asked) => {
+                self.stored(now, &states, effects)
+            }
             (CentralInput::Signal(signal), _) if signal_numbers::ends(signal) => {
                 self.over(Verdict::Interrupted { signal }, effects);
             }
@@ -78,9 +80,10 @@ impl Central {
         }
     }
 
-    /// The state that every rank has stored, if there is one.
-    fn stored(&mut self, now: Time, state: Option<StoredState>, effects: &mut Vec<CentralEffect>) {
-        let next = state.filter(|state| self.may_continue(*state));
+    /// The states that every rank has stored, the best one first.
+    fn stored(&mut self, now: Time, states: &[StoredState], effects: &mut Vec<CentralEffect>) {
+        let mut states = states.iter().copied();
+        let next = states.find(|state| self.may_continue(*state));
         let next = next.and_then(|state| {
             let (host, placement) = self.placement_without_lost()?;
             let checkpoints = self.mode.checkpoints();
@@ -109,7 +112,7 @@ impl Central {
     }
 
     /// Whether the program gives a right answer from there.
-    fn may_continue(&self, state: StoredState) -> bool {
+    pub(in crate::central) fn may_continue(&self, state: StoredState) -> bool {
         match state {
             StoredState::Regions(_) => true,
             StoredState::Images(epoch) => self.mode.outlived(epoch).is_none(),
