@@ -84,7 +84,7 @@ impl CommitOrder {
     /// Central reports this; a commit that it reports again counts once.
     pub fn settled(&mut self, result: Settled) {
         match result {
-            Settled::Committed(epoch) if self.told >= Some(epoch) => return,
+            Settled::Committed(epoch) if self.told >= Some(epoch) => {}
             Settled::Committed(epoch) => {
                 self.told = Some(epoch);
                 self.waiting.push_back((result, Some(epoch)));
