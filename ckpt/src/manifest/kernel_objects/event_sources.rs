@@ -176,6 +176,10 @@ fn new_counter(count: u64, is_semaphore: bool) -> sys::Sys<RawFd> {
     Ok(new)
 }
 
+/// How often a timer is looked at that does not seem to be set. It may be at its expiration: the
+/// kernel then shows no time that is left, and has not counted the expiration yet.
+const MOST_LOOKS: u32 = 64;
+
 fn timer(fd: RawFd) -> sys::Sys<Kind> {
     let zero = libc::timespec {
         tv_sec: 0,
@@ -185,9 +189,14 @@ fn timer(fd: RawFd) -> sys::Sys<Kind> {
         it_interval: zero,
         it_value: zero,
     };
-    // First, because it counts expirations that the text then has.
-    // SAFETY: the pointer is to an itimerspec.
-    sys::check(unsafe { libc::timerfd_gettime(fd, &raw mut setting) }.into())?;
+    for _ in 0..MOST_LOOKS {
+        // First, because it counts expirations that the text then has.
+        // SAFETY: the pointer is to an itimerspec.
+        sys::check(unsafe { libc::timerfd_gettime(fd, &raw mut setting) }.into())?;
+        if is_set(&setting) {
+            break;
+        }
+    }
     let text = information(fd)?;
     let field = |name| proc::field(&text, name).and_then(proc::number);
     let clock = field("clockid:").ok_or(libc::EIO)? as i32;
