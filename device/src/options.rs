@@ -21,8 +21,8 @@ pub struct Options {
     /// `REJOIN_SPIN_US`: how long a wait spins before it blocks. Chosen from ranks and cores when
     /// unset: no spinning with more ranks on the host than cores.
     pub spin: Option<Duration>,
-    /// `REJOIN_CONNECT_TIMEOUT`: seconds after which a connection that cannot be made is an error
-    /// (default 30).
+    /// `REJOIN_CONNECT_TIMEOUT`: seconds after which a connection that cannot be made, or that
+    /// is lost again and again without progress, is an error (default 30).
     pub connect_timeout: Duration,
     /// `REJOIN_LINK_TIMEOUT`: seconds for which a link with data under way may go without any ack
     /// before it counts as lost and is dialed anew (default 20).

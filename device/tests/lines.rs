@@ -299,7 +299,10 @@ fn a_link_may_break_any_number_of_times_while_a_message_waits_for_its_receive() 
 #[test]
 fn links_that_break_as_soon_as_they_stand_are_an_error() {
     let _alone = alone();
-    let mut job = TestJob::new(2);
+    let mut job = TestJob::with(2, |_| Options {
+        connect_timeout: Duration::from_secs(2),
+        ..Options::default()
+    });
     job.edit = Arc::new(|table| {
         for (_, card) in table {
             let door = card.addresses.iter().find_map(tcp).expect("a listener");

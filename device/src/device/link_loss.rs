@@ -1,7 +1,7 @@
 //! Loss of links: by the system, after a malformed frame, or by link flapping.
 
 use std::io::Write as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rejoin_channel_table::Resume;
 use rejoin_channel_table::ids::Rank;
@@ -14,6 +14,8 @@ use crate::transport::Fault;
 
 /// How long the smaller rank waits for the larger rank to redial a lost link.
 const REDIAL_DELAY: Duration = Duration::from_millis(4);
+/// Pause before a rank is dialed again after too many links without progress.
+const FLAP_PAUSE: Duration = Duration::from_millis(50);
 
 impl Device {
     /// A link is broken: its handle is nulled, and the peer is dialed again.
@@ -80,6 +82,10 @@ impl Device {
         } else {
             REDIAL_DELAY
         };
+        let pause = match self.links.dial(rank).flaps().is_over_limit() {
+            true => pause + FLAP_PAUSE,
+            false => pause,
+        };
         self.links.redial_after(rank, pause);
     }
 
@@ -89,19 +95,21 @@ impl Device {
         self.links.dial(rank).flaps().begin((theirs.clone(), ours));
     }
 
-    /// A link is lost. Returns whether too many links in succession made no progress.
+    /// A link is lost. Returns whether too many links in succession made no progress, for as long
+    /// as a connection may take to be made.
     pub(super) fn count_link(&mut self, closed: &Closed) -> bool {
         let rank = closed.rank;
         if self.manager.is_leaving() || self.engine.is_quiet(rank) {
             return false;
         }
+        let patience = self.member.options().connect_timeout;
         let waits = closed.received_frame && self.engine.awaits(rank);
         let flaps = self.links.dial(rank).flaps();
         if waits && !flaps.peer_requested_body() {
             *flaps = FlapStreak::default();
             return false;
         }
-        flaps.end(closed.moved)
+        flaps.end(closed.moved, patience, Instant::now())
     }
 
     /// Counts a lost link that no other link has replaced.

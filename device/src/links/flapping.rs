@@ -6,11 +6,17 @@
 //! to send does not count such a link: an idle link may be cut any number of times. Nor does a rank
 //! count a link when the peer has all its messages and only has to report a matching receive. A
 //! frame from the peer is all the progress that such a link can make.
+//!
+//! Many lost links alone are no error: a network that resets all connections for a second loses
+//! hundreds. The streak must also last as long as a connection may take to be made.
+
+use std::time::{Duration, Instant};
 
 use rejoin_channel_table::Resume;
 
-/// Largest total weight of successive links without progress. It allows 20 links that moved next to
-/// nothing. A long body is sent again from its start, and may be cut many times on a bad line.
+/// Largest total weight of successive links without progress, however long they take. It allows 20
+/// links that moved next to nothing. A long body is sent again from its start, and may be cut many
+/// times on a bad line.
 const LIMIT: u32 = 200;
 /// Weight of a link that moved less than `LITTLE`.
 const HEAVY: u32 = 10;
@@ -25,6 +31,8 @@ pub(crate) struct FlapStreak {
     resumes: Option<Box<(Resume, Resume)>>,
     links: u32,
     weight: u32,
+    /// When the first of them was lost.
+    since: Option<Instant>,
 }
 
 impl FlapStreak {
@@ -33,6 +41,7 @@ impl FlapStreak {
         if self.resumes.as_deref() != Some(&resumes) {
             self.links = 0;
             self.weight = 0;
+            self.since = None;
             self.resumes = Some(Box::new(resumes));
         }
     }
@@ -48,12 +57,19 @@ impl FlapStreak {
         self.links
     }
 
-    /// The link is lost after `moved` bytes; true when there were too many in succession.
-    pub(crate) fn end(&mut self, moved: u64) -> bool {
+    /// Whether there were too many in succession: the next dial is to wait.
+    pub(crate) fn is_over_limit(&self) -> bool {
+        self.weight > LIMIT
+    }
+
+    /// The link is lost after `moved` bytes. True when there were too many in succession, and the
+    /// first of them was lost `patience` ago or earlier.
+    pub(crate) fn end(&mut self, moved: u64, patience: Duration, now: Instant) -> bool {
         self.links = self.links.saturating_add(1);
         let weight = if moved < LITTLE { HEAVY } else { 1 };
         self.weight = self.weight.saturating_add(weight);
-        self.weight > LIMIT
+        let since = *self.since.get_or_insert(now);
+        self.is_over_limit() && now.saturating_duration_since(since) >= patience
     }
 }
 
@@ -61,6 +77,9 @@ impl FlapStreak {
 mod tests {
     use super::*;
     use rejoin_channel_table::Ssn;
+
+    /// Less than any streak here takes.
+    const PATIENCE: Duration = Duration::from_millis(20);
 
     fn had(next: u64) -> (Resume, Resume) {
         let resume = Resume {
@@ -75,9 +94,11 @@ mod tests {
         moved: u64,
         next: impl Fn(u32) -> u64,
     ) -> Option<u32> {
+        let start = Instant::now();
         (1..1000).find(|number| {
             flaps.begin(had(next(*number)));
-            flaps.end(moved)
+            let now = start + Duration::from_millis(u64::from(*number));
+            flaps.end(moved, PATIENCE, now)
         })
     }
 
@@ -96,5 +117,21 @@ mod tests {
             links_until_error(&mut FlapStreak::default(), 900, next),
             None
         );
+    }
+
+    #[test]
+    fn many_links_within_a_short_time_are_no_error() {
+        let mut flaps = FlapStreak::default();
+        let start = Instant::now();
+        let mut lost_after = |ms| {
+            flaps.begin(had(5));
+            flaps.end(
+                900,
+                Duration::from_millis(500),
+                start + Duration::from_millis(ms),
+            )
+        };
+        assert!(!(1..=500).any(&mut lost_after));
+        assert!(lost_after(501), "500 ms after the first loss");
     }
 }
