@@ -66,6 +66,30 @@ const POINTS: &[(&str, &str)] = &[
     ("during-finalized", ""),
 ];
 
+/// A fault that occurred.
+struct Struck {
+    fault: String,
+    /// The killed processes, each with the name of its victim.
+    killed: Vec<(String, u32)>,
+}
+
+impl Struck {
+    /// The number of killed ranks.
+    fn ranks(&self) -> usize {
+        let ranks = self.killed.iter();
+        ranks.filter(|(who, _)| who.starts_with("rank-")).count()
+    }
+
+    /// Somebody was there of those whom the fault names, apart from the central manager, which
+    /// always is.
+    fn found(&self) -> bool {
+        let others = |who: &&str| *who != "central";
+        let named = self.fault.split_once('=').map_or("", |(_, named)| named);
+        let found = self.killed.iter().map(|(who, _)| who.as_str());
+        found.filter(others).count() > 0 || named.split('+').all(|who| !others(&who))
+    }
+}
+
 /// The file in which managers note the processes that they have killed.
 struct Notes(Folder);
 
@@ -78,15 +102,19 @@ impl Notes {
         self.0.name("notes")
     }
 
-    /// Each fault that occurred, with the killed processes.
-    fn read(&self) -> Vec<(String, Vec<u32>)> {
+    /// Each fault that occurred.
+    fn read(&self) -> Vec<Struck> {
         let text = std::fs::read_to_string(self.path()).unwrap_or_default();
         let line = |line: &str| {
             let mut words = line.split(' ');
             let fault = words.next().expect("a fault").to_owned();
+            let process = |word: &str| {
+                let (victim, pid) = word.split_once(':').expect("a victim and its pid");
+                (victim.to_owned(), pid.parse().expect("a pid"))
+            };
             // When that was comes in between.
-            let words = words.skip(1);
-            (fault, words.map(|w| w.parse().expect("a pid")).collect())
+            let killed = words.skip(1).map(process).collect();
+            Struck { fault, killed }
         };
         // The last one may be seen in the middle of its writing.
         let lines = text.split_inclusive('\n');
@@ -118,7 +146,7 @@ fn undisturbed() -> &'static str {
 }
 
 /// A job with faults; it continues until the last one has struck, however slow the machine is.
-fn struck(faults: &str) -> (Finished, Vec<(String, Vec<u32>)>) {
+fn struck(faults: &str) -> (Finished, Vec<Struck>) {
     let notes = Notes::new(faults);
     let gate = notes.0.join("gate");
     let last = faults.rsplit(',').next().unwrap_or(faults);
@@ -131,7 +159,7 @@ fn struck(faults: &str) -> (Finished, Vec<(String, Vec<u32>)>) {
     let mpirun = child.id();
     let done = std::thread::scope(|scope| {
         scope.spawn(|| {
-            let has_struck = || notes.read().iter().any(|(fault, _)| fault == last);
+            let has_struck = || notes.read().iter().any(|struck| struck.fault == last);
             let begun = Instant::now();
             while is_alive(mpirun) && !has_struck() && begun.elapsed() < LIMIT {
                 std::thread::sleep(Duration::from_millis(1));
@@ -143,7 +171,8 @@ fn struck(faults: &str) -> (Finished, Vec<(String, Vec<u32>)>) {
         finish(child, 2 * LIMIT, faults)
     });
     let all = notes.read();
-    let pids: Vec<u32> = all.iter().flat_map(|(_, pids)| pids.clone()).collect();
+    let killed = all.iter().flat_map(|struck| &struck.killed);
+    let pids: Vec<u32> = killed.map(|(_, pid)| *pid).collect();
     all_gone(&pids, LIMIT);
     (done, all)
 }
@@ -212,16 +241,14 @@ fn fate(point: &str, trigger: &str, victims: &str) -> Fate {
         trigger => format!("{trigger},{mine}"),
     };
     let (done, all) = struck(&faults);
-    let ranks = all.iter().filter(|(fault, _)| fault.contains("rank"));
-    let killed = ranks.map(|(_, pids)| pids.len()).sum::<usize>();
+    let killed = all.iter().map(Struck::ranks).sum::<usize>();
     let back = times_back(&done.stderr());
     println!("REJOIN_FAULT={faults}: {killed} ranks killed, {back} back");
     let (want, have) = (by_rank(undisturbed(), true), by_rank(&done.stdout(), true));
-    let mine = all.iter().find(|(fault, _)| *fault == mine);
+    let mine = all.iter().find(|struck| struck.fault == mine);
     let what = if mine.is_none() {
         "not reached".to_owned()
-    } else if mine.is_some_and(|(_, pids)| pids.is_empty() && !early(point) && !may_be_gone(point))
-    {
+    } else if mine.is_some_and(|mine| !mine.found() && !early(point) && !may_be_gone(point)) {
         "nobody was there".to_owned()
     } else if ends(point, victims, &done) {
         return Fate::Ended;

@@ -5,8 +5,8 @@
 //! `*` each time. Victims are `rank-N`, `twin-N` (the images of rank N), `local` (a local manager)
 //! and `central`; `nobody` only records that the point was reached. `REJOIN_FAULT_FILE` names a
 //! file. The manager appends a line to it before it kills: the request, the nanoseconds of the
-//! monotonic clock, the pids. A request that the file lists is not repeated, so a restarted manager
-//! does not die at the same point again.
+//! monotonic clock, and `VICTIM:PID` for each process that is there. A request that the file lists
+//! is not repeated, so a restarted manager does not die at the same point again.
 
 mod hooks;
 mod victims;
@@ -245,12 +245,12 @@ impl Plan {
     }
 
     fn inject(&self, fault: &Fault) {
-        let pids = victims::find(&fault.victims);
-        tracing::warn!(fault = fault.text, ?pids, "a fault that was asked for");
+        let found = victims::find(&fault.victims);
+        tracing::warn!(fault = fault.text, ?found, "a fault that was asked for");
         if let Some(path) = &self.file {
             let mut line = format!("{} {}", fault.text, host_clocks::monotonic());
-            for pid in &pids {
-                line += &format!(" {pid}");
+            for (victim, pid) in &found {
+                line += &format!(" {victim}:{pid}");
             }
             line.push('\n');
             let file = File::options().append(true).create(true).open(path);
@@ -258,6 +258,7 @@ impl Plan {
                 say_line!("rejoin: {FILE}: {error}");
             }
         }
+        let pids: Vec<u32> = found.iter().map(|(_, pid)| *pid).collect();
         victims::kill(&pids);
     }
 }

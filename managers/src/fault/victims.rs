@@ -2,6 +2,7 @@
 //! managers' own tables.
 
 use crate::host::descendants;
+use std::fmt;
 
 /// The process that a fault kills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,7 @@ const CENTRAL: &str = "rejoin-central";
 const LAUNCHER: &str = "mpirun";
 
 impl Victim {
+    /// The victim of this name.
     pub(super) fn of(name: &str) -> Option<Victim> {
         let number = |prefix| name.strip_prefix(prefix)?.parse().ok();
         match name {
@@ -29,6 +31,18 @@ impl Victim {
             _ => number("rank-")
                 .map(Victim::Rank)
                 .or_else(|| number("twin-").map(Victim::Twin)),
+        }
+    }
+}
+
+impl fmt::Display for Victim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Victim::Rank(rank) => write!(f, "rank-{rank}"),
+            Victim::Twin(rank) => write!(f, "twin-{rank}"),
+            Victim::Local => write!(f, "local"),
+            Victim::Central => write!(f, "central"),
+            Victim::Nobody => write!(f, "nobody"),
         }
     }
 }
@@ -64,8 +78,8 @@ fn root() -> u32 {
     own
 }
 
-/// The pids of those that are there.
-pub(super) fn find(victims: &[Victim]) -> Vec<u32> {
+/// The processes of those that are there.
+pub(super) fn find(victims: &[Victim]) -> Vec<(Victim, u32)> {
     if victims.iter().all(|victim| *victim == Victim::Nobody) {
         return Vec::new();
     }
@@ -75,16 +89,16 @@ pub(super) fn find(victims: &[Victim]) -> Vec<u32> {
     let all: Vec<Seen> = all.into_iter().filter_map(seen).collect();
     let there = |s: &&Seen| !"ZX".contains(s.state);
     let called = |name: &'static str| all.iter().filter(there).filter(move |s| s.name == name);
-    let mut pids = Vec::new();
-    for victim in victims {
-        match *victim {
-            Victim::Nobody => {}
-            Victim::Local => pids.extend(called(LOCAL).map(|s| s.pid).next()),
+    let mut found = Vec::new();
+    for &victim in victims {
+        let pids: Vec<u32> = match victim {
+            Victim::Nobody => Vec::new(),
+            Victim::Local => called(LOCAL).map(|s| s.pid).take(1).collect(),
             // Without one of its own, mpirun's process is central's.
-            Victim::Central => pids.push(called(CENTRAL).next().map_or(root, |s| s.pid)),
+            Victim::Central => vec![called(CENTRAL).next().map_or(root, |s| s.pid)],
             Victim::Twin(rank) => {
                 let of = |s: &&Seen| descendants::rank_of(s.pid) == Some(rank);
-                pids.extend(called(TWIN).filter(of).map(|s| s.pid));
+                called(TWIN).filter(of).map(|s| s.pid).collect()
             }
             Victim::Rank(rank) => {
                 let managers = [TWIN, LOCAL, CENTRAL, LAUNCHER];
@@ -95,11 +109,12 @@ pub(super) fn find(victims: &[Victim]) -> Vec<u32> {
                     .collect();
                 // A stopped one is about to go anyway, and counts only where there is no other.
                 ranks.sort_by_key(|s| s.state == 'T');
-                pids.extend(ranks.first().map(|s| s.pid));
+                ranks.first().map(|s| s.pid).into_iter().collect()
             }
-        }
+        };
+        found.extend(pids.into_iter().map(|pid| (victim, pid)));
     }
-    pids
+    found
 }
 
 /// Sends SIGKILL; to this process last.
