@@ -23,34 +23,35 @@ pub fn check(pages: &Path) -> Result<()> {
         let folder = folder?;
         let name = folder.file_name().to_string_lossy().into_owned();
         if folder.file_type()?.is_dir() && !OUTSIDE.contains(&name.as_str()) {
-            collect(&folder.path(), &mut types)?;
+            collect(&folder.path(), &name, &mut types)?;
         }
     }
     ensure!(!types.is_empty(), "no pages in {}", pages.display());
     let repeated = types
         .into_iter()
         .filter(|(name, at)| at.len() > 1 && !PER_CRATE.contains(&name.as_str()))
-        .map(|(name, at)| format!("{name}: {}", at.join(", ")))
+        .map(|(name, at)| format!("{name} (pages {})", at.join(", ")))
         .collect::<Vec<_>>();
     ensure!(
         repeated.is_empty(),
-        "several public types have one name:\n{}",
-        repeated.join("\n")
+        "several public types have one name: {}",
+        repeated.join("; ")
     );
     Ok(())
 }
 
-fn collect(folder: &Path, types: &mut BTreeMap<String, Vec<String>>) -> Result<()> {
+/// Adds the definitions among the pages of a folder, which are of this crate.
+fn collect(folder: &Path, of_crate: &str, types: &mut BTreeMap<String, Vec<String>>) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let (entry, path) = entry.map(|entry| (entry.file_type(), entry.path()))?;
         if entry?.is_dir() {
-            collect(&path, types)?;
+            collect(&path, of_crate, types)?;
             continue;
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let kind = KINDS.iter().find_map(|kind| name.strip_prefix(kind));
         if let Some(name) = kind.and_then(|rest| rest.strip_suffix(".html"))
-            && is_definition(&fs::read_to_string(&path)?)
+            && is_definition(&fs::read_to_string(&path)?, of_crate)
         {
             let at = path.display().to_string();
             types.entry(name.to_owned()).or_default().push(at);
@@ -60,11 +61,14 @@ fn collect(folder: &Path, types: &mut BTreeMap<String, Vec<String>>) -> Result<(
 }
 
 /// Whether the page is of the crate that defines the type: its first link to a source leads to a
-/// page of the same documentation. Pages of another crate's type have no such link, and pages that
-/// only lead elsewhere have none at all.
-fn is_definition(page: &str) -> bool {
+/// source of this crate. The page of another crate's type leads there only if rustdoc had written
+/// the pages of that crate before, which differs from run to run. Pages that only lead elsewhere
+/// have no such link.
+fn is_definition(page: &str, of_crate: &str) -> bool {
     let link = page.split_once("class=\"src\" href=\"");
-    link.is_some_and(|(_, target)| target.starts_with("../"))
+    let source = link.map(|(_, target)| target.trim_start_matches("../"));
+    let of = source.and_then(|source| source.strip_prefix("src/")?.split_once('/'));
+    of.is_some_and(|(name, _)| name == of_crate)
 }
 
 #[cfg(test)]
@@ -79,19 +83,24 @@ mod tests {
             fs::create_dir_all(path.parent().expect("a folder")).expect("the folder");
             fs::write(path, text).expect("the page");
         };
-        let own = "<a class=\"src\" href=\"../src/a/lib.rs.html#1\">";
+        let of_a = "<a class=\"src\" href=\"../src/a/lib.rs.html#1\">";
+        let of_b = "<a class=\"src\" href=\"../../src/b/lib.rs.html#1\">";
         let elsewhere = "<a class=\"src\" href=\"https://doc.rust-lang.org/x\">";
-        put("a/struct.One.html", own);
+        put("a/struct.One.html", of_a);
         put("b/struct.One.html", elsewhere);
         put("b/inner/struct.One.html", "<meta http-equiv=\"refresh\">");
-        put("a/enum.Error.html", own);
-        put("b/enum.Error.html", own);
+        // The pages of `a` were there before those of `b`.
+        put("b/again/struct.One.html", of_a);
+        put("a/enum.Error.html", of_a);
+        put("b/enum.Error.html", of_b);
         let fine = check(&pages);
-        put("b/inner/enum.One.html", own);
+        put("b/inner/enum.One.html", of_b);
         let refused = check(&pages);
         fs::remove_dir_all(&pages).expect("the pages");
         fine.expect("one definition");
         let text = refused.expect_err("two definitions").to_string();
-        assert!(text.contains("One: ") && !text.contains("Error"), "{text}");
+        let pages = ["One (pages ", "a/struct.One.html", "b/inner/enum.One.html"];
+        assert!(pages.iter().all(|part| text.contains(part)), "{text}");
+        assert!(!text.contains("Error") && !text.contains("again"), "{text}");
     }
 }
