@@ -1,6 +1,6 @@
 //! `cargo xtask test`: installs what the tests need, says so, and runs all of them as named claims.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -280,7 +280,12 @@ fn documentation(c: &Setting) -> Result<()> {
     let flags = "-D warnings -A rustdoc::private-intra-doc-links";
     // Pages of types that are gone would count.
     let pages = crate::install::target_directory(&c.root)?.join("doc");
-    let _ = std::fs::remove_dir_all(&pages);
+    match std::fs::remove_dir_all(&pages) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("removing {}", pages.display()));
+        }
+        _ => {}
+    }
     let mut command = cargo(c, &["doc", "--workspace", "--no-deps"]);
     c.run(command.env("RUSTDOCFLAGS", flags))?;
     public_types::check(&pages)
