@@ -304,16 +304,17 @@ fn models(c: &Setting) -> Result<()> {
 }
 
 /// Two installations: the tests' own, with hooks that kill processes and cut links, and the one
-/// that users make, without them. The first one has the profile of the models, whose dependencies
-/// are built already, and is linked faster.
+/// that users make, without them. They share no compiled crate. The builds run at the same time,
+/// because the last step of each (optimising whole programs) uses one core for long.
 fn install(c: &Setting) -> Result<()> {
     let at = |prefix: &str| {
         let mut command = cargo(c, &["xtask", "install", "--prefix"]);
         command.arg(c.root.join(prefix));
         command
     };
-    c.run(at("target/prefix").args(["--profile", "fast", "--fault-injection"]))?;
-    c.run(&mut at("target/installed"))?;
+    let mut of_tests = at("target/prefix");
+    of_tests.args(["--profile", "fast", "--fault-injection"]);
+    c.run_all(&mut [of_tests, at("target/installed")])?;
     let installed = c.root.join("target/installed");
     let mut check = cargo(c, &["xtask", "check", "--library"]);
     c.run(check.arg(installed.join("lib/libmpi_abi.so.1")))?;
