@@ -120,6 +120,15 @@ pub enum Caveat {
         /// The file.
         path: String,
     },
+    /// A file of which an image keeps nothing.
+    #[error(
+        "{path} is too large for the image, or can't be read: if it is overwritten after the checkpoint, \
+         a loss of a rank ends the job"
+    )]
+    NotKept {
+        /// The file.
+        path: String,
+    },
     /// A descriptor whose state lies in the kernel or with another process.
     #[error(
         "descriptor {fd} ({what}) stays as it is now: a restored rank finds it as the lost run left it"

@@ -10,19 +10,25 @@ mod description;
 mod duplicates;
 mod files;
 mod input;
+mod kept_files;
 mod kernel_objects;
 mod locked_memory;
 mod locks;
+mod open_file;
 mod pending_signals;
+mod positioned;
+mod prefix_hashes;
 mod shared_memory;
 mod timer_clock;
 mod timers;
 
 pub use files::WrittenFile;
-pub(crate) use files::{Cut, Descriptor, descriptors};
 pub use input::InputPipe;
 pub(crate) use input::pipe;
+pub use kept_files::Overwritten;
 use kernel_objects::KernelObjects;
+pub(crate) use open_file::{Cut, Descriptor, descriptors};
+pub(crate) use prefix_hashes::PrefixHashes;
 pub(crate) use shared_memory::MappedMemory;
 use shared_memory::SharedMemory;
 pub(crate) use timers::restore_late as restore_late_timers;
@@ -40,6 +46,9 @@ pub struct Summary {
     /// The process holds locks of files: it must be dead, not only stopped, before a runner can
     /// take them again.
     pub has_locks: bool,
+    /// Bytes of files that a restore may have to read again, to find out whether they were
+    /// overwritten.
+    pub hashed: u64,
     /// State that a restored process does not get back.
     pub caveats: Vec<Caveat>,
 }
@@ -58,7 +67,8 @@ pub(crate) struct Manifest {
 impl Manifest {
     /// Reads the state of this process, with signals blocked. `request_signal` is that of
     /// checkpoint requests, which is not part of the state. `is_other` are descriptors that do not
-    /// belong to the program alone: the standard streams, and what the manager has, too.
+    /// belong to the program alone: the standard streams, and what the manager has, too. `hashes`
+    /// are those of files at the image before.
     ///
     /// # Errors
     /// [`Refused::Contents`] for a descriptor whose contents can't be read;
@@ -69,11 +79,18 @@ impl Manifest {
         maps: &MappedMemory<'_>,
         request_signal: i32,
         is_other: impl Fn(&Descriptor) -> bool,
+        hashes: &mut PrefixHashes,
     ) -> Result<Self, Refused> {
         let shared = SharedMemory::capture(maps, all, &is_other)?;
         let objects = KernelObjects::capture(all, &is_other)?;
-        let is_known = |d: &Descriptor| is_other(d) || objects.holds(d.fd);
-        let files = files::Files::capture(all, is_known, |d| shared.holds(d.fd));
+        let use_of = |d: &Descriptor| open_file::DescriptorUse {
+            is_known: is_other(d) || objects.holds(d.fd),
+            is_memory: shared.holds(d.fd),
+            // A standard stream that is a file is one that the program has opened.
+            is_own: d.fd <= 2 || !is_other(d),
+            is_mapped: shared.has(d.file),
+        };
+        let files = files::Files::capture(all, use_of, hashes);
         Ok(Self {
             files,
             objects,
@@ -91,6 +108,7 @@ impl Manifest {
             writable: self.files.writable(),
             input: InputPipe::capture(),
             has_locks: self.files.has_locks(),
+            hashed: self.files.hashed_bytes(),
             caveats: self.files.caveats.clone(),
         }
     }
@@ -113,6 +131,12 @@ impl Manifest {
     /// In the rank: takes these numbers out of the program's epoll sets, or puts them back.
     pub fn watch(&self, numbers: &[RawFd], again: bool) {
         self.objects.watch(numbers, again);
+    }
+
+    /// In a zygote: whether the files that the process writes are as they were at the image, or can
+    /// be made so.
+    pub fn check_contents(&self, cut: &Cut) -> Result<(), Overwritten> {
+        self.files.check_contents(cut)
     }
 
     /// Checks that each open file has a path that leads to it. Otherwise the number of a file that

@@ -380,6 +380,17 @@ pub fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Nanoseconds of the clock that file systems use, since 1970.
+pub fn real_time() -> i128 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the pointer is to a timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut time) };
+    i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
+}
+
 /// A short path in memory of its own, for use where nothing may be allocated.
 pub struct ShortPath {
     bytes: [u8; 64],

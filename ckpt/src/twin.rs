@@ -10,7 +10,7 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use crate::error::Refused;
 use crate::manifest::{self, Manifest};
-pub use crate::manifest::{InputPipe, Summary, WrittenFile};
+pub use crate::manifest::{InputPipe, Overwritten, Summary, WrittenFile};
 use crate::sys;
 use crate::threads::kernel_state::{self, RegisteredAddresses, Scheduling};
 use crate::threads::{CloneSide, Parked};
@@ -55,8 +55,11 @@ pub fn take(imager: &mut Imager, parked: &Parked) -> Result<Taken, Refused> {
         .map_err(|errno| Refused::system("list the open files", errno))?;
     imager.read_mappings()?;
     let signal = imager.settings.signal;
+    let mut hashes = std::mem::take(&mut imager.hashes);
     let is_other = |d: &manifest::Descriptor| imager.is_other(d);
-    let manifest = Manifest::capture(&all, &imager.mappings(), signal, is_other)?;
+    let manifest = Manifest::capture(&all, &imager.mappings(), signal, is_other, &mut hashes);
+    imager.hashes = hashes;
+    let manifest = manifest?;
     let (wait, manager_end) = socket_pair(imager.settings.block)?;
     // The last look: the twin compares its memory with the ranges read here.
     let streams = imager

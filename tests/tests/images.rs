@@ -197,6 +197,11 @@ fn come_back(name: &str, command: &'static [&'static str]) {
 }
 
 #[test]
+fn a_file_that_is_overwritten_in_place_is_put_back_from_an_image_in_a_file() {
+    come_back("counters", &["counters", "small", "600", "wait"]);
+}
+
+#[test]
 fn pipes_and_epoll_sets_within_a_rank_come_back_from_files() {
     come_back("within", &["within", "300"]);
 }

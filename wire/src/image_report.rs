@@ -37,6 +37,9 @@ pub struct Holds {
     /// Device and inode of each file that is open for writing, at most [`crate::MOST_FILES`]. A
     /// file that several ranks name is not cut back. `None` when there are more.
     pub files: Option<Vec<(u64, u64)>>,
+    /// Bytes of these files that a restore may have to read again, to find out whether they were
+    /// overwritten.
+    pub hashed: u64,
     /// The process holds file locks. Its successor gets them only once the process is dead.
     pub locks: bool,
     /// Standard input, when it is a pipe.

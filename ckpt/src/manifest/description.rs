@@ -3,7 +3,7 @@
 use std::os::fd::RawFd;
 
 use super::duplicates;
-use super::files::Descriptor;
+use super::open_file::Descriptor;
 use crate::sys;
 
 /// Flags of a description that are set again.

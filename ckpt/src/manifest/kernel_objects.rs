@@ -7,7 +7,7 @@
 use std::os::fd::RawFd;
 
 use super::description::Description;
-use super::files::Descriptor;
+use super::open_file::Descriptor;
 use crate::error::Refused;
 use crate::sys;
 use epoll_sets::EpollSet;

@@ -57,6 +57,11 @@ impl Lock {
         })
     }
 
+    /// Whether it ends with any descriptor of the file.
+    pub fn is_process(&self) -> bool {
+        self.kind == LockKind::Process
+    }
+
     /// Locks the file again, under the number `fd`.
     pub fn take(&self, fd: RawFd) -> sys::Sys<()> {
         let kind = if self.is_write {

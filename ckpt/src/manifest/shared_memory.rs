@@ -9,14 +9,13 @@ use std::ops::Range;
 use std::os::fd::RawFd;
 
 use super::description::Description;
-use super::files::Descriptor;
+use super::open_file::Descriptor;
+use super::positioned::{read_at, write_at};
 use crate::error::Refused;
 use crate::{anonymous, proc, sys};
 
 /// Most bytes of all copies.
 const MOST_BYTES: u64 = 1 << 30;
-/// Bytes that are read at once.
-const STEP: usize = 16 << 20;
 
 /// Identity of a file: its file system and its number there.
 type File = (u64, u64);
@@ -140,7 +139,8 @@ impl SharedMemory {
         Ok(shared)
     }
 
-    fn has(&self, file: File) -> bool {
+    /// Whether a file or memory is one of these.
+    pub fn has(&self, file: File) -> bool {
         self.files.iter().any(|known| known.file == file)
     }
 
@@ -501,44 +501,6 @@ fn is_stopped(pid: i32, text: &mut Vec<u8>) -> bool {
     let path = sys::ShortPath::new(format_args!("/proc/{pid}/status"));
     let read = sys::read_file(path.as_c_str(), text);
     read.is_ok() && proc::field(text, "State:").is_some_and(|state| state.starts_with(b"T"))
-}
-
-/// Reads so many bytes, or fewer where the file ends.
-fn read_at(fd: RawFd, from: u64, length: u64, left: &mut u64) -> sys::Sys<Vec<u8>> {
-    *left = left.checked_sub(length).ok_or(libc::EFBIG)?;
-    let mut bytes: Vec<u8> = Vec::with_capacity(length as usize);
-    while (bytes.len() as u64) < length {
-        let room = (length as usize - bytes.len()).min(STEP);
-        let at = (from + bytes.len() as u64) as i64;
-        // SAFETY: the pointer is to `room` bytes of the vector's own spare memory.
-        let count =
-            unsafe { libc::pread(fd, bytes.as_mut_ptr().add(bytes.len()).cast(), room, at) };
-        match sys::check(count as i64) {
-            // SAFETY: the system has filled in `count` more bytes.
-            Ok(count) if count > 0 => unsafe { bytes.set_len(bytes.len() + count as usize) },
-            Err(libc::EINTR) => {}
-            // Memory behind the end of its file.
-            Ok(_) | Err(libc::EIO) => break,
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(bytes)
-}
-
-fn write_at(fd: RawFd, bytes: &[u8], position: u64) -> sys::Sys<()> {
-    let mut done = 0;
-    while done < bytes.len() {
-        let (rest, at) = (&bytes[done..], (position + done as u64) as i64);
-        // SAFETY: pointer and length describe the rest.
-        let count = unsafe { libc::pwrite(fd, rest.as_ptr().cast(), rest.len(), at) };
-        match sys::check(count as i64) {
-            Ok(0) => return Err(libc::EIO),
-            Ok(count) => done += count as usize,
-            Err(libc::EINTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -32,6 +32,8 @@ pub struct Imager {
     pub(super) twins: Vec<i32>,
     /// The text of `maps`, whose memory is used again.
     pub(super) maps: Vec<u8>,
+    /// Of files at the last image.
+    pub(super) hashes: manifest::PrefixHashes,
 }
 
 impl Imager {
@@ -50,6 +52,7 @@ impl Imager {
             inherited,
             twins: Vec::new(),
             maps: Vec::with_capacity(64 * 1024),
+            hashes: manifest::PrefixHashes::default(),
         }
     }
 

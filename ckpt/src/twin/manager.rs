@@ -26,6 +26,8 @@ pub struct RestoreRequest<'a> {
     pub cut_files: bool,
     /// Device and inode of files that must still not be cut: those that other ranks write too.
     pub spared: &'a [(u64, u64)],
+    /// Restore the process even if files that it writes were overwritten since the image.
+    pub accepts_overwritten: bool,
 }
 
 /// Why a zygote cannot restore, or be understood.
@@ -122,6 +124,9 @@ impl Zygote {
             });
         }
         let mut flags = if request.cut_files { wire::CUT } else { 0 };
+        if request.accepts_overwritten {
+            flags |= wire::ACCEPT;
+        }
         for (stream, bit) in streams.iter().zip(wire::STREAMS) {
             flags |= if stream.is_some() { bit } else { 0 };
         }

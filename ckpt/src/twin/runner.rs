@@ -5,9 +5,8 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use super::clone_context::CloneContext;
 use super::imager::Imager;
 use super::taken::Restored;
-use super::wire::{self, RestoreMessage};
+use super::wire::RestoreMessage;
 use crate::error::Caveat;
-use crate::manifest::Cut;
 use crate::{checkpoint_request, sys};
 
 /// Sets everything up but the signal mask.
@@ -47,10 +46,7 @@ pub(super) fn begin(
         .iter()
         .map(|&fd| unsafe { OwnedFd::from_raw_fd(fd) })
         .collect();
-    let cut = Cut {
-        is_wanted: message.head.flags & wire::CUT != 0,
-        spared: message.spared,
-    };
+    let cut = message.cut();
     let mut caveats: Vec<_> = lost
         .into_iter()
         .map(|fd| Caveat::StreamLost { fd })

@@ -6,6 +6,7 @@
 use std::os::fd::{IntoRawFd, RawFd};
 
 use crate::image::{ImageError, SaveError};
+use crate::manifest::{Cut, Overwritten};
 use crate::{passed, sys};
 
 /// Largest body of a restore request, in bytes.
@@ -33,6 +34,9 @@ pub(super) const PREPARE: u32 = 16;
 /// Bit of the head: restore nothing, but save this process. The body is the identity of the image,
 /// and the descriptor is the file.
 pub(super) const SAVE: u32 = 32;
+
+/// Bit of the head: files that were overwritten since the image do not matter.
+pub(super) const ACCEPT: u32 = 64;
 
 /// The head of a restore request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,6 +115,8 @@ pub enum ZygoteAnswer {
         /// The system's number for the error.
         errno: i32,
     },
+    /// No runner was made: a file that the process writes is not as it was at the image.
+    Overwritten(Overwritten),
     /// Its file is written.
     Saved {
         /// Length of the file in bytes.
@@ -135,6 +141,9 @@ impl ZygoteAnswer {
             Self::NotSaved(SaveError::TooMany) => (8, 0),
             Self::NotSaved(SaveError::Interrupted) => (10, 0),
             Self::NotSaved(SaveError::Directory) => (9, 0),
+            Self::Overwritten(Overwritten { fd, is_shared }) => {
+                (11, fd as u64 | u64::from(is_shared) << 32)
+            }
             Self::NotMade(error) => return error.encode(),
         };
         let mut bytes = [0; ANSWER];
@@ -166,6 +175,10 @@ impl ZygoteAnswer {
             (MAGIC, 8) => not_saved(SaveError::TooMany),
             (MAGIC, 10) => not_saved(SaveError::Interrupted),
             (MAGIC, 9) => not_saved(SaveError::Directory),
+            (MAGIC, 11) => i32::try_from(low).ok().map(|fd| {
+                let is_shared = high != 0;
+                Self::Overwritten(Overwritten { fd, is_shared })
+            }),
             _ => None,
         }
     }
@@ -181,6 +194,19 @@ pub(super) struct RestoreMessage {
 }
 
 impl RestoreMessage {
+    /// How files are to be treated.
+    pub fn cut(&self) -> Cut {
+        Cut {
+            is_wanted: self.head.flags & CUT != 0,
+            spared: self.spared.clone(),
+        }
+    }
+
+    /// Whether files that were overwritten since the image do not matter.
+    pub fn accepts_overwritten(&self) -> bool {
+        self.head.flags & ACCEPT != 0
+    }
+
     /// The standard streams that came, then the rest.
     pub fn sorted(&self) -> ([Option<RawFd>; 3], &[RawFd]) {
         let mut rest = self.descriptors.iter().copied();
@@ -353,6 +379,14 @@ mod tests {
             ZygoteAnswer::NotSaved(SaveError::TooMany),
             ZygoteAnswer::NotSaved(SaveError::Interrupted),
             ZygoteAnswer::NotSaved(SaveError::Directory),
+            ZygoteAnswer::Overwritten(Overwritten {
+                fd: 9,
+                is_shared: false,
+            }),
+            ZygoteAnswer::Overwritten(Overwritten {
+                fd: i32::MAX,
+                is_shared: true,
+            }),
             ZygoteAnswer::NotMade(ImageError::OtherKernel),
             ZygoteAnswer::NotMade(ImageError::MemoryDamaged(0x7fff_0000_1000)),
         ] {

@@ -7,6 +7,7 @@ use super::clone_context::{CloneContext, FirstThread};
 use super::imager::Imager;
 use super::wire::{self, RestoreMessage, ZygoteAnswer};
 use crate::image::{self, ImageIdentity};
+use crate::manifest::Overwritten;
 use crate::sys;
 use crate::threads::kernel_state::{Scheduling, set_name};
 
@@ -59,6 +60,11 @@ pub(super) fn freeze(
             save(imager, (context, thread), &score, &message);
             continue;
         }
+        if let Err(overwritten) = check_files(context, &message) {
+            answer(context.wait, ZygoteAnswer::Overwritten(overwritten));
+            message.descriptors.iter().copied().for_each(sys::close);
+            continue;
+        }
         drop_signals();
         let taken = ahead.take().and_then(|ahead| ahead.take(&message));
         // The runner becomes a child of the current parent, because this process ends with the next
@@ -75,6 +81,14 @@ pub(super) fn freeze(
             Err(errno) => answer(context.wait, ZygoteAnswer::Failed { errno }),
         }
         message.descriptors.iter().copied().for_each(sys::close);
+    }
+}
+
+/// Whether the files that the process writes can be as they were at the image.
+fn check_files(context: &CloneContext, message: &RestoreMessage) -> Result<(), Overwritten> {
+    match message.accepts_overwritten() {
+        true => Ok(()),
+        false => context.manifest.check_contents(&message.cut()),
     }
 }
 

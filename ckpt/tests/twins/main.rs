@@ -4,6 +4,7 @@
 
 mod basics;
 mod calls;
+mod contents;
 mod edges;
 mod figures;
 mod image_figures;
@@ -38,6 +39,7 @@ fn main() {
         waits::TESTS,
         edges::TESTS,
         state::TESTS,
+        contents::TESTS,
         storms::TESTS,
         threads::TESTS,
         stuck_threads::TESTS,

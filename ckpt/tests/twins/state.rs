@@ -22,8 +22,6 @@ pub const TESTS: &[Test] = &[
         "files_two_numbers_stay_one_in_a_container_too",
         duplicates_in_a_container,
     ),
-    ("files_written_in_place_are_named", in_place),
-    ("files_that_shrank_are_named", shrunk),
     ("files_process_locks_are_taken_again", process_locks),
     ("files_whole_locks_are_taken_again", whole_locks),
     ("directory_and_mask_stay", directory_and_mask),
@@ -43,7 +41,7 @@ pub const TESTS: &[Test] = &[
     ("memory_locks_are_set_again", memory_locks),
 ];
 
-fn open(path: &std::path::Path, flags: i32) -> i32 {
+pub fn open(path: &std::path::Path, flags: i32) -> i32 {
     let path = CString::new(path.to_str().expect("text")).expect("a path");
     // SAFETY: the path ends with a zero byte.
     let fd = unsafe { libc::open(path.as_ptr(), flags, 0o600) };
@@ -60,7 +58,7 @@ fn get(fd: i32, length: usize) -> String {
 }
 
 /// A rank that reads or writes `fd` as told: `+text` writes, a number reads so many bytes.
-fn clerk(fd: i32) -> impl FnOnce(&mut Rank) {
+pub fn clerk(fd: i32) -> impl FnOnce(&mut Rank) {
     move |rank| {
         rank.serve(|rank, word| match word.strip_prefix('+') {
             Some(text) => {
@@ -201,39 +199,6 @@ fn share(begin: fn()) {
     assert_eq!(all.map(|w| job.ask(w)), ["2", "3", "2"]);
     job.restore(1);
     assert_eq!(all.map(|w| job.ask(w)), ["2", "3", "2"]);
-    job.finish();
-}
-
-fn in_place() {
-    let folder = Folder::new("state");
-    fs::write(folder.join("base"), "0123456789").expect("written");
-    let mut job = Job::start(clerk(open(&folder.join("base"), libc::O_RDWR)));
-    job.ask("2");
-    job.image();
-    let twin = job.twin.as_ref().expect("an image");
-    assert_eq!((twin.written, twin.caveats), (0, 1));
-    job.ask("+XY");
-    job.restore(1);
-    assert_eq!(
-        job.ask("2"),
-        "XY",
-        "what was written in place stays, as was said"
-    );
-    job.finish();
-}
-
-fn shrunk() {
-    let folder = Folder::new("state");
-    let path = folder.join("log");
-    let mut job = Job::start(clerk(open(&path, libc::O_WRONLY | libc::O_CREAT)));
-    job.ask("+12345");
-    job.image();
-    job.kill();
-    fs::write(&path, "1").expect("written");
-    job.begin_restore();
-    job.expect("restored 1");
-    let text = job.ask("caveats");
-    assert!(text.contains("1 are left of 5"), "{text}");
     job.finish();
 }
 

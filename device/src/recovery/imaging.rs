@@ -31,6 +31,7 @@ pub(super) fn holds(summary: &Summary) -> Holds {
     let files = &summary.writable;
     Holds {
         files: (files.len() <= MOST_FILES).then(|| files.clone()),
+        hashed: summary.hashed,
         locks: summary.has_locks,
         input: summary.input.map(|input| Unread {
             pipe: input.pipe,

@@ -70,8 +70,9 @@ pub(super) struct JobArguments {
     /// Recoveries that a job may have within ten minutes; a further failure ends it
     #[arg(long, value_name = "N", default_value = "20", value_parser = count, allow_hyphen_values = true)]
     pub(super) max_restarts: u32,
-    /// Roll back even if ranks write to memory that they share with other processes, which a
-    /// rollback does not take back. Without this option such a failure ends the job
+    /// Roll back even if ranks write to memory that they share with other processes, or have
+    /// overwritten large files, which a rollback does not take back. Without this option such a
+    /// failure ends the job
     #[arg(long)]
     pub(super) accept_external_state: bool,
     /// Append a line of JSON to a file for each checkpoint, failure and recovery

@@ -60,6 +60,7 @@ pub(super) fn launch(
         name: job.job_name.clone(),
         claim: None,
         from: None,
+        accepts_external_state: job.accept_external_state,
         ranks,
         options,
         binding: binding(job),

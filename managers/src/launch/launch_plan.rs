@@ -57,6 +57,8 @@ pub struct LaunchPlan {
     pub claim: Option<String>,
     /// The checkpoint from whose files the ranks begin; `None`: their programs are started.
     pub from: Option<Epoch>,
+    /// Ranks are restored even if files that they write were overwritten since the checkpoint.
+    pub accepts_external_state: bool,
     /// Settings for all ranks; host and local numbers are the local manager's to fill in.
     pub options: RankOptions,
     /// How the ranks of each host are bound.
@@ -117,6 +119,7 @@ mod tests {
             name: None,
             claim: None,
             from: None,
+            accepts_external_state: false,
             ranks: vec![(Rank(0), 0), (Rank(1), 0), (Rank(2), 1)],
             options: RankOptions::default(),
             binding: Binding::NONE,

@@ -3,6 +3,7 @@
 use super::LocalManager;
 use super::images::PendingRestore;
 use super::local_rank::end_of;
+use super::start::ProcessStarter;
 use crate::error::{Error, Result};
 use crate::host::descendants;
 use crate::launch::local_messages::LocalToMpirun;
@@ -84,11 +85,17 @@ impl LocalManager {
             fds: &[ends.manager.1.as_fd()],
             cut_files: spared.is_some(),
             spared: spared.as_deref().unwrap_or_default(),
+            accepts_overwritten: self.accepts_external_state(),
             ..RestoreRequest::default()
         };
         self.images.restore(slot, epoch, &request, &self.reactor)?;
-        let bytes = self.images.restart_bytes(slot, epoch);
+        let bytes = self.images.restart_bytes(slot, epoch) + self.images.hashed_bytes(slot, epoch);
         Ok(PendingRestore::new(instance, epoch, (ends, socket)).reading(bytes))
+    }
+
+    fn accepts_external_state(&self) -> bool {
+        let starter = self.starter.as_ref();
+        starter.is_some_and(ProcessStarter::accepts_external_state)
     }
 
     /// The process of an image is there.

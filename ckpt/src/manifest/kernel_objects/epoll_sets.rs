@@ -3,7 +3,7 @@
 use std::os::fd::RawFd;
 
 use super::super::description::Description;
-use super::super::files::Descriptor;
+use super::super::open_file::Descriptor;
 use super::event_sources::information;
 use crate::{proc, sys};
 

@@ -294,6 +294,7 @@ impl Job {
             fds: &fds,
             cut_files,
             spared,
+            accepts_overwritten: false,
         };
         let mut is_sent = twin.zygote.restore(&request).expect("restored");
         while !is_sent {

@@ -9,6 +9,7 @@ use crate::net::reactor::{Interest, Reactor, Token};
 use rejoin_channel_table::Epoch;
 use rejoin_ckpt::image::SaveError;
 use rejoin_ckpt::store::StoredImage;
+use rejoin_ckpt::twin::Overwritten;
 use rejoin_ckpt::twin::manager::{RestoreRequest, Zygote, ZygoteAnswer, ZygoteError};
 use rejoin_wire::ToManager;
 use std::os::fd::OwnedFd;
@@ -204,6 +205,9 @@ impl RankImages {
             ZygoteAnswer::Failed { errno } => ImageEvent::Failed {
                 why: std::io::Error::from_raw_os_error(errno).to_string(),
             },
+            ZygoteAnswer::Overwritten(file) => ImageEvent::Failed {
+                why: overwritten(image.pid, file),
+            },
             ZygoteAnswer::Saved { .. } => match image.complete_file() {
                 Ok(()) => {
                     // Nothing was made ahead while it wrote.
@@ -311,6 +315,11 @@ impl RankImages {
             }) => file.all_bytes(),
             _ => 0,
         }
+    }
+
+    /// Bytes of files that the image may have to read before it makes a process.
+    pub fn hashed_bytes(&self, slot: usize, epoch: Epoch) -> u64 {
+        self.find(slot, epoch).map_or(0, |image| image.holds.hashed)
     }
 
     /// Whose events are those of an image.
@@ -445,6 +454,23 @@ impl RankImages {
 }
 
 /// An image has written no file, or can't continue from one.
+/// Why an image makes no process, if a file was overwritten since.
+fn overwritten(pid: u32, file: Overwritten) -> String {
+    let path = std::fs::read_link(format!("/proc/{pid}/fd/{}", file.fd));
+    let name = path.map_or_else(
+        |_| format!("the file of descriptor {}", file.fd),
+        |path| path.display().to_string(),
+    );
+    let why = match file.is_shared {
+        true => "several ranks write it",
+        false => "it was too large to be copied into the image",
+    };
+    format!(
+        "{name} was overwritten after the checkpoint, and can't be put back, because {why}. \
+         --accept-external-state restores the rank all the same"
+    )
+}
+
 fn not_saved(image: &mut RankImage, why: SaveError) -> ImageEvent {
     let was_stored = image.is_stored();
     image.file = ImageFile::Absent;

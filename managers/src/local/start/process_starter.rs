@@ -107,6 +107,11 @@ impl ProcessStarter {
         &self.places
     }
 
+    /// Whether ranks are restored even if files that they write were overwritten since.
+    pub fn accepts_external_state(&self) -> bool {
+        self.plan.accepts_external_state
+    }
+
     /// Notes a process to be started.
     pub fn order(&mut self, instance: ProcessInstance) {
         self.waiting.push_back(instance);

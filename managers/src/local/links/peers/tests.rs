@@ -48,6 +48,7 @@ impl Node {
             name: None,
             claim: None,
             from: None,
+            accepts_external_state: false,
             lookups: false,
         };
         let place = TreePlace {

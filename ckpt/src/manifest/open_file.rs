@@ -1,0 +1,239 @@
+//! One open file of the program's, and how it is opened again.
+
+use std::ffi::CString;
+use std::os::fd::RawFd;
+
+use super::duplicates;
+use super::locks::Lock;
+use crate::error::Caveat;
+use crate::sys;
+
+/// An open descriptor of the program's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Descriptor {
+    /// Number of the descriptor.
+    pub fd: RawFd,
+    /// Kind and permissions.
+    pub mode: u32,
+    /// File system and number there.
+    pub file: (u64, u64),
+    /// The device's own number, for a device.
+    pub special: u64,
+    /// Length in bytes.
+    pub size: u64,
+}
+
+/// All descriptors below `block`.
+pub(crate) fn descriptors(block: RawFd) -> sys::Sys<Vec<Descriptor>> {
+    let mut all = Vec::new();
+    sys::numbers_in(c"/proc/thread-self/fd", |fd| {
+        if fd >= block {
+            return;
+        }
+        if let Ok(stat) = sys::status(fd) {
+            all.push(Descriptor {
+                fd,
+                mode: stat.st_mode,
+                file: (stat.st_dev, stat.st_ino),
+                special: stat.st_rdev,
+                size: stat.st_size as u64,
+            });
+        }
+    })?;
+    Ok(all)
+}
+
+/// How a restore treats files.
+#[derive(Debug, Default)]
+pub(crate) struct Cut {
+    /// Cut written files back at all.
+    pub is_wanted: bool,
+    /// Device and inode of those to be left alone.
+    pub spared: Vec<(u64, u64)>,
+}
+
+impl Cut {
+    /// Whether a file is to be left alone.
+    pub fn spares(&self, file: (u64, u64)) -> bool {
+        !self.is_wanted || self.spared.contains(&file)
+    }
+}
+
+/// Flags that an open may be given again: not those that would make or empty the file.
+const KEPT_FLAGS: i32 = libc::O_ACCMODE
+    | libc::O_APPEND
+    | libc::O_NONBLOCK
+    | libc::O_DIRECT
+    | libc::O_SYNC
+    | libc::O_DSYNC
+    | libc::O_NOATIME
+    | libc::O_LARGEFILE
+    | libc::O_DIRECTORY;
+
+/// What else has to do with a descriptor.
+pub(super) struct DescriptorUse {
+    /// It needs no caveat, though it is no file.
+    pub is_known: bool,
+    /// It is a memory file.
+    pub is_memory: bool,
+    /// It was not inherited from the process that started the job.
+    pub is_own: bool,
+    /// It is a file that the process maps, to write to it.
+    pub is_mapped: bool,
+}
+
+/// An open file or folder.
+pub(super) struct OpenFile {
+    /// Its number in this process.
+    pub fd: RawFd,
+    /// File system and number there.
+    pub file: (u64, u64),
+    /// Where it was, as the system names it.
+    pub path: String,
+    /// Those of [`KEPT_FLAGS`].
+    pub flags: i32,
+    /// It is closed when another program is executed.
+    pub is_cloexec: bool,
+    /// Its position in bytes.
+    pub offset: i64,
+    /// Its length in bytes.
+    pub length: u64,
+    /// Another number of the same description, which comes earlier in the list.
+    pub same_as: Option<RawFd>,
+    /// It is a file that this number can change.
+    pub can_write: bool,
+    /// It was not inherited from the process that started the job.
+    pub is_own: bool,
+    /// Its memory is mapped, and written.
+    pub is_mapped: bool,
+    /// Locks that this process holds on it.
+    pub locks: Vec<Lock>,
+}
+
+impl OpenFile {
+    /// Reads what the system knows of a descriptor; `None` if it has no position. `known` are those
+    /// with smaller numbers.
+    pub fn read(
+        one: &Descriptor,
+        found: &DescriptorUse,
+        known: &[OpenFile],
+        text: &mut Vec<u8>,
+    ) -> Option<Self> {
+        let flags = sys::control(one.fd, libc::F_GETFL, 0).ok()?;
+        if flags & libc::O_PATH != 0 {
+            return None;
+        }
+        // SAFETY: touches no memory.
+        let offset = unsafe { libc::lseek(one.fd, 0, libc::SEEK_CUR) }.max(0);
+        let mut first = known.iter().filter(|f| f.same_as.is_none());
+        let same_as = first.find(|f| f.is_same(one, flags, offset)).map(|f| f.fd);
+        let info = sys::ShortPath::new(format_args!("/proc/thread-self/fdinfo/{}", one.fd));
+        let locks = match same_as {
+            None if sys::read_file(info.as_c_str(), text).is_ok() => Lock::all(text),
+            _ => Vec::new(),
+        };
+        let is_regular = one.mode & libc::S_IFMT == libc::S_IFREG;
+        Some(Self {
+            fd: one.fd,
+            file: one.file,
+            path: name_of(one.fd),
+            flags: flags & KEPT_FLAGS,
+            is_cloexec: sys::control(one.fd, libc::F_GETFD, 0).is_ok_and(|f| f != 0),
+            offset,
+            length: one.size,
+            same_as,
+            can_write: is_regular && flags & libc::O_ACCMODE != libc::O_RDONLY,
+            is_own: found.is_own,
+            is_mapped: found.is_mapped,
+            locks,
+        })
+    }
+
+    /// Whether the next write makes the file longer.
+    pub fn is_at_end(&self) -> bool {
+        self.appends() || self.offset as u64 == self.length
+    }
+
+    /// Whether a restore cuts it back.
+    pub fn is_written(&self) -> bool {
+        self.can_write && (self.is_own || self.is_at_end())
+    }
+
+    /// Whether every write through this number goes to the end of the file.
+    pub fn appends(&self) -> bool {
+        self.flags & libc::O_APPEND != 0
+    }
+
+    /// Whether it can be read through this number, in any pieces.
+    pub fn is_readable(&self) -> bool {
+        self.flags & libc::O_ACCMODE != libc::O_WRONLY && self.flags & libc::O_DIRECT == 0
+    }
+
+    /// Whether the process holds locks on it that end with any descriptor of the file.
+    pub fn has_process_locks(&self) -> bool {
+        self.locks.iter().any(Lock::is_process)
+    }
+
+    /// Whether `other` is a second number of this description.
+    fn is_same(&self, other: &Descriptor, flags: i32, offset: i64) -> bool {
+        self.file == other.file
+            && self.flags == flags & KEPT_FLAGS
+            && self.offset == offset
+            && duplicates::are_one(self.fd, other.fd)
+    }
+
+    pub fn is_at_its_path(&self) -> bool {
+        let path = CString::new(self.path.as_bytes());
+        path.is_ok_and(|path| sys::status_of(&path) == Ok(self.file))
+    }
+
+    /// Opens the file at the path, if it is still this one: device numbers differ between hosts,
+    /// but not the file's number on a shared file system.
+    pub fn open_path(&self) -> Option<RawFd> {
+        let path = CString::new(self.path.as_bytes()).ok()?;
+        let new = sys::open(&path, self.flags).ok()?;
+        if sys::status(new).is_ok_and(|status| status.st_ino == self.file.1) {
+            return Some(new);
+        }
+        sys::close(new);
+        None
+    }
+
+    pub fn open_again(&self) -> sys::Sys<RawFd> {
+        let link = link_of(self.fd);
+        sys::open(link.as_c_str(), self.flags).or_else(|errno| match errno {
+            // Only the owner may ask for it.
+            libc::EPERM => sys::open(link.as_c_str(), self.flags & !libc::O_NOATIME),
+            errno => Err(errno),
+        })
+    }
+
+    pub fn cut_back(&self, caveats: &mut Vec<Caveat>) {
+        let Ok(stat) = sys::status(self.fd) else {
+            return;
+        };
+        let now = stat.st_size as u64;
+        if now > self.length {
+            // SAFETY: touches no memory.
+            unsafe { libc::ftruncate(self.fd, self.length as i64) };
+        } else if now < self.length {
+            caveats.push(Caveat::Shrunk {
+                path: self.path.clone(),
+                then: self.length,
+                now,
+            });
+        }
+    }
+}
+
+/// The path of a descriptor's file, as the system names it.
+pub(super) fn name_of(fd: RawFd) -> String {
+    let mut buffer = [0; 512];
+    let name = sys::read_link(link_of(fd).as_c_str(), &mut buffer).unwrap_or(b"?");
+    String::from_utf8_lossy(name).into_owned()
+}
+
+/// `/proc/thread-self/fd/N`.
+pub(super) fn link_of(fd: i32) -> sys::ShortPath {
+    sys::ShortPath::new(format_args!("/proc/thread-self/fd/{fd}"))
+}
