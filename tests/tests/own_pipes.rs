@@ -87,9 +87,10 @@ fn killed_with_shared_memory(options: &[&str]) -> Finished {
         let text = std::fs::read_to_string(&events).unwrap_or_default();
         text.contains("shares writable memory")
     });
-    kill(job.ranks()[1], libc::SIGKILL);
+    // They may be back at once.
+    let mut seen = job.ranks();
+    kill(seen[1], libc::SIGKILL);
     if !options.is_empty() {
-        let mut seen = job.ranks();
         job.fresh_ranks(3, &mut seen);
     }
     std::fs::write(&gate, "").expect("the gate");
