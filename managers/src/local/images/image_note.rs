@@ -102,6 +102,7 @@ mod tests {
         };
         let bytes = newer.encode().expect("short enough");
         let why = ImageNote::decode(&bytes).expect_err("refused");
-        assert_eq!(why, "format 2, and 1 is known here");
+        let want = format!("format {}, and {FORMAT} is known here", FORMAT + 1);
+        assert_eq!(why, want);
     }
 }
