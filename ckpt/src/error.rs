@@ -68,8 +68,15 @@ pub enum Refused {
         errno: i32,
     },
     /// A restored process could neither wait for them nor speak to them.
-    #[error("the program has child processes of its own, which a twin cannot bring back")]
-    Children,
+    #[error(
+        "the program has a child process of its own ({name}, process {pid}), which a twin cannot bring back"
+    )]
+    Children {
+        /// The number of the youngest one.
+        pid: i32,
+        /// The name of its program.
+        name: String,
+    },
     /// The system refused something on the way.
     #[error("{action}: {}", std::io::Error::from_raw_os_error(*.errno))]
     System {

@@ -26,6 +26,7 @@ compile_error!("twins and checkpoint requests are made for Linux on x86-64");
 pub mod anonymous;
 mod arena;
 pub mod checkpoint_request;
+mod children;
 mod error;
 mod hint;
 pub mod image;

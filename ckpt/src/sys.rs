@@ -380,6 +380,17 @@ pub fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Milliseconds since the system was started, as in the times of `/proc`.
+pub fn since_start() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the pointer is to a timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut time) };
+    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+}
+
 /// Nanoseconds of the clock that file systems use, since 1970.
 pub fn real_time() -> i128 {
     let mut time = libc::timespec {

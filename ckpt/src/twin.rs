@@ -8,6 +8,7 @@
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
+pub use crate::children::NAME;
 use crate::error::Refused;
 use crate::manifest::{self, Manifest};
 pub use crate::manifest::{InputPipe, Overwritten, Summary, WrittenFile};
@@ -26,7 +27,6 @@ mod taken;
 mod wire;
 mod zygote;
 
-pub use clone::NAME;
 use clone_context::{CloneContext, FirstThread};
 pub use imager::{Imager, Settings};
 use renewed_streams::RenewedStreams;

@@ -1,9 +1,9 @@
-/* Each rank computes from a file of its own that it overwrites:  counters WAY ROUNDS [wait] PATH
+/* Each rank computes from a file of its own that it overwrites:  counters WAY [ROUNDS] PATH
  *   small    a counter in a small file: read, add, write back in place
  *   large    the same in a file that is too large to be copied
  *   growing  a large file that is written at its end only, and read from its beginning
  *   renamed  a new file in each round, which then takes the place of the one before
- * The files are PATH.RANK. With "wait" they go on until PATH itself is there. */
+ * The files are PATH.RANK. After ROUNDS (600) they go on in silence until PATH itself is there. */
 #include "check.h"
 #include <fcntl.h>
 #include <inttypes.h>
@@ -100,26 +100,24 @@ int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    CHECK(argc > 3);
-    const char *way = argv[1], *gate = argc > 4 ? argv[4] : NULL;
-    int rounds = atoi(argv[2]), is_renamed = !strcmp(way, "renamed"), is_growing = !strcmp(way, "growing");
-    snprintf(path, sizeof path, "%s.%d", argv[argc - 1], rank);
+    CHECK(argc > 2);
+    const char *way = argv[1], *gate = argv[argc - 1];
+    int rounds = argc > 3 ? atoi(argv[2]) : 600, is_renamed = !strcmp(way, "renamed"), is_growing = !strcmp(way, "growing");
+    snprintf(path, sizeof path, "%s.%d", gate, rank);
     snprintf(fresh, sizeof fresh, "%s.new", path);
     int fd = make(path, !strcmp(way, "small") || is_renamed ? 4 * BLOCK : LARGE);
     CHECK(lseek(fd, 0, SEEK_END) > 0);
     if (is_renamed)
         close(fd);
     uint64_t last = 0;
-    for (int round = 1, more = 1; round <= rounds || (gate && more); round++) {
+    for (int round = 1, more = 1; round <= rounds || more; round++) {
         last = is_renamed ? renamed(round) : is_growing ? growing(fd, round) : in_place(fd, round);
         if (round <= rounds && round % 20 == 0) {
             printf("rank %d round %d %016" PRIx64 "\n", rank, round, last);
             fflush(stdout);
         }
-        if (gate) {
-            more = rank == 0 && access(gate, F_OK) != 0;
-            MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
-        }
+        more = rank == 0 && access(gate, F_OK) != 0;
+        MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
     }
     MPI_Finalize();
     return 0;

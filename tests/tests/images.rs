@@ -198,7 +198,12 @@ fn come_back(name: &str, command: &'static [&'static str]) {
 
 #[test]
 fn a_file_that_is_overwritten_in_place_is_put_back_from_an_image_in_a_file() {
-    come_back("counters", &["counters", "small", "600", "wait"]);
+    come_back("counters", &["counters", "small"]);
+}
+
+#[test]
+fn a_file_that_is_renamed_is_made_again_from_an_image_in_a_file() {
+    come_back("counters-renamed", &["counters", "renamed", "300"]);
 }
 
 #[test]

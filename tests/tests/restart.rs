@@ -129,6 +129,17 @@ fn a_job_whose_processes_are_all_killed_twice_continues_by_its_name() {
 }
 
 #[test]
+fn a_file_that_is_overwritten_in_place_is_put_back_at_a_restart() {
+    let mut job = Named::new("counters", ["counters", "small"]);
+    let child = job.first(&[]).start();
+    job.killed(child);
+    let child = job.again(&[]).start();
+    job.killed(child);
+    let child = job.again(&[]).start();
+    job.ends_well(child);
+}
+
+#[test]
 fn ranks_of_a_restarted_job_come_back_when_they_are_killed() {
     let mut job = Named::new("killed-later", ["pool", "100"]);
     let child = job.first(&[]).start();

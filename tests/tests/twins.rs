@@ -364,7 +364,7 @@ fn writes_longer_than_a_pipe_come_once_and_whole() {
 
 #[test]
 fn children_of_the_program_are_refused_once() {
-    until_told("child", "has child processes of its own");
+    until_told("child", "has a child process of its own (twins, process");
 }
 
 #[test]

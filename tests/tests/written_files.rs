@@ -24,7 +24,7 @@ impl Work {
     fn run(way: &str, rounds: &str, options: &[&str]) -> Run {
         let all = ["--tag-output", "-n", "3"];
         let run = Run::raw(all.iter().chain(options)).arg(program("counters"));
-        run.arg(way).arg(rounds).arg("wait")
+        run.arg(way).arg(rounds)
     }
 
     fn begin(way: &'static str, rounds: &'static str, options: &[&str]) -> Work {

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use crate::hint::Hint;
 use crate::signals::QueuedSignal;
 use crate::threads::PARKING_SIGNAL;
-use crate::{proc, sys};
+use crate::{children, proc, sys};
 
 /// Observations of a rank's processes by earlier tries of [`send`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,6 +27,9 @@ pub struct Seen {
     shut: u8,
     /// The epoch of the last request past the first thread's mask, plus one.
     past_mask: u64,
+    /// The epoch of the last request that waited for a child of the program, plus one, and how
+    /// often it did.
+    child: (u64, u8),
 }
 
 /// Time on a processor, in nanoseconds, after which a thread that never slept is in no call.
@@ -38,6 +41,10 @@ const TIMES: u8 = 4;
 
 /// After so many tries in a row the first thread does not block the signal for a moment only.
 const SHUT: u8 = 2;
+
+/// So often a request waits for a child of the program to end: for more than a second, at the
+/// pauses of the caller.
+const CHILD_WAITS: u8 = 24;
 
 /// Threads that are looked at, at most, for one that takes the signal.
 const MOST_THREADS: usize = 256;
@@ -51,6 +58,9 @@ const MOST_THREADS: usize = 256;
 /// If the first thread keeps the signal from coming, it also gets the signal that parks threads,
 /// once for each epoch. Its handler meets the request, unless the C library has replaced it when it
 /// made the first further thread, and no image was taken since.
+///
+/// While the program has a child that is younger than a second, the request waits, because no image
+/// holds a child.
 ///
 /// # Errors
 /// When the process is gone, or the system refuses.
@@ -67,6 +77,9 @@ pub fn send(
             pid,
             ..Seen::default()
         };
+    }
+    if seen.waits_for_child(pid, epoch) {
+        return Ok(false);
     }
     let first = SignalledThread { pid, tid: pid };
     if first.takes(signal)? {
@@ -85,6 +98,19 @@ pub fn send(
 }
 
 impl Seen {
+    /// Whether the program has a child that may end soon, and this request has not waited for long.
+    fn waits_for_child(&mut self, pid: i32, epoch: u32) -> bool {
+        let number = u64::from(epoch) + 1;
+        let waits = match self.child {
+            (known, waits) if known == number => waits,
+            _ => 0,
+        };
+        let youngest = children::youngest(pid, &[]).ok().flatten();
+        let is_young = youngest.is_some_and(|child| child.is_young());
+        self.child = (number, waits.saturating_add(1));
+        is_young && waits < CHILD_WAITS
+    }
+
     fn forget_thread(&mut self) {
         (self.tid, self.open, self.ran, self.times) = (0, false, None, 0);
     }

@@ -166,7 +166,7 @@ impl Files {
     /// process's locks on it. Ends the process if contents can't be written back.
     pub fn restore(&self, cut: &Cut, caveats: &mut Vec<Caveat>) {
         for file in self.files.iter().filter(|f| f.same_as.is_none()) {
-            let made = (!cut.spares(file.file)).then(|| self.open_made(file));
+            let made = (!cut.may_be_shared(file.file, file.fd)).then(|| self.open_made(file));
             match made.flatten() {
                 Some(new) => self.install(new, file),
                 None => self.reopen(file, caveats),

@@ -86,7 +86,7 @@ pub(super) struct KeptFiles {
 pub struct Overwritten {
     /// A number under which the program has it.
     pub fd: RawFd,
-    /// Several ranks have it open for writing. Their images are not of the same moment.
+    /// Several ranks may have it open for writing. Their images are not of the same moment.
     pub is_shared: bool,
 }
 
@@ -137,7 +137,7 @@ impl KeptFiles {
     /// be made so.
     pub fn check(&self, cut: &Cut) -> Result<(), Overwritten> {
         for one in &self.files {
-            let is_shared = cut.spares(one.file);
+            let is_shared = cut.may_be_shared(one.file, one.fd);
             if !one.can_be_restored(is_shared) {
                 let fd = one.fd;
                 return Err(Overwritten { fd, is_shared });
@@ -168,7 +168,8 @@ impl KeptFiles {
     /// # Errors
     /// The system's, with the file: the process must not continue.
     pub fn restore(&self, cut: &Cut) -> Result<(), (i32, &str)> {
-        for one in self.files.iter().filter(|f| !cut.spares(f.file)) {
+        let alone = |f: &&KeptFile| !cut.may_be_shared(f.file, f.fd);
+        for one in self.files.iter().filter(alone) {
             if let Kept::Copy(bytes) = &one.kept {
                 one.write_back(bytes)
                     .map_err(|errno| (errno, &one.path[..]))?;

@@ -50,12 +50,43 @@ pub(crate) struct Cut {
     pub is_wanted: bool,
     /// Device and inode of those to be left alone.
     pub spared: Vec<(u64, u64)>,
+    /// Ranks run on other hosts, too.
+    pub has_other_hosts: bool,
 }
 
 impl Cut {
     /// Whether a file is to be left alone.
     pub fn spares(&self, file: (u64, u64)) -> bool {
         !self.is_wanted || self.spared.contains(&file)
+    }
+
+    /// Whether another rank may write this file, which is open under the number `fd`. Nobody knows
+    /// the files of other hosts' ranks.
+    pub fn may_be_shared(&self, file: (u64, u64), fd: RawFd) -> bool {
+        self.spares(file) || (self.has_other_hosts && !is_of_this_host(fd))
+    }
+}
+
+/// Numbers of file systems that no other host can mount at the same time: ext2 to ext4, XFS, btrfs,
+/// tmpfs, ramfs, overlayfs, F2FS, ZFS, bcachefs.
+const FILE_SYSTEMS_OF_ONE_HOST: [i64; 9] = [
+    0xef53,
+    0x5846_5342,
+    0x9123_683e,
+    0x0102_1994,
+    0x8584_58f6,
+    0x794c_7630,
+    0xf2f5_2010,
+    0x2fc1_2fc1,
+    0xca45_1a4e,
+];
+
+/// Whether only processes of this host can have the file of this descriptor.
+fn is_of_this_host(fd: RawFd) -> bool {
+    // SAFETY: `statfs` is plain data that the call fills in.
+    unsafe {
+        let mut system: libc::statfs = std::mem::zeroed();
+        libc::fstatfs(fd, &raw mut system) == 0 && FILE_SYSTEMS_OF_ONE_HOST.contains(&system.f_type)
     }
 }
 
@@ -236,4 +267,26 @@ pub(super) fn name_of(fd: RawFd) -> String {
 /// `/proc/thread-self/fd/N`.
 pub(super) fn link_of(fd: i32) -> sys::ShortPath {
     sys::ShortPath::new(format_args!("/proc/thread-self/fd/{fd}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_ranks_of_other_hosts_may_have_are_known() {
+        let cut = |has_other_hosts| Cut {
+            is_wanted: true,
+            spared: vec![(1, 2)],
+            has_other_hosts,
+        };
+        // No file of /proc is on a disk of this host.
+        let other = sys::open(c"/proc/self/maps", libc::O_RDONLY).expect("a file");
+        let here = sys::open(c"/dev/shm", libc::O_RDONLY).expect("a folder");
+        assert!(!cut(false).may_be_shared((1, 3), other));
+        assert!(cut(true).may_be_shared((1, 3), other));
+        assert!(!cut(true).may_be_shared((1, 3), here));
+        assert!(cut(false).may_be_shared((1, 2), here));
+        [other, here].into_iter().for_each(sys::close);
+    }
 }

@@ -1,4 +1,4 @@
-//! The raw clone, and the name of a twin.
+//! The raw clone.
 
 use crate::sys;
 
@@ -24,6 +24,3 @@ pub(super) fn clone(as_sibling: bool) -> sys::Sys<i32> {
         result => result,
     }
 }
-
-/// A twin's name in `ps` and `/proc/PID/comm`.
-pub const NAME: &str = "rejoin-twin";

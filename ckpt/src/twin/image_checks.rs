@@ -3,7 +3,7 @@
 use super::imager::Imager;
 use crate::error::Refused;
 use crate::manifest::MappedMemory;
-use crate::{proc, sys, watch};
+use crate::{children, proc, sys, watch};
 
 impl Imager {
     /// No children but twins.
@@ -11,25 +11,25 @@ impl Imager {
         if (is_direct || self.twins.is_empty()) && !has_children() {
             return Ok(());
         }
-        let mut is_known = true;
-        let listed = sys::numbers_in(c"/proc/self/task", |tid| {
-            is_known &= self.has_only_twins(tid);
-        });
-        if listed.is_ok() && is_known {
-            Ok(())
-        } else {
-            Err(Refused::Children)
+        match children::youngest(sys::pid(), &self.twins) {
+            Ok(None) => Ok(()),
+            Ok(Some(child)) => Err(Refused::Children {
+                pid: child.pid,
+                name: child.name,
+            }),
+            Err(errno) => Err(Refused::system("list the program's children", errno)),
         }
     }
 
-    /// Whether all children of a thread are twins.
-    fn has_only_twins(&mut self, tid: i32) -> bool {
-        let list = sys::ShortPath::new(format_args!("/proc/self/task/{tid}/children"));
-        if sys::read_file(list.as_c_str(), &mut self.maps).is_err() {
+    /// Whether the program has a child that may end soon, so that an image can be taken then. Safe
+    /// in a signal handler.
+    #[must_use]
+    pub fn has_young_child(&self) -> bool {
+        if (self.is_direct() || self.twins.is_empty()) && !has_children() {
             return false;
         }
-        let mut children = proc::words(self.maps.trim_ascii()).map(proc::number);
-        children.all(|n| n.is_some_and(|n| self.twins.iter().any(|t| *t as u64 == n)))
+        let youngest = children::youngest(sys::pid(), &self.twins);
+        youngest.is_ok_and(|child| child.is_some_and(|child| child.is_young()))
     }
 
     /// Reads the list of this process's mappings.

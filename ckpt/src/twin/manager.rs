@@ -28,6 +28,8 @@ pub struct RestoreRequest<'a> {
     pub spared: &'a [(u64, u64)],
     /// Restore the process even if files that it writes were overwritten since the image.
     pub accepts_overwritten: bool,
+    /// Ranks run on other hosts, too, and may write files of shared folders.
+    pub has_other_hosts: bool,
 }
 
 /// Why a zygote cannot restore, or be understood.
@@ -126,6 +128,9 @@ impl Zygote {
         let mut flags = if request.cut_files { wire::CUT } else { 0 };
         if request.accepts_overwritten {
             flags |= wire::ACCEPT;
+        }
+        if request.has_other_hosts {
+            flags |= wire::OTHER_HOSTS;
         }
         for (stream, bit) in streams.iter().zip(wire::STREAMS) {
             flags |= if stream.is_some() { bit } else { 0 };

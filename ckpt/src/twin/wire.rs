@@ -38,6 +38,9 @@ pub(super) const SAVE: u32 = 32;
 /// Bit of the head: files that were overwritten since the image do not matter.
 pub(super) const ACCEPT: u32 = 64;
 
+/// Bit of the head: ranks run on other hosts, too.
+pub(super) const OTHER_HOSTS: u32 = 128;
+
 /// The head of a restore request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RestoreHead {
@@ -199,6 +202,7 @@ impl RestoreMessage {
         Cut {
             is_wanted: self.head.flags & CUT != 0,
             spared: self.spared.clone(),
+            has_other_hosts: self.head.flags & OTHER_HOSTS != 0,
         }
     }
 

@@ -2,10 +2,11 @@
 
 use std::os::fd::RawFd;
 
-use super::clone::{self, NAME};
+use super::clone;
 use super::clone_context::{CloneContext, FirstThread};
 use super::imager::Imager;
 use super::wire::{self, RestoreMessage, ZygoteAnswer};
+use crate::children::NAME;
 use crate::image::{self, ImageIdentity};
 use crate::manifest::Overwritten;
 use crate::sys;

@@ -647,7 +647,7 @@ fn children_refused() {
             rank.say("reaped");
         });
     });
-    assert!(job.ask("image").contains("child processes"));
+    assert!(job.ask("image").contains("child process of its own ("));
     assert_eq!(job.ask("reap"), "reaped");
     job.image();
     job.restore(1);

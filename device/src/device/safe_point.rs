@@ -67,6 +67,9 @@ impl Device {
     /// A place where only bodies can be incomplete, which links send again. Such places are the end
     /// of a pass over the links, the end of `MPI_Init`, and the program's own code.
     ///
+    /// While the program has a child process that may end soon, the request stays pending for a
+    /// moment: no image holds a child.
+    ///
     /// # Errors
     /// A manager that cannot be spoken to.
     #[cold]
@@ -76,6 +79,10 @@ impl Device {
         // A restored process may have received the request for the next image on its way.
         while let Some(epoch) = self.recovery.checkpoint().take() {
             if epoch > self.engine.epoch() {
+                if self.recovery.waits_for_child() {
+                    self.recovery.checkpoint().request(epoch);
+                    break;
+                }
                 self.engine.set_epoch(epoch);
                 self.take_image(epoch)?;
             }

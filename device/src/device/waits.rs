@@ -16,6 +16,8 @@ use crate::progress::PREEMPTED;
 const YIELDS: u32 = 100;
 /// Longest blocking call: the bound of every wait, after which the caller checks again.
 const LONGEST_BLOCK: Duration = Duration::from_secs(1);
+/// The longest block while a checkpoint request waits for a child process of the program.
+const CHILD_PAUSE: Duration = Duration::from_millis(5);
 
 impl Device {
     /// Makes progress until something has moved, at most for `deadline`: spins for a bounded time
@@ -109,6 +111,10 @@ impl Device {
         }
         if self.listeners.accepts_later() {
             limit = limit.min(Duration::from_millis(50));
+        }
+        if self.recovery.is_pending() {
+            // The request waits for a child process of the program.
+            limit = limit.min(CHILD_PAUSE);
         }
         self.links.watch_all()?;
         if self.links.readable_count() > 0 || self.arm_links()? {

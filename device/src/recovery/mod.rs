@@ -5,6 +5,8 @@ mod pending_checkpoint;
 
 pub(crate) use pending_checkpoint::PendingCheckpoint;
 
+use std::time::{Duration, Instant};
+
 use rejoin_channel_table::{Epoch, Generation};
 use rejoin_ckpt::checkpoint_request::{self, Ask};
 use rejoin_ckpt::threads::Parked;
@@ -20,6 +22,9 @@ use imaging::Copied;
 /// process's end.
 const WRAPPED: &str = "another program started the rank (a shell without exec, a debugger) and would continue without \
                        it after a failure; start the rank by exec, or directly";
+
+/// The longest time for which a request waits for a child process of the program to end.
+const LONGEST_CHILD_WAIT: Duration = Duration::from_secs(1);
 
 /// Why no image was taken.
 #[derive(Clone, Debug)]
@@ -66,6 +71,8 @@ pub(crate) struct RankRecovery {
     manager: Option<u32>,
     /// The costs of the last image since it was taken.
     copied: Copied,
+    /// The pending request waits since then for a child process of the program.
+    waits_since: Option<Instant>,
 }
 
 impl RankRecovery {
@@ -78,6 +85,7 @@ impl RankRecovery {
             imager: images.map(imaging::imager),
             manager: images.map(|images| images.manager),
             copied: Copied::default(),
+            waits_since: None,
         }
     }
 
@@ -109,6 +117,22 @@ impl RankRecovery {
         if epoch > present {
             self.checkpoint.request(epoch);
         }
+    }
+
+    /// Whether the program has a child process that may end soon, so that the pending request is
+    /// better met later. A request waits for a second at most. Safe in a signal handler.
+    pub(crate) fn waits_for_child(&mut self) -> bool {
+        let has_child = self.imager.as_ref().is_some_and(Imager::has_young_child);
+        if !has_child {
+            self.waits_since = None;
+            return false;
+        }
+        let since = *self.waits_since.get_or_insert_with(Instant::now);
+        let waits = since.elapsed() < LONGEST_CHILD_WAIT;
+        if !waits {
+            self.waits_since = None;
+        }
+        waits
     }
 
     /// Whether images are taken of this process.

@@ -85,7 +85,8 @@ impl LocalManager {
             fds: &[ends.manager.1.as_fd()],
             cut_files: spared.is_some(),
             spared: spared.as_deref().unwrap_or_default(),
-            accepts_overwritten: self.accepts_external_state(),
+            accepts_overwritten: self.is_plan(ProcessStarter::accepts_external_state),
+            has_other_hosts: self.is_plan(ProcessStarter::has_other_hosts),
             ..RestoreRequest::default()
         };
         self.images.restore(slot, epoch, &request, &self.reactor)?;
@@ -93,9 +94,9 @@ impl LocalManager {
         Ok(PendingRestore::new(instance, epoch, (ends, socket)).reading(bytes))
     }
 
-    fn accepts_external_state(&self) -> bool {
-        let starter = self.starter.as_ref();
-        starter.is_some_and(ProcessStarter::accepts_external_state)
+    /// Whether there is a plan of which this is true.
+    fn is_plan(&self, what: impl Fn(&ProcessStarter) -> bool) -> bool {
+        self.starter.as_ref().is_some_and(what)
     }
 
     /// The process of an image is there.

@@ -428,9 +428,9 @@ mod tests {
 
     #[test]
     fn a_refusal_says_what_it_means_now() {
-        let why = "the program has child processes of its own";
+        let why = "the program has a child process of its own (a, process 1)";
         let line = refusal(Rank(3), why, "the job ends");
-        let says = "rank 3: the program has child processes";
+        let says = "rank 3: the program has a child process";
         assert!(line.contains(says), "{line}");
         assert!(line.contains("if a rank is lost, the job ends."), "{line}");
         assert!(line.contains("--recovery none"), "{line}");

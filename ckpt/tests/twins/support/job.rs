@@ -295,6 +295,7 @@ impl Job {
             cut_files,
             spared,
             accepts_overwritten: false,
+            has_other_hosts: false,
         };
         let mut is_sent = twin.zygote.restore(&request).expect("restored");
         while !is_sent {

@@ -462,7 +462,7 @@ fn overwritten(pid: u32, file: Overwritten) -> String {
         |path| path.display().to_string(),
     );
     let why = match file.is_shared {
-        true => "several ranks write it",
+        true => "several ranks may write it",
         false => "it was too large to be copied into the image",
     };
     format!(

@@ -112,6 +112,11 @@ impl ProcessStarter {
         self.plan.accepts_external_state
     }
 
+    /// Whether the job has ranks on other hosts.
+    pub fn has_other_hosts(&self) -> bool {
+        self.plan.ranks.len() < self.plan.size as usize
+    }
+
     /// Notes a process to be started.
     pub fn order(&mut self, instance: ProcessInstance) {
         self.waiting.push_back(instance);
