@@ -378,6 +378,43 @@ pub fn stored(folder: &Path, rank: u32) -> Vec<(u32, PathBuf)> {
     all
 }
 
+/// The files of all ranks of all jobs in a folder, in no order.
+#[must_use]
+pub fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_one = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.and_then(format::read_name).is_some()
+    };
+    entries.map(|entry| entry.path()).filter(is_one).collect()
+}
+
+/// The tag of a file whose head is whole. Its data is not read.
+///
+/// # Errors
+/// Why the file has no such head.
+pub fn tag(path: &Path) -> Result<Tag, Why> {
+    load::tag(path)
+}
+
+/// Checks all sums of a file, whosever it is.
+///
+/// # Errors
+/// Why it is not what was written.
+pub fn check(path: &Path) -> Result<Tag, Why> {
+    let tag = load::check_sums_of(path)?.tag;
+    let name = path.file_name().and_then(|name| name.to_str());
+    if let Some((rank, epoch)) = name.and_then(format::read_name) {
+        let wanted = Wanted {
+            rank,
+            size: tag.size,
+            ..Wanted::default()
+        };
+        load::foreign(&tag, epoch, &wanted)?;
+    }
+    Ok(tag)
+}
+
 /// The job sizes in the heads of a rank's files, oldest file first. A file without a whole head is
 /// left out: [`Regions::load`] says why it refuses such a file.
 #[must_use]

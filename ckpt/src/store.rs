@@ -34,8 +34,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 mod folder_claim;
+mod folder_listing;
 
-pub use folder_claim::FolderClaim;
+pub use folder_claim::{FolderClaim, FolderUse};
+use folder_listing::numbers;
+pub use folder_listing::{ListedImage, job_folders};
 
 /// Most bytes of a note: with unfinished lines and file names.
 const NOTE_LIMIT: u64 = 64 << 20;
@@ -170,6 +173,20 @@ impl ImageFolder {
     #[must_use]
     pub fn remove_abandoned(&self, host: &str) -> u32 {
         folder_claim::remove_abandoned(&self.path, host)
+    }
+
+    /// Whether managers use the folder, as this host sees it.
+    #[must_use]
+    pub fn in_use(&self, host: &str) -> FolderUse {
+        folder_claim::in_use(&self.path, host)
+    }
+
+    /// The files of images in it, whole or not, in the order of checkpoints and ranks.
+    ///
+    /// # Errors
+    /// The system's reason why the folder can't be read.
+    pub fn files(&self) -> io::Result<Vec<ListedImage>> {
+        folder_listing::files(&self.path)
     }
 
     /// Removes the claims of managers that were killed.
@@ -319,13 +336,6 @@ fn write_note(path: &Path, note: &[u8]) -> io::Result<()> {
     file.write_all(note)?;
     file.sync_all()?;
     fs::rename(&partial, path)
-}
-
-/// Rank and checkpoint in the name of an image.
-fn numbers(name: &str) -> Option<(u32, u32)> {
-    let both = name.strip_prefix("rank-")?.strip_suffix(".image")?;
-    let (rank, epoch) = both.split_once(".epoch-")?;
-    Some((rank.parse().ok()?, epoch.parse().ok()?))
 }
 
 /// Most files that an image refers to.

@@ -6,6 +6,7 @@
 
 mod base_image;
 mod build_id;
+pub mod image_check;
 mod image_writer;
 mod page_hashes;
 mod pagemap;

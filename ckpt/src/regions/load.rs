@@ -91,6 +91,8 @@ pub(super) fn reasons(refused: &[RefusedFile]) -> String {
 /// A file that has passed.
 pub(super) struct Checked {
     pub tag: Tag,
+    /// Number and length of each region.
+    pub table: Vec<(u32, u64)>,
     pub head: Vec<u8>,
     /// Where the data begins.
     pub data: u64,
@@ -110,6 +112,16 @@ pub(super) fn check(
     wanted: &Wanted,
     table: &[(u32, u64)],
 ) -> Result<Checked, Why> {
+    let whole = check_sums_of(path)?;
+    foreign(&whole.tag, epoch, wanted)?;
+    if whole.table != table {
+        return Err(Why::Regions(difference(&whole.table, table)));
+    }
+    Ok(whole)
+}
+
+/// Checks all sums of a file, whosever it is.
+pub(super) fn check_sums_of(path: &Path) -> Result<Checked, Why> {
     let mut file = open(path)?;
     let found = file.metadata()?.len();
     let (bytes, head) = read_head(&mut file, found)?;
@@ -126,12 +138,9 @@ pub(super) fn check(
     file.seek(SeekFrom::Start(begin + data))?;
     file.read_exact(&mut written)?;
     let root = check_sums(&mut file, &bytes, &head, &written)?;
-    foreign(&head.tag, epoch, wanted)?;
-    if head.table != table {
-        return Err(Why::Regions(difference(&head.table, table)));
-    }
     Ok(Checked {
         tag: head.tag,
+        table: head.table,
         head: bytes,
         data: begin,
         root,
@@ -195,7 +204,7 @@ fn check_sums(file: &mut File, bytes: &[u8], head: &FileHead, written: &[u8]) ->
     }
 }
 
-fn foreign(tag: &Tag, epoch: u32, wanted: &Wanted) -> Result<(), Why> {
+pub(super) fn foreign(tag: &Tag, epoch: u32, wanted: &Wanted) -> Result<(), Why> {
     let pairs = [
         ("job", tag.job, wanted.job.unwrap_or(tag.job)),
         ("rank", tag.rank.into(), wanted.rank.into()),

@@ -63,6 +63,39 @@ impl Drop for FolderClaim {
 
 const LOCK: &str = ".lock";
 
+/// Whether managers of a job use its folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FolderUse {
+    /// No manager has a lock in it.
+    Free,
+    /// A manager of this host does.
+    ByHost(String),
+    /// A manager of this host may: its lock is there, and only that host can tell.
+    Unknown(String),
+}
+
+/// Whether managers use this folder, as this host sees it.
+pub(super) fn in_use(folder: &Path, host: &str) -> FolderUse {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found = FolderUse::Free;
+    for entry in entries {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let of = name.strip_prefix("manager-");
+        let of = of.and_then(|name| name.strip_suffix(LOCK)?.rsplit_once('.'));
+        let Some((of, _)) = of else {
+            continue;
+        };
+        let tried = File::open(entry.path()).map(|lock| lock.try_lock());
+        match tried {
+            Ok(Err(TryLockError::WouldBlock)) => return FolderUse::ByHost(of.to_owned()),
+            Ok(Ok(())) if name.starts_with(&prefix(host)) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            _ => found = FolderUse::Unknown(of.to_owned()),
+        }
+    }
+    found
+}
+
 /// How the names of a host's locks begin.
 fn prefix(host: &str) -> String {
     // A name with a slash would be in another folder.
@@ -148,6 +181,24 @@ mod tests {
         assert!(!left.exists() && folder.join(held.name()).exists());
         drop(held);
         fs::remove_dir(&folder).expect("empty");
+    }
+
+    #[test]
+    fn a_lock_tells_whether_its_manager_lives_if_that_is_of_this_host() {
+        let folder = std::env::temp_dir().join(format!("rejoin-use-{}", std::process::id()));
+        assert_eq!(in_use(&folder, "here"), FolderUse::Free);
+        let held = FolderClaim::new(&folder, "here.too").expect("a claim");
+        let by = FolderUse::ByHost("here.too".into());
+        assert_eq!(in_use(&folder, "here.too"), by);
+        assert_eq!(in_use(&folder, "there"), by);
+        let mut free = FolderClaim::new(&folder, "here").expect("a claim");
+        let left = std::mem::take(&mut free.path);
+        drop((held, free));
+        assert!(left.exists());
+        assert_eq!(in_use(&folder, "here"), FolderUse::Free);
+        let unknown = FolderUse::Unknown("here".into());
+        assert_eq!(in_use(&folder, "there"), unknown);
+        fs::remove_dir_all(&folder).expect("removed");
     }
 
     #[test]
