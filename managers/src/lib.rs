@@ -29,6 +29,7 @@ pub mod logs;
 pub mod mpirun;
 pub mod net;
 pub mod report;
+pub mod saved_images;
 pub mod standard_output;
 pub mod stdio;
 

@@ -3,6 +3,7 @@
 pub mod arguments;
 mod duration;
 mod host_list;
+mod images_command;
 mod job;
 mod jobs;
 mod manual;

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{arguments, jobs, manual, report_command, top_command};
+use super::images_command::ImagesCommand;
+use super::{arguments, images_command, jobs, manual, report_command, top_command};
 use crate::{doctor, standard_output};
 use clap::{CommandFactory as _, Parser, Subcommand};
 
@@ -53,6 +54,11 @@ enum Command {
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
+    /// List, check and remove what jobs have stored in a folder of mpirun --images
+    Images {
+        #[command(subcommand)]
+        command: ImagesCommand,
+    },
     /// Print the version of Rejoin and of what its parts speak
     Version,
     /// Write the man pages and shell completions below a folder, for an installation
@@ -79,6 +85,7 @@ pub fn main() -> i32 {
         Command::Top { job } => top_command::run(job.as_deref()),
         Command::Checkpoint { job } => jobs::checkpoint(job.as_deref()),
         Command::Report { source, output } => report_command::run(&source, output.as_deref()),
+        Command::Images { command } => images_command::run(&command),
         Command::Manual { prefix } => write_manual(&prefix),
         Command::Version => {
             let protocol = rejoin_wire::VERSION;

@@ -138,7 +138,7 @@ impl Machines {
 }
 
 /// A path as a word for a shell. ssh hands its words to one.
-pub(super) fn quoted(path: &OsStr) -> OsString {
+pub(crate) fn quoted(path: &OsStr) -> OsString {
     let unquoted = |c: char| c.is_ascii_alphanumeric() || "/._-+@%".contains(c);
     match path.to_str() {
         Some(text) if !text.chars().all(unquoted) => {

@@ -67,6 +67,12 @@ pub fn check_name(name: &str) -> Result<String, String> {
     ))
 }
 
+/// The record of the job in this folder.
+#[must_use]
+pub fn record_path(folder: &Path) -> PathBuf {
+    folder.join(RECORD)
+}
+
 impl NamedJob {
     /// Of a plan that has a name, and that begins in this generation.
     #[must_use]
@@ -156,6 +162,12 @@ impl NamedJob {
         newest.map(Epoch).ok_or_else(|| {
             format!("{folder} holds no checkpoint with an image of each of the {size} ranks")
         })
+    }
+
+    /// The last checkpoint that was committed.
+    #[must_use]
+    pub fn committed(&self) -> Option<Epoch> {
+        self.record.checkpoint.map(Epoch)
     }
 
     /// The job's name.

@@ -23,6 +23,7 @@ use crate::launch::supervisor;
 use crate::net::reactor::{Interest, Reactor, Token};
 use crate::stdio::Stream;
 use crate::{fault, host_clocks, logs};
+pub(crate) use images::ImageNote;
 use images::{CheckpointRequests, PendingRestores, RankImages};
 use links::{CentralLink, MpirunLink, Peers};
 use local_rank::LocalRank;

@@ -8,6 +8,7 @@ mod rank_image;
 mod rank_images;
 
 pub use checkpoint_requests::{CheckpointRequests, SignalTarget};
+pub use image_note::ImageNote;
 pub use image_store::ImageStore;
 pub use pending_restores::{PendingRestore, PendingRestores};
 pub use rank_image::ImageReport;

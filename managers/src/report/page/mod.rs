@@ -4,7 +4,7 @@
 mod lanes;
 mod page_summary;
 mod page_tables;
-mod quantity;
+pub mod quantity;
 mod timeline;
 mod timeline_marks;
 
