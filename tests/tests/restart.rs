@@ -3,9 +3,9 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::processes::{all_gone, descendants, is_alive, kill, wait_for};
-use rejoin_tests::{Finished, Run, finish, program};
+use rejoin_tests::{Finished, Run, finish, prefix, program};
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, Command};
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -49,6 +49,15 @@ impl Named {
 
     fn again(&self, options: &[&str]) -> Run {
         self.with_images(&[options, &["--restart=night"]].concat())
+    }
+
+    /// `rejoin images` with these arguments: its exit code, and what it says.
+    fn asked(&self, what: &[&str]) -> (Option<i32>, String) {
+        let mut command = Command::new(prefix().join("bin/rejoin"));
+        command.arg("images").args(what);
+        let folder = self.folder.join("images");
+        let done = Run::of(command).arg("--images").arg(folder).output();
+        (done.output.status.code(), done.text())
     }
 
     /// The last committed checkpoint in the record of the job.
@@ -256,4 +265,70 @@ fn damaged_files_of_a_job_are_refused_and_stay() {
         assert!(done.stderr().contains(why), "{kind}: {}", done.text());
         assert!(!files(&job.own(), kind).is_empty());
     }
+}
+
+#[test]
+fn rejoin_images_lists_checks_and_removes_what_a_killed_job_has_left() {
+    let mut job = Named::new("looked-after", ["back", "work"]);
+    let child = job.first(&[]).start();
+    wait_for(SOON, "a checkpoint", || job.committed() > 0);
+    let (code, text) = job.asked(&["list", "night"]);
+    assert!(
+        code == Some(0) && text.contains("job night, 3 ranks, runs (host "),
+        "{text}"
+    );
+    let (code, text) = job.asked(&["remove", "night"]);
+    assert!(
+        code == Some(1) && text.contains("nothing is removed"),
+        "{text}"
+    );
+    job.killed(child);
+
+    let (code, text) = job.asked(&["list"]);
+    assert!(
+        code == Some(0) && text.contains("job night, 3 ranks, does not run"),
+        "{text}"
+    );
+    let committed = job.committed();
+    let line = format!("checkpoint {committed}: process images of 3 of 3 ranks");
+    assert!(
+        text.contains(&line) && text.contains(", committed"),
+        "{text}"
+    );
+    let (code, text) = job.asked(&["list", "--json"]);
+    assert!(
+        code == Some(0) && text.contains("\"committed\": true"),
+        "{text}"
+    );
+    let (code, text) = job.asked(&["verify"]);
+    assert!(code == Some(0) && text.contains(", 0 problems"), "{text}");
+
+    let name = format!("rank-1.epoch-{committed}.image");
+    let path = job.own().join(&name);
+    let whole = std::fs::read(&path).expect("the image");
+    let mut altered = whole.clone();
+    altered[whole.len() / 2] ^= 1;
+    std::fs::write(&path, altered).expect("a damaged image");
+    let (code, text) = job.asked(&["verify", "night"]);
+    let bad = text.lines().find(|line| line.contains(&name));
+    let bad = bad.is_some_and(|line| line.contains("the process image is damaged"));
+    assert!(
+        code == Some(1) && bad && text.contains(", 1 problem"),
+        "{text}"
+    );
+    std::fs::write(&path, whole).expect("the image");
+
+    let (code, text) = job.asked(&["remove", "--keep", "1"]);
+    let kept = format!("kept: checkpoint {committed}");
+    assert!(code == Some(0) && text.contains(&kept), "{text}");
+    // The job can still be continued.
+    let child = job.again(&[]).start();
+    job.killed(child);
+    let (code, text) = job.asked(&["remove", "night"]);
+    assert!(code == Some(0) && !job.own().exists(), "{text}");
+    let (code, text) = job.asked(&["list"]);
+    assert!(
+        code == Some(0) && text.contains("holds nothing of a job"),
+        "{text}"
+    );
 }
