@@ -292,10 +292,10 @@ fn documentation(c: &Setting) -> Result<()> {
 }
 
 fn units(c: &Setting) -> Result<()> {
-    c.run(&mut cargo(
-        c,
-        &["test", "--workspace", "--exclude", "rejoin-tests"],
-    ))
+    let mut command = cargo(c, &["test", "--workspace", "--exclude", "rejoin-tests"]);
+    // Tests always unwind. If mpirun and rejoin, which some of them run, do so too, they share all
+    // crates with the tests. Cargo warns that tests ignore this.
+    c.run(command.env("CARGO_PROFILE_TEST_PANIC", "unwind"))
 }
 
 fn models(c: &Setting) -> Result<()> {
