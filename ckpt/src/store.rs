@@ -39,6 +39,7 @@ mod folder_listing;
 pub use folder_claim::{FolderClaim, FolderUse};
 use folder_listing::numbers;
 pub use folder_listing::{ListedImage, job_folders};
+pub use rejoin_image_format::checksum;
 
 /// Most bytes of a note: with unfinished lines and file names.
 const NOTE_LIMIT: u64 = 64 << 20;
@@ -210,25 +211,61 @@ impl ImageFolder {
     /// # Errors
     /// The system's reason.
     pub fn begin(&self, rank: u32, epoch: u32, bases: BaseFiles) -> io::Result<PartialImage> {
+        let begun = self.open_partial(rank, epoch, libc::O_DIRECT);
+        let mut begun = begun.or_else(|error| match error.raw_os_error() {
+            Some(libc::EINVAL | libc::EOPNOTSUPP) => self.open_partial(rank, epoch, 0),
+            _ => Err(error),
+        })?;
+        begun.bases = bases;
+        Ok(begun)
+    }
+
+    /// Makes a file for a copy of an image that is in another host's folder. Writes may have any
+    /// length.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn begin_copy(&self, rank: u32, epoch: u32) -> io::Result<PartialImage> {
+        self.open_partial(rank, epoch, 0)
+    }
+
+    fn open_partial(&self, rank: u32, epoch: u32, flags: i32) -> io::Result<PartialImage> {
         self.make()?;
         let path = self.image(rank, epoch);
         let temporary = path.with_extension("partial");
-        let open = |flags| {
-            let mut options = OpenOptions::new();
-            options.write(true).create(true).truncate(true).mode(0o600);
-            options.custom_flags(flags).open(&temporary)
-        };
-        let file = open(libc::O_DIRECT).or_else(|error| match error.raw_os_error() {
-            Some(libc::EINVAL | libc::EOPNOTSUPP) => open(0),
-            _ => Err(error),
-        })?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
         Ok(PartialImage {
-            file,
+            file: options.custom_flags(flags).open(&temporary)?,
             temporary,
             path,
-            bases,
+            bases: BaseFiles::default(),
             stays: self.stays,
         })
+    }
+
+    /// Has [`ImageFolder::remove_abandoned`] spare this folder for an hour, although no manager
+    /// claims it: the next launch of the job will. The next claim ends that.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn keep(&self) -> io::Result<()> {
+        folder_claim::keep(&self.path)
+    }
+
+    /// The ranks, not among these, of which there is a whole image of this checkpoint.
+    ///
+    /// # Errors
+    /// The system's reason why the folder can't be read.
+    pub fn others(&self, epoch: u32, ranks: &[u32]) -> io::Result<Vec<u32>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            let name = entry?.file_name();
+            let both = name.to_str().and_then(numbers);
+            found.extend(both.filter(|(_, of)| *of == epoch).map(|(rank, _)| rank));
+        }
+        found.retain(|rank| !ranks.contains(rank));
+        Ok(found)
     }
 
     /// Removes the folder if it has no files.

@@ -39,6 +39,7 @@ fn run(seed: u64, forgets: bool) -> Result<Tally, String> {
             leases: None,
             lookups: seed % 32 == 31,
             failover: false,
+            copies: false,
         },
         _ => Shape {
             hosts: rng.between(1, 8) as usize,
@@ -48,6 +49,7 @@ fn run(seed: u64, forgets: bool) -> Result<Tally, String> {
             leases: rng.chance(40).then(|| Terms::new(1000, 3000)),
             lookups: seed.is_multiple_of(2),
             failover: false,
+            copies: false,
         },
     };
     let (rounds, round) = (rng.between(5, 40), rng.between(1, 8) * MILLI);
@@ -133,6 +135,7 @@ fn run_without_hosts(seed: u64) -> Result<Tally, String> {
         leases: Some(Terms::new(term, term + 500)),
         lookups: seed.is_multiple_of(2),
         failover: true,
+        copies: seed.is_multiple_of(2),
     };
     let (rounds, round) = (rng.between(20, 60), rng.between(20, 80) * MILLI);
     let fate = Fate {
@@ -189,6 +192,7 @@ fn run_with_files(seed: u64) -> Result<Tally, String> {
         leases: None,
         lookups: false,
         failover: false,
+        copies: seed.is_multiple_of(2),
     };
     let (rounds, round) = (rng.between(10, 60), rng.between(1, 8) * MILLI);
     let fate = Fate {
@@ -256,6 +260,7 @@ fn exchange(
         leases: rng.chance(40).then(|| Terms::new(1000, 5000)),
         lookups: seed.is_multiple_of(2),
         failover: false,
+        copies: false,
     };
     let fate = Fate {
         from: 5 * MILLI,

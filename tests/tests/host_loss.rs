@@ -84,6 +84,58 @@ fn ranks_of_a_host_that_was_cut_off_do_not_disturb_their_successors() {
     continued(&job.end(), &images, &undisturbed);
 }
 
+/// A folder that each host has for itself: its `/tmp` is private.
+const OWN: &str = "/tmp/own-images";
+
+/// The job continued from images that no other host could see, and left no files.
+fn continued_from_copies(done: &Finished, undisturbed: &Finished) {
+    good(done);
+    assert_eq!(lines(done), lines(undisturbed), "{}", done.text());
+    let how = "is launched again on other hosts from checkpoint";
+    assert!(done.stderr().contains(how), "{}", done.text());
+}
+
+/// Names of the files below a folder of a host.
+fn files_of(hosts: &Hosts, number: usize) -> String {
+    let list = format!("find {OWN} -type f 2>/dev/null || true");
+    hosts.exec(number, &["sh", "-c", &list])
+}
+
+#[test]
+fn hosts_without_a_common_folder_keep_copies_for_each_other() {
+    // The ranks of the lost host come back where the copies are, then where they are not.
+    let ways: [&[&str]; 2] = [&[], &["--spare", "h3", "--output", "commit"]];
+    for way in ways {
+        let mut hosts = hosts!(3);
+        let undisturbed = Job::undisturbed(&hosts, &[]);
+        let with = ["--images", OWN, "--host-lease", "1"];
+        let mut job = Job::jacobi(&hosts, &[&with[..], way].concat());
+        job.until_in_files(2);
+        assert!(!files_of(&hosts, 2).is_empty(), "files on the second host");
+        hosts.kill(2);
+        job.until("relaunched", 1);
+        continued_from_copies(&job.end(), &undisturbed);
+        for number in [1, 3] {
+            assert_eq!(files_of(&hosts, number), "", "left on h{number}");
+        }
+    }
+}
+
+#[test]
+fn a_second_host_is_lost_after_new_copies_were_made() {
+    let mut hosts = hosts!(3);
+    let undisturbed = Job::undisturbed(&hosts, &[]);
+    let with = ["--images", OWN, "--host-lease", "1", "--spare", "h3"];
+    let mut job = Job::jacobi(&hosts, &with);
+    job.until_in_files(2);
+    hosts.kill(2);
+    job.until("relaunched", 1);
+    job.until_in_files(4);
+    hosts.kill(3);
+    job.until("relaunched", 2);
+    continued_from_copies(&job.end(), &undisturbed);
+}
+
 /// A job with a name over some hosts.
 fn named(hosts: &Hosts, images: &Path, options: &[&str]) -> Run {
     let all = ["--tag-output", "--checkpoint-interval", "0.1", "--spin"];

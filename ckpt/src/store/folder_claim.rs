@@ -5,6 +5,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Managers of one job on hosts that have the same name, and tries to lock a file that another
 /// process is removing.
@@ -37,7 +38,10 @@ impl FolderClaim {
                 opened => opened?,
             };
             match lock.try_lock() {
-                Ok(()) if is_at(&lock, &path) => return Ok(Self { _lock: lock, path }),
+                Ok(()) if is_at(&lock, &path) => {
+                    let _ = fs::remove_file(folder.join(KEPT));
+                    return Ok(Self { _lock: lock, path });
+                }
                 Ok(()) | Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(error)) => return Err(error),
             }
@@ -96,6 +100,23 @@ pub(super) fn in_use(folder: &Path, host: &str) -> FolderUse {
     found
 }
 
+/// The mark of a folder that the next launch of its job will claim.
+const KEPT: &str = "kept";
+/// A launch that has not come after this time does not.
+const KEPT_FOR: Duration = Duration::from_secs(3600);
+
+/// Marks a folder that the next launch of its job will claim.
+pub(super) fn keep(folder: &Path) -> io::Result<()> {
+    File::create(folder.join(KEPT)).map(drop)
+}
+
+/// Whether the next launch of the folder's job may still come.
+fn is_kept(folder: &Path) -> bool {
+    let marked = fs::metadata(folder.join(KEPT)).and_then(|mark| mark.modified());
+    let age = marked.map(|at| at.elapsed().unwrap_or_default());
+    age.is_ok_and(|age| age < KEPT_FOR)
+}
+
 /// How the names of a host's locks begin.
 fn prefix(host: &str) -> String {
     // A name with a slash would be in another folder.
@@ -140,6 +161,9 @@ fn is_jobs(path: &Path) -> bool {
 
 /// Removes one such folder, if nobody uses it.
 fn remove(folder: &Path, host: &str) -> Option<()> {
+    if is_kept(folder) {
+        return None;
+    }
     let entries = fs::read_dir(folder).ok()?.flatten();
     let files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     let ends_in = |path: &&PathBuf, end: &str| path.to_string_lossy().ends_with(end);
@@ -154,10 +178,11 @@ fn remove(folder: &Path, host: &str) -> Option<()> {
         lock.try_lock().ok()?;
         held.push(lock);
     }
-    if held.is_empty() {
+    let was_kept = folder.join(KEPT).exists();
+    if held.is_empty() && !was_kept {
         return None;
     }
-    let kinds = [".image", ".partial", ".note", ".note-partial"];
+    let kinds = [".image", ".partial", ".note", ".note-partial", KEPT];
     let images = |path: &&PathBuf| kinds.iter().any(|kind| ends_in(path, kind));
     for path in files.iter().filter(images).chain(locks) {
         fs::remove_file(path).ok()?;

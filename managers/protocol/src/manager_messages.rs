@@ -151,6 +151,15 @@ pub enum ToLocal {
         /// Which ranks, in which incarnation from now on.
         ranks: Vec<(Rank, Incarnation)>,
     },
+    /// Keep a copy of the file of an image that a rank of another host has stored.
+    Copy {
+        /// The rank.
+        rank: Rank,
+        /// Of which epoch.
+        epoch: Epoch,
+        /// The number of the host that has the file.
+        from: usize,
+    },
     /// Every rank is in `MPI_Finalize`.
     AllFinalized {
         /// The job's generation.
@@ -182,7 +191,10 @@ pub enum ToLocal {
     },
     /// It is stored that no process of the job is left on this host: its local manager is no longer
     /// needed.
-    Leave,
+    Leave {
+        /// The job may be launched again from the files of images that this host has.
+        keeps_files: bool,
+    },
     /// Every rank has registered; the table is under way, and cards are asked for until it is
     /// there.
     Begin {
@@ -380,6 +392,22 @@ pub enum ToCentral {
         epoch: Epoch,
         /// One line for the user; `None`: it can be tried again at once.
         why: Option<String>,
+    },
+    /// This host has a copy of the file of an image, as [`ToLocal::Copy`] has ordered.
+    ImageCopied {
+        /// The rank, of another host.
+        rank: Rank,
+        /// Of which epoch.
+        epoch: Epoch,
+    },
+    /// This host can't have a copy of the file of an image.
+    ImageNotCopied {
+        /// The rank, of another host.
+        rank: Rank,
+        /// Of which epoch.
+        epoch: Epoch,
+        /// One line for the user.
+        why: String,
     },
     /// An image that was there is gone, in memory and in a file.
     ImageLost {

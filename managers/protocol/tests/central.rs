@@ -485,7 +485,7 @@ fn after_a_lost_host(central: &mut Central) -> Vec<CentralEffect> {
 fn asked_when_done() -> [CentralEffect; 3] {
     [
         CentralEffect::Persist(Record::HostDone(0)),
-        CentralEffect::Send(0, ToLocal::Leave),
+        CentralEffect::Send(0, ToLocal::Leave { keeps_files: true }),
         CentralEffect::AskStored,
     ]
 }
@@ -659,8 +659,12 @@ fn a_host_that_was_done_is_told_again_that_it_may_leave() {
         records.extend(later);
         let mut central = Central::resume(job_with_failover(), records);
         let effects = step(&mut central, at(1), CentralInput::Begin);
-        assert_eq!(effects[0], CentralEffect::Send(0, ToLocal::Leave));
-        let asked = |e: &&CentralEffect| matches!(e, CentralEffect::Send(0, order) if *order != ToLocal::Leave);
+        // Only a lost host is a reason to launch the job again.
+        let keeps_files = false;
+        let leave = ToLocal::Leave { keeps_files };
+        assert_eq!(effects[0], CentralEffect::Send(0, leave.clone()));
+        let asked =
+            |e: &&CentralEffect| matches!(e, CentralEffect::Send(0, order) if *order != leave);
         assert_eq!(effects.iter().find(asked), None);
         // Its link closes, as it should.
         assert_eq!(step(&mut central, at(2), CentralInput::HostLost(0)), []);

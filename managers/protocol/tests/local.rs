@@ -329,8 +329,11 @@ fn the_end_is_polite_first_and_then_not() {
         assert_eq!(effects, std::slice::from_ref(&done));
     }
     assert!(!core.is_over());
-    let effects = steps(&mut core, vec![LocalInput::Central(ToLocal::Leave)]);
-    assert_eq!(effects, [LocalEffect::Exit]);
+    let effects = steps(
+        &mut core,
+        vec![LocalInput::Central(ToLocal::Leave { keeps_files: false })],
+    );
+    assert_eq!(effects, [LocalEffect::Exit { keeps_files: false }]);
     assert!(core.is_over());
 }
 
@@ -346,7 +349,10 @@ fn without_central_everything_is_killed_and_nothing_said() {
             LocalInput::Swept,
         ],
     );
-    assert_eq!(effects, [LocalEffect::Sweep, LocalEffect::Exit]);
+    assert_eq!(
+        effects,
+        [LocalEffect::Sweep, LocalEffect::Exit { keeps_files: false }]
+    );
 }
 
 #[test]

@@ -102,7 +102,7 @@ impl Stored {
             ToLocal::Start { .. } => self.started,
             ToLocal::AllFinalized { .. } => self.finalized,
             ToLocal::End { .. } => self.verdict.is_some(),
-            ToLocal::Leave => self.left.contains(&host),
+            ToLocal::Leave { .. } => self.left.contains(&host),
             ToLocal::Signal { .. } | ToLocal::Kill | ToLocal::Release { .. } => true,
             other => panic!("{other:?} where nothing is recovered"),
         }
@@ -251,7 +251,7 @@ impl System {
                 }
             }
             local::LocalEffect::Sweep => self.hosts[host].sweeping = true,
-            local::LocalEffect::Exit => {}
+            local::LocalEffect::Exit { .. } => {}
             other => panic!("{other:?} where nothing is recovered"),
         }
     }
@@ -357,6 +357,7 @@ impl Model for Jobs {
                 failover: None,
                 from: None,
                 requested: rejoin_channel_table::Epoch(0),
+                copies: false,
             }),
             hosts: (0..count).map(|_| host()).collect(),
             ranks: self.ranks.iter().map(process).collect(),

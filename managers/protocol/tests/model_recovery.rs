@@ -57,6 +57,8 @@ enum Action {
     LoseImage(Rank, Epoch),
     /// The file of an image is whole, or can't be written.
     Written(Rank, Epoch, bool),
+    /// A copy of it is whole, or can't be made.
+    Copied(Rank, Epoch, bool),
     EndsBySignal(usize, i32),
     Swept(usize),
     Ask,
@@ -98,6 +100,8 @@ impl Jobs {
         let is_written = |(_, image): &(_, &recovery::SimImage)| image.file == SimFile::Partial;
         let written = state.images.iter().filter(is_written);
         actions.extend(written.map(|((rank, epoch), _)| Action::Written(*rank, *epoch, true)));
+        let copied = state.copies.iter().filter(|(_, is_whole)| !**is_whole);
+        actions.extend(copied.map(|((rank, epoch), _)| Action::Copied(*rank, *epoch, true)));
     }
 
     fn of_processes(&self, state: &System, actions: &mut Vec<Action>) {
@@ -150,6 +154,8 @@ impl Jobs {
             let is_written = |(_, image): &(_, &recovery::SimImage)| image.file == SimFile::Partial;
             let written = state.images.iter().filter(is_written);
             actions.extend(written.map(|((rank, epoch), _)| Action::Written(*rank, *epoch, false)));
+            let copied = state.copies.iter().filter(|(_, is_whole)| !**is_whole);
+            actions.extend(copied.map(|((rank, epoch), _)| Action::Copied(*rank, *epoch, false)));
         }
         if faults.checkpoints < bounds.checkpoints {
             actions.push(Action::Ask);
@@ -201,6 +207,10 @@ impl Jobs {
             Action::Written(rank, epoch, well) => {
                 state.faults.files += u8::from(!well);
                 state.written(rank, epoch, well);
+            }
+            Action::Copied(rank, epoch, well) => {
+                state.faults.files += u8::from(!well);
+                state.copied(rank, epoch, well);
             }
             Action::EndsBySignal(index, signal) => state.ended(index, End::Signaled(signal)),
             Action::Swept(host) => {
@@ -492,6 +502,24 @@ fn central_dies_while_files_are_written() {
         ..TWO
     };
     check("files and central", jobs);
+}
+
+#[test]
+fn copies_that_cannot_be_made() {
+    // A death as well takes minutes: the simulator runs it.
+    let bounds = Faults {
+        deaths: soak(),
+        centrals: soak(),
+        files: 1,
+        ..NONE
+    };
+    let jobs = Jobs {
+        hosts: 2,
+        bounds,
+        files: true,
+        ..TWO
+    };
+    check("copies", jobs);
 }
 
 #[test]

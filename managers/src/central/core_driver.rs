@@ -300,6 +300,7 @@ mod tests {
             failover: None,
             from: None,
             requested: rejoin_channel_table::Epoch(0),
+            copies: false,
         };
         let plan = LinkPlan {
             id: JOB,

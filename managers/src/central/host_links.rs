@@ -5,6 +5,7 @@
 //! that from the handshake ([`crate::net::auth`]). A broken connection proves nothing. mpirun
 //! reports managers that have ended, and leases detect silence.
 
+use super::image_places::ImagePlaces;
 use super::tree_top::{Lookups, Outgoing, Top};
 use crate::error::Result;
 use crate::host::host_limits;
@@ -63,6 +64,7 @@ pub struct HostLinks {
     launch: u32,
     /// Of a job on many hosts.
     top: Option<Top>,
+    image_places: ImagePlaces,
 }
 
 impl HostLinks {
@@ -99,6 +101,7 @@ impl HostLinks {
             listener,
             launch: plan.launch,
             top: plan.tree.map(|place| Top::new(place, run, used, lookups)),
+            image_places: ImagePlaces::default(),
         })
     }
 
@@ -190,6 +193,12 @@ impl HostLinks {
             match message {
                 LocalToCentral::News(one) => news.push(one),
                 LocalToCentral::Listens(addresses) => self.listens(host, addresses),
+                LocalToCentral::GivesImages(addresses) => self.gives_images(host, addresses)?,
+                LocalToCentral::AskImages(about) => {
+                    if let Some(answer) = self.image_places.ask(host, about) {
+                        self.queue(host, &answer)?;
+                    }
+                }
                 LocalToCentral::Tree(message) => {
                     if let Some(top) = &mut self.top {
                         let outgoing = top.heard(now(), host, message);
@@ -208,11 +217,25 @@ impl HostLinks {
         Ok(Some(news))
     }
 
-    /// A local manager says where others reach it. Where it called from comes first: of its other
+    /// The addresses of a local manager. That from which it called comes first: of its other
     /// addresses some may mean nothing elsewhere, or another machine.
-    fn listens(&mut self, host: HostIndex, mut addresses: Vec<SocketAddr>) {
+    fn sorted(&mut self, host: HostIndex, mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
         let seen = self.open(host).and_then(|link| link.peer());
         addresses.sort_by_key(|address| Some(address.ip()) != seen);
+        addresses
+    }
+
+    /// A local manager says where others copy the files of its images.
+    fn gives_images(&mut self, host: HostIndex, addresses: Vec<SocketAddr>) -> Result<()> {
+        let addresses = self.sorted(host, addresses);
+        let answers = self.image_places.learn(host, addresses).into_iter();
+        let mut answers = answers;
+        answers.try_for_each(|(to, answer)| self.queue(to, &answer))
+    }
+
+    /// A local manager says where others reach it.
+    fn listens(&mut self, host: HostIndex, addresses: Vec<SocketAddr>) {
+        let addresses = self.sorted(host, addresses);
         if let Some(top) = &mut self.top {
             top.listens(host, addresses);
         }

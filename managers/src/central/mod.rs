@@ -5,6 +5,7 @@
 pub mod central_messages;
 pub mod core_driver;
 pub mod host_links;
+mod image_places;
 pub mod journal;
 mod tree_top;
 

@@ -83,8 +83,8 @@ pub(super) struct JobArguments {
     #[arg(long, value_name = "[IP:]PORT", value_parser = metrics_address)]
     pub(super) metrics: Option<SocketAddr>,
     /// Folder for images of the ranks' processes, by which ranks come back even if their images in
-    /// memory are lost; and, if all ranks see the folder, for memory that the program registers
-    /// (MPIX_Register_region)
+    /// memory, or a host, are lost. Hosts that do not share it copy each other's files. If all
+    /// ranks see the folder, also for memory that the program registers (MPIX_Register_region)
     #[arg(long, value_name = "DIR")]
     pub(super) images: Option<PathBuf>,
     /// Time between checkpoints whose images go to files: TIME (as --timeout), auto (each

@@ -61,6 +61,7 @@ pub(super) fn launch(
         claim: None,
         from: None,
         accepts_external_state: job.accept_external_state,
+        copies: None,
         ranks,
         options,
         binding: binding(job),

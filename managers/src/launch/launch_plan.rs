@@ -35,6 +35,14 @@ pub struct Program {
     pub wdir: Option<ByteBuf>,
 }
 
+/// How hosts copy each other's files of images.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyPlan {
+    /// Ranks that were on a lost host, and the numbers of the hosts that have copies of their
+    /// files.
+    pub holders: Vec<(Rank, u32)>,
+}
+
 /// The data with which local managers start ranks. Holds the job's key. mpirun has the plan of the
 /// whole job, each local manager its host's part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +67,8 @@ pub struct LaunchPlan {
     pub from: Option<Epoch>,
     /// Ranks are restored even if files that they write were overwritten since the checkpoint.
     pub accepts_external_state: bool,
+    /// Hosts copy each other's files of images, as far as they do not share a folder.
+    pub copies: Option<CopyPlan>,
     /// Settings for all ranks; host and local numbers are the local manager's to fill in.
     pub options: RankOptions,
     /// How the ranks of each host are bound.
@@ -120,6 +130,7 @@ mod tests {
             claim: None,
             from: None,
             accepts_external_state: false,
+            copies: None,
             ranks: vec![(Rank(0), 0), (Rank(1), 0), (Rank(2), 1)],
             options: RankOptions::default(),
             binding: Binding::NONE,

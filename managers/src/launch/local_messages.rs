@@ -119,6 +119,13 @@ pub enum CentralToLocal {
     Tree(BroadcastMessage<TreeOrder>),
     /// Of where ranks are.
     LookUp(lookup::LookupMessage),
+    /// The answer to [`LocalToCentral::AskImages`]: where the files of a host's images are copied.
+    ImagesAt {
+        /// Number of the host.
+        host: u32,
+        /// Its manager's addresses; none if it can't be reached.
+        addresses: Vec<SocketAddr>,
+    },
 }
 
 /// From a local manager to the central manager.
@@ -128,6 +135,10 @@ pub enum LocalToCentral {
     News(ToCentral),
     /// Where other local managers reach this one.
     Listens(Vec<SocketAddr>),
+    /// Where other local managers copy the files of this host's images.
+    GivesImages(Vec<SocketAddr>),
+    /// Where are the files of this host's images copied? Central answers once it knows.
+    AskImages(u32),
     /// Of what goes down the tree.
     Tree(BroadcastMessage<TreeOrder>),
     /// Of where ranks are.

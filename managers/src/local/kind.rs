@@ -39,6 +39,10 @@ pub const PEER_IN: u8 = 15;
 pub const CENTRAL: u8 = 16;
 /// A call to central.
 pub const CENTRAL_DIAL: u8 = 17;
+/// Calls of managers that copy images from this host.
+pub const COPY_CALLS: u8 = 18;
+/// Ends of copies.
+pub const COPY_ENDS: u8 = 19;
 
 /// The token of an event of a rank's process.
 pub fn of_process(kind: u8, incarnation: Incarnation, slot: usize) -> Token {

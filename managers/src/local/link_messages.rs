@@ -86,6 +86,12 @@ impl LocalManager {
                 self.queue.push_back(LocalInput::LookedUp(None, message));
                 Ok(())
             }
+            CentralToLocal::ImagesAt { host, addresses } => {
+                if let Some(copies) = &mut self.copies {
+                    copies.learn(host, addresses);
+                }
+                Ok(())
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! The local manager: starts one host's ranks, watches them, passes their output on.
 
+mod copies;
+mod image_copying;
 mod image_events;
 mod images;
 mod kind;
@@ -23,13 +25,14 @@ use crate::launch::supervisor;
 use crate::net::reactor::{Interest, Reactor, Token};
 use crate::stdio::Stream;
 use crate::{fault, host_clocks, logs};
+use copies::ImageCopies;
 pub(crate) use images::ImageNote;
 use images::{CheckpointRequests, PendingRestores, RankImages};
 use links::{CentralLink, MpirunLink, Peers};
 use local_rank::LocalRank;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
-use rejoin_channel_table::{Incarnation, Rank};
+use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
 use rejoin_managers_protocol::manager_messages::Time;
 use rejoin_wire::FromManager;
@@ -94,8 +97,13 @@ struct LocalManager {
     ranks: Vec<LocalRank>,
     outputs: RankOutputs,
     input: Option<RankInput>,
+    /// The checkpoint from whose file the rank that reads it begins, and whether what it had read
+    /// is given again.
+    input_from: Option<(Epoch, bool)>,
     requests: CheckpointRequests,
     images: RankImages,
+    /// Of a job whose hosts copy each other's files of images.
+    copies: Option<Box<ImageCopies>>,
     restores: PendingRestores,
     sweep: Sweep,
 }
@@ -129,8 +137,10 @@ impl LocalManager {
             ranks: Vec::new(),
             outputs: RankOutputs::new(),
             input: None,
+            input_from: None,
             requests: CheckpointRequests::default(),
             images: RankImages::default(),
+            copies: None,
             restores: PendingRestores::default(),
             sweep: Sweep::default(),
         })
@@ -187,6 +197,7 @@ impl LocalManager {
             self.images.prepare_limit(),
             self.requests.wait_limit(),
             self.peers.as_ref().and_then(|peers| peers.wait_limit()),
+            self.copies.as_ref().and_then(|copies| copies.wait_limit()),
         ]
         .into_iter()
         .flatten()
@@ -201,6 +212,9 @@ impl LocalManager {
         self.retry_requests();
         if self.core.deadline().is_some_and(|at| at <= self.now()) {
             self.queue.push_back(LocalInput::Tick);
+        }
+        if let Some(copies) = &mut self.copies {
+            copies.run_timers(&self.reactor)?;
         }
         self.outputs.pass_prompts(&mut self.mpirun, &self.reactor);
         if self.sweep.is_running() && self.sweep.advance(&self.tracked()) {
@@ -270,8 +284,9 @@ impl LocalManager {
                     self.queue.push_back(LocalInput::Swept);
                 }
             }
-            LocalEffect::Exit => {
+            LocalEffect::Exit { keeps_files } => {
                 self.over = true;
+                self.images.leave_folder(keeps_files);
                 self.outputs.job_over();
             }
             other => self.perform_on_images(other)?,
@@ -295,6 +310,8 @@ impl LocalManager {
             LocalEffect::DropImage(rank, epoch) => self.drop_image(rank, epoch),
             LocalEffect::DropFromMemory(rank, epoch) => self.drop_from_memory(rank, epoch),
             LocalEffect::WriteImage(rank, epoch) => self.write_image(rank, epoch),
+            LocalEffect::CopyImage(rank, epoch, from) => self.copy_image(rank, epoch, from)?,
+            LocalEffect::DropCopy(rank, epoch) => self.drop_copy(rank, epoch),
             LocalEffect::StopAll => self.stop_all(),
             LocalEffect::ContinueAll => self.continue_all(),
             LocalEffect::Caveats(rank, lines) => {
@@ -325,6 +342,12 @@ impl LocalManager {
             kind::WATCH => self.ends_noticed(),
             kind::DIAL => self.mpirun_answered()?,
             kind::CENTRAL_DIAL => self.central_answered()?,
+            kind::COPY_ENDS => self.take_copy_ends()?,
+            kind::COPY_CALLS => {
+                if let Some(copies) = &mut self.copies {
+                    copies.called(token.index, &self.reactor)?;
+                }
+            }
             kind::PEERS | kind::PEER_DIAL | kind::PEER_OUT | kind::PEER_IN => {
                 self.peer_event(token)?;
             }

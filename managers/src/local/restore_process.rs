@@ -23,6 +23,10 @@ impl LocalManager {
         let Some(slot) = self.slot(instance.rank) else {
             return Ok(());
         };
+        if self.awaits_copy(instance, epoch)? {
+            return Ok(());
+        }
+        self.continue_input(slot, epoch);
         self.mpirun.tell(&LocalToMpirun::Rewound {
             rank: instance.rank,
             epoch: Some(epoch),
@@ -149,7 +153,7 @@ impl LocalManager {
         }
     }
 
-    fn not_restored(&mut self, slot: usize, instance: ProcessInstance, why: String) {
+    pub(super) fn not_restored(&mut self, slot: usize, instance: ProcessInstance, why: String) {
         self.ranks[slot].failed_to_come(instance.incarnation);
         self.told(slot, |rank, incarnation| {
             LocalInput::NotStarted(rank, incarnation, why)

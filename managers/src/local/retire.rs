@@ -17,6 +17,9 @@ impl LocalManager {
         if self.restores.retire(slot, incarnation) {
             return;
         }
+        if self.gives_up_copy(rank, incarnation) {
+            return self.told(slot, LocalInput::Retired);
+        }
         self.ranks[slot].retire(self.images.have_locks(slot));
         self.check_retiring(slot);
     }

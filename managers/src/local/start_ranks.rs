@@ -1,6 +1,7 @@
 //! Takes the plan, and starts its ranks.
 
 use super::LocalManager;
+use super::copies::ImageCopies;
 use super::images::ImageStore;
 use super::links::{CentralLink, Peers};
 use super::local_rank::LocalRank;
@@ -59,9 +60,11 @@ impl LocalManager {
     /// Has images get files, if the plan asks for that.
     fn open_store(&mut self, plan: &LaunchPlan) -> Result<()> {
         match ImageStore::of(plan) {
-            Ok(store) => store
-                .into_iter()
-                .for_each(|store| self.images.use_store(store)),
+            Ok(None) => {}
+            Ok(Some(store)) => {
+                self.open_copies(plan, &store)?;
+                self.images.use_store(store);
+            }
             Err(why) => {
                 let lines = vec![format!("images are in memory only, and in no file: {why}")];
                 if let Some((rank, _)) = plan.ranks.first() {
@@ -73,29 +76,60 @@ impl LocalManager {
         Ok(())
     }
 
+    /// Has other hosts copy this one's files, if the plan asks for that.
+    fn open_copies(&mut self, plan: &LaunchPlan, store: &ImageStore) -> Result<()> {
+        let claim = store.claim().unwrap_or_default();
+        let copies = ImageCopies::open(plan, store.folder(), claim, &self.reactor)?;
+        if let (Some(copies), Some(central)) = (&copies, &mut self.central) {
+            central.gives_images(copies.addresses());
+        }
+        self.copies = copies.map(Box::new);
+        Ok(())
+    }
+
     /// Takes the images of a job that is restarted. One that is of no use shows when its rank is to
     /// be restored.
     fn load_images(&mut self, plan: &LaunchPlan) -> Result<()> {
         let Some(epoch) = plan.from else {
             return Ok(());
         };
-        if let Err((slot, why)) = self.images.load(epoch) {
+        let holders = plan.copies.as_ref().map(|copies| &copies.holders[..]);
+        let is_held = |rank| holders.into_iter().flatten().any(|(held, _)| *held == rank);
+        for slot in 0..self.ranks.len() {
             let rank = self.ranks[slot].rank();
-            self.mpirun.tell(&LocalToMpirun::Caveats {
-                rank,
-                lines: vec![why],
-            })?;
+            match self.images.load_one(slot, epoch) {
+                Err(why) if !is_held(rank) => {
+                    let lines = vec![why];
+                    self.mpirun.tell(&LocalToMpirun::Caveats { rank, lines })?;
+                }
+                _ => {}
+            }
         }
-        let slot = plan.stdin.and_then(|rank| self.slot(rank));
-        if let (Some(slot), Some(input)) = (slot, &mut self.input) {
-            let read = self.images.input_of(slot, epoch).unwrap_or(0);
+        self.images.commit(epoch);
+        if let Some(copies) = &mut self.copies {
+            let found = self.images.find_copies(epoch).into_iter();
+            let found: Vec<_> = found.map(|rank| (rank, epoch)).collect();
+            copies.adopt(&found);
+            self.queue.push_back(LocalInput::CopiesFound(found));
+        }
+        if plan.stdin.and_then(|rank| self.slot(rank)).is_some() {
             // A person does not type it again. mpirun gives it again if it still runs.
             let is_relaunched = plan.central.as_ref().is_some_and(|c| c.launch > 0);
-            let is_given = is_relaunched || !plan.interactive;
-            let repeated = if is_given { read } else { 0 };
-            input.continue_from(epoch, repeated);
+            self.input_from = Some((epoch, is_relaunched || !plan.interactive));
         }
         Ok(())
+    }
+
+    /// The first process of the rank that reads standard input begins from a file.
+    pub(super) fn continue_input(&mut self, slot: usize, epoch: Epoch) {
+        let is_reader = self.input.as_ref().map(RankInput::rank) == Some(self.ranks[slot].rank());
+        let first = self
+            .input_from
+            .take_if(|(from, _)| is_reader && *from == epoch);
+        if let (Some((_, is_given)), Some(input)) = (first, &mut self.input) {
+            let read = self.images.input_of(slot, epoch).unwrap_or(0);
+            input.continue_from(epoch, if is_given { read } else { 0 });
+        }
     }
 
     /// Opens the links that the plan asks for.

@@ -58,7 +58,7 @@ fn setup(launch: &Launch, relaunch: Option<bool>) -> Setup {
         relaunch,
         consumed: launch.consumed.clone(),
         from: plan.from,
-        continues: relaunch.is_some() && plan.claim.is_some(),
+        continues: relaunch.is_some() && (plan.claim.is_some() || plan.copies.is_some()),
     }
 }
 
@@ -79,6 +79,7 @@ fn job(launch: &Launch, failover: bool) -> Job {
         failover: failover.then(|| launch.machines.failover()),
         from: launch.plan.from,
         requested: launch.requested,
+        copies: launch.plan.copies.is_some(),
     }
 }
 

@@ -11,10 +11,10 @@ use super::job_streams::Show;
 use super::launch_order::Launch;
 use crate::error::{Error, Result};
 use crate::host::images_folder;
-use crate::launch::launch_plan::LaunchPlan;
-use rejoin_channel_table::Epoch;
+use crate::launch::launch_plan::{CopyPlan, LaunchPlan};
+use rejoin_channel_table::{Epoch, Rank};
 use rejoin_ckpt::store::{FolderClaim, ImageFolder};
-use rejoin_managers_protocol::central::{Relaunch, StoredState};
+use rejoin_managers_protocol::central::{HostIndex, Relaunch, StoredState, placement};
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -25,6 +25,8 @@ pub(super) struct StateFolder {
     folder: Option<PathBuf>,
     /// The files of process images, if all hosts may see them.
     images: Option<ImageFolder>,
+    /// Another host has a copy of each file before its checkpoint counts, or sees it.
+    are_copied: bool,
     ranks: u32,
     /// The present launch began from a stored state.
     restarted: bool,
@@ -61,11 +63,15 @@ impl StateFolder {
         let folder = folder.filter(|_| recovers && launch.launch < limit);
         let began_from = folder.as_ref().filter(|_| options.restart);
         let at_most = options.newest.unwrap_or(u32::MAX);
-        let has_images = launch.plan.claim.is_some();
+        let plan = &launch.plan;
+        let has_images = plan.claim.is_some() || plan.copies.is_some();
         let images = folder.as_ref().filter(|_| has_images);
+        let placement = &launch.machines.placement;
+        let has_partner = |host: &usize| placement::partner(*host, placement).is_some();
         StateFolder {
             images: images.map(|folder| image_folder(&launch.plan, folder)),
             began_from: began_from.and_then(|folder| newest(folder, launch.plan.size, at_most)),
+            are_copied: plan.copies.is_some() && placement.first().is_some_and(has_partner),
             restarted: options.restart,
             ranks: launch.plan.size,
             exact: launch.show == Show::Commit,
@@ -78,9 +84,13 @@ impl StateFolder {
         self.folder.as_ref().map(|_| self.restarted)
     }
 
-    /// The images of this checkpoint, if the files of all ranks are there for all hosts.
+    /// The images of this checkpoint, which is committed in files, if the job can continue from
+    /// them without a host.
     pub fn images(&self, epoch: Epoch) -> Option<StoredState> {
         let folder = self.images.as_ref()?;
+        if self.are_copied {
+            return Some(StoredState::Images(epoch));
+        }
         let whole = folder.complete_epochs(self.ranks).ok()?;
         whole
             .contains(&epoch.0)
@@ -118,6 +128,9 @@ pub(super) fn after(launch: &Launch, relaunch: &Relaunch) -> Launch {
     next.launch += 1;
     next.requested = relaunch.requested;
     next.plan.from = None;
+    if let Some(copies) = &mut next.plan.copies {
+        copies.holders = holders(&launch.machines.placement, relaunch.lost);
+    }
     match relaunch.state {
         StoredState::Images(epoch) => next.plan.from = Some(epoch),
         StoredState::Regions(number) => {
@@ -126,6 +139,17 @@ pub(super) fn after(launch: &Launch, relaunch: &Relaunch) -> Launch {
         }
     }
     next
+}
+
+/// The ranks of a lost host, and the host that has copies of their files.
+fn holders(placement: &[HostIndex], lost: HostIndex) -> Vec<(Rank, u32)> {
+    let holder = placement::partner(lost, placement);
+    let holder = holder.and_then(|host| u32::try_from(host).ok());
+    let ranks = (0u32..).map(Rank).zip(placement);
+    let moved = ranks.filter(|(_, host)| **host == lost);
+    moved
+        .filter_map(|(rank, _)| Some((rank, holder?)))
+        .collect()
 }
 
 /// The folder of the job's process images.
@@ -148,11 +172,12 @@ impl SharedImages {
         let plan = &launch.plan;
         let images = Path::new(plan.options.folder.as_ref()?);
         let is_named = plan.name.is_some();
-        let outlive = is_named || launch.machines.is_networked();
-        if !outlive || launch.recovery.is_none() {
+        let is_networked = launch.machines.is_networked();
+        if !(is_named || is_networked) || launch.recovery.is_none() {
             return None;
         }
         let folder = image_folder(plan, images);
+        launch.plan.copies = (is_networked && !is_named).then(CopyPlan::default);
         let host = nix::unistd::gethostname().unwrap_or_default();
         let claim = folder.claim(&host.to_string_lossy()).ok()?;
         launch.plan.claim = Some(claim.name());

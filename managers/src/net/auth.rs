@@ -17,7 +17,7 @@ use rejoin_channel_table::{JobId, JobKey};
 
 const MAGIC: [u8; 4] = *b"RjMg";
 /// Version of the handshake, of the records and of the managers' messages.
-const VERSION: u16 = 8;
+const VERSION: u16 = 9;
 
 /// Length of the dialer's first message.
 pub const HELLO: usize = 54;
@@ -65,6 +65,17 @@ pub fn peer_key(key: &JobKey, launch: u32, position: u32) -> JobKey {
     hasher.update(key.expose());
     hasher.update(&launch.to_le_bytes());
     hasher.update(&position.to_le_bytes());
+    JobKey::new(*hasher.finalize().as_bytes())
+}
+
+/// The key with which a host's local manager and those that copy images from it prove themselves to
+/// each other.
+#[must_use]
+pub fn image_key(key: &JobKey, launch: u32, host: u32) -> JobKey {
+    let mut hasher = blake3::Hasher::new_derive_key("Rejoin 2026 copies of images");
+    hasher.update(key.expose());
+    hasher.update(&launch.to_le_bytes());
+    hasher.update(&host.to_le_bytes());
     JobKey::new(*hasher.finalize().as_bytes())
 }
 
@@ -271,7 +282,14 @@ mod tests {
         let there = challenge(&peer_key(&key, 1, 2), &hello, &[2; 32], 0);
         assert!(read_challenge(&peer_key(&key, 1, 2), &hello, &there).is_ok());
         let central = central_key(&key, 1);
-        for other in [peer_key(&key, 1, 3), peer_key(&key, 2, 2), central, key] {
+        let images = image_key(&key, 1, 2);
+        for other in [
+            peer_key(&key, 1, 3),
+            peer_key(&key, 2, 2),
+            images,
+            central,
+            key,
+        ] {
             let refused = read_challenge(&other, &hello, &there);
             assert_eq!(refused, Err(AuthError::Unproven));
         }

@@ -84,6 +84,12 @@ impl VerboseLog {
                 "rank {}: its image of checkpoint {} is in a file",
                 rank.0, epoch.0
             )),
+            ToCentral::ImageCopied { rank, epoch } => self.say(&format!(
+                "host {host} has a copy of rank {rank}'s image of checkpoint {epoch}"
+            )),
+            ToCentral::ImageNotCopied { rank, epoch, why } => self.say(&format!(
+                "host {host} can't copy rank {rank}'s image of checkpoint {epoch}: {why}"
+            )),
             ToCentral::ImageNotStored { rank, epoch, why } => self.say(&format!(
                 "rank {}: its image of checkpoint {} is in no file: {}",
                 rank.0,

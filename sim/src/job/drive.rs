@@ -126,7 +126,13 @@ impl<W: Work> JobWorld<W> {
                 self.tally.commits += 1;
                 self.work.committed(epoch)?;
             }
-            central::Record::Committed { .. } => self.tally.file_commits += 1,
+            central::Record::Committed { epoch, .. } => {
+                self.tally.file_commits += 1;
+                // A launch that continues from files stores that they count.
+                if self.job.from != Some(epoch) {
+                    self.are_copied(epoch)?;
+                }
+            }
             _ => {}
         }
         let ranks = self.shape.ranks();
@@ -261,7 +267,9 @@ impl<W: Work> JobWorld<W> {
                 let delay = self.rng.between(100_000, 3 * MILLI);
                 self.after(delay, Event::Swept(host));
             }
-            local::LocalEffect::Exit
+            local::LocalEffect::CopyImage(rank, epoch, _) => self.copy_image(host, rank, epoch),
+            local::LocalEffect::DropCopy(rank, epoch) => self.copies.drop(rank, epoch),
+            local::LocalEffect::Exit { .. }
             | local::LocalEffect::Caveats(..)
             | local::LocalEffect::Note(..)
             | local::LocalEffect::Waits(..)

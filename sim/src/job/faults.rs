@@ -112,11 +112,13 @@ impl<W: Work> JobWorld<W> {
         }
         self.processes.retain(|key, _| !ranks.contains(&key.0));
         self.restores.retain(|key, _| !ranks.contains(&key.0));
+        self.copies.lose_host(host);
         let (work, has_files) = (&mut self.work, self.shape.files.is_some());
+        let (copies, is_shared) = (&self.copies, !self.shape.copies);
         self.images.retain(|(rank, epoch), image| {
             let of_host = ranks.contains(rank);
-            // The folder is one of all hosts.
-            let stays = !of_host || (has_files && image.file == SimFile::Whole);
+            let elsewhere = is_shared || copies.has(*rank, *epoch);
+            let stays = !of_host || (has_files && image.file == SimFile::Whole && elsewhere);
             image.in_memory &= !of_host;
             if !stays {
                 work.forget(*rank, *epoch);

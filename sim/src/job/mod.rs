@@ -14,8 +14,10 @@ mod drive;
 pub mod engines;
 mod fate;
 mod faults;
+mod file_copies;
 mod file_writes;
 mod host_link;
+mod image_copies;
 
 mod next_launch;
 pub mod process_model;
@@ -34,6 +36,7 @@ pub use tally::Tally;
 
 use crate::rng::Rng;
 use host_link::SimLink;
+use image_copies::SimCopies;
 use process_model::{Process, SimImage, SimRestore};
 use queue::Queue;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
@@ -81,6 +84,8 @@ enum Event<E> {
     Restored(Key),
     /// The file of an image is whole.
     Written(Rank, Epoch),
+    /// A copy of the file of an image is whole.
+    Copied(Rank, Epoch),
     /// A process that was told to retire is stopped.
     Stopped(Key),
     /// A process ends.
@@ -148,6 +153,7 @@ pub struct JobWorld<W: Work> {
     /// The newest instance of each rank.
     instances: BTreeMap<Rank, ProcessInstance>,
     images: BTreeMap<(Rank, Epoch), SimImage>,
+    copies: SimCopies,
     restores: BTreeMap<Key, SimRestore>,
     stored: Stored,
     records: Vec<Record>,
@@ -196,6 +202,7 @@ impl<W: Work> JobWorld<W> {
             processes: BTreeMap::new(),
             instances: BTreeMap::new(),
             images: BTreeMap::new(),
+            copies: SimCopies::default(),
             restores: BTreeMap::new(),
             stored: Stored::default(),
             records: Vec::new(),
@@ -295,6 +302,7 @@ impl<W: Work> JobWorld<W> {
             Event::Safe(key) => self.safe(key),
             Event::Restored(key) => self.restored(key),
             Event::Written(rank, epoch) => self.written(rank, epoch),
+            Event::Copied(rank, epoch) => self.copied(rank, epoch),
             Event::Stopped(key) => self.stopped(key),
             Event::Ends(key, end) => self.ended(key, end),
             Event::Swept(host) => self.local(host, local::LocalInput::Swept),

@@ -1,5 +1,6 @@
 //! The relaunch of a job that has lost a host: the steps of mpirun. All hosts share the folder of
-//! images. The program has also stored registered memory, from which its ranks begin anew.
+//! images, or keep copies for each other. The program has also stored registered memory, from which
+//! its ranks begin anew.
 
 use super::host_link::SimLink;
 use super::process_model::{SimFile, SimImage};
@@ -7,7 +8,7 @@ use super::work::Work;
 use super::{Event, Host, JobWorld, MILLI, Shape};
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::central::{self, Central, HostIndex, Relaunch, StoredState};
-use rejoin_managers_protocol::local::Local;
+use rejoin_managers_protocol::local::{Local, LocalInput};
 use rejoin_managers_protocol::manager_messages::Time;
 
 impl Host {
@@ -90,6 +91,7 @@ impl<W: Work> JobWorld<W> {
             StoredState::Regions(_) => None,
         };
         self.keep_files(from);
+        let copies = self.copies.keep(from);
         self.processes.clear();
         self.instances.clear();
         self.restores.clear();
@@ -111,6 +113,9 @@ impl<W: Work> JobWorld<W> {
         self.job.placement = next.placement;
         self.job.generation = next.generation;
         self.last_fault = self.last_fault.max(self.now);
+        for (host, found) in copies {
+            self.local(host, LocalInput::CopiesFound(found))?;
+        }
         self.central = Some(Central::new(self.job.clone()));
         self.central(central::CentralInput::Begin)
     }

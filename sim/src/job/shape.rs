@@ -26,6 +26,8 @@ pub struct Shape {
     pub lookups: bool,
     /// The job is launched again without a lost host.
     pub failover: bool,
+    /// Each host has a folder of its own for files, and another host keeps copies.
+    pub copies: bool,
 }
 
 impl Shape {
@@ -51,6 +53,7 @@ impl Shape {
             failover: self.failover.then(Failover::default),
             from: None,
             requested: Epoch(0),
+            copies: self.copies,
             recovery: Some(Recovery {
                 interval: self.interval,
                 files: self.files,

@@ -218,9 +218,10 @@ impl Stored {
             } => now(generation) && epoch == self.committed,
             ToLocal::AllFinalized { generation } => now(generation) && self.finalized,
             ToLocal::End { .. } => self.decided,
-            ToLocal::Leave => self.left.contains(&host),
+            ToLocal::Leave { .. } => self.left.contains(&host),
             // mpirun derives it from a `Start`.
             ToLocal::Begin { .. } => false,
+            ToLocal::Copy { epoch, .. } => self.history.contains(&epoch),
             ToLocal::Spawn { .. }
             | ToLocal::Release { .. }
             | ToLocal::Signal { .. }

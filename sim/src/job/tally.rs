@@ -30,6 +30,8 @@ pub struct Tally {
     pub outlived: u64,
     /// Whole files.
     pub files: u64,
+    /// Whole copies of files on other hosts.
+    pub copies: u64,
     /// Checkpoints that were committed in files.
     pub file_commits: u64,
     /// Requests to fail the writing of a file.
@@ -140,6 +142,7 @@ impl std::ops::AddAssign<&Tally> for Tally {
             refused,
             outlived,
             files,
+            copies,
             file_commits,
             unwritable,
             unwritten,
@@ -173,6 +176,7 @@ impl std::ops::AddAssign<&Tally> for Tally {
         self.refused += refused;
         self.outlived += outlived;
         self.files += files;
+        self.copies += copies;
         self.file_commits += file_commits;
         self.unwritable += unwritable;
         self.unwritten += unwritten;

@@ -11,7 +11,7 @@ impl Central {
     /// One step.
     pub fn step(&mut self, now: Time, input: CentralInput, effects: &mut Vec<CentralEffect>) {
         if input == CentralInput::Begin {
-            self.hosts.repeat_leave(effects);
+            self.hosts.repeat_leave(self.may_need_files(), effects);
         }
         match self.phase {
             CentralPhase::Over => return,
@@ -82,9 +82,6 @@ impl Central {
             | ToCentral::NotImaged { .. }
             | ToCentral::ImageLost { .. }
             | ToCentral::Checkpoint { .. } => self.image_message(now, host, message, effects),
-            ToCentral::ImageStored { .. } | ToCentral::ImageNotStored { .. } => {
-                self.file_message(now, host, message, effects);
-            }
             ToCentral::Counters { instance, counters } => {
                 if self.ranks.is_live(host, instance) {
                     effects.push(CentralEffect::Counters(instance.rank, counters));
@@ -123,10 +120,11 @@ impl Central {
                     self.failed_too(now, failure, effects);
                 }
             }
-            ToCentral::Done => self.hosts.done(host, effects),
+            ToCentral::Done => self.host_done(host, effects),
             ToCentral::Renew { number } => self.hosts.renewed(now, host, number, effects),
             // No pending question, or the answer to a question of a predecessor.
             ToCentral::Report(_) => {}
+            of_file => self.file_message(now, host, of_file, effects),
         }
     }
 

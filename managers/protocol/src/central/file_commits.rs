@@ -1,11 +1,12 @@
-//! Files of images: their commits, and what happens if they can't be written.
+//! Files of images: their copies on other hosts, their commits, and what happens if they can't be
+//! written or copied.
 
 use super::event::Event;
 use super::interface::{CentralEffect, HostIndex, Record};
 use super::job_state::Central;
 use super::phase::CentralPhase;
 use crate::levels::Level;
-use crate::manager_messages::{Time, ToCentral};
+use crate::manager_messages::{Time, ToCentral, ToLocal};
 use rejoin_channel_table::{Epoch, Rank};
 
 impl Central {
@@ -18,33 +19,55 @@ impl Central {
         message: ToCentral,
         effects: &mut Vec<CentralEffect>,
     ) {
-        let (ToCentral::ImageStored { rank, epoch }
-        | ToCentral::ImageNotStored { rank, epoch, .. }) = message
-        else {
-            return;
-        };
         let takes_part = matches!(
             self.phase,
             CentralPhase::Running | CentralPhase::Restoring(_) | CentralPhase::Finalizing
         );
-        if !takes_part || !self.ranks.is_on(rank, host) {
+        if !takes_part {
             return;
         }
         match message {
-            ToCentral::ImageNotStored { why, .. } => {
+            ToCentral::ImageStored { rank, epoch } if self.ranks.is_on(rank, host) => {
+                self.image_stored(now, (rank, host), epoch, effects);
+            }
+            ToCentral::ImageNotStored { rank, epoch, why } if self.ranks.is_on(rank, host) => {
                 self.not_stored(now, (rank, host), epoch, why, effects);
             }
-            _ => self.image_stored(now, rank, epoch, effects),
+            ToCentral::ImageCopied { rank, epoch } if self.keeps_copies_of(host, rank) => {
+                self.is_safe(now, rank, epoch, effects);
+            }
+            ToCentral::ImageNotCopied { rank, epoch, why } if self.keeps_copies_of(host, rank) => {
+                self.not_stored(now, (rank, host), epoch, Some(why), effects);
+            }
+            _ => {}
         }
     }
 
+    fn keeps_copies_of(&self, host: HostIndex, rank: Rank) -> bool {
+        self.partner(self.ranks.host_of(rank)) == Some(host)
+    }
+
+    /// An image is in a file. It counts at once, or when the partner of its host has a copy.
     fn image_stored(
         &mut self,
         now: Time,
-        rank: Rank,
+        (rank, host): (Rank, HostIndex),
         epoch: Epoch,
         effects: &mut Vec<CentralEffect>,
     ) {
+        let Some(partner) = self.partner(host) else {
+            return self.is_safe(now, rank, epoch, effects);
+        };
+        let checkpoints = self.mode.checkpoints();
+        if checkpoints.is_some_and(|c| c.epochs().writing == Some(epoch)) {
+            let from = host;
+            let copy = ToLocal::Copy { rank, epoch, from };
+            effects.push(CentralEffect::Send(partner, copy));
+        }
+    }
+
+    /// A rank's image is in as many files as it is to be.
+    fn is_safe(&mut self, now: Time, rank: Rank, epoch: Epoch, effects: &mut Vec<CentralEffect>) {
         let checkpoints = self.mode.checkpoints_mut();
         let Some(complete) = checkpoints.and_then(|c| c.stored(rank, epoch)) else {
             return;

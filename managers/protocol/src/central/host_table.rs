@@ -135,14 +135,14 @@ impl HostTable {
 
     /// No process of the job is left on a host. Its local manager may leave once that is stored:
     /// the next central manager could not ask it any more.
-    pub fn done(&mut self, host: HostIndex, effects: &mut Vec<CentralEffect>) {
+    pub fn done(&mut self, host: HostIndex, keeps_files: bool, effects: &mut Vec<CentralEffect>) {
         self.drop_lease(host);
         if let Some(state) = self.hosts.get_mut(host) {
             state.done = true;
             if !std::mem::replace(&mut state.left, true) {
                 effects.push(CentralEffect::Persist(Record::HostDone(host)));
             }
-            effects.push(CentralEffect::Send(host, ToLocal::Leave));
+            effects.push(CentralEffect::Send(host, ToLocal::Leave { keeps_files }));
         }
     }
 
@@ -154,9 +154,10 @@ impl HostTable {
     }
 
     /// Central was started again: local managers may not have received the permission to leave.
-    pub fn repeat_leave(&self, effects: &mut Vec<CentralEffect>) {
+    pub fn repeat_leave(&self, keeps_files: bool, effects: &mut Vec<CentralEffect>) {
         let left = self.hosts.iter().enumerate().filter(|(_, h)| h.left);
-        effects.extend(left.map(|(host, _)| CentralEffect::Send(host, ToLocal::Leave)));
+        let leave = |host| CentralEffect::Send(host, ToLocal::Leave { keeps_files });
+        effects.extend(left.map(|(host, _)| leave(host)));
     }
 
     /// A host renews its lease. One that has a successor, or that the job has no use for any more,

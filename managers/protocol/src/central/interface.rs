@@ -216,6 +216,8 @@ pub struct Job {
     /// The highest number of a checkpoint that earlier launches have requested. A host that was
     /// cut off may still write files with these numbers.
     pub requested: Epoch,
+    /// Files count once another host has copies of them, or sees them.
+    pub copies: bool,
 }
 
 /// Data about earlier launches for a relaunch.

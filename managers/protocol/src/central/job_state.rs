@@ -2,11 +2,12 @@
 //! through their methods.
 
 use super::host_table::HostTable;
-use super::interface::{CentralEffect, Failover, Job};
+use super::interface::{CentralEffect, Failover, HostIndex, Job};
 use super::job_clock::JobClock;
 use super::job_end::JobEnd;
 use super::losses::Losses;
 use super::phase::CentralPhase;
+use super::placement;
 use super::rank_table::RankTable;
 use super::recovery::RecoveryMode;
 use crate::manager_messages::Time;
@@ -29,6 +30,8 @@ pub struct Central {
     pub(super) from: Option<Epoch>,
     /// The highest number of a checkpoint that earlier launches have requested.
     pub(super) requested: Epoch,
+    /// For each host the one that keeps copies of its files; empty where no copies are made.
+    partners: Vec<Option<HostIndex>>,
 }
 
 impl Central {
@@ -37,6 +40,10 @@ impl Central {
     pub fn new(job: Job) -> Self {
         let size = u32::try_from(job.placement.len()).unwrap_or(u32::MAX);
         let first = first_incarnation(&job);
+        let partners = match job.copies {
+            true => placement::partners(job.hosts.len(), &job.placement),
+            false => Vec::new(),
+        };
         Central {
             phase: CentralPhase::Starting,
             hosts: HostTable::new(job.hosts, job.leases.as_ref()),
@@ -48,7 +55,13 @@ impl Central {
             failover: job.failover,
             from: job.from,
             requested: job.requested,
+            partners,
         }
+    }
+
+    /// The host that keeps copies of a host's files, if any does.
+    pub(super) fn partner(&self, host: HostIndex) -> Option<HostIndex> {
+        self.partners.get(host).copied().flatten()
     }
 
     /// When the driver must send [`CentralInput::Tick`](super::CentralInput::Tick) at the latest.

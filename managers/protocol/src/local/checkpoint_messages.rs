@@ -106,6 +106,9 @@ impl Local {
             Superseded::Everywhere(rank, epoch) => LocalEffect::DropImage(rank, epoch),
             Superseded::InMemory(rank, epoch) => LocalEffect::DropFromMemory(rank, epoch),
         }));
+        let dropped = self.copies.keep(|epoch| self.images.counts(epoch));
+        let drop = |(rank, epoch)| LocalEffect::DropCopy(rank, epoch);
+        effects.extend(dropped.into_iter().map(drop));
         if let Some(epoch) = committed.writing {
             self.write_images(epoch, effects);
         }

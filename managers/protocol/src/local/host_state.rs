@@ -1,5 +1,6 @@
 //! The local manager's state. Handlers of inputs change its parts through their methods.
 
+use super::copy_table::CopyTable;
 use super::host_lease::HostLease;
 use super::host_lookups::HostLookups;
 use super::host_rollback::HostRollback;
@@ -39,6 +40,7 @@ pub struct Local {
     pub(super) halted: bool,
     pub(super) restore: HostRollback,
     pub(super) images: ImageTable,
+    pub(super) copies: CopyTable,
     pub(super) lease: HostLease,
     /// Of a job whose ranks look cards up.
     pub(super) lookups: Option<HostLookups>,
@@ -64,6 +66,7 @@ impl Local {
             halted: false,
             restore: HostRollback::default(),
             images: ImageTable::default(),
+            copies: CopyTable::default(),
             lease: HostLease::default(),
             lookups: None,
         }

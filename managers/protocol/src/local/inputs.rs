@@ -38,6 +38,12 @@ pub enum LocalInput {
     /// A rank's image of this epoch can't be written to a file, for this reason; without one, it
     /// can be tried again at once.
     ImageNotStored(Rank, Epoch, Option<String>),
+    /// This host has a copy of the file of this image, of a rank of another host.
+    ImageCopied(Rank, Epoch),
+    /// The file of this image can't be copied, for this reason.
+    ImageNotCopied(Rank, Epoch, String),
+    /// There are copies of these images from an earlier launch of the job.
+    CopiesFound(Vec<(Rank, Epoch)>),
     /// Another manager, or central, says this of where ranks are.
     LookedUp(Peer, lookup::LookupMessage),
     /// The deadline may have come.
@@ -65,6 +71,11 @@ pub enum LocalEffect {
     DropFromMemory(Rank, Epoch),
     /// Have an image write its file; answer with `ImageStored` or `ImageNotStored`.
     WriteImage(Rank, Epoch),
+    /// Copy the file of this image, which a rank of the host of this number has stored; answer with
+    /// `ImageCopied` or `ImageNotCopied`.
+    CopyImage(Rank, Epoch, usize),
+    /// Remove the copy of a file, or end its making.
+    DropCopy(Rank, Epoch),
     /// Tell the user once which state an image of this rank can't restore.
     Caveats(Rank, Vec<String>),
     /// Show the user this message of a rank: in any case, or only who wants to know how things go.
@@ -93,5 +104,8 @@ pub enum LocalEffect {
     /// End the remaining processes below this one, answer with `Swept`.
     Sweep,
     /// Nothing is left to do.
-    Exit,
+    Exit {
+        /// The job may be launched again: the files of images stay, those of this host and copies.
+        keeps_files: bool,
+    },
 }

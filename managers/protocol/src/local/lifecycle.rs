@@ -133,14 +133,14 @@ impl Local {
     pub(super) fn abandoned_by_central(&mut self, effects: &mut Vec<LocalEffect>) {
         self.central = false;
         self.kill(effects);
-        self.leave(effects);
+        self.leave(false, effects);
     }
 
     /// This local manager is no longer needed if every process of the job has ended.
-    pub(super) fn leave(&mut self, effects: &mut Vec<LocalEffect>) {
+    pub(super) fn leave(&mut self, keeps_files: bool, effects: &mut Vec<LocalEffect>) {
         if self.phase == LocalPhase::Done {
             self.phase = LocalPhase::Over;
-            effects.push(LocalEffect::Exit);
+            effects.push(LocalEffect::Exit { keeps_files });
         }
     }
 
@@ -150,7 +150,7 @@ impl Local {
             self.phase = LocalPhase::Done;
             self.tell(ToCentral::Done, effects);
             if !self.central {
-                self.leave(effects);
+                self.leave(false, effects);
             }
         }
     }

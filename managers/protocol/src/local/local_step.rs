@@ -55,6 +55,11 @@ impl Local {
             LocalInput::ImageNotStored(rank, epoch, why) => {
                 self.image_not_stored(rank, epoch, why, effects);
             }
+            LocalInput::ImageCopied(rank, epoch) => self.image_copied(rank, epoch, effects),
+            LocalInput::ImageNotCopied(rank, epoch, why) => {
+                self.image_not_copied(rank, epoch, why, effects);
+            }
+            LocalInput::CopiesFound(found) => self.copies.adopt(found),
             LocalInput::Tick => self.tick(now, effects),
             LocalInput::Swept => self.swept(effects),
         }
@@ -65,7 +70,8 @@ impl Local {
     pub(super) fn order(&mut self, now: Time, order: ToLocal, effects: &mut Vec<LocalEffect>) {
         let present = self.processes.generation();
         match order {
-            ToLocal::Leave => self.leave(effects),
+            ToLocal::Leave { keeps_files } => self.leave(keeps_files, effects),
+            ToLocal::Copy { rank, epoch, from } => self.copy_image(rank, epoch, from, effects),
             // The asking central manager has not received it.
             ToLocal::Report | ToLocal::End { .. } | ToLocal::Kill
                 if self.phase == LocalPhase::Done =>

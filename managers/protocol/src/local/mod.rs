@@ -5,12 +5,14 @@
 //! that called `MPI_Init`, which differ under a wrapper. Its images outlive it.
 //!
 //! The state is in parts with private fields, which `host_state` composes: `process_table`,
-//! `image_table`, `host_rollback`, `host_lease`, `host_lookups`. `rank_process` owns the life of
-//! one process instance, from its start until central has acknowledged its end, and
+//! `image_table`, `copy_table`, `host_rollback`, `host_lease`, `host_lookups`. `rank_process` owns
+//! the life of one process instance, from its start until central has acknowledged its end, and
 //! `instance_state` how far it has come. The other files handle inputs; `local_step` passes each
 //! input to its handler.
 
 mod checkpoint_messages;
+mod copy_messages;
+mod copy_table;
 mod exits;
 mod host_lease;
 mod host_lookups;

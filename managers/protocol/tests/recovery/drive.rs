@@ -52,6 +52,7 @@ impl System {
                     {
                         leased.committed(*epoch);
                     }
+                    self.check_copies(&record);
                     if !self.prompt && !forgotten {
                         remember(&mut self.records, &record);
                     }
@@ -231,6 +232,12 @@ impl System {
             local::LocalEffect::WriteImage(rank, epoch) => {
                 inputs.extend(self.write_image(rank, epoch));
             }
+            local::LocalEffect::CopyImage(rank, epoch, from) => {
+                inputs.extend(self.copy_image(host, from, (rank, epoch)));
+            }
+            local::LocalEffect::DropCopy(rank, epoch) => {
+                self.copies.remove(&(rank, epoch));
+            }
             local::LocalEffect::Central(message) => {
                 self.hosts[host].up.push_back(message);
             }
@@ -247,19 +254,21 @@ impl System {
                     process.asked = process.asked.or(Some(signal));
                 }
             }
-            local::LocalEffect::SignalAll(signal) => {
-                for index in 0..self.processes.len() {
-                    if self.host_of(self.processes[index].instance.rank) == host {
-                        let asked = &mut self.processes[index].asked;
-                        *asked = asked.or(Some(signal));
-                    }
-                }
-            }
+            local::LocalEffect::SignalAll(signal) => self.signal_all(host, signal),
             local::LocalEffect::Sweep => self.hosts[host].sweeping = true,
-            local::LocalEffect::Exit => self.hosts[host].done = true,
+            local::LocalEffect::Exit { .. } => self.hosts[host].done = true,
             local::LocalEffect::StopAll => self.suspends(host, true),
             local::LocalEffect::ContinueAll => self.suspends(host, false),
             other => panic!("{other:?} in this model"),
+        }
+    }
+
+    fn signal_all(&mut self, host: usize, signal: i32) {
+        for index in 0..self.processes.len() {
+            if self.host_of(self.processes[index].instance.rank) == host {
+                let asked = &mut self.processes[index].asked;
+                *asked = asked.or(Some(signal));
+            }
         }
     }
 

@@ -1,7 +1,9 @@
-//! Files of images, which are written at any time after the order.
+//! Files of images and their copies, which are written at any time after the order.
 
 use super::{SimFile, System};
 use rejoin_channel_table::{Epoch, Rank};
+use rejoin_managers_protocol::central::Record;
+use rejoin_managers_protocol::levels::Level;
 use rejoin_managers_protocol::local::LocalInput;
 
 impl System {
@@ -68,6 +70,61 @@ impl System {
                 let host = self.host_of(rank);
                 self.local(host, LocalInput::ImageEnded(rank, epoch));
             }
+        }
+    }
+
+    /// The partner of a rank's host begins to copy a file. Returns the answer, if it can't begin:
+    /// the file may be gone by now.
+    pub fn copy_image(
+        &mut self,
+        host: usize,
+        from: usize,
+        (rank, epoch): (Rank, Epoch),
+    ) -> Option<LocalInput> {
+        if from != self.host_of(rank) || host != self.partner(rank) {
+            self.complain(format!("host {host} copies {rank:?}, {epoch} from {from}"));
+        }
+        let has_file = self.images.get(&(rank, epoch));
+        if has_file.is_none_or(|image| image.file != SimFile::Whole) {
+            let why = "there is no such file".into();
+            return Some(LocalInput::ImageNotCopied(rank, epoch, why));
+        }
+        if self.copies.insert((rank, epoch), false).is_some() {
+            self.complain("a copy is made twice");
+        }
+        None
+    }
+
+    fn partner(&self, rank: Rank) -> usize {
+        (self.host_of(rank) + 1) % self.hosts.len()
+    }
+
+    /// A copy is whole, or can't be made.
+    pub fn copied(&mut self, rank: Rank, epoch: Epoch, well: bool) {
+        let input = match well {
+            true => {
+                self.copies.insert((rank, epoch), true);
+                LocalInput::ImageCopied(rank, epoch)
+            }
+            false => {
+                self.copies.remove(&(rank, epoch));
+                LocalInput::ImageNotCopied(rank, epoch, "no space".into())
+            }
+        };
+        self.local(self.partner(rank), input);
+    }
+
+    /// Files count once every rank has a copy.
+    pub fn check_copies(&mut self, record: &Record) {
+        let Record::Committed { epoch, level, .. } = record else {
+            return;
+        };
+        if *level == Level::Memory || self.hosts.len() < 2 {
+            return;
+        }
+        let is_whole = |rank| self.copies.get(&(Rank(rank), *epoch)) == Some(&true);
+        if !(0..self.ranks).all(is_whole) {
+            self.complain(format!("{epoch} is committed without all copies"));
         }
     }
 }

@@ -52,7 +52,9 @@ impl Action {
             | Action::Dies(index)
             | Action::ExitStatus(index, _)
             | Action::Stop(index) => (of_process(index), false),
-            Action::LoseImage(rank, _) | Action::Written(rank, ..) => (state.host_of(rank), false),
+            Action::LoseImage(rank, _) | Action::Written(rank, ..) | Action::Copied(rank, ..) => {
+                (state.host_of(rank), false)
+            }
             Action::Ask | Action::Signal | Action::CentralDies { .. } | Action::Doom(_) => {
                 (0, false)
             }

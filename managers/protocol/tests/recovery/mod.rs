@@ -60,6 +60,8 @@ pub struct System {
     /// The newest instance of each rank.
     pub instances: BTreeMap<Rank, ProcessInstance>,
     pub images: BTreeMap<(Rank, Epoch), SimImage>,
+    /// Copies of files on the partners of their hosts, and whether they are whole.
+    pub copies: BTreeMap<(Rank, Epoch), bool>,
     pub restores: Vec<SimRestore>,
     pub over: Option<Verdict>,
     pub stored: Stored,
@@ -105,6 +107,7 @@ fn job(hosts: usize, ranks: u32, files: bool) -> Job {
         failover: None,
         from: None,
         requested: Epoch(0),
+        copies: files,
     }
 }
 
@@ -125,6 +128,7 @@ impl System {
             processes: Vec::new(),
             instances: BTreeMap::new(),
             images: BTreeMap::new(),
+            copies: BTreeMap::new(),
             restores: Vec::new(),
             over: None,
             stored: Stored::default(),

@@ -3,7 +3,7 @@
 use super::image_note::ImageNote;
 use crate::error::system_text;
 use crate::launch::launch_plan::LaunchPlan;
-use rejoin_channel_table::{Epoch, Generation, Incarnation};
+use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 use rejoin_ckpt::image::ImageIdentity;
 use rejoin_ckpt::store::{BaseFiles, FolderClaim, ImageFolder, PartialImage, StoredImage};
 use std::io;
@@ -19,6 +19,8 @@ const RESTARTER: &str = "../libexec/rejoin/rejoin-restarter";
 /// The files of this host's ranks.
 pub struct ImageStore {
     folder: ImageFolder,
+    /// No other host sees it, and its files outlive this manager if the job is launched again.
+    is_own: bool,
     /// Held as long as this manager lives. A later one removes what was left behind without it.
     claim: Option<FolderClaim>,
     restarter: PathBuf,
@@ -47,7 +49,9 @@ impl ImageStore {
         let images = Path::new(folder);
         let mut folder = ImageFolder::new(images, plan.job.0, plan.name.as_deref());
         let is_shared = |claim: &String| folder.has_claim(claim);
-        if plan.claim.as_ref().is_some_and(is_shared) {
+        let is_shared = plan.claim.as_ref().is_some_and(is_shared);
+        let is_own = plan.copies.is_some() && !is_shared;
+        if is_shared || is_own {
             folder = folder.that_stays();
         } else if plan.name.is_some() {
             let shown = folder.path().display();
@@ -61,6 +65,7 @@ impl ImageStore {
         Ok(Some(ImageStore {
             claim: Some(claim.map_err(|error| format!("{}: {error}", images.display()))?),
             folder,
+            is_own,
             restarter,
             job: plan.job.0,
             size: plan.size,
@@ -138,8 +143,44 @@ impl ImageStore {
         Ok((child.id(), ours.into()))
     }
 
-    /// Removes the job's folder if no file is left. No file is begun after that.
-    pub fn remove_folder(&mut self) {
+    /// The folder.
+    pub fn folder(&self) -> &ImageFolder {
+        &self.folder
+    }
+
+    /// The name of this manager's claim in the folder.
+    pub fn claim(&self) -> Option<String> {
+        self.claim.as_ref().map(FolderClaim::name)
+    }
+
+    /// The ranks of other hosts of whose images of this checkpoint the folder has files. Removes
+    /// files of other checkpoints.
+    pub fn find_copies(&self, epoch: Epoch) -> Vec<Rank> {
+        // What can't be removed takes room and does no harm.
+        let _ = self.folder.clear(Some(epoch.0));
+        let found = self.folder.others(epoch.0, &self.ranks);
+        found.unwrap_or_default().into_iter().map(Rank).collect()
+    }
+
+    /// Removes a copy of a file of another host's rank.
+    pub fn remove_copy(&self, rank: Rank, epoch: Epoch) {
+        if let Ok(copy) = self.folder.find(rank.0, epoch.0) {
+            copy.remove();
+        }
+    }
+
+    /// This manager ends. `keeps_files`: the job may be launched again, and the folder is this
+    /// host's own.
+    pub fn leave_folder(mut self, keeps_files: bool) {
+        if self.is_own {
+            let left = match keeps_files {
+                true => self.folder.keep(),
+                false => self.folder.clear(None),
+            };
+            if let Err(error) = left {
+                tracing::warn!(%error, "files of images");
+            }
+        }
         self.claim = None;
         self.folder.remove_if_empty();
     }

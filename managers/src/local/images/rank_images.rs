@@ -6,7 +6,7 @@ use crate::error::{Context, Result};
 use crate::host::descendants;
 use crate::local::kind;
 use crate::net::reactor::{Interest, Reactor, Token};
-use rejoin_channel_table::Epoch;
+use rejoin_channel_table::{Epoch, Rank};
 use rejoin_ckpt::image::SaveError;
 use rejoin_ckpt::store::StoredImage;
 use rejoin_ckpt::twin::Overwritten;
@@ -91,19 +91,42 @@ impl RankImages {
         self.store = Some(store);
     }
 
-    /// Takes the images of a job that has ended from their files.
+    /// Takes a rank's image of an earlier launch or job from its file.
     ///
     /// # Errors
-    /// The slot of the first image that is of no use, and the reason.
-    pub fn load(&mut self, epoch: Epoch) -> std::result::Result<(), (usize, String)> {
+    /// The reason why it is of no use.
+    pub fn load_one(&mut self, slot: usize, epoch: Epoch) -> std::result::Result<(), String> {
         let store = self.store.as_ref();
-        for (slot, images) in self.ranks.iter_mut().enumerate() {
-            let store = store.ok_or_else(|| (slot, "there is no folder of images".to_owned()))?;
-            let (file, note) = store.load(slot, epoch).map_err(|why| (slot, why))?;
-            images.push(RankImage::loaded(epoch, file, note));
-        }
-        self.committed = Some(epoch);
+        let store = store.ok_or_else(|| "there is no folder of images".to_owned())?;
+        let (file, note) = store.load(slot, epoch)?;
+        self.ranks[slot].push(RankImage::loaded(epoch, file, note));
         Ok(())
+    }
+
+    /// Whether the rank has an image of this checkpoint.
+    pub fn has(&self, slot: usize, epoch: Epoch) -> bool {
+        self.find(slot, epoch).is_some()
+    }
+
+    /// The ranks of other hosts of whose images of this checkpoint the folder has files. Files of
+    /// other checkpoints are removed.
+    pub fn find_copies(&self, epoch: Epoch) -> Vec<Rank> {
+        let store = self.store.as_ref();
+        store.map_or_else(Vec::new, |store| store.find_copies(epoch))
+    }
+
+    /// Removes a copy of a file of another host's rank.
+    pub fn remove_copy(&self, rank: Rank, epoch: Epoch) {
+        if let Some(store) = &self.store {
+            store.remove_copy(rank, epoch);
+        }
+    }
+
+    /// This manager ends. `keeps_files`: the job may be launched again.
+    pub fn leave_folder(&mut self, keeps_files: bool) {
+        if let Some(store) = self.store.take() {
+            store.leave_folder(keeps_files);
+        }
     }
 
     /// Takes over the image that a rank reports ([`ToManager::Imaged`]). `input`: how many bytes of
@@ -299,9 +322,6 @@ impl RankImages {
     pub fn drop_all(&mut self, reactor: &Reactor) {
         for mut image in self.ranks.iter_mut().flat_map(|images| images.drain(..)) {
             end_process(&mut image, reactor);
-        }
-        if let Some(store) = &mut self.store {
-            store.remove_folder();
         }
     }
 

@@ -13,6 +13,7 @@ use crate::net::redial::{Called, Redial};
 use crate::net::session_link::SessionLink;
 use rejoin_channel_table::{JobId, JobKey};
 use rejoin_managers_protocol::lease::Terms;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -24,6 +25,10 @@ pub struct CentralLink {
     /// The first message to each central manager: the addresses at which other local managers reach
     /// this one.
     listens: Option<Vec<SocketAddr>>,
+    /// Then those at which they copy the files of images.
+    gives_images: Option<Vec<SocketAddr>>,
+    /// The hosts whose such addresses are asked for.
+    asks_images: BTreeSet<u32>,
 }
 
 impl CentralLink {
@@ -42,6 +47,8 @@ impl CentralLink {
             redial: Redial::new("the central manager", key, whose, addresses, token, remote),
             open: true,
             listens: None,
+            gives_images: None,
+            asks_images: BTreeSet::new(),
         }
     }
 
@@ -53,6 +60,21 @@ impl CentralLink {
     /// Has each central manager told where other local managers reach this one.
     pub fn listens(&mut self, addresses: Vec<SocketAddr>) {
         self.listens = Some(addresses);
+    }
+
+    /// Has each central manager told where other local managers copy the files of this host's
+    /// images.
+    pub fn gives_images(&mut self, addresses: Vec<SocketAddr>) {
+        self.gives_images = Some(addresses);
+    }
+
+    /// Asks each central manager where the files of a host's images are copied, until one has
+    /// answered.
+    pub fn ask_images_of(&mut self, host: u32) -> Result<()> {
+        match self.asks_images.insert(host) {
+            true => self.tell(&LocalToCentral::AskImages(host)),
+            false => Ok(()),
+        }
     }
 
     /// Queues a message.
@@ -67,7 +89,11 @@ impl CentralLink {
 
     /// The next whole message of the received bytes.
     pub fn next(&mut self) -> Result<Option<CentralToLocal>> {
-        Ok(self.link.next()?)
+        let message = self.link.next()?;
+        if let Some(CentralToLocal::ImagesAt { host, .. }) = &message {
+            self.asks_images.remove(host);
+        }
+        Ok(message)
     }
 
     /// Writes as much as the link takes.
@@ -105,9 +131,14 @@ impl CentralLink {
     }
 
     fn called(&mut self, called: Called) -> Result<bool> {
-        if let (Called::NewPeer, Some(addresses)) = (called, &self.listens) {
-            self.link
-                .queue(&LocalToCentral::Listens(addresses.clone()))?;
+        if called == Called::NewPeer {
+            let listens = self.listens.clone().map(LocalToCentral::Listens);
+            let gives = self.gives_images.clone().map(LocalToCentral::GivesImages);
+            let asks = self.asks_images.iter().copied();
+            let asks = asks.map(LocalToCentral::AskImages);
+            for message in listens.into_iter().chain(gives).chain(asks) {
+                self.link.queue(&message)?;
+            }
         }
         Ok(called == Called::Dismissed)
     }

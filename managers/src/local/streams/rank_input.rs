@@ -173,6 +173,11 @@ impl RankInput {
         true
     }
 
+    /// The rank that reads it.
+    pub fn rank(&self) -> Rank {
+        self.rank
+    }
+
     /// Bytes of the stream that this rank had read at its image.
     pub fn position_of(&self, rank: Rank, epoch: Epoch) -> Option<u64> {
         self.images

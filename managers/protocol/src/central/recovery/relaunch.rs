@@ -27,6 +27,21 @@ impl Central {
         true
     }
 
+    /// No process is left on a host.
+    pub(in crate::central) fn host_done(
+        &mut self,
+        host: HostIndex,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let keeps_files = self.may_need_files();
+        self.hosts.done(host, keeps_files, effects);
+    }
+
+    /// The job may be launched again from files of images that hosts have for themselves.
+    pub(in crate::central) fn may_need_files(&self) -> bool {
+        self.placement_without_lost().is_some()
+    }
+
     /// The host by whose loss the job ended, and where its ranks can run.
     fn placement_without_lost(&self) -> Option<(HostIndex, Vec<HostIndex>)> {
         let Some(Verdict::HostLost { host: name, .. }) = self.end.verdict() else {

@@ -49,7 +49,9 @@ impl Central {
                 self.hosts.send_all(|| ToLocal::Report, effects);
             }
             CentralInput::Local(host, ToCentral::Report(report)) => resuming.reported(host, report),
-            CentralInput::Local(host, ToCentral::Done) => self.hosts.done(host, effects),
+            CentralInput::Local(host, ToCentral::Done) => {
+                self.host_done(host, effects);
+            }
             CentralInput::Local(_, ToCentral::Renew { .. })
             | CentralInput::HostLost(_)
             | CentralInput::HostGone(..) => return vec![input],

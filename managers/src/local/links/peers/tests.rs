@@ -49,6 +49,7 @@ impl Node {
             claim: None,
             from: None,
             accepts_external_state: false,
+            copies: None,
             lookups: false,
         };
         let place = TreePlace {

@@ -1,0 +1,166 @@
+//! What two local managers say to each other when one copies files of images from the other, after
+//! both have proved themselves ([`crate::net::auth`]). Numbers are little-endian.
+//!
+//! | from | what |
+//! |---|---|
+//! | server | length (2 bytes) and name of its claim in its folder of images |
+//! | client | rank (4), epoch (4), and how many bytes of the file it has (8) |
+//! | server | 0, or length (2) of the reason why there is no file, and the reason |
+//! | server | bytes of the file (8), length of the note (4), checksum of the note (8), the note |
+//! | server | for each chunk its length (4), its checksum (8), and its bytes |
+//!
+//! A client that sees the claim in its own folder asks for nothing: the folder is the same. After a
+//! broken connection it continues with the bytes that it lacks.
+
+use rejoin_channel_table::{Epoch, Rank};
+use rejoin_ckpt::store::checksum;
+use std::io::{self, Read, Write};
+
+/// Most bytes of a chunk.
+pub const CHUNK: usize = 1 << 20;
+/// Most bytes of a note.
+const NOTE_LIMIT: u32 = 64 << 20;
+
+/// What a client asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopyRequest {
+    /// The rank of the image.
+    pub rank: Rank,
+    /// The checkpoint of the image.
+    pub epoch: Epoch,
+    /// Bytes of the file that the client has.
+    pub from: u64,
+}
+
+fn damaged(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{what} is damaged"))
+}
+
+fn read_exactly<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    from.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Writes a text of at most 65,535 bytes behind its length.
+pub fn write_text(to: &mut impl Write, text: &str) -> io::Result<()> {
+    let mut length = text.len().min(usize::from(u16::MAX));
+    while !text.is_char_boundary(length) {
+        length -= 1;
+    }
+    let bytes = &text.as_bytes()[..length];
+    to.write_all(&u16::try_from(length).unwrap_or_default().to_le_bytes())?;
+    to.write_all(bytes)
+}
+
+/// Reads what [`write_text`] wrote.
+pub fn read_text(from: &mut impl Read) -> io::Result<String> {
+    let length = u16::from_le_bytes(read_exactly(from)?);
+    let mut bytes = vec![0; usize::from(length)];
+    from.read_exact(&mut bytes)?;
+    String::from_utf8(bytes).map_err(|_| damaged("a text"))
+}
+
+/// Writes a request.
+pub fn write_request(to: &mut impl Write, request: CopyRequest) -> io::Result<()> {
+    let mut bytes = [0; 16];
+    bytes[..4].copy_from_slice(&request.rank.0.to_le_bytes());
+    bytes[4..8].copy_from_slice(&request.epoch.0.to_le_bytes());
+    bytes[8..].copy_from_slice(&request.from.to_le_bytes());
+    to.write_all(&bytes)
+}
+
+/// Reads a request.
+pub fn read_request(from: &mut impl Read) -> io::Result<CopyRequest> {
+    Ok(CopyRequest {
+        rank: Rank(u32::from_le_bytes(read_exactly(from)?)),
+        epoch: Epoch(u32::from_le_bytes(read_exactly(from)?)),
+        from: u64::from_le_bytes(read_exactly(from)?),
+    })
+}
+
+/// Writes the length of the file, and the note.
+pub fn write_head(to: &mut impl Write, bytes: u64, note: &[u8]) -> io::Result<()> {
+    let length = u32::try_from(note.len()).map_err(|_| damaged("the note"))?;
+    to.write_all(&bytes.to_le_bytes())?;
+    to.write_all(&length.to_le_bytes())?;
+    to.write_all(&checksum(note).to_le_bytes())?;
+    to.write_all(note)
+}
+
+/// Reads the length of the file, and the note.
+pub fn read_head(from: &mut impl Read) -> io::Result<(u64, Vec<u8>)> {
+    let bytes = u64::from_le_bytes(read_exactly(from)?);
+    let length = u32::from_le_bytes(read_exactly(from)?);
+    if length > NOTE_LIMIT {
+        return Err(damaged("the length of the note"));
+    }
+    let sum = read_exactly(from)?;
+    let mut note = Vec::new();
+    from.take(u64::from(length)).read_to_end(&mut note)?;
+    match note.len() == length as usize && checksum(&note).to_le_bytes() == sum {
+        true => Ok((bytes, note)),
+        false => Err(damaged("the note")),
+    }
+}
+
+/// Writes a chunk of the file.
+pub fn write_chunk(to: &mut impl Write, chunk: &[u8]) -> io::Result<()> {
+    let length = u32::try_from(chunk.len()).map_err(|_| damaged("a chunk"))?;
+    to.write_all(&length.to_le_bytes())?;
+    to.write_all(&checksum(chunk).to_le_bytes())?;
+    to.write_all(chunk)
+}
+
+/// Reads a chunk of the file into a buffer of [`CHUNK`] bytes. Returns its length.
+pub fn read_chunk(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let length = u32::from_le_bytes(read_exactly(from)?) as usize;
+    let sum: [u8; _] = read_exactly(from)?;
+    let chunk = buffer.get_mut(..length).filter(|chunk| !chunk.is_empty());
+    let chunk = chunk.ok_or_else(|| damaged("the length of a chunk"))?;
+    from.read_exact(chunk)?;
+    match checksum(chunk).to_le_bytes() == sum {
+        true => Ok(length),
+        false => Err(damaged("a chunk")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again_and_damage_is_noticed() {
+        let request = CopyRequest {
+            rank: Rank(3),
+            epoch: Epoch(9),
+            from: 1 << 40,
+        };
+        let mut bytes = Vec::new();
+        write_text(&mut bytes, "a claim").expect("written");
+        write_request(&mut bytes, request).expect("written");
+        let head = bytes.len();
+        write_head(&mut bytes, 77, b"note").expect("written");
+        write_chunk(&mut bytes, b"chunk").expect("written");
+        let mut from = &bytes[..];
+        let mut buffer = vec![0; CHUNK];
+        assert_eq!(read_text(&mut from).expect("a text"), "a claim");
+        assert_eq!(read_request(&mut from).expect("a request"), request);
+        assert_eq!(
+            read_head(&mut from).expect("a head"),
+            (77, b"note".to_vec())
+        );
+        assert_eq!(read_chunk(&mut from, &mut buffer).expect("a chunk"), 5);
+        assert_eq!(&buffer[..5], b"chunk");
+        // The length of the file stands for itself: a wrong one shows at its end.
+        for at in head + 8..bytes.len() {
+            let mut altered = bytes.clone();
+            altered[at] ^= 0x80;
+            let mut from = &altered[head..];
+            let read = read_head(&mut from).and_then(|_| read_chunk(&mut from, &mut buffer));
+            assert!(read.is_err(), "byte {at} is altered");
+        }
+        let mut cut = &bytes[head..head + 15];
+        assert!(read_head(&mut cut).is_err());
+    }
+}

@@ -1,0 +1,155 @@
+//! Gives other hosts' managers the files of this host's images. Each caller that has proved itself
+//! gets a thread, because files are read from disks that take their time.
+
+use super::copy_protocol::{self as protocol, CHUNK, CopyRequest};
+use crate::error::{Result, system_text};
+use crate::host::host_limits;
+use crate::launch::launch_plan::LaunchPlan;
+use crate::local::kind;
+use crate::net::auth::image_key;
+use crate::net::manager_listener::Listener;
+use crate::net::reactor::Reactor;
+use rejoin_ckpt::store::ImageFolder;
+use std::fs::File;
+use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+/// Most callers at once.
+const MOST_CALLERS: usize = 16;
+
+/// A caller that takes nothing for so long is dropped.
+pub(super) const SILENCE: Duration = Duration::from_secs(10);
+
+/// What callers get.
+#[derive(Debug, Clone)]
+pub(super) struct ServedFolder {
+    /// The folder.
+    pub folder: ImageFolder,
+    /// The name of this manager's claim in it.
+    pub claim: String,
+}
+
+/// The listener, and the callers.
+pub(super) struct CopyServer {
+    listener: Listener,
+    served: Arc<ServedFolder>,
+    host: u32,
+    launch: u32,
+}
+
+impl CopyServer {
+    /// Listens for other local managers of the job.
+    pub fn open(
+        plan: &LaunchPlan,
+        (launch, host): (u32, u32),
+        served: ServedFolder,
+        reactor: &Reactor,
+    ) -> Result<CopyServer> {
+        let key = image_key(&plan.key, launch, host);
+        let choice = plan.options.interface.as_deref();
+        let most = host_limits::callers(host_limits::local(plan.ranks.len() as u64, true));
+        let calls = (kind::COPY_CALLS, most);
+        Ok(CopyServer {
+            listener: Listener::open(plan.job, key, choice, calls, reactor)?,
+            served: Arc::new(served),
+            host,
+            launch,
+        })
+    }
+
+    /// Where other hosts reach it.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        self.listener.addresses()
+    }
+
+    /// A new connection, or the next step of a caller's proof.
+    pub fn called(&mut self, index: u32, reactor: &Reactor) -> Result<()> {
+        let Some(arrival) = self.listener.ready(index, reactor)? else {
+            return Ok(());
+        };
+        let whose = arrival.whose;
+        let is_right = whose.launch == self.launch && whose.host != self.host;
+        let is_free = Arc::strong_count(&self.served) <= MOST_CALLERS;
+        let received = (is_right && is_free).then_some(0);
+        let Some(socket) = self.listener.answer(arrival, received) else {
+            return Ok(());
+        };
+        let served = Arc::clone(&self.served);
+        let run = move || {
+            if let Err(error) = serve(socket.into(), &served) {
+                tracing::info!(%error, host = whose.host, "a copy ends early");
+            }
+        };
+        // Without a thread, the caller sees the end of the connection and calls again.
+        let _ = thread::Builder::new()
+            .name("rejoin-copies".into())
+            .spawn(run);
+        Ok(())
+    }
+
+    /// Does the due work.
+    pub fn run_timers(&mut self, reactor: &Reactor) -> Result<()> {
+        self.listener.drop_late(reactor)
+    }
+
+    /// When that is due.
+    pub fn wait_limit(&self) -> Option<Duration> {
+        self.listener.wait_limit()
+    }
+}
+
+/// Prepares a connection for a thread.
+pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(SILENCE))?;
+    stream.set_write_timeout(Some(SILENCE))?;
+    stream.set_nodelay(true)
+}
+
+/// Answers one caller until it has what it asked for.
+fn serve(stream: TcpStream, served: &ServedFolder) -> io::Result<()> {
+    prepare(&stream)?;
+    let mut from = &stream;
+    let mut to = BufWriter::with_capacity(CHUNK + 64, &stream);
+    protocol::write_text(&mut to, &served.claim)?;
+    to.flush()?;
+    let request = match protocol::read_request(&mut from) {
+        // It sees the same folder.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+        read => read?,
+    };
+    let opened = open(&served.folder, request);
+    match opened {
+        Err(error) => protocol::write_text(&mut to, &system_text(&error))?,
+        Ok((file, bytes, note)) => {
+            protocol::write_text(&mut to, "")?;
+            protocol::write_head(&mut to, bytes, &note)?;
+            send_file(&mut to, file, bytes.saturating_sub(request.from))?;
+        }
+    }
+    to.flush()
+}
+
+/// The file from the byte on that the caller lacks, its whole length, and its note.
+fn open(folder: &ImageFolder, request: CopyRequest) -> io::Result<(File, u64, Vec<u8>)> {
+    let image = folder.find(request.rank.0, request.epoch.0)?;
+    let note = image.note()?;
+    let mut file = File::open(image.path())?;
+    let bytes = file.metadata()?.len();
+    file.seek(SeekFrom::Start(request.from))?;
+    Ok((file, bytes, note))
+}
+
+fn send_file(to: &mut impl io::Write, mut file: File, mut left: u64) -> io::Result<()> {
+    let mut buffer = vec![0; CHUNK];
+    while left > 0 {
+        let length = left.min(CHUNK as u64) as usize;
+        file.read_exact(&mut buffer[..length])?;
+        protocol::write_chunk(to, &buffer[..length])?;
+        left -= length as u64;
+    }
+    Ok(())
+}
