@@ -27,8 +27,9 @@ impl Work {
         run.arg(way).arg(rounds)
     }
 
-    fn begin(way: &'static str, rounds: &'static str, options: &[&str]) -> Work {
-        let folder = Folder::new(&format!("counters-{way}"));
+    /// `name` is that of the folder: no two tests have one.
+    fn begin(name: &str, way: &'static str, rounds: &'static str, options: &[&str]) -> Work {
+        let folder = Folder::new(name);
         let (gate, events) = (folder.name("gate"), folder.name("events"));
         let all = [&["--events", &events], options].concat();
         let child = Work::run(way, rounds, &all).arg(&gate).start();
@@ -64,7 +65,7 @@ impl Work {
 
 /// Kills ranks after checkpoints, and compares the answer with that of an undisturbed run.
 fn comes_back(way: &'static str, rounds: &'static str) {
-    let work = Work::begin(way, rounds, &["--checkpoint-interval", "0.1"]);
+    let work = Work::begin(way, way, rounds, &["--checkpoint-interval", "0.1"]);
     let mut seen = work.job.ranks();
     for victim in [1, 0, 2, 1, 0] {
         work.after_checkpoints(2);
@@ -103,9 +104,9 @@ fn a_file_that_is_renamed_when_it_is_written_is_made_again() {
 }
 
 /// Kills a rank that overwrites a large file, some time after a checkpoint.
-fn killed_with_a_large_file(options: &[&str]) -> Finished {
+fn killed_with_a_large_file(name: &str, options: &[&str]) -> Finished {
     let often = ["--checkpoint-interval", "0.1"];
-    let work = Work::begin("large", "1", &[&often[..], options].concat());
+    let work = Work::begin(name, "large", "1", &[&often[..], options].concat());
     work.after_checkpoints(2);
     let mut seen = work.job.ranks();
     kill(seen[1], libc::SIGKILL);
@@ -117,7 +118,7 @@ fn killed_with_a_large_file(options: &[&str]) -> Finished {
 
 #[test]
 fn a_large_file_that_was_overwritten_ends_the_job() {
-    let done = killed_with_a_large_file(&[]);
+    let done = killed_with_a_large_file("refused", &[]);
     assert!(!done.output.status.success(), "{}", done.text());
     let last = done.last_line();
     assert!(
@@ -130,7 +131,7 @@ fn a_large_file_that_was_overwritten_ends_the_job() {
 
 #[test]
 fn a_user_who_accepts_an_overwritten_file_gets_the_rollback() {
-    let done = killed_with_a_large_file(&["--accept-external-state"]);
+    let done = killed_with_a_large_file("accepted", &["--accept-external-state"]);
     assert!(done.output.status.success(), "{}", done.text());
     assert_eq!(times_back(&done.stderr()), 1, "{}", done.text());
 }
