@@ -11,6 +11,8 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(60);
 
 const RANKS: usize = 3;
+/// Bytes of the file of `counters large`.
+const LARGE: u64 = 24 << 20;
 
 /// Ranks with `counters WAY ROUNDS`, which have a checkpoint.
 struct Work {
@@ -107,7 +109,15 @@ fn a_file_that_is_renamed_when_it_is_written_is_made_again() {
 fn killed_with_a_large_file(name: &str, options: &[&str]) -> Finished {
     let often = ["--checkpoint-interval", "0.1"];
     let work = Work::begin(name, "large", "1", &[&often[..], options].concat());
+    let file = work.folder.join("gate.1");
+    let data = || std::fs::metadata(&file).ok();
+    wait_for(LIMIT, "the file", || {
+        data().is_some_and(|data| data.len() >= LARGE)
+    });
     work.after_checkpoints(2);
+    let changed = || data().and_then(|data| data.modified().ok());
+    let then = changed();
+    wait_for(LIMIT, "a write", || changed() > then);
     let mut seen = work.job.ranks();
     kill(seen[1], libc::SIGKILL);
     if !options.is_empty() {
