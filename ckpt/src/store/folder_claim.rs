@@ -76,12 +76,17 @@ pub enum FolderUse {
     ByHost(String),
     /// A manager of this host may: its lock is there, and only that host can tell.
     Unknown(String),
+    /// None does now, and the next launch of the job is to claim it.
+    Awaited,
 }
 
 /// Whether managers use this folder, as this host sees it.
 pub(super) fn in_use(folder: &Path, host: &str) -> FolderUse {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut found = FolderUse::Free;
+    let mut found = match is_kept(folder) {
+        true => FolderUse::Awaited,
+        false => FolderUse::Free,
+    };
     for entry in entries {
         let name = entry.file_name().to_string_lossy().into_owned();
         let of = name.strip_prefix("manager-");
@@ -123,8 +128,12 @@ fn prefix(host: &str) -> String {
     format!("manager-{}.", host.replace('/', "_"))
 }
 
-/// Removes the locks in this folder that nobody holds: their managers were killed.
+/// Removes the locks in this folder that nobody holds, because their managers were killed, and the
+/// mark of a launch that did not come.
 pub(super) fn remove_free(folder: &Path) {
+    if !is_kept(folder) {
+        let _ = fs::remove_file(folder.join(KEPT));
+    }
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
     for path in paths.filter(|path| path.to_string_lossy().ends_with(LOCK)) {
@@ -221,6 +230,16 @@ mod tests {
         drop((held, free));
         assert!(left.exists());
         assert_eq!(in_use(&folder, "here"), FolderUse::Free);
+        keep(&folder).expect("a mark");
+        assert_eq!(in_use(&folder, "here"), FolderUse::Awaited);
+        let old = std::time::SystemTime::now() - 2 * KEPT_FOR;
+        let mark = File::options().write(true).open(folder.join(KEPT));
+        mark.and_then(|mark| mark.set_modified(old))
+            .expect("an old mark");
+        assert_eq!(in_use(&folder, "here"), FolderUse::Free);
+        remove_free(&folder);
+        assert!(!folder.join(KEPT).exists() && !left.exists());
+        fs::write(&left, "").expect("a lock");
         let unknown = FolderUse::Unknown("here".into());
         assert_eq!(in_use(&folder, "there"), unknown);
         fs::remove_dir_all(&folder).expect("removed");

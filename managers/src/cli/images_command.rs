@@ -127,6 +127,7 @@ fn table(job: &SavedJob, now: u64) -> String {
     text += &match job.running {
         Running::No => ", does not run".into(),
         Running::Yes => format!(", runs (host {host})"),
+        Running::Unknown if job.host.is_none() => ", may run (its next launch is awaited)".into(),
         Running::Unknown => format!(", may run (host {host} has left a lock)"),
     };
     text.push('\n');

@@ -87,6 +87,11 @@ fn refuse_running(images: &Path, job: &SavedJob, is_locked: bool) -> Result<(), 
                 "job {name} runs on host {host}: nothing is removed"
             ));
         }
+        Running::Unknown if job.host.is_none() => {
+            return Err(format!(
+                "job {name} may run: its next launch is to come within an hour of the last. Nothing is removed"
+            ));
+        }
         Running::Unknown => {
             return Err(format!(
                 "job {name} may run: a manager of host {host} has left its lock in {shown}, and only that host \

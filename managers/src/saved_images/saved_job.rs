@@ -13,7 +13,8 @@ pub enum Running {
     No,
     /// A manager does.
     Yes,
-    /// A manager of another host has left its lock. Only that host can tell.
+    /// A manager of another host has left its lock, and only that host can tell; or the next launch
+    /// of the job is awaited.
     Unknown,
 }
 
@@ -162,6 +163,7 @@ impl SavedJob {
             FolderUse::Free => (Running::No, None),
             FolderUse::ByHost(host) => (Running::Yes, Some(host)),
             FolderUse::Unknown(host) => (Running::Unknown, Some(host)),
+            FolderUse::Awaited => (Running::Unknown, None),
         };
     }
 
