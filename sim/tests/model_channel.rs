@@ -575,9 +575,13 @@ fn small_and_rendezvous() {
 
 #[test]
 fn bodies_that_are_read_out_of_their_senders_memory() {
-    for (name, first) in [
-        ("read: one", (0, 0, 8, MessageMode::Standard)),
-        ("read: both ways", (1, 0, 100, MessageMode::Standard)),
+    for (name, first, cuts) in [
+        ("read: one", (0, 0, 8, MessageMode::Standard), 1),
+        (
+            "read: both ways",
+            (1, 0, 100, MessageMode::Standard),
+            CUTS - 1,
+        ),
     ] {
         let messages = [first, (0, 0, 100, MessageMode::Synchronous)];
         let receives = messages.map(|message| receive(1 - message.0, None, 100));
@@ -585,7 +589,7 @@ fn bodies_that_are_read_out_of_their_senders_memory() {
             name,
             Setup {
                 plan: plan(SMALL, &messages, &receives),
-                cuts: 1,
+                cuts,
                 tears: 0,
                 reads: true,
                 gone: vec![],

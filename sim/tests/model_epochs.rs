@@ -621,7 +621,14 @@ fn one_checkpoint_and_a_crash() {
 fn a_crash_around_a_read_of_the_senders_memory() {
     for (name, budget) in [
         ("read", BUDGET),
-        ("read, cut", Budget { cuts: 1, ..BUDGET }),
+        (
+            "read, cut",
+            Budget {
+                cuts: 1,
+                crashes: FULL,
+                ..BUDGET
+            },
+        ),
     ] {
         let setup = Setup {
             // The first one brings the link: a body that is sent without a link is not offered.
@@ -662,6 +669,7 @@ fn a_cut_between_images() {
         ]),
         budget: Budget {
             cuts: 1,
+            crashes: FULL,
             orders: 1 + soak(),
             ..BUDGET
         },

@@ -446,7 +446,7 @@ fn three_ranks_and_two_deaths() {
 #[test]
 fn images_that_die_or_cannot_be_taken() {
     let bounds = Faults {
-        deaths: 2,
+        deaths: 1 + FULL,
         images: 1,
         refusals: 1,
         checkpoints: FULL + soak(),
@@ -524,7 +524,10 @@ fn copies_that_cannot_be_made() {
 
 #[test]
 fn ends_that_turn_out_to_be_no_failures() {
-    let bounds = Faults { deaths: 2, ..NONE };
+    let bounds = Faults {
+        deaths: 1 + FULL,
+        ..NONE
+    };
     let jobs = Jobs {
         bounds,
         early: true,
@@ -539,7 +542,7 @@ fn faults_that_come_again() {
     let bounds = Faults { deaths: 2, ..NONE };
     let jobs = Jobs {
         bounds,
-        early: true,
+        early: FULL != 0,
         kinds: &[FAULTED],
         ..TWO
     };
@@ -611,7 +614,7 @@ fn ends_while_central_is_dead() {
     };
     let jobs = Jobs {
         bounds,
-        early: true,
+        early: FULL != 0,
         kinds: &[KILLED, EXITED],
         ..TWO
     };
