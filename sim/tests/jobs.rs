@@ -246,6 +246,63 @@ fn jobs_whose_ranks_die_with_their_images_go_back_to_files() {
     }
 }
 
+/// A job that is to stop with a last checkpoint in files. Ranks and central die meanwhile.
+fn run_to_stop(seed: u64) -> Result<Tally, String> {
+    let mut rng = Rng::new(seed ^ 0x5709);
+    let shape = Shape {
+        hosts: rng.between(1, 4) as usize,
+        per_host: rng.between(1, 6) as u32,
+        interval: match seed % 3 {
+            0 => Interval::Asked,
+            _ => Interval::Every(rng.between(2, 40)),
+        },
+        files: Some(match seed % 2 {
+            0 => Interval::Asked,
+            _ => Interval::Auto,
+        }),
+        leases: None,
+        lookups: false,
+        failover: false,
+    };
+    let (rounds, round) = (rng.between(10, 60), rng.between(1, 8) * MILLI);
+    let fate = Fate {
+        from: 400 * MILLI,
+        until: 400 * MILLI + rounds * round,
+        kills: rng.below(4) as u32,
+        pairs: rng.below(2) as u32,
+        files: rng.below(3) as u32,
+        refusals: rng.below(2) as u32,
+        centrals: rng.below(4) as u32,
+        stops: rng.between(1, 2) as u32,
+        ..Fate::default()
+    };
+    // Files take a while.
+    let ring = Ring::new(shape.ranks(), rounds + 1500 * MILLI / round, round);
+    JobWorld::new(rng, shape, ring, &fate).run()
+}
+
+#[test]
+fn jobs_that_are_to_stop_end_with_a_checkpoint_in_files_whatever_dies() {
+    let mut all = Tally::default();
+    let mut count = 0;
+    for seed in seeds(0..400) {
+        let tally = run_to_stop(seed).unwrap_or_else(|wrong| {
+            panic!(
+                "seed {seed}: {wrong}\nrepeat it with REJOIN_JOB_SEEDS={seed}..{}",
+                seed + 1
+            )
+        });
+        count += 1;
+        all += &tally;
+    }
+    println!("{count} seeds, {all:?}");
+    if std::env::var("REJOIN_JOB_SEEDS").is_err() {
+        assert!(all.stopped * 4 > count, "{} of {count} stop", all.stopped);
+        let enough = all.recoveries > 100 && all.centrals > 100 && all.unwritten > 30;
+        assert!(enough, "{all:?}");
+    }
+}
+
 /// A few ranks with engines: every received message is checked.
 fn exchange(
     seed: u64,

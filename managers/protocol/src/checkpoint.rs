@@ -109,6 +109,8 @@ pub struct Coordinator {
     cost_before: ImageCost,
     /// Whether [`Coordinator::newly_stretched`] has said so.
     told_stretch: bool,
+    /// Files that were asked for are tried again until they are there.
+    pursues: bool,
 }
 
 /// An interval that is too short for the cost of checkpoints.
@@ -151,6 +153,7 @@ impl Coordinator {
             outliving: None,
             cost_before: ImageCost::default(),
             told_stretch: false,
+            pursues: false,
         }
     }
 
@@ -252,6 +255,12 @@ impl Coordinator {
         self.due = None;
     }
 
+    /// The number that the next request gets.
+    #[must_use]
+    pub fn next_number(&self) -> Epoch {
+        self.next
+    }
+
     /// The highest number that was ever requested; 0 when none was.
     #[must_use]
     pub fn last_number(&self) -> Epoch {
@@ -325,7 +334,7 @@ impl Coordinator {
             return Progress::Waiting;
         }
         self.pending = None;
-        self.due = (self.interval != Interval::Asked || self.another)
+        self.due = (self.interval != Interval::Asked || self.another || self.pursues)
             .then(|| now.plus_millis(AFTER_ABORT));
         Progress::Aborted(epoch)
     }
@@ -436,6 +445,42 @@ impl Coordinator {
         self.committed.want_files(self.next);
     }
 
+    /// Files of a checkpoint from this number on are wanted, and tried again until they are there.
+    pub fn pursue_files(&mut self, from: Epoch) {
+        self.pursues = true;
+        self.committed.want_files_now(from);
+    }
+
+    /// Files that are not there are not tried again.
+    pub fn end_pursuit(&mut self) {
+        self.pursues = false;
+    }
+
+    /// If wanted files are to be tried again and none are under way: requests a checkpoint for them
+    /// no later than this.
+    fn pursue_at(&mut self, at: Time) {
+        if self.pursues && self.pending.is_none() && self.committed.awaits_files() {
+            self.due = Some(self.due.map_or(at, |due| due.min(at)));
+        }
+    }
+
+    /// Takes up the pursuit of files where nothing is under way for them.
+    pub fn continue_pursuit(&mut self, now: Time) {
+        let at = now.plus_millis(SETTLE);
+        self.pursue_at(
+            self.committed
+                .rewrite_at()
+                .map_or(at, |rewrite| rewrite.max(at)),
+        );
+    }
+
+    /// The newest checkpoint in files, if it has this number or a higher one, and an image of every
+    /// rank.
+    #[must_use]
+    pub fn in_files_since(&self, from: Epoch) -> Option<Epoch> {
+        self.committed.in_files_since(from)
+    }
+
     /// Writes the images of the newest checkpoint to files, if that is due and can be done now:
     /// [`CommittedEpochs::writing`] then names it.
     pub fn begin_files(&mut self, now: Time) {
@@ -456,7 +501,11 @@ impl Coordinator {
     /// A rank's image of this checkpoint can't be written to a file. `is_failure`: the next attempt
     /// comes after a pause. Returns whether files of this checkpoint were under way.
     pub fn not_stored(&mut self, now: Time, epoch: Epoch, is_failure: bool) -> bool {
-        self.committed.not_stored(now, epoch, is_failure)
+        let were_under_way = self.committed.not_stored(now, epoch, is_failure);
+        if were_under_way && is_failure {
+            self.continue_pursuit(now);
+        }
+        were_under_way
     }
 
     /// The job runs again: a checkpoint that was due before is still due, soon. Failures that come
@@ -468,6 +517,7 @@ impl Coordinator {
             let soon = at.max(now.plus_millis(SETTLE));
             self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
         }
+        self.continue_pursuit(now);
     }
 
     /// The job runs (again): the time to the next request begins.
@@ -487,6 +537,10 @@ impl Coordinator {
                 Interval::Auto => Some(now.plus_millis(self.automatic())),
             }
         };
+        // Until then nothing is written.
+        if let Some(at) = self.committed.rewrite_at().filter(|at| *at > now) {
+            self.pursue_at(at);
+        }
     }
 
     /// No further requests: the ranks are about to leave.

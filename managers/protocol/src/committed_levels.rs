@@ -168,6 +168,29 @@ impl CommittedLevels {
         self.wanted = self.files.map(|_| from);
     }
 
+    /// The same, and no earlier failure delays them.
+    pub fn want_files_now(&mut self, from: Epoch) {
+        self.want_files(from);
+        self.rewrite = None;
+    }
+
+    /// Files were asked for, and are not being written.
+    pub fn awaits_files(&self) -> bool {
+        self.wanted.is_some() && self.writing.is_none()
+    }
+
+    /// After a failure: no files are written before this time.
+    pub fn rewrite_at(&self) -> Option<Time> {
+        self.rewrite.map(|(at, _)| at)
+    }
+
+    /// The newest checkpoint in files, if it has this number or a higher one, and an image of every
+    /// rank.
+    pub fn in_files_since(&self, from: Epoch) -> Option<Epoch> {
+        let file = self.file.map(|checkpoint| checkpoint.epoch)?;
+        (file >= from && self.is_whole(file)).then_some(file)
+    }
+
     /// Whether files of this checkpoint are due. The first one with files is, so that there is
     /// something to go back to.
     fn are_files_due(&self, now: Time, epoch: Epoch) -> bool {

@@ -2,12 +2,16 @@
 
 use crate::manager_messages::{Cause, End, Stage};
 use crate::policy::Refusal;
-use rejoin_channel_table::Rank;
+use rejoin_channel_table::{Epoch, Rank};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Exit code of a job that ran into its time limit (as `timeout(1)` has it).
 pub const TIMED_OUT: i32 = 124;
+
+/// Exit code of a job that stopped with a last checkpoint in files (as HTCondor has it for programs
+/// that checkpoint themselves).
+pub const STOPPED: i32 = 85;
 
 /// How the job ended.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -43,6 +47,11 @@ pub enum Verdict {
     Interrupted {
         /// Number of the signal.
         signal: i32,
+    },
+    /// The user asked the job to stop with a last checkpoint, and this one is in files.
+    Stopped {
+        /// Number of the checkpoint.
+        epoch: Epoch,
     },
     /// A host takes no part any more, and its ranks with it.
     HostLost {
@@ -82,6 +91,7 @@ impl Verdict {
             Verdict::Success => 0,
             Verdict::Failed { cause, .. } => cause_code(cause),
             Verdict::TimedOut { .. } => TIMED_OUT,
+            Verdict::Stopped { .. } => STOPPED,
             Verdict::Interrupted { signal } => 128 + signal,
             Verdict::Unread => 128 + PIPE,
             Verdict::HostLost { .. }
@@ -145,6 +155,12 @@ impl fmt::Display for Verdict {
                     f,
                     "ended by {}, which was sent to mpirun",
                     SignalName(*signal)
+                )
+            }
+            Verdict::Stopped { epoch } => {
+                write!(
+                    f,
+                    "the job was to stop, and checkpoint {epoch} of all ranks is in files"
                 )
             }
             Verdict::OutputLost { why } => {
@@ -285,6 +301,10 @@ mod tests {
         assert_eq!(round.exit_code(), 1);
         assert_eq!(Verdict::Interrupted { signal: 2 }.exit_code(), 130);
         assert_eq!(Verdict::Unread.exit_code(), 141);
+        let stopped = Verdict::Stopped { epoch: Epoch(7) };
+        assert_eq!(stopped.exit_code(), 85);
+        let line = "the job was to stop, and checkpoint 7 of all ranks is in files";
+        assert_eq!(stopped.to_string(), line);
         let lost = Verdict::OutputLost { why: "full".into() };
         assert_eq!(lost.exit_code(), 1);
         let differing = Verdict::Differing {

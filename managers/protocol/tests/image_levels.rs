@@ -4,11 +4,13 @@
 mod central_steps;
 mod local_steps;
 
-use central_steps::{RANKS, at, instance, job, killed, register, said, step};
+use central_steps::{
+    RANKS, at, imaged, instance, job, killed, register, running_with, said, step, stored,
+};
 use local_steps::steps;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
-    Central, CentralEffect, CentralInput, Event, FailureHistory, Job, Losses, Record, Recovery,
+    Central, CentralEffect, CentralInput, Event, FailureHistory, Losses, Record,
 };
 use rejoin_managers_protocol::interval::Interval;
 use rejoin_managers_protocol::levels::{CommittedEpochs, Level};
@@ -139,36 +141,6 @@ fn an_image_that_is_gone_is_not_written() {
 /// A job whose images go to files, and which runs. Its first checkpoint is requested.
 fn running() -> Central {
     running_with(Interval::Auto)
-}
-
-fn running_with(files: Interval) -> Central {
-    let recovery = job().recovery.map(|recovery| Recovery {
-        files: Some(files),
-        ..recovery
-    });
-    let mut central = Central::new(Job { recovery, ..job() });
-    step(&mut central, at(0), CentralInput::Begin);
-    for rank in 0..RANKS {
-        register(&mut central, instance(rank, 0));
-    }
-    central
-}
-
-/// All ranks of a generation report their images of an epoch.
-fn imaged(central: &mut Central, now: Time, epoch: u32, number: u32) -> Vec<CentralEffect> {
-    let report = |rank| ToCentral::Imaged {
-        instance: instance(rank, number),
-        epoch: Epoch(epoch),
-        cost: ImageCost::default(),
-    };
-    let all = (0..RANKS).map(|rank| step(central, now, said(report(rank))));
-    all.last().expect("there are ranks")
-}
-
-/// The file of a rank is whole.
-fn stored(central: &mut Central, now: Time, rank: u32, epoch: u32) -> Vec<CentralEffect> {
-    let (rank, epoch) = (Rank(rank), Epoch(epoch));
-    step(central, now, said(ToCentral::ImageStored { rank, epoch }))
 }
 
 /// The last checkpoints that hosts were told to count.

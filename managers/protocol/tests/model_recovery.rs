@@ -63,6 +63,8 @@ enum Action {
     Swept(usize),
     Ask,
     Signal,
+    /// The job is to stop with a last checkpoint.
+    StopJob,
     TickLocal(usize),
     /// Central is killed; its messages under way are lost, or arrive late.
     CentralDies {
@@ -163,6 +165,9 @@ impl Jobs {
         if faults.signals < bounds.signals {
             actions.push(Action::Signal);
         }
+        if faults.stops < bounds.stops {
+            actions.push(Action::StopJob);
+        }
         if faults.centrals < bounds.centrals && state.doomed.is_none() {
             let late = state.hosts.iter().any(|host| !host.down.is_empty());
             actions.push(Action::CentralDies { late: false });
@@ -225,6 +230,10 @@ impl Jobs {
                 state.faults.signals += 1;
                 state.interrupted |= !state.stored.finalized;
                 state.central(central::CentralInput::Signal(2));
+            }
+            Action::StopJob => {
+                state.faults.stops += 1;
+                state.central(central::CentralInput::Stop(None));
             }
             Action::TickLocal(host) => state.tick(host),
             Action::CentralDies { late } => {
@@ -291,7 +300,9 @@ impl Model for Jobs {
                 // The same fault of a rank a second time is an end.
                 let again = m.kinds.contains(&FAULTED) && s.faults.deaths > 1;
                 let cause = images || again || s.faults.exits > 0 || s.faults.signals > 0;
-                matches!(s.over, None | Some(Verdict::Success)) || cause
+                let well = Some(Verdict::Success);
+                let stopped = matches!(s.over, Some(Verdict::Stopped { .. }));
+                s.over.is_none() || s.over == well || stopped || cause
             }),
             Property::always("an exit is an end", |_, s: &System| {
                 let ended = s.faults.exits > 0 || s.interrupted;
@@ -307,6 +318,10 @@ impl Model for Jobs {
             Property::always("who is done may leave", |_, s: &System| {
                 let leaves = |h: &recovery::Host| h.local.is_over() || !h.down.is_empty();
                 s.over.is_none() || s.hosts.iter().all(leaves)
+            }),
+            Property::sometimes("it stops", |m: &Jobs, s: &System| {
+                let stopped = matches!(s.over, Some(Verdict::Stopped { .. }));
+                stopped || m.bounds.stops == 0
             }),
             Property::sometimes("it succeeds after a recovery", |m: &Jobs, s: &System| {
                 s.over == Some(Verdict::Success) && (s.recovered || m.bounds.deaths == 0)
@@ -361,6 +376,7 @@ const NONE: Faults = Faults {
     files: 0,
     checkpoints: 0,
     signals: 0,
+    stops: 0,
     centrals: 0,
 };
 
@@ -520,6 +536,37 @@ fn copies_that_cannot_be_made() {
         ..TWO
     };
     check("copies", jobs);
+}
+
+#[test]
+fn a_job_stops_while_a_rank_dies() {
+    let bounds = Faults {
+        deaths: 1,
+        stops: 1,
+        ..NONE
+    };
+    let jobs = Jobs {
+        bounds,
+        early: true,
+        files: true,
+        ..TWO
+    };
+    check("a stop and a death", jobs);
+}
+
+#[test]
+fn a_job_stops_while_central_dies() {
+    let bounds = Faults {
+        centrals: 1,
+        stops: 1,
+        ..NONE
+    };
+    let jobs = Jobs {
+        bounds,
+        files: true,
+        ..TWO
+    };
+    check("a stop and central", jobs);
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub struct CoreDriver {
     /// The last that was passed on.
     view: Option<JobView>,
     /// Numbers of inputs that wait until the hosts have reported: the next one must be told them
-    /// again. With those of signals that ask programs to end, the signals.
+    /// again. With those of signals that ask programs or the job to end, the signals.
     waiting: Vec<(u64, Option<i32>)>,
 }
 
@@ -199,6 +199,7 @@ impl CoreDriver {
         tracing::debug!(?input, "central");
         let ends = match input {
             CentralInput::Signal(signal) if signal_numbers::ends(signal) => Some(signal),
+            CentralInput::Stop(signal) => signal.map(|signal| signal.number),
             _ => None,
         };
         self.waiting.extend(number.map(|number| (number, ends)));
@@ -250,9 +251,14 @@ impl CoreDriver {
         let Some(journal) = &mut self.journal else {
             return;
         };
-        if let Record::Interrupted { signal, input } = &mut record {
+        let signal = match &record {
+            Record::Interrupted { signal, .. } => Some(*signal),
+            Record::Stopping { request, .. } => request.and_then(|stop| stop.signal_number()),
+            _ => None,
+        };
+        if let Record::Interrupted { input, .. } | Record::Stopping { input, .. } = &mut record {
             let mut waiting = self.waiting.iter();
-            let it = waiting.find(|(_, other)| *other == Some(*signal));
+            let it = waiting.find(|(_, other)| other.is_some() && *other == signal);
             *input = it.map(|(number, _)| *number);
         }
         tracing::debug!(?record, "a point of no return");

@@ -71,6 +71,7 @@ enum Kind {
     Requested,
     Committed(Level),
     Memory,
+    Stopping,
     Other,
 }
 
@@ -82,6 +83,7 @@ impl Kind {
             Record::Requested { .. } => Kind::Requested,
             Record::Committed { level, .. } => Kind::Committed(*level),
             Record::Memory(_) => Kind::Memory,
+            Record::Stopping { .. } => Kind::Stopping,
             Record::Began { .. }
             | Record::Finalized { .. }
             | Record::HostDone(_)

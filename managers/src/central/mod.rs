@@ -187,16 +187,19 @@ impl Process {
         self.driver = Some(driver);
         self.step(None, CentralInput::Begin)?;
         let mut inputs = begin.inputs;
-        // It was stored, and only the report of that is missing.
-        let stored = |(number, _): &(u64, CentralInput)| again == Some(*number);
-        if let Some(at) = inputs.iter().position(stored) {
-            let (number, _) = inputs.remove(at);
+        // They were stored, and only the report of that is missing.
+        let (took, rest) = inputs
+            .into_iter()
+            .partition(|(number, _)| again.contains(number));
+        let took: Vec<(u64, CentralInput)> = took;
+        if !took.is_empty() {
             self.link.queue(&CentralToMpirun::Step {
-                took: vec![number],
+                took: took.iter().map(|(number, _)| *number).collect(),
                 view: None,
                 effects: Vec::new(),
             })?;
         }
+        inputs = rest;
         for (number, input) in inputs {
             self.step(Some(number), input)?;
         }
@@ -235,14 +238,14 @@ impl Process {
     }
 }
 
-/// The core of a new job, or of one that a predecessor began, and its journal. Also the number of
-/// the input with which the predecessor stored a request to end the job.
-fn open_core(begin: &Begin) -> std::result::Result<(Central, Journal, Option<u64>), JournalError> {
+/// The core of a new job, or of one that a predecessor began, and its journal. Also the numbers of
+/// the inputs with which the predecessor stored requests to end the job.
+fn open_core(begin: &Begin) -> std::result::Result<(Central, Journal, Vec<u64>), JournalError> {
     let anew = || {
         // A journal without a job was never acted upon.
         let _ = std::fs::remove_file(&begin.journal);
         let journal = Journal::create(&begin.journal, begin.links.id)?;
-        Ok((Central::new(begin.job.clone()), journal, None))
+        Ok((Central::new(begin.job.clone()), journal, Vec::new()))
     };
     if begin.links.restarts == 0 {
         return anew();
@@ -262,12 +265,13 @@ fn open_core(begin: &Begin) -> std::result::Result<(Central, Journal, Option<u64
             }
             resumed => {
                 let (journal, _, records) = resumed?;
-                let interrupted = records.iter().rev().find_map(|record| match record {
-                    Record::Interrupted { input, .. } => *input,
+                let stored = records.iter().filter_map(|record| match record {
+                    Record::Interrupted { input, .. } | Record::Stopping { input, .. } => *input,
                     _ => None,
                 });
+                let stored = stored.collect();
                 let core = Central::resume(begin.job.clone(), records);
-                return Ok((core, journal, interrupted));
+                return Ok((core, journal, stored));
             }
         }
     }

@@ -1,7 +1,9 @@
 //! The options of `mpirun` and how their values are read.
 
 use super::duration::milliseconds;
+use super::stop_time::{stop_signal, stop_time};
 use crate::launch::named_job::check_name;
+use crate::mpirun::StopTime;
 use clap::{Parser, ValueEnum};
 use rejoin_managers_protocol::checkpoint::Interval;
 use rejoin_wire::{parse_port_range, parse_seconds};
@@ -22,7 +24,8 @@ pub(super) type Given<'a> = &'a dyn Fn(&str, &str) -> String;
 Several programs are separated by ':'. Options for the whole job stand before the first program.
 Every rank finds REJOIN_RANK, REJOIN_SIZE, REJOIN_LOCAL_RANK and REJOIN_LOCAL_SIZE in its environment.
 Signals to mpirun are passed on to the ranks; a second SIGINT or SIGTERM kills them.
-The exit code is that of the first rank that fails (128 + N for signal N), 124 after --timeout, 141 when
+The exit code is that of the first rank that fails (128 + N for signal N), 85 after a stop with a last
+checkpoint (--stop-at, --grace), 124 after --timeout, 141 when
 nobody reads the output any more, 1 when it can't be written, 2 when the command line is wrong.
 REJOIN_LOG=info (or debug) shows what the managers do."
 )]
@@ -102,6 +105,18 @@ pub(super) struct JobArguments {
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "")]
     #[arg(conflicts_with = "job_name")]
     pub(super) restart: Option<String>,
+    /// Stop the job at this time with a last checkpoint, and exit with code 85. The job then
+    /// continues with --restart=NAME. TIME: 17:30, 2026-11-24T06:00, or from the start: +90s, +2h
+    #[arg(long, value_name = "TIME", requires = "images", value_parser = stop_time, allow_hyphen_values = true)]
+    pub(super) stop_at: Option<StopTime>,
+    /// On SIGTERM to mpirun, stop the job as --stop-at does; if the checkpoint is not in files
+    /// within this time, pass SIGTERM on to the ranks. A second SIGTERM kills them
+    #[arg(long, value_name = "TIME", requires = "images", value_parser = milliseconds, allow_hyphen_values = true)]
+    pub(super) grace: Option<u64>,
+    /// Signals for --grace in place of TERM: HUP, QUIT, TERM, USR1 or USR2, with commas between
+    /// them
+    #[arg(long, value_name = "SIGNAL,...", requires = "grace", value_delimiter = ',', default_value = "TERM", value_parser = stop_signal)]
+    pub(super) stop_signal: Vec<i32>,
     /// Read the hosts from a file: a line each, NAME, NAME:SLOTS or NAME slots=SLOTS
     #[arg(long, alias = "machinefile", value_name = "FILE")]
     pub(super) hostfile: Option<PathBuf>,

@@ -3,7 +3,7 @@
 use super::arguments::{
     BindTo, Carrier, Given, JobArguments, MapBy, OutputAt, ProgramArguments, Stdin,
 };
-use super::{host_list, ports};
+use super::{host_list, ports, stop_options};
 use crate::host::network_interfaces;
 use crate::host::random::random;
 use crate::host::signal_reader;
@@ -31,6 +31,7 @@ pub(super) fn launch(
 ) -> Result<Launch, String> {
     check_not_there_yet(job, given)?;
     check_interface(job, given)?;
+    let stop = stop_options::plan(job, given)?;
     let counts: Vec<u32> = programs.iter().map(|p| p.n.unwrap_or(1)).collect();
     let machines = host_list::machines(job, &programs, &counts, given)?;
     let mut ranks = Vec::new();
@@ -51,13 +52,14 @@ pub(super) fn launch(
         say_line!("mpirun: {line}");
     }
     let options = options(job, recovery.is_some())?;
+    let name = stop_options::name(job, &stop, &list, id);
     let interactive = std::io::stdin().is_terminal() && stdin.is_some();
     let plan = LaunchPlan {
         job: id,
         key,
         size,
         programs: list,
-        name: job.job_name.clone(),
+        name,
         claim: None,
         from: None,
         accepts_external_state: job.accept_external_state,
@@ -87,6 +89,7 @@ pub(super) fn launch(
         verbose: job.verbose,
         recovery,
         checkpoint_signal: job.checkpoint_signal,
+        stop,
         events: job.events.clone(),
         metrics: job.metrics,
         show: shown(job.output),

@@ -13,6 +13,8 @@ pub mod rejoin_command;
 mod report_command;
 mod restart;
 pub mod segments;
+mod stop_options;
+mod stop_time;
 mod top_command;
 mod top_frame;
 mod variables;

@@ -3,14 +3,15 @@
 //! was launched, and the last checkpoint that was committed.
 
 use crate::error::system_text;
-use crate::launch::launch_plan::LaunchPlan;
+use crate::launch::launch_plan::{self as plan, LaunchPlan};
 use crate::launch::machines::quoted;
 use rejoin_channel_table::{Epoch, Generation, JobId, Rank};
 use rejoin_ckpt::store::ImageFolder;
 use serde::{Deserialize, Serialize};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The format of the record. Another one is refused.
@@ -71,6 +72,21 @@ pub fn check_name(name: &str) -> Result<String, String> {
 #[must_use]
 pub fn record_path(folder: &Path) -> PathBuf {
     folder.join(RECORD)
+}
+
+/// A name for a job to which the user has given none: that of its first program, and its number.
+#[must_use]
+pub fn own_name(programs: &[plan::Program], id: JobId) -> String {
+    let first = programs.first().and_then(|program| program.argv.first());
+    let path = first.map_or(Path::new(""), |word| Path::new(OsStr::from_bytes(word)));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let plain = name.chars().filter(char::is_ascii_alphanumeric);
+    let plain: String = plain.take(LONGEST / 2).collect();
+    let number = id.0 as u32;
+    match plain.as_str() {
+        "" | "job" => format!("unnamed-{number:08x}"),
+        plain => format!("{plain}-{number:08x}"),
+    }
 }
 
 impl NamedJob {
@@ -317,6 +333,20 @@ mod tests {
         }
         for wrong in ["", ".", "..", "a/b", "job-7", "ä", &"x".repeat(LONGEST + 1)] {
             assert!(check_name(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_job_without_a_name_gets_one_that_is_allowed() {
+        for argv in ["./a.out", "/usr/bin/job", "", "../..", "ä"] {
+            let program = plan::Program {
+                argv: vec![argv.as_bytes().to_vec().into()],
+                set: Vec::new(),
+                unset: Vec::new(),
+                wdir: None,
+            };
+            let name = own_name(&[program], JobId(7));
+            assert_eq!(check_name(&name), Ok(name.clone()), "{argv}");
         }
     }
 

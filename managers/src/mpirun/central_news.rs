@@ -79,6 +79,8 @@ impl CentralNews {
             | Event::NotStored { .. }
             | Event::FallsBack { .. }
             | Event::Stretched { .. }
+            | Event::Stopping { .. }
+            | Event::StopGivenUp { .. }
             | Event::HostSilent { .. }
             | Event::HostHeard { .. } => true,
             Event::Lost {

@@ -47,6 +47,8 @@ impl Launcher {
                 Event::Aborted { epoch, .. } => {
                     self.streams.settled(Settled::Aborted(epoch));
                 }
+                Event::Stopping { from, .. } => self.streams.stops_from(from),
+                Event::StopGivenUp { .. } => self.streams.end_stop(),
                 _ => {}
             }
             self.note_checkpoint(&event);
@@ -56,6 +58,9 @@ impl Launcher {
             self.observers.event(generation.0, &event);
         }
         self.user_log.tell_lost();
+        for rank in self.streams.take_diverged() {
+            self.user_log.diverged(rank);
+        }
         let decided = self.central.decided();
         let decided = decided
             .filter(|verdict| !matches!(verdict, Verdict::HostLost { .. }) || !self.may_relaunch());
@@ -129,9 +134,7 @@ impl Launcher {
                 last,
             } => {
                 let bytes = bytes.into_vec();
-                if self.streams.push(host, rank, stream, bytes, last).is_some() {
-                    self.user_log.diverged(rank);
-                }
+                self.streams.push(host, rank, stream, bytes, last);
             }
             LocalToMpirun::Mark { rank, epoch } => self.streams.mark(rank, epoch),
             LocalToMpirun::Rewound { rank, epoch } => self.streams.rewind(rank, epoch),

@@ -6,8 +6,8 @@ use crate::error::{Context, Result};
 use crate::launch::local_messages::MpirunToLocal;
 use crate::net::reactor::{Interest, Reactor, Token};
 use crate::stdio::commit_order::{CommitOrder, Settled};
-use crate::stdio::output_commit::{OutputCommit, OutputPiece};
-use crate::stdio::replay_filter::{Diverged, ReplayFilter};
+use crate::stdio::output_commit::{OutputCommit, OutputMark, OutputPiece};
+use crate::stdio::replay_filter::ReplayFilter;
 use crate::stdio::sink::{self, Sink, SinkLost};
 use crate::stdio::source::{Consumed, InputSource};
 use crate::stdio::stored_states::{States, StoredOutput};
@@ -16,7 +16,7 @@ use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::levels::CommittedEpochs;
 use serde_bytes::ByteBuf;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -77,8 +77,10 @@ pub(super) struct Streams {
     kind: u8,
     /// Filters of output that ranks may repeat after a rollback.
     replay_filters: Option<BTreeMap<(Rank, Stream), ReplayFilter>>,
-    /// Output that may not be shown yet, with `--output commit`.
+    /// Output that may not be shown yet: with `--output commit`, and of a job that is to stop.
     held_output: Option<OutputCommit>,
+    /// Ranks that write something else than before a rollback, and were not reported.
+    diverged: BTreeSet<Rank>,
     /// The part of it that a relaunch may repeat.
     stored: Option<StoredOutput>,
     /// When central's reports about checkpoints count.
@@ -125,6 +127,7 @@ impl Streams {
             kind: kinds[0],
             replay_filters: (setup.recovers && show == Show::Now).then(BTreeMap::new),
             held_output: (show == Show::Commit).then(OutputCommit::new),
+            diverged: BTreeSet::new(),
             stored: setup
                 .relaunch
                 .filter(|_| show == Show::Commit)
@@ -164,7 +167,49 @@ impl Streams {
         self.order.in_files().filter(|_| !is_lost)
     }
 
-    /// Takes output of a rank, and drops repeated output. Says if it writes something else now.
+    /// The job is to stop: what a rank writes after its image of the last checkpoint is not shown,
+    /// because it writes that again after a restart.
+    pub fn begin_stop(&mut self) {
+        self.held_output
+            .get_or_insert_with(OutputCommit::while_stopping);
+    }
+
+    /// The output that is held only because the job is to stop.
+    fn held_for_stop(&mut self) -> Option<&mut OutputCommit> {
+        let is_shown_at_once = self.replay_filters.is_some();
+        self.held_output.as_mut().filter(|_| is_shown_at_once)
+    }
+
+    /// The job stops with a checkpoint of this number or a higher one.
+    pub fn stops_from(&mut self, epoch: Epoch) {
+        if let Some(held_output) = self.held_for_stop() {
+            held_output.hold_from(epoch);
+        }
+    }
+
+    /// The job does not stop any more.
+    pub fn end_stop(&mut self) {
+        self.stops_from(Epoch(u32::MAX));
+    }
+
+    /// The job has stopped with this checkpoint, and all output has come.
+    pub fn stopped(&mut self, epoch: Epoch) {
+        self.ends = None;
+        if let Some(held_output) = &mut self.held_output {
+            held_output.stop(epoch);
+        }
+        self.hold_for_relaunch();
+        if let Some(stored) = &mut self.stored {
+            stored.release();
+        }
+    }
+
+    /// The ranks that write something else than before a rollback, since the last call.
+    pub fn take_diverged(&mut self) -> BTreeSet<Rank> {
+        std::mem::take(&mut self.diverged)
+    }
+
+    /// Takes output of a rank, and drops repeated output.
     pub fn push(
         &mut self,
         host: HostIndex,
@@ -172,32 +217,42 @@ impl Streams {
         stream: Stream,
         bytes: Vec<u8>,
         last: bool,
-    ) -> Option<Diverged> {
-        let mut credit = bytes.len() as u32;
+    ) {
+        let credit = bytes.len() as u32;
         if let Some(held_output) = &mut self.held_output {
             let piece = OutputPiece {
                 rank,
                 stream,
                 bytes,
                 last,
-                stored: None,
+                mark: None,
             };
             let held = held_output.push(&piece);
             self.failed = self.failed.take().or(held.err());
-            self.owe(host, credit);
-            return None;
+            return self.owe(host, credit);
         }
-        let (mut fresh, mut last) = (bytes, last);
-        if let Some(ends) = self.ends.as_mut().filter(|_| last) {
-            let line = fresh.iter().rposition(|byte| *byte == b'\n');
-            let rest = fresh.split_off(line.map_or(0, |at| at + 1));
-            (credit, last) = (fresh.len() as u32, false);
-            if let Some(credit) = self.credit.get_mut(host) {
-                *credit += rest.len() as u32;
-            }
-            ends.insert((rank, stream), rest);
+        let (fresh, last) = self.without_end((rank, stream), bytes, last);
+        let kept = credit.saturating_sub(fresh.len() as u32);
+        if let Some(credit) = self.credit.get_mut(host) {
+            *credit += kept;
         }
-        self.show((host, credit), (rank, stream), fresh, last)
+        self.show((host, credit - kept), (rank, stream), fresh, last);
+    }
+
+    /// Output of a rank without the unfinished line at the end of the stream, which is kept if the
+    /// next launch may write the whole line.
+    fn without_end(
+        &mut self,
+        who: (Rank, Stream),
+        mut bytes: Vec<u8>,
+        last: bool,
+    ) -> (Vec<u8>, bool) {
+        let Some(ends) = self.ends.as_mut().filter(|_| last) else {
+            return (bytes, last);
+        };
+        let line = bytes.iter().rposition(|byte| *byte == b'\n');
+        ends.insert(who, bytes.split_off(line.map_or(0, |at| at + 1)));
+        (bytes, false)
     }
 
     /// Passes output on to its sink, without what is repeated.
@@ -207,21 +262,40 @@ impl Streams {
         (rank, stream): (Rank, Stream),
         mut fresh: Vec<u8>,
         last: bool,
-    ) -> Option<Diverged> {
-        let mut diverged = None;
+    ) {
         if let Some(replay_filters) = &mut self.replay_filters {
             let filter = replay_filters.entry((rank, stream)).or_default();
             let bytes = std::mem::take(&mut fresh);
-            diverged = filter.push(&bytes, &mut fresh);
+            let mut diverged = filter.push(&bytes, &mut fresh);
             if last {
                 diverged = diverged.or(filter.finish(&mut fresh));
             }
+            self.diverged.extend(diverged.map(|_| rank));
         }
         let index = (stream as usize).min(self.sinks.len().saturating_sub(1));
         if let Some(sink) = self.sinks.get_mut(index) {
             sink.push(credit, (rank, stream), fresh, last, self.tag);
         }
-        diverged
+    }
+
+    /// Shows a piece that was held, or applies a mark.
+    fn show_held(&mut self, piece: OutputPiece) {
+        let who = (piece.rank, piece.stream);
+        match piece.mark {
+            Some(OutputMark::Image(epoch)) => self.mark_filters(piece.rank, epoch),
+            Some(OutputMark::Stored(_)) => {}
+            None => {
+                let (bytes, last) = self.without_end(who, piece.bytes, piece.last);
+                self.show((0, 0), who, bytes, last);
+            }
+        }
+    }
+
+    /// Shows all output that was released. A sink keeps what it can't write at once.
+    fn show_released(&mut self) {
+        while let Some(piece) = self.next_released() {
+            self.show_held(piece);
+        }
     }
 
     /// Held output gives its window back at once, unless a sink is blocked. Then its writers wait
@@ -245,30 +319,25 @@ impl Streams {
         }
         let mut given = 0;
         while given < AHEAD {
-            let piece = match self.next_released() {
-                Ok(Some(piece)) => piece,
-                Ok(None) => return,
-                Err(error) => {
-                    self.failed.get_or_insert(error);
-                    return;
-                }
+            let Some(piece) = self.next_released() else {
+                return;
             };
             given += piece.bytes.len();
-            let index = (piece.stream as usize).min(self.sinks.len().saturating_sub(1));
-            if let Some(sink) = self.sinks.get_mut(index) {
-                let who = (piece.rank, piece.stream);
-                sink.push((0, 0), who, piece.bytes, piece.last, self.tag);
-            }
+            self.show_held(piece);
         }
     }
 
     /// The next piece that may be shown.
-    fn next_released(&mut self) -> std::io::Result<Option<OutputPiece>> {
-        match (&mut self.stored, &mut self.held_output) {
+    fn next_released(&mut self) -> Option<OutputPiece> {
+        let next = match (&mut self.stored, &mut self.held_output) {
             (Some(stored), _) => stored.take(),
             (None, Some(held_output)) => held_output.take(),
             (None, None) => Ok(None),
-        }
+        };
+        next.unwrap_or_else(|error| {
+            self.failed.get_or_insert(error);
+            None
+        })
     }
 
     /// Holds committed output further if a relaunch may repeat it.
@@ -290,9 +359,22 @@ impl Streams {
     /// A rank took its image.
     pub fn mark(&mut self, rank: Rank, epoch: Epoch) {
         self.order.mark(rank, epoch);
+        if let Some(held_output) = self.held_for_stop() {
+            // The filters get the mark after the output that is held before it.
+            let mark = OutputPiece::mark(rank, OutputMark::Image(epoch));
+            let held = held_output.push(&mark);
+            self.failed = self.failed.take().or(held.err());
+        } else {
+            self.mark_filters(rank, epoch);
+        }
         if let Some(held_output) = &mut self.held_output {
             held_output.mark(rank, epoch);
         }
+        self.settle();
+    }
+
+    /// Marks the place of a rank's image in its shown output.
+    fn mark_filters(&mut self, rank: Rank, epoch: Epoch) {
         if let Some(replay_filters) = &mut self.replay_filters {
             for stream in [Stream::Out, Stream::Err] {
                 replay_filters
@@ -301,15 +383,21 @@ impl Streams {
                     .mark(epoch);
             }
         }
-        self.settle();
     }
 
     /// A rank rolls back.
     pub fn rewind(&mut self, rank: Rank, epoch: Option<Epoch>) {
+        if self.held_for_stop().is_some() {
+            self.show_released();
+        }
+        let mut is_shown = true;
         if let Some(held_output) = &mut self.held_output {
             held_output.rewind(rank, epoch);
+            is_shown = held_output.passes_after(epoch);
         }
+        // Without the mark of this image, nothing after it was shown.
         self.filters_of(rank)
+            .filter(|filter| is_shown || epoch.is_some_and(|epoch| filter.knows(epoch)))
             .for_each(|filter| filter.rewind(epoch));
     }
 
@@ -361,7 +449,8 @@ impl Streams {
     pub fn has_stored(&mut self, rank: Rank, number: u32, begun: Begun) {
         self.states.note(rank, number);
         if let (Some(held_output), Some(_)) = (&mut self.held_output, &self.stored) {
-            let held = held_output.push(&OutputPiece::mark(rank, number));
+            let mark = OutputPiece::mark(rank, OutputMark::Stored(number));
+            let held = held_output.push(&mark);
             self.failed = self.failed.take().or(held.err());
             self.begun.entry(number).or_default().insert(rank, begun);
             // The shown output precedes a state that is still on disk: each rank keeps two.

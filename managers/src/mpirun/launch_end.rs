@@ -41,7 +41,10 @@ impl Launcher {
         );
         let is_late = impatient && since.elapsed() > READER_LIMIT;
         if !open {
-            self.streams.release();
+            match verdict {
+                Verdict::Stopped { epoch } => self.streams.stopped(*epoch),
+                _ => self.streams.release(),
+            }
         }
         let done = !open && self.streams.is_written();
         (done || is_late).then(|| verdict.clone())

@@ -1,6 +1,7 @@
 //! The launch that the command line requests.
 
 use super::job_streams::Show;
+use super::stop_plan::StopPlan;
 use crate::launch::launch_plan::LaunchPlan;
 use crate::launch::machines::Machines;
 use crate::stdio::source;
@@ -38,6 +39,8 @@ pub struct Launch {
     pub recovery: Option<Recovery>,
     /// A signal that orders a checkpoint instead of being passed on.
     pub checkpoint_signal: Option<i32>,
+    /// When the job is to stop with a last checkpoint.
+    pub stop: StopPlan,
     /// Where events are appended to.
     pub events: Option<PathBuf>,
     /// Where metrics are answered.

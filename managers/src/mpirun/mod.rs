@@ -10,6 +10,7 @@ mod central_core;
 mod central_handle;
 mod central_news;
 mod job_reports;
+mod job_stop;
 mod job_streams;
 mod launch_end;
 mod launch_order;
@@ -19,6 +20,7 @@ mod observers;
 mod rank_counters;
 mod remote_central;
 mod state_folder;
+mod stop_plan;
 mod watchdog;
 
 use crate::central::SUSPENDED_AFTER;
@@ -42,6 +44,7 @@ use rejoin_managers_protocol::central::{CentralInput, HostIndex};
 use rejoin_managers_protocol::verdict::Verdict;
 use state_folder::{SharedImages, StateFolder};
 use std::time::{Duration, Instant};
+pub use stop_plan::{StopPlan, StopTime};
 
 /// Kinds of events.
 mod kind {
@@ -178,7 +181,9 @@ struct Launcher {
 impl Launcher {
     fn run(&mut self) -> Result<Verdict> {
         let mut tokens = Vec::new();
+        self.continue_stop();
         loop {
+            self.run_stop_timer();
             self.central.steps(&self.reactor)?;
             for host in self.central.dropped() {
                 tracing::warn!(host, "the local manager does not end: it is killed");
@@ -251,6 +256,7 @@ impl Launcher {
             self.control.wait_limit(),
             self.observers.wait_limit(),
             self.hosts.wait_limit(),
+            self.launch.stop.wait_limit(self.launch.begun),
             reader,
         ];
         limits.into_iter().flatten().min()
@@ -303,6 +309,7 @@ impl Launcher {
                     self.hosts.close_all(&self.reactor);
                     self.streams.discard();
                 }
+                _ if self.stops_by(signal) => {}
                 _ => self.central.tell(CentralInput::Signal(signal)),
             }
         }

@@ -233,8 +233,15 @@ impl RemoteCentral {
             CentralInput::Suspended | CentralInput::Stored(_) | CentralInput::Relaunchable(_) => {}
             // Local managers say that to central themselves.
             CentralInput::Local(..) => return Ok(()),
-            CentralInput::Signal(_) | CentralInput::Checkpoint | CentralInput::OutputLost(_) => {
-                let ends = |input: &CentralInput| matches!(input, CentralInput::Signal(s) if signal_numbers::ends(*s));
+            CentralInput::Signal(_)
+            | CentralInput::Stop(_)
+            | CentralInput::Checkpoint
+            | CentralInput::OutputLost(_) => {
+                let ends = |input: &CentralInput| match input {
+                    CentralInput::Signal(signal) => signal_numbers::ends(*signal),
+                    CentralInput::Stop(signal) => signal.is_some(),
+                    _ => false,
+                };
                 if ends(&input) {
                     let waits = self.pending.iter().any(|(_, input)| ends(input));
                     let first = self.asked_to_end.filter(|_| waits);

@@ -127,6 +127,7 @@ pub(super) fn after(launch: &Launch, relaunch: &Relaunch) -> Launch {
     next.generation = relaunch.generation;
     next.launch += 1;
     next.requested = relaunch.requested;
+    next.stop = launch.stop.of_next_launch();
     next.plan.from = None;
     if let Some(copies) = &mut next.plan.copies {
         copies.holders = holders(&launch.machines.placement, relaunch.lost);

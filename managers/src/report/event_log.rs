@@ -7,7 +7,7 @@ use crate::report::recent_events::RecentEvents;
 use rejoin_managers_protocol::central::Event;
 use rejoin_managers_protocol::checkpoint::CheckpointCost;
 use rejoin_managers_protocol::levels::Level;
-use rejoin_managers_protocol::verdict::{Described, Verdict};
+use rejoin_managers_protocol::verdict::{Described, SignalName, Verdict};
 use serde::Serialize;
 use std::fs::File;
 use std::io::Write;
@@ -111,7 +111,9 @@ impl EventLog {
             | Event::NotStored { .. }
             | Event::FallsBack { .. }
             | Event::ImageLost { .. }
-            | Event::Stretched { .. } => of_checkpoint(event, &mut line),
+            | Event::Stretched { .. }
+            | Event::Stopping { .. }
+            | Event::StopGivenUp { .. } => of_checkpoint(event, &mut line),
             Event::Lost {
                 rank,
                 host,
@@ -294,6 +296,14 @@ fn of_checkpoint<'a>(event: &'a Event, line: &mut Line<'a>) {
             line.interval_ms = Some(*interval);
             line.took_ns = Some(cost.saturating_mul(1000));
         }
+        Event::Stopping { from, signal } => {
+            line.epoch = Some(from.0);
+            line.cause = signal.map(|signal| SignalName(signal.number).to_string());
+        }
+        Event::StopGivenUp { signal, file } => {
+            line.epoch = file.map(|epoch| epoch.0);
+            line.cause = Some(SignalName(signal.number).to_string());
+        }
         _ => {}
     }
 }
@@ -307,6 +317,8 @@ fn name(event: &Event) -> &'static str {
         Event::NotStored { .. } => "not-stored",
         Event::FallsBack { .. } => "falls-back",
         Event::Stretched { .. } => "stretched",
+        Event::Stopping { .. } => "stopping",
+        Event::StopGivenUp { .. } => "stop-given-up",
         Event::Lost { .. } => "lost",
         Event::Recovered { .. } => "recovered",
         Event::HostSilent { .. } => "host-silent",

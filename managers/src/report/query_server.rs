@@ -241,6 +241,8 @@ impl QueryServer {
             | Event::NotStored { .. }
             | Event::FallsBack { .. }
             | Event::Stretched { .. }
+            | Event::Stopping { .. }
+            | Event::StopGivenUp { .. }
             | Event::Lost { .. }
             | Event::Recovered { .. }
             | Event::HostSilent { .. }

@@ -48,6 +48,8 @@ impl StatusSummary {
             | Event::NotStored { .. }
             | Event::FallsBack { .. }
             | Event::Stretched { .. }
+            | Event::Stopping { .. }
+            | Event::StopGivenUp { .. }
             | Event::HostSilent { .. }
             | Event::HostHeard { .. } => {}
             Event::Committed {

@@ -3,9 +3,9 @@
 
 use crate::error::system_text;
 use rejoin_channel_table::{Epoch, Generation, Rank};
-use rejoin_managers_protocol::central::Event;
+use rejoin_managers_protocol::central::{Event, StopSignal};
 use rejoin_managers_protocol::levels::Level;
-use rejoin_managers_protocol::verdict::Described;
+use rejoin_managers_protocol::verdict::{Described, SignalName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
@@ -88,6 +88,31 @@ fn stretched(asked: u64, interval: u64, cost: u64) -> String {
     )
 }
 
+/// The job is to stop, and why.
+fn stopping(signal: Option<StopSignal>) -> String {
+    let then = "the job stops as soon as a checkpoint from now is in files";
+    match signal {
+        None => format!("the time of --stop-at has come: {then}"),
+        Some(StopSignal { number, grace }) => format!(
+            "{} has come: {then}, within {} s (--grace)",
+            SignalName(number),
+            grace as f64 / 1e3
+        ),
+    }
+}
+
+/// The job ends without a last checkpoint.
+fn stop_given_up(signal: StopSignal, file: Option<Epoch>) -> String {
+    let stays = match file {
+        Some(Epoch(number)) => format!("checkpoint {number} stays the last one in files"),
+        None => "there is no checkpoint in files".into(),
+    };
+    format!(
+        "no checkpoint was in files within {} s (--grace): the job ends without, and {stays}",
+        signal.grace as f64 / 1e3
+    )
+}
+
 /// Says a line on standard error; a reader that went away misses it.
 pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "mpirun: {text}");
@@ -136,6 +161,13 @@ impl UserLog {
                  checkpoint {to}",
                 rank.0
             )),
+            Event::Stopping { signal, .. } => {
+                // Why it does not stop now is to be said again.
+                self.refused.clear();
+                self.not_stored.clear();
+                say(&stopping(*signal));
+            }
+            Event::StopGivenUp { signal, file } => say(&stop_given_up(*signal, *file)),
             Event::Lost { .. } => self.lost_rank(event),
             Event::Recovered {
                 generation,

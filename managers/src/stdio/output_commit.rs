@@ -5,6 +5,9 @@
 //! that epoch's segment. When a checkpoint is committed, all earlier segments are shown, in the
 //! order in which the lines arrived. When a rank rolls back, its output in the other segments
 //! becomes void. Memory is bounded: longer segments are in temporary files without a name.
+//!
+//! A job that is to stop holds output, too: what ranks write after the images of its last
+//! checkpoint is written again after a restart. Other output passes at once.
 
 use crate::error::system_text;
 use crate::stdio::Stream;
@@ -20,6 +23,10 @@ const MEMORY: usize = 1 << 20;
 /// Bytes before each piece: rank, instance, length, stream with end and kind.
 const HEADER: usize = 13;
 
+/// Bits of the last of these for the marks.
+const STORED: u8 = 4;
+const IMAGE: u8 = 8;
+
 /// Output that one rank wrote at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputPiece {
@@ -31,19 +38,28 @@ pub struct OutputPiece {
     pub bytes: Vec<u8>,
     /// Nothing follows on this stream.
     pub last: bool,
-    /// This is no output: the rank has stored its state as the one of this number.
-    pub stored: Option<u32>,
+    /// This is no output, but a mark in it.
+    pub mark: Option<OutputMark>,
+}
+
+/// A mark in a rank's output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputMark {
+    /// The rank has stored its state as the one of this number.
+    Stored(u32),
+    /// The rank took its image of this epoch.
+    Image(Epoch),
 }
 
 impl OutputPiece {
-    /// A rank has stored its state.
-    pub fn mark(rank: Rank, number: u32) -> OutputPiece {
+    /// A mark in a rank's output.
+    pub fn mark(rank: Rank, mark: OutputMark) -> OutputPiece {
         OutputPiece {
             rank,
             stream: Stream::Out,
             bytes: Vec::new(),
             last: false,
-            stored: Some(number),
+            mark: Some(mark),
         }
     }
 
@@ -55,7 +71,7 @@ impl OutputPiece {
             stream: Stream::Out,
             bytes: text.into(),
             last: false,
-            stored: None,
+            mark: None,
         }
     }
 }
@@ -75,11 +91,14 @@ struct Log {
 
 impl Log {
     fn push(&mut self, piece: &OutputPiece, instance: u32, limit: usize) -> Result<()> {
-        let number = piece.stored.map(u32::to_le_bytes);
+        let (number, kind) = match piece.mark {
+            None => (None, 0),
+            Some(OutputMark::Stored(number)) => (Some(number.to_le_bytes()), STORED),
+            Some(OutputMark::Image(epoch)) => (Some(epoch.0.to_le_bytes()), IMAGE),
+        };
         let bytes = number.as_ref().map_or(&piece.bytes[..], |n| &n[..]);
         let length = u32::try_from(bytes.len()).map_err(Error::other)?;
-        let stream =
-            piece.stream as u8 | u8::from(piece.last) << 1 | u8::from(number.is_some()) << 2;
+        let stream = piece.stream as u8 | u8::from(piece.last) << 1 | kind;
         self.memory.extend_from_slice(&piece.rank.0.to_le_bytes());
         self.memory.extend_from_slice(&instance.to_le_bytes());
         self.memory.extend_from_slice(&length.to_le_bytes());
@@ -127,9 +146,13 @@ impl Log {
         let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap_or_default());
         let number = |at: usize| word(&header[at..at + 4]);
         let mut bytes = self.bytes(number(8) as usize)?.unwrap_or_default();
-        let stored = (header[12] & 4 != 0).then(|| word(&std::mem::take(&mut bytes)));
+        let mark = match header[12] & (STORED | IMAGE) {
+            STORED => Some(OutputMark::Stored(word(&std::mem::take(&mut bytes)))),
+            IMAGE => Some(OutputMark::Image(Epoch(word(&std::mem::take(&mut bytes))))),
+            _ => None,
+        };
         let piece = OutputPiece {
-            stored,
+            mark,
             rank: Rank(number(0)),
             stream: if header[12] & 1 == 0 {
                 Stream::Out
@@ -195,6 +218,9 @@ pub struct OutputCommit {
     committed: Option<Epoch>,
     /// Epochs up to here are committed, superseded or aborted.
     settled: Option<Epoch>,
+    /// Output of a rank whose last image is of an earlier epoch passes at once. `None`: no output
+    /// does.
+    passes_below: Option<Epoch>,
     memory: usize,
 }
 
@@ -210,6 +236,14 @@ impl OutputCommit {
         OutputCommit::with_memory(MEMORY)
     }
 
+    /// Of a job that is to stop: holds what ranks write after images that they take from now on.
+    pub fn while_stopping() -> OutputCommit {
+        OutputCommit {
+            passes_below: Some(Epoch(0)),
+            ..OutputCommit::new()
+        }
+    }
+
     fn with_memory(memory: usize) -> OutputCommit {
         OutputCommit {
             held: BTreeMap::new(),
@@ -217,6 +251,7 @@ impl OutputCommit {
             places: BTreeMap::new(),
             committed: None,
             settled: None,
+            passes_below: None,
             memory,
         }
     }
@@ -227,8 +262,47 @@ impl OutputCommit {
     /// There is no room for it.
     pub fn push(&mut self, piece: &OutputPiece) -> Result<()> {
         let place = *self.places.entry(piece.rank).or_default();
-        let segment = self.held.entry(place.after).or_default();
-        segment.log.push(piece, place.instance, self.memory)
+        self.push_after(place.after, piece, place.instance)
+    }
+
+    /// Adds a piece to the segment of this epoch.
+    fn push_after(
+        &mut self,
+        epoch: Option<Epoch>,
+        piece: &OutputPiece,
+        instance: u32,
+    ) -> Result<()> {
+        if !self.passes_after(epoch) {
+            let segment = self.held.entry(epoch).or_default();
+            return segment.log.push(piece, instance, self.memory);
+        }
+        if self.released.is_empty() {
+            self.released.push_back(Segment::default());
+        }
+        match self.released.back_mut() {
+            Some(segment) => segment.log.push(piece, instance, self.memory),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether output after a rank's image of this epoch passes at once.
+    pub fn passes_after(&self, epoch: Option<Epoch>) -> bool {
+        self.passes_below.is_some_and(|below| epoch < Some(below))
+    }
+
+    /// The job does not stop with a checkpoint of a lower number: only output after the others is
+    /// held.
+    pub fn hold_from(&mut self, epoch: Epoch) {
+        self.passes_below = Some(epoch);
+        let later = self.held.split_off(&Some(epoch));
+        let earlier = std::mem::replace(&mut self.held, later);
+        self.released.extend(earlier.into_values());
+    }
+
+    /// The job has stopped with this checkpoint: releases the output before it, and drops the rest.
+    pub fn stop(&mut self, epoch: Epoch) {
+        self.commit(epoch);
+        self.held.clear();
     }
 
     /// A rank took its image. An image of an aborted checkpoint has no effect.
@@ -276,10 +350,9 @@ impl OutputCommit {
         let Some(mut from) = self.held.remove(&Some(epoch)) else {
             return Ok(());
         };
-        let into = self.held.entry(before).or_default();
         while let Some((piece, instance)) = from.log.take()? {
             if !is_void(&from.void, piece.rank, instance) {
-                into.log.push(&piece, instance, self.memory)?;
+                self.push_after(before, &piece, instance)?;
             }
         }
         Ok(())
@@ -384,14 +457,16 @@ mod tests {
                 stream: if i % 2 == 0 { Stream::Out } else { Stream::Err },
                 bytes: vec![i as u8; i as usize],
                 last: i % 5 == 0,
-                stored: None,
+                mark: None,
             };
             hold.push(&piece).unwrap();
             all.push(piece);
             if i % 7 == 0 {
-                let mark = OutputPiece::mark(Rank(i % 3), 1000 + i);
-                hold.push(&mark).unwrap();
-                all.push(mark);
+                for mark in [OutputMark::Stored(1000 + i), OutputMark::Image(Epoch(i))] {
+                    let mark = OutputPiece::mark(Rank(i % 3), mark);
+                    hold.push(&mark).unwrap();
+                    all.push(mark);
+                }
             }
         }
         hold.release();
@@ -416,6 +491,48 @@ mod tests {
         hold.release();
         assert_eq!(hold.take().unwrap(), Some(piece(0, "again")));
         assert_eq!(hold.take().unwrap(), None);
+    }
+
+    #[test]
+    fn a_job_that_is_to_stop_holds_what_follows_its_last_images() {
+        let mut hold = OutputCommit::while_stopping();
+        hold.push(&piece(0, "a")).unwrap();
+        // Of a checkpoint that was requested before.
+        hold.mark(Rank(0), Epoch(4));
+        hold.push(&piece(0, "b")).unwrap();
+        assert_eq!(taken(&mut hold), "a");
+        hold.hold_from(Epoch(5));
+        hold.push(&piece(0, "c")).unwrap();
+        assert_eq!(taken(&mut hold), "bc");
+        // One that fails: what follows it is shown.
+        hold.mark(Rank(0), Epoch(5));
+        hold.push(&piece(0, "d")).unwrap();
+        hold.push(&piece(1, "e")).unwrap();
+        assert_eq!(taken(&mut hold), "e");
+        hold.abort(Epoch(5)).unwrap();
+        hold.push(&piece(0, "f")).unwrap();
+        assert_eq!(taken(&mut hold), "df");
+        for rank in [Rank(0), Rank(1)] {
+            hold.mark(rank, Epoch(6));
+            hold.push(&piece(rank.0, "void")).unwrap();
+            hold.rewind(rank, Some(Epoch(6)));
+            hold.push(&piece(rank.0, "written again after a restart"))
+                .unwrap();
+        }
+        hold.stop(Epoch(6));
+        assert_eq!(taken(&mut hold), "");
+    }
+
+    #[test]
+    fn a_stop_that_is_given_up_shows_all() {
+        let mut hold = OutputCommit::while_stopping();
+        hold.hold_from(Epoch(1));
+        hold.mark(Rank(0), Epoch(1));
+        hold.push(&piece(0, "a")).unwrap();
+        assert_eq!(taken(&mut hold), "");
+        hold.hold_from(Epoch(u32::MAX));
+        hold.push(&piece(0, "b")).unwrap();
+        assert_eq!(taken(&mut hold), "ab");
     }
 
     const RANKS: u32 = 3;
@@ -470,7 +587,7 @@ mod tests {
                         let bytes: Vec<u8> = (0..n).map(|_| { seed = seed.wrapping_mul(73).wrapping_add(29); seed }).collect();
                         ranks[rank as usize].history.extend_from_slice(&bytes);
                         let stream = if seed & 1 == 0 { Stream::Out } else { Stream::Err };
-                        hold.push(&OutputPiece { rank: Rank(rank), stream, bytes, last: false, stored: None }).unwrap();
+                        hold.push(&OutputPiece { rank: Rank(rank), stream, bytes, last: false, mark: None }).unwrap();
                     }
                     Act::Image(rank) => {
                         hold.mark(Rank(rank), Epoch(next));

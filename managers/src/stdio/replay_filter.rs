@@ -174,6 +174,11 @@ impl ReplayFilter {
         self.marks.insert(epoch, mark);
     }
 
+    /// Whether the filter has seen the rank's image of this epoch.
+    pub fn knows(&self, epoch: Epoch) -> bool {
+        self.marks.contains_key(&epoch)
+    }
+
     /// The rank does not roll back to this image any more.
     pub fn forget(&mut self, epoch: Epoch) {
         self.marks.remove(&epoch);

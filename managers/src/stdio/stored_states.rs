@@ -2,7 +2,7 @@
 //! would repeat output after that state. So that output is held beyond the next checkpoint, until
 //! all ranks have stored their state.
 
-use super::output_commit::{OutputCommit, OutputPiece};
+use super::output_commit::{OutputCommit, OutputMark, OutputPiece};
 use rejoin_channel_table::{Epoch, Rank};
 use std::collections::BTreeMap;
 use std::io::Result;
@@ -66,11 +66,12 @@ impl StoredOutput {
     /// It can't be read back, or there is no room for it.
     pub fn fill(&mut self, from: &mut OutputCommit) -> Result<()> {
         while let Some(piece) = from.take()? {
-            match piece.stored {
-                Some(number) => {
+            match piece.mark {
+                Some(OutputMark::Stored(number)) => {
                     self.held_output.mark(piece.rank, Epoch(number));
                     self.states.note(piece.rank, number);
                 }
+                Some(OutputMark::Image(_)) => {}
                 None => self.held_output.push(&piece)?,
             }
         }
@@ -111,7 +112,7 @@ mod tests {
         let mut held_output = OutputCommit::new();
         for (rank, text) in what {
             let piece = match text.parse() {
-                Ok(number) => OutputPiece::mark(Rank(*rank), number),
+                Ok(number) => OutputPiece::mark(Rank(*rank), OutputMark::Stored(number)),
                 Err(_) => OutputPiece::text(*rank, text),
             };
             held_output.push(&piece).unwrap();

@@ -32,6 +32,9 @@ pub enum JobFault {
     Ask,
     /// The launcher gets a signal.
     Signal,
+    /// The job is to stop with a last checkpoint: by a signal with a grace time of so many
+    /// milliseconds, or without.
+    Stop(Option<u64>),
 }
 
 /// How many faults of each kind, and in which span of time.
@@ -67,6 +70,8 @@ pub struct Fate {
     pub asks: u32,
     /// Signals.
     pub signals: u32,
+    /// Requests to stop with a last checkpoint.
+    pub stops: u32,
 }
 
 impl Fate {
@@ -109,6 +114,9 @@ impl Fate {
         });
         strike(self.asks, &|_| JobFault::Ask);
         strike(self.signals, &|_| JobFault::Signal);
+        strike(self.stops, &|rng| {
+            JobFault::Stop(rng.chance(50).then(|| rng.between(1, 2000)))
+        });
         faults
     }
 }

@@ -4,7 +4,7 @@ use super::process_model::{ProcessStep, SimFile};
 use super::work::Work;
 use super::{Event, Host, JobFault, JobWorld, MILLI};
 use rejoin_channel_table::Rank;
-use rejoin_managers_protocol::central::{self, Central};
+use rejoin_managers_protocol::central::{self, Central, StopSignal};
 use rejoin_managers_protocol::local::Local;
 use rejoin_managers_protocol::manager_messages::End;
 use std::collections::BTreeSet;
@@ -64,10 +64,11 @@ impl<W: Work> JobWorld<W> {
             }
             JobFault::Ask => self.central(central::CentralInput::Checkpoint),
             // The launcher keeps it until central is there.
-            JobFault::Signal if self.central.is_none() => {
+            JobFault::Signal | JobFault::Stop(_) if self.central.is_none() => {
                 self.after(10 * MILLI, Event::Fault(fault));
                 Ok(())
             }
+            JobFault::Stop(grace) => self.stop_job(grace),
             JobFault::Signal => {
                 let counts = !self.stored.finalized;
                 self.tally.signals += 1;
@@ -77,6 +78,13 @@ impl<W: Work> JobWorld<W> {
                 Ok(())
             }
         }
+    }
+
+    fn stop_job(&mut self, grace: Option<u64>) -> Result<(), String> {
+        self.tally.stop_requests += 1;
+        self.tally.graces += u64::from(grace.is_some());
+        let signal = grace.map(|grace| StopSignal { number: 15, grace });
+        self.central(central::CentralInput::Stop(signal))
     }
 
     pub(super) fn kill(&mut self, rank: Rank) -> Result<(), String> {

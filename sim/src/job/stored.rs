@@ -5,6 +5,7 @@ use rejoin_channel_table::{Epoch, Generation, Rank};
 use rejoin_managers_protocol::central::{HostIndex, Record, Relaunch};
 use rejoin_managers_protocol::levels::Level;
 use rejoin_managers_protocol::manager_messages::ToLocal;
+use rejoin_managers_protocol::verdict::Verdict;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The records stored so far.
@@ -30,6 +31,8 @@ pub struct Stored {
     pub finalized: bool,
     /// There is a verdict.
     pub decided: bool,
+    /// The job is to stop with a checkpoint of this number or a higher one.
+    pub stops_from: Option<Epoch>,
     /// Hosts without a process of the job.
     pub left: BTreeSet<HostIndex>,
     /// The next launch.
@@ -59,6 +62,7 @@ impl Stored {
             origins: BTreeMap::from([(generation, None)]),
             finalized: false,
             decided: false,
+            stops_from: None,
             left: BTreeSet::new(),
             relaunching: None,
             began_from: None,
@@ -128,7 +132,21 @@ impl Stored {
                 self.generation = generation;
             }
             Record::Finalized { .. } => self.finalized = true,
-            Record::Decided(_) => self.decided = true,
+            Record::Stopping { request, .. } => {
+                let from = request.map(|request| request.from());
+                let fresh = self.stops_from.is_none();
+                let later = from.is_none_or(|from| from > self.ordered);
+                check(!fresh || later, "a stop with an earlier checkpoint")?;
+                self.stops_from = from;
+            }
+            Record::Decided(verdict) => {
+                if let Verdict::Stopped { epoch } = verdict {
+                    check(self.file == Some(epoch), "a stop without files")?;
+                    let asked = self.stops_from.is_some_and(|from| from <= epoch);
+                    check(asked, "a stop that nobody has asked for")?;
+                }
+                self.decided = true;
+            }
             Record::HostDone(host) => check(self.left.insert(host), "a host is done twice")?,
             Record::Relaunching(next) => {
                 check(self.decided, "a relaunch before the end is decided")?;

@@ -58,6 +58,12 @@ pub struct Tally {
     pub centrals: u64,
     /// Signals to the launcher.
     pub signals: u64,
+    /// Requests to stop with a last checkpoint.
+    pub stop_requests: u64,
+    /// Of these, those with a grace time.
+    pub graces: u64,
+    /// Jobs that stopped with a last checkpoint.
+    pub stopped: u64,
     /// A signal came before all ranks were released.
     pub interrupted: bool,
     /// Hosts that central dropped.
@@ -117,11 +123,12 @@ impl Tally {
                         ..
                     },
                     None,
-                ) => self.signals > 0,
+                ) => self.signals + self.graces > 0,
                 _ => false,
             },
             Verdict::HostLost { .. } => self.locals + self.silent > 0,
-            Verdict::Interrupted { .. } => self.signals > 0,
+            Verdict::Interrupted { .. } => self.signals + self.graces > 0,
+            Verdict::Stopped { .. } => self.stop_requests > 0,
             _ => false,
         }
     }
@@ -156,6 +163,9 @@ impl std::ops::AddAssign<&Tally> for Tally {
             continued,
             centrals,
             signals,
+            stop_requests,
+            graces,
+            stopped,
             dropped,
             orders,
             reports,
@@ -190,6 +200,9 @@ impl std::ops::AddAssign<&Tally> for Tally {
         self.continued += continued;
         self.centrals += centrals;
         self.signals += signals;
+        self.stop_requests += stop_requests;
+        self.graces += graces;
+        self.stopped += stopped;
         self.dropped += dropped;
         self.orders += orders;
         self.reports += reports;

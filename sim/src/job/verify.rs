@@ -3,6 +3,7 @@
 use super::JobWorld;
 use super::work::Work;
 use rejoin_managers_protocol::central::Record;
+use rejoin_managers_protocol::verdict::Verdict;
 
 impl<W: Work> JobWorld<W> {
     /// Checks the end of a job, when no event is left.
@@ -15,6 +16,7 @@ impl<W: Work> JobWorld<W> {
         let taken = self.signalled == Some(self.boots) || self.records.iter().any(stored);
         self.tally.interrupted = self.signalled.is_some() && taken;
         self.tally.fallbacks = self.stored.fallbacks;
+        self.tally.stopped = u64::from(matches!(verdict, Verdict::Stopped { .. }));
         if !self.tally.allows(&verdict) {
             return Err(format!("{verdict:?} without a cause: {:?}", self.tally));
         }

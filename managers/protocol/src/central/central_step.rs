@@ -24,6 +24,7 @@ impl Central {
             CentralPhase::Relaunching(_) => self.relaunching(now, input, effects),
             _ => self.take(now, input, effects),
         }
+        self.stop_when_in_files(now, effects);
         self.close(effects);
     }
 
@@ -47,6 +48,7 @@ impl Central {
                 }
                 self.checkpoint_asked(now, effects);
             }
+            CentralInput::Stop(signal) => self.stop_asked(now, signal, effects),
             CentralInput::OutputLost(why) => {
                 let lost = |why| Verdict::OutputLost { why };
                 self.decide(now, why.map_or(Verdict::Unread, lost), effects);
@@ -135,7 +137,7 @@ impl Central {
             }
         } else if let Some(limit) = self.clock.exceeded(now) {
             self.decide(now, Verdict::TimedOut { limit }, effects);
-        } else if !self.restore_tick(now, effects) {
+        } else if !self.stop_tick(now, effects) && !self.restore_tick(now, effects) {
             self.checkpoint_tick(now, effects);
             self.silence_tick(now, effects);
         }

@@ -14,12 +14,7 @@ impl Central {
         let interrupted = self.end.interrupted().is_some();
         if ends && (interrupted || self.phase == CentralPhase::Ending) {
             // The second one means it.
-            if self.failover.is_some() && !interrupted {
-                // Nor is the job launched again.
-                self.end.interrupt(signal, effects);
-            }
-            self.decide(now, Verdict::Interrupted { signal }, effects);
-            return self.hosts.send_all(|| ToLocal::Kill, effects);
+            return self.end_at_once(now, signal, effects);
         }
         if ends {
             self.end.interrupt(signal, effects);
@@ -34,6 +29,16 @@ impl Central {
             }
             self.hosts.send_all(|| ToLocal::Signal { signal }, effects);
         }
+    }
+
+    /// The launcher got a signal again: kills everything.
+    pub(super) fn end_at_once(&mut self, now: Time, signal: i32, effects: &mut Vec<CentralEffect>) {
+        if self.failover.is_some() && self.end.interrupted().is_none() {
+            // Nor is the job launched again.
+            self.end.interrupt(signal, effects);
+        }
+        self.decide(now, Verdict::Interrupted { signal }, effects);
+        self.kill_all(effects);
     }
 
     /// A host is lost, with everything that ran there.

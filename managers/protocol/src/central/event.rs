@@ -1,5 +1,6 @@
 //! Events for the user as they happen.
 
+use super::stop_request::StopSignal;
 use crate::checkpoint::CheckpointCost;
 use crate::levels::{CommittedEpochs, Level};
 use crate::manager_messages::Cause;
@@ -71,6 +72,20 @@ pub enum Event {
         interval: u64,
         /// The cost of a checkpoint for a rank, in microseconds.
         cost: u64,
+    },
+    /// The job is to stop with a last checkpoint in files.
+    Stopping {
+        /// The checkpoint has this number or a higher one.
+        from: Epoch,
+        /// The signal that asked for it; `None`: its time has come.
+        signal: Option<StopSignal>,
+    },
+    /// The grace time of a stop was over before a checkpoint was in files. The job ends without.
+    StopGivenUp {
+        /// The signal and its grace time.
+        signal: StopSignal,
+        /// The newest checkpoint in files.
+        file: Option<Epoch>,
     },
     /// A rank failed, and the job rolls back.
     Lost {

@@ -3,6 +3,7 @@
 use super::event::Event;
 use super::losses::Losses;
 pub use super::placement::HostIndex;
+use super::stop_request::{StopRequest, StopSignal};
 use crate::checkpoint::Interval;
 use crate::lease::Terms;
 use crate::levels::{CommittedEpochs, Level};
@@ -28,6 +29,9 @@ pub enum CentralInput {
     Signal(i32),
     /// A client or the user requests a checkpoint.
     Checkpoint,
+    /// The job is to stop with a last checkpoint in files: the launcher got this signal. Without
+    /// one, the time for that has come.
+    Stop(Option<StopSignal>),
     /// The ranks' output can't be written, for this reason; without one, it has no reader.
     OutputLost(Option<String>),
     /// The answer to [`CentralEffect::AskStored`]: the states that every rank has stored, the best
@@ -150,6 +154,13 @@ pub enum Record {
         signal: i32,
         /// The driver's number of the input with the signal, for a driver that numbers inputs. So a
         /// repeated input does not count as another signal.
+        input: Option<u64>,
+    },
+    /// The job is to stop with a last checkpoint; `None`: not any more.
+    Stopping {
+        /// The request.
+        request: Option<StopRequest>,
+        /// The driver's number of the input that asked for it, as for [`Record::Interrupted`].
         input: Option<u64>,
     },
     /// Another signal is about to be passed on. A process that ends by it has not failed.

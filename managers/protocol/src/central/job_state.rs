@@ -10,6 +10,7 @@ use super::phase::CentralPhase;
 use super::placement;
 use super::rank_table::RankTable;
 use super::recovery::RecoveryMode;
+use super::stop_request::StopRequest;
 use crate::manager_messages::Time;
 use crate::verdict::Verdict;
 use rejoin_channel_table::{Epoch, Incarnation};
@@ -24,6 +25,8 @@ pub struct Central {
     pub(super) end: JobEnd,
     pub(super) mode: RecoveryMode,
     pub(super) losses: Losses,
+    /// The job is to stop with a last checkpoint.
+    pub(super) stop: Option<StopRequest>,
     /// Of a job that may be launched again without a lost host.
     pub(super) failover: Option<Failover>,
     /// The checkpoint from whose files the first processes are made.
@@ -52,6 +55,7 @@ impl Central {
             end: JobEnd::default(),
             mode: RecoveryMode::new(job.recovery, size),
             losses: Losses::default(),
+            stop: None,
             failover: job.failover,
             from: job.from,
             requested: job.requested,
@@ -73,14 +77,17 @@ impl Central {
             CentralPhase::Relaunching(relaunching) => {
                 return earlier(self.clock.limit_at(), relaunching.due());
             }
-            CentralPhase::Resuming(resuming) => resuming.due(),
+            CentralPhase::Resuming(resuming) => {
+                let of_job = earlier(self.clock.limit_at(), self.hosts.silence_due());
+                return earlier(of_job, resuming.due());
+            }
             CentralPhase::Running | CentralPhase::Finalizing => {
                 self.mode.checkpoints().and_then(|c| c.deadline())
             }
             _ => self.losses.deadline(),
         };
         let of_job = earlier(self.clock.limit_at(), self.hosts.silence_due());
-        earlier(of_job, of_phase)
+        earlier(earlier(of_job, self.stop_due()), of_phase)
     }
 
     /// The verdict, once it is given.
@@ -105,11 +112,21 @@ impl Central {
         self.end_all(now, effects);
     }
 
-    /// Tells every host to end.
+    /// Tells every host to end. The ranks of a job that stops do nothing more: what they do after
+    /// the checkpoint is done again.
     pub(super) fn end_all(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         let why = self.end.begin(now);
+        if let Some(Verdict::Stopped { .. }) = self.end.verdict() {
+            return self.kill_all(effects);
+        }
         let end = || crate::manager_messages::ToLocal::End { why: why.clone() };
         self.hosts.send_all(end, effects);
+    }
+
+    /// Tells every host to kill all processes at once.
+    pub(super) fn kill_all(&self, effects: &mut Vec<CentralEffect>) {
+        let kill = || crate::manager_messages::ToLocal::Kill;
+        self.hosts.send_all(kill, effects);
     }
 
     /// The job is over on every host.

@@ -11,8 +11,8 @@
 //! The state is in parts with private fields: `rank_table`, `host_table`, `job_clock`, `job_end`,
 //! `losses`, and the recovery mode with its checkpoints. `job_state` composes them, and `phase`
 //! says how far the job has come. The other files handle events: `central_step` (which passes each
-//! event to its handler), `registration`, `checkpoints`, `file_commits`, `ending`, `recovery` and
-//! `resume`.
+//! event to its handler), `registration`, `checkpoints`, `file_commits`, `stopping`, `ending`,
+//! `recovery` and `resume`.
 
 mod central_step;
 mod checkpoints;
@@ -32,6 +32,8 @@ mod rank_table;
 mod recovery;
 mod registration;
 mod resume;
+mod stop_request;
+mod stopping;
 mod view;
 
 pub use event::Event;
@@ -44,4 +46,5 @@ pub use job_state::Central;
 pub use losses::Losses;
 pub use rank_table::RankView;
 pub use resume::REPORT_BOUND;
+pub use stop_request::{SAME_SIGNAL, StopRequest, StopSignal};
 pub use view::{Course, JobView};

@@ -107,3 +107,34 @@ pub fn running() -> Central {
     assert!(committed);
     central
 }
+
+/// A running job with these files, whose first checkpoint is requested.
+pub fn running_with(files: Interval) -> Central {
+    let recovery = job().recovery.map(|recovery| Recovery {
+        files: Some(files),
+        ..recovery
+    });
+    let mut central = Central::new(Job { recovery, ..job() });
+    step(&mut central, at(0), CentralInput::Begin);
+    for rank in 0..RANKS {
+        register(&mut central, instance(rank, 0));
+    }
+    central
+}
+
+/// All ranks of a generation report their images of an epoch.
+pub fn imaged(central: &mut Central, now: Time, epoch: u32, number: u32) -> Vec<CentralEffect> {
+    let report = |rank| ToCentral::Imaged {
+        instance: instance(rank, number),
+        epoch: Epoch(epoch),
+        cost: ImageCost::default(),
+    };
+    let all = (0..RANKS).map(|rank| step(central, now, said(report(rank))));
+    all.last().expect("there are ranks")
+}
+
+/// The file of a rank is whole.
+pub fn stored(central: &mut Central, now: Time, rank: u32, epoch: u32) -> Vec<CentralEffect> {
+    let (rank, epoch) = (Rank(rank), Epoch(epoch));
+    step(central, now, said(ToCentral::ImageStored { rank, epoch }))
+}

@@ -55,9 +55,11 @@ impl Action {
             Action::LoseImage(rank, _) | Action::Written(rank, ..) | Action::Copied(rank, ..) => {
                 (state.host_of(rank), false)
             }
-            Action::Ask | Action::Signal | Action::CentralDies { .. } | Action::Doom(_) => {
-                (0, false)
-            }
+            Action::Ask
+            | Action::Signal
+            | Action::StopJob
+            | Action::CentralDies { .. }
+            | Action::Doom(_) => (0, false),
         }
     }
 }

@@ -44,6 +44,8 @@ pub struct Faults {
     pub files: u8,
     pub checkpoints: u8,
     pub signals: u8,
+    /// Requests to stop with a last checkpoint.
+    pub stops: u8,
     /// Central managers that died.
     pub centrals: u8,
 }

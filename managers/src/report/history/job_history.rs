@@ -280,6 +280,13 @@ impl JobHistory {
                 let interval = line.interval_ms.unwrap_or_default();
                 format!("the time between checkpoints was lengthened to {interval} ms")
             }
+            "stopping" if cause.is_empty() => {
+                "the time came for the job to stop with a checkpoint in files".to_string()
+            }
+            "stopping" => format!("{cause}: the job was to stop with a checkpoint in files"),
+            "stop-given-up" => {
+                "the grace time was over before a last checkpoint was in files".to_string()
+            }
             "central-again" => {
                 format!("the central manager {cause}, and another one took over after {millis} ms")
             }

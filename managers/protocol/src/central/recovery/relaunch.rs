@@ -78,6 +78,9 @@ impl Central {
             (CentralInput::Signal(signal), _) if signal_numbers::ends(signal) => {
                 self.over(Verdict::Interrupted { signal }, effects);
             }
+            (CentralInput::Stop(signal), _) => {
+                self.stop_asked_between_launches(now, signal, effects);
+            }
             (CentralInput::OutputLost(why), _) => {
                 let lost = |why| Verdict::OutputLost { why };
                 self.over(why.map_or(Verdict::Unread, lost), effects);

@@ -220,6 +220,7 @@ impl Central {
             let newest = checkpoints.committed();
             let at = newest.and_then(|epoch| checkpoints.committed_at(epoch));
             checkpoints.schedule(at.unwrap_or(now));
+            checkpoints.continue_pursuit(now);
         }
     }
 

@@ -23,6 +23,9 @@ impl Central {
         }
         if let Some(checkpoints) = central.mode.checkpoints_mut() {
             checkpoints.resume(past.committed, past.in_files, past.last_epoch);
+            if let Some(stop) = &central.stop {
+                checkpoints.pursue_files(stop.from());
+            }
         }
         if let Some(relaunch) = past.relaunching {
             let decided = Relaunching::Decided(Box::new(relaunch), None);
@@ -88,6 +91,7 @@ impl Central {
             Record::Settled(verdict) => self.end.recall_verdict(verdict),
             Record::Memory(memory) => self.recall_memory(*memory),
             Record::Interrupted { signal, .. } => self.end.recall_interrupted(signal),
+            Record::Stopping { request, .. } => self.stop = request,
             Record::Passed { signal } => self.end.recall_passed(signal),
             Record::Relaunching(relaunch) => past.relaunching = Some(relaunch),
         }
