@@ -31,7 +31,6 @@ pub(super) fn launch(
 ) -> Result<Launch, String> {
     check_not_there_yet(job, given)?;
     check_interface(job, given)?;
-    let stop = stop_options::plan(job, given)?;
     let counts: Vec<u32> = programs.iter().map(|p| p.n.unwrap_or(1)).collect();
     let machines = host_list::machines(job, &programs, &counts, given)?;
     let mut ranks = Vec::new();
@@ -52,14 +51,13 @@ pub(super) fn launch(
         say_line!("mpirun: {line}");
     }
     let options = options(job, recovery.is_some())?;
-    let name = stop_options::name(job, &stop, &list, id);
     let interactive = std::io::stdin().is_terminal() && stdin.is_some();
     let plan = LaunchPlan {
         job: id,
         key,
         size,
+        name: stop_options::name(job, &list, id),
         programs: list,
-        name,
         claim: None,
         from: None,
         accepts_external_state: job.accept_external_state,
@@ -89,7 +87,7 @@ pub(super) fn launch(
         verbose: job.verbose,
         recovery,
         checkpoint_signal: job.checkpoint_signal,
-        stop,
+        stop: stop_options::plan(job, given)?,
         events: job.events.clone(),
         metrics: job.metrics,
         show: shown(job.output),

@@ -39,13 +39,8 @@ pub(super) fn plan(job: &JobArguments, given: Given<'_>) -> Result<StopPlan, Str
 }
 
 /// The name of the job. Without one, nothing could continue the job after a stop, so it gets one.
-pub(super) fn name(
-    job: &JobArguments,
-    stop: &StopPlan,
-    programs: &[Program],
-    id: JobId,
-) -> Option<String> {
-    let stops = *stop != StopPlan::default();
+pub(super) fn name(job: &JobArguments, programs: &[Program], id: JobId) -> Option<String> {
+    let stops = job.stop_at.is_some() || job.grace.is_some();
     let unnamed = || stops.then(|| own_name(programs, id));
     job.job_name.clone().or_else(unnamed)
 }
