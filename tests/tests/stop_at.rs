@@ -138,6 +138,7 @@ fn a_signal_with_a_grace_time_stops_a_job() {
 fn ranks_and_the_central_manager_may_be_killed_while_a_job_stops() {
     // The checkpoint of the stop is the second one.
     let faults = [
+        "request-sent=rank-1",
         "after-commit:3=rank-1",
         "commit-sent:3=central",
         "after-commit:4=central",

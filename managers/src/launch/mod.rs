@@ -1,8 +1,8 @@
 //! The launch of a job: its hosts ([`machines`]), the plan for each local manager
 //! ([`launch_plan`]), the way to local managers ([`launch_agent`], [`supervisor`], [`tree`]), and
 //! the start of a rank's process ([`spawn`]). [`named_job`] is the record of a job that can be
-//! restarted. [`local_messages`] has the messages between mpirun
-//! and local managers.
+//! restarted, and [`shown_output`] what it had shown beyond its last checkpoint. [`local_messages`]
+//! has the messages between mpirun and local managers.
 
 pub mod child_manager;
 pub mod launch_agent;
@@ -10,6 +10,7 @@ pub mod launch_plan;
 pub mod local_messages;
 pub mod machines;
 pub mod named_job;
+pub mod shown_output;
 pub mod spawn;
 pub mod supervisor;
 pub mod tree;

@@ -5,6 +5,7 @@
 use crate::error::system_text;
 use crate::launch::launch_plan::{self as plan, LaunchPlan};
 use crate::launch::machines::quoted;
+use crate::launch::shown_output;
 use rejoin_channel_table::{Epoch, Generation, JobId, Rank};
 use rejoin_ckpt::store::ImageFolder;
 use serde::{Deserialize, Serialize};
@@ -192,6 +193,12 @@ impl NamedJob {
         &self.name
     }
 
+    /// The folder with the record and the images.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// The job's id, which its images name.
     #[must_use]
     pub fn id(&self) -> JobId {
@@ -295,6 +302,7 @@ impl NamedJob {
     pub fn remove(&self) {
         // What can't be removed does no harm: without a record there is no job.
         let _ = fs::remove_file(self.folder.path().join(RECORD));
+        shown_output::remove(self.folder.path());
         let _ = self.folder.clear(None);
         self.folder.remove_if_empty();
     }

@@ -4,6 +4,9 @@
 //! while output is held, and nothing is shown that is written again after a restart.
 
 use super::Launcher;
+use crate::launch::shown_output;
+use crate::report::user_log;
+use rejoin_channel_table::Epoch;
 use rejoin_managers_protocol::central::{CentralInput, StopSignal};
 
 impl Launcher {
@@ -28,6 +31,37 @@ impl Launcher {
             self.ask_stop(stop);
         }
         stop.is_some()
+    }
+
+    /// The job has stopped, and its output is written: stores what it had shown beyond this
+    /// checkpoint.
+    pub(super) fn store_shown(&self, checkpoint: Epoch) {
+        let Some(named) = &self.named else {
+            return;
+        };
+        let shown = self.streams.shown_beyond();
+        if shown.is_empty() {
+            return;
+        }
+        if let Err(why) = shown_output::store(named.folder(), checkpoint, shown) {
+            user_log::say(&format!(
+                "some lines appear again when the job continues, because it can't be stored which: \
+                 {why}"
+            ));
+        }
+    }
+
+    /// The job continues from this checkpoint: learns what it had shown beyond it.
+    pub(super) fn load_shown(&mut self, checkpoint: Epoch) {
+        let Some(named) = &self.named else {
+            return;
+        };
+        match shown_output::load(named.folder(), checkpoint) {
+            Ok(shown) => self.streams.was_shown(checkpoint, shown),
+            Err(why) => user_log::say(&format!(
+                "lines that the job has shown before may appear again: {why}"
+            )),
+        }
     }
 
     fn ask_stop(&mut self, signal: Option<StopSignal>) {

@@ -4,6 +4,7 @@
 use super::local_managers::LocalManagers;
 use crate::error::{Context, Result};
 use crate::launch::local_messages::MpirunToLocal;
+use crate::launch::shown_output::ShownStream;
 use crate::net::reactor::{Interest, Reactor, Token};
 use crate::stdio::commit_order::{CommitOrder, Settled};
 use crate::stdio::output_commit::{OutputCommit, OutputMark, OutputPiece};
@@ -201,6 +202,23 @@ impl Streams {
         self.hold_for_relaunch();
         if let Some(stored) = &mut self.stored {
             stored.release();
+        }
+    }
+
+    /// Output that was shown, and that ranks write again after their last images.
+    pub fn shown_beyond(&self) -> Vec<ShownStream> {
+        let filters = self.replay_filters.iter().flatten();
+        let shown = filters
+            .filter_map(|((rank, stream), filter)| Some((*rank, *stream, filter.shown_beyond()?)));
+        shown.collect()
+    }
+
+    /// The ranks begin from their images of this epoch, and an earlier mpirun has shown this.
+    pub fn was_shown(&mut self, epoch: Epoch, shown: Vec<ShownStream>) {
+        for (rank, stream, shown) in shown {
+            if let Some(filters) = &mut self.replay_filters {
+                filters.insert((rank, stream), ReplayFilter::continued(epoch, shown));
+            }
         }
     }
 

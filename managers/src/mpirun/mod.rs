@@ -126,10 +126,14 @@ fn run_once(
     observers: Observers,
     streams: Option<Streams>,
 ) -> (Result<Verdict>, Option<NextLaunch>) {
+    let is_first = streams.is_none();
     let mut launcher = match Launcher::new(launch.clone(), observers, streams) {
         Ok(launcher) => launcher,
         Err(error) => return (Err(error), None),
     };
+    if let Some(checkpoint) = launch.plan.from.filter(|_| is_first) {
+        launcher.load_shown(checkpoint);
+    }
     let verdict = launcher.run();
     let next = verdict.is_ok().then(|| launcher.relaunch()).flatten();
     launcher.central.forget();
@@ -142,8 +146,10 @@ fn run_once(
                 .events
                 .verdict("ended", generation.0, verdict);
         }
-        if let (Ok(Verdict::Success), Some(named)) = (&verdict, &launcher.named) {
-            named.remove();
+        match (&verdict, &launcher.named) {
+            (Ok(Verdict::Success), Some(named)) => named.remove(),
+            (Ok(Verdict::Stopped { epoch }), _) => launcher.store_shown(*epoch),
+            _ => {}
         }
     }
     let Launcher {

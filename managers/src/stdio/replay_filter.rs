@@ -19,6 +19,7 @@ mod hashed_piece;
 use expected_output::{ExpectedOutput, WINDOW};
 use hashed_piece::{HashedPiece, MOST_PIECES, join};
 use rejoin_channel_table::Epoch;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Longest line, in bytes, that is held back until its end shows whether it is repeated.
@@ -46,6 +47,13 @@ pub struct ReplayFilter {
 #[derive(Debug, Clone, Default)]
 struct Mark {
     start: u64,
+    held: Vec<u8>,
+}
+
+/// What a stream that continues from an image may repeat, for another mpirun.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShownBeyond {
+    expected: ExpectedOutput,
     held: Vec<u8>,
 }
 
@@ -172,6 +180,31 @@ impl ReplayFilter {
             held: self.held.clone(),
         };
         self.marks.insert(epoch, mark);
+    }
+
+    /// Output that was shown and that the rank repeats after its last image, if there is any: the
+    /// rank rolled back, and had not come so far again when it took the image. Nothing was shown
+    /// since.
+    pub fn shown_beyond(&self) -> Option<ShownBeyond> {
+        (!self.expected.is_empty()).then(|| ShownBeyond {
+            expected: self.expected.clone(),
+            held: self.held.clone(),
+        })
+    }
+
+    /// The filter of a stream that continues from the rank's image of this epoch.
+    pub fn continued(epoch: Epoch, shown: ShownBeyond) -> ReplayFilter {
+        let ShownBeyond { expected, held } = shown;
+        let mark = Mark {
+            start: 0,
+            held: held.clone(),
+        };
+        ReplayFilter {
+            marks: BTreeMap::from([(epoch, mark)]),
+            expected,
+            held,
+            ..ReplayFilter::default()
+        }
     }
 
     /// Whether the filter has seen the rank's image of this epoch.

@@ -1,6 +1,7 @@
 //! Output of earlier runs that the present run may repeat.
 
 use super::hashed_piece::{HashedPiece, MOST_PIECES, join};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 
 /// Lines among which a repeated line is looked for, and lines in a row that are not repeated after
@@ -12,7 +13,7 @@ pub(super) const WINDOW: usize = 64;
 const LATE: u64 = 2 * WINDOW as u64;
 
 /// Expected pieces, and lines whose turn is over and that may still come.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ExpectedOutput {
     /// In the order of the earlier run.
     next: VecDeque<HashedPiece>,
@@ -23,7 +24,7 @@ pub(super) struct ExpectedOutput {
 }
 
 /// A line that had not come when a later one came.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Skipped {
     line: HashedPiece,
     /// The last line, by number, that may repeat it.

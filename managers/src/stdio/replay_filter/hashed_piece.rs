@@ -1,5 +1,6 @@
 //! Output by length and hash.
 
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 
 /// Pieces of one kind, written or expected, that are remembered at most. Beyond that, neighbours
@@ -38,7 +39,7 @@ fn power(mut exponent: u64) -> u64 {
 }
 
 /// A line, or bytes that were passed on together, by length and hash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct HashedPiece {
     len: u64,
     hash: u64,

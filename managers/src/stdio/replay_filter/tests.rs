@@ -326,3 +326,25 @@ proptest! {
         prop_assert_eq!(shown, lines.collect::<Vec<_>>());
     }
 }
+
+#[test]
+fn another_mpirun_drops_what_was_shown_beyond_the_image() {
+    let mut filter = ReplayFilter::default();
+    let mut out = Vec::new();
+    filter.mark(Epoch(1));
+    filter.push(b"one\ntwo\nthree\n", &mut out);
+    filter.rewind(Some(Epoch(1)));
+    filter.push(b"one\n", &mut out);
+    assert_eq!(out, b"one\ntwo\nthree\n");
+    filter.mark(Epoch(2));
+    let shown = filter.shown_beyond().expect("two and three");
+    let text = serde_json::to_string(&shown).unwrap();
+    let shown: ShownBeyond = serde_json::from_str(&text).unwrap();
+    let mut next = ReplayFilter::continued(Epoch(2), shown);
+    next.push(b"two\n", &mut out);
+    // The new run rolls back, too.
+    next.rewind(Some(Epoch(2)));
+    next.push(b"two\nthree\nfour\n", &mut out);
+    assert_eq!(out, b"one\ntwo\nthree\nfour\n");
+    assert_eq!(next.shown_beyond(), None);
+}
