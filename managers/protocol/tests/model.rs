@@ -89,6 +89,7 @@ impl Stored {
             Record::Requested { .. }
             | Record::Committed { .. }
             | Record::Restoring { .. }
+            | Record::Stopping { .. }
             | Record::Relaunching(_) => {
                 panic!("nothing is recovered in this model")
             }
