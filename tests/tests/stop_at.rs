@@ -172,7 +172,8 @@ fn with_child(job: &Job, grace: &str) -> Child {
 #[test]
 fn without_a_checkpoint_within_the_grace_time_the_job_ends_and_the_one_before_stays() {
     let job = Job::new("grace-over");
-    let done = ends(with_child(&job, "500ms"));
+    // A checkpoint first waits for a child to end.
+    let done = ends(with_child(&job, "4s"));
     assert_eq!(done.output.status.code(), Some(143), "{}", done.text());
     for says in [
         "no checkpoint can be taken now",
