@@ -263,6 +263,7 @@ fn run_to_stop(seed: u64) -> Result<Tally, String> {
         leases: None,
         lookups: false,
         failover: false,
+        copies: seed.is_multiple_of(4),
     };
     let (rounds, round) = (rng.between(10, 60), rng.between(1, 8) * MILLI);
     let fate = Fate {

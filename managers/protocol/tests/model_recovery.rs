@@ -231,10 +231,7 @@ impl Jobs {
                 state.interrupted |= !state.stored.finalized;
                 state.central(central::CentralInput::Signal(2));
             }
-            Action::StopJob => {
-                state.faults.stops += 1;
-                state.central(central::CentralInput::Stop(None));
-            }
+            Action::StopJob => state.stop_job(),
             Action::TickLocal(host) => state.tick(host),
             Action::CentralDies { late } => {
                 state.faults.centrals += 1;

@@ -82,7 +82,6 @@ impl<W: Work> JobWorld<W> {
 
     fn stop_job(&mut self, grace: Option<u64>) -> Result<(), String> {
         self.tally.stop_requests += 1;
-        self.tally.graces += u64::from(grace.is_some());
         let signal = grace.map(|grace| StopSignal { number: 15, grace });
         self.central(central::CentralInput::Stop(signal))
     }

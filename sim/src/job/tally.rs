@@ -60,8 +60,6 @@ pub struct Tally {
     pub signals: u64,
     /// Requests to stop with a last checkpoint.
     pub stop_requests: u64,
-    /// Of these, those with a grace time.
-    pub graces: u64,
     /// Jobs that stopped with a last checkpoint.
     pub stopped: u64,
     /// A signal came before all ranks were released.
@@ -123,11 +121,11 @@ impl Tally {
                         ..
                     },
                     None,
-                ) => self.signals + self.graces > 0,
+                ) => self.signals + self.stop_requests > 0,
                 _ => false,
             },
             Verdict::HostLost { .. } => self.locals + self.silent > 0,
-            Verdict::Interrupted { .. } => self.signals + self.graces > 0,
+            Verdict::Interrupted { .. } => self.signals + self.stop_requests > 0,
             Verdict::Stopped { .. } => self.stop_requests > 0,
             _ => false,
         }
@@ -164,7 +162,6 @@ impl std::ops::AddAssign<&Tally> for Tally {
             centrals,
             signals,
             stop_requests,
-            graces,
             stopped,
             dropped,
             orders,
@@ -201,7 +198,6 @@ impl std::ops::AddAssign<&Tally> for Tally {
         self.centrals += centrals;
         self.signals += signals;
         self.stop_requests += stop_requests;
-        self.graces += graces;
         self.stopped += stopped;
         self.dropped += dropped;
         self.orders += orders;

@@ -36,6 +36,12 @@ fn is_of_other_level(one: &Record, other: &Record) -> bool {
 }
 
 impl System {
+    /// The job is to stop with a last checkpoint.
+    pub fn stop_job(&mut self) {
+        self.faults.stops += 1;
+        self.central(central::CentralInput::Stop(None));
+    }
+
     pub fn central(&mut self, input: central::CentralInput) {
         let mut effects = Vec::new();
         let now = self.now();
