@@ -2,6 +2,7 @@
 //! a later manager of the same host knows the folders that were left behind.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -29,7 +30,10 @@ impl FolderClaim {
                 .recursive(true)
                 .mode(0o700)
                 .create(folder)?;
-            let path = folder.join(format!("{}{number}{LOCK}", prefix(host)));
+            // Hosts of one name may have folders of their own: the name tells the folder, too.
+            let random = RandomState::new().hash_one(std::process::id());
+            let name = format!("{}{number}-{random:016x}{LOCK}", prefix(host));
+            let path = folder.join(name);
             let mut options = OpenOptions::new();
             let opened = options.write(true).create(true).mode(0o600).open(&path);
             let lock = match opened {
@@ -188,7 +192,8 @@ fn remove(folder: &Path, host: &str) -> Option<()> {
         held.push(lock);
     }
     let was_kept = folder.join(KEPT).exists();
-    if held.is_empty() && !was_kept {
+    // A manager that leaves marks the folder before it drops its lock.
+    if is_kept(folder) || (held.is_empty() && !was_kept) {
         return None;
     }
     let kinds = [".image", ".partial", ".note", ".note-partial", KEPT];

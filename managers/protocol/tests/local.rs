@@ -351,7 +351,7 @@ fn without_central_everything_is_killed_and_nothing_said() {
     );
     assert_eq!(
         effects,
-        [LocalEffect::Sweep, LocalEffect::Exit { keeps_files: false }]
+        [LocalEffect::Sweep, LocalEffect::Exit { keeps_files: true }]
     );
 }
 

@@ -26,7 +26,9 @@ impl LocalManager {
     /// Removes a copy, or ends its making.
     pub(super) fn drop_copy(&mut self, rank: Rank, epoch: Epoch) {
         let copies = self.copies.as_mut();
-        if copies.is_some_and(|copies| copies.cancel(rank, epoch)) {
+        let is_made = copies.is_some_and(|copies| copies.cancel(rank, epoch));
+        // The file of a rank that is on this host by now goes with its image.
+        if is_made && self.slot(rank).is_none() {
             self.images.remove_copy(rank, epoch);
         }
     }

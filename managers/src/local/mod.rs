@@ -286,6 +286,7 @@ impl LocalManager {
             }
             LocalEffect::Exit { keeps_files } => {
                 self.over = true;
+                self.start_no_more();
                 self.images.leave_folder(keeps_files);
                 self.outputs.job_over();
             }

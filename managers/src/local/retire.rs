@@ -18,7 +18,8 @@ impl LocalManager {
             return;
         }
         if self.gives_up_copy(rank, incarnation) {
-            return self.told(slot, LocalInput::Retired);
+            self.queue.push_back(LocalInput::Retired(rank, incarnation));
+            return;
         }
         self.ranks[slot].retire(self.images.have_locks(slot));
         self.check_retiring(slot);

@@ -112,15 +112,22 @@ impl LocalManager {
             copies.adopt(&found);
             self.queue.push_back(LocalInput::CopiesFound(found));
         }
-        if plan.stdin.and_then(|rank| self.slot(rank)).is_some() {
+        if let (Some(slot), Some(input)) =
+            (plan.stdin.and_then(|rank| self.slot(rank)), &mut self.input)
+        {
             // A person does not type it again. mpirun gives it again if it still runs.
             let is_relaunched = plan.central.as_ref().is_some_and(|c| c.launch > 0);
             self.input_from = Some((epoch, is_relaunched || !plan.interactive));
+            match self.images.has(slot, epoch) {
+                true => self.continue_input(slot, epoch),
+                // What the rank had read is in the file, which is still to be copied.
+                false => input.hold(),
+            }
         }
         Ok(())
     }
 
-    /// The first process of the rank that reads standard input begins from a file.
+    /// It is known how much the rank had read that reads standard input and begins from a file.
     pub(super) fn continue_input(&mut self, slot: usize, epoch: Epoch) {
         let is_reader = self.input.as_ref().map(RankInput::rank) == Some(self.ranks[slot].rank());
         let first = self
@@ -323,7 +330,12 @@ impl LocalManager {
 
     /// The job ends: drops all pending starts.
     pub(super) fn start_no_more(&mut self) {
+        let copies = self.copies.as_mut();
+        let awaited = copies.map(|copies| copies.take_all_awaited());
         let waiting = self.starter.as_mut().map(ProcessStarter::cancel_all);
+        for instance in awaited.into_iter().flatten() {
+            self.not_started(instance, "the job ended before");
+        }
         for instance in waiting.into_iter().flatten() {
             self.not_started(instance, "the job ended before");
         }

@@ -27,6 +27,8 @@ pub(super) struct StateFolder {
     images: Option<ImageFolder>,
     /// Another host has a copy of each file before its checkpoint counts, or sees it.
     are_copied: bool,
+    /// The checkpoint from whose files this launch began.
+    from: Option<Epoch>,
     ranks: u32,
     /// The present launch began from a stored state.
     restarted: bool,
@@ -72,6 +74,7 @@ impl StateFolder {
             images: images.map(|folder| image_folder(&launch.plan, folder)),
             began_from: began_from.and_then(|folder| newest(folder, launch.plan.size, at_most)),
             are_copied: plan.copies.is_some() && placement.first().is_some_and(has_partner),
+            from: plan.from,
             restarted: options.restart,
             ranks: launch.plan.size,
             exact: launch.show == Show::Commit,
@@ -88,7 +91,8 @@ impl StateFolder {
     /// them without a host.
     pub fn images(&self, epoch: Epoch) -> Option<StoredState> {
         let folder = self.images.as_ref()?;
-        if self.are_copied {
+        // Of the files from which this launch began there may be one each.
+        if self.are_copied && self.from != Some(epoch) {
             return Some(StoredState::Images(epoch));
         }
         let whole = folder.complete_epochs(self.ranks).ok()?;

@@ -133,7 +133,8 @@ impl Local {
     pub(super) fn abandoned_by_central(&mut self, effects: &mut Vec<LocalEffect>) {
         self.central = false;
         self.kill(effects);
-        self.leave(false, effects);
+        // It may be another launch of the job that has no use for this manager.
+        self.leave(true, effects);
     }
 
     /// This local manager is no longer needed if every process of the job has ended.
@@ -150,7 +151,7 @@ impl Local {
             self.phase = LocalPhase::Done;
             self.tell(ToCentral::Done, effects);
             if !self.central {
-                self.leave(false, effects);
+                self.leave(true, effects);
             }
         }
     }

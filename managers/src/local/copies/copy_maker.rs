@@ -14,6 +14,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -70,6 +71,7 @@ pub(super) struct CopyMaker {
     ends: Receiver<CopyEnd>,
     wake: Arc<EventFd>,
     cancelled: Cancelled,
+    is_over: Arc<AtomicBool>,
 }
 
 impl CopyMaker {
@@ -81,13 +83,16 @@ impl CopyMaker {
             nix::sys::eventfd::EfdFlags::EFD_CLOEXEC | nix::sys::eventfd::EfdFlags::EFD_NONBLOCK,
         )?);
         let cancelled = Cancelled::default();
+        let is_over = Arc::new(AtomicBool::new(false));
         let (waker, void) = (Arc::clone(&wake), Arc::clone(&cancelled));
+        let over = Arc::clone(&is_over);
         thread::Builder::new()
             .name("rejoin-copy".into())
             .spawn(move || {
                 let mut copier = Copier {
                     member,
                     cancelled: void,
+                    is_over: over,
                     shared: BTreeSet::new(),
                 };
                 for order in to_do {
@@ -104,17 +109,22 @@ impl CopyMaker {
             ends,
             wake,
             cancelled,
+            is_over,
         })
     }
 
     /// Has a copy made.
     pub fn order(&self, order: CopyOrder) {
-        self.void().remove(&(order.rank, order.epoch));
         // The thread lives as long as this value.
         let _ = self.orders.send(order);
     }
 
-    /// A copy is not wanted any more.
+    /// No copy is wanted any more.
+    pub fn stop(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// A copy that is under way is not wanted any more.
     pub fn cancel(&self, rank: Rank, epoch: Epoch) {
         self.void().insert((rank, epoch));
     }
@@ -129,7 +139,9 @@ impl CopyMaker {
     pub fn next(&self) -> Option<CopyEnd> {
         // An empty counter says so.
         let _ = self.wake.read();
-        self.ends.try_recv().ok()
+        let end = self.ends.try_recv().ok()?;
+        self.void().remove(&(end.0, end.1));
+        Some(end)
     }
 }
 
@@ -165,6 +177,7 @@ struct Draft {
 struct Copier {
     member: CopyMember,
     cancelled: Cancelled,
+    is_over: Arc<AtomicBool>,
     /// Hosts that see the same folder.
     shared: BTreeSet<u32>,
 }
@@ -173,11 +186,14 @@ impl Copier {
     fn is_void(&self, order: &CopyOrder) -> bool {
         let void = self.cancelled.lock();
         let void = void.unwrap_or_else(PoisonError::into_inner);
-        void.contains(&(order.rank, order.epoch))
+        self.is_over.load(Ordering::Relaxed) || void.contains(&(order.rank, order.epoch))
     }
 
     /// Makes one copy, in as many attempts as make progress.
     fn copy(&mut self, order: &CopyOrder) -> Result<CopyResult, String> {
+        if self.is_void(order) {
+            return Err("it is not wanted any more".into());
+        }
         if self.shared.contains(&order.host) {
             return Ok(CopyResult::SharedFolder);
         }

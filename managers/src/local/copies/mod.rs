@@ -32,6 +32,10 @@ pub(super) struct ImageCopies {
     unplaced: Vec<(Rank, Epoch, u32)>,
     /// The hosts that have the files of ranks which were on a lost host.
     holders: Vec<(Rank, u32)>,
+    /// The number of this host.
+    own: u32,
+    /// Orders that have not come to their end.
+    under_way: BTreeSet<(Rank, Epoch)>,
     /// The copies that this host has.
     made: BTreeSet<(Rank, Epoch)>,
     /// Processes that begin once their file is copied.
@@ -73,6 +77,8 @@ impl ImageCopies {
             places: BTreeMap::new(),
             unplaced: Vec::new(),
             holders: copies.holders.clone(),
+            own: central.host,
+            under_way: BTreeSet::new(),
             made: BTreeSet::new(),
             awaited: BTreeMap::new(),
         }))
@@ -88,6 +94,9 @@ impl ImageCopies {
     pub fn order(&mut self, rank: Rank, epoch: Epoch, host: u32) -> bool {
         match self.places.get(&host).cloned() {
             Some(addresses) => {
+                if !self.under_way.insert((rank, epoch)) {
+                    return false;
+                }
                 self.maker.order(CopyOrder {
                     rank,
                     epoch,
@@ -119,7 +128,9 @@ impl ImageCopies {
     /// A copy is not wanted any more. Whether this host has it.
     pub fn cancel(&mut self, rank: Rank, epoch: Epoch) -> bool {
         self.unplaced.retain(|(r, e, _)| (*r, *e) != (rank, epoch));
-        self.maker.cancel(rank, epoch);
+        if self.under_way.contains(&(rank, epoch)) {
+            self.maker.cancel(rank, epoch);
+        }
         self.made.remove(&(rank, epoch))
     }
 
@@ -145,6 +156,7 @@ impl ImageCopies {
     /// The next copy that has come to its end.
     pub fn next_end(&mut self) -> Option<CopyEnd> {
         let end = self.maker.next()?;
+        self.under_way.remove(&(end.0, end.1));
         if let (rank, epoch, Ok(CopyResult::File)) = &end
             && !self.awaited.contains_key(&(*rank, *epoch))
         {
@@ -156,7 +168,16 @@ impl ImageCopies {
     /// The host that has the file of a rank which was on a lost host.
     pub fn holder(&self, rank: Rank) -> Option<u32> {
         let holder = self.holders.iter().find(|(moved, _)| *moved == rank);
-        holder.map(|(_, host)| *host)
+        holder
+            .map(|(_, host)| *host)
+            .filter(|host| *host != self.own)
+    }
+
+    /// The job ends on this host. Returns the processes that have waited for their files.
+    pub fn take_all_awaited(&mut self) -> Vec<ProcessInstance> {
+        self.unplaced.clear();
+        self.maker.stop();
+        std::mem::take(&mut self.awaited).into_values().collect()
     }
 
     /// This process begins once its file is copied. Whether the copy is to be ordered.

@@ -156,6 +156,10 @@ impl ImageStore {
     /// The ranks of other hosts of whose images of this checkpoint the folder has files. Removes
     /// files of other checkpoints.
     pub fn find_copies(&self, epoch: Epoch) -> Vec<Rank> {
+        if !self.is_own {
+            // mpirun sees the folder, and removes them at the end.
+            return Vec::new();
+        }
         // What can't be removed takes room and does no harm.
         let _ = self.folder.clear(Some(epoch.0));
         let found = self.folder.others(epoch.0, &self.ranks);

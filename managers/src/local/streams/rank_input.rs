@@ -51,6 +51,8 @@ pub struct RankInput {
     drops: u64,
     /// Dropped bytes that mpirun does not know to be taken.
     uncredited: usize,
+    /// What has come while the position of the rank's image is not known, and whether it was all.
+    held: Option<(Vec<u8>, bool)>,
 }
 
 /// Where the rank's image stood in its input.
@@ -126,11 +128,23 @@ impl RankInput {
             skipped: 0,
             drops: 0,
             uncredited: 0,
+            held: None,
         }
+    }
+
+    /// Passes nothing on until [`RankInput::continue_from`] says what the rank has read before.
+    pub fn hold(&mut self) {
+        self.held = Some((Vec::new(), false));
     }
 
     /// Adds what came; nothing means the end.
     pub fn push(&mut self, bytes: &[u8]) {
+        if let Some((held, ended)) = &mut self.held {
+            // At most a window: nothing of it is credited.
+            held.extend_from_slice(bytes);
+            *ended |= bytes.is_empty();
+            return;
+        }
         self.ended |= bytes.is_empty();
         let drops = usize::try_from(self.drops).unwrap_or(usize::MAX);
         let (dropped, rest) = bytes.split_at(drops.min(bytes.len()));
@@ -191,6 +205,15 @@ impl RankInput {
     pub fn continue_from(&mut self, epoch: Epoch, read: u64) {
         (self.skipped, self.drops) = (read, read);
         self.imaged(epoch, 0);
+        let Some((held, ended)) = self.held.take() else {
+            return;
+        };
+        if !held.is_empty() {
+            self.push(&held);
+        }
+        if ended {
+            self.push(&[]);
+        }
     }
 
     fn imaged(&mut self, epoch: Epoch, position: u64) {
