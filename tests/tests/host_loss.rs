@@ -5,6 +5,7 @@ use rejoin_tests::hosts::job::{Job, SOON, good, lines};
 use rejoin_tests::hosts::{Cut, Hosts};
 use rejoin_tests::processes::{all_gone, descendants, kill};
 use rejoin_tests::{Finished, Run, finish, hosts, program};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -134,6 +135,33 @@ fn a_second_host_is_lost_after_new_copies_were_made() {
     hosts.kill(3);
     job.until("relaunched", 2);
     continued_from_copies(&job.end(), &undisturbed);
+}
+
+#[test]
+fn standard_input_continues_where_a_lost_host_had_read_it() {
+    // Rank 0, which reads it, comes back from a file of its host, or from one that is copied first.
+    let ways: [&[&str]; 2] = [&[], &["--spare", "h3"]];
+    let text: String = (0..40_000).map(|i| format!("line {i}\n")).collect();
+    let (most, last) = text.split_at(text.len() / 2);
+    for way in ways {
+        let mut hosts = hosts!(3);
+        let read = |run: Run| run.arg(program("back")).arg("input").start_with_input();
+        let mut plain = Job::start_as(&hosts, &["--recovery", "none"], read);
+        let mut input = plain.child.stdin.take().expect("its input");
+        input.write_all(text.as_bytes()).expect("a reader");
+        drop(input);
+        let undisturbed = plain.end();
+        let with = ["--images", OWN, "--host-lease", "1"];
+        let mut job = Job::start_as(&hosts, &[&with[..], way].concat(), read);
+        let mut input = job.child.stdin.take().expect("its input");
+        input.write_all(most.as_bytes()).expect("a reader");
+        job.until_in_files(3);
+        hosts.kill(1);
+        job.until("relaunched", 1);
+        input.write_all(last.as_bytes()).expect("a reader");
+        drop(input);
+        continued_from_copies(&job.end(), &undisturbed);
+    }
 }
 
 /// A job with a name over some hosts.

@@ -446,6 +446,29 @@ mod tests {
     }
 
     #[test]
+    fn input_waits_until_it_is_known_what_was_read_before() {
+        let mut input = RankInput::new(Rank(0), true);
+        input.hold();
+        input.push(b"one two");
+        assert_eq!((input.waiting(), input.uncredited), (0, 0));
+        input.continue_from(Epoch(7), 4);
+        let reader = input.renew(0).unwrap();
+        input.push(b" three");
+        given(&mut input);
+        assert_eq!(read(&reader, 9), b"two three");
+        assert_eq!(input.uncredited, 4);
+        assert_eq!(input.position_of(Rank(0), Epoch(7)), Some(4));
+        // Its end may come first, too.
+        let mut input = RankInput::new(Rank(0), true);
+        input.hold();
+        input.push(b"all");
+        input.push(b"");
+        assert!(!input.ended);
+        input.continue_from(Epoch(7), 3);
+        assert!(input.ended && input.waiting() == 0);
+    }
+
+    #[test]
     fn a_write_in_the_moment_of_counting_leaves_the_place_unknown() {
         let mut writes = Writes::at(10);
         writes.note(100, 110, 20);
