@@ -38,6 +38,8 @@ pub(super) struct CentralHandle {
     news: CentralNews,
     /// The verdict of a job that is over, and since when it is.
     over: Option<(Verdict, Instant)>,
+    /// The verdict on output that could not be written.
+    lost_output: Option<Verdict>,
     asks_stored: bool,
     asks_relaunchable: bool,
     /// The next launch.
@@ -75,6 +77,7 @@ impl CentralHandle {
             counters: RankCounters::default(),
             news: CentralNews::new(summary),
             over: None,
+            lost_output: None,
             asks_stored: false,
             asks_relaunchable: false,
             relaunch: None,
@@ -248,7 +251,12 @@ impl CentralHandle {
             CentralEffect::AskStored => self.asks_stored = true,
             CentralEffect::AskRelaunchable => self.asks_relaunchable = true,
             CentralEffect::Relaunch(next) => self.relaunch = Some(next),
-            CentralEffect::Over(verdict) => self.over = Some((verdict, Instant::now())),
+            CentralEffect::Over(verdict) => {
+                // No restart writes again what was written before the last checkpoint.
+                let lost = self.lost_output.take();
+                let lost = lost.filter(|_| matches!(verdict, Verdict::Stopped { .. }));
+                self.over = Some((lost.unwrap_or(verdict), Instant::now()));
+            }
         }
     }
 
@@ -353,6 +361,11 @@ impl CentralHandle {
     /// The next launch of the job, and the verdict for which this one has ended.
     pub fn relaunch(&self) -> Option<(&Relaunch, &Verdict)> {
         self.relaunch.as_ref().zip(self.news.verdict())
+    }
+
+    /// Output can't be written, with this verdict for a job that is about to stop well.
+    pub fn note_lost_output(&mut self, verdict: Verdict) {
+        self.lost_output = Some(verdict);
     }
 
     /// Something went wrong after the job's end, when only its output kept us: that is the verdict

@@ -96,12 +96,14 @@ impl Launcher {
             SinkLost::Unread => None,
             SinkLost::Error(error) => Some(system_text(&error)),
         };
-        if matches!(self.central.over(), Some((Verdict::Success, _))) {
-            // The last output of ranks that had all ended well.
-            let verdict = why.map_or(Verdict::Unread, |why| Verdict::OutputLost { why });
+        let verdict = why.clone();
+        let verdict = verdict.map_or(Verdict::Unread, |why| Verdict::OutputLost { why });
+        if let Some((Verdict::Success | Verdict::Stopped { .. }, _)) = self.central.over() {
+            // The last output of ranks that had all ended well, or before the last checkpoint.
             self.central.overrule(verdict);
             return Ok(());
         }
+        self.central.note_lost_output(verdict);
         self.central.tell(CentralInput::OutputLost(why));
         self.central.steps(&self.reactor)
     }

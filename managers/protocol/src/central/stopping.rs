@@ -23,10 +23,21 @@ impl Central {
         signal: Option<StopSignal>,
         effects: &mut Vec<CentralEffect>,
     ) {
+        let is_ending = self.phase == CentralPhase::Ending;
+        if is_ending && self.stop.is_none() && self.may_need_files() {
+            // The job has lost a host and will be launched again: the next launch stops.
+            self.stop = Some(StopRequest::new(Epoch(0), signal, now));
+            return;
+        }
+        let is_interrupted = self.end.interrupted().is_some();
+        let is_second = is_interrupted || self.stop.is_some_and(|stop| stop.is_second(now));
         if let Some(StopSignal { number, .. }) = signal
-            && (self.phase == CentralPhase::Ending || self.stop.is_some_and(|s| s.is_second(now)))
+            && (is_ending || is_second)
         {
             return self.end_at_once(now, number, effects);
+        }
+        if is_interrupted {
+            return;
         }
         let before = self.stop;
         let is_same = |before: StopRequest| signal.is_none() || before.signal().is_some();
@@ -93,7 +104,12 @@ impl Central {
         if !is_over {
             return false;
         }
-        let epoch = self.stopped_at();
+        // Ranks that have left MPI_Finalize may have acted since the checkpoint.
+        let may_stop = matches!(
+            self.phase,
+            CentralPhase::Running | CentralPhase::Restoring(_)
+        );
+        let epoch = self.stopped_at().filter(|_| may_stop);
         let Some(signal) = self.stop.take().and_then(|stop| stop.signal()) else {
             return false;
         };
