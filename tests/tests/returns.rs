@@ -574,7 +574,7 @@ fn the_limit_of_restarts_is_an_end() {
 fn what_no_image_can_hold_is_said_once_and_the_job_goes_on() {
     for (way, why) in [
         ("shared", "shares writable memory"),
-        ("child", "child processes"),
+        ("child", "a child process of its own (back, process "),
     ] {
         let want = undisturbed(&[way]);
         let folder = Folder::new(way);
