@@ -40,7 +40,7 @@ impl ChildProcess {
         let open = text.iter().position(|b| *b == b'(')?;
         let close = text.iter().rposition(|b| *b == b')')?;
         let name = text.get(open + 1..close)?;
-        // Field 22 is the time when it was made; the text goes on with field 3.
+        // Field 22 is the time when it was made; field 3 comes first here.
         let mut fields = proc::words(text[close + 1..].trim_ascii());
         let begun = proc::number(fields.nth(22 - 3)?)?.checked_mul(TICK)?;
         Some(Self {

@@ -1,7 +1,7 @@
 /* A program that has other programs do a part of its work:  helpers WAY ROUNDS GATE
  *   short   in each round by system(), popen() or fork()
  *   long    by one that runs until the end
- * After ROUNDS it goes on in silence until GATE is there. */
+ * After ROUNDS it continues in silence until GATE is there. */
 #include "check.h"
 #include <signal.h>
 #include <sys/wait.h>
