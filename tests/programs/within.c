@@ -265,6 +265,8 @@ static void open_memory(void)
     of_memory[0] = mapped(memory_file, both);
     of_memory[1] = mapped(memory_file, PROT_READ);
     snprintf(path, sizeof path, "/rejoin-within-%d", (int)getpid());
+    /* A rollback to a checkpoint before this line finds the file that was made after it. */
+    CHECK(shm_unlink(path) == 0 || errno == ENOENT);
     int file = shm_open(path, O_CREAT | O_EXCL | O_RDWR, 0600);
     CHECK(file >= 0 && ftruncate(file, WORDS * sizeof(long)) == 0);
     of_file = mapped(file, both);
