@@ -2,6 +2,7 @@
 //! from the files.
 
 use rejoin_tests::folder::Folder;
+use rejoin_tests::job::times_back;
 use rejoin_tests::processes::{all_gone, descendants, is_alive, kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, prefix, program};
 use std::path::{Path, PathBuf};
@@ -15,6 +16,8 @@ const SOON: Duration = Duration::from_secs(30);
 struct Named {
     folder: Folder,
     command: [&'static str; 2],
+    /// Seconds between checkpoints.
+    interval: &'static str,
     /// Complete lines of the runs that were killed.
     seen: Vec<String>,
 }
@@ -26,6 +29,7 @@ impl Named {
         Named {
             folder,
             command,
+            interval: "0.1",
             seen: Vec::new(),
         }
     }
@@ -35,8 +39,11 @@ impl Named {
     }
 
     fn with_images(&self, options: &[&str]) -> Run {
-        let all = ["--tag-output", "--checkpoint-interval", "0.1", "--images"];
-        let run = Run::raw(all).arg(self.folder.join("images"));
+        let interval = self.interval;
+        let all = ["--tag-output", "--checkpoint-interval", interval];
+        let run = Run::raw(all)
+            .arg("--images")
+            .arg(self.folder.join("images"));
         options.iter().fold(run, |run, option| run.arg(option))
     }
 
@@ -156,11 +163,36 @@ fn ranks_of_a_restarted_job_come_back_when_they_are_killed() {
     let child = job.again(&[]).start();
     let from = job.committed();
     wait_for(SOON, "a checkpoint", || job.committed() > from);
-    let rank = descendants(child.id())
-        .into_iter()
-        .find(|pid| is_rank(*pid, 1));
-    kill(rank.expect("rank 1"), libc::SIGKILL);
+    let first = rank_1(child.id());
+    kill(first.expect("rank 1"), libc::SIGKILL);
     job.ends_well(child);
+}
+
+fn rank_1(mpirun: u32) -> Option<u32> {
+    let all = descendants(mpirun);
+    all.into_iter().find(|pid| is_rank(*pid, 1))
+}
+
+/// Its second rollback is to the files from which it began.
+#[test]
+fn a_rank_that_is_lost_before_the_first_checkpoint_after_a_restart_prints_once() {
+    let mut job = Named::new("killed-at-once", ["pool", "600"]);
+    let child = job.first(&[]).start();
+    job.killed(child);
+    job.interval = "3600";
+    let child = job.again(&[]).start();
+    wait_for(SOON, "rank 1", || rank_1(child.id()).is_some());
+    for _ in 0..2 {
+        // Time for some lines.
+        std::thread::sleep(Duration::from_millis(500));
+        let lost = rank_1(child.id()).expect("rank 1");
+        kill(lost, libc::SIGKILL);
+        wait_for(SOON, "another rank 1", || {
+            rank_1(child.id()).is_some_and(|pid| pid != lost)
+        });
+    }
+    let done = job.ends_well(child);
+    assert_eq!(times_back(&done.stderr()), 2, "{}", done.text());
 }
 
 /// Whether a process is this rank's, and not an image of it.
@@ -207,6 +239,13 @@ fn a_job_that_is_ended_by_a_signal_says_how_to_continue_it() {
     wait_for(SOON, "a checkpoint", || job.committed() > 0);
     kill(child.id(), libc::SIGTERM);
     let done = finish(child, LIMIT, "a job that got SIGTERM");
+    assert_eq!(done.output.status.code(), Some(143), "{}", done.text());
+    // The processes of the restarted job get signals, too.
+    let child = job.again(&[]).start();
+    let from = job.committed();
+    wait_for(SOON, "another checkpoint", || job.committed() > from);
+    kill(child.id(), libc::SIGTERM);
+    let done = finish(child, LIMIT, "a restarted job that got SIGTERM");
     assert_eq!(done.output.status.code(), Some(143), "{}", done.text());
     let way = format!(
         "mpirun: to continue the job from checkpoint {}, type: mpirun --images {} --restart=night",

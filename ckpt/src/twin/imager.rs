@@ -69,6 +69,13 @@ impl Imager {
         self.settings.manager > 0 && sys::parent() == self.settings.manager
     }
 
+    /// This process was made from a file, by the manager that is its parent.
+    pub(super) fn renew_manager(&mut self) {
+        if self.settings.manager > 0 {
+            self.settings.manager = sys::parent();
+        }
+    }
+
     /// Reaps dead twins that are this process's own children; the manager cannot reap them.
     pub(super) fn reap(&mut self) {
         self.twins.retain(|&pid| {

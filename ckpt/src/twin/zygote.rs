@@ -18,7 +18,7 @@ const OOM_MAX: i32 = 1000;
 
 /// Becomes a zygote. Returns in a runner only.
 pub(super) fn freeze(
-    imager: &Imager,
+    imager: &mut Imager,
     context: &CloneContext,
     thread: &FirstThread,
 ) -> RestoreMessage {
@@ -96,7 +96,7 @@ fn check_files(context: &CloneContext, message: &RestoreMessage) -> Result<(), O
 /// Saves this process into the file of a request. Returns again in a process that is made from the
 /// file, which then waits for restore requests as this one does.
 fn save(
-    imager: &Imager,
+    imager: &mut Imager,
     (context, thread): (&CloneContext, &FirstThread),
     score: &OomScore,
     message: &RestoreMessage,
@@ -121,6 +121,7 @@ fn save(
             answer(context.wait, ZygoteAnswer::Saved { bytes });
         }
         Ok(image::Saved::Restored { socket }) => {
+            imager.renew_manager();
             thread.addresses.restore();
             context.streams.release(socket);
             context.manifest.reserve(socket);

@@ -5,7 +5,7 @@
 
 use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpgid, getpgrp};
 use procfs::process::{Process, Stat};
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -92,6 +92,14 @@ pub fn send(pid: u32, signal: i32) {
     if let (Ok(pid @ 2..), Ok(signal)) = (i32::try_from(pid), Signal::try_from(signal)) {
         let _ = kill(Pid::from_raw(pid), signal);
     }
+}
+
+/// The process group of a process, unless it is this process's own.
+#[must_use]
+pub fn group_of(pid: u32) -> Option<u32> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?);
+    let group = getpgid(Some(pid)).ok().filter(|group| *group != getpgrp());
+    u32::try_from(group?.as_raw()).ok()
 }
 
 /// Sends a signal to a process group.

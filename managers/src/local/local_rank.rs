@@ -56,7 +56,7 @@ pub struct LocalRank {
     state: ProcessState,
     /// Processes that have retired, until they are reaped.
     retired: Vec<(Incarnation, Process)>,
-    /// The process group of its first process.
+    /// The process group of its process.
     group: Option<u32>,
 }
 
@@ -107,7 +107,8 @@ impl LocalRank {
         self.child = child;
         let socket = self.socket.insert(socket);
         if let Some((pid, pidfd)) = &self.child {
-            self.group.get_or_insert(*pid);
+            // A process that is made of an image has the group of the image's process.
+            self.group = Some(descendants::group_of(*pid).unwrap_or(*pid));
             reactor.add(pidfd, token(kind::CHILD), Interest::READ)?;
         }
         reactor.add(socket, token(kind::SOCKET), Interest::READ)?;

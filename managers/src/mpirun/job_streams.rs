@@ -413,6 +413,12 @@ impl Streams {
             held_output.rewind(rank, epoch);
             is_shown = held_output.passes_after(epoch);
         }
+        if let (Some(filters), Some(_), true) = (&mut self.replay_filters, epoch, is_shown) {
+            // A rank that begins from a file gets its first mark here.
+            for stream in [Stream::Out, Stream::Err] {
+                filters.entry((rank, stream)).or_default();
+            }
+        }
         // Without the mark of this image, nothing after it was shown.
         self.filters_of(rank)
             .filter(|filter| is_shown || epoch.is_some_and(|epoch| filter.knows(epoch)))

@@ -231,18 +231,21 @@ impl ReplayFilter {
         }
     }
 
-    /// The rank rolled back to its image of an epoch, `None` for its very beginning. Of an image
-    /// that is not known here nothing was written since.
+    /// The rank rolled back to its image of an epoch, `None` for its very beginning. After an image
+    /// that is not known here, nothing was written yet: it is where the rank begins.
     pub fn rewind(&mut self, epoch: Option<Epoch>) {
         let mark = match epoch {
             None => Mark::default(),
             Some(epoch) => {
                 // Later images are of a history that is no more.
                 self.marks.retain(|marked, _| *marked <= epoch);
-                self.marks.get(&epoch).cloned().unwrap_or_else(|| Mark {
-                    start: self.end(),
+                let start = self.end();
+                let beginning = || Mark {
+                    start,
                     held: Vec::new(),
-                })
+                };
+                let mark = self.marks.entry(epoch).or_insert_with(beginning);
+                mark.clone()
             }
         };
         let (mut kept, mut end) = (0, self.start);

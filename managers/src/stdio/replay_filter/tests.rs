@@ -348,3 +348,19 @@ fn another_mpirun_drops_what_was_shown_beyond_the_image() {
     assert_eq!(out, b"one\ntwo\nthree\nfour\n");
     assert_eq!(next.shown_beyond(), None);
 }
+
+#[test]
+fn a_rank_that_begins_from_a_file_and_is_lost_before_its_first_image_is_heard_once() {
+    // The first rollback is the beginning.
+    let mut filter = ReplayFilter::default();
+    filter.rewind(Some(Epoch(4)));
+    assert_eq!(
+        push(&mut filter, "one\ntwo\n"),
+        ("one\ntwo\n".into(), false)
+    );
+    filter.rewind(Some(Epoch(4)));
+    assert_eq!(
+        push(&mut filter, "one\ntwo\nthree\n"),
+        ("three\n".into(), false)
+    );
+}
