@@ -161,6 +161,29 @@ fn a_refused_image_and_files_that_fail_are_tried_again() {
     assert_eq!(central.verdict(), stopped_at(4).as_ref());
 }
 
+/// The image of rank 1 at this checkpoint is gone.
+fn lost(central: &mut Central, now: Time, epoch: u32) -> Vec<CentralEffect> {
+    let (instance, epoch) = (instance(1, 0), Epoch(epoch));
+    step(central, now, said(ToCentral::ImageLost { instance, epoch }))
+}
+
+#[test]
+fn files_that_lose_an_image_are_replaced_by_those_of_a_newer_checkpoint() {
+    let mut central = with_files();
+    step(&mut central, at(10), CentralInput::Stop(None));
+    imaged(&mut central, at(20), 2, 0);
+    step(&mut central, at(30), CentralInput::Checkpoint);
+    imaged(&mut central, at(40), 3, 0);
+    let effects = lost(&mut central, at(50), 2);
+    let written = orders(&effects).into_iter().find_map(|order| match order {
+        ToLocal::Commit { epochs, .. } => epochs.writing,
+        _ => None,
+    });
+    assert_eq!(written, Some(Epoch(3)));
+    files(&mut central, at(60), 3);
+    assert_eq!(central.verdict(), stopped_at(3).as_ref());
+}
+
 #[test]
 fn a_pause_after_earlier_failures_does_not_delay_a_stop() {
     let mut central = running_with(Interval::Auto);

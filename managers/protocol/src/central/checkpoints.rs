@@ -238,6 +238,11 @@ impl Central {
         let aborted = checkpoints.image_lost(now, rank, epoch) == Progress::Aborted(epoch);
         let target = checkpoints.newest_whole();
         let is_given_up = writing.is_some() && checkpoints.epochs().writing.is_none();
+        if is_given_up && self.phase == CentralPhase::Running {
+            // A newer checkpoint in memory is written instead.
+            checkpoints.begin_files(now);
+            checkpoints.continue_pursuit(now);
+        }
         if counts && self.end.verdict().is_none() {
             effects.push(CentralEffect::Event(Event::ImageLost {
                 epoch,
