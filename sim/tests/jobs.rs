@@ -242,7 +242,7 @@ fn jobs_whose_ranks_die_with_their_images_go_back_to_files() {
     if std::env::var("REJOIN_JOB_SEEDS").is_err() {
         assert!(well * 10 > count * 8, "{well} of {count} seeds succeed");
         assert!(all.fallbacks > 100 && all.outlived > 100, "{all:?}");
-        assert!(all.file_commits > 1000 && all.unwritten > 50, "{all:?}");
+        assert!(all.file_commits > 700 && all.unwritten > 50, "{all:?}");
     }
 }
 

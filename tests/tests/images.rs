@@ -2,7 +2,7 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, by_rank, times_back};
-use rejoin_tests::processes::{is_alive, kill, wait_for};
+use rejoin_tests::processes::{is_alive, kill, rank_of, wait_for};
 use rejoin_tests::small_disk::with_small_disk;
 use rejoin_tests::{Finished, Run, finish, program};
 use std::path::{Path, PathBuf};
@@ -19,14 +19,6 @@ fn of(name: &str, options: &[&str], args: &[&str]) -> Run {
     args.iter().fold(run, |run, arg| run.arg(arg))
 }
 
-/// The rank that a process belongs to.
-fn rank_of(pid: u32) -> Option<usize> {
-    let text = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
-    let mut words = text.split(|byte| *byte == 0);
-    let number = words.find_map(|word| word.strip_prefix(b"REJOIN_RANK="))?;
-    std::str::from_utf8(number).ok()?.parse().ok()
-}
-
 /// The whole files of process images below a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let within = |folder: &Path| {
@@ -37,17 +29,6 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     let all = all.iter().flat_map(|job| within(job));
     all.filter(|path| path.extension().is_some_and(|e| e == "image"))
         .collect()
-}
-
-/// Kills the images of a rank, and the rank.
-fn kill_with_images(job: &Job, rank: usize) {
-    let of = |pids: Vec<u32>| {
-        pids.into_iter()
-            .filter(move |pid| rank_of(*pid) == Some(rank))
-    };
-    let ranks = job.ranks();
-    of(job.images()).for_each(|pid| kill(pid, libc::SIGKILL));
-    of(ranks).for_each(|pid| kill(pid, libc::SIGKILL));
 }
 
 /// `PROGRAM WAY GATE` with process images.
@@ -95,7 +76,7 @@ impl Work {
 
     /// Kills the images of a rank, and the rank.
     fn kill_with_images(&self, rank: usize) {
-        kill_with_images(&self.job, rank);
+        self.job.kill_with_images(rank);
     }
 
     /// From here on it may end.
@@ -365,6 +346,8 @@ fn on_a_full_disk_the_files_before_stand_and_ranks_come_back_from_them() {
         "1000",
         "--checkpoint-interval",
         "0.1",
+        "--image-interval",
+        "0.1",
         "--images",
         &images,
     ];
@@ -393,7 +376,7 @@ fn on_a_full_disk_the_files_before_stand_and_ranks_come_back_from_them() {
     });
     let mut seen = job.ranks();
     for rank in [1, 0] {
-        kill_with_images(&job, rank);
+        job.kill_with_images(rank);
         job.fresh_ranks(RANKS, &mut seen);
     }
     assert_eq!(stored(), before, "the files before stand");

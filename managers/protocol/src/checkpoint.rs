@@ -10,6 +10,7 @@
 //! frames of an older use of the number.
 
 use crate::committed_levels::{CommittedCheckpoint, CommittedLevels};
+use crate::failure_rate::FailureRate;
 pub use crate::interval::Interval;
 use crate::levels::CommittedEpochs;
 use crate::manager_messages::Time;
@@ -20,10 +21,11 @@ use std::collections::BTreeSet;
 
 /// Bounds of [`Interval::Auto`], in milliseconds.
 const AUTO: (u64, u64) = (2_000, 600_000);
-/// One part in so many of the time may go into checkpoints under [`Interval::Auto`].
+/// One part in so many of the time may go into checkpoints under [`Interval::Auto`], as long as no
+/// failure is seen.
 const AUTO_SHARE: u64 = 200;
-/// Under [`Interval::Every`], the time to the next request is at least so many times the last
-/// checkpoint's cost: checkpoints take at most a fifth of the time.
+/// The time to the next request is at least so many times the last checkpoint's cost: checkpoints
+/// take at most a fifth of the time.
 const LEAST_PAUSE: u64 = 4;
 /// Milliseconds after which a checkpoint is aborted if the image of some rank is missing. A rank
 /// that computes takes its image by signal, so one that does not within this time can't.
@@ -102,6 +104,7 @@ pub struct Coordinator {
     /// The last checkpoint that lost an image, and the milliseconds before the request after it.
     lost: Option<(Epoch, u64)>,
     cost: Option<ImageCost>,
+    failures: FailureRate,
     /// The last checkpoint that a rank could not take because it has state that a rollback does not
     /// take back: the rank, and what the state is.
     outliving: Option<(Epoch, Rank, String)>,
@@ -150,11 +153,22 @@ impl Coordinator {
             another: false,
             lost: None,
             cost: None,
+            failures: FailureRate::default(),
             outliving: None,
             cost_before: ImageCost::default(),
             told_stretch: false,
             pursues: false,
         }
+    }
+
+    /// The job's processes were first started at this time.
+    pub fn begin(&mut self, at: Time) {
+        self.failures.begin(at);
+    }
+
+    /// So many failures were masked in all.
+    pub fn set_failures(&mut self, seen: u64) {
+        self.failures.set_seen(seen);
     }
 
     /// The newest committed checkpoint.
@@ -484,7 +498,7 @@ impl Coordinator {
     /// Writes the images of the newest checkpoint to files, if that is due and can be done now:
     /// [`CommittedEpochs::writing`] then names it.
     pub fn begin_files(&mut self, now: Time) {
-        self.committed.begin_files(now);
+        self.committed.begin_files(now, &self.failures);
     }
 
     /// A rank's image of this checkpoint is in a file. Returns the checkpoint once all are: the
@@ -534,7 +548,7 @@ impl Coordinator {
                     let millis = self.stretch().map_or(asked, |stretch| stretch.interval);
                     Some(now.plus_millis(millis))
                 }
-                Interval::Auto => Some(now.plus_millis(self.automatic())),
+                Interval::Auto => Some(now.plus_millis(self.automatic(now))),
             }
         };
         // Until then nothing is written.
@@ -570,9 +584,13 @@ impl Coordinator {
     }
 
     /// Milliseconds between checkpoints whose cost is known.
-    fn automatic(&self) -> u64 {
+    fn automatic(&self, now: Time) -> u64 {
         let cost = self.cost.unwrap_or_default().total();
-        (cost.saturating_mul(AUTO_SHARE) / 1000).clamp(AUTO.0, AUTO.1)
+        let times = |count: u64| cost.saturating_mul(count) / 1000;
+        let best = self.failures.best_interval(now, cost);
+        let best = best.map(|best| best.max(times(LEAST_PAUSE)));
+        let longest = times(AUTO_SHARE).clamp(AUTO.0, AUTO.1);
+        best.map_or(longest, |best| best.clamp(AUTO.0, longest))
     }
 }
 

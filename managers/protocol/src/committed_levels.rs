@@ -1,5 +1,6 @@
 //! The committed checkpoints of a job, and the files of images that are being written.
 
+use crate::failure_rate::FailureRate;
 use crate::interval::Interval;
 use crate::levels::CommittedEpochs;
 use crate::manager_messages::Time;
@@ -13,6 +14,12 @@ const REWRITE_PAUSES: (u64, u64) = (1_000, 600_000);
 
 /// Milliseconds after which files are given up if the file of some rank is not whole.
 const FILES_LIMIT: u64 = 3_600_000;
+
+/// Under [`Interval::Auto`], files are being written for one part in so many of the time at most,
+/// as long as no failure is seen …
+const AUTO_SHARE: u64 = 20;
+/// … and otherwise for one part in so many.
+const MOST_SHARE: u64 = 4;
 
 /// A committed checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,6 +50,8 @@ pub(crate) struct CommittedLevels {
     files: Option<Interval>,
     /// When files were last begun that have not failed.
     begun: Option<Time>,
+    /// The nanoseconds that the last files took; 0: not known.
+    took: u64,
     /// The user wants files of a checkpoint from this number on.
     wanted: Option<Epoch>,
     memory: Option<CommittedCheckpoint>,
@@ -61,6 +70,7 @@ impl CommittedLevels {
             ranks,
             files,
             begun: None,
+            took: 0,
             wanted: None,
             memory: None,
             writing: None,
@@ -193,25 +203,34 @@ impl CommittedLevels {
 
     /// Whether files of this checkpoint are due. The first one with files is, so that there is
     /// something to go back to.
-    fn are_files_due(&self, now: Time, epoch: Epoch) -> bool {
+    fn are_files_due(&self, now: Time, epoch: Epoch, failures: &FailureRate) -> bool {
         let asked = self.wanted.is_some_and(|from| from <= epoch);
+        let since = |millis: u64| {
+            let is_over = |begun: Time| begun.plus_millis(millis) <= now;
+            self.begun.is_none_or(is_over)
+        };
         let due = match self.files {
             None => return false,
-            Some(Interval::Auto) => true,
-            Some(Interval::Every(millis)) => {
-                let since = |begun: Time| begun.plus_millis(millis) <= now;
-                self.begun.is_none_or(since)
-            }
+            Some(Interval::Auto) => since(self.automatic(now, failures)),
+            Some(Interval::Every(millis)) => since(millis),
             Some(Interval::Asked) => self.file.is_none(),
         };
         let paused = self.rewrite.is_some_and(|(at, _)| now < at);
         (due || asked) && !paused
     }
 
+    /// Milliseconds between the beginnings of files whose duration is known.
+    fn automatic(&self, now: Time, failures: &FailureRate) -> u64 {
+        let times = |count: u64| self.took.saturating_mul(count) / 1_000_000;
+        let best = failures.best_interval(now, self.took / 1000);
+        let longest = times(AUTO_SHARE);
+        best.map_or(longest, |best| best.clamp(times(MOST_SHARE), longest))
+    }
+
     /// The newest checkpoint goes to files if that is due, unless it has them, others are being
     /// written, or the last attempt has just failed.
-    pub fn begin_files(&mut self, now: Time) {
-        let due = |c: &CommittedCheckpoint| self.are_files_due(now, c.epoch);
+    pub fn begin_files(&mut self, now: Time, failures: &FailureRate) {
+        let due = |c: &CommittedCheckpoint| self.are_files_due(now, c.epoch, failures);
         let Some(checkpoint) = self.memory.filter(due) else {
             return;
         };
@@ -247,7 +266,8 @@ impl CommittedLevels {
         self.file = Some(files.checkpoint);
         self.rewrite = None;
         self.forget_superseded();
-        now.0.saturating_sub(files.since.0)
+        self.took = now.0.saturating_sub(files.since.0);
+        self.took
     }
 
     /// When files that are being written are given up.

@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 /// images go to files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Interval {
-    /// So that checkpoints cost about half a percent of the time; files with each checkpoint,
-    /// unless earlier ones are still being written.
+    /// So that checkpoints cost about half a percent of the time, and files are being written for a
+    /// twentieth of it at most. Sooner if failures are frequent: then at the interval at which the
+    /// cost and the repeated work take the least time together.
     #[default]
     Auto,
     /// So many milliseconds after the last was committed or aborted; files with the first

@@ -9,9 +9,17 @@ use crate::verdict::Verdict;
 use rejoin_channel_table::{BusinessCard, Incarnation, Rank};
 
 impl Central {
+    /// The job's processes were first started at this time.
+    pub(super) fn begins(&mut self, at: Time) {
+        self.clock.begin(at);
+        if let Some(checkpoints) = self.mode.checkpoints_mut() {
+            checkpoints.begin(at);
+        }
+    }
+
     /// Starts the job's processes.
     pub(super) fn begin(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
-        self.clock.begin(now);
+        self.begins(now);
         let generation = self.ranks.generation();
         effects.push(CentralEffect::Persist(Record::Began {
             generation,

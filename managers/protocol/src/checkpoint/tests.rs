@@ -288,3 +288,58 @@ fn the_automatic_interval_follows_the_dearest_rank() {
     take(&mut c, at(0), ImageCost::default());
     assert_eq!(c.deadline(), Some(at(AUTO.0)));
 }
+
+#[test]
+fn the_automatic_interval_shrinks_with_failures_to_a_bound() {
+    let mut c = two(Interval::Auto);
+    c.begin(at(0));
+    let cost = ImageCost {
+        stall: 100_000,
+        copied: 400_000,
+        copying: 0,
+    };
+    let costs = cost.total() / 1000;
+    let minute = |minutes: u64| at(60_000 * minutes);
+    let interval = |c: &mut Coordinator, now: Time| {
+        take(c, now, cost);
+        (c.deadline().expect("the next one").0 - now.0) / 1_000_000
+    };
+    assert_eq!(interval(&mut c, minute(1)), 200 * costs);
+    // One failure in 62 minutes, then six.
+    c.set_failures(1);
+    let first = interval(&mut c, minute(60));
+    let best = ((2 * costs * 62 * 60_000) as f64).sqrt();
+    assert!(first.abs_diff(best as u64) < 2, "{first} {best}");
+    c.set_failures(6);
+    let later = interval(&mut c, minute(60));
+    assert!(later * 2 < first && later > 4 * costs, "{later} {first}");
+    c.set_failures(100_000);
+    assert_eq!(interval(&mut c, minute(60)), 4 * costs);
+}
+
+#[test]
+fn automatic_files_leave_pauses_that_shrink_with_failures() {
+    let mut c = Coordinator::new(2, Interval::Asked, Some(Interval::Auto));
+    c.begin(at(0));
+    let writes = |c: &mut Coordinator, now: Time| {
+        let epoch = take(c, now, ImageCost::default());
+        c.begin_files(now);
+        c.epochs().writing == Some(epoch)
+    };
+    let store = |c: &mut Coordinator, now: Time| {
+        let epoch = c.epochs().writing.expect("files");
+        c.stored(Rank(0), epoch);
+        c.stored(Rank(1), epoch);
+        c.commit_files(now);
+    };
+    assert!(writes(&mut c, at(1_000)));
+    store(&mut c, at(2_000));
+    // They took a second: twenty seconds from their beginning.
+    assert!(!writes(&mut c, at(20_900)));
+    assert!(writes(&mut c, at(21_000)));
+    store(&mut c, at(22_000));
+    // Many failures: four times as long as they took.
+    c.set_failures(1000);
+    assert!(!writes(&mut c, at(24_900)));
+    assert!(writes(&mut c, at(25_000)));
+}

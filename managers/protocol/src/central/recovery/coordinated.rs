@@ -53,6 +53,7 @@ impl Coordinated {
 
     pub(super) fn set_history(&mut self, history: History) {
         self.history = history;
+        self.checkpoints.set_failures(self.history.total());
     }
 
     pub(super) fn respond(&mut self, situation: &Situation, rank: Rank, cause: &Cause) -> Response {
@@ -70,6 +71,7 @@ impl Coordinated {
             Some(_) => self.history.judge(situation.now, rank, cause, from),
             None => judge_new_start(&mut self.history, situation, pending, rank, cause),
         };
+        self.checkpoints.set_failures(self.history.total());
         if judged.is_ok()
             && let Some(refusal) = self.outlived(from.unwrap_or_default())
         {

@@ -47,7 +47,7 @@ impl Central {
                 at,
             } => {
                 past.began = true;
-                self.clock.begin(at);
+                self.begins(at);
                 self.ranks.recall(generation, &incarnations);
             }
             Record::Started { generation, table } => {
