@@ -102,19 +102,28 @@ mod tests {
     }
 
     #[test]
-    fn the_youngest_child_of_this_process_is_found() {
-        let sleep = || std::process::Command::new("sleep").arg("60").spawn();
-        let mut children = [sleep().expect("a child"), sleep().expect("a child")];
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        let mut last = sleep().expect("a child");
-        let found = youngest(sys::pid(), &[]).expect("a list");
-        let number = |child: &std::process::Child| child.id() as i32;
-        assert_eq!(found.map(|f| f.pid), Some(number(&last)));
-        let twins = [number(&last), number(&children[0]), number(&children[1])];
-        assert_eq!(youngest(sys::pid(), &twins), Ok(None));
-        for child in children.iter_mut().chain([&mut last]) {
-            child.kill().expect("killed");
-            child.wait().expect("its end");
+    fn the_youngest_child_of_a_process_is_found() {
+        use std::io::{BufRead as _, BufReader};
+        // A process of its own: other tests of this one have children, too.
+        let child = "sleep 60 > /dev/null & echo $!;";
+        let script = format!("{child} {child} sleep 0.02; {child} wait");
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &script]);
+        let mut shell = shell
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        let told = BufReader::new(shell.stdout.take().expect("a pipe"));
+        let numbers = told.lines().map(|line| line.expect("a number").parse());
+        let children: Vec<i32> = numbers.take(3).map(|pid| pid.expect("a number")).collect();
+        let parent = i32::try_from(shell.id()).expect("a number");
+        let found = youngest(parent, &[]).expect("a list");
+        assert_eq!(found.map(|f| f.pid), Some(children[2]));
+        assert_eq!(youngest(parent, &children), Ok(None));
+        for pid in children {
+            // SAFETY: signals a child of the shell, which waits for it.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
         }
+        shell.wait().expect("its end");
     }
 }
