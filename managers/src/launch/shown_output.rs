@@ -5,10 +5,10 @@
 use crate::error::system_text;
 use crate::stdio::Stream;
 use crate::stdio::replay_filter::ShownBeyond;
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{Epoch, JobId, Rank};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
 /// The file.
@@ -22,6 +22,8 @@ pub type ShownStream = (Rank, Stream, ShownBeyond);
 /// The content of the file.
 #[derive(Serialize, Deserialize)]
 struct ShownOutput {
+    /// The job: another one of the same name has lines of its own.
+    job: u64,
     /// The checkpoint from which the ranks may write this again.
     checkpoint: u32,
     streams: Vec<ShownStream>,
@@ -31,10 +33,16 @@ struct ShownOutput {
 ///
 /// # Errors
 /// The file can't be written, or would be too long; for the user.
-pub fn store(folder: &Path, from: Epoch, streams: Vec<ShownStream>) -> Result<(), String> {
+pub fn store(
+    folder: &Path,
+    job: JobId,
+    from: Epoch,
+    streams: Vec<ShownStream>,
+) -> Result<(), String> {
     let path = folder.join(NAME);
     let said = |why: String| format!("{}: {why}", path.display());
     let content = ShownOutput {
+        job: job.0,
         checkpoint: from.0,
         streams,
     };
@@ -43,16 +51,21 @@ pub fn store(folder: &Path, from: Epoch, streams: Vec<ShownStream>) -> Result<()
         return Err(said("it would be too long".into()));
     }
     let partial = path.with_extension("partial");
-    let written = fs::write(&partial, bytes).and_then(|()| fs::rename(&partial, &path));
-    written.map_err(|error| said(system_text(&error)))
+    let write = || {
+        let mut file = File::create(&partial)?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        fs::rename(&partial, &path)
+    };
+    write().map_err(|error| said(system_text(&error)))
 }
 
-/// What the job had shown beyond this checkpoint. Nothing, if the file is not there or is of
-/// another checkpoint.
+/// What the job had shown beyond this checkpoint. Nothing, if the file is not there, or is of
+/// another job or checkpoint.
 ///
 /// # Errors
 /// The file can't be read; for the user.
-pub fn load(folder: &Path, from: Epoch) -> Result<Vec<ShownStream>, String> {
+pub fn load(folder: &Path, job: JobId, from: Epoch) -> Result<Vec<ShownStream>, String> {
     let path = folder.join(NAME);
     let said = |why: String| format!("{}: {why}", path.display());
     let mut bytes = Vec::new();
@@ -64,7 +77,7 @@ pub fn load(folder: &Path, from: Epoch) -> Result<Vec<ShownStream>, String> {
     }
     let torn = |error: serde_json::Error| said(format!("it is torn or altered: {error}"));
     let content: ShownOutput = serde_json::from_slice(&bytes).map_err(torn)?;
-    let is_this = content.checkpoint == from.0;
+    let is_this = content.job == job.0 && content.checkpoint == from.0;
     Ok(if is_this { content.streams } else { Vec::new() })
 }
 

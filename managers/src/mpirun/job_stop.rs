@@ -43,7 +43,7 @@ impl Launcher {
         if shown.is_empty() {
             return;
         }
-        if let Err(why) = shown_output::store(named.folder(), checkpoint, shown) {
+        if let Err(why) = shown_output::store(named.folder(), named.id(), checkpoint, shown) {
             user_log::say(&format!(
                 "some lines appear again when the job continues, because it can't be stored which: \
                  {why}"
@@ -56,7 +56,7 @@ impl Launcher {
         let Some(named) = &self.named else {
             return;
         };
-        match shown_output::load(named.folder(), checkpoint) {
+        match shown_output::load(named.folder(), named.id(), checkpoint) {
             Ok(shown) => self.streams.was_shown(checkpoint, shown),
             Err(why) => user_log::say(&format!(
                 "lines that the job has shown before may appear again: {why}"
