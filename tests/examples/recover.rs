@@ -1,20 +1,25 @@
 //! From `kill -9` of one rank to a message completed by every rank: 4 ranks of 256 MB, killed one
 //! at a time.
 //!
-//! `REJOIN_PREFIX=… cargo run -p rejoin-tests --example recover [KILLS [MB [TRANSPORT [phases]]]]`
+//! `REJOIN_PREFIX=… cargo run -p rejoin-tests --example recover [KILLS [MB [TRANSPORT [HOW]]]]`
 //!
 //! Prints `progress<TAB>MILLISECONDS…`, a column for each kill in order, and
 //! `dropped<TAB>KILL<TAB>REASON` for each that has no figure. The next kill comes after the
 //! recovery from the last, so no two are mixed.
 //!
-//! With `phases` the managers record the time of each phase in between, which costs a little time.
-//! A line `PHASE<TAB>MILLISECONDS…` shows each phase, a column per kill.
-//! `cargo xtask bench recovery` reads them.
+//! HOW is one of these:
+//!
+//! - `phases`: the managers record the time of each phase in between, which costs a little time. A
+//!   line `PHASE<TAB>MILLISECONDS…` shows each phase, a column per kill.
+//! - `images`: each rank is killed together with its images in memory, and comes back from a file
+//!   in `/dev/shm`.
+//!
+//! `cargo xtask bench survive` reads the lines.
 
 use rejoin_tests::gaps::{gaps, now, recoveries};
 use rejoin_tests::job::{Job, Numbers};
 use rejoin_tests::processes::{is_alive, kill, wait_for};
-use rejoin_tests::{Run, finish, program, root};
+use rejoin_tests::{Finished, Run, finish, program, root};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -61,11 +66,22 @@ fn main() {
     let count: usize = args.next().and_then(|n| n.parse().ok()).unwrap_or(50);
     let megabytes = args.next().unwrap_or_else(|| "256".into());
     let transport = args.next().unwrap_or_else(|| "shm".into());
-    let noted = args.next().is_some();
+    let how = args.next();
+    let (noted, with_images) = match how.as_deref() {
+        None => (false, false),
+        Some("phases") => (true, false),
+        Some("images") => (false, true),
+        Some(other) => panic!("{other} is neither phases nor images"),
+    };
     let seconds = (count as f64 * 10.0 + 60.0).to_string();
     let options = "-n 4 --checkpoint-interval 2 --max-restarts 100000 --transport";
     let options = options.split(' ').chain([transport.as_str()]);
-    let mut run = Run::raw(options).arg(program("recover"));
+    let mut run = Run::raw(options);
+    let images = format!("/dev/shm/rejoin-recover-{}", std::process::id());
+    if with_images {
+        run = run.arg("--images").arg(&images);
+    }
+    run = run.arg(program("recover"));
     let file = root().join(format!("target/recover-{}", std::process::id()));
     let notes = file.with_extension("notes");
     std::fs::create_dir_all(root().join("target")).expect("a folder");
@@ -78,7 +94,7 @@ fn main() {
     let mpirun = child.id();
     let (end, pauses) = (file.with_extension("end"), file.clone());
     let killer = std::thread::spawn(move || {
-        let kills = kill_again_and_again(mpirun, count, &pauses);
+        let kills = kill_again_and_again(mpirun, count, &pauses, with_images);
         std::fs::write(&end, "").expect("the end of the job");
         kills
     });
@@ -93,11 +109,15 @@ fn main() {
         phases(&kills, &noted);
     }
     let _ = std::fs::remove_file(file.with_extension("end"));
+    let _ = std::fs::remove_dir_all(&images);
+    show(count, recoveries(&kills, &gaps(&text), RANKS), &done);
+}
+
+/// Prints the figures of so many kills that were asked for.
+fn show(count: usize, found: Vec<Result<f64, String>>, done: &Finished) {
+    let sent = found.len();
     let (mut times, mut dropped) = (Vec::new(), Vec::new());
-    for (number, found) in recoveries(&kills, &gaps(&text), RANKS)
-        .into_iter()
-        .enumerate()
-    {
+    for (number, found) in found.into_iter().enumerate() {
         match found {
             Ok(time) => times.push(time),
             Err(why) => dropped.push((number + 1, why)),
@@ -113,7 +133,7 @@ fn main() {
     let at = |part: f64| times[((times.len() as f64 * part) as usize).min(times.len() - 1)];
     println!(
         "{count} kills asked for, {} sent, {} measured: median {:.1} ms, 90 % {:.1} ms, 99 % {:.1} ms, slowest {:.1} ms",
-        kills.len(),
+        sent,
         times.len(),
         at(0.5),
         at(0.9),
@@ -124,7 +144,7 @@ fn main() {
 
 /// Kills so many ranks, each after the recovery from the kill before. Returns the times of the
 /// kills.
-fn kill_again_and_again(mpirun: u32, count: usize, pauses: &Path) -> Vec<i64> {
+fn kill_again_and_again(mpirun: u32, count: usize, pauses: &Path, with_images: bool) -> Vec<i64> {
     let (job, mut numbers, mut kills) = (Job::of(mpirun, "recover"), Numbers(7), Vec::new());
     wait_for(SOON, "images", || job.images().len() >= RANKS);
     // The first checkpoint was taken before the memory was filled: wait for the second.
@@ -134,7 +154,11 @@ fn kill_again_and_again(mpirun: u32, count: usize, pauses: &Path) -> Vec<i64> {
         if ranks.len() == RANKS {
             let kill_time = now();
             kills.push(kill_time);
-            kill(ranks[numbers.below(RANKS as u64) as usize], libc::SIGKILL);
+            let chosen = numbers.below(RANKS as u64) as usize;
+            match with_images {
+                true => job.kill_with_images(chosen),
+                false => kill(ranks[chosen], libc::SIGKILL),
+            }
             // A recovery that takes longer is still measured, together with the next.
             let begun = Instant::now();
             let is_over = || {
@@ -146,6 +170,10 @@ fn kill_again_and_again(mpirun: u32, count: usize, pauses: &Path) -> Vec<i64> {
             }
         }
         std::thread::sleep(Duration::from_millis(300 + numbers.below(200)));
+        if with_images {
+            // There must be files again of the ranks that were made of files.
+            std::thread::sleep(Duration::from_secs(5));
+        }
     }
     kills
 }

@@ -1,6 +1,6 @@
 //! A job from outside: its processes, and numbers from a seed to choose among them.
 
-use crate::processes::{children, eldest_of_each_rank, is_alive, lives, wait_for};
+use crate::processes::{children, eldest_of_each_rank, is_alive, kill, lives, rank_of, wait_for};
 use std::time::Duration;
 
 /// Numbers from a seed (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
@@ -116,6 +116,17 @@ impl Job {
     /// Its frozen images, and processes made ahead.
     pub fn images(&self) -> Vec<u32> {
         self.called("rejoin-twin")
+    }
+
+    /// Kills the images of a rank, and the rank.
+    pub fn kill_with_images(&self, rank: usize) {
+        let of = |pids: Vec<u32>| {
+            pids.into_iter()
+                .filter(move |pid| rank_of(*pid) == Some(rank))
+        };
+        let ranks = self.ranks();
+        of(self.images()).for_each(|pid| kill(pid, libc::SIGKILL));
+        of(ranks).for_each(|pid| kill(pid, libc::SIGKILL));
     }
 }
 

@@ -66,6 +66,14 @@ pub fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
+/// The rank that a process belongs to.
+pub fn rank_of(pid: u32) -> Option<usize> {
+    let text = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut words = text.split(|byte| *byte == 0);
+    let number = words.find_map(|word| word.strip_prefix(b"REJOIN_RANK="))?;
+    std::str::from_utf8(number).ok()?.parse().ok()
+}
+
 /// The ranks among processes that look like ranks. A process that becomes an image has its rank's
 /// name and number for a while. A suspended process may have a successor, and is not compared with
 /// running ones.
@@ -78,15 +86,9 @@ pub fn eldest_of_each_rank(pids: Vec<u32>) -> Vec<u32> {
         let born: u64 = fields.nth(18)?.parse().ok()?;
         Some((is_suspended, (born, pid)))
     };
-    let rank = |pid: u32| {
-        let text = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
-        let mut all = text.split(|byte| *byte == 0);
-        all.find(|word| word.starts_with(b"REJOIN_RANK="))
-            .map(<[u8]>::to_vec)
-    };
     let mut eldest = BTreeMap::new();
     for pid in &pids {
-        if let (Some(rank), Some((still, born))) = (rank(*pid), born(*pid)) {
+        if let (Some(rank), Some((still, born))) = (rank_of(*pid), born(*pid)) {
             let first = eldest.entry((rank, still)).or_insert(born);
             *first = born.min(*first);
         }

@@ -1,5 +1,6 @@
-//! Costs of process images on this machine, in milliseconds, beside a plain write and a plain read
-//! of as many bytes. `IMAGE_FOLDER` names the folder; `/dev/shm` by default.
+//! Costs of process images on this machine, beside a plain write and a plain read of as many bytes.
+//! `IMAGE_FOLDER` names the folder; `/dev/shm` by default. Prints a line for each figure: its name
+//! and, behind tabs, the milliseconds of each round. `cargo xtask bench images` reads them.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -18,9 +19,13 @@ use crate::support::{Job, kill, pidfd};
 
 const ROUNDS: usize = 7;
 
-struct Series(&'static str, Vec<f64>);
+struct Series(String, Vec<f64>);
 
 impl Series {
+    fn new(bytes: usize, what: &str) -> Series {
+        Series(format!("{} MiB: {what}", bytes >> 20), Vec::new())
+    }
+
     fn add(&mut self, time: Duration) {
         self.1.push(time.as_secs_f64() * 1e3);
     }
@@ -28,12 +33,8 @@ impl Series {
 
 impl Drop for Series {
     fn drop(&mut self) {
-        self.1.sort_by(f64::total_cmp);
-        if self.1.is_empty() {
-            return;
-        }
-        let [least, median, most] = [0, self.1.len() / 2, self.1.len() - 1].map(|at| self.1[at]);
-        println!("{:<44} {median:>9.1} {least:>9.1} {most:>9.1}", self.0);
+        let times: Vec<_> = self.1.iter().map(|time| format!("{time:.3}")).collect();
+        println!("{}\t{}", self.0, times.join("\t"));
     }
 }
 
@@ -98,14 +99,12 @@ fn raw_times(path: &Path, bytes: &[u8]) -> [Duration; 3] {
 pub fn measure() {
     let folder = std::env::var_os("IMAGE_FOLDER").map_or("/dev/shm".into(), PathBuf::from);
     for bytes in [256usize << 20, 1 << 30] {
-        let title = format!("{} MiB in {}", bytes >> 20, folder.display());
-        println!("{title:<44} {:>9} {:>9} {:>9}", "median", "least", "most");
-        let mut raw = Series("plain write of 1 MiB pieces", Vec::new());
-        let mut saved = Series("save", Vec::new());
-        let mut plain = Series("plain read of 1 MiB pieces", Vec::new());
-        let mut anew = Series("the same into new memory", Vec::new());
-        let mut there = Series("restarter's start to the zygote's answer", Vec::new());
-        let mut back = Series("restarter's start to the runner's first word", Vec::new());
+        let mut raw = Series::new(bytes, "plain write");
+        let mut saved = Series::new(bytes, "save");
+        let mut plain = Series::new(bytes, "plain read");
+        let mut anew = Series::new(bytes, "plain read into new memory");
+        let mut there = Series::new(bytes, "restore");
+        let mut back = Series::new(bytes, "restore and resume");
         let own = map(bytes);
         fill(own);
         let images = ImageFolder::new(&folder, 7, None);

@@ -14,6 +14,8 @@ pub enum Goal {
     None,
     /// At most this.
     AtMost(f64),
+    /// At least this.
+    AtLeast(f64),
     /// A price of at most this. A price is not negative, so an interval below zero tells of
     /// something else that differed between the runs.
     PriceAtMost(f64),
@@ -93,6 +95,12 @@ impl Figure {
         self
     }
 
+    /// Held to this at least.
+    pub fn at_least(mut self, goal: f64) -> Self {
+        self.goal = Goal::AtLeast(goal);
+        self
+    }
+
     /// Held to this at most, as a price.
     pub fn costs_at_most(mut self, goal: f64) -> Self {
         self.goal = Goal::PriceAtMost(goal);
@@ -104,6 +112,9 @@ impl Figure {
         let (low, high) = self.interval;
         match self.goal {
             Goal::None => "–".into(),
+            Goal::AtLeast(goal) if low >= goal => format!("✓ ≥ {goal}"),
+            Goal::AtLeast(goal) if high < goal => format!("✗ ≥ {goal}"),
+            Goal::AtLeast(goal) => format!("? ≥ {goal}"),
             Goal::PriceAtMost(goal) if high < 0.0 => format!("? ≤ {goal}"),
             Goal::AtMost(goal) | Goal::PriceAtMost(goal) if high <= goal => format!("✓ ≤ {goal}"),
             Goal::AtMost(goal) | Goal::PriceAtMost(goal) if low > goal => format!("✗ ≤ {goal}"),
@@ -211,6 +222,9 @@ mod tests {
             (rare.goal(), rare.shown_interval()),
             ("? ≤ 9".into(), "5.000 to ?".into())
         );
+        let rate = |goal| Figure::median("x", "", &samples).at_least(goal).goal();
+        assert_eq!((rate(1.0), rate(5.1)), ("✓ ≥ 1".into(), "✗ ≥ 5.1".into()));
+        assert_eq!(rate(3.0), "? ≥ 3");
         let price = |samples: &[f64]| Figure::mean("x", "%", samples).costs_at_most(2.0).goal();
         assert_eq!(price(&[-5.0, -5.1, -4.9]), "? ≤ 2");
         assert_eq!(price(&[0.9, 1.0, 1.1]), "✓ ≤ 2");

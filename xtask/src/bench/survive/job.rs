@@ -97,6 +97,27 @@ impl Setting {
         self.ran(command.arg(self.program(program)).args(arguments))
     }
 
+    /// What an example of the tests prints. Shows which losses have no figure, and why.
+    pub fn example(&self, name: &str, words: &[&str]) -> Result<String> {
+        let example = format!("run -q --profile fast -p rejoin-tests --example {name} --");
+        let mut command = self.cargo(&example);
+        let told = self.ran(command.args(words))?.out;
+        for line in told.lines().filter(|line| line.starts_with("dropped\t")) {
+            println!("{}", line.replace('\t', ": "));
+        }
+        Ok(told)
+    }
+
+    /// Cargo with these words, for tests of the installation.
+    pub fn cargo(&self, words: &str) -> Command {
+        let mut command = Command::new("cargo");
+        command
+            .current_dir(crate::workspace::root())
+            .env("REJOIN_PREFIX", &self.prefix)
+            .args(words.split(' '));
+        command
+    }
+
     /// Runs a command to its good end.
     pub fn ran(&self, command: &mut Command) -> Result<Ran> {
         let ((cpu, system), begun) = (cpu_of_children()?, Instant::now());

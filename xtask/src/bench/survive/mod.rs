@@ -1,7 +1,9 @@
-//! Cost and speed of recovery: recovery, checkpoints, overhead, both recovery modes side by side.
+//! Cost and speed of recovery: recovery, checkpoints, files of images, overhead, both recovery
+//! modes side by side.
 
 mod checkpoint;
 mod figures;
+mod images;
 mod job;
 mod modes;
 mod overhead;
@@ -16,9 +18,10 @@ use job::Setting;
 type Case = fn(&Setting) -> Result<Vec<Figure>>;
 
 /// The cases in the order of the table.
-const CASES: [(&str, Case); 4] = [
+const CASES: [(&str, Case); 5] = [
     ("recovery", recovery::run),
     ("checkpoint", checkpoint::run),
+    ("images", images::run),
     ("overhead", overhead::run),
     ("modes", modes::run),
 ];

@@ -62,23 +62,7 @@ fn progress(setting: &Setting, transport: &str, kills: i32) -> Result<Vec<Figure
 
 /// What the example `recover` prints.
 fn example(setting: &Setting, words: &[&str]) -> Result<String> {
-    let mut command = Command::new("cargo");
-    command
-        .current_dir(crate::workspace::root())
-        .env("REJOIN_PREFIX", &setting.prefix);
-    let example = "run -q --profile fast -p rejoin-tests --example recover --";
-    let told = setting
-        .ran(command.args(example.split(' ')).args(words))?
-        .out;
-    dropped(&told);
-    Ok(told)
-}
-
-/// Shows which kills have no figure, and why.
-fn dropped(told: &str) {
-    for line in told.lines().filter(|line| line.starts_with("dropped\t")) {
-        println!("{}", line.replace('\t', ": "));
-    }
+    setting.example("recover", words)
 }
 
 fn undisturbed(setting: &Setting) -> Result<Vec<f64>> {
