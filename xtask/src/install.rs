@@ -117,6 +117,9 @@ fn build_restarter(root: &Path, args: &Args) -> Result<PathBuf> {
         .args(["-p", "rejoin-restarter", "--features", "program"])
         .arg("--target-dir")
         .arg(&target)
+        // Code of `core` that is not optimised with the program refers to unwinding, which the
+        // program lacks.
+        .env("CARGO_PROFILE_FAST_LTO", "thin")
         // It is no program of the system's: flags for others would not fit it.
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("RUSTFLAGS");
