@@ -126,7 +126,9 @@ fn hosts_without_a_common_folder_keep_copies_for_each_other() {
 fn a_second_host_is_lost_after_new_copies_were_made() {
     let mut hosts = hosts!(3);
     let undisturbed = Job::undisturbed(&hosts, &[]);
+    let rate = ["--image-copy-rate", "50MB"];
     let with = ["--images", OWN, "--host-lease", "1", "--spare", "h3"];
+    let with = [&with[..], &rate].concat();
     let mut job = Job::jacobi(&hosts, &with);
     job.until_in_files(2);
     hosts.kill(2);

@@ -4,6 +4,7 @@ use super::duration::milliseconds;
 use super::stop_time::{stop_signal, stop_time};
 use crate::launch::named_job::check_name;
 use crate::mpirun::StopTime;
+use bytesize::ByteSize;
 use clap::{Parser, ValueEnum};
 use rejoin_managers_protocol::checkpoint::Interval;
 use rejoin_wire::{parse_port_range, parse_seconds};
@@ -62,8 +63,8 @@ pub(super) struct JobArguments {
         default_value = "coordinated"
     )]
     pub(super) recovery: String,
-    /// Time between checkpoints: TIME (as --timeout), auto (from what they cost), or asked (only
-    /// when asked for)
+    /// Time between checkpoints: TIME (as --timeout), auto (from what they cost and how often ranks
+    /// are lost), or asked (only when asked for)
     #[arg(long, env = "REJOIN_CHECKPOINT_INTERVAL", value_name = "TIME|auto|asked", default_value = "auto", value_parser = interval, allow_hyphen_values = true)]
     pub(super) checkpoint_interval: Interval,
     /// Take a checkpoint on this signal to mpirun, which is then not passed on: HUP, QUIT, USR1 or
@@ -90,10 +91,14 @@ pub(super) struct JobArguments {
     /// ranks see the folder, also for memory that the program registers (MPIX_Register_region)
     #[arg(long, value_name = "DIR")]
     pub(super) images: Option<PathBuf>,
-    /// Time between checkpoints whose images go to files: TIME (as --timeout), auto (each
-    /// checkpoint, unless earlier files are still being written), or asked (only when asked for)
+    /// Time between checkpoints whose images go to files: TIME (as --timeout), auto (from how
+    /// long the last files took and how often ranks are lost), or asked (only when asked for)
     #[arg(long, requires = "images", value_name = "TIME|auto|asked", default_value = "auto", value_parser = interval, allow_hyphen_values = true)]
     pub(super) image_interval: Interval,
+    /// Bytes a second at most that a host copies of other hosts' images: a number, or one with a
+    /// unit such as 200MB. A rank that waits for its image gets it without a limit
+    #[arg(long, requires = "images", value_name = "BYTES", value_parser = copy_rate, allow_hyphen_values = true)]
+    pub(super) image_copy_rate: Option<u64>,
     /// Name of the job. Its images stay in the folder of --images until it ends well, so that
     /// --restart=NAME can continue it after all of its processes have ended
     #[arg(long, value_name = "NAME", requires = "images", value_parser = check_name)]
@@ -338,6 +343,16 @@ fn interval(text: &str) -> Result<Interval, String> {
     let wanted = "a time from 10 ms to 1000000 s (such as 5m), auto or asked is needed";
     let time = time.ok_or(wanted)?;
     Ok(Interval::Every((time * 1000.0) as u64))
+}
+
+/// A lower rate would look like a connection that makes no progress.
+const LEAST_COPY_RATE: u64 = 1_000_000;
+
+fn copy_rate(text: &str) -> Result<u64, String> {
+    let rate = text.parse::<ByteSize>().map(|size| size.as_u64());
+    let rate = rate.ok().filter(|rate| *rate >= LEAST_COPY_RATE);
+    let wanted = "at least 1 MB is needed: a number of bytes, or one with MB, GB, MiB or GiB";
+    rate.ok_or_else(|| wanted.into())
 }
 
 fn checkpoint_signal(text: &str) -> Result<i32, String> {

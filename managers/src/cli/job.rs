@@ -46,8 +46,7 @@ pub(super) fn launch(
     let (id, key) = secrets()?;
     let recovery = recovery(job);
     let range = job.port_range.map(|range| ports::shown(range, given));
-    let warnings = ports::check(range, &list, &ranks, &machines, recovery.is_some())?;
-    for line in warnings {
+    for line in ports::check(range, &list, &ranks, &machines, recovery.is_some())? {
         say_line!("mpirun: {line}");
     }
     let options = options(job, recovery.is_some())?;
@@ -62,6 +61,7 @@ pub(super) fn launch(
         from: None,
         accepts_external_state: job.accept_external_state,
         copies: None,
+        copy_rate: job.image_copy_rate,
         ranks,
         options,
         binding: binding(job),

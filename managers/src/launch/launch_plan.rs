@@ -69,6 +69,8 @@ pub struct LaunchPlan {
     pub accepts_external_state: bool,
     /// Hosts copy each other's files of images, as far as they do not share a folder.
     pub copies: Option<CopyPlan>,
+    /// Bytes a second at most that a host copies, while no process waits for them.
+    pub copy_rate: Option<u64>,
     /// Settings for all ranks; host and local numbers are the local manager's to fill in.
     pub options: RankOptions,
     /// How the ranks of each host are bound.
@@ -131,6 +133,7 @@ mod tests {
             from: None,
             accepts_external_state: false,
             copies: None,
+            copy_rate: None,
             ranks: vec![(Rank(0), 0), (Rank(1), 0), (Rank(2), 1)],
             options: RankOptions::default(),
             binding: Binding::NONE,

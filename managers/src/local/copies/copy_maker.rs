@@ -2,6 +2,7 @@
 //! disks may take their time.
 
 use super::copy_protocol::{self as protocol, CHUNK, CopyRequest};
+use super::copy_rate::CopyRate;
 use super::copy_server::prepare;
 use crate::error::system_text;
 use crate::host::random::random;
@@ -24,7 +25,7 @@ use std::time::{Duration, Instant};
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 /// A copy that makes no progress for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Pause between two attempts.
+/// Pause between two attempts, and longest pause before an order is looked at again.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// A copy that is to be made.
@@ -38,6 +39,8 @@ pub(super) struct CopyOrder {
     pub host: u32,
     /// Where its manager listens.
     pub addresses: Vec<SocketAddr>,
+    /// A process waits for it, so that no limit holds.
+    pub is_awaited: bool,
 }
 
 /// How an order ends.
@@ -60,6 +63,8 @@ pub(super) struct CopyMember {
     pub whose: Whose,
     /// The folder of images on this host.
     pub folder: ImageFolder,
+    /// Bytes a second at most.
+    pub rate: Option<u64>,
 }
 
 /// Images whose copies are not wanted any more.
@@ -90,6 +95,7 @@ impl CopyMaker {
             .name("rejoin-copy".into())
             .spawn(move || {
                 let mut copier = Copier {
+                    rate: CopyRate::new(member.rate, Instant::now()),
                     member,
                     cancelled: void,
                     is_over: over,
@@ -180,6 +186,7 @@ struct Copier {
     is_over: Arc<AtomicBool>,
     /// Hosts that see the same folder.
     shared: BTreeSet<u32>,
+    rate: CopyRate,
 }
 
 impl Copier {
@@ -253,12 +260,25 @@ impl Copier {
                 .write_all_at(&buffer[..length], *done)
                 .map_err(refused)?;
             *done += length as u64;
+            if !order.is_awaited {
+                self.keep_to_rate(order, length);
+            }
         }
         file.file().sync_data().map_err(refused)?;
         if let Some(Draft { file, .. }) = draft.take() {
             file.complete(&note).map_err(refused)?;
         }
         Ok(CopyResult::File)
+    }
+
+    /// Waits until the next bytes may come.
+    fn keep_to_rate(&mut self, order: &CopyOrder, length: usize) {
+        let mut left = self.rate.pause_after(length, Instant::now());
+        while !left.is_zero() && !self.is_void(order) {
+            let step = left.min(PAUSE);
+            thread::sleep(step);
+            left -= step;
+        }
     }
 
     /// A connection to the manager, with proofs of both sides.

@@ -4,6 +4,7 @@
 
 mod copy_maker;
 mod copy_protocol;
+mod copy_rate;
 mod copy_server;
 
 use crate::error::{Context, Result};
@@ -68,6 +69,7 @@ impl ImageCopies {
                 host: central.host,
             },
             folder: folder.clone(),
+            rate: plan.copy_rate,
         });
         let maker = maker.context("start the thread that copies images")?;
         reactor.add(&maker, Token::single(kind::COPY_ENDS), Interest::READ)?;
@@ -102,6 +104,7 @@ impl ImageCopies {
                     epoch,
                     host,
                     addresses,
+                    is_awaited: self.awaited.contains_key(&(rank, epoch)),
                 });
                 false
             }

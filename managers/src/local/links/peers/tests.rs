@@ -50,6 +50,7 @@ impl Node {
             from: None,
             accepts_external_state: false,
             copies: None,
+            copy_rate: None,
             lookups: false,
         };
         let place = TreePlace {
