@@ -1,7 +1,9 @@
 //! Process images that are damaged, foreign or too new, given to the restarter itself: each is
 //! refused with its reason, and no process comes of it.
 
-use rejoin_image_format::{ERROR_LENGTH, HEADER_LENGTH, ImageError, ImageHeader, PAGE};
+use rejoin_image_format::{
+    ERROR_LENGTH, HEADER_LENGTH, ImageError, ImageHeader, PAGE, SavedExtent, SavedTable,
+};
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, Numbers};
 use rejoin_tests::processes::{is_alive, kill, wait_for};
@@ -40,6 +42,11 @@ enum Answer {
 
 impl Sample {
     fn new(name: &str) -> Sample {
+        Sample::with(name, "none")
+    }
+
+    /// With this compression.
+    fn with(name: &str, compression: &str) -> Sample {
         let folder = Folder::new(name);
         let (images, gate) = (folder.name("images"), folder.name("gate"));
         let copy = folder.join("app");
@@ -53,6 +60,8 @@ impl Sample {
             "USR1",
             "--images",
             &images,
+            "--image-compression",
+            compression,
         ];
         let run = Run::raw(options).arg(&copy).arg("short").arg(&gate);
         let child = run.start();
@@ -177,6 +186,49 @@ fn an_image_that_is_altered_anywhere_makes_no_process() {
             }
         }
     }
+}
+
+/// The compressed extents in an image's own file.
+fn compressed(bytes: &[u8]) -> Vec<SavedExtent> {
+    let page = bytes.first_chunk().expect("a page");
+    let header = ImageHeader::decode(page, bytes.len() as u64).expect("a header");
+    let (from, length) = (header.table.position as usize, header.table.length as usize);
+    let table = SavedTable::new(&header, &bytes[from..from + length]).expect("a table");
+    let extents = table.regions().flat_map(|region| table.extents_of(&region));
+    extents
+        .filter(|extent| extent.file == 0 && extent.block.is_some())
+        .collect()
+}
+
+#[test]
+fn a_compressed_image_that_is_altered_anywhere_makes_no_process() {
+    let sample = Sample::with("compressed", "lz4");
+    assert_eq!(sample.restart(&sample.bytes), Answer::Made);
+    let extents = compressed(&sample.bytes);
+    let mut numbers = Numbers(31);
+    let mut below = |bound: usize| numbers.below(bound as u64) as usize;
+    for _ in 0..12 {
+        let extent = extents[below(extents.len())];
+        let block = extent.block.expect("a block");
+        let at = extent.position as usize + below(block.length as usize);
+        let mut bytes = sample.bytes.clone();
+        bytes[at] ^= 1 << below(8);
+        let damaged = Answer::Refused(ImageError::MemoryDamaged(extent.address));
+        assert_eq!(sample.restart(&bytes), damaged, "{at}");
+    }
+    // The later image has parts of the blocks of the first.
+    let epoch = sample.header.identity.epoch + 1;
+    let first = sample.folder.join(&sample.name);
+    std::fs::write(&first, &sample.bytes).expect("the first image");
+    assert_eq!(sample.restart_at(&sample.later, epoch), Answer::Made);
+    let mut damaged = sample.bytes.clone();
+    for extent in extents {
+        damaged[extent.position as usize + 9] ^= 1;
+    }
+    std::fs::write(&first, damaged).expect("a damaged image");
+    let found = sample.restart_at(&sample.later, epoch);
+    let is_named = matches!(found, Answer::Refused(ImageError::MemoryDamaged(_)));
+    assert!(is_named, "{found:?}");
 }
 
 /// The whole files of rank 1, in the order of their checkpoints.

@@ -1,5 +1,6 @@
 //! Process images: ranks come back though their images in memory are killed together with them.
 
+use rejoin_image_format::{ImageHeader, SavedTable};
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, by_rank, times_back};
 use rejoin_tests::processes::{is_alive, kill, rank_of, wait_for};
@@ -127,6 +128,35 @@ fn a_rank_that_is_killed_together_with_its_images_comes_back_again_and_again() {
         }
     }
     work.ends_well("four kills with images", 4);
+}
+
+/// Whether a file of an image has compressed pages. It may be gone by now.
+fn is_compressed(path: &Path) -> bool {
+    let Ok(bytes) = std::fs::read(path) else {
+        return false;
+    };
+    let page = bytes.first_chunk().expect("a page");
+    let header = ImageHeader::decode(page, bytes.len() as u64).expect("a header");
+    let (from, length) = (header.table.position as usize, header.table.length as usize);
+    let table = SavedTable::new(&header, &bytes[from..from + length]).expect("a table");
+    let mut extents = table.regions().flat_map(|region| table.extents_of(&region));
+    extents.any(|extent| extent.file == 0 && extent.block.is_some())
+}
+
+#[test]
+fn a_rank_comes_back_again_and_again_from_compressed_files() {
+    let options = ["--checkpoint-interval", "0.1", "--image-compression", "lz4"];
+    let work = Work::begin("compressed", &["back", "work"], &options);
+    let mut seen = work.job.ranks();
+    for rank in [2, 0] {
+        work.kill_with_images(rank);
+        work.job.fresh_ranks(RANKS, &mut seen);
+    }
+    let images = work.folder.join("images");
+    work.until("compressed files", || {
+        files(&images).iter().any(|path| is_compressed(path))
+    });
+    work.ends_well("two kills with compressed images", 2);
 }
 
 /// The system lets root alone set what `/proc/PID/exe` shows.

@@ -145,6 +145,31 @@ fn a_job_whose_processes_are_all_killed_twice_continues_by_its_name() {
 }
 
 #[test]
+fn a_job_continues_from_compressed_files_and_then_from_plain_ones() {
+    let mut job = Named::new("compressed", ["back", "work"]);
+    let child = job.first(&["--image-compression", "lz4"]).start();
+    job.killed(child);
+    let lengths = |job: &Named| -> Vec<u64> {
+        let all = files(&job.own(), "image").into_iter();
+        all.map(|path| path.metadata().expect("a file").len())
+            .collect()
+    };
+    let (code, text) = job.asked(&["verify"]);
+    assert!(code == Some(0) && text.contains(", 0 problems"), "{text}");
+    let compressed = lengths(&job);
+    // A restart asks for nothing: the files say what they are.
+    let child = job.again(&[]).start();
+    job.killed(child);
+    let plain = lengths(&job);
+    assert!(
+        compressed.iter().max() < plain.iter().min(),
+        "{compressed:?} and {plain:?} bytes"
+    );
+    let child = job.again(&["--image-compression", "lz4"]).start();
+    job.ends_well(child);
+}
+
+#[test]
 fn a_file_that_is_overwritten_in_place_is_put_back_at_a_restart() {
     let mut job = Named::new("counters", ["counters", "small"]);
     let child = job.first(&[]).start();

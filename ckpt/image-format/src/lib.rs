@@ -1,9 +1,10 @@
 //! The file format of process images, and the check of a file that claims to be one.
 //!
-//! A file is a [header](ImageHeader) of one page, the extents (pages of memory), and a
-//! [table](SavedTable) of what they are. The writer writes the header last. This crate has no
-//! input and output and allocates nothing: callers pass the bytes. So ranks, managers and the
-//! freestanding restarter share it. `docs/process-images.md` describes the whole.
+//! A file is a [header](ImageHeader) of one page, the extents (pages of memory, which may be
+//! [compressed](CompressedBlock)), and a [table](SavedTable) of what they are. The writer writes
+//! the header last. This crate has no input and output and allocates nothing: callers pass the
+//! bytes. So ranks, managers and the freestanding restarter share it. `docs/process-images.md`
+//! describes the whole.
 //!
 //! ```
 //! use rejoin_image_format::{HEADER_LENGTH, ImageError, ImageHeader};
@@ -18,14 +19,18 @@
 use core::ops::Range;
 
 mod bytes;
+mod compressed_block;
 mod error;
+mod extent_reader;
 mod header;
 mod page_hash;
 mod processor;
 mod records;
 mod saved_table;
 
+pub use compressed_block::{CompressedBlock, compression_room};
 pub use error::{ERROR_LENGTH, ImageError};
+pub use extent_reader::{ExtentReader, READER_BUFFER};
 pub use header::{HashesPlace, ImageHeader, ImageIdentity, MemoryLayout, TablePlace};
 pub use page_hash::{PAGE_HASH_LENGTH, PageHash, checksum_of_pages};
 pub use processor::{ProcessorFeatures, WORDS};
@@ -35,12 +40,12 @@ pub use records::{
 };
 pub use saved_table::SavedTable;
 
-/// Bytes of a page. Positions and lengths of extents are multiples of it.
+/// Bytes of a page. Positions of extents are multiples of it.
 pub const PAGE: u64 = 4096;
 /// Length of the header in bytes.
 pub const HEADER_LENGTH: usize = 4096;
 /// The format's version. A reader refuses a newer one.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Most bytes of a table.
 pub const TABLE_LIMIT: u64 = 256 << 20;
 /// Most pages of an extent: 1 MiB.

@@ -1,14 +1,14 @@
 //! The records of a table.
 
-use crate::PAGE;
 use crate::bytes::{RecordReader, RecordWriter};
+use crate::{CompressedBlock, PAGE};
 
 /// Length of a [`SavedThread`] in bytes.
 pub const THREAD_LENGTH: usize = 32;
 /// Length of a [`SavedRegion`] in bytes.
 pub const REGION_LENGTH: usize = 64;
 /// Length of a [`SavedExtent`] in bytes.
-pub const EXTENT_LENGTH: usize = 32;
+pub const EXTENT_LENGTH: usize = 48;
 /// Length of a [`SavedBase`] in bytes.
 pub const BASE_LENGTH: usize = 24;
 
@@ -207,6 +207,8 @@ pub struct SavedExtent {
     pub file: u32,
     /// Checksum of the contents ([`crate::checksum_of_pages`]).
     pub checksum: u64,
+    /// The block at this position that has the pages; `None`: they are there as they are.
+    pub block: Option<CompressedBlock>,
 }
 
 impl SavedExtent {
@@ -220,6 +222,7 @@ impl SavedExtent {
         fields.word(self.pages);
         fields.word(self.file);
         fields.long(self.checksum);
+        self.block.unwrap_or_default().put(&mut fields);
         bytes
     }
 
@@ -231,13 +234,21 @@ impl SavedExtent {
             pages: fields.word(),
             file: fields.word(),
             checksum: fields.long(),
+            block: Some(CompressedBlock::take(&mut fields))
+                .filter(|block| *block != CompressedBlock::default()),
         }
     }
 
-    /// Length in bytes.
+    /// Length in memory in bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
         u64::from(self.pages) * PAGE
+    }
+
+    /// Length in the file in bytes: of the whole block, if the pages are compressed.
+    #[must_use]
+    pub fn stored_length(&self) -> u64 {
+        self.block.map_or(self.length(), |b| b.stored_length())
     }
 }
 

@@ -22,8 +22,8 @@ pub struct SavedTable<'a> {
 impl<'a> SavedTable<'a> {
     /// Checks the bytes of a table against the header: the checksum, then that regions are in
     /// order, do not overlap and leave the restarter's addresses free, that extents follow one
-    /// another in the file and lie in their regions, that names are whole, and that each thread
-    /// continues in memory that the image has.
+    /// another in the file and lie in their regions, that compressed blocks have the pages of their
+    /// extents, that names are whole, and that each thread continues in memory that the image has.
     ///
     /// # Errors
     /// [`ImageError::TableDamaged`], [`ImageError::Malformed`].
@@ -185,11 +185,15 @@ impl<'a> SavedTable<'a> {
                 if !self.is_in_its_file(&extent, position) {
                     return Err(ImageError::Malformed(11));
                 }
+                let is_own = extent.file == 0;
+                if extent.block.is_some_and(|b| !b.has(extent.pages, is_own)) {
+                    return Err(ImageError::Malformed(17));
+                }
                 address = extent.address + extent.length();
                 pages += u64::from(extent.pages);
                 if extent.file == 0 {
                     // Below the length of the file, as the sum below shows.
-                    position = position.saturating_add(extent.length());
+                    position = position.saturating_add(extent.stored_length());
                 }
             }
         }
@@ -206,7 +210,7 @@ impl<'a> SavedTable<'a> {
         let Some(number) = (extent.file as usize).checked_sub(1) else {
             return extent.position == position;
         };
-        let end = extent.position.checked_add(extent.length());
+        let end = extent.position.checked_add(extent.stored_length());
         let base = self.bases().nth(number);
         extent.position.is_multiple_of(PAGE)
             && extent.position >= HEADER_LENGTH as u64

@@ -3,9 +3,10 @@
 
 use proptest::prelude::*;
 use rejoin_image_format::{
-    HEADER_LENGTH, HashesPlace, ImageError, ImageHeader, ImageIdentity, MemoryLayout, PAGE,
-    ProcessorFeatures, RESTARTER, RegionKind, SavedBase, SavedExtent, SavedRegion, SavedTable,
-    SavedThread, TableCounts, TablePlace, WORDS, checksum, checksum_of_pages,
+    CompressedBlock, ExtentReader, HEADER_LENGTH, HashesPlace, ImageError, ImageHeader,
+    ImageIdentity, MemoryLayout, PAGE, ProcessorFeatures, READER_BUFFER, RESTARTER, RegionKind,
+    SavedBase, SavedExtent, SavedRegion, SavedTable, SavedThread, TableCounts, TablePlace, WORDS,
+    checksum, checksum_of_pages, compression_room,
 };
 
 const IDENTITY: ImageIdentity = ImageIdentity {
@@ -17,7 +18,7 @@ const IDENTITY: ImageIdentity = ImageIdentity {
     size: 4,
 };
 
-/// An image of four pages in two regions, and a file mapping.
+/// An image of eight pages in two regions, of which four are compressed, and a file mapping.
 struct Sample {
     threads: Vec<SavedThread>,
     regions: Vec<SavedRegion>,
@@ -44,6 +45,20 @@ fn region(start: u64, pages: u64, kind: RegionKind, access: u8) -> SavedRegion {
     }
 }
 
+/// Pages of one byte.
+fn pages_of(byte: u8, pages: u32) -> Vec<u8> {
+    vec![byte; pages as usize * PAGE as usize]
+}
+
+/// The block of such pages, and its bytes in a file.
+fn block_of(byte: u8, pages: u32) -> (CompressedBlock, Vec<u8>) {
+    let mut room = vec![0; compression_room()];
+    let block = CompressedBlock::compress(&pages_of(byte, pages), &mut room);
+    let block = block.expect("a block");
+    room.truncate(block.stored_length() as usize);
+    (block, room)
+}
+
 impl Sample {
     fn new() -> Self {
         let code = SavedRegion {
@@ -54,11 +69,11 @@ impl Sample {
         };
         let memory = SavedRegion {
             first_extent: 1,
-            extents: 3,
+            extents: 4,
             ..region(0x7f00_0000_0000, 8, RegionKind::Memory, 3)
         };
         let kernel = SavedRegion {
-            first_extent: 4,
+            first_extent: 5,
             ..region(0x7fff_0000_0000, 2, RegionKind::Kernel, 5)
         };
         let extent = |address, position: u64, pages, byte| SavedExtent {
@@ -66,7 +81,8 @@ impl Sample {
             position: position * PAGE,
             pages,
             file: 0,
-            checksum: checksum_of_pages(&vec![byte; pages as usize * PAGE as usize]),
+            checksum: checksum_of_pages(&pages_of(byte, pages)),
+            block: None,
         };
         Self {
             threads: vec![SavedThread {
@@ -79,10 +95,18 @@ impl Sample {
             extents: vec![
                 extent(0x40_1000, 1, 1, 1),
                 extent(0x7f00_0000_1000, 2, 2, 2),
-                extent(0x7f00_0000_6000, 4, 1, 3),
+                SavedExtent {
+                    block: Some(block_of(3, 3).0),
+                    ..extent(0x7f00_0000_3000, 4, 3, 3)
+                },
+                extent(0x7f00_0000_6000, 5, 1, 4),
                 SavedExtent {
                     file: 1,
-                    ..extent(0x7f00_0000_7000, 2, 1, 4)
+                    block: Some(CompressedBlock {
+                        first: 2,
+                        ..block_of(5, 4).0
+                    }),
+                    ..extent(0x7f00_0000_7000, 2, 1, 5)
                 },
             ],
             bases: vec![SavedBase {
@@ -112,7 +136,7 @@ impl Sample {
     fn file(&self) -> Vec<u8> {
         let table = self.table();
         let own = self.extents.iter().filter(|e| e.file == 0);
-        let own: u64 = own.map(SavedExtent::length).sum();
+        let own: u64 = own.map(SavedExtent::stored_length).sum();
         let hashes = HashesPlace {
             position: HEADER_LENGTH as u64 + own,
             pages: self.extents.iter().map(|e| u64::from(e.pages)).sum(),
@@ -143,7 +167,10 @@ impl Sample {
         };
         let mut file = header.encode().to_vec();
         for (extent, byte) in self.extents.iter().zip(1..).filter(|(e, _)| e.file == 0) {
-            file.resize(file.len() + extent.length() as usize, byte);
+            file.extend(match extent.block {
+                Some(_) => block_of(byte, extent.pages).1,
+                None => pages_of(byte, extent.pages),
+            });
         }
         file.resize(position as usize, 0);
         file.extend(&table);
@@ -159,12 +186,15 @@ fn check(file: &[u8]) -> Result<(), ImageError> {
     header.identity.check(77, 1, 5)?;
     let from = header.table.position as usize;
     let table = SavedTable::new(&header, &file[from..from + header.table.length as usize])?;
+    let [mut stored, mut pages] = [(); 2].map(|()| vec![0; READER_BUFFER]);
+    let mut reader = ExtentReader::new(&mut stored, &mut pages);
     for region in table.regions() {
         for extent in table.extents_of(&region).filter(|e| e.file == 0) {
-            let from = extent.position as usize;
-            if checksum_of_pages(&file[from..from + extent.length() as usize]) != extent.checksum {
-                return Err(ImageError::MemoryDamaged(extent.address));
-            }
+            let mut memory = vec![0; extent.length() as usize];
+            reader.fill(&extent, &mut memory, |room, position| {
+                room.copy_from_slice(&file[position as usize..position as usize + room.len()]);
+                Ok::<(), ImageError>(())
+            })?;
         }
     }
     Ok(())
@@ -234,13 +264,25 @@ fn a_weaker_processor_is_refused_and_a_stronger_one_is_not() {
     assert_eq!(needed.check(&machine), Err(ImageError::WeakerProcessor(4)));
 }
 
+fn change_block(sample: &mut Sample, extent: usize, change: impl FnOnce(&mut CompressedBlock)) {
+    change(sample.extents[extent].block.as_mut().expect("a block"));
+}
+
 /// Tables whose checksums are right and that contradict themselves.
 #[test]
 fn a_table_that_contradicts_itself_is_refused() {
-    let changes: [fn(&mut Sample); 19] = [
-        |s| s.extents[3].file = 2,
-        |s| s.extents[3].position = 3 * PAGE,
-        |s| s.extents[3].position = 0,
+    let changes: [fn(&mut Sample); 27] = [
+        |s| s.extents[4].file = 2,
+        |s| s.extents[4].position = 3 * PAGE,
+        |s| s.extents[4].position = 0,
+        |s| change_block(s, 2, |b| b.pages = 257),
+        |s| change_block(s, 2, |b| b.pages = 4),
+        |s| change_block(s, 2, |b| b.first = 1),
+        |s| change_block(s, 2, |b| b.length = 0),
+        |s| change_block(s, 4, |b| b.length = u32::MAX),
+        |s| change_block(s, 4, |b| b.length = 4 * PAGE as u32),
+        |s| change_block(s, 4, |b| b.first = 4),
+        |s| change_block(s, 4, |b| b.pages = 257),
         |s| s.bases[0].name_length = 7,
         |s| s.names[9] = b'/',
         |s| s.regions[1].end = s.regions[1].start,
@@ -252,7 +294,7 @@ fn a_table_that_contradicts_itself_is_refused() {
         |s| s.regions[0].name_length = 15,
         |s| s.names[0] = b'x',
         |s| s.regions[2].extents = 1,
-        |s| s.extents[2].position += PAGE,
+        |s| s.extents[3].position += PAGE,
         |s| s.extents[1].address = s.regions[1].end - PAGE,
         |s| s.extents[0].pages = 0,
         |s| s.threads[0].entry = s.regions[1].start,
@@ -285,8 +327,13 @@ proptest! {
         // The rest of the last page is no part of the table.
         let used = file.len() - (PAGE as usize - sample.table().len());
         let at = place.index(used - PAGE as usize);
-        let hashes = 5 * PAGE as usize;
-        file[if at < hashes { at } else { at + PAGE as usize }] ^= 1 << bit;
+        let hashes = 6 * PAGE as usize;
+        let at = if at < hashes { at } else { at + PAGE as usize };
+        // Nor do the zeros after a block.
+        let block = sample.extents[2];
+        let zeros = block.position + u64::from(block.block.expect("a block").length);
+        prop_assume!(!(zeros..block.position + block.stored_length()).contains(&(at as u64)));
+        file[at] ^= 1 << bit;
         prop_assert!(check(&file).is_err());
     }
 
@@ -316,7 +363,8 @@ proptest! {
                         0 => header.table.position,
                         number => bases[number as usize - 1].length,
                     };
-                    prop_assert!(extent.position + extent.length() <= end);
+                    prop_assert!(extent.position + extent.stored_length() <= end);
+                    prop_assert!(extent.stored_length() <= READER_BUFFER as u64);
                     prop_assert!(extent.address + extent.length() <= region.end);
                     prop_assert!(extent.address >= region.start);
                 }

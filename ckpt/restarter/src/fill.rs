@@ -1,10 +1,13 @@
-//! Reads the extents into memory and compares their checksums, in several processes that share it.
+//! Reads the extents into memory, decompresses them and compares their checksums, in several
+//! processes that share it.
 //!
 //! They are processes and no threads: when the parent has waited for one, nothing is left of it.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use rejoin_image_format::{ImageError, RESTARTER, SavedExtent, SavedTable, checksum_of_pages};
+use rejoin_image_format::{
+    ExtentReader, ImageError, READER_BUFFER, RESTARTER, SavedExtent, SavedTable,
+};
 
 use crate::image_files::ImageFiles;
 use crate::own_mappings;
@@ -12,6 +15,8 @@ use crate::system_calls::{self as calls, RestartStep};
 
 /// Where the stacks of the helpers are.
 const STACKS_AT: u64 = RESTARTER.start + (1 << 37);
+/// Where the buffers for compressed blocks are, two for each process.
+const BUFFERS_AT: u64 = STACKS_AT + (1 << 36);
 /// Length of a helper's stack in bytes.
 const STACK: u64 = 256 << 10;
 /// Most helpers: one processor copies about a fourth of what memory and a fast disk give.
@@ -33,8 +38,35 @@ struct Work<'a> {
 /// A process that shares this memory.
 struct Helper<'a> {
     work: &'a Work<'a>,
+    reader: ExtentReader<'static>,
     /// Set at its end.
     result: Option<Result<(), ImageError>>,
+}
+
+/// Memory for compressed blocks.
+struct Buffers(&'static mut [u8]);
+
+impl Buffers {
+    /// For so many processes; none if no extent is compressed.
+    fn for_processes(table: &SavedTable<'_>, count: usize) -> Result<Self, ImageError> {
+        let mut extents = (0..table.extent_count()).filter_map(|number| table.extent(number));
+        if !extents.any(|extent| extent.block.is_some()) {
+            return Ok(Self(&mut []));
+        }
+        let length = 2 * READER_BUFFER as u64 * count as u64;
+        own_mappings::own_memory(BUFFERS_AT, length).map(Self)
+    }
+
+    /// A reader with two of the buffers, as far as there are any.
+    fn take(&mut self) -> ExtentReader<'static> {
+        let mut next = || {
+            let rest = core::mem::take(&mut self.0);
+            let (buffer, rest) = rest.split_at_mut(READER_BUFFER.min(rest.len()));
+            self.0 = rest;
+            buffer
+        };
+        ExtentReader::new(next(), next())
+    }
 }
 
 /// Fills all regions, which may be written now.
@@ -52,8 +84,11 @@ pub fn all(files: &ImageFiles, table: &SavedTable<'_>) -> Result<(), ImageError>
     if count > 0 {
         own_mappings::own_memory(STACKS_AT, STACK * count as u64)?;
     }
+    let mut buffers = Buffers::for_processes(table, 1 + count)?;
+    let mut reader = buffers.take();
     let mut helpers: [Helper<'_>; HELPERS] = core::array::from_fn(|_| Helper {
         work: &work,
+        reader: buffers.take(),
         result: None,
     });
     let mut pids = [0; HELPERS];
@@ -64,7 +99,7 @@ pub fn all(files: &ImageFiles, table: &SavedTable<'_>) -> Result<(), ImageError>
         // Without help it takes longer.
         *pid = made.unwrap_or(0);
     }
-    let mut result = work.run();
+    let mut result = work.run(&mut reader);
     for (helper, pid) in helpers.iter().zip(pids).filter(|(_, pid)| *pid != 0) {
         let ended = calls::wait_for(pid);
         // SAFETY: the process has ended, so nobody writes the result any more. The compiler does
@@ -84,7 +119,7 @@ unsafe extern "C" fn help(argument: u64) -> ! {
     calls::end_with_parent();
     // SAFETY: the caller's promise.
     let helper = unsafe { &mut *(argument as *mut Helper<'_>) };
-    let result = helper.work.run();
+    let result = helper.work.run(&mut helper.reader);
     // SAFETY: as above. Written at once, because the compiler sees nobody read it.
     unsafe { core::ptr::write_volatile(&raw mut helper.result, Some(result)) };
     calls::exit(0)
@@ -92,7 +127,7 @@ unsafe extern "C" fn help(argument: u64) -> ! {
 
 impl Work<'_> {
     /// Fills batches until none is left, or one fails in any process.
-    fn run(&self) -> Result<(), ImageError> {
+    fn run(&self, reader: &mut ExtentReader<'_>) -> Result<(), ImageError> {
         let count = self.table.extent_count();
         while !self.has_failed.load(Ordering::Relaxed) {
             let first = self.next.fetch_add(BATCH, Ordering::Relaxed);
@@ -101,14 +136,15 @@ impl Work<'_> {
             }
             for number in first..count.min(first + BATCH) {
                 let extent = self.table.extent(number);
-                let filled = extent.map_or(Err(ImageError::Malformed(12)), |e| self.fill(&e));
+                let filled =
+                    extent.map_or(Err(ImageError::Malformed(12)), |e| self.fill(&e, reader));
                 filled.inspect_err(|_| self.has_failed.store(true, Ordering::Relaxed))?;
             }
         }
         Ok(())
     }
 
-    fn fill(&self, extent: &SavedExtent) -> Result<(), ImageError> {
+    fn fill(&self, extent: &SavedExtent, reader: &mut ExtentReader<'_>) -> Result<(), ImageError> {
         let file = self
             .files
             .of(extent.file)
@@ -119,10 +155,8 @@ impl Work<'_> {
         let memory = unsafe {
             core::slice::from_raw_parts_mut(extent.address as *mut u8, extent.length() as usize)
         };
-        calls::read_at(file, memory, extent.position).map_err(RestartStep::ReadImage.because())?;
-        match checksum_of_pages(memory) == extent.checksum {
-            true => Ok(()),
-            false => Err(ImageError::MemoryDamaged(extent.address)),
-        }
+        reader.fill(extent, memory, |room, position| {
+            calls::read_at(file, room, position).map_err(RestartStep::ReadImage.because())
+        })
     }
 }

@@ -4,15 +4,43 @@ use std::ops::Range;
 use std::os::fd::RawFd;
 
 use rejoin_image_format::{
-    HEADER_LENGTH, ImageHeader, ImageIdentity, PAGE, PageHash, SavedBase, SavedExtent, SavedTable,
-    checksum,
+    CompressedBlock, HEADER_LENGTH, ImageHeader, ImageIdentity, PAGE, PageHash, SavedBase,
+    SavedExtent, SavedTable, checksum,
 };
 
 use super::scratch_list::ScratchList;
 use crate::sys;
 
-/// Where a page's contents are: the file, as the new image numbers it, and the position.
-pub(super) type PagePlace = (u32, u64);
+/// Where a page's contents are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PagePlace {
+    /// The file, as the new image numbers it.
+    pub file: u32,
+    /// The position of the page, or of the block that it is in.
+    pub position: u64,
+    /// The block that it is in, with its number there.
+    pub block: Option<CompressedBlock>,
+}
+
+impl PagePlace {
+    /// The place so many pages later in the same extent.
+    pub fn after(self, pages: u32) -> Self {
+        match self.block {
+            None => Self {
+                position: self.position + u64::from(pages) * PAGE,
+                ..self
+            },
+            // A block has at most 256 pages.
+            Some(block) => Self {
+                block: Some(CompressedBlock {
+                    first: block.first.saturating_add(pages as u16),
+                    ..block
+                }),
+                ..self
+            },
+        }
+    }
+}
 
 /// The image before. Its pages are asked for in the order of their addresses.
 pub(super) struct BaseImage {
@@ -90,10 +118,15 @@ impl BaseImage {
             self.number += 1;
             self.extent = next;
         }
-        let within = address.checked_sub(self.extent.address)?;
-        let known = self.hashes.get(self.first + (within / PAGE) as usize)?;
-        // The file itself is the first base of the new image.
-        (*known == hash).then_some((self.extent.file + 1, self.extent.position + within))
+        let within = address.checked_sub(self.extent.address)? / PAGE;
+        let known = self.hashes.get(self.first + within as usize)?;
+        let begin = PagePlace {
+            // The file itself is the first base of the new image.
+            file: self.extent.file + 1,
+            position: self.extent.position,
+            block: self.extent.block,
+        };
+        (*known == hash).then(|| begin.after(within as u32))
     }
 }
 

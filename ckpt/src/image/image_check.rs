@@ -7,8 +7,8 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rejoin_image_format::{
-    EXTENT_PAGES, HEADER_LENGTH, ImageError, ImageHeader, ImageIdentity, PAGE, SavedExtent,
-    SavedRegion, SavedTable, checksum, checksum_of_pages,
+    ExtentReader, HEADER_LENGTH, ImageError, ImageHeader, ImageIdentity, PAGE, READER_BUFFER,
+    SavedExtent, SavedRegion, SavedTable, checksum,
 };
 
 /// Nanoseconds of a second.
@@ -98,13 +98,14 @@ pub fn check(path: &Path, job: u64, rank: u32, epoch: u32) -> Result<Vec<PathBuf
                 .into_owned(),
         );
     }
-    let mut room = vec![0; EXTENT_PAGES as usize * PAGE as usize];
+    let [mut stored, mut pages, mut room] = [(); 3].map(|()| vec![0; READER_BUFFER]);
+    let mut reader = ExtentReader::new(&mut stored, &mut pages);
     for number in 0..table.extent_count() {
         let extent = table.extent(number).ok_or(ImageError::Malformed(12))?;
         let file = files
             .get(extent.file as usize)
             .ok_or(ImageError::Malformed(11))?;
-        match file.check_extent(&extent, &mut room) {
+        match file.check_extent(&extent, &mut reader, &mut room) {
             Err(BadImage::Refused(why)) if extent.file > 0 => {
                 let name = names[extent.file as usize].clone();
                 return Err(BadImage::Base { name, why });
@@ -207,14 +208,17 @@ impl OpenImage {
         }
     }
 
-    fn check_extent(&self, extent: &SavedExtent, room: &mut [u8]) -> Result<(), BadImage> {
+    fn check_extent(
+        &self,
+        extent: &SavedExtent,
+        reader: &mut ExtentReader<'_>,
+        room: &mut [u8],
+    ) -> Result<(), BadImage> {
         let memory = room.get_mut(..extent.length() as usize);
         let memory = memory.ok_or(ImageError::Malformed(10))?;
-        self.file.read_exact_at(memory, extent.position)?;
-        match checksum_of_pages(memory) == extent.checksum {
-            true => Ok(()),
-            false => Err(ImageError::MemoryDamaged(extent.address).into()),
-        }
+        reader.fill(extent, memory, |room, position| {
+            Ok(self.file.read_exact_at(room, position)?)
+        })
     }
 }
 
@@ -223,7 +227,7 @@ mod tests {
     use super::*;
     use rejoin_image_format::{
         HashesPlace, MemoryLayout, PageHash, ProcessorFeatures, RegionKind, SavedBase, SavedThread,
-        TableCounts, TablePlace, WORDS,
+        TableCounts, TablePlace, WORDS, checksum_of_pages,
     };
 
     const MEMORY: u64 = 0x7f00_0000_0000;
@@ -252,6 +256,7 @@ mod tests {
             pages: 1,
             file,
             checksum: checksum_of_pages(&page(number as u8 + 1)),
+            block: None,
         };
         // In the file before, it is the second page, too.
         let extents = [extent(0, 0), extent(1, u32::from(base.is_some()))];

@@ -12,6 +12,7 @@ use rejoin_image_format::{
 
 use super::base_image::{BaseImage, PagePlace};
 use super::page_hashes::PageHashes;
+use super::page_output::PageOutput;
 use super::pagemap::Pagemap;
 use super::region_list::{RegionList, SavedPages};
 use super::save_error::SaveError;
@@ -37,8 +38,8 @@ const LIVE_AREA: u64 = 8 << 10;
 
 /// What is written, and where to.
 pub(super) struct ImageWriter<'a> {
-    /// The file.
-    pub file: RawFd,
+    /// The file, after the pages that are written.
+    pub output: PageOutput,
     /// A request on this socket ends the writing: a restore must not wait for a file.
     pub requests: RawFd,
     /// The header, without the table's place.
@@ -57,8 +58,6 @@ pub(super) struct ImageWriter<'a> {
     pub base: Option<(BaseImage, &'a [u8])>,
     /// Scratch memory.
     pub scratch: WriterScratch,
-    /// Bytes written so far.
-    pub position: u64,
 }
 
 /// Scratch memory of a writer.
@@ -110,7 +109,6 @@ impl WriterScratch {
 impl ImageWriter<'_> {
     /// Writes the whole file; its length in bytes.
     pub fn write(&mut self) -> Result<u64, SaveError> {
-        self.position = HEADER_LENGTH as u64;
         for number in 0..self.list.regions.len() {
             self.write_region(number)?;
         }
@@ -119,10 +117,7 @@ impl ImageWriter<'_> {
         let page = self.header.encode();
         let room = &mut self.scratch.copy.room()[..HEADER_LENGTH];
         room.copy_from_slice(&page);
-        write_at(self.file, room, 0)?;
-        // SAFETY: touches no memory.
-        sys::check(unsafe { libc::fdatasync(self.file) }.into())
-            .map_err(|errno| SaveError::System { errno })?;
+        self.output.complete(room)?;
         Ok(self.header.length)
     }
 
@@ -256,8 +251,8 @@ impl ImageWriter<'_> {
             false => read_memory(self.memory, room, start)?,
         }
         hashes.add_copy(room)?;
-        write_at(self.file, room, self.position)?;
-        self.push_own(start, (length as u64 / PAGE) as u32)
+        let extent = self.output.put(start, room)?;
+        self.scratch.extents.push(extent)
     }
 
     /// Writes pages as they are.
@@ -265,19 +260,7 @@ impl ImageWriter<'_> {
         let length = u64::from(pages) * PAGE;
         // SAFETY: as in `write_extent`.
         let bytes = unsafe { std::slice::from_raw_parts(start as *const u8, length as usize) };
-        write_at(self.file, bytes, self.position)?;
-        self.push_own(start, pages)
-    }
-
-    /// Lists pages that were written just now.
-    fn push_own(&mut self, start: u64, pages: u32) -> Result<(), SaveError> {
-        let extent = SavedExtent {
-            address: start,
-            position: self.position,
-            pages,
-            ..SavedExtent::default()
-        };
-        self.position += extent.length();
+        let extent = self.output.put(start, bytes)?;
         self.scratch.extents.push(extent)
     }
 
@@ -291,13 +274,8 @@ impl ImageWriter<'_> {
                     true => None,
                     false => self.find(&pending, page),
                 };
-                let continues = match (last, place) {
-                    (None, None) => true,
-                    (Some((file, at)), Some(now)) => {
-                        now == (file, at + u64::from(page - from) * PAGE)
-                    }
-                    _ => false,
-                };
+                let expected = last.map(|last: PagePlace| last.after(page - from));
+                let continues = expected == place;
                 if page == pending.pages || (page > from && !continues) {
                     let start = pending.address + u64::from(from) * PAGE;
                     self.write_run(start, page - from, last)?;
@@ -329,15 +307,16 @@ impl ImageWriter<'_> {
         pages: u32,
         place: Option<PagePlace>,
     ) -> Result<(), SaveError> {
-        let Some((file, position)) = place else {
+        let Some(place) = place else {
             return self.write_pages(start, pages);
         };
         self.scratch.extents.push(SavedExtent {
             address: start,
-            position,
+            position: place.position,
             pages,
-            file,
+            file: place.file,
             checksum: 0,
+            block: place.block,
         })
     }
 
@@ -356,15 +335,13 @@ impl ImageWriter<'_> {
         let bytes = hashes.whole_pages();
         let pages = hashes.count() as u64;
         let place = HashesPlace {
-            position: self.position,
+            position: self.output.position(),
             pages,
             checksum: 0,
         };
         let checksum = checksum(&bytes[..place.length() as usize]);
         self.header.hashes = HashesPlace { checksum, ..place };
-        write_at(self.file, bytes, self.position)?;
-        self.position += bytes.len() as u64;
-        Ok(())
+        self.output.put_plain(bytes)
     }
 
     /// Adds the names of the files that extents refer to. Returns their number.
@@ -396,7 +373,7 @@ impl ImageWriter<'_> {
         table.extend(&self.auxiliary[..auxiliary * 8])?;
         table.extend(&self.list.names)?;
         self.header.table = TablePlace {
-            position: self.position,
+            position: self.output.position(),
             length: table.len() as u64,
             checksum: checksum(table),
             counts: TableCounts {
@@ -407,9 +384,8 @@ impl ImageWriter<'_> {
                 auxiliary: auxiliary as u32,
             },
         };
-        write_at(self.file, table.whole_pages(), self.position)?;
-        self.position += table.whole_pages().len() as u64;
-        self.header.length = self.position;
+        self.output.put_plain(table.whole_pages())?;
+        self.header.length = self.output.position();
         Ok(())
     }
 }
@@ -442,23 +418,6 @@ fn is_zero(page: u64) -> bool {
     words
         .chunks_exact(8)
         .all(|line| line.iter().fold(0, |sum, word| sum | word) == 0)
-}
-
-fn write_at(file: RawFd, bytes: &[u8], position: u64) -> Result<(), SaveError> {
-    let mut done = 0;
-    while done < bytes.len() {
-        let rest = &bytes[done..];
-        let from = (position + done as u64) as i64;
-        // SAFETY: pointer and length describe the rest.
-        let count = unsafe { libc::pwrite(file, rest.as_ptr().cast(), rest.len(), from) };
-        match sys::check(count as i64) {
-            Ok(0) => return Err(SaveError::System { errno: libc::EIO }),
-            Ok(count) => done += count as usize,
-            Err(libc::EINTR) => {}
-            Err(errno) => return Err(SaveError::System { errno }),
-        }
-    }
-    Ok(())
 }
 
 /// Reads memory that the process itself may not read.

@@ -9,6 +9,7 @@ mod build_id;
 pub mod image_check;
 mod image_writer;
 mod page_hashes;
+mod page_output;
 mod pagemap;
 mod process_state;
 mod processor_here;
@@ -19,6 +20,7 @@ mod saved_frame;
 mod saved_process;
 mod scratch_list;
 
+pub use page_output::ImageCompression;
 pub use rejoin_image_format::{ImageError, ImageIdentity};
 pub(crate) use save::{Saved, save};
 pub use save_error::SaveError;

@@ -10,6 +10,7 @@ use rejoin_image_format::{
 
 use super::base_image::BaseImage;
 use super::image_writer::{ImageWriter, WriterScratch};
+use super::page_output::PageOutput;
 use super::pagemap::Pagemap;
 use super::process_state::ProcessState;
 use super::region_list::RegionList;
@@ -166,7 +167,7 @@ fn write(
         Some((base, name))
     });
     let mut writer = ImageWriter {
-        file: program.file,
+        output: PageOutput::new(program.file, program.compression)?,
         requests: program.socket,
         header: ImageHeader {
             identity,
@@ -185,7 +186,6 @@ fn write(
         memory: sys::open(c"/proc/self/mem", libc::O_RDONLY).map_err(system)?,
         base,
         scratch: WriterScratch::new(pages.min(MOST_PAGES) as usize)?,
-        position: 0,
     };
     let mut writing = Writing {
         writer: &mut writer,
@@ -224,7 +224,9 @@ unsafe extern "C" fn write_here(argument: *mut c_void, frame: u64, entry: u64) -
     let [d, e, f, g, h, i, j] = writer.scratch.addresses();
     let base = writer.base.as_ref().map(|(base, _)| base.addresses());
     let [k, l] = base.unwrap_or_default();
-    let listed = writer.list.read(&[a, b, c, d, e, f, g, h, i, j, k, l]);
+    let m = writer.output.addresses();
+    let left_out = [a, b, c, d, e, f, g, h, i, j, k, l, m];
+    let listed = writer.list.read(&left_out);
     writing.result = listed.and_then(|()| writer.write());
     0
 }

@@ -2,6 +2,7 @@
 
 use std::os::fd::RawFd;
 
+use super::page_output::ImageCompression;
 use crate::manifest::Manifest;
 
 /// The process, seen from the library.
@@ -16,6 +17,8 @@ pub(crate) struct SavedProcess<'a> {
     pub file: RawFd,
     /// The file of the image before, in the same folder, and its name.
     pub base: Option<(RawFd, &'a [u8])>,
+    /// How pages are compressed.
+    pub compression: ImageCompression,
     /// Open files.
     pub manifest: &'a Manifest,
 }

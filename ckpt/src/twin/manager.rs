@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 pub use super::wire::ZygoteAnswer;
 use super::wire::{self, ANSWER, RestoreHead};
-use crate::image::ImageIdentity;
+use crate::image::{ImageCompression, ImageIdentity};
 use crate::sys;
 
 /// The request to restore a process.
@@ -183,8 +183,9 @@ impl Zygote {
 
     /// Has the zygote save itself into a file, which it answers with [`ZygoteAnswer::Saved`] or
     /// [`ZygoteAnswer::NotSaved`]. If `base` is an earlier image of the rank, with its name in the
-    /// same folder, the new file refers to it for what did not change. Another request before the
-    /// answer ends the writing. `false` when the rest waits for [`Zygote::flush`].
+    /// same folder, the new file refers to it for what did not change, however it is compressed.
+    /// Another request before the answer ends the writing. `false` when the rest waits for
+    /// [`Zygote::flush`].
     ///
     /// # Errors
     /// As for [`Zygote::restore`].
@@ -193,6 +194,7 @@ impl Zygote {
         identity: &ImageIdentity,
         file: BorrowedFd<'_>,
         base: Option<(BorrowedFd<'_>, &str)>,
+        compression: ImageCompression,
     ) -> Result<bool, ZygoteError> {
         if self.outgoing.is_some() {
             return Err(ZygoteError::Busy);
@@ -203,8 +205,12 @@ impl Zygote {
         let fds: Vec<_> = files
             .map(|f| f.try_clone_to_owned())
             .collect::<Result<_, _>>()?;
+        let compress = match compression {
+            ImageCompression::None => 0,
+            ImageCompression::Lz4 => wire::COMPRESS,
+        };
         let head = RestoreHead {
-            flags: wire::SAVE,
+            flags: wire::SAVE | compress,
             body: body.len() as u32,
             spared: 0,
             descriptors: fds.len() as u32,

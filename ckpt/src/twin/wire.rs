@@ -5,7 +5,7 @@
 
 use std::os::fd::{IntoRawFd, RawFd};
 
-use crate::image::{ImageError, SaveError};
+use crate::image::{ImageCompression, ImageError, SaveError};
 use crate::manifest::{Cut, Overwritten};
 use crate::{passed, sys};
 
@@ -40,6 +40,9 @@ pub(super) const ACCEPT: u32 = 64;
 
 /// Bit of the head: ranks run on other hosts, too.
 pub(super) const OTHER_HOSTS: u32 = 128;
+
+/// Bit of the head, with [`SAVE`]: pages are compressed in the file ([`ImageCompression::Lz4`]).
+pub(super) const COMPRESS: u32 = 256;
 
 /// The head of a restore request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -209,6 +212,14 @@ impl RestoreMessage {
     /// Whether files that were overwritten since the image do not matter.
     pub fn accepts_overwritten(&self) -> bool {
         self.head.flags & ACCEPT != 0
+    }
+
+    /// How the pages of a file are compressed.
+    pub fn compression(&self) -> ImageCompression {
+        match self.head.flags & COMPRESS {
+            0 => ImageCompression::None,
+            _ => ImageCompression::Lz4,
+        }
     }
 
     /// The standard streams that came, then the rest.

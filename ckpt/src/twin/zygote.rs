@@ -113,6 +113,7 @@ fn save(
         socket: context.wait,
         file,
         base,
+        compression: message.compression(),
         manifest: &context.manifest,
     };
     match image::save(identity, &program) {

@@ -2,6 +2,7 @@
 //! `IMAGE_FOLDER` names the folder; `/dev/shm` by default. Prints a line for each figure: its name
 //! and, behind tabs, the milliseconds of each round. `cargo xtask bench images` reads them.
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -10,10 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rejoin_ckpt::image::ImageCompression;
 use rejoin_ckpt::store::{BaseFiles, ImageFolder, StoredImage};
 use rejoin_ckpt::twin::manager::{Zygote, ZygoteAnswer};
 
-use crate::process_images::{map, save};
+use crate::process_images::{map, save, save_as};
 use crate::support::job::answer;
 use crate::support::{Job, kill, pidfd};
 
@@ -93,6 +95,93 @@ fn raw_times(path: &Path, bytes: &[u8]) -> [Duration; 3] {
     unsafe { libc::munmap(memory.as_mut_ptr().cast(), memory.len()) };
     std::fs::remove_file(path).expect("removed");
     [written, read, read_anew]
+}
+
+/// Lines of text with numbers, as a program's records may be.
+fn fill_with_text(memory: &mut [u8]) {
+    let mut line = String::new();
+    let (mut at, mut number) = (0, 1u32);
+    while at < memory.len() {
+        number = number.wrapping_mul(747_796_405).wrapping_add(1);
+        line.clear();
+        let _ = write!(
+            line,
+            "step {at:>12} residual {:.6e} of cell {}; ",
+            f64::from(number),
+            number >> 20
+        );
+        let count = line.len().min(memory.len() - at);
+        memory[at..at + count].copy_from_slice(&line.as_bytes()[..count]);
+        at += count;
+    }
+}
+
+/// Prints the median, least and longest time in milliseconds.
+fn row(name: &str, mut times: Vec<Duration>) {
+    times.sort();
+    let millis = |at: usize| times[at].as_secs_f64() * 1e3;
+    let [median, least, most] = [times.len() / 2, 0, times.len() - 1].map(millis);
+    println!("{name:<44} {median:>9.1} {least:>9.1} {most:>9.1}");
+}
+
+/// Prints length, save and restore of 256 MiB with and without compression.
+pub fn measure_compression() {
+    let folder = std::env::var_os("IMAGE_FOLDER").map_or("/dev/shm".into(), PathBuf::from);
+    let memory = map(256 << 20);
+    type Fill = fn(&mut [u8]);
+    let contents: [(&str, Fill); 3] = [
+        ("random", fill),
+        ("text", fill_with_text),
+        ("half of each page zero", |memory| {
+            fill(memory);
+            memory
+                .chunks_mut(4096)
+                .for_each(|page| page[..2048].fill(0));
+        }),
+    ];
+    for (name, fill) in contents {
+        fill(memory);
+        for compression in [ImageCompression::None, ImageCompression::Lz4] {
+            let title = format!("256 MiB, {name}, {compression:?}");
+            println!("{title:<44} {:>9} {:>9} {:>9}", "median", "least", "most");
+            let (mut saved, mut there) = (Vec::new(), Vec::new());
+            let images = ImageFolder::new(&folder, 7, None);
+            for round in 0..ROUNDS {
+                let mut job = Job::start(|rank| rank.serve(|rank, _| rank.say("here")));
+                job.image();
+                let partial = images.begin(3, 1, BaseFiles::default()).expect("a file");
+                let start = Instant::now();
+                let answered = save_as(&mut job, partial.file(), compression);
+                let ZygoteAnswer::Saved { bytes } = answered else {
+                    panic!("{answered:?}");
+                };
+                saved.push(start.elapsed());
+                if round == 0 {
+                    println!(
+                        "{:<44} {:>9.1}",
+                        "MiB in the file",
+                        bytes as f64 / f64::from(1 << 20)
+                    );
+                }
+                let stored = partial.complete(b"").expect("an image");
+                job.kill();
+                let start = Instant::now();
+                start_again(&mut job, &stored);
+                let answered = answer(&mut job.twin.as_mut().expect("an image").zygote);
+                assert!(
+                    matches!(answered, ZygoteAnswer::Frozen { .. }),
+                    "{answered:?}"
+                );
+                there.push(start.elapsed());
+                job.begin_restore();
+                job.expect("restored 1");
+                job.finish();
+            }
+            row("save", saved);
+            row("restarter's start to the zygote's answer", there);
+            images.remove_if_empty();
+        }
+    }
 }
 
 /// Prints all figures.

@@ -1,5 +1,6 @@
 //! Twins, from outside: processes are killed and brought back. `cargo test --release -p rejoin-ckpt
-//! --test twins -- figures` measures what they cost. `image-figures` measures their files, with the
+//! --test twins -- figures` measures what they cost. `image-figures` measures their files, and
+//! `compression-figures` what compression makes of them, with the
 //! restarter of an installation.
 
 mod basics;
@@ -31,6 +32,7 @@ fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("figures") => return figures::measure(),
         Some("image-figures") => return image_figures::measure(),
+        Some("compression-figures") => return image_figures::measure_compression(),
         _ => {}
     }
     let groups = [

@@ -4,9 +4,11 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
 
-use rejoin_ckpt::image::{ImageIdentity, SaveError};
+use rejoin_ckpt::image::{ImageCompression, ImageIdentity, SaveError};
 use rejoin_ckpt::twin::manager::ZygoteAnswer;
-use rejoin_image_format::{ImageHeader, RegionKind, SavedTable, checksum_of_pages};
+use rejoin_image_format::{
+    ExtentReader, ImageError, ImageHeader, READER_BUFFER, RegionKind, SavedExtent, SavedTable,
+};
 
 use crate::support::job::answer;
 use crate::support::{Job, Rank, Test};
@@ -21,6 +23,10 @@ pub const TESTS: &[Test] = &[
     (
         "an_image_refers_to_the_one_before_for_what_has_not_changed",
         after_another,
+    ),
+    (
+        "compressed_images_and_plain_ones_refer_to_each_other",
+        after_another_compressed,
     ),
     ("a_full_disk_is_reported_and_the_image_stays", full_disk),
     ("a_program_with_a_pipe_of_its_own_gets_a_file", with_pipe),
@@ -51,8 +57,12 @@ fn file() -> File {
 }
 
 pub fn save(job: &mut Job, file: &File) -> ZygoteAnswer {
+    save_as(job, file, ImageCompression::None)
+}
+
+pub fn save_as(job: &mut Job, file: &File, compression: ImageCompression) -> ZygoteAnswer {
     let zygote = &mut job.twin.as_mut().expect("an image").zygote;
-    let sent = zygote.save(&IDENTITY, file.as_fd(), None);
+    let sent = zygote.save(&IDENTITY, file.as_fd(), None, compression);
     assert!(sent.expect("a request"));
     answer(zygote)
 }
@@ -99,17 +109,23 @@ fn check_file(file: &File, bytes: u64) -> Vec<RegionKind> {
     let table = SavedTable::new(&header, table).expect("a table");
     for region in table.regions() {
         for extent in table.extents_of(&region) {
-            let from = extent.position as usize;
-            let pages = &whole[from..from + extent.length() as usize];
-            assert_eq!(
-                checksum_of_pages(pages),
-                extent.checksum,
-                "{:#x}",
-                extent.address
-            );
+            pages_of(file, &extent);
         }
     }
     table.regions().map(|region| region.kind).collect()
+}
+
+/// The pages of an extent, whose checksum is right.
+fn pages_of(file: &File, extent: &SavedExtent) -> Vec<u8> {
+    let [mut stored, mut block] = [(); 2].map(|()| vec![0; READER_BUFFER]);
+    let mut reader = ExtentReader::new(&mut stored, &mut block);
+    let mut pages = vec![0; extent.length() as usize];
+    let filled: Result<(), ImageError> = reader.fill(extent, &mut pages, |room, position| {
+        file.read_exact_at(room, position).expect("the file");
+        Ok(())
+    });
+    filled.expect("the right checksum");
+    pages
 }
 
 /// The kernel writes into the memory of a thread that has moved to another processor.
@@ -126,8 +142,9 @@ fn moves() {
         }
     }
     let file = file();
-    for _ in 0..20 {
-        let ZygoteAnswer::Saved { bytes } = save(&mut job, &file) else {
+    for round in 0..20 {
+        let compression = [ImageCompression::None, ImageCompression::Lz4][round % 2];
+        let ZygoteAnswer::Saved { bytes } = save_as(&mut job, &file, compression) else {
             panic!("not saved");
         };
         check_file(&file, bytes);
@@ -201,14 +218,28 @@ fn page_at(files: [&File; 2], address: u64) -> Vec<u8> {
     let mut extents = table.regions().flat_map(|region| table.extents_of(&region));
     let extent = extents.find(|e| e.address <= address && address < e.address + e.length());
     let extent = extent.expect("the page");
-    let position = extent.position + (address - extent.address);
-    [own, before][extent.file as usize]
-        .read_exact_at(&mut page, position)
-        .expect("the page");
-    page.to_vec()
+    let from = (address - extent.address) as usize;
+    pages_of([own, before][extent.file as usize], &extent)[from..from + 4096].to_vec()
 }
 
 fn after_another() {
+    let (complete, changed) = changed_pages(ImageCompression::None, ImageCompression::None);
+    assert!(changed * 20 < complete, "{changed} bytes after {complete}");
+}
+
+fn after_another_compressed() {
+    let (none, lz4) = (ImageCompression::None, ImageCompression::Lz4);
+    let (complete, changed) = changed_pages(lz4, lz4);
+    // Changed pages are far from each other, and one page alone does not get shorter.
+    for bytes in [complete, changed] {
+        assert!(bytes < LARGE as u64 / 20, "{bytes} bytes");
+    }
+    changed_pages(lz4, none);
+    changed_pages(none, lz4);
+}
+
+/// Images before and after a change of each hundredth page; the lengths of both files.
+fn changed_pages(first: ImageCompression, second: ImageCompression) -> (u64, u64) {
     const PAGES: usize = LARGE / 4096;
     let memory = map(LARGE);
     let start = memory.as_ptr() as u64;
@@ -227,7 +258,7 @@ fn after_another() {
     });
     let before = file();
     job.image();
-    let ZygoteAnswer::Saved { bytes: complete } = save(&mut job, &before) else {
+    let ZygoteAnswer::Saved { bytes: complete } = save_as(&mut job, &before, first) else {
         panic!("not saved");
     };
     assert_eq!(job.ask("change"), "changed");
@@ -240,12 +271,11 @@ fn after_another() {
         },
     );
     let zygote = &mut job.twin.as_mut().expect("an image").zygote;
-    let sent = zygote.save(&next, own.as_fd(), Some((before.as_fd(), "before")));
+    let sent = zygote.save(&next, own.as_fd(), Some((before.as_fd(), "before")), second);
     assert!(sent.expect("a request"));
     let ZygoteAnswer::Saved { bytes } = answer(zygote) else {
         panic!("not saved");
     };
-    assert!(bytes * 20 < complete, "{bytes} bytes after {complete}");
     for page in [0, 1, 99, 100, 101, PAGES - 1] {
         let mut want = vec![page as u8; 4096];
         want[..8].copy_from_slice(&(page as u64 + 1).to_le_bytes());
@@ -256,6 +286,7 @@ fn after_another() {
         assert!(page_at([&own, &before], address) == want, "page {page}");
     }
     job.finish();
+    (complete, bytes)
 }
 
 fn full_disk() {

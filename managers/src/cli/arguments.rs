@@ -103,6 +103,16 @@ pub(super) struct JobArguments {
     /// --restart=NAME can continue it after all of its processes have ended
     #[arg(long, value_name = "NAME", requires = "images", value_parser = check_name)]
     pub(super) job_name: Option<String>,
+    /// How files of images are compressed: lz4 (smaller files, which take more processor time), or
+    /// none. What does not get shorter stays as it is. A restart finds out by itself
+    #[arg(
+        long,
+        requires = "images",
+        value_name = "lz4|none",
+        default_value = "none",
+        hide_possible_values = true
+    )]
+    pub(super) image_compression: Compression,
     /// Continue the job of this name from its last checkpoint; the program comes from its images.
     /// Without a name: continue from what a job stored in the folder of --images, with MPI_Rejoin()
     /// filling the registered memory
@@ -280,6 +290,14 @@ pub(super) enum Carrier {
     Shm,
     #[value(hide = true)]
     Verbs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Compression {
+    /// Files have the pages as they are in memory
+    None,
+    /// Runs of pages in the LZ4 block format
+    Lz4,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -1,7 +1,7 @@
 //! From options to a launch: checks the options, numbers programs and hosts, and makes the plan.
 
 use super::arguments::{
-    BindTo, Carrier, Given, JobArguments, MapBy, OutputAt, ProgramArguments, Stdin,
+    BindTo, Carrier, Compression, Given, JobArguments, MapBy, OutputAt, ProgramArguments, Stdin,
 };
 use super::{host_list, ports, stop_options};
 use crate::host::network_interfaces;
@@ -13,6 +13,7 @@ use crate::launch::tree::by_lookups;
 use crate::mpirun::{Launch, Show};
 use crate::stdio::source::Consumed;
 use rejoin_channel_table::{Epoch, Generation, JobId, JobKey, Rank};
+use rejoin_ckpt::image::ImageCompression;
 use rejoin_managers_protocol::central::Recovery;
 use rejoin_managers_protocol::policy;
 use rejoin_wire::{Images, RankOptions, Transport};
@@ -49,7 +50,6 @@ pub(super) fn launch(
     for line in ports::check(range, &list, &ranks, &machines, recovery.is_some())? {
         say_line!("mpirun: {line}");
     }
-    let options = options(job, recovery.is_some())?;
     let interactive = std::io::stdin().is_terminal() && stdin.is_some();
     let plan = LaunchPlan {
         job: id,
@@ -63,8 +63,9 @@ pub(super) fn launch(
         copies: None,
         copy_rate: job.image_copy_rate,
         ranks,
-        options,
+        options: options(job, recovery.is_some())?,
         binding: binding(job),
+        compression: compression(job),
         begun: Vec::new(),
         stdin,
         interactive,
@@ -137,6 +138,13 @@ fn binding(job: &JobArguments) -> Binding {
             MapBy::Numa => MappingPolicy::Nodes,
         },
         told: job.report_bindings || job.verbose,
+    }
+}
+
+fn compression(job: &JobArguments) -> ImageCompression {
+    match job.image_compression {
+        Compression::None => ImageCompression::None,
+        Compression::Lz4 => ImageCompression::Lz4,
     }
 }
 

@@ -5,6 +5,7 @@ use crate::host::topology::places::Binding;
 use crate::net::address::ManagerAddress;
 use crate::stdio::Begun;
 use rejoin_channel_table::{Epoch, JobId, JobKey, Rank};
+use rejoin_ckpt::image::ImageCompression;
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_wire::RankOptions;
@@ -75,6 +76,8 @@ pub struct LaunchPlan {
     pub options: RankOptions,
     /// How the ranks of each host are bound.
     pub binding: Binding,
+    /// How pages are compressed in files of images.
+    pub compression: ImageCompression,
     /// Ranks whose earlier processes had begun lines that these end.
     pub begun: Vec<(Rank, Begun)>,
     /// The rank that reads mpirun's standard input.
@@ -137,6 +140,7 @@ mod tests {
             ranks: vec![(Rank(0), 0), (Rank(1), 0), (Rank(2), 1)],
             options: RankOptions::default(),
             binding: Binding::NONE,
+            compression: ImageCompression::None,
             begun: vec![(Rank(1), Begun::default())],
             stdin: Some(Rank(1)),
             interactive: false,

@@ -4,7 +4,7 @@ use super::image_note::ImageNote;
 use crate::error::system_text;
 use crate::launch::launch_plan::LaunchPlan;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
-use rejoin_ckpt::image::ImageIdentity;
+use rejoin_ckpt::image::{ImageCompression, ImageIdentity};
 use rejoin_ckpt::store::{BaseFiles, FolderClaim, ImageFolder, PartialImage, StoredImage};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,6 +23,7 @@ pub struct ImageStore {
     is_own: bool,
     /// Held as long as this manager lives. A later one removes what was left behind without it.
     claim: Option<FolderClaim>,
+    compression: ImageCompression,
     restarter: PathBuf,
     job: u64,
     size: u32,
@@ -66,6 +67,7 @@ impl ImageStore {
             claim: Some(claim.map_err(|error| format!("{}: {error}", images.display()))?),
             folder,
             is_own,
+            compression: plan.compression,
             restarter,
             job: plan.job.0,
             size: plan.size,
@@ -141,6 +143,11 @@ impl ImageStore {
         // The manager reaps it as it does all its children.
         let child = restarter.spawn()?;
         Ok((child.id(), ours.into()))
+    }
+
+    /// How pages are compressed in the files.
+    pub fn compression(&self) -> ImageCompression {
+        self.compression
     }
 
     /// The folder.

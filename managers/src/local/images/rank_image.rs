@@ -78,7 +78,7 @@ impl RankImage {
         let (file, identity) = begun.map_err(|e| e.to_string())?;
         let base = file.base();
         let base = base.as_ref().map(|(base, name)| (base.as_fd(), &name[..]));
-        let sent = zygote.save(&identity, file.file().as_fd(), base);
+        let sent = zygote.save(&identity, file.file().as_fd(), base, store.compression());
         let is_sent = sent.map_err(|e| e.to_string())?;
         self.file = ImageFile::Partial(file);
         // A process that was made ahead ends: what it shares with the image is in no file.

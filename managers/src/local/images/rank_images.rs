@@ -7,7 +7,7 @@ use crate::host::descendants;
 use crate::local::kind;
 use crate::net::reactor::{Interest, Reactor, Token};
 use rejoin_channel_table::{Epoch, Rank};
-use rejoin_ckpt::image::SaveError;
+use rejoin_ckpt::image::{SaveError, image_check};
 use rejoin_ckpt::store::StoredImage;
 use rejoin_ckpt::twin::Overwritten;
 use rejoin_ckpt::twin::manager::{RestoreRequest, Zygote, ZygoteAnswer, ZygoteError};
@@ -325,14 +325,19 @@ impl RankImages {
         }
     }
 
-    /// Bytes of the file from which a process of this image is made; 0 if it has a process.
+    /// Bytes of the file from which a process of this image is made, or of the memory that comes of
+    /// them if they are compressed; 0 if it has a process.
     pub fn restart_bytes(&self, slot: usize, epoch: Epoch) -> u64 {
         match self.find(slot, epoch) {
             Some(RankImage {
                 is_there: false,
                 file: ImageFile::Stored(file),
                 ..
-            }) => file.all_bytes(),
+            }) => {
+                // Its first page. The restarter says what is wrong with it.
+                let memory = image_check::summary(file.path()).map_or(0, |summary| summary.memory);
+                file.all_bytes().max(memory)
+            }
             _ => 0,
         }
     }

@@ -4,6 +4,7 @@ use super::*;
 use crate::host::topology::places::Binding;
 use crate::net::auth::{self, CHALLENGE, HELLO};
 use rejoin_channel_table::{Generation, Incarnation, Rank};
+use rejoin_ckpt::image::ImageCompression;
 use rejoin_managers_protocol::broadcast::Stamp;
 use rejoin_wire::RankOptions;
 use std::io::{Read, Write};
@@ -38,6 +39,7 @@ impl Node {
             ranks: Vec::new(),
             options,
             binding: Binding::NONE,
+            compression: ImageCompression::None,
             begun: Vec::new(),
             stdin: None,
             interactive: false,

@@ -1,0 +1,106 @@
+//! Writes pages into a file, compressed if that is wanted.
+
+use std::os::fd::RawFd;
+
+use rejoin_image_format::{CompressedBlock, HEADER_LENGTH, PAGE, SavedExtent, compression_room};
+
+use super::save_error::SaveError;
+use super::scratch_list::ScratchList;
+use crate::sys;
+
+/// How the pages of an image are compressed in its file. A restart sees it in the file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum ImageCompression {
+    /// Not at all.
+    #[default]
+    None,
+    /// Runs of at most 1 MiB, in the LZ4 block format. Runs that do not get shorter stay as they
+    /// are.
+    Lz4,
+}
+
+/// The end of a file, behind which further pages go.
+pub(super) struct PageOutput {
+    file: RawFd,
+    position: u64,
+    /// Room for a compressed block, if pages are compressed. It is in no image.
+    block: Option<ScratchList<u8>>,
+}
+
+impl PageOutput {
+    /// Nothing is written yet.
+    pub fn new(file: RawFd, compression: ImageCompression) -> Result<Self, SaveError> {
+        Ok(Self {
+            file,
+            position: HEADER_LENGTH as u64,
+            block: match compression {
+                ImageCompression::None => None,
+                ImageCompression::Lz4 => Some(ScratchList::new(compression_room())?),
+            },
+        })
+    }
+
+    /// The addresses of this memory.
+    pub fn addresses(&self) -> std::ops::Range<u64> {
+        let block = self.block.as_ref();
+        block.map(ScratchList::addresses).unwrap_or_default()
+    }
+
+    /// The length of what is written, in bytes.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Adds the pages of an address, at most those of an extent. Its checksum is not set.
+    pub fn put(&mut self, address: u64, pages: &[u8]) -> Result<SavedExtent, SaveError> {
+        let compressed = self.block.as_mut().and_then(|room| {
+            let room = room.room();
+            let block = CompressedBlock::compress(pages, room)?;
+            Some((block, room.get(..block.stored_length() as usize)?))
+        });
+        let (block, bytes) = compressed.map_or((None, pages), |(b, bytes)| (Some(b), bytes));
+        let extent = SavedExtent {
+            address,
+            position: self.position,
+            pages: (pages.len() as u64 / PAGE) as u32,
+            block,
+            ..SavedExtent::default()
+        };
+        write_at(self.file, bytes, self.position)?;
+        self.position += extent.stored_length();
+        Ok(extent)
+    }
+
+    /// Adds whole pages that are no memory of the process.
+    pub fn put_plain(&mut self, bytes: &[u8]) -> Result<(), SaveError> {
+        write_at(self.file, bytes, self.position)?;
+        self.position += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Writes the first page, and waits until the whole file is on the disk.
+    pub fn complete(&self, header: &[u8]) -> Result<(), SaveError> {
+        write_at(self.file, header, 0)?;
+        // SAFETY: touches no memory.
+        sys::check(unsafe { libc::fdatasync(self.file) }.into())
+            .map_err(|errno| SaveError::System { errno })
+            .map(drop)
+    }
+}
+
+fn write_at(file: RawFd, bytes: &[u8], position: u64) -> Result<(), SaveError> {
+    let mut done = 0;
+    while done < bytes.len() {
+        let rest = &bytes[done..];
+        let from = (position + done as u64) as i64;
+        // SAFETY: pointer and length describe the rest.
+        let count = unsafe { libc::pwrite(file, rest.as_ptr().cast(), rest.len(), from) };
+        match sys::check(count as i64) {
+            Ok(0) => return Err(SaveError::System { errno: libc::EIO }),
+            Ok(count) => done += count as usize,
+            Err(libc::EINTR) => {}
+            Err(errno) => return Err(SaveError::System { errno }),
+        }
+    }
+    Ok(())
+}
