@@ -12,6 +12,7 @@
 macro_rules! say_line {
     ($($text:tt)*) => {{
         use std::io::Write as _;
+        $crate::terminal_line::clear();
         let _ = writeln!(std::io::stderr(), $($text)*);
     }};
 }
@@ -32,6 +33,7 @@ pub mod report;
 pub mod saved_images;
 pub mod standard_output;
 pub mod stdio;
+pub mod terminal_line;
 
 /// A lock for tests that make processes, and for tests with locked files, which such a process
 /// would have open until it runs its program. One such test runs at a time.

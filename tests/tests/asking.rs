@@ -481,6 +481,46 @@ fn top_shows_a_job_again_and_again_in_a_terminal_and_once_without() {
     assert_eq!(rejoin(&folder, &["top", &mpirun]).status.code(), Some(1));
 }
 
+#[test]
+fn a_restore_that_takes_long_shows_a_bar_in_a_terminal() {
+    let folder = Folder::new("bar");
+    let gate = folder.join("gate");
+    let mut mpirun = Command::new(prefix().join("bin/mpirun"));
+    let options = [
+        "--timeout",
+        "60",
+        "--checkpoint-interval",
+        "asked",
+        "-n",
+        "2",
+    ];
+    mpirun.args(options).arg(program("back")).arg("short");
+    mpirun.arg(&gate).env("TERM", "xterm");
+    let (mut child, mut terminal) = in_terminal(&mut mpirun);
+    drop(mpirun);
+    let job = Job::of(child.id(), "back");
+    wait_for(LIMIT, "a checkpoint", || job.has_checkpoint(2));
+    // All images are stopped: none makes a process.
+    let images = job.images();
+    images.iter().for_each(|pid| kill(*pid, libc::SIGSTOP));
+    kill(job.ranks()[1], libc::SIGKILL);
+    let text = read_until(&mut terminal, "0/2 ranks, 2s", 1);
+    assert!(text.contains("mpirun: restoring ["), "{text:?}");
+    images.iter().for_each(|pid| kill(*pid, libc::SIGCONT));
+    let text = read_until(&mut terminal, "of work repeated", 1);
+    std::fs::write(gate, "").expect("the gate");
+    // The bar is gone when the line comes.
+    let (_, after) = text.rsplit_once(" ranks, ").unwrap_or(("", &text));
+    let line = after.find("of work repeated").expect("the line");
+    assert!(after[..line].contains("\r\u{1b}[2K"), "{text:?}");
+    let mut rest = Vec::new();
+    // The terminal ends with an error.
+    let _ = terminal.read_to_end(&mut rest);
+    let rest = String::from_utf8_lossy(&rest);
+    assert!(child.wait().expect("an end").success(), "{text}{rest}");
+    assert!(!rest.contains("restoring ["), "{rest:?}");
+}
+
 /// What a server answers to these bytes. The client sends them, and waits for the end.
 fn asked(address: &str, request: &[u8]) -> String {
     let mut socket = TcpStream::connect(address).expect("a connection");

@@ -248,6 +248,12 @@ impl Coordinator {
             .min()
     }
 
+    /// The checkpoint whose files are being written, and how many ranks have theirs.
+    #[must_use]
+    pub fn files_under_way(&self) -> Option<(Epoch, u32)> {
+        self.committed.files_under_way()
+    }
+
     /// Files that should be whole by now: their checkpoint, and a rank whose file is missing.
     #[must_use]
     pub fn late_files(&self, now: Time) -> Option<(Epoch, Rank)> {

@@ -276,6 +276,13 @@ impl CommittedLevels {
         Some(files.since.plus_millis(FILES_LIMIT))
     }
 
+    /// The checkpoint whose files are being written, and how many ranks have theirs.
+    pub fn files_under_way(&self) -> Option<(Epoch, u32)> {
+        let files = self.writing.as_ref()?;
+        let missing = u32::try_from(files.missing.len()).unwrap_or(u32::MAX);
+        Some((files.checkpoint.epoch, self.ranks.saturating_sub(missing)))
+    }
+
     /// Files that should be whole by now: their checkpoint, and a rank whose file is missing.
     pub fn late_files(&self, now: Time) -> Option<(Epoch, Rank)> {
         let files = self.writing.as_ref()?;

@@ -8,6 +8,7 @@ use crate::report::query::Answer;
 use crate::report::query_server::Asked;
 use crate::report::user_log;
 use crate::stdio::commit_order::Settled;
+use crate::terminal_line;
 use rejoin_managers_protocol::central::{CentralInput, Event, HostIndex};
 use rejoin_managers_protocol::levels::Level;
 use rejoin_managers_protocol::verdict::Verdict;
@@ -119,6 +120,7 @@ impl Launcher {
     /// Shows the counters of the ranks, if that is wanted.
     pub(super) fn report(&self) {
         if let Some(size) = self.counted {
+            terminal_line::clear();
             // A reader that went away misses it.
             let _ = std::io::stderr().write_all(self.central.report(size).as_bytes());
         }

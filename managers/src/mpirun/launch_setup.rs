@@ -20,10 +20,13 @@ use crate::launch::named_job::NamedJob;
 use crate::launch::tree::TreePlace;
 use crate::net::manager_listener::ListeningSockets;
 use crate::net::reactor::{Interest, Reactor, Token};
+use crate::report::progress_line::ProgressLine;
 use crate::report::query_server::QueryServer;
 use crate::report::status_summary::StatusSummary;
 use crate::report::user_log::UserLog;
+use crate::terminal_line::TerminalLine;
 use rejoin_channel_table::Rank;
+use rejoin_ckpt::store::ImageFolder;
 use rejoin_managers_protocol::central::Job;
 
 /// Whether the limits suffice for mpirun and the local manager of its host; others look for
@@ -120,6 +123,21 @@ fn central_setup(
     }
 }
 
+/// Shows how far images have come, if a person sees it. Lines of other processes would mix with it.
+fn progress_line(launch: &Launch) -> ProgressLine {
+    let has_other_lines = launch.verbose || std::env::var_os("REJOIN_LOG").is_some();
+    let is_wanted = launch.recovery.is_some() && !has_other_lines;
+    let terminal = is_wanted.then(TerminalLine::of_standard_error).flatten();
+    let plan = &launch.plan;
+    let is_one_host = launch.machines.hosts.len() == 1 && !launch.machines.is_networked();
+    let folder = plan.options.folder.as_ref().filter(|_| is_one_host);
+    let folder = folder.map(|folder| {
+        let images = std::path::Path::new(folder);
+        ImageFolder::new(images, plan.job.0, plan.name.as_deref())
+    });
+    ProgressLine::new(terminal, folder)
+}
+
 impl Launcher {
     /// Starts the managers of a launch. `streams`: of the launch before, if they are continued.
     pub(super) fn new(
@@ -174,6 +192,7 @@ impl Launcher {
             user_log: UserLog::new(launch.verbose, launch.plan.from),
             control,
             observers,
+            progress: progress_line(&launch),
             checkpoint_signal: launch.checkpoint_signal,
             state_folder,
             named,

@@ -31,6 +31,7 @@ use crate::host::signal_reader::Signals;
 use crate::launch::named_job::NamedJob;
 use crate::net::local_link::Filled;
 use crate::net::reactor::Reactor;
+use crate::report::progress_line::ProgressLine;
 use crate::report::query_server::QueryServer;
 use crate::report::user_log::{self, UserLog};
 use central_handle::CentralHandle;
@@ -177,6 +178,7 @@ struct Launcher {
     user_log: UserLog,
     control: QueryServer,
     observers: Observers,
+    progress: ProgressLine,
     checkpoint_signal: Option<i32>,
     launch: Launch,
     state_folder: StateFolder,
@@ -208,8 +210,11 @@ impl Launcher {
             fault::sent();
             self.control.flush(&self.reactor);
             if let Some(verdict) = self.finished() {
+                self.progress.end();
                 return Ok(verdict);
             }
+            let progress = self.central.view().progress;
+            self.progress.update(progress, Instant::now());
             let limit = self.wait_limit();
             let asleep = Instant::now();
             self.reactor.wait(limit, &mut tokens)?;
@@ -261,6 +266,7 @@ impl Launcher {
             self.streams.wait_limit(),
             self.control.wait_limit(),
             self.observers.wait_limit(),
+            self.progress.wait_limit(),
             self.hosts.wait_limit(),
             self.launch.stop.wait_limit(self.launch.begun),
             reader,
@@ -300,6 +306,7 @@ impl Launcher {
                     self.central.steps(&self.reactor)?;
                     self.central.await_taken(&self.reactor)?;
                     self.central.pause(true);
+                    self.progress.end();
                     // Until SIGCONT comes.
                     let _ = raise(Signal::SIGSTOP);
                     self.central.tell(CentralInput::Suspended);

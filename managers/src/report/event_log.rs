@@ -223,10 +223,7 @@ impl EventFile {
         if !std::mem::replace(&mut self.failed, true) {
             let shown = self.path.display();
             // A reader that went away misses it.
-            let _ = writeln!(
-                std::io::stderr(),
-                "mpirun: an event can't be written to {shown}: {why}; the job continues"
-            );
+            say_line!("mpirun: an event can't be written to {shown}: {why}; the job continues");
         }
     }
 }

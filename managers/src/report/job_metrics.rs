@@ -250,6 +250,7 @@ mod tests {
             pending: None,
             committed: Some((Epoch(3), at(5))),
             in_files: Some((Epoch(2), at(4))),
+            progress: None,
         };
         let text = metrics.text(&view, at(9));
         let copied = 2 * procfs::page_size();

@@ -1,4 +1,5 @@
-//! Reports to the user about a job: on standard error ([`user_log`], [`verbose_log`]), in the file
+//! Reports to the user about a job: on standard error ([`user_log`], [`verbose_log`],
+//! [`progress_line`]), in the file
 //! of `--events` ([`event_log`]), and as an answer to the `rejoin` command ([`query`],
 //! [`query_server`], [`status_summary`]).
 
@@ -7,6 +8,7 @@ pub mod history;
 pub mod job_metrics;
 pub mod metrics_server;
 pub mod page;
+pub mod progress_line;
 pub mod query;
 pub mod query_server;
 pub mod recent_events;

@@ -7,7 +7,6 @@ use rejoin_managers_protocol::central::{Event, StopSignal};
 use rejoin_managers_protocol::levels::Level;
 use rejoin_managers_protocol::verdict::{Described, SignalName};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
 
 /// Tells the user, each thing once.
 #[derive(Debug, Default)]
@@ -115,7 +114,7 @@ fn stop_given_up(signal: StopSignal, file: Option<Epoch>) -> String {
 
 /// Says a line on standard error; a reader that went away misses it.
 pub fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "mpirun: {text}");
+    say_line!("mpirun: {text}");
 }
 
 impl UserLog {

@@ -4,11 +4,13 @@
 //! reader takes its time. The flags of the inherited descriptor stay as they are: others share it.
 
 use crate::stdio::Stream;
+use crate::terminal_line;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
 use rejoin_channel_table::Rank;
 use rejoin_managers_protocol::central::HostIndex;
 use std::collections::{BTreeSet, VecDeque};
+use std::io::IsTerminal as _;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 
@@ -35,6 +37,8 @@ pub enum SinkLost {
 pub struct Sink {
     fd: OwnedFd,
     how: How,
+    /// Other lines may be shown on it.
+    is_terminal: bool,
     /// Bytes to write, with the bytes of window that each piece gives back to its host.
     queue: VecDeque<(Vec<u8>, HostIndex, u32)>,
     /// Bytes of the first piece that are written.
@@ -72,6 +76,7 @@ impl Sink {
             None => fd.try_clone_to_owned()?,
         };
         Ok(Sink {
+            is_terminal: fd.is_terminal(),
             fd,
             how,
             queue: VecDeque::new(),
@@ -137,6 +142,9 @@ impl Sink {
                 continue;
             }
             let rest = &bytes[self.written..];
+            if self.is_terminal {
+                terminal_line::clear();
+            }
             let result = match self.how {
                 How::Write => nix::unistd::write(&self.fd, rest),
                 How::Send => {
@@ -145,7 +153,12 @@ impl Sink {
                 }
             };
             match result {
-                Ok(count) => self.written += count,
+                Ok(count) => {
+                    if self.is_terminal {
+                        terminal_line::wrote(&rest[..count]);
+                    }
+                    self.written += count;
+                }
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => break,
                 Err(error) => {

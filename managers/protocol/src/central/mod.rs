@@ -47,4 +47,4 @@ pub use losses::Losses;
 pub use rank_table::RankView;
 pub use resume::REPORT_BOUND;
 pub use stop_request::{SAME_SIGNAL, StopRequest, StopSignal};
-pub use view::{Course, JobView};
+pub use view::{Course, ImageProgress, ImageWork, JobView};

@@ -57,6 +57,8 @@ pub(super) struct RankTable {
     absent: Option<Rank>,
     /// Ranks below this one have registered: where to look first for one that has not.
     complete: usize,
+    /// How many have registered since all ranks rolled back.
+    registered: u32,
 }
 
 impl RankTable {
@@ -81,11 +83,22 @@ impl RankTable {
             ranks: placement.iter().map(rank).collect(),
             absent: None,
             complete: 0,
+            registered: 0,
         }
     }
 
     pub fn generation(&self) -> Generation {
         self.generation
+    }
+
+    /// How many ranks the job has.
+    pub fn count(&self) -> u32 {
+        u32::try_from(self.ranks.len()).unwrap_or(u32::MAX)
+    }
+
+    /// How many have registered since all ranks were started, or rolled back.
+    pub fn registered_count(&self) -> u32 {
+        self.registered
     }
 
     pub fn incarnations(&self) -> Vec<Incarnation> {
@@ -194,9 +207,10 @@ impl RankTable {
             return false;
         };
         rank.pid = pid;
-        rank.card = Some(card);
+        let is_new = rank.card.replace(card).is_none();
         rank.limits = Some(limits);
         rank.stage = rank.stage.max(Stage::Registered);
+        self.registered += u32::from(is_new);
         true
     }
 
@@ -295,7 +309,7 @@ impl RankTable {
     pub fn roll_back(&mut self) {
         self.generation = self.generation.next();
         self.ranks.iter_mut().for_each(RankState::renew);
-        (self.absent, self.complete) = (None, 0);
+        (self.absent, self.complete, self.registered) = (None, 0, 0);
     }
 
     /// Only this rank comes back. It may fail again on its way.
@@ -359,6 +373,8 @@ impl RankTable {
         let ended = |(_, r): &(Rank, &RankState)| r.ended && r.stage == Stage::Spawned;
         let absent = self.numbered().find(ended);
         self.absent = absent.map(|(rank, _)| rank);
+        let known = self.ranks.iter().filter(|rank| rank.card.is_some());
+        self.registered = u32::try_from(known.count()).unwrap_or(u32::MAX);
     }
 
     /// Central was started again: these ranks, and all that begin, are coming back alone.

@@ -24,6 +24,38 @@ pub enum Course {
     Resuming,
 }
 
+/// Work on images that may take long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ImageWork {
+    /// The files of a checkpoint's images are written, and copied to other hosts.
+    Files(Epoch),
+    /// All ranks are made from the images of a checkpoint.
+    Restore,
+}
+
+/// How far this work has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageProgress {
+    /// What is done.
+    pub work: ImageWork,
+    /// Ranks for which it is done. It grows in at most 64 steps, because each is a message to
+    /// mpirun.
+    pub done: u32,
+    /// All ranks.
+    pub of: u32,
+}
+
+/// Steps in which [`ImageProgress::done`] grows.
+const PROGRESS_STEPS: u32 = 64;
+
+impl ImageProgress {
+    fn new(work: ImageWork, done: u32, of: u32) -> ImageProgress {
+        let step = of.div_ceil(PROGRESS_STEPS).max(1);
+        let done = done / step * step;
+        ImageProgress { work, done, of }
+    }
+}
+
 /// The job at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobView {
@@ -39,6 +71,8 @@ pub struct JobView {
     pub committed: Option<(Epoch, Time)>,
     /// The newest checkpoint in files, and when it was committed in memory.
     pub in_files: Option<(Epoch, Time)>,
+    /// Work on images that is under way.
+    pub progress: Option<ImageProgress>,
 }
 
 impl Central {
@@ -64,6 +98,22 @@ impl Central {
             pending: checkpoints.and_then(|c| c.pending()),
             committed: timed(epochs.memory),
             in_files: timed(epochs.file),
+            progress: self.progress(),
+        }
+    }
+
+    fn progress(&self) -> Option<ImageProgress> {
+        let of = self.ranks.count();
+        match &self.phase {
+            CentralPhase::Restoring(restore) => restore.epoch.map(|_| {
+                let back = self.ranks.registered_count();
+                ImageProgress::new(ImageWork::Restore, back, of)
+            }),
+            CentralPhase::Running | CentralPhase::Finalizing => {
+                let (epoch, whole) = self.mode.checkpoints()?.files_under_way()?;
+                Some(ImageProgress::new(ImageWork::Files(epoch), whole, of))
+            }
+            _ => None,
         }
     }
 
