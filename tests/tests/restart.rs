@@ -396,3 +396,28 @@ fn rejoin_images_lists_checks_and_removes_what_a_killed_job_has_left() {
         "{text}"
     );
 }
+
+/// The parent of a process.
+fn parent(pid: u32) -> Option<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    line.trim().parse().ok()
+}
+
+#[test]
+fn images_of_a_restarted_job_are_children_of_its_manager() {
+    let mut job = Named::new("own-images", ["pool", "100"]);
+    let child = job.first(&[]).start();
+    job.killed(child);
+    let child = job.again(&[]).start();
+    let from = job.committed();
+    wait_for(SOON, "two checkpoints", || job.committed() > from + 1);
+    // As in a first run. So what an image makes ahead of a recovery is the manager's child, too.
+    let processes = rejoin_tests::job::Job::of(child.id(), "pool");
+    wait_for(SOON, "images that are children of the manager", || {
+        let images = processes.images();
+        let is_own = |pid: &u32| parent(*pid) == Some(processes.local());
+        !images.is_empty() && images.iter().all(is_own)
+    });
+    job.ends_well(child);
+}

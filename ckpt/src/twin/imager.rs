@@ -56,6 +56,11 @@ impl Imager {
         }
     }
 
+    /// The process belongs to this local manager from now on.
+    pub fn belong_to(&mut self, manager: i32) {
+        self.settings.manager = manager;
+    }
+
     /// Whether a descriptor does not belong to the program alone: a standard stream, or what the
     /// manager has under the same number.
     pub(super) fn is_other(&self, one: &manifest::Descriptor) -> bool {

@@ -93,6 +93,10 @@ impl RankRecovery {
     pub(crate) fn start_over(&mut self, images: Option<&Images>) {
         imaging::watch_exit(images);
         self.manager = images.map(|images| images.manager);
+        if let (Some(imager), Some(images)) = (&mut self.imager, images) {
+            // Images are its children, and what they make ahead of a recovery is, too.
+            imager.belong_to(i32::try_from(images.manager).unwrap_or(0));
+        }
     }
 
     /// All ranks have registered: this is the only request now, if there is one.
