@@ -3,6 +3,9 @@
 //!
 //! So mpirun learns from the host itself that its manager has ended. A broken connection does not
 //! prove that. When a signal ends a command, ssh reports the same as for a lost network.
+//!
+//! What a manager leaves behind comes to this process, which kills it before it reports the end. So
+//! ranks may continue on another host at once.
 
 use crate::host::descendants;
 use nix::sys::prctl;
@@ -18,6 +21,9 @@ const AWAITED: [Signal; 4] = [
     Signal::SIGHUP,
 ];
 
+/// The exit code of an agent that does not know whether anything is left of what it started.
+const UNKNOWN: i32 = 255;
+
 /// Returns only in the manager, which is a child of this process. This process exits when the
 /// manager has ended, with its exit code or 128 plus its signal's number. If the system makes no
 /// process, there is no supervisor.
@@ -31,7 +37,13 @@ pub fn supervise() {
     let _ = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
     // SAFETY: this process has one thread.
     match unsafe { fork() } {
-        Ok(ForkResult::Parent { child }) => std::process::exit(await_end(child, &awaited)),
+        Ok(ForkResult::Parent { child }) => {
+            descendants::become_subreaper();
+            let code = await_end(child, &awaited);
+            let left = descendants::sweep(descendants::SWEEP_LIMIT);
+            // Nobody knows what these still do.
+            std::process::exit(if left.is_empty() { code } else { UNKNOWN })
+        }
         Ok(ForkResult::Child) | Err(_) => {
             let _ = before.thread_set_mask();
         }
