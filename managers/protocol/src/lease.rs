@@ -205,6 +205,11 @@ impl Grantor {
         }
     }
 
+    /// The host has had no process so far: nothing was given.
+    pub fn begin_anew(&mut self) {
+        *self = Grantor::new(self.terms);
+    }
+
     /// Central was started again: earlier grants and messages are unknown.
     pub fn count_from(&mut self, now: Time) {
         self.until = Some(now.plus_millis(self.terms.fence()));

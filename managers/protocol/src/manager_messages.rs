@@ -38,6 +38,16 @@ pub struct ProcessInstance {
     pub incarnation: Incarnation,
 }
 
+/// A rank whose host was lost, and which is on another host since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct MovedRank {
+    /// The rank.
+    pub rank: Rank,
+    /// The number of the host that has a copy of the file of its image; `None`: all hosts see one
+    /// folder, or there is no such host.
+    pub holder: Option<usize>,
+}
+
 /// How far a rank has come in its use of MPI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Stage {
@@ -108,6 +118,8 @@ pub enum ToLocal {
         /// The checkpoint from whose files they begin, in a job that is restarted; `None`: their
         /// programs are started.
         from: Option<Epoch>,
+        /// Those of them that come from hosts which this launch has lost.
+        moved: Vec<MovedRank>,
     },
     /// A rank that failed does not come back.
     Release {
@@ -150,6 +162,8 @@ pub enum ToLocal {
         epoch: Option<Epoch>,
         /// Which ranks, in which incarnation from now on.
         ranks: Vec<(Rank, Incarnation)>,
+        /// Those of them that come from hosts which this launch has lost. They may be here already.
+        moved: Vec<MovedRank>,
     },
     /// Keep a copy of the file of an image that a rank of another host has stored.
     Copy {

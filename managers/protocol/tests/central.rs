@@ -28,6 +28,7 @@ fn begins_anew(effects: &[CentralEffect], number: u32) -> bool {
                 generation,
                 epoch: None,
                 ranks,
+                ..
             },
         ) => *generation == Generation(number) && ranks.len() == RANKS as usize,
         _ => false,

@@ -30,6 +30,7 @@ fn host() -> Local {
         ranks: vec![(R, Incarnation(0))],
         hold: true,
         from: None,
+        moved: Vec::new(),
     };
     let registers = ToManager::Register {
         rank: R,
@@ -369,6 +370,7 @@ fn a_central_manager_that_is_started_again_knows_both_levels() {
         generation: Generation(1),
         epoch: Some(Epoch(1)),
         incarnations: vec![Incarnation(1); RANKS as usize],
+        placement: None,
         memory: Box::new(FailureHistory {
             history: History::default(),
             losses: Losses::default(),

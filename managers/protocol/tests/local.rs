@@ -107,6 +107,7 @@ fn spawn(ranks: Vec<(Rank, Incarnation)>, hold: bool) -> ToLocal {
         ranks,
         hold,
         from: None,
+        moved: Vec::new(),
     }
 }
 
@@ -155,6 +156,7 @@ fn a_process_that_begins_to_end_while_it_must_make_room_is_reported_as_what_it_w
         generation: Generation(1),
         epoch: None,
         ranks: vec![(R, I.next())],
+        moved: Vec::new(),
     };
     let until = vec![
         LocalInput::Central(spawn),
@@ -490,6 +492,7 @@ fn a_job_that_begins_anew_before_its_host_has_a_lease_starts_the_newer_processes
         generation: Generation(1),
         epoch: None,
         ranks: vec![(R, I.next())],
+        moved: Vec::new(),
     };
     let orders = vec![LocalInput::Central(spawn), LocalInput::Central(anew)];
     let effects = steps(&mut core, orders);
@@ -615,6 +618,7 @@ fn orders_of_an_earlier_generation_change_nothing() {
         generation: Generation(1),
         epoch: None,
         ranks: vec![(R, next)],
+        moved: Vec::new(),
     };
     let message = ToManager::Register {
         rank: R,
@@ -656,6 +660,7 @@ fn orders_of_an_earlier_generation_change_nothing() {
             generation,
             epoch: None,
             ranks: vec![(R, next.next())],
+            moved: Vec::new(),
         },
         ToLocal::AllFinalized { generation },
     ];
@@ -715,6 +720,7 @@ fn a_report_names_unacknowledged_exits_in_the_order_of_their_detection() {
         generation: Generation(1),
         epoch: None,
         ranks: ranks.map(|rank| (rank, I.next())).to_vec(),
+        moved: Vec::new(),
     };
     let retired = ranks.map(|rank| LocalInput::Retired(rank, I));
     let orders = std::iter::once(LocalInput::Central(restore)).chain(retired);
@@ -745,6 +751,7 @@ fn ranks_of_a_restarted_job_begin_from_their_images() {
         ranks: vec![(R, Incarnation(3))],
         hold: true,
         from: Some(Epoch(7)),
+        moved: Vec::new(),
     };
     let begun = ProcessInstance {
         generation: Generation(3),
@@ -759,6 +766,7 @@ fn ranks_of_a_restarted_job_begin_from_their_images() {
         generation: Generation(4),
         epoch: Some(Epoch(7)),
         ranks: vec![(R, Incarnation(4))],
+        moved: Vec::new(),
     };
     let retired = LocalInput::Retired(R, Incarnation(3));
     let effects = steps(&mut core, vec![there, LocalInput::Central(again), retired]);

@@ -51,6 +51,7 @@ fn registered(lookups: bool) -> Local {
         ranks: vec![(HERE, FIRST)],
         hold: true,
         from: None,
+        moved: Vec::new(),
     };
     let register = ToManager::Register {
         rank: HERE,
@@ -245,6 +246,7 @@ fn an_answer_does_not_meet_who_comes_back_before_its_start() {
         generation: GENERATION,
         epoch: None,
         ranks: vec![(HERE, Incarnation(1))],
+        moved: Vec::new(),
     };
     let effects = steps(&mut core, vec![LocalInput::Central(restore)]);
     assert_eq!(effects, [LocalEffect::Retire(HERE, FIRST)]);

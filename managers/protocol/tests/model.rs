@@ -160,6 +160,7 @@ impl System {
                 central::CentralEffect::Counters(..) => panic!("nobody counts in this model"),
                 central::CentralEffect::AskStored
                 | central::CentralEffect::AskRelaunchable
+                | central::CentralEffect::Placed(_)
                 | central::CentralEffect::Relaunch(_) => {
                     panic!("no host has a successor in this model")
                 }

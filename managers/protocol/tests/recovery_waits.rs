@@ -35,6 +35,7 @@ fn rolls_back() -> Local {
         ranks: vec![(R, I)],
         hold: true,
         from: None,
+        moved: Vec::new(),
     };
     let imaged = ToManager::Imaged {
         generation: Generation(0),
@@ -49,6 +50,7 @@ fn rolls_back() -> Local {
         generation: Generation(1),
         epoch: Some(Epoch(1)),
         ranks: vec![(R, I.next())],
+        moved: Vec::new(),
     };
     let until = vec![
         LocalInput::Central(spawn),

@@ -140,7 +140,10 @@ impl CoreDriver {
         reactor: &Reactor,
         out: &mut Vec<CentralToMpirun>,
     ) -> Result<()> {
-        if let CentralInput::HostLost(host) | CentralInput::HostGone(host, _) = input {
+        if let CentralInput::HostLost(host)
+        | CentralInput::HostGone(host, _)
+        | CentralInput::HostEnded(host, _) = input
+        {
             // Its earlier messages come first.
             while self.read(host, reactor, out)? {}
             self.hosts.close(host, reactor);

@@ -57,7 +57,7 @@ struct HostLink {
     open: bool,
 }
 
-/// All links; a host without ranks has none.
+/// All links; a host that can't have ranks has none.
 pub struct HostLinks {
     links: Vec<Option<HostLink>>,
     listener: Listener,
@@ -68,7 +68,7 @@ pub struct HostLinks {
 }
 
 impl HostLinks {
-    /// Links without connections, for the hosts that have ranks.
+    /// Links without connections, for the hosts that have ranks, or may have some later.
     ///
     /// # Errors
     /// The system refuses to watch the listening sockets.
@@ -83,12 +83,16 @@ impl HostLinks {
         let used: Vec<HostIndex> = (0..hosts)
             .filter(|host| job.placement.contains(host))
             .collect();
-        let mut links: Vec<_> = (0..hosts).map(|_| None).collect();
-        for host in &used {
-            let token = Token::indexed(kinds.link, u32::try_from(*host).unwrap_or(u32::MAX));
-            let link = SessionLink::new(token);
-            links[*host] = Some(HostLink { link, open: true });
-        }
+        // Others may take in ranks of a lost host: what they are told then waits for their calls.
+        let takes_in = job.failover.as_ref().filter(|failover| failover.takes_in);
+        let may_join = |host: &HostIndex| takes_in.is_some_and(|f| !f.lost.contains(host));
+        let link = |host: HostIndex| {
+            let has_link = used.contains(&host) || may_join(&host);
+            let token = Token::indexed(kinds.link, u32::try_from(host).unwrap_or(u32::MAX));
+            let link = has_link.then(|| SessionLink::new(token));
+            link.map(|link| HostLink { link, open: true })
+        };
+        let links = (0..hosts).map(link).collect();
         let most = host_limits::callers(host_limits::launcher(hosts));
         let key = central_key(&plan.key, plan.launch);
         let instance = u64::from(plan.restarts);

@@ -315,6 +315,7 @@ mod tests {
             generation: GENERATION.next(),
             epoch: None,
             ranks: Vec::new(),
+            moved: Vec::new(),
         };
         assert!(!top.hold(2, &restore));
         assert!(top.heard(Time(1), 0, got(&out, Vec::new())).is_empty());

@@ -34,8 +34,7 @@ pub(super) fn launch(
     check_interface(job, given)?;
     let counts: Vec<u32> = programs.iter().map(|p| p.n.unwrap_or(1)).collect();
     let machines = host_list::machines(job, &programs, &counts, given)?;
-    let mut ranks = Vec::new();
-    let mut list = Vec::new();
+    let (mut ranks, mut list) = (Vec::new(), Vec::new());
     for (program, index) in programs.into_iter().zip(0u32..) {
         let count = counts[index as usize];
         let start = ranks.len() as u32;
@@ -57,6 +56,7 @@ pub(super) fn launch(
         size,
         name: stop_options::name(job, &list, id),
         programs: list,
+        program_runs: Vec::new(),
         claim: None,
         from: None,
         accepts_external_state: job.accept_external_state,

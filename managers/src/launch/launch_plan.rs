@@ -59,6 +59,9 @@ pub struct LaunchPlan {
     pub programs: Vec<Program>,
     /// The ranks (in a part, those of one host), each with the number of its program.
     pub ranks: Vec<(Rank, u32)>,
+    /// The program of every rank of the job, in runs: the first rank of each, and the number of its
+    /// program. In a part only.
+    pub program_runs: Vec<(Rank, u32)>,
     /// The name by which the job can be restarted, if it has one: that of its folder of images.
     pub name: Option<String>,
     /// mpirun's claim in the job's folder of images, whose files are to outlive the managers. A
@@ -80,7 +83,7 @@ pub struct LaunchPlan {
     pub compression: ImageCompression,
     /// Ranks whose earlier processes had begun lines that these end.
     pub begun: Vec<(Rank, Begun)>,
-    /// The rank that reads mpirun's standard input.
+    /// The rank of the job that reads mpirun's standard input.
     pub stdin: Option<Rank>,
     /// A person sits at the terminal: pass unfinished lines on after a moment.
     pub interactive: bool,
@@ -114,9 +117,37 @@ impl LaunchPlan {
                 .filter(|(r, _)| here(r))
                 .cloned()
                 .collect(),
-            stdin: self.stdin.filter(here),
+            program_runs: self.all_programs(),
             ..self.clone()
         }
+    }
+
+    /// The part of a host that has no ranks yet.
+    #[must_use]
+    pub fn part_without_ranks(&self) -> LaunchPlan {
+        let mut part = self.part(&[], 0);
+        part.from = None;
+        if let Some(copies) = &mut part.copies {
+            copies.holders.clear();
+        }
+        part
+    }
+
+    /// The number of a rank's program, in a part.
+    #[must_use]
+    pub fn program_of(&self, rank: Rank) -> Option<u32> {
+        let after = self
+            .program_runs
+            .partition_point(|(first, _)| *first <= rank);
+        let (_, program) = self.program_runs.get(after.checked_sub(1)?)?;
+        (rank.0 < self.size).then_some(*program)
+    }
+
+    fn all_programs(&self) -> Vec<(Rank, u32)> {
+        let mut runs = self.ranks.clone();
+        runs.sort_unstable();
+        runs.dedup_by_key(|(_, program)| *program);
+        runs
     }
 }
 
@@ -131,6 +162,7 @@ mod tests {
             key: JobKey::new([0; 32]),
             size: 3,
             programs: Vec::new(),
+            program_runs: Vec::new(),
             name: None,
             claim: None,
             from: None,
@@ -153,11 +185,18 @@ mod tests {
         let placement = [0, 1, 0];
         let first = plan.part(&placement, 0);
         assert_eq!(first.ranks, [(Rank(0), 0), (Rank(2), 1)]);
-        assert_eq!((first.stdin, first.size), (None, 3));
+        assert_eq!((first.stdin, first.size), (Some(Rank(1)), 3));
         let second = plan.part(&placement, 1);
         assert_eq!(second.ranks, [(Rank(1), 0)]);
         assert_eq!(second.stdin, Some(Rank(1)));
         assert_eq!((first.begun.len(), second.begun.len()), (0, 1));
         assert!(plan.part(&placement, 2).ranks.is_empty());
+        // Any of them may come to run any rank.
+        let program = |part: &LaunchPlan, rank| part.program_of(Rank(rank));
+        for part in [first, second, plan.part_without_ranks()] {
+            assert_eq!(part.program_runs, [(Rank(0), 0), (Rank(2), 1)]);
+            let programs = [0, 1, 2, 3].map(|rank| program(&part, rank));
+            assert_eq!(programs, [Some(0), Some(0), Some(1), None]);
+        }
     }
 }

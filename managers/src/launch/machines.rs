@@ -66,13 +66,15 @@ impl Machines {
         self.hosts.iter().map(|h| h.name.clone()).collect()
     }
 
-    /// Data with which central places the ranks of a lost host.
+    /// Data with which central places the ranks of a lost host. `takes_in`: other hosts can take
+    /// them in within this launch.
     #[must_use]
-    pub fn failover(&self) -> Failover {
+    pub fn failover(&self, takes_in: bool) -> Failover {
         let hosts = self.hosts.iter().enumerate();
         let lost = hosts.filter(|(_, host)| host.lost).map(|(host, _)| host);
         Failover {
             lost: lost.collect(),
+            takes_in,
         }
     }
 

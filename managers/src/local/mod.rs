@@ -8,6 +8,7 @@ mod kind;
 mod link_messages;
 mod links;
 mod local_rank;
+mod moved_ranks;
 mod rank_events;
 mod rank_socket;
 mod restore_process;
@@ -76,7 +77,7 @@ fn run_with(link: impl FnOnce(&Reactor) -> Result<MpirunLink>) -> i32 {
 }
 
 /// The local manager: the parts of its state, and the inputs that wait for its core. A slot is a
-/// rank's position among the ranks of this host, and its local rank.
+/// rank's position among the ranks of this host, and its local rank. It never changes.
 struct LocalManager {
     core: Local,
     /// Inputs that the core has not taken yet.
@@ -93,13 +94,15 @@ struct LocalManager {
     peers: Option<Box<Peers>>,
     /// From the plan on.
     starter: Option<ProcessStarter>,
-    /// By slot, in rank order.
+    /// By slot: in rank order those with which the manager was launched, then those of lost hosts.
     ranks: Vec<LocalRank>,
+    /// How many ranks it was launched with.
+    launched: usize,
     outputs: RankOutputs,
     input: Option<RankInput>,
-    /// The checkpoint from whose file the rank that reads it begins, and whether what it had read
-    /// is given again.
-    input_from: Option<(Epoch, bool)>,
+    /// The checkpoint from whose file the rank that reads it begins (`None`: not known yet), and
+    /// whether what it had read is given again.
+    input_from: Option<(Option<Epoch>, bool)>,
     requests: CheckpointRequests,
     images: RankImages,
     /// Of a job whose hosts copy each other's files of images.
@@ -135,6 +138,7 @@ impl LocalManager {
             peers: None,
             starter: None,
             ranks: Vec::new(),
+            launched: 0,
             outputs: RankOutputs::new(),
             input: None,
             input_from: None,
@@ -306,6 +310,7 @@ impl LocalManager {
             }
             LocalEffect::Retire(rank, incarnation) => self.retire(rank, incarnation),
             LocalEffect::LookUp(to, message) => self.send_lookup(to, message)?,
+            LocalEffect::TakeIn(moved, epoch) => self.take_in(moved, epoch)?,
             LocalEffect::Restore(instance, epoch) => self.restore_process(instance, epoch)?,
             LocalEffect::Discard(rank, incarnation) => self.discard(rank, incarnation),
             LocalEffect::DropImage(rank, epoch) => self.drop_image(rank, epoch),
@@ -407,7 +412,10 @@ impl LocalManager {
     }
 
     fn slot(&self, rank: Rank) -> Option<usize> {
-        self.ranks.binary_search_by_key(&rank, LocalRank::rank).ok()
+        let (launched, moved) = self.ranks.split_at(self.launched);
+        let found = launched.binary_search_by_key(&rank, LocalRank::rank).ok();
+        let is_same = |other: &LocalRank| other.rank() == rank;
+        found.or_else(|| Some(self.launched + moved.iter().position(is_same)?))
     }
 
     fn told(&mut self, slot: usize, input: impl FnOnce(Rank, Incarnation) -> LocalInput) {

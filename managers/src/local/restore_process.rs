@@ -23,7 +23,7 @@ impl LocalManager {
         let Some(slot) = self.slot(instance.rank) else {
             return Ok(());
         };
-        if self.awaits_copy(instance, epoch)? {
+        if self.lacks_moved_image(slot, instance, epoch)? || self.awaits_copy(instance, epoch)? {
             return Ok(());
         }
         self.continue_input(slot, epoch);

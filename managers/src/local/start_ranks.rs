@@ -44,6 +44,7 @@ impl LocalManager {
             .iter()
             .map(|&(rank, _)| LocalRank::new(rank))
             .collect();
+        self.launched = self.ranks.len();
         let ranks = self.ranks.iter().map(LocalRank::rank);
         self.outputs.serve(ranks, come_back, interactive);
         self.images.serve(self.ranks.len());
@@ -117,7 +118,7 @@ impl LocalManager {
         {
             // A person does not type it again. mpirun gives it again if it still runs.
             let is_relaunched = plan.central.as_ref().is_some_and(|c| c.launch > 0);
-            self.input_from = Some((epoch, is_relaunched || !plan.interactive));
+            self.input_from = Some((Some(epoch), is_relaunched || !plan.interactive));
             match self.images.has(slot, epoch) {
                 true => self.continue_input(slot, epoch),
                 // What the rank had read is in the file, which is still to be copied.
@@ -132,7 +133,7 @@ impl LocalManager {
         let is_reader = self.input.as_ref().map(RankInput::rank) == Some(self.ranks[slot].rank());
         let first = self
             .input_from
-            .take_if(|(from, _)| is_reader && *from == epoch);
+            .take_if(|(from, _)| is_reader && from.is_none_or(|from| from == epoch));
         if let (Some((_, is_given)), Some(input)) = (first, &mut self.input) {
             let read = self.images.input_of(slot, epoch).unwrap_or(0);
             input.continue_from(epoch, if is_given { read } else { 0 });

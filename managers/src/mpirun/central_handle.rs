@@ -250,6 +250,7 @@ impl CentralHandle {
             CentralEffect::Decided(verdict) => self.news.decide(verdict),
             CentralEffect::AskStored => self.asks_stored = true,
             CentralEffect::AskRelaunchable => self.asks_relaunchable = true,
+            CentralEffect::Placed(placement) => self.news.placed(placement),
             CentralEffect::Relaunch(next) => self.relaunch = Some(next),
             CentralEffect::Over(verdict) => {
                 // No restart writes again what was written before the last checkpoint.

@@ -3,7 +3,7 @@
 
 use crate::report::status_summary::StatusSummary;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
-use rejoin_managers_protocol::central::Event;
+use rejoin_managers_protocol::central::{Event, RankPlacement};
 use rejoin_managers_protocol::levels::{CommittedEpochs, Level};
 use rejoin_managers_protocol::verdict::Verdict;
 use std::collections::BTreeSet;
@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 pub(super) enum News {
     /// Something happened in the job.
     Event(Event),
+    /// Ranks of lost hosts are on other hosts. This may come again.
+    Placed(RankPlacement),
     /// The central manager's process ended, and this other one took over after so many nanoseconds.
     Again { how: String, pid: u32, took: u64 },
     /// The highest number of a checkpoint that will come to nothing, after it ended.
@@ -82,6 +84,7 @@ impl CentralNews {
             | Event::Stopping { .. }
             | Event::StopGivenUp { .. }
             | Event::HostSilent { .. }
+            | Event::HostReplaced { .. }
             | Event::HostHeard { .. } => true,
             Event::Lost {
                 rank,
@@ -134,6 +137,11 @@ impl CentralNews {
         if Some(abandoned) > committed.memory.max(Some(Epoch(0))) {
             self.news.push(News::Abandoned(abandoned));
         }
+    }
+
+    /// Ranks of lost hosts are on other hosts, maybe as told before.
+    pub fn placed(&mut self, placement: RankPlacement) {
+        self.news.push(News::Placed(placement));
     }
 
     /// There is no journal for this reason; `remote`: the central manager's process continues

@@ -25,6 +25,10 @@ impl Launcher {
         for news in self.central.news() {
             let event = match news {
                 News::Event(event) => event,
+                News::Placed(placement) => {
+                    self.place_ranks(placement);
+                    continue;
+                }
                 News::Again { how, pid, took } => {
                     self.user_log.again(&how, took);
                     let generation = self.central.view().generation;
@@ -139,14 +143,16 @@ impl Launcher {
                 self.streams.push(host, rank, stream, bytes, last);
             }
             LocalToMpirun::Mark { rank, epoch } => self.streams.mark(rank, epoch),
-            LocalToMpirun::Rewound { rank, epoch } => self.streams.rewind(rank, epoch),
+            LocalToMpirun::Rewound { rank, epoch } => {
+                self.streams.rewind(host, rank, epoch, &self.reactor);
+            }
             LocalToMpirun::Stored {
                 rank,
                 number,
                 begun,
             } => self.streams.has_stored(rank, number, begun),
-            LocalToMpirun::InputCredit(count) => self.streams.input_credit(count),
-            LocalToMpirun::InputClosed => self.streams.input_closed(),
+            LocalToMpirun::InputCredit(count) => self.streams.input_credit(host, count),
+            LocalToMpirun::InputClosed => self.streams.input_closed(host),
             LocalToMpirun::Caveats { rank, lines } => self.user_log.caveats(rank, lines),
             LocalToMpirun::Note {
                 rank,

@@ -37,8 +37,8 @@ pub(super) struct Setup {
     pub hosts: usize,
     /// Number of its ranks.
     pub ranks: u32,
-    /// The host of the rank that reads standard input.
-    pub reader: Option<HostIndex>,
+    /// The rank that reads standard input, and its host.
+    pub reader: Option<(Rank, HostIndex)>,
     /// Put `[rank]<stream> ` before each line.
     pub tag: bool,
     /// Its ranks come back.
@@ -68,8 +68,8 @@ pub(super) struct Streams {
     /// Put `[rank]<stream> ` before each line.
     tag: bool,
     source: InputSource,
-    /// Where the rank is that reads standard input.
-    reader: Option<HostIndex>,
+    /// The rank that reads standard input, and its host.
+    reader: Option<(Rank, HostIndex)>,
     /// Bytes of window to give back, by host.
     credit: Vec<u32>,
     /// The same, of held output, given when the sinks take again what they are given.
@@ -159,6 +159,12 @@ impl Streams {
             ends: self.ends.map(|_| BTreeMap::new()),
             ..self
         }
+    }
+
+    /// Hosts are lost, and all ranks continue from their images of this checkpoint. Its marks have
+    /// come, those of later ones may never come.
+    pub fn moved(&mut self, ranks: u32, epoch: Epoch) {
+        self.order = CommitOrder::new(ranks, Some(epoch));
     }
 
     /// The newest checkpoint in files from which the next launch could continue: all that ranks
@@ -403,8 +409,15 @@ impl Streams {
         }
     }
 
-    /// A rank rolls back.
-    pub fn rewind(&mut self, rank: Rank, epoch: Option<Epoch>) {
+    /// A rank rolls back, on this host. If that is another one than before, standard input is
+    /// given to it from the beginning.
+    pub fn rewind(&mut self, host: HostIndex, rank: Rank, epoch: Option<Epoch>, reactor: &Reactor) {
+        if let Some((reader, place)) = &mut self.reader
+            && *reader == rank
+            && std::mem::replace(place, host) != host
+        {
+            self.source.give_again(reactor);
+        }
         if self.held_for_stop().is_some() {
             self.show_released();
         }
@@ -530,7 +543,7 @@ impl Streams {
 
     /// Reads standard input once.
     pub fn read(&mut self, hosts: &mut LocalManagers) -> Result<()> {
-        if let Some(host) = self.reader
+        if let Some((_, host)) = self.reader
             && let Some(bytes) = self.source.read()
         {
             hosts.queue(host, &MpirunToLocal::Input(ByteBuf::from(bytes)))?;
@@ -538,14 +551,22 @@ impl Streams {
         Ok(())
     }
 
-    /// The rank took so many bytes of standard input.
-    pub fn input_credit(&mut self, count: u32) {
-        self.source.credit(count);
+    /// The rank on this host took so many bytes of standard input.
+    pub fn input_credit(&mut self, host: HostIndex, count: u32) {
+        if self.is_reader_on(host) {
+            self.source.credit(count);
+        }
     }
 
-    /// Standard input has no reader any more.
-    pub fn input_closed(&mut self) {
-        self.source.close();
+    /// Standard input has no reader on this host any more.
+    pub fn input_closed(&mut self, host: HostIndex) {
+        if self.is_reader_on(host) {
+            self.source.close();
+        }
+    }
+
+    fn is_reader_on(&self, host: HostIndex) -> bool {
+        self.reader.is_some_and(|(_, place)| place == host)
     }
 
     /// How long a wait may last for the streams' sake.

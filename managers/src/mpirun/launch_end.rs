@@ -6,7 +6,7 @@ use super::state_folder;
 use crate::error::{Result, system_text};
 use crate::report::user_log;
 use crate::stdio::sink::SinkLost;
-use rejoin_managers_protocol::central::{CentralInput, StoredState};
+use rejoin_managers_protocol::central::{CentralInput, HostIndex, StoredState};
 use rejoin_managers_protocol::verdict::Verdict;
 use std::time::Duration;
 
@@ -17,13 +17,14 @@ const READER_LIMIT: Duration = Duration::from_secs(2);
 impl Launcher {
     /// A lost host would not end the job.
     pub(super) fn may_relaunch(&self) -> bool {
-        !self.stored_states().is_empty()
+        !self.stored_states(&[]).is_empty()
     }
 
-    /// From what the job could be launched again, the best first.
-    fn stored_states(&self) -> Vec<StoredState> {
+    /// From what the job could continue without these hosts, the best first.
+    fn stored_states(&self, lost: &[HostIndex]) -> Vec<StoredState> {
         let in_files = self.streams.in_files();
-        let images = in_files.and_then(|epoch| self.state_folder.images(epoch));
+        let machines = &self.launch.machines;
+        let images = in_files.and_then(|epoch| self.state_folder.images(epoch, machines, lost));
         let regions = self.state_folder.state(self.streams.newest_state());
         images.into_iter().chain(regions).collect()
     }
@@ -54,11 +55,16 @@ impl Launcher {
     /// certain once no host has a link.
     pub(super) fn answer_stored(&mut self) {
         if self.central.asks_relaunchable() {
-            let states = self.stored_states();
+            let machines = &self.launch.machines;
+            let hosts = 0..machines.hosts.len();
+            let is_lost =
+                |host: &HostIndex| machines.ranks_on(*host) > 0 && !self.hosts.is_open(*host);
+            let lost: Vec<HostIndex> = hosts.filter(is_lost).collect();
+            let states = self.stored_states(&lost);
             self.central.tell(CentralInput::Relaunchable(states));
         }
         if self.central.asks_stored() && !self.hosts.any_open() {
-            let states = self.stored_states();
+            let states = self.stored_states(&[]);
             self.central.tell_stored(states);
         }
     }

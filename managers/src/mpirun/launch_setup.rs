@@ -54,7 +54,7 @@ fn setup(launch: &Launch, relaunch: Option<bool>) -> Setup {
     Setup {
         hosts: machines.hosts.len(),
         ranks: plan.size,
-        reader: plan.stdin.and_then(host_of),
+        reader: plan.stdin.and_then(|rank| Some((rank, host_of(rank)?))),
         tag: launch.tag,
         recovers: launch.recovery.is_some(),
         show: launch.show,
@@ -65,8 +65,9 @@ fn setup(launch: &Launch, relaunch: Option<bool>) -> Setup {
     }
 }
 
-/// The central manager's data about a launch.
-fn job(launch: &Launch, failover: bool) -> Job {
+/// The central manager's data about a launch. `takes_in`: other hosts can take in ranks of a lost
+/// one. `failover`: the job can be launched again.
+fn job(launch: &Launch, failover: bool, takes_in: bool) -> Job {
     let spent = u64::try_from(launch.begun.elapsed().as_millis());
     Job {
         generation: launch.generation,
@@ -79,7 +80,7 @@ fn job(launch: &Launch, failover: bool) -> Job {
         },
         recovery: launch.recovery,
         leases: launch.machines.leases(),
-        failover: failover.then(|| launch.machines.failover()),
+        failover: failover.then(|| launch.machines.failover(takes_in)),
         from: launch.plan.from,
         requested: launch.requested,
         copies: launch.plan.copies.is_some(),
@@ -109,7 +110,8 @@ fn central_setup(
 ) -> CentralSetup {
     let plan = &launch.plan;
     CentralSetup {
-        job: job(launch, failover),
+        // The tree and the look-ups have fixed places.
+        job: job(launch, failover, tree.is_none() && !plan.lookups),
         links: LinkPlan {
             id: plan.job,
             key: plan.key.clone(),
@@ -163,7 +165,7 @@ impl Launcher {
         let tree = TreePlace::first(used.count(), plan.size, launch.launch)?;
         let (sockets, addresses) = listen_for_central(&launch)?;
         let launched = (launch.launch, tree);
-        let hosts = LocalManagers::start(plan, machines, launched, &addresses, kinds, &reactor)?;
+        let hosts = LocalManagers::start(plan, machines, launched, addresses, kinds, &reactor)?;
         reactor.add(&signals, Token::single(kind::SIGNALS), Interest::READ)?;
         let failover = state_folder.is_prepared();
         let setup = setup(&launch, failover);

@@ -63,8 +63,21 @@ pub(super) struct LocalManagers {
     launch: u32,
     /// For how long one whose connection broke is waited for.
     patience: Duration,
-    /// Lost ones that were not reported yet, and why they are.
-    gone: Vec<(HostIndex, String)>,
+    /// Lost ones that were not reported yet.
+    gone: Vec<LostManager>,
+    central: CentralAddresses,
+    /// Kind of the events of links.
+    link_kind: u8,
+}
+
+/// A local manager that is lost.
+pub(super) struct LostManager {
+    /// Number of its host.
+    pub host: HostIndex,
+    /// Why it counts as lost, one line.
+    pub why: String,
+    /// It has ended, and every process below it.
+    pub has_ended: bool,
 }
 
 /// Where central listens for local managers.
@@ -100,7 +113,7 @@ impl LocalManagers {
         plan: &LaunchPlan,
         machines: &Machines,
         (launch, tree): (u32, Option<TreePlace>),
-        central: &CentralAddresses,
+        central: CentralAddresses,
         kinds: Kinds,
         reactor: &Reactor,
     ) -> Result<LocalManagers> {
@@ -124,26 +137,57 @@ impl LocalManagers {
             launch,
             patience: machines.terms.lost_after(),
             gone: Vec::new(),
+            central,
+            link_kind: kinds.link,
         };
         for host in 0..machines.hosts.len() {
             let mut part = plan.part(&machines.placement, host);
             part.tree = tree.zip(used.binary_search(&host).ok()).map(place_at);
-            part.central = Some(CentralPlace {
-                addresses: central.of(machines.is_remote(host)),
-                launch,
-                host: u32::try_from(host).unwrap_or(u32::MAX),
-            });
-            let token = Token::indexed(kinds.link, u32::try_from(host).unwrap_or(u32::MAX));
-            let local = if part.ranks.is_empty() {
-                None
-            } else if machines.is_remote(host) {
-                Some(hosts.invite(part, machines, host, token)?)
-            } else {
-                Some(start_here(part, token, reactor)?)
+            let local = match part.ranks.is_empty() {
+                true => None,
+                false => Some(hosts.start_one(part, machines, host, reactor)?),
             };
             hosts.locals.push(local);
         }
         Ok(hosts)
+    }
+
+    /// Starts a local manager on a host that has none, because it takes in ranks of a lost one.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn join(
+        &mut self,
+        host: HostIndex,
+        plan: &LaunchPlan,
+        machines: &Machines,
+        reactor: &Reactor,
+    ) -> Result<()> {
+        if self.locals.get(host).is_some_and(Option::is_none) {
+            let local = self.start_one(plan.part_without_ranks(), machines, host, reactor)?;
+            self.locals[host] = Some(local);
+        }
+        Ok(())
+    }
+
+    fn start_one(
+        &self,
+        mut part: LaunchPlan,
+        machines: &Machines,
+        host: HostIndex,
+        reactor: &Reactor,
+    ) -> Result<ManagerEntry> {
+        let number = u32::try_from(host).unwrap_or(u32::MAX);
+        part.central = Some(CentralPlace {
+            addresses: self.central.of(machines.is_remote(host)),
+            launch: self.launch,
+            host: number,
+        });
+        let token = Token::indexed(self.link_kind, number);
+        match machines.is_remote(host) {
+            true => self.invite(part, machines, host, token),
+            false => start_here(part, token, reactor),
+        }
     }
 
     /// Makes an agent start a local manager on another host. Queued messages wait until it
@@ -301,10 +345,14 @@ impl LocalManagers {
                 continue;
             };
             if let Some(remote) = &mut local.remote
-                && let Some(why) = remote.lost(now)
+                && let Some((why, has_ended)) = remote.lost(now)
             {
                 remote.until = None;
-                self.gone.push((host, why));
+                self.gone.push(LostManager {
+                    host,
+                    why,
+                    has_ended,
+                });
             }
             let duty = local.own.as_mut().map(|(pid, watchdog)| {
                 let pid = *pid;
@@ -317,7 +365,11 @@ impl LocalManagers {
                     descendants::send(*pid, libc::SIGKILL);
                     let why =
                         format!("its local manager did not answer for {silent} s and was killed");
-                    self.gone.push((host, why));
+                    self.gone.push(LostManager {
+                        host,
+                        why,
+                        has_ended: false,
+                    });
                 }
                 _ => {}
             }
@@ -336,8 +388,8 @@ impl LocalManagers {
         first.into_iter().chain(answers).chain(callers).min()
     }
 
-    /// The managers that were lost since the last call, and why.
-    pub fn gone(&mut self) -> Vec<(HostIndex, String)> {
+    /// The managers that were lost since the last call.
+    pub fn gone(&mut self) -> Vec<LostManager> {
         std::mem::take(&mut self.gone)
     }
 
@@ -365,6 +417,18 @@ impl LocalManagers {
         self.close(host, reactor);
     }
 
+    /// The link to this host is open.
+    pub fn is_open(&self, host: HostIndex) -> bool {
+        let local = self.locals.get(host).and_then(Option::as_ref);
+        local.is_some_and(|local| local.open)
+    }
+
+    /// The host is this one.
+    pub fn is_here(&self, host: HostIndex) -> bool {
+        let local = self.locals.get(host).and_then(Option::as_ref);
+        local.is_some_and(|local| local.own.is_some())
+    }
+
     /// Some link is open.
     pub fn any_open(&self) -> bool {
         self.locals.iter().flatten().any(|l| l.open)
@@ -382,36 +446,41 @@ fn place_at((first, position): (TreePlace, usize)) -> TreePlace {
 }
 
 impl RemoteManager {
-    /// Why it counts as lost, if it does.
-    fn lost(&mut self, now: Instant) -> Option<String> {
+    /// Why it counts as lost, if it does, and whether it has ended with all its processes.
+    fn lost(&mut self, now: Instant) -> Option<(String, bool)> {
         let until = self.until?;
         if !self.called {
-            if self.agent.ended_well() && !std::mem::replace(&mut self.told, true) {
-                user_log::say(&format!(
-                    "host {}: `{}` has ended, and no local manager has called yet; it is waited for",
-                    self.name,
-                    self.agent.command()
-                ));
-            }
-            if let Some(how) = self.agent.failed() {
-                return Some(format!(
-                    "its local manager was not started: `{}` {how}",
-                    self.agent.command()
-                ));
-            }
-            return (until <= now).then(|| {
-                format!(
-                    "its local manager has not called within {} s (started by `{}`)",
-                    CALL_LIMIT.as_secs(),
-                    self.agent.command()
-                )
-            });
+            return Some((self.not_called(until, now)?, false));
         }
         if let Some(how) = self.agent.ended_there() {
-            return Some(format!("its local manager ended: {how}"));
+            return Some((format!("its local manager ended: {how}"), true));
         }
-        (until <= now)
-            .then(|| "it has been out of reach for too long (--host-patience)".to_string())
+        let why = "it has been out of reach for too long (--host-patience)";
+        (until <= now).then(|| (why.to_string(), false))
+    }
+
+    /// Why one that has not called does not come, if that is so.
+    fn not_called(&mut self, until: Instant, now: Instant) -> Option<String> {
+        if self.agent.ended_well() && !std::mem::replace(&mut self.told, true) {
+            user_log::say(&format!(
+                "host {}: `{}` has ended, and no local manager has called yet; it is waited for",
+                self.name,
+                self.agent.command()
+            ));
+        }
+        if let Some(how) = self.agent.failed() {
+            return Some(format!(
+                "its local manager was not started: `{}` {how}",
+                self.agent.command()
+            ));
+        }
+        (until <= now).then(|| {
+            format!(
+                "its local manager has not called within {} s (started by `{}`)",
+                CALL_LIMIT.as_secs(),
+                self.agent.command()
+            )
+        })
     }
 }
 

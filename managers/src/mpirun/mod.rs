@@ -17,6 +17,7 @@ mod launch_order;
 mod launch_setup;
 mod local_managers;
 mod observers;
+mod placed_ranks;
 mod rank_counters;
 mod remote_central;
 mod state_folder;
@@ -38,7 +39,7 @@ use central_handle::CentralHandle;
 pub use job_streams::Show;
 use job_streams::Streams;
 pub use launch_order::Launch;
-use local_managers::LocalManagers;
+use local_managers::{LocalManagers, LostManager};
 use nix::sys::signal::{Signal, raise};
 use observers::Observers;
 use rejoin_managers_protocol::central::{CentralInput, HostIndex};
@@ -251,9 +252,17 @@ impl Launcher {
     /// Local managers on other hosts may be lost.
     fn run_host_timers(&mut self) -> Result<()> {
         self.hosts.run_timers(&self.reactor)?;
-        for (host, why) in self.hosts.gone() {
+        for lost in self.hosts.gone() {
+            let LostManager {
+                host,
+                why,
+                has_ended,
+            } = lost;
             self.hosts.close(host, &self.reactor);
-            self.central.tell(CentralInput::HostGone(host, why));
+            self.central.tell(match has_ended {
+                true => CentralInput::HostEnded(host, why),
+                false => CentralInput::HostGone(host, why),
+            });
         }
         Ok(())
     }
@@ -279,7 +288,11 @@ impl Launcher {
             Filled::Nothing | Filled::Broken => {}
             Filled::Closed => {
                 self.hosts.close(host, &self.reactor);
-                self.central.tell(CentralInput::HostLost(host));
+                // A manager on another host may still be ending its ranks.
+                self.central.tell(match self.hosts.is_here(host) {
+                    true => CentralInput::HostLost(host),
+                    false => CentralInput::HostGone(host, "its local manager ended".into()),
+                });
             }
             Filled::Some => {
                 while let Some(message) = self.hosts.next(host)? {

@@ -226,7 +226,9 @@ impl RemoteCentral {
         match &input {
             // There would be one too many of them.
             CentralInput::Begin | CentralInput::Tick => return Ok(()),
-            CentralInput::HostLost(host) | CentralInput::HostGone(host, _) => {
+            CentralInput::HostLost(host)
+            | CentralInput::HostGone(host, _)
+            | CentralInput::HostEnded(host, _) => {
                 self.last.entry(*host).or_insert(input.clone());
             }
             // Another one asks again.

@@ -12,6 +12,7 @@ use super::launch_order::Launch;
 use crate::error::{Error, Result};
 use crate::host::images_folder;
 use crate::launch::launch_plan::{CopyPlan, LaunchPlan};
+use crate::launch::machines::Machines;
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_ckpt::store::{FolderClaim, ImageFolder};
 use rejoin_managers_protocol::central::{HostIndex, Relaunch, StoredState, placement};
@@ -27,7 +28,7 @@ pub(super) struct StateFolder {
     images: Option<ImageFolder>,
     /// Another host has a copy of each file before its checkpoint counts, or sees it.
     are_copied: bool,
-    /// The checkpoint from whose files this launch began.
+    /// The checkpoint from whose files this launch began, or continued on other hosts.
     from: Option<Epoch>,
     ranks: u32,
     /// The present launch began from a stored state.
@@ -68,12 +69,10 @@ impl StateFolder {
         let plan = &launch.plan;
         let has_images = plan.claim.is_some() || plan.copies.is_some();
         let images = folder.as_ref().filter(|_| has_images);
-        let placement = &launch.machines.placement;
-        let has_partner = |host: &usize| placement::partner(*host, placement).is_some();
         StateFolder {
             images: images.map(|folder| image_folder(&launch.plan, folder)),
             began_from: began_from.and_then(|folder| newest(folder, launch.plan.size, at_most)),
-            are_copied: plan.copies.is_some() && placement.first().is_some_and(has_partner),
+            are_copied: are_copied(launch),
             from: plan.from,
             restarted: options.restart,
             ranks: launch.plan.size,
@@ -82,17 +81,34 @@ impl StateFolder {
         }
     }
 
+    /// Ranks of lost hosts continue on other hosts from the images of this checkpoint.
+    pub fn moved(&mut self, launch: &Launch, from: Epoch) {
+        self.from = Some(from);
+        self.are_copied = are_copied(launch);
+    }
+
     /// The job may be launched again; whether this launch began from a stored state.
     pub fn is_prepared(&self) -> Option<bool> {
         self.folder.as_ref().map(|_| self.restarted)
     }
 
     /// The images of this checkpoint, which is committed in files, if the job can continue from
-    /// them without a host.
-    pub fn images(&self, epoch: Epoch) -> Option<StoredState> {
+    /// them without these hosts.
+    pub fn images(
+        &self,
+        epoch: Epoch,
+        machines: &Machines,
+        lost: &[HostIndex],
+    ) -> Option<StoredState> {
         let folder = self.images.as_ref()?;
-        // Of the files from which this launch began there may be one each.
-        if self.are_copied && self.from != Some(epoch) {
+        let partner = |host: &HostIndex| placement::partner(*host, &machines.placement);
+        let is_lost = |host: &HostIndex| lost.contains(host);
+        let have_copies = !lost
+            .iter()
+            .filter_map(partner)
+            .any(|partner| is_lost(&partner));
+        // Of the files from which this launch began or continued there may be one each.
+        if self.are_copied && have_copies && self.from != Some(epoch) {
             return Some(StoredState::Images(epoch));
         }
         let whole = folder.complete_epochs(self.ranks).ok()?;
@@ -119,6 +135,13 @@ impl StateFolder {
         let number = newest(self.folder.as_ref()?, self.ranks, limit)?;
         Some(StoredState::Regions(number))
     }
+}
+
+/// Files of images have copies on other hosts.
+fn are_copied(launch: &Launch) -> bool {
+    let placement = &launch.machines.placement;
+    let has_partner = |host: &HostIndex| placement::partner(*host, placement).is_some();
+    launch.plan.copies.is_some() && placement.first().is_some_and(has_partner)
 }
 
 /// The launch after this one, as central has decided it.

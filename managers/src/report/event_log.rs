@@ -32,6 +32,8 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<String>,
@@ -129,6 +131,19 @@ impl EventLog {
                 line.cause = Some(Described(cause).to_string());
             }
             Event::HostSilent { name, .. } | Event::HostHeard { name } => line.host = Some(name),
+            Event::HostReplaced {
+                name,
+                why,
+                to,
+                generation,
+                epoch,
+            } => {
+                line.generation = generation.0;
+                line.host = Some(name);
+                line.to = Some(to);
+                line.cause = Some(why.clone());
+                line.epoch = Some(epoch.0);
+            }
             Event::Recovered {
                 generation,
                 alone,
@@ -320,6 +335,7 @@ fn name(event: &Event) -> &'static str {
         Event::Recovered { .. } => "recovered",
         Event::HostSilent { .. } => "host-silent",
         Event::HostHeard { .. } => "host-heard",
+        Event::HostReplaced { .. } => "host-replaced",
     }
 }
 

@@ -9,6 +9,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use rejoin_managers_protocol::central::{Event, JobView};
 use rejoin_managers_protocol::manager_messages::Time;
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 
 type Seconds = Counter<f64, AtomicU64>;
@@ -35,6 +36,8 @@ pub struct JobMetrics {
     recovery_time: Seconds,
     repeated: Seconds,
     hosts_silent: Gauge,
+    /// Names of the silent hosts.
+    silent: BTreeSet<String>,
     central_restarts: Counter,
     ranks: Gauge,
     generation: Gauge,
@@ -72,6 +75,7 @@ impl JobMetrics {
             recovery_time: Seconds::default(),
             repeated: Seconds::default(),
             hosts_silent: Gauge::default(),
+            silent: BTreeSet::new(),
             central_restarts: Counter::default(),
             ranks: Gauge::default(),
             generation: Gauge::default(),
@@ -175,11 +179,13 @@ impl JobMetrics {
                 self.recovery_time.inc_by(seconds(*took));
                 self.repeated.inc_by(seconds(*repeated));
             }
-            Event::HostSilent { .. } => {
-                self.hosts_silent.inc();
+            Event::HostSilent { name, .. } => {
+                self.silent.insert(name.clone());
+                self.count_silent();
             }
-            Event::HostHeard { .. } => {
-                self.hosts_silent.dec();
+            Event::HostHeard { name } | Event::HostReplaced { name, .. } => {
+                self.silent.remove(name);
+                self.count_silent();
             }
             _ => {}
         }
@@ -192,7 +198,13 @@ impl JobMetrics {
 
     /// The job is launched, perhaps again on other hosts: none of those is silent.
     pub fn launched(&mut self) {
-        self.hosts_silent.set(0);
+        self.silent.clear();
+        self.count_silent();
+    }
+
+    fn count_silent(&self) {
+        let count = i64::try_from(self.silent.len()).unwrap_or(i64::MAX);
+        self.hosts_silent.set(count);
     }
 
     /// All metrics, as text.

@@ -246,6 +246,7 @@ impl QueryServer {
             | Event::Lost { .. }
             | Event::Recovered { .. }
             | Event::HostSilent { .. }
+            | Event::HostReplaced { .. }
             | Event::HostHeard { .. } => {}
         }
     }

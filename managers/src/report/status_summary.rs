@@ -51,6 +51,7 @@ impl StatusSummary {
             | Event::Stopping { .. }
             | Event::StopGivenUp { .. }
             | Event::HostSilent { .. }
+            | Event::HostReplaced { .. }
             | Event::HostHeard { .. } => {}
             Event::Committed {
                 level: Level::Memory,

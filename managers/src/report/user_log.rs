@@ -100,6 +100,31 @@ fn stopping(signal: Option<StopSignal>) -> String {
     }
 }
 
+/// A host is silent, reachable again, or replaced.
+fn say_of_host(event: &Event) {
+    match event {
+        Event::HostSilent { name, .. } => {
+            say(&format!(
+                "host {name} is silent; its ranks are suspended until it is reachable again"
+            ));
+        }
+        Event::HostHeard { name } => say(&format!(
+            "host {name} is reachable again; its ranks continue"
+        )),
+        Event::HostReplaced {
+            name,
+            why,
+            to,
+            epoch: Epoch(epoch),
+            ..
+        } => say(&format!(
+            "host {name} is lost: {why}; its ranks continue on host {to}, and the job rolls back to checkpoint \
+             {epoch}"
+        )),
+        _ => {}
+    }
+}
+
 /// The job ends without a last checkpoint.
 fn stop_given_up(signal: StopSignal, file: Option<Epoch>) -> String {
     let stays = match file {
@@ -136,14 +161,9 @@ impl UserLog {
         }
         match event {
             Event::Requested(_) => {}
-            Event::HostSilent { name, .. } => {
-                say(&format!(
-                    "host {name} is silent; its ranks are suspended until it is reachable again"
-                ));
+            Event::HostSilent { .. } | Event::HostHeard { .. } | Event::HostReplaced { .. } => {
+                say_of_host(event);
             }
-            Event::HostHeard { name } => say(&format!(
-                "host {name} is reachable again; its ranks continue"
-            )),
             Event::Committed { .. }
             | Event::ImageLost { .. }
             | Event::NotStored { .. }

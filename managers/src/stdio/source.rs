@@ -126,6 +126,20 @@ impl InputSource {
         self.consumed.is_lost()
     }
 
+    /// Another host reads it from now on, and gets it from the beginning.
+    pub fn give_again(&mut self, reactor: &Reactor) {
+        if self.watched {
+            reactor.remove(std::io::stdin().as_fd());
+            self.watched = false;
+        }
+        if let Some(begun) = self.consumed.begun
+            && lseek(std::io::stdin(), begun, Whence::SeekSet).is_ok()
+        {
+            self.consumed.ended = false;
+        }
+        (self.given, self.window, self.open) = (0, INPUT_WINDOW, true);
+    }
+
     /// The bytes read so far, for another launch.
     pub fn consumed(&mut self) -> Consumed {
         std::mem::take(&mut self.consumed)

@@ -74,7 +74,8 @@ impl<W: Work> JobWorld<W> {
 
     /// A local manager dials this run of central, if that lives.
     pub(super) fn dialed(&mut self, host: HostIndex, run: u32) {
-        if self.central.is_none() || self.boots != run {
+        let is_there = self.hosts[host].local.is_some();
+        if self.central.is_none() || self.boots != run || !is_there {
             return;
         }
         let link = &mut self.hosts[host].link;

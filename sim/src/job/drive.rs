@@ -99,6 +99,7 @@ impl<W: Work> JobWorld<W> {
                 self.after(delay, Event::Relaunchable(self.boots));
             }
             central::CentralEffect::Relaunch(next) => self.relaunch(next)?,
+            central::CentralEffect::Placed(placement) => self.place(placement)?,
             central::CentralEffect::Resumed {
                 committed,
                 abandoned,
@@ -129,14 +130,14 @@ impl<W: Work> JobWorld<W> {
             central::Record::Committed { epoch, .. } => {
                 self.tally.file_commits += 1;
                 // A launch that continues from files stores that they count.
-                if self.job.from != Some(epoch) {
+                if self.from != Some(epoch) {
                     self.are_copied(epoch)?;
                 }
             }
             _ => {}
         }
         let ranks = self.shape.ranks();
-        let lost = self.tally.images + self.tally.locals > 0;
+        let lost = self.tally.images + self.tally.locals + self.tally.dropped > 0;
         self.records.push(record.clone());
         self.stored.store(record, ranks, &self.images, lost)
     }
@@ -144,8 +145,8 @@ impl<W: Work> JobWorld<W> {
     /// No rank of a host that counts as silent acts.
     pub(super) fn is_fenced(&self, host: HostIndex) -> Result<(), String> {
         let state = &self.hosts[host];
-        let acts = |p: &Process| p.acts() && self.host_of(p.instance.rank) == host;
-        if state.still || state.local.is_none() || !self.processes.values().any(acts) {
+        let acts = |(key, p): (&Key, &Process)| p.acts() && self.home_of(*key) == host;
+        if state.still || state.local.is_none() || !self.processes.iter().any(acts) {
             return Ok(());
         }
         Err(format!("host {host} counts as silent, and its ranks act"))
@@ -189,7 +190,7 @@ impl<W: Work> JobWorld<W> {
     ) -> Result<(), String> {
         match effect {
             local::LocalEffect::Spawn(instance) => {
-                self.begins(instance)?;
+                self.begins(host, instance)?;
                 let process = Process::new(
                     instance,
                     ProcessStep::BeforeInit,
@@ -202,7 +203,7 @@ impl<W: Work> JobWorld<W> {
                 let spawned = local::LocalInput::Spawned(instance.rank, instance.incarnation, pid);
                 inputs.push_back(spawned);
             }
-            local::LocalEffect::Restore(instance, epoch) => self.restore(instance, epoch)?,
+            local::LocalEffect::Restore(instance, epoch) => self.restore(host, instance, epoch)?,
             local::LocalEffect::Retire(rank, incarnation) => {
                 self.retire((rank, incarnation), inputs);
             }
@@ -222,7 +223,7 @@ impl<W: Work> JobWorld<W> {
                 let message = Rc::new(message);
                 let at = self.now + self.rng.between(10_000, 100_000);
                 for rank in ranks {
-                    if let Some(process) = self.current(rank) {
+                    if let Some(process) = self.current_on(host, rank) {
                         let key = (rank, process.instance.incarnation);
                         self.queue.at(at, Event::Hear(key, Rc::clone(&message)));
                     }
@@ -238,13 +239,13 @@ impl<W: Work> JobWorld<W> {
         match effect {
             local::LocalEffect::SignalGroup(_, CONT) | local::LocalEffect::SignalAll(CONT) => {}
             local::LocalEffect::SignalGroup(rank, signal) => {
-                if let Some(process) = self.current(rank) {
+                if let Some(process) = self.current_on(host, rank) {
                     let key = (rank, process.instance.incarnation);
                     self.signal(key, signal);
                 }
             }
             local::LocalEffect::SignalAll(signal) => {
-                let of_host = |key: &&Key| self.host_of(key.0) == host;
+                let of_host = |key: &&Key| self.home_of(**key) == host;
                 let keys: Vec<Key> = self.processes.keys().filter(of_host).copied().collect();
                 for key in keys {
                     self.signal(key, signal);
@@ -269,6 +270,7 @@ impl<W: Work> JobWorld<W> {
             }
             local::LocalEffect::CopyImage(rank, epoch, _) => self.copy_image(host, rank, epoch),
             local::LocalEffect::DropCopy(rank, epoch) => self.copies.drop(rank, epoch),
+            local::LocalEffect::TakeIn(moved, _) => self.takes_in(host, moved)?,
             local::LocalEffect::Exit { .. }
             | local::LocalEffect::Caveats(..)
             | local::LocalEffect::Note(..)
@@ -292,7 +294,9 @@ impl<W: Work> JobWorld<W> {
     }
 
     /// Neither generations nor incarnations ever fall.
-    fn begins(&mut self, instance: ProcessInstance) -> Result<(), String> {
+    fn begins(&mut self, host: HostIndex, instance: ProcessInstance) -> Result<(), String> {
+        let key = (instance.rank, instance.incarnation);
+        self.homes.insert(key, host);
         let last = self.instances.insert(instance.rank, instance);
         let falls = |last: &ProcessInstance| {
             instance.incarnation <= last.incarnation || instance.generation < last.generation
@@ -303,8 +307,13 @@ impl<W: Work> JobWorld<W> {
         }
     }
 
-    fn restore(&mut self, instance: ProcessInstance, epoch: Epoch) -> Result<(), String> {
-        self.begins(instance)?;
+    fn restore(
+        &mut self,
+        host: HostIndex,
+        instance: ProcessInstance,
+        epoch: Epoch,
+    ) -> Result<(), String> {
+        self.begins(host, instance)?;
         let restore = SimRestore {
             instance,
             epoch,

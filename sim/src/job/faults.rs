@@ -2,7 +2,7 @@
 
 use super::process_model::{ProcessStep, SimFile};
 use super::work::Work;
-use super::{Event, Host, JobFault, JobWorld, MILLI};
+use super::{Event, Host, JobFault, JobWorld, Key, MILLI};
 use rejoin_channel_table::Rank;
 use rejoin_managers_protocol::central::{self, Central, StopSignal};
 use rejoin_managers_protocol::local::Local;
@@ -111,14 +111,16 @@ impl<W: Work> JobWorld<W> {
             return;
         }
         self.tally.locals += 1;
-        let placement = self.job.placement.iter();
+        let placement = self.placement.iter();
         let ranks = (0u32..).map(Rank).zip(placement);
         let ranks: BTreeSet<Rank> = ranks.filter(|(_, h)| **h == host).map(|(r, _)| r).collect();
         for rank in &ranks {
             self.work.ended(*rank);
         }
-        self.processes.retain(|key, _| !ranks.contains(&key.0));
-        self.restores.retain(|key, _| !ranks.contains(&key.0));
+        let homes = &self.homes;
+        let here = |key: &Key| homes.get(key) == Some(&host);
+        self.processes.retain(|key, _| !here(key));
+        self.restores.retain(|key, _| !here(key));
         self.copies.lose_host(host);
         let (work, has_files) = (&mut self.work, self.shape.files.is_some());
         let (copies, is_shared) = (&self.copies, !self.shape.copies);
@@ -173,8 +175,8 @@ impl<W: Work> JobWorld<W> {
         self.dialed_soon();
         self.central(central::CentralInput::Begin)?;
         for host in 0..self.hosts.len() {
-            let Host { local, .. } = &self.hosts[host];
-            if local.as_ref().is_none_or(Local::is_over) {
+            let Host { local, joined, .. } = &self.hosts[host];
+            if *joined && local.as_ref().is_none_or(Local::is_over) {
                 self.central(central::CentralInput::HostLost(host))?;
             }
         }

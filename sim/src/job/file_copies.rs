@@ -23,7 +23,7 @@ impl<W: Work> JobWorld<W> {
         };
         let image = self.images.get(&(rank, epoch));
         let has_file = image.is_some_and(|image| image.file == SimFile::Whole);
-        let source = self.job.placement[rank.index()];
+        let source = self.host_of(rank);
         let answers = has_file && self.hosts[source].local.is_some();
         let why = match (answers, self.tally.fail_file()) {
             (true, false) => None,
@@ -47,8 +47,9 @@ impl<W: Work> JobWorld<W> {
     /// Every rank's file of this checkpoint has a copy, which is about to be stored as a commit.
     pub(super) fn are_copied(&self, epoch: Epoch) -> Result<(), String> {
         // Copies that were lost with a host, or that an earlier launch has made, are not known.
-        let has_partner = placement::partner(self.job.placement[0], &self.job.placement);
-        if !self.shape.copies || has_partner.is_none() || self.tally.locals > 0 {
+        let has_partner = placement::partner(self.placement[0], &self.placement);
+        let lost = self.tally.locals + self.tally.dropped > 0;
+        if !self.shape.copies || has_partner.is_none() || lost {
             return Ok(());
         }
         let mut ranks = (0..self.shape.ranks()).map(Rank);

@@ -88,6 +88,11 @@ impl SimLink {
         }
     }
 
+    /// The link of a host whose local manager has dialed no central.
+    pub fn undialed() -> SimLink {
+        SimLink::new(u32::MAX)
+    }
+
     /// The link of the next launch, over the same network.
     pub fn relaunched(&self, run: u32) -> SimLink {
         SimLink {
@@ -119,6 +124,11 @@ impl SimLink {
     /// Central drops the host.
     pub fn drop_host(&mut self) {
         self.dropped = true;
+    }
+
+    /// Central has dropped the host.
+    pub fn is_dropped(&self) -> bool {
+        self.dropped
     }
 
     /// This run of central has died: some of its last orders are in no socket of the host yet.

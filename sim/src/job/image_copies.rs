@@ -24,6 +24,12 @@ impl SimCopies {
         copy.is_some_and(|copy| copy.is_whole)
     }
 
+    /// The host that has a whole copy, if there is one.
+    pub fn holder(&self, rank: Rank, epoch: Epoch) -> Option<HostIndex> {
+        let copy = self.copies.get(&(rank, epoch));
+        Some(copy.filter(|copy| copy.is_whole)?.host)
+    }
+
     /// A host begins a copy.
     pub fn begin(&mut self, host: HostIndex, rank: Rank, epoch: Epoch) {
         let is_whole = false;
@@ -47,6 +53,12 @@ impl SimCopies {
     /// A host is lost with its copies.
     pub fn lose_host(&mut self, host: HostIndex) {
         self.copies.retain(|_, copy| copy.host != host);
+    }
+
+    /// This rank is on a host that may have a copy: the copy is its file now.
+    pub fn take_in(&mut self, host: HostIndex, rank: Rank) {
+        self.copies
+            .retain(|(other, _), copy| *other != rank || copy.host != host);
     }
 
     /// A copy does not count any more.

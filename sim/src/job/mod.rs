@@ -10,6 +10,7 @@
 //! - every rank that leaves has the right answer ([`work::Work`]).
 
 mod delivery;
+mod displaced;
 mod drive;
 pub mod engines;
 mod fate;
@@ -18,7 +19,6 @@ mod file_copies;
 mod file_writes;
 mod host_link;
 mod image_copies;
-
 mod next_launch;
 pub mod process_model;
 pub mod queue;
@@ -115,6 +115,8 @@ struct Host {
     still: bool,
     /// How often they were suspended or continued.
     told: u64,
+    /// It has had a local manager.
+    joined: bool,
 }
 
 /// The beginning of a text: a table of thousands of ranks is too long for a trace.
@@ -137,8 +139,14 @@ pub struct JobWorld<W: Work> {
     now: u64,
     queue: Queue<Event<W::Event>>,
     shape: Shape,
-    /// The present launch.
+    /// The present launch, as it began.
     job: Job,
+    /// For each rank its host.
+    placement: Vec<HostIndex>,
+    /// Hosts that this launch has lost.
+    lost: Vec<HostIndex>,
+    /// The checkpoint from which this launch began, or continued on other hosts.
+    from: Option<Epoch>,
     /// `None`: it crashed.
     central: Option<Central>,
     /// How often it crashed.
@@ -150,6 +158,8 @@ pub struct JobWorld<W: Work> {
     tick: Option<u64>,
     hosts: Vec<Host>,
     processes: BTreeMap<Key, Process>,
+    /// The host of each process that was to be made.
+    homes: BTreeMap<Key, HostIndex>,
     /// The newest instance of each rank.
     instances: BTreeMap<Rank, ProcessInstance>,
     images: BTreeMap<(Rank, Epoch), SimImage>,
@@ -177,9 +187,13 @@ impl<W: Work> JobWorld<W> {
             0
         };
         let drifts: Vec<u64> = (0..shape.hosts).map(|_| rng.below(most + 1)).collect();
-        let host = |drift: u64| {
+        let used = shape.hosts - shape.spares;
+        let host = |(host, drift): (HostIndex, u64)| {
             let drift = drift as i64 - (most / 2) as i64;
-            Host::new(&shape, drift, Time(0), SimLink::new(0))
+            match host < used {
+                true => Host::new(&shape, drift, Time(0), SimLink::new(0)),
+                false => Host::spare(drift),
+            }
         };
         let mut queue = Queue::default();
         let mut last_fault = 0;
@@ -192,14 +206,18 @@ impl<W: Work> JobWorld<W> {
             now: 0,
             queue,
             central: Some(Central::new(shape.job())),
+            placement: shape.job().placement,
+            lost: Vec::new(),
+            from: None,
             job: shape.job(),
             boots: 0,
             crashes: None,
             outage: 0,
             tick: None,
-            hosts: drifts.into_iter().map(host).collect(),
+            hosts: drifts.into_iter().enumerate().map(host).collect(),
             shape,
             processes: BTreeMap::new(),
+            homes: BTreeMap::new(),
             instances: BTreeMap::new(),
             images: BTreeMap::new(),
             copies: SimCopies::default(),
@@ -267,15 +285,19 @@ impl<W: Work> JobWorld<W> {
 
     /// Whether the event's process is suspended. The event then comes later, in the same order.
     fn is_suspended(&self, event: &Event<W::Event>) -> bool {
-        let rank = match event {
-            Event::Hear(key, _) | Event::Act(key) | Event::Safe(key) => Some(key.0),
-            Event::Ends(key, End::Signaled(signal)) if *signal != KILL => Some(key.0),
-            Event::Work(event) => self.work.rank_of(event),
+        let key = match event {
+            Event::Hear(key, _) | Event::Act(key) | Event::Safe(key) => Some(*key),
+            Event::Ends(key, End::Signaled(signal)) if *signal != KILL => Some(*key),
+            Event::Work(event) => self.work.rank_of(event).and_then(|rank| {
+                let process = self.current(rank)?;
+                Some((rank, process.instance.incarnation))
+            }),
             _ => None,
         };
-        rank.is_some_and(|rank| {
-            let host = &self.hosts[self.host_of(rank)];
-            host.still && host.local.is_some() && self.current(rank).is_some()
+        key.is_some_and(|key| {
+            let host = &self.hosts[self.home_of(key)];
+            let acts = self.processes.get(&key).is_some_and(Process::acts);
+            host.still && host.local.is_some() && acts
         })
     }
 
@@ -324,7 +346,13 @@ impl<W: Work> JobWorld<W> {
     }
 
     fn host_of(&self, rank: Rank) -> HostIndex {
-        self.job.placement[rank.index()]
+        self.placement[rank.index()]
+    }
+
+    /// The host on which a process is, or is to be.
+    fn home_of(&self, key: Key) -> HostIndex {
+        let home = self.homes.get(&key).copied();
+        home.unwrap_or_else(|| self.host_of(key.0))
     }
 
     /// The process that a rank's manager means.

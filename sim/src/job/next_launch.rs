@@ -3,7 +3,7 @@
 //! its ranks begin anew.
 
 use super::host_link::SimLink;
-use super::process_model::{SimFile, SimImage};
+use super::process_model::SimImage;
 use super::work::Work;
 use super::{Event, Host, JobWorld, MILLI, Shape};
 use rejoin_channel_table::{Epoch, Rank};
@@ -29,6 +29,20 @@ impl Host {
             local: Some(local),
             link,
             tick: None,
+            joined: true,
+        }
+    }
+
+    /// A host that has no local manager yet.
+    pub(super) fn spare(drift: i64) -> Host {
+        Host {
+            drift,
+            still: false,
+            told: 0,
+            local: None,
+            link: SimLink::undialed(),
+            tick: None,
+            joined: false,
         }
     }
 }
@@ -53,27 +67,27 @@ impl<W: Work> JobWorld<W> {
         self.central(central::CentralInput::Stored(states))
     }
 
-    /// The newest checkpoint in files, if they are all there.
+    /// The newest checkpoint in files, if they are all there for the next launch or other hosts.
     fn stored_images(&self) -> Option<Epoch> {
         let epoch = self.stored.file?;
-        let has_file = |rank| {
-            let image = self.images.get(&(Rank(rank), epoch));
-            image.is_some_and(|image| image.file == SimFile::Whole)
-        };
-        (0..self.shape.ranks()).all(has_file).then_some(epoch)
+        let mut ranks = (0..self.shape.ranks()).map(Rank);
+        ranks
+            .all(|rank| self.outlives_hosts(rank, epoch))
+            .then_some(epoch)
     }
 
-    /// Whether there is a stored state, to this run of central.
+    /// Which stored states there are, for this run of central.
     pub(super) fn relaunchable(&mut self, boot: u32) -> Result<(), String> {
-        let asked = boot == self.boots && self.central.is_some();
-        match asked && self.rng.chance(50) {
-            true => {
-                let images = self.stored_images().map(StoredState::Images);
-                let states = images.into_iter().chain([StoredState::Regions(1)]);
-                self.central(central::CentralInput::Relaunchable(states.collect()))
-            }
-            false => Ok(()),
+        if boot != self.boots || self.central.is_none() {
+            return Ok(());
         }
+        let images = self.stored_images().map(StoredState::Images);
+        let states = images.into_iter().chain([StoredState::Regions(1)]);
+        let states = match self.rng.chance(75) {
+            true => states.collect(),
+            false => Vec::new(),
+        };
+        self.central(central::CentralInput::Relaunchable(states))
     }
 
     /// All ranks are launched again. No process of the former launch acts any more, on any host.
@@ -93,6 +107,7 @@ impl<W: Work> JobWorld<W> {
         self.keep_files(from);
         let copies = self.copies.keep(from);
         self.processes.clear();
+        self.homes.clear();
         self.instances.clear();
         self.restores.clear();
         self.records.clear();
@@ -102,13 +117,18 @@ impl<W: Work> JobWorld<W> {
         self.tally.continued += u64::from(from.is_some());
         self.stored = self.stored.next_launch(next.generation, from);
         let (shape, boots) = (self.shape, self.boots);
-        for host in &mut self.hosts {
+        for (number, host) in self.hosts.iter_mut().enumerate() {
             let now = Time(super::drive::clock(self.now, host.drift));
-            *host = Host::new(&shape, host.drift, now, host.link.relaunched(boots));
+            *host = match next.placement.contains(&number) {
+                true => Host::new(&shape, host.drift, now, host.link.relaunched(boots)),
+                false => Host::spare(host.drift),
+            };
         }
         if let Some(failover) = &mut self.job.failover {
+            failover.lost.append(&mut self.lost);
             failover.lost.push(next.lost);
         }
+        (self.placement, self.from) = (next.placement.clone(), from);
         (self.job.from, self.job.requested) = (from, next.requested);
         self.job.placement = next.placement;
         self.job.generation = next.generation;
@@ -141,6 +161,7 @@ impl<W: Work> JobWorld<W> {
         let new = instances.all(|i| i.generation < next.generation);
         let lost = |host: &HostIndex| {
             let before = self.job.failover.iter().flat_map(|f| &f.lost);
+            let before = before.chain(&self.lost);
             before.chain([&next.lost]).any(|lost| lost == host)
         };
         let placed = !next.placement.iter().any(lost);

@@ -32,7 +32,7 @@ impl<W: Work> JobWorld<W> {
             return Ok(());
         };
         let said = local::LocalInput::Said(key.0, key.1, process.pid(), message);
-        self.local(self.host_of(key.0), said)
+        self.local(self.home_of(key), said)
     }
 
     /// A step of the process's own.
@@ -244,7 +244,7 @@ impl<W: Work> JobWorld<W> {
             ..process.without_requests()
         };
         self.work.ended(key.0);
-        let host = self.host_of(key.0);
+        let host = self.home_of(key);
         let delay = self.rng.between(MILLI / 10, 40 * MILLI);
         self.after(delay, Event::Ends(key, end));
         self.local(host, local::LocalInput::ExitDetected(key.0, key.1))?;
@@ -261,7 +261,7 @@ impl<W: Work> JobWorld<W> {
         if process.acts() {
             self.work.ended(key.0);
         }
-        let host = self.host_of(key.0);
+        let host = self.home_of(key);
         self.local(host, local::LocalInput::ChildEnded(key.0, key.1, end))?;
         if process.stopping {
             self.local(host, local::LocalInput::Retired(key.0, key.1))?;
@@ -279,7 +279,7 @@ impl<W: Work> JobWorld<W> {
             ..process.without_requests()
         };
         self.work.ended(key.0);
-        let host = self.host_of(key.0);
+        let host = self.home_of(key);
         self.local(host, local::LocalInput::Retired(key.0, key.1))
     }
 
@@ -287,7 +287,12 @@ impl<W: Work> JobWorld<W> {
         let Some(restore) = self.restores.remove(&key) else {
             return Ok(());
         };
-        let host = self.host_of(key.0);
+        let host = self.home_of(key);
+        if host != self.host_of(key.0) {
+            let why = "it is on another host by now".to_string();
+            return self.local(host, local::LocalInput::NotStarted(key.0, key.1, why));
+        }
+        self.displace(key)?;
         if let Some(image) = self.images.get_mut(&(key.0, restore.epoch)) {
             image.in_memory = true;
             let image = *image;

@@ -14,7 +14,9 @@ pub const MILLI: u64 = 1_000_000;
 pub struct Shape {
     /// Hosts.
     pub hosts: usize,
-    /// Ranks on each.
+    /// The last so many of them have no ranks at first.
+    pub spares: usize,
+    /// Ranks on each of the others.
     pub per_host: u32,
     /// When checkpoints are ordered.
     pub interval: Interval,
@@ -26,6 +28,8 @@ pub struct Shape {
     pub lookups: bool,
     /// The job is launched again without a lost host.
     pub failover: bool,
+    /// Other hosts take in the ranks of a lost one, where that is possible.
+    pub takes_in: bool,
     /// Each host has a folder of its own for files, and another host keeps copies.
     pub copies: bool,
 }
@@ -34,7 +38,7 @@ impl Shape {
     /// Ranks in all.
     #[must_use]
     pub fn ranks(&self) -> u32 {
-        self.hosts as u32 * self.per_host
+        (self.hosts - self.spares) as u32 * self.per_host
     }
 
     /// The job, as central receives it.
@@ -50,7 +54,10 @@ impl Shape {
                 terms,
                 hosts: (0..self.hosts).collect(),
             }),
-            failover: self.failover.then(Failover::default),
+            failover: self.failover.then(|| Failover {
+                takes_in: self.takes_in,
+                ..Failover::default()
+            }),
             from: None,
             requested: Epoch(0),
             copies: self.copies,

@@ -54,6 +54,10 @@ pub struct Tally {
     pub relaunches: u64,
     /// Relaunches from files of images.
     pub continued: u64,
+    /// Rollbacks on other hosts, within a launch.
+    pub moves: u64,
+    /// Suspended processes of lost hosts whose successors began.
+    pub displaced: u64,
     /// Deaths of central.
     pub centrals: u64,
     /// Signals to the launcher.
@@ -114,7 +118,10 @@ impl Tally {
             Verdict::Success => !self.interrupted,
             Verdict::Failed { cause, refusal, .. } => match (cause, refusal) {
                 (_, Some(Refusal::NoCheckpoint)) => images,
-                (Cause::NotStarted { .. }, _) | (_, Some(Refusal::NotRestored { .. })) => images,
+                (Cause::NotStarted { .. }, _) | (_, Some(Refusal::NotRestored { .. })) => {
+                    // Another host may be lost with copies before they are used.
+                    images || self.locals + self.silent > 1
+                }
                 (
                     Cause::Ended {
                         end: End::Signaled(_),
@@ -132,76 +139,54 @@ impl Tally {
     }
 }
 
+impl Tally {
+    /// All counts.
+    fn counts(&mut self) -> [&mut u64; 33] {
+        [
+            &mut self.commits,
+            &mut self.recoveries,
+            &mut self.alone,
+            &mut self.kills,
+            &mut self.early,
+            &mut self.unreleased,
+            &mut self.images,
+            &mut self.refuses,
+            &mut self.refused,
+            &mut self.outlived,
+            &mut self.files,
+            &mut self.copies,
+            &mut self.file_commits,
+            &mut self.unwritable,
+            &mut self.unwritten,
+            &mut self.fallbacks,
+            &mut self.parts,
+            &mut self.cuts,
+            &mut self.locals,
+            &mut self.stops,
+            &mut self.silent,
+            &mut self.relaunches,
+            &mut self.continued,
+            &mut self.moves,
+            &mut self.displaced,
+            &mut self.centrals,
+            &mut self.signals,
+            &mut self.stop_requests,
+            &mut self.stopped,
+            &mut self.dropped,
+            &mut self.orders,
+            &mut self.reports,
+            &mut self.cards,
+        ]
+    }
+}
+
 impl std::ops::AddAssign<&Tally> for Tally {
     /// Adds the counts of another run. The verdict and its time stay.
     fn add_assign(&mut self, other: &Tally) {
-        let &Tally {
-            commits,
-            recoveries,
-            alone,
-            kills,
-            early,
-            unreleased,
-            images,
-            refuses,
-            refused,
-            outlived,
-            files,
-            copies,
-            file_commits,
-            unwritable,
-            unwritten,
-            fallbacks,
-            parts,
-            cuts,
-            locals,
-            stops,
-            silent,
-            relaunches,
-            continued,
-            centrals,
-            signals,
-            stop_requests,
-            stopped,
-            dropped,
-            orders,
-            reports,
-            cards,
-            interrupted,
-            verdict: _,
-            ended: _,
-        } = other;
-        self.interrupted |= interrupted;
-        self.commits += commits;
-        self.recoveries += recoveries;
-        self.alone += alone;
-        self.kills += kills;
-        self.early += early;
-        self.unreleased += unreleased;
-        self.images += images;
-        self.refuses += refuses;
-        self.refused += refused;
-        self.outlived += outlived;
-        self.files += files;
-        self.copies += copies;
-        self.file_commits += file_commits;
-        self.unwritable += unwritable;
-        self.unwritten += unwritten;
-        self.fallbacks += fallbacks;
-        self.parts += parts;
-        self.cuts += cuts;
-        self.locals += locals;
-        self.stops += stops;
-        self.silent += silent;
-        self.relaunches += relaunches;
-        self.continued += continued;
-        self.centrals += centrals;
-        self.signals += signals;
-        self.stop_requests += stop_requests;
-        self.stopped += stopped;
-        self.dropped += dropped;
-        self.orders += orders;
-        self.reports += reports;
-        self.cards += cards;
+        let mut other = other.clone();
+        self.interrupted |= other.interrupted;
+        for (count, more) in self.counts().into_iter().zip(other.counts()) {
+            *count += *more;
+        }
     }
 }

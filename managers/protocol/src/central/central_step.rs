@@ -20,6 +20,10 @@ impl Central {
                 for input in self.resuming(now, input, effects) {
                     self.take(now, input, effects);
                 }
+                // A host that is lost reports no more.
+                for input in self.continue_when_complete(now, effects) {
+                    self.take(now, input, effects);
+                }
             }
             CentralPhase::Relaunching(_) => self.relaunching(now, input, effects),
             _ => self.take(now, input, effects),
@@ -34,6 +38,7 @@ impl Central {
                 self.end_again(now, effects);
             }
             CentralInput::Begin => self.begin(now, effects),
+            CentralInput::Local(host, _) if self.hosts.is_lost(host) => {}
             CentralInput::Local(host, message) => self.heard(now, host, message, effects),
             CentralInput::HostLost(host) => {
                 let why = "its local manager ended".to_string();
@@ -41,6 +46,10 @@ impl Central {
                 self.host_gone(now, host, why, effects);
             }
             CentralInput::HostGone(host, why) => self.host_gone(now, host, why, effects),
+            CentralInput::HostEnded(host, why) => {
+                self.hosts.drop_lease(host);
+                self.host_gone(now, host, why, effects);
+            }
             CentralInput::Signal(signal) => self.signal(now, signal, effects),
             CentralInput::Checkpoint => {
                 if let Some(checkpoints) = self.mode.checkpoints_mut() {
@@ -55,7 +64,7 @@ impl Central {
             }
             CentralInput::Tick => self.tick(now, effects),
             CentralInput::Suspended => self.hosts.was_suspended(now),
-            CentralInput::Relaunchable(states) => self.drop_silent(now, &states, effects),
+            CentralInput::Relaunchable(states) => self.relaunchable(now, &states, effects),
             // No pending question, or the answer to a question of a predecessor.
             CentralInput::Stored(_) => {}
         }
@@ -138,6 +147,7 @@ impl Central {
         } else if let Some(limit) = self.clock.exceeded(now) {
             self.decide(now, Verdict::TimedOut { limit }, effects);
         } else if !self.stop_tick(now, effects) && !self.restore_tick(now, effects) {
+            self.held_tick(now, effects);
             self.checkpoint_tick(now, effects);
             self.silence_tick(now, effects);
         }

@@ -1,6 +1,6 @@
 //! The end of the job: by a signal, by the loss of a host, or because every host is done.
 
-use super::interface::{CentralEffect, HostIndex, StoredState};
+use super::interface::{CentralEffect, StoredState};
 use super::job_state::Central;
 use super::phase::CentralPhase;
 use crate::manager_messages::{Time, ToLocal};
@@ -41,19 +41,6 @@ impl Central {
         self.kill_all(effects);
     }
 
-    /// A host is lost, with everything that ran there.
-    pub(super) fn host_gone(
-        &mut self,
-        now: Time,
-        host: HostIndex,
-        why: String,
-        effects: &mut Vec<CentralEffect>,
-    ) {
-        if let Some(host) = self.hosts.lose(host) {
-            self.decide(now, Verdict::HostLost { host, why }, effects);
-        }
-    }
-
     /// Looks for hosts that have fallen silent, and for one that has been for too long.
     pub(super) fn silence_tick(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         let silence = self.hosts.silence_tick(now, effects);
@@ -66,8 +53,7 @@ impl Central {
         }
     }
 
-    /// The job can be launched again without a lost host, so central does not wait for a silent
-    /// one.
+    /// The job can continue without a lost host, so central does not wait for a silent one.
     pub(super) fn drop_silent(
         &mut self,
         now: Time,
@@ -88,7 +74,8 @@ impl Central {
             self.phase,
             CentralPhase::Over | CentralPhase::Relaunching(_)
         );
-        if closed || !self.hosts.all_done() || self.relaunches(effects) {
+        let waits = !self.hosts.all_done() || !self.lost_hosts.is_empty();
+        if closed || waits || self.relaunches(effects) {
             return;
         }
         let verdict = self.end.conclude(effects);

@@ -128,6 +128,19 @@ pub enum Event {
         /// Name of the host.
         name: String,
     },
+    /// A host is lost, and its ranks continue on another one: the job rolls back.
+    HostReplaced {
+        /// Name of the lost host.
+        name: String,
+        /// Why it counts as lost, one line.
+        why: String,
+        /// Name of the host that its ranks are on now.
+        to: String,
+        /// The generation that begins.
+        generation: Generation,
+        /// The checkpoint in files to which the job rolls back.
+        epoch: Epoch,
+    },
     /// All ranks are back, or one is that came back alone.
     Recovered {
         /// The generation that has begun; the job's own for one that came back alone.

@@ -13,6 +13,12 @@ struct HostState {
     done: bool,
     /// It has reported so, and that is stored.
     left: bool,
+    /// It is lost, and does not come back in this launch.
+    lost: bool,
+    /// It has got the order to start ranks.
+    begun: bool,
+    /// It is reached over a network: it had a lease at first.
+    is_remote: bool,
     /// Of a host that may fall silent.
     lease: Option<Grantor>,
 }
@@ -43,6 +49,9 @@ impl HostTable {
             name,
             done: false,
             left: false,
+            lost: false,
+            begun: false,
+            is_remote: lease(host).is_some(),
             lease: lease(host),
         };
         HostTable {
@@ -99,8 +108,58 @@ impl HostTable {
     /// A host is lost: its name, if it took part until now.
     pub fn lose(&mut self, host: HostIndex) -> Option<String> {
         let state = self.hosts.get_mut(host).filter(|state| !state.done)?;
-        state.done = true;
+        (state.done, state.lost) = (true, true);
         Some(state.name.clone())
+    }
+
+    /// This launch has lost the host.
+    pub fn is_lost(&self, host: HostIndex) -> bool {
+        self.hosts.get(host).is_some_and(|state| state.lost)
+    }
+
+    /// The host is reached over a network.
+    pub fn is_remote(&self, host: HostIndex) -> bool {
+        self.hosts.get(host).is_some_and(|state| state.is_remote)
+    }
+
+    /// Hosts that can have ranks: those that take part, and those that had none so far.
+    pub fn usable(&self) -> impl Iterator<Item = HostIndex> {
+        let usable = |(_, h): &(HostIndex, &HostState)| !h.lost && !h.left;
+        self.hosts
+            .iter()
+            .enumerate()
+            .filter(usable)
+            .map(|(host, _)| host)
+    }
+
+    /// The hosts that this launch has lost.
+    pub fn lost(&self) -> impl Iterator<Item = HostIndex> {
+        let hosts = self.hosts.iter().enumerate();
+        hosts.filter(|(_, h)| h.lost).map(|(host, _)| host)
+    }
+
+    /// Central was started again: its predecessor had lost this host.
+    pub fn recall_lost(&mut self, host: HostIndex) {
+        if let Some(state) = self.hosts.get_mut(host) {
+            (state.done, state.lost) = (true, true);
+        }
+    }
+
+    /// The host has ranks from now on, and takes part.
+    pub fn join(&mut self, host: HostIndex) {
+        let Some(state) = self.hosts.get_mut(host).filter(|state| !state.lost) else {
+            return;
+        };
+        state.done = false;
+        if let Some(lease) = state.lease.as_mut().filter(|_| !state.begun) {
+            lease.begin_anew();
+        }
+    }
+
+    /// The host gets an order to start ranks, or has had one. Returns whether it had one before.
+    pub fn begins(&mut self, host: HostIndex) -> bool {
+        let state = self.hosts.get_mut(host);
+        state.is_some_and(|state| std::mem::replace(&mut state.begun, true))
     }
 
     /// Drops every host that is not done.
@@ -231,6 +290,16 @@ impl HostTable {
     pub fn was_suspended(&mut self, now: Time) {
         let leases = self.hosts.iter_mut().filter_map(|h| h.lease.as_mut());
         leases.for_each(|lease| lease.was_suspended(now));
+    }
+
+    /// When the last lease of a lost host runs out, if some process there may still use it.
+    pub fn fence_of_lost(&self, now: Time) -> Option<Time> {
+        let lost = self.hosts.iter().filter(|h| h.lost);
+        let leases = lost.filter_map(|h| h.lease.as_ref());
+        leases
+            .filter_map(Grantor::expires)
+            .max()
+            .filter(|at| *at > now)
     }
 
     /// When the last lease runs out that some process may still use.

@@ -7,7 +7,7 @@ use super::stop_request::{StopRequest, StopSignal};
 use crate::checkpoint::Interval;
 use crate::lease::Terms;
 use crate::levels::{CommittedEpochs, Level};
-use crate::manager_messages::{Time, ToCentral, ToLocal};
+use crate::manager_messages::{MovedRank, Time, ToCentral, ToLocal};
 use crate::policy::{self, History};
 use crate::verdict::Verdict;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
@@ -23,8 +23,10 @@ pub enum CentralInput {
     Local(HostIndex, ToCentral),
     /// The link to a local manager is gone.
     HostLost(HostIndex),
-    /// A host does not take part any more, for this reason.
+    /// A host does not take part any more, for this reason. Its processes may still act.
     HostGone(HostIndex, String),
+    /// A local manager has ended, for this reason, and every process below it.
+    HostEnded(HostIndex, String),
     /// The launcher got this signal.
     Signal(i32),
     /// A client or the user requests a checkpoint.
@@ -38,7 +40,7 @@ pub enum CentralInput {
     /// one first; nothing, if
     /// there is one.
     Stored(Vec<StoredState>),
-    /// The answer to [`CentralEffect::AskRelaunchable`], if there is such a state.
+    /// The answer to [`CentralEffect::AskRelaunchable`]: the states, the best one first.
     Relaunchable(Vec<StoredState>),
     /// The deadline may have come.
     Tick,
@@ -75,9 +77,12 @@ pub enum CentralEffect {
     /// Say which state every rank has stored, once the last output of every host has come:
     /// [`CentralInput::Stored`].
     AskStored,
-    /// Say at once whether there is a stored state from which the job can be launched again:
-    /// [`CentralInput::Relaunchable`].
+    /// Say at once whether there is a stored state from which the job can continue without a host:
+    /// [`CentralInput::Relaunchable`]. Of hosts that are lost nothing more is taken by then.
     AskRelaunchable,
+    /// Ranks of lost hosts are on other hosts from now on. A host that has ranks now and no local
+    /// manager gets one. It may come again.
+    Placed(RankPlacement),
     /// This launch of the job is over, and this is the next.
     Relaunch(Relaunch),
     /// The job is over, and every host has reported or was dropped.
@@ -127,6 +132,8 @@ pub enum Record {
         epoch: Option<Epoch>,
         /// Incarnation of each rank from now on.
         incarnations: Vec<Incarnation>,
+        /// Where the ranks are, if hosts were lost in this launch.
+        placement: Option<Box<RankPlacement>>,
         /// The history on which the next failure is judged.
         memory: Box<FailureHistory>,
     },
@@ -168,6 +175,20 @@ pub enum Record {
         /// Number of the signal.
         signal: i32,
     },
+}
+
+/// Where ranks run in a launch that has lost hosts and continues on others.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RankPlacement {
+    /// For each rank its host.
+    pub hosts: Vec<HostIndex>,
+    /// The hosts that this launch has lost.
+    pub lost: Vec<HostIndex>,
+    /// The ranks that were on lost hosts, in their order.
+    pub moved: Vec<MovedRank>,
+    /// The checkpoint to which the job rolled back when it lost the last of them. Of its files
+    /// there may be one each.
+    pub from: Epoch,
 }
 
 /// The next launch of a job that has lost a host.
@@ -231,11 +252,13 @@ pub struct Job {
     pub copies: bool,
 }
 
-/// Data about earlier launches for a relaunch.
+/// How the job continues if it loses a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Failover {
-    /// Hosts that were lost before.
+    /// Hosts that earlier launches have lost.
     pub lost: Vec<HostIndex>,
+    /// Other hosts of this launch can take in the ranks of a lost one.
+    pub takes_in: bool,
 }
 
 /// Hosts that may fall silent.

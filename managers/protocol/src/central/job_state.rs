@@ -2,7 +2,7 @@
 //! through their methods.
 
 use super::host_table::HostTable;
-use super::interface::{CentralEffect, Failover, HostIndex, Job};
+use super::interface::{CentralEffect, Failover, HostIndex, Job, RankPlacement};
 use super::job_clock::JobClock;
 use super::job_end::JobEnd;
 use super::losses::Losses;
@@ -33,6 +33,12 @@ pub struct Central {
     pub(super) from: Option<Epoch>,
     /// The highest number of a checkpoint that earlier launches have requested.
     pub(super) requested: Epoch,
+    /// Hosts that are lost, until it is decided how the job continues, and why they are.
+    pub(super) lost_hosts: Vec<(HostIndex, String)>,
+    /// Where ranks are, if this launch has lost hosts.
+    placement: Option<RankPlacement>,
+    /// Files count once another host has copies of them, or sees them.
+    makes_copies: bool,
     /// For each host the one that keeps copies of its files; empty where no copies are made.
     partners: Vec<Option<HostIndex>>,
 }
@@ -59,8 +65,29 @@ impl Central {
             failover: job.failover,
             from: job.from,
             requested: job.requested,
+            lost_hosts: Vec::new(),
+            placement: None,
+            makes_copies: job.copies,
             partners,
         }
+    }
+
+    /// Where ranks are, if this launch has lost hosts.
+    pub(super) fn placement(&self) -> Option<&RankPlacement> {
+        self.placement.as_ref()
+    }
+
+    /// Ranks of lost hosts are on other hosts from now on.
+    pub(super) fn place(&mut self, placement: RankPlacement) {
+        self.ranks.place(&placement.hosts);
+        if self.makes_copies {
+            self.partners = placement::partners(self.hosts.len(), &placement.hosts);
+        }
+        placement
+            .lost
+            .iter()
+            .for_each(|host| self.hosts.recall_lost(*host));
+        self.placement = Some(placement);
     }
 
     /// The host that keeps copies of a host's files, if any does.
@@ -83,6 +110,10 @@ impl Central {
             }
             CentralPhase::Running | CentralPhase::Finalizing => {
                 self.mode.checkpoints().and_then(|c| c.deadline())
+            }
+            CentralPhase::Restoring(restoring) => {
+                let held = restoring.held.as_ref().map(|held| held.until);
+                earlier(held, self.losses.deadline())
             }
             _ => self.losses.deadline(),
         };
@@ -109,6 +140,7 @@ impl Central {
         }
         self.end.decide(verdict, effects);
         self.phase = CentralPhase::Ending;
+        self.lost_hosts.clear();
         self.end_all(now, effects);
     }
 

@@ -3,7 +3,7 @@
 use super::event::Event;
 use super::failure::Failure;
 use crate::manager_messages::{ProcessInstance, Time};
-use rejoin_channel_table::Epoch;
+use rejoin_channel_table::{Epoch, Rank};
 use serde::{Deserialize, Serialize};
 
 /// The exit of an instance was detected, and the job rolls back. The exit status is not known yet.
@@ -76,6 +76,11 @@ impl Losses {
         let at = self.detected.iter().position(|d| d.instance == instance)?;
         let Detected { from, decisive, .. } = self.detected.swap_remove(at);
         Some((from, decisive))
+    }
+
+    /// The host of these ranks is lost: how their processes exited stays unknown.
+    pub(super) fn forget_exits(&mut self, ranks: &[Rank]) {
+        self.detected.retain(|d| !ranks.contains(&d.instance.rank));
     }
 
     /// The status of an exit for which the job rolls back is not known.

@@ -38,8 +38,8 @@ mod view;
 
 pub use event::Event;
 pub use interface::{
-    CentralEffect, CentralInput, Failover, FailureHistory, HostIndex, Job, Leases, Record,
-    Recovery, Relaunch, StoredState,
+    CentralEffect, CentralInput, Failover, FailureHistory, HostIndex, Job, Leases, RankPlacement,
+    Record, Recovery, Relaunch, StoredState,
 };
 pub use job_end::END_BOUND;
 pub use job_state::Central;

@@ -110,6 +110,13 @@ impl RankTable {
         self.ranks.iter().map(|r| r.host).collect()
     }
 
+    /// From now on the ranks are on these hosts.
+    pub fn place(&mut self, placement: &[HostIndex]) {
+        for (rank, host) in self.ranks.iter_mut().zip(placement) {
+            rank.host = *host;
+        }
+    }
+
     /// For each of so many hosts its ranks.
     pub fn by_host(&self, hosts: usize) -> Vec<Vec<(Rank, Incarnation)>> {
         let mut lists = vec![Vec::new(); hosts];

@@ -40,7 +40,9 @@ impl Central {
                     ranks,
                     hold,
                     from: self.from,
+                    moved: Vec::new(),
                 };
+                self.hosts.begins(host);
                 effects.push(CentralEffect::Send(host, order));
             }
         }

@@ -35,6 +35,11 @@ impl CopyTable {
         void
     }
 
+    /// The files of this rank are no copies any more: the rank is on this host.
+    pub fn forget_rank(&mut self, rank: Rank) {
+        self.copies.retain(|(other, _), _| *other != rank);
+    }
+
     /// A copy is to be made, unless there is one. Returns its state before.
     pub fn begin(&mut self, rank: Rank, epoch: Epoch) -> Option<CopyState> {
         let before = self.copies.get(&(rank, epoch)).copied();

@@ -1,7 +1,7 @@
 //! The lease of a host that is reached over a network.
 
 use crate::lease::{Holder, LeaseDuty, Terms};
-use crate::manager_messages::{Time, ToLocal};
+use crate::manager_messages::{MovedRank, Time, ToLocal};
 use rejoin_channel_table::{Generation, Incarnation, Rank};
 
 /// The lease of this host, and the order to start ranks that waits for it.
@@ -55,13 +55,21 @@ impl HostLease {
     }
 
     /// The job starts anew before any rank has been started here.
-    pub fn begin_in(&mut self, later: Generation, anew: Vec<(Rank, Incarnation)>) {
+    pub fn begin_in(
+        &mut self,
+        later: Generation,
+        anew: Vec<(Rank, Incarnation)>,
+        others: Vec<MovedRank>,
+    ) {
         if let Some(ToLocal::Spawn {
-            generation, ranks, ..
+            generation,
+            ranks,
+            moved,
+            ..
         }) = &mut self.awaits
             && *generation < later
         {
-            (*generation, *ranks) = (later, anew);
+            (*generation, *ranks, *moved) = (later, anew, others);
         }
     }
 }

@@ -97,6 +97,11 @@ impl ImageTable {
         self.images.extend(images);
     }
 
+    /// A rank that was on another host has this image in a file.
+    pub fn add_stored(&mut self, rank: Rank, epoch: Epoch) {
+        self.images.insert((rank, epoch), ImageFileState::Whole);
+    }
+
     /// A rank has made an image.
     pub fn add(&mut self, rank: Rank, epoch: Epoch) {
         self.images.insert((rank, epoch), ImageFileState::Absent);

@@ -2,7 +2,7 @@
 
 use crate::broadcast::Peer;
 use crate::lookup;
-use crate::manager_messages::{End, ProcessInstance, ToCentral, ToLocal};
+use crate::manager_messages::{End, MovedRank, ProcessInstance, ToCentral, ToLocal};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_wire::{FromManager, ToManager};
 
@@ -63,6 +63,9 @@ pub enum LocalEffect {
     /// Have the rank's image of this epoch make this process instance; answer with `Spawned` or
     /// `NotStarted`.
     Restore(ProcessInstance, Epoch),
+    /// A rank of a lost host is on this one from now on, and comes back from the file of its image
+    /// of this epoch. The order may come twice.
+    TakeIn(MovedRank, Option<Epoch>),
     /// End a retired process, and drop all that belongs to it.
     Discard(Rank, Incarnation),
     /// Drop an image, wherever it is.

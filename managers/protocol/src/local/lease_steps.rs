@@ -31,6 +31,7 @@ impl Local {
         if matches!(self.phase, LocalPhase::Idle | LocalPhase::Running) {
             effects.push(LocalEffect::ContinueAll);
         }
+        self.take_over(effects);
         if let Some(order) = self.lease.take_order() {
             self.order(now, order, effects);
         }

@@ -22,12 +22,14 @@ impl Local {
             ranks,
             hold,
             from,
+            moved,
         } = order
         else {
             return;
         };
         self.phase = LocalPhase::Running;
         self.hold = hold;
+        self.take_in(moved, from, effects);
         if let Some(epoch) = from {
             self.images
                 .continue_from(epoch, ranks.iter().map(|(rank, _)| *rank));

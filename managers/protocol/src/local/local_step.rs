@@ -79,7 +79,9 @@ impl Local {
                 self.tell(ToCentral::Done, effects);
             }
             ToLocal::Granted { number } => self.granted(now, number, effects),
-            ToLocal::Spawn { .. } if self.phase == LocalPhase::Idle => self.begin(order, effects),
+            ToLocal::Spawn { .. } | ToLocal::Restore { .. } => {
+                self.order_processes(now, order, effects);
+            }
             ToLocal::Start {
                 generation,
                 table,
@@ -102,16 +104,6 @@ impl Local {
                 epochs,
                 abandoned,
             } if generation == present => self.commit(epochs, abandoned, effects),
-            ToLocal::Restore {
-                generation,
-                epoch,
-                ranks,
-            } if self.phase == LocalPhase::Running && generation >= present => {
-                self.restore(now, generation, (epoch, ranks), effects);
-            }
-            ToLocal::Restore {
-                generation, ranks, ..
-            } if self.lease.awaits() => self.lease.begin_in(generation, ranks),
             ToLocal::Release { instance } => self.processes.release(instance),
             ToLocal::AllFinalized { generation } if generation == present => {
                 self.all_finalized(effects);
@@ -126,14 +118,48 @@ impl Local {
             ToLocal::Report => self.report(effects),
             ToLocal::Acknowledged { instance } => self.processes.acknowledged(instance),
             // Stale news of an older generation, or an order that came twice.
-            ToLocal::Spawn { .. }
-            | ToLocal::Start { .. }
+            ToLocal::Start { .. }
             | ToLocal::Begin { .. }
             | ToLocal::Checkpoint { .. }
             | ToLocal::Commit { .. }
-            | ToLocal::Restore { .. }
             | ToLocal::AllFinalized { .. }
             | ToLocal::End { .. } => {}
+        }
+    }
+
+    /// An order to make processes of ranks.
+    fn order_processes(&mut self, now: Time, order: ToLocal, effects: &mut Vec<LocalEffect>) {
+        let present = self.processes.generation();
+        let runs = self.phase == LocalPhase::Running;
+        match order {
+            ToLocal::Spawn { .. } if self.phase == LocalPhase::Idle => self.begin(order, effects),
+            // An older order to start waited for the lease when this host reported that no rank was
+            // there, and was carried out since.
+            ToLocal::Spawn {
+                generation,
+                ranks,
+                from,
+                moved,
+                ..
+            } if runs && generation > present => {
+                self.restore(now, generation, (from, ranks), moved, effects);
+            }
+            ToLocal::Restore {
+                generation,
+                epoch,
+                ranks,
+                moved,
+            } if runs && generation >= present => {
+                self.restore(now, generation, (epoch, ranks), moved, effects);
+            }
+            ToLocal::Restore {
+                generation,
+                ranks,
+                moved,
+                ..
+            } if self.lease.awaits() => self.lease.begin_in(generation, ranks, moved),
+            // It came twice.
+            _ => {}
         }
     }
 }

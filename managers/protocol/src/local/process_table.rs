@@ -90,6 +90,12 @@ impl ProcessTable {
         self.former.extend(before.state().exit().cloned());
     }
 
+    /// A rank that was on another host begins here, anew or (`from_image`) from its image.
+    pub fn add(&mut self, instance: ProcessInstance, from_image: bool) {
+        self.processes.push(RankProcess::new(instance, from_image));
+        self.processes.sort_by_key(|p| p.instance().rank);
+    }
+
     /// The number of the next exit.
     pub fn next_exit(&self) -> ExitNumber {
         let last = self.unacknowledged().map(UnacknowledgedExit::number).max();

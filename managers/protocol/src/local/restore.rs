@@ -9,7 +9,7 @@ use super::inputs::LocalEffect;
 use super::instance_state::InstanceState;
 use super::rank_process::RankProcess;
 use super::recovery_wait::{Awaited, WaitDuty};
-use crate::manager_messages::{Cause, ProcessInstance, Time, ToCentral};
+use crate::manager_messages::{Cause, MovedRank, ProcessInstance, Time, ToCentral};
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 
 impl Local {
@@ -19,6 +19,7 @@ impl Local {
         now: Time,
         generation: Generation,
         (epoch, mut ranks): (Option<Epoch>, Vec<(Rank, Incarnation)>),
+        moved: Vec<MovedRank>,
         effects: &mut Vec<LocalEffect>,
     ) {
         // One that came before, from a central manager that has died since.
@@ -26,6 +27,7 @@ impl Local {
         if ranks.is_empty() {
             return;
         }
+        self.take_in(moved, epoch, effects);
         // Others that come back alone, too, do so still.
         let adds = generation == self.processes.generation();
         self.processes.enter(generation);
@@ -43,10 +45,27 @@ impl Local {
         self.take_over(effects);
     }
 
+    /// Ranks of a lost host are ranks of this one from now on, if they are not yet.
+    pub(super) fn take_in(
+        &mut self,
+        moved: Vec<MovedRank>,
+        epoch: Option<Epoch>,
+        effects: &mut Vec<LocalEffect>,
+    ) {
+        for moved in moved {
+            if self.processes.of(moved.rank).is_none() {
+                // What was a copy is the file of the rank's image now.
+                self.copies.forget_rank(moved.rank);
+                effects.push(LocalEffect::TakeIn(moved, epoch));
+            }
+        }
+    }
+
     /// The incarnation of a rank that was last ordered.
     pub(super) fn ordered(&self, rank: Rank) -> Option<Incarnation> {
-        let present = self.processes.of(rank)?.instance().incarnation;
-        self.restore.to_come(rank).chain([present]).max()
+        let present = self.processes.of(rank);
+        let present = present.map(|process| process.instance().incarnation);
+        self.restore.to_come(rank).chain(present).max()
     }
 
     /// A process is out of the way.
@@ -62,9 +81,10 @@ impl Local {
         }
     }
 
-    /// Once all are out of the way, their successors begin.
-    fn take_over(&mut self, effects: &mut Vec<LocalEffect>) {
-        if self.processes.iter().any(|p| p.state().delays_successor()) {
+    /// Once all are out of the way, their successors begin. Nothing begins without a lease.
+    pub(super) fn take_over(&mut self, effects: &mut Vec<LocalEffect>) {
+        let is_delayed = self.processes.iter().any(|p| p.state().delays_successor());
+        if is_delayed || self.lease.is_suspended() {
             return;
         }
         let Some(restoring) = self.restore.take() else {
@@ -72,12 +92,19 @@ impl Local {
         };
         for (rank, incarnation) in restoring.ranks {
             let instance = self.processes.instance(rank, incarnation);
-            let Some(process) = self.processes.of(rank) else {
-                continue;
-            };
-            self.restore
-                .leaves_behind(rank, process.instance().incarnation);
-            self.processes.renew(instance, restoring.epoch.is_some());
+            match self.processes.of(rank) {
+                Some(process) => {
+                    self.restore
+                        .leaves_behind(rank, process.instance().incarnation);
+                    self.processes.renew(instance, restoring.epoch.is_some());
+                }
+                None => {
+                    self.processes.add(instance, restoring.epoch.is_some());
+                    if let Some(epoch) = restoring.epoch {
+                        self.images.add_stored(rank, epoch);
+                    }
+                }
+            }
             match restoring.epoch {
                 None => effects.push(LocalEffect::Spawn(instance)),
                 // If the image is gone, the driver says so. It must know of the instance, because

@@ -194,9 +194,12 @@ impl System {
         }
     }
 
-    /// The process that a rank's manager means.
-    fn current(&mut self, rank: Rank) -> Option<&mut Process> {
+    /// The process that the manager of this host means.
+    fn current(&mut self, host: usize, rank: Rank) -> Option<&mut Process> {
         let instance = *self.instances.get(&rank)?;
+        if self.home_of(instance) != host {
+            return None;
+        }
         let mut processes = self.processes.iter_mut();
         processes.find(|p| p.instance == instance && p.acts())
     }
@@ -209,7 +212,7 @@ impl System {
     ) {
         match effect {
             local::LocalEffect::Spawn(instance) => {
-                self.begins(instance);
+                self.begins(host, instance);
                 let process = Process::new(
                     instance,
                     ProcessStep::BeforeInit,
@@ -221,7 +224,8 @@ impl System {
                 inputs.push_back(spawned);
                 self.processes.push(process);
             }
-            local::LocalEffect::Restore(instance, epoch) => self.restore(instance, epoch),
+            local::LocalEffect::TakeIn(..) => {}
+            local::LocalEffect::Restore(instance, epoch) => self.restore(host, instance, epoch),
             local::LocalEffect::Retire(rank, incarnation) => self.retire(rank, incarnation, inputs),
             local::LocalEffect::Discard(rank, incarnation) => {
                 let same =
@@ -249,14 +253,14 @@ impl System {
             }
             local::LocalEffect::Ranks(ranks, message) => {
                 for rank in ranks {
-                    if let Some(process) = self.current(rank) {
+                    if let Some(process) = self.current(host, rank) {
                         process.hear(&message);
                     }
                 }
             }
             local::LocalEffect::SignalGroup(_, CONT) | local::LocalEffect::SignalAll(CONT) => {}
             local::LocalEffect::SignalGroup(rank, signal) => {
-                if let Some(process) = self.current(rank) {
+                if let Some(process) = self.current(host, rank) {
                     process.asked = process.asked.or(Some(signal));
                 }
             }
@@ -271,7 +275,7 @@ impl System {
 
     fn signal_all(&mut self, host: usize, signal: i32) {
         for index in 0..self.processes.len() {
-            if self.host_of(self.processes[index].instance.rank) == host {
+            if self.home_of(self.processes[index].instance) == host {
                 let asked = &mut self.processes[index].asked;
                 *asked = asked.or(Some(signal));
             }
@@ -279,7 +283,8 @@ impl System {
     }
 
     /// Neither generations nor incarnations ever fall.
-    fn begins(&mut self, instance: ProcessInstance) {
+    fn begins(&mut self, host: usize, instance: ProcessInstance) {
+        self.settles(host, instance);
         if let Some(last) = self.instances.insert(instance.rank, instance)
             && (instance.incarnation <= last.incarnation || instance.generation < last.generation)
         {
@@ -287,8 +292,8 @@ impl System {
         }
     }
 
-    fn restore(&mut self, instance: ProcessInstance, epoch: Epoch) {
-        self.begins(instance);
+    fn restore(&mut self, host: usize, instance: ProcessInstance, epoch: Epoch) {
+        self.begins(host, instance);
         if self
             .leased
             .as_ref()

@@ -1,16 +1,17 @@
 //! Jobs whose hosts go by leases: a clock, links that are cut, hosts that are lost, and the next
 //! launch without them.
 
-use super::{Host, Stored, System};
-use rejoin_channel_table::{Epoch, Rank};
+use super::{Host, SimFile, System};
+use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
-    Central, CentralEffect, CentralInput, Failover, Job, Leases, Relaunch, StoredState,
+    Central, CentralEffect, CentralInput, Failover, Job, Leases, RankPlacement, Relaunch,
+    StoredState,
 };
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::local::{Local, LocalInput};
-use rejoin_managers_protocol::manager_messages::Time;
+use rejoin_managers_protocol::manager_messages::{ProcessInstance, Time};
 use rejoin_managers_protocol::verdict::Verdict;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A host, as far as its lease matters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -43,7 +44,14 @@ pub enum Question {
 pub struct Leased {
     now: Time,
     pub terms: Terms,
+    /// The launch as it began.
     pub job: Job,
+    /// For each rank its host.
+    pub placement: Vec<usize>,
+    /// Hosts that this launch has lost.
+    lost: Vec<usize>,
+    /// The host of each process that was to be made.
+    homes: BTreeMap<(Rank, Incarnation), usize>,
     pub hosts: Vec<LeasedHost>,
     /// What central has asked and not been answered.
     pub question: Option<Question>,
@@ -51,6 +59,8 @@ pub struct Leased {
     pub stored: bool,
     /// How often the job was launched again.
     pub relaunches: u32,
+    /// How often it continued on other hosts, within a launch.
+    pub moves: u32,
     /// Ranks of this launch that have ended well.
     pub finished: BTreeSet<Rank>,
     committed: BTreeSet<Epoch>,
@@ -72,7 +82,7 @@ impl Leased {
     /// Hosts that were not lost before.
     pub fn usable(&self) -> usize {
         let lost = self.job.failover.as_ref().map_or(0, |f| f.lost.len());
-        self.hosts.len() - lost
+        self.hosts.len() - lost - self.lost.len()
     }
 }
 
@@ -89,15 +99,23 @@ fn host(terms: Terms, now: Time) -> Host {
 }
 
 impl System {
-    /// A job whose hosts go by leases. `failover`: it may be launched again without a lost host.
-    pub fn leased(hosts: usize, ranks: u32, terms: Terms, failover: bool) -> System {
-        let mut system = System::new(hosts, ranks, false);
+    /// A job whose hosts go by leases. `failover`: how it continues without a lost host. `files`:
+    /// images also go to a folder of all hosts.
+    pub fn leased(
+        hosts: usize,
+        ranks: u32,
+        terms: Terms,
+        failover: Option<Failover>,
+        files: bool,
+    ) -> System {
+        let mut system = System::new(hosts, ranks, files);
         let job = Job {
+            copies: false,
             leases: Some(Leases {
                 terms,
                 hosts: (0..hosts).collect(),
             }),
-            failover: failover.then(Failover::default),
+            failover,
             from: None,
             requested: Epoch(0),
             ..system.job()
@@ -107,11 +125,15 @@ impl System {
         system.leased = Some(Box::new(Leased {
             now: Time(0),
             terms,
+            placement: job.placement.clone(),
+            lost: Vec::new(),
+            homes: BTreeMap::new(),
             job,
             hosts: vec![LeasedHost::default(); hosts],
             question: None,
             stored: false,
             relaunches: 0,
+            moves: 0,
             finished: BTreeSet::new(),
             committed: BTreeSet::new(),
         }));
@@ -159,9 +181,8 @@ impl System {
 
     /// No process acts on a host whose lease counts as run out.
     fn is_fenced(&mut self, host: usize) {
-        let of_host = |rank: Rank| self.host_of(rank) == host;
         let mut processes = self.processes.iter();
-        let acts = processes.any(|p| p.acts() && of_host(p.instance.rank));
+        let acts = processes.any(|p| p.acts() && self.home_of(p.instance) == host);
         if acts && self.runs(host) {
             self.complain(format!("a rank on host {host} acts without a lease"));
         }
@@ -179,6 +200,7 @@ impl System {
             CentralEffect::Drop(host) => {
                 let state = &mut self.lease_state().hosts[host];
                 (state.dropped, state.troubled) = (true, true);
+                self.faults.images += 1;
                 self.hosts[host].up.clear();
                 self.hosts[host].down.clear();
             }
@@ -187,6 +209,7 @@ impl System {
                 self.lease_state().question = Some(Question::Relaunchable);
             }
             CentralEffect::Relaunch(next) => self.relaunch(next),
+            CentralEffect::Placed(placement) => self.place(placement),
             other => panic!("{other:?} in this model"),
         }
     }
@@ -197,20 +220,80 @@ impl System {
         let Some(question) = leased.question.take() else {
             return;
         };
-        match question {
-            Question::Stored => {
-                leased.stored = stored;
-                self.central(CentralInput::Stored(
-                    stored
-                        .then_some(StoredState::Regions(1))
-                        .into_iter()
-                        .collect(),
-                ));
+        if question == Question::Stored {
+            leased.stored = stored;
+        }
+        let regions = StoredState::Regions(1);
+        let images = self.files_of_all().map(StoredState::Images);
+        let states = images.into_iter().chain([regions]).filter(|_| stored);
+        let states = states.collect();
+        self.central(match question {
+            Question::Stored => CentralInput::Stored(states),
+            Question::Relaunchable => CentralInput::Relaunchable(states),
+        });
+    }
+
+    /// The newest checkpoint in files, if every rank's file is there.
+    fn files_of_all(&self) -> Option<Epoch> {
+        let epoch = self.stored.file?;
+        let is_whole = |rank| {
+            let image = self.images.get(&(Rank(rank), epoch));
+            image.is_some_and(|image| image.file == SimFile::Whole)
+        };
+        (0..self.ranks).all(is_whole).then_some(epoch)
+    }
+
+    /// The host on which a process is, or is to be.
+    pub fn home_of(&self, instance: ProcessInstance) -> usize {
+        let key = (instance.rank, instance.incarnation);
+        let homes = self.leased.as_ref().map(|leased| &leased.homes);
+        let home = homes.and_then(|homes| homes.get(&key).copied());
+        home.unwrap_or_else(|| self.host_of(instance.rank))
+    }
+
+    /// This process is to be made on a host.
+    pub fn settles(&mut self, host: usize, instance: ProcessInstance) {
+        if let Some(leased) = &mut self.leased {
+            let key = (instance.rank, instance.incarnation);
+            leased.homes.insert(key, host);
+        }
+    }
+
+    /// Ranks of lost hosts are on others. Only their files are there.
+    fn place(&mut self, placed: RankPlacement) {
+        if placed.hosts.iter().any(|host| placed.lost.contains(host)) {
+            self.complain("a rank is placed on a lost host");
+        }
+        let leased = self.lease_state();
+        let before = std::mem::replace(&mut leased.placement, placed.hosts);
+        let is_moved = |rank: Rank| before[rank.index()] != leased.placement[rank.index()];
+        let moved: BTreeSet<Rank> = (0..before.len() as u32)
+            .map(Rank)
+            .filter(|rank| is_moved(*rank))
+            .collect();
+        leased.moves += u32::from(!moved.is_empty());
+        leased.lost = placed.lost;
+        self.images.retain(|(rank, _), image| {
+            image.in_memory &= !moved.contains(rank);
+            image.in_memory || image.file == SimFile::Whole
+        });
+    }
+
+    /// The processes of a rank on lost hosts make no step any more when their successor begins.
+    pub fn displace(&mut self, successor: ProcessInstance) {
+        let home = self.home_of(successor);
+        for index in 0..self.processes.len() {
+            let process = &self.processes[index];
+            let host = self.home_of(process.instance);
+            let same = process.instance.rank == successor.rank && process.acts();
+            if !same || host == home {
+                continue;
             }
-            Question::Relaunchable if stored => {
-                self.central(CentralInput::Relaunchable(vec![StoredState::Regions(1)]))
+            if self.runs(host) {
+                let text = format!("{:?} acts beside {successor:?}", process.instance);
+                self.complain(text);
             }
-            Question::Relaunchable => {}
+            self.processes[index].stopped = true;
         }
     }
 
@@ -222,11 +305,17 @@ impl System {
         let noticed = noticed || state.granted.is_none();
         (state.gone, state.noticed, state.troubled) = (true, noticed, true);
         self.faults.images += 1;
-        let placement = self.job().placement;
-        let here = |rank: Rank| placement[rank.index()] == host;
-        self.processes.retain(|p| !here(p.instance.rank));
-        self.restores.retain(|restore| !here(restore.instance.rank));
-        self.images.retain(|(rank, _), _| !here(*rank));
+        let leased = self.lease_state();
+        let (placement, homes) = (leased.placement.clone(), leased.homes.clone());
+        let here = |instance: ProcessInstance| {
+            homes.get(&(instance.rank, instance.incarnation)) == Some(&host)
+        };
+        self.processes.retain(|p| !here(p.instance));
+        self.restores.retain(|restore| !here(restore.instance));
+        self.images.retain(|(rank, _), image| {
+            image.in_memory &= placement[rank.index()] != host;
+            image.in_memory || image.file == SimFile::Whole
+        });
         // Central reads what has arrived before it learns of the end.
         while let Some(message) = self.hosts[host].up.pop_front().filter(|_| noticed) {
             self.central(CentralInput::Local(host, message));
@@ -272,24 +361,29 @@ impl System {
         }
         self.processes.clear();
         self.restores.clear();
-        self.images.clear();
+        self.keep_files(next.state);
         self.instances.clear();
         self.records.clear();
         self.away.clear();
-        self.stored = Stored::begin(next.generation);
+        let from = match next.state {
+            StoredState::Images(epoch) => Some(epoch),
+            StoredState::Regions(_) => None,
+        };
+        self.stored = self.stored.next_launch(next.generation, from);
         let leased = self.lease_state();
         leased.relaunches += 1;
         leased.finished.clear();
         leased.committed.clear();
+        leased.committed.extend(from);
         leased.question = None;
+        leased.homes.clear();
+        leased.placement.clone_from(&next.placement);
+        (leased.job.from, leased.job.requested) = (from, next.requested);
         leased.job.generation = next.generation;
         leased.job.placement = next.placement;
-        leased
-            .job
-            .failover
-            .get_or_insert_default()
-            .lost
-            .push(next.lost);
+        let lost = &mut leased.job.failover.get_or_insert_default().lost;
+        lost.append(&mut leased.lost);
+        lost.push(next.lost);
         let lost = leased.job.failover.iter().flat_map(|f| &f.lost);
         if lost
             .into_iter()
@@ -312,6 +406,14 @@ impl System {
                 self.central(CentralInput::HostGone(host, why));
             }
         }
+    }
+
+    /// What outlives the processes of a launch: the files from which the next one begins.
+    fn keep_files(&mut self, state: StoredState) {
+        self.images.retain(|(_, epoch), image| {
+            image.in_memory = false;
+            image.file == SimFile::Whole && state == StoredState::Images(*epoch)
+        });
     }
 
     /// The end of the job is one that its faults allow.

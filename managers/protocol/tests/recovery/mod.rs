@@ -161,7 +161,7 @@ impl System {
     /// Ranks are dealt out to the hosts in turn, until the job loses a host.
     pub fn host_of(&self, rank: Rank) -> usize {
         match &self.leased {
-            Some(leased) => leased.job.placement[rank.index()],
+            Some(leased) => leased.placement[rank.index()],
             None => rank.index() % self.hosts.len(),
         }
     }
@@ -174,11 +174,12 @@ impl System {
         let process = &self.processes[index];
         let (instance, pid) = (process.instance, process.pid());
         let said = local::LocalInput::Said(instance.rank, instance.incarnation, pid, message);
-        self.local(self.host_of(instance.rank), said);
+        self.local(self.home_of(instance), said);
     }
 
     pub fn ended(&mut self, index: usize, end: End) {
         let process = self.processes.remove(index);
+        let host = self.home_of(process.instance);
         let ProcessInstance {
             rank, incarnation, ..
         } = process.instance;
@@ -186,7 +187,6 @@ impl System {
         // One that is known after the job's end changes nothing.
         let exit = counts && self.over.is_none() && matches!(end, End::Exited(1..));
         self.faults.exits += u8::from(exit);
-        let host = self.host_of(rank);
         self.local(host, local::LocalInput::ChildEnded(rank, incarnation, end));
         if process.stopping {
             self.local(host, local::LocalInput::Retired(rank, incarnation));
@@ -208,7 +208,7 @@ impl System {
             exiting: true,
             ..process.without_requests()
         };
-        let host = self.host_of(instance.rank);
+        let host = self.home_of(instance);
         self.local(
             host,
             local::LocalInput::ExitDetected(instance.rank, instance.incarnation),
@@ -308,7 +308,7 @@ impl System {
             stopped: true,
             ..process.without_requests()
         };
-        let host = self.host_of(instance.rank);
+        let host = self.home_of(instance);
         self.local(
             host,
             local::LocalInput::Retired(instance.rank, instance.incarnation),
@@ -323,7 +323,12 @@ impl System {
             stop,
         } = self.restores.remove(index);
         let (rank, incarnation) = (instance.rank, instance.incarnation);
-        let host = self.host_of(rank);
+        let host = self.home_of(instance);
+        if host != self.host_of(rank) {
+            let why = "it is on another host by now".to_string();
+            return self.local(host, local::LocalInput::NotStarted(rank, incarnation, why));
+        }
+        self.displace(instance);
         if let Some(image) = self.images.get_mut(&(rank, epoch)) {
             image.in_memory = true;
             let image = *image;

@@ -56,6 +56,7 @@ pub enum CopyResult {
 pub type CopyEnd = (Rank, Epoch, Result<CopyResult, String>);
 
 /// What the thread knows of the job.
+#[derive(Clone)]
 pub(super) struct CopyMember {
     /// The job's key.
     pub key: JobKey,

@@ -27,6 +27,9 @@ pub(super) struct ImageCopies {
     /// `None`: this host can't be reached.
     server: Option<CopyServer>,
     maker: CopyMaker,
+    /// Makes the copies for which processes wait: others may wait for a host that is lost.
+    urgent: Option<CopyMaker>,
+    member: CopyMember,
     /// Where the managers of other hosts listen, as far as central has told.
     places: BTreeMap<u32, Vec<SocketAddr>>,
     /// Orders for which the place of the host is not known yet.
@@ -61,7 +64,7 @@ impl ImageCopies {
         };
         let server = CopyServer::open(plan, place, served, reactor);
         let server = server.inspect_err(|error| tracing::warn!(%error, "no host can copy images"));
-        let maker = CopyMaker::start(CopyMember {
+        let member = CopyMember {
             key: plan.key.clone(),
             whose: Whose {
                 job: plan.job,
@@ -70,12 +73,13 @@ impl ImageCopies {
             },
             folder: folder.clone(),
             rate: plan.copy_rate,
-        });
-        let maker = maker.context("start the thread that copies images")?;
-        reactor.add(&maker, Token::single(kind::COPY_ENDS), Interest::READ)?;
+        };
+        let maker = start(&member, reactor)?;
         Ok(Some(ImageCopies {
             server: server.ok(),
             maker,
+            urgent: None,
+            member,
             places: BTreeMap::new(),
             unplaced: Vec::new(),
             holders: copies.holders.clone(),
@@ -99,12 +103,14 @@ impl ImageCopies {
                 if !self.under_way.insert((rank, epoch)) {
                     return false;
                 }
-                self.maker.order(CopyOrder {
+                let is_awaited = self.awaited.contains_key(&(rank, epoch));
+                let urgent = self.urgent.as_ref().filter(|_| is_awaited);
+                urgent.unwrap_or(&self.maker).order(CopyOrder {
                     rank,
                     epoch,
                     host,
                     addresses,
-                    is_awaited: self.awaited.contains_key(&(rank, epoch)),
+                    is_awaited,
                 });
                 false
             }
@@ -126,6 +132,25 @@ impl ImageCopies {
     /// There are copies from an earlier launch.
     pub fn adopt(&mut self, found: &[(Rank, Epoch)]) {
         self.made.extend(found);
+    }
+
+    /// A rank of a lost host is on this one from now on. What this host had copied of it is the
+    /// file of its image now. `holder`: the host that has copies of its files.
+    ///
+    /// # Errors
+    /// The thread for these copies can't be started.
+    pub fn take_in(&mut self, rank: Rank, holder: Option<u32>, reactor: &Reactor) -> Result<()> {
+        self.unplaced.retain(|(other, ..)| *other != rank);
+        for (other, epoch) in self.under_way.iter().filter(|(other, _)| *other == rank) {
+            self.maker.cancel(*other, *epoch);
+        }
+        self.made.retain(|(other, _)| *other != rank);
+        self.holders.retain(|(other, _)| *other != rank);
+        self.holders.extend(holder.map(|holder| (rank, holder)));
+        if self.urgent.is_none() && self.holder(rank).is_some() {
+            self.urgent = Some(start(&self.member, reactor)?);
+        }
+        Ok(())
     }
 
     /// A copy is not wanted any more. Whether this host has it.
@@ -158,7 +183,8 @@ impl ImageCopies {
 
     /// The next copy that has come to its end.
     pub fn next_end(&mut self) -> Option<CopyEnd> {
-        let end = self.maker.next()?;
+        let urgent = self.urgent.as_ref().and_then(CopyMaker::next);
+        let end = urgent.or_else(|| self.maker.next())?;
         self.under_way.remove(&(end.0, end.1));
         if let (rank, epoch, Ok(CopyResult::File)) = &end
             && !self.awaited.contains_key(&(*rank, *epoch))
@@ -180,6 +206,7 @@ impl ImageCopies {
     pub fn take_all_awaited(&mut self) -> Vec<ProcessInstance> {
         self.unplaced.clear();
         self.maker.stop();
+        self.urgent.iter().for_each(CopyMaker::stop);
         std::mem::take(&mut self.awaited).into_values().collect()
     }
 
@@ -201,4 +228,12 @@ impl ImageCopies {
             .retain(|_, awaited| (awaited.rank, awaited.incarnation) != (rank, incarnation));
         self.awaited.len() < before
     }
+}
+
+/// Starts a thread that makes copies.
+fn start(member: &CopyMember, reactor: &Reactor) -> Result<CopyMaker> {
+    let maker = CopyMaker::start(member.clone());
+    let maker = maker.context("start the thread that copies images")?;
+    reactor.add(&maker, Token::single(kind::COPY_ENDS), Interest::READ)?;
+    Ok(maker)
 }

@@ -75,6 +75,11 @@ impl ImageStore {
         }))
     }
 
+    /// A rank of a lost host is on this one, in the next slot.
+    pub fn take_in(&mut self, rank: Rank) {
+        self.ranks.push(rank.0);
+    }
+
     /// The file for the image of a rank's incarnation, and what it is to say of the image. It may
     /// refer to the bases.
     ///

@@ -86,6 +86,14 @@ impl RankImages {
         self.ranks.resize_with(ranks, Vec::new);
     }
 
+    /// A rank of a lost host is on this one, in the next slot.
+    pub fn take_in(&mut self, rank: Rank) {
+        self.ranks.push(Vec::new());
+        if let Some(store) = &mut self.store {
+            store.take_in(rank);
+        }
+    }
+
     /// Images get files from now on.
     pub fn use_store(&mut self, store: ImageStore) {
         self.store = Some(store);

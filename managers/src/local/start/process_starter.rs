@@ -27,6 +27,10 @@ use std::collections::VecDeque;
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+/// Ranks of lost hosts are watched, too, as long as the host has no more ranks than one thread
+/// watches.
+const WATCHED: usize = 63;
+
 /// A started process of a rank.
 pub struct NewProcess {
     /// The process.
@@ -82,7 +86,10 @@ impl ProcessStarter {
         set_nonblocking(&failures.0)?;
         reactor.add(&failures.0, Token::single(kind::FAILURES), Interest::READ)?;
         let watcher = match plan.options.images {
-            Some(_) => open_watcher(plan.ranks.len(), reactor),
+            Some(_) => {
+                let most = plan.ranks.len().max(WATCHED.min(plan.size as usize));
+                open_watcher(most, reactor)
+            }
             None => None,
         };
         let prepared = |p| refusal(&plan, p).and_then(|()| Prepared::new(p));
@@ -115,6 +122,25 @@ impl ProcessStarter {
     /// Whether the job has ranks on other hosts.
     pub fn has_other_hosts(&self) -> bool {
         self.plan.ranks.len() < self.plan.size as usize
+    }
+
+    /// A rank of a lost host is on this one, in the next slot. `false`: the job has no such rank.
+    pub fn take_in(&mut self, rank: Rank) -> bool {
+        let program = self.plan.program_of(rank);
+        self.plan
+            .ranks
+            .extend(program.map(|program| (rank, program)));
+        program.is_some()
+    }
+
+    /// Whether the rank reads standard input.
+    pub fn reads_input(&self, rank: Rank) -> bool {
+        self.plan.stdin == Some(rank)
+    }
+
+    /// The end of the pipe of standard input, of the rank that reads it.
+    pub fn set_input(&mut self, input: OwnedFd) {
+        self.input = Some(input);
     }
 
     /// Notes a process to be started.

@@ -67,6 +67,18 @@ struct RankPipes {
     exited: bool,
 }
 
+impl RankPipes {
+    /// Of a rank without a process.
+    fn new(rank: Rank) -> RankPipes {
+        RankPipes {
+            rank,
+            incarnation: Incarnation(0),
+            pipes: [None, None],
+            exited: false,
+        }
+    }
+}
+
 enum Read {
     Bytes(Vec<u8>),
     Nothing,
@@ -102,15 +114,13 @@ impl RankOutputs {
     /// The ranks of this host, in the order of their slots. `come_back`: those that are killed may
     /// come back. `interactive`: a person reads unfinished lines.
     pub fn serve(&mut self, ranks: impl Iterator<Item = Rank>, come_back: bool, interactive: bool) {
-        self.ranks = ranks
-            .map(|rank| RankPipes {
-                rank,
-                incarnation: Incarnation(0),
-                pipes: [None, None],
-                exited: false,
-            })
-            .collect();
+        self.ranks = ranks.map(RankPipes::new).collect();
         (self.come_back, self.interactive) = (come_back, interactive);
+    }
+
+    /// A rank of a lost host is on this one, in the next slot.
+    pub fn take_in(&mut self, rank: Rank) {
+        self.ranks.push(RankPipes::new(rank));
     }
 
     /// The job is over: no rank comes back.

@@ -24,6 +24,8 @@ pub struct EventLine {
     pub rank: Option<u32>,
     #[serde(deserialize_with = "tidy")]
     pub host: Option<String>,
+    #[serde(deserialize_with = "tidy")]
+    pub to: Option<String>,
     pub pid: Option<u32>,
     #[serde(deserialize_with = "tidy")]
     pub cause: Option<String>,

@@ -290,6 +290,14 @@ impl JobHistory {
             "central-again" => {
                 format!("the central manager {cause}, and another one took over after {millis} ms")
             }
+            "host-replaced" => {
+                let host = line.host.as_deref().unwrap_or_default();
+                self.end_outage(host, at, false);
+                let to = line.to.as_deref().unwrap_or_default();
+                format!(
+                    "the host was lost: {cause}; its ranks continued on host {to} from checkpoint {epoch}"
+                )
+            }
             "relaunched" => {
                 for host in self.silent.keys().cloned().collect::<Vec<_>>() {
                     self.end_outage(&host, at, false);
@@ -403,6 +411,8 @@ mod tests {
             r#""event":"host-silent","host":"b""#,
             r#""event":"relaunched","cause":"host b is lost","generation":1"#,
             r#""event":"teleported""#,
+            r#""event":"host-silent","host":"d""#,
+            r#""event":"host-replaced","host":"d","to":"a","cause":"it is silent","epoch":3"#,
             r#""event":"host-silent","host":"c""#,
             r#""event":"ended","cause":"rank 0 failed","code":9"#,
         ]);
@@ -414,11 +424,15 @@ mod tests {
         let wanted = [
             ("a", 1000, 2000, true),
             ("b", 3000, 4000, false),
-            ("c", 6000, 7000, false),
+            ("d", 6000, 7000, false),
+            ("c", 8000, 9000, false),
         ];
         assert_eq!(outages, wanted);
         assert_eq!(job.unknown.get("teleported"), Some(&1));
-        assert_eq!(job.incidents.len(), 1);
+        let said: Vec<_> = job.incidents.iter().map(|i| i.text.as_str()).collect();
+        let replaced =
+            "the host was lost: it is silent; its ranks continued on host a from checkpoint 3";
+        assert_eq!(said[1..], [replaced]);
         assert_eq!(job.end, Some(("rank 0 failed".into(), 9)));
     }
 }

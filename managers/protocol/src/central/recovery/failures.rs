@@ -111,7 +111,7 @@ impl Central {
     }
 
     /// A failure is masked; unless the job rolls back already, it is the reason.
-    fn begin_rollback(&mut self) {
+    pub(super) fn begin_rollback(&mut self) {
         if !matches!(self.phase, CentralPhase::Restoring(_)) {
             self.losses.begin();
         }

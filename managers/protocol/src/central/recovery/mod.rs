@@ -5,11 +5,13 @@
 //!   checkpoint the job can only begin anew.
 //!
 //! A mode only decides. The steps are the same for all modes: `failures` judges failures and ends
-//! jobs, `rollback` orders ranks back, `relaunch` starts all ranks again without a lost host.
+//! jobs, `rollback` orders ranks back, `other_hosts` does so without a lost host, and `relaunch`
+//! starts all ranks again without one.
 
 mod coordinated;
 mod failures;
 mod mode;
+mod other_hosts;
 mod phases;
 mod relaunch;
 mod response;

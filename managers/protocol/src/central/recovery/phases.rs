@@ -1,6 +1,6 @@
 //! The state of phases in which the job recovers.
 
-use crate::central::interface::Relaunch;
+use crate::central::interface::{HostIndex, Relaunch};
 use crate::manager_messages::Time;
 use rejoin_channel_table::Epoch;
 
@@ -11,6 +11,17 @@ pub(in crate::central) struct GlobalRestore {
     pub epoch: Option<Epoch>,
     /// When the first failure was reported: others may follow before all ranks are restored.
     pub since: Time,
+    /// Hosts that take in ranks of a lost one have no order yet.
+    pub held: Option<HeldOrders>,
+}
+
+/// Orders that wait until no process of a lost host can act.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::central) struct HeldOrders {
+    /// When that is.
+    pub until: Time,
+    /// The hosts that take in its ranks.
+    pub hosts: Vec<HostIndex>,
 }
 
 /// How far the decision to launch the job again has come.

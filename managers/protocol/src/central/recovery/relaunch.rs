@@ -47,10 +47,14 @@ impl Central {
         let Some(Verdict::HostLost { host: name, .. }) = self.end.verdict() else {
             return None;
         };
-        let Failover { lost: before } = self.failover.as_ref()?;
+        let Failover { lost: before, .. } = self.failover.as_ref()?;
         let host = self.hosts.position(name)?;
         let placement = self.ranks.placement();
-        let usable = (0..self.hosts.len()).filter(|other| !before.contains(other));
+        let replaced = self
+            .placement()
+            .map_or(&[][..], |placement| &placement.lost[..]);
+        let is_lost = |other: &HostIndex| before.contains(other) || replaced.contains(other);
+        let usable = (0..self.hosts.len()).filter(|other| !is_lost(other));
         Some((host, placement::without(host, &placement, usable)?))
     }
 

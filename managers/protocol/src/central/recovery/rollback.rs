@@ -2,7 +2,7 @@
 
 use super::phases::GlobalRestore;
 use crate::central::event::Event;
-use crate::central::interface::{CentralEffect, Record};
+use crate::central::interface::{CentralEffect, HostIndex, Record};
 use crate::central::job_state::Central;
 use crate::central::phase::CentralPhase;
 use crate::committed_levels::CommittedCheckpoint;
@@ -28,24 +28,55 @@ impl Central {
         self.ranks.roll_back();
         self.losses.rolls_back(since);
         self.losses.try_again();
-        self.phase = CentralPhase::Restoring(GlobalRestore { epoch, since });
+        let held = self.held_orders(now);
+        let is_held = |host| held.as_ref().is_some_and(|held| held.hosts.contains(&host));
+        let by_host = self.ranks.by_host(self.hosts.len()).into_iter();
+        let by_host: Vec<_> = by_host
+            .enumerate()
+            .filter(|(host, _)| !is_held(*host))
+            .collect();
+        self.phase = CentralPhase::Restoring(GlobalRestore { epoch, since, held });
         self.mode.set_last_checkpoint(None);
         self.store_restoring(epoch, effects);
-        let generation = self.ranks.generation();
-        let by_host = self.ranks.by_host(self.hosts.len());
-        for (host, ranks) in by_host.into_iter().enumerate() {
-            if !ranks.is_empty() && !self.hosts.is_done(host) {
-                let order = ToLocal::Restore {
-                    generation,
-                    epoch,
-                    ranks,
-                };
-                effects.push(CentralEffect::Send(host, order));
+        for (host, ranks) in by_host {
+            if !self.hosts.is_done(host) {
+                self.order_restore(host, epoch, ranks, effects);
             }
         }
         if let Some(abandoned) = abandoned {
             self.tell_committed(abandoned, effects);
         }
+    }
+
+    /// Orders a host to restore these of its ranks, which may be its first ones.
+    pub(in crate::central) fn order_restore(
+        &mut self,
+        host: HostIndex,
+        epoch: Option<Epoch>,
+        ranks: Vec<(Rank, Incarnation)>,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        if ranks.is_empty() {
+            return;
+        }
+        let generation = self.ranks.generation();
+        let moved = self.moved_among(&ranks);
+        let order = match self.hosts.begins(host) {
+            true => ToLocal::Restore {
+                generation,
+                epoch,
+                ranks,
+                moved,
+            },
+            false => ToLocal::Spawn {
+                generation,
+                ranks,
+                hold: self.mode.recovers(),
+                from: epoch,
+                moved,
+            },
+        };
+        effects.push(CentralEffect::Send(host, order));
     }
 
     /// The job begins anew. Its checkpoints get other numbers than those of earlier launches.
@@ -75,6 +106,7 @@ impl Central {
         self.phase = CentralPhase::Restoring(GlobalRestore {
             epoch: Some(epoch),
             since: now,
+            held: None,
         });
         effects.push(CentralEffect::Persist(Record::Requested {
             epoch: requested,
@@ -110,6 +142,7 @@ impl Central {
             generation,
             epoch,
             ranks: vec![(rank, incarnation)],
+            moved: Vec::new(),
         };
         let host = self.ranks.host_of(rank);
         effects.push(CentralEffect::Send(host, order));
@@ -120,6 +153,7 @@ impl Central {
             generation: self.ranks.generation(),
             epoch,
             incarnations: self.ranks.incarnations(),
+            placement: self.placement().cloned().map(Box::new),
             memory: Box::new(self.memory()),
         }));
     }

@@ -23,7 +23,7 @@ impl Central {
         reports: Reports,
         effects: &mut Vec<CentralEffect>,
     ) -> Vec<CentralInput> {
-        self.phase = self.phase_after(past);
+        self.phase = self.phase_after(now, past);
         if let (CentralPhase::Running, Some(checkpoints)) =
             (&self.phase, self.mode.checkpoints_mut())
         {
@@ -58,13 +58,14 @@ impl Central {
         .collect()
     }
 
-    fn phase_after(&self, past: &Past) -> CentralPhase {
+    fn phase_after(&self, now: Time, past: &Past) -> CentralPhase {
         match past.restored {
             _ if past.finalized => CentralPhase::Finalized,
             _ if past.started == Some(self.ranks.generation()) => CentralPhase::Running,
             Some(epoch) => CentralPhase::Restoring(GlobalRestore {
                 epoch,
                 since: self.losses.since(),
+                held: self.held_orders(now),
             }),
             None => CentralPhase::Starting,
         }
@@ -72,6 +73,9 @@ impl Central {
 
     /// Takes over a host's report about its ranks; one that is through says nothing.
     fn adopt(&mut self, host: HostIndex, report: Option<&Report>) {
+        if self.hosts.is_lost(host) {
+            return;
+        }
         let finalized = self.phase == CentralPhase::Finalized;
         let Some(report) = report else {
             // No rank that ended well before the release of all ranks had called MPI_Init.
@@ -100,28 +104,26 @@ impl Central {
         effects: &mut Vec<CentralEffect>,
     ) {
         let generation = self.ranks.generation();
+        let epoch = past.restored.flatten();
+        let is_held = matches!(
+            &self.phase,
+            CentralPhase::Restoring(GlobalRestore { held: Some(held), .. })
+                if held.hosts.contains(&host)
+        );
         if report.generation.is_none() {
-            let order = ToLocal::Spawn {
-                generation,
-                ranks,
-                hold: self.mode.recovers(),
-                from: past.restored.flatten(),
-            };
-            effects.push(CentralEffect::Send(host, order));
+            if !is_held {
+                self.order_restore(host, epoch, ranks, effects);
+            }
             return;
         }
+        self.hosts.begins(host);
         // All of them, or those that come back alone.
         ranks.retain(|(rank, incarnation)| {
             let said = report.ranks.binary_search_by_key(rank, |said| said.rank);
             said.is_err() || said.is_ok_and(|at| report.ranks[at].incarnation < *incarnation)
         });
-        if !ranks.is_empty() {
-            let order = ToLocal::Restore {
-                generation,
-                epoch: past.restored.flatten(),
-                ranks,
-            };
-            effects.push(CentralEffect::Send(host, order));
+        if !is_held {
+            self.order_restore(host, epoch, ranks, effects);
         }
         if past.last_epoch > Epoch(0) {
             let checkpoints = self.mode.checkpoints();
@@ -229,7 +231,12 @@ impl Central {
         match past.restored {
             Some(epoch) if !self.losses.reports_recovery() => {
                 let since = self.losses.since();
-                self.report_recovered(now, &GlobalRestore { epoch, since }, effects);
+                let restored = GlobalRestore {
+                    epoch,
+                    since,
+                    held: None,
+                };
+                self.report_recovered(now, &restored, effects);
             }
             _ => self.report_losses(effects),
         }

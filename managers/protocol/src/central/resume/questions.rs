@@ -23,6 +23,7 @@ impl Central {
         self.hosts.count_leases_from(now);
         let by_host = self.ranks.by_host(self.hosts.len());
         self.hosts.without_ranks_done(&by_host);
+        effects.extend(self.placement().cloned().map(CentralEffect::Placed));
     }
 
     /// The end of the job was already decided: sends the order to all hosts once more.
@@ -54,7 +55,8 @@ impl Central {
             }
             CentralInput::Local(_, ToCentral::Renew { .. })
             | CentralInput::HostLost(_)
-            | CentralInput::HostGone(..) => return vec![input],
+            | CentralInput::HostGone(..)
+            | CentralInput::HostEnded(..) => return vec![input],
             // The report of a host includes its earlier messages.
             CentralInput::Local(host, _) => {
                 if resuming.has_reported(host) {
@@ -91,7 +93,7 @@ impl Central {
 
     /// Continues once every host has answered. Returns the events of which some may have reached
     /// no central manager.
-    fn continue_when_complete(
+    pub(in crate::central) fn continue_when_complete(
         &mut self,
         now: Time,
         effects: &mut Vec<CentralEffect>,

@@ -72,11 +72,15 @@ impl Central {
                 generation,
                 epoch,
                 incarnations,
+                placement,
                 memory,
             } => {
                 past.restored = Some(epoch);
                 past.roll_back(epoch);
                 self.ranks.recall(generation, &incarnations);
+                if let Some(placement) = placement {
+                    self.place(*placement);
+                }
                 self.recall_memory(*memory);
             }
             Record::Finalized { last, .. } => {

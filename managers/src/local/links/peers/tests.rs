@@ -36,6 +36,7 @@ impl Node {
             key: key(),
             size: 3,
             programs: Vec::new(),
+            program_runs: Vec::new(),
             ranks: Vec::new(),
             options,
             binding: Binding::NONE,

@@ -1,0 +1,237 @@
+//! The job loses a host and continues on the others, as after any rollback.
+//!
+//! The driver is asked whether nothing of the lost host is missing that the job needs: its output
+//! before the newest checkpoint in files, and the files themselves. Then central stores the
+//! rollback with the new placement. The other hosts roll back at once. A host that takes in ranks
+//! of the lost one gets its order only when no lease of the lost one can last any more. So no rank
+//! acts there when its successor begins. Without such a checkpoint, the loss ends the launch
+//! (`relaunch`).
+
+use super::phases::HeldOrders;
+use crate::central::event::Event;
+use crate::central::interface::{CentralEffect, HostIndex, RankPlacement, StoredState};
+use crate::central::job_state::Central;
+use crate::central::phase::CentralPhase;
+use crate::central::placement;
+use crate::manager_messages::{MovedRank, Time, ToLocal};
+use crate::verdict::Verdict;
+use rejoin_channel_table::{Epoch, Incarnation, Rank};
+
+impl Central {
+    /// A host is lost, with everything that ran there.
+    pub(in crate::central) fn host_gone(
+        &mut self,
+        now: Time,
+        host: HostIndex,
+        why: String,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let Some(name) = self.hosts.lose(host) else {
+            return;
+        };
+        if !self.hosts.is_remote(host) || self.epoch_without_hosts().is_none() {
+            return self.decide(now, Verdict::HostLost { host: name, why }, effects);
+        }
+        self.lost_hosts.push((host, why));
+        effects.push(CentralEffect::AskRelaunchable);
+    }
+
+    /// The checkpoint to which the job can roll back on other hosts, if the driver has the output
+    /// before it and the files are there.
+    fn epoch_without_hosts(&self) -> Option<Epoch> {
+        let takes_in = self.failover.as_ref().is_some_and(|f| f.takes_in);
+        let runs = matches!(
+            self.phase,
+            CentralPhase::Running
+                | CentralPhase::Restoring(_)
+                | CentralPhase::Finalizing
+                | CentralPhase::Resuming(_)
+        );
+        let ends = self.end.verdict().is_some() || self.end.interrupted().is_some();
+        let checkpoints = self
+            .mode
+            .checkpoints()
+            .filter(|_| takes_in && runs && !ends);
+        let epoch = checkpoints?.in_files_since(Epoch(0))?;
+        self.mode.outlived(epoch).is_none().then_some(epoch)
+    }
+
+    /// The driver says from which stored states the job can continue without a host.
+    pub(in crate::central) fn relaunchable(
+        &mut self,
+        now: Time,
+        states: &[StoredState],
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let asked = self.lost_hosts.len();
+        self.drop_silent(now, states, effects);
+        if asked > 0 && self.lost_hosts.len() == asked {
+            self.continue_without_hosts(now, states, effects);
+        }
+    }
+
+    fn continue_without_hosts(
+        &mut self,
+        now: Time,
+        states: &[StoredState],
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        if let Some(epoch) = self.epoch_without_hosts() {
+            let older = |state: &StoredState| matches!(state, StoredState::Images(e) if *e < epoch);
+            if states.contains(&StoredState::Images(epoch)) {
+                if let Some(placement) = self.placement_on_others(epoch) {
+                    return self.roll_back_on_others(now, epoch, placement, effects);
+                }
+            } else if states.iter().any(older) {
+                // Newer files were committed after the question.
+                return effects.push(CentralEffect::AskRelaunchable);
+            }
+        }
+        self.give_up_lost_hosts(now, effects);
+    }
+
+    /// The loss of hosts is the end of the launch.
+    fn give_up_lost_hosts(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
+        let lost = std::mem::take(&mut self.lost_hosts).into_iter().next();
+        if let Some((host, why)) = lost {
+            let host = self.hosts.name(host);
+            self.decide(now, Verdict::HostLost { host, why }, effects);
+        }
+    }
+
+    /// Where all ranks can run without the hosts that are lost.
+    fn placement_on_others(&self, from: Epoch) -> Option<RankPlacement> {
+        let before = self.failover.iter().flat_map(|failover| &failover.lost);
+        let before: Vec<HostIndex> = before.copied().collect();
+        let former = self.ranks.placement();
+        let mut hosts = former.clone();
+        for (lost, _) in &self.lost_hosts {
+            let usable = self.hosts.usable().filter(|host| !before.contains(host));
+            hosts = placement::without(*lost, &hosts, usable)?;
+        }
+        let holder = |host| {
+            self.partner(host)
+                .filter(|holder| !self.hosts.is_lost(*holder))
+        };
+        let ranks = (0u32..).map(Rank).zip(former.iter().zip(&hosts));
+        let moved = ranks.filter(|(_, (former, now))| former != now);
+        let moved = moved.map(|(rank, (former, _))| MovedRank {
+            rank,
+            holder: holder(*former),
+        });
+        let mut moved: Vec<MovedRank> = moved.collect();
+        let earlier = self
+            .placement()
+            .map_or(&[][..], |placement| &placement.moved[..]);
+        for earlier in earlier {
+            if moved.iter().all(|one| one.rank != earlier.rank) {
+                moved.push(*earlier);
+            }
+        }
+        moved.sort();
+        Some(RankPlacement {
+            hosts,
+            lost: self.hosts.lost().collect(),
+            moved,
+            from,
+        })
+    }
+
+    /// All ranks roll back to this checkpoint, those of lost hosts on others.
+    fn roll_back_on_others(
+        &mut self,
+        now: Time,
+        epoch: Epoch,
+        placement: RankPlacement,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let lost = std::mem::take(&mut self.lost_hosts);
+        let former = self.ranks.placement();
+        let is_lost = |host: HostIndex| lost.iter().any(|(lost, _)| *lost == host);
+        let ranks = (0u32..).map(Rank).zip(&former);
+        let ranks: Vec<Rank> = ranks
+            .filter(|(_, host)| is_lost(**host))
+            .map(|(rank, _)| rank)
+            .collect();
+        self.losses.forget_exits(&ranks);
+        for rank in &ranks {
+            self.hosts.join(placement.hosts[rank.index()]);
+        }
+        self.place(placement.clone());
+        self.begin_rollback();
+        // The record comes first, and the orders last.
+        let mut rollback = Vec::new();
+        self.restore_all(now, Some(epoch), &mut rollback);
+        let mut rollback = rollback.into_iter();
+        effects.extend(rollback.next());
+        effects.push(CentralEffect::Placed(placement.clone()));
+        effects.extend(rollback);
+        if let Some(checkpoints) = self.mode.checkpoints_mut() {
+            // Of the present files there may be one each. Newer ones have copies.
+            checkpoints.want_files();
+            checkpoints.request_later();
+        }
+        for (host, why) in lost {
+            let rank = former.iter().position(|former| *former == host);
+            let to = rank.map_or(host, |rank| placement.hosts[rank]);
+            effects.push(CentralEffect::Event(Event::HostReplaced {
+                name: self.hosts.name(host),
+                why,
+                to: self.hosts.name(to),
+                generation: self.ranks.generation(),
+                epoch,
+            }));
+        }
+        self.report_losses(effects);
+    }
+
+    /// Those of these ranks that were on hosts which this launch has lost.
+    pub(super) fn moved_among(&self, ranks: &[(Rank, Incarnation)]) -> Vec<MovedRank> {
+        let moved = self
+            .placement()
+            .map_or(&[][..], |placement| &placement.moved[..]);
+        let among = |one: &&MovedRank| ranks.iter().any(|(rank, _)| *rank == one.rank);
+        moved.iter().filter(among).copied().collect()
+    }
+
+    /// The hosts that wait for the end of a lost host's last lease, if one may still last.
+    pub(in crate::central) fn held_orders(&self, now: Time) -> Option<HeldOrders> {
+        let until = self.hosts.fence_of_lost(now)?;
+        let moved = self
+            .placement()
+            .map_or(&[][..], |placement| &placement.moved[..]);
+        let hosts = moved.iter().map(|moved| self.ranks.host_of(moved.rank));
+        let mut hosts: Vec<HostIndex> = hosts.collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        (!hosts.is_empty()).then_some(HeldOrders { until, hosts })
+    }
+
+    /// Gives the orders that waited, if no process of a lost host can act any more.
+    pub(in crate::central) fn held_tick(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
+        let CentralPhase::Restoring(restoring) = &mut self.phase else {
+            return;
+        };
+        let epoch = restoring.epoch;
+        let Some(held) = restoring.held.take_if(|held| held.until <= now) else {
+            return;
+        };
+        let generation = self.ranks.generation();
+        let mut by_host = self.ranks.by_host(self.hosts.len());
+        for host in held.hosts {
+            if self.hosts.is_done(host) {
+                continue;
+            }
+            let ranks = std::mem::take(&mut by_host[host]);
+            self.order_restore(host, epoch, ranks, effects);
+            // It was in an older generation when the others were told.
+            let checkpoints = self.mode.checkpoints();
+            let commit = ToLocal::Commit {
+                generation,
+                epochs: checkpoints.map(|c| c.epochs()).unwrap_or_default(),
+                abandoned: checkpoints.map(|c| c.last_number()).unwrap_or_default(),
+            };
+            effects.push(CentralEffect::Send(host, commit));
+        }
+    }
+}

@@ -1,0 +1,437 @@
+//! A job that loses a host and continues on others within the launch: central's decision and its
+//! orders, and what the host does that takes in ranks.
+
+mod central_steps;
+mod local_steps;
+
+use central_steps::{at, instance, job, step};
+use local_steps::steps;
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_managers_protocol::central::{
+    Central, CentralEffect, CentralInput, Event, Failover, Job, Leases, RankPlacement, Record,
+    Recovery, StoredState,
+};
+use rejoin_managers_protocol::checkpoint::Interval;
+use rejoin_managers_protocol::lease::Terms;
+use rejoin_managers_protocol::levels::CommittedEpochs;
+use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
+use rejoin_managers_protocol::manager_messages::{
+    Cause, End, MovedRank, Report, Stage, ToCentral, ToLocal,
+};
+use rejoin_managers_protocol::verdict::Verdict;
+use rejoin_wire::{ImageCost, Limits};
+
+/// Milliseconds from a grant to the moment at which no lease lasts any more.
+const FENCE: u64 = 1110;
+
+/// A rank on each of two hosts, and a host without ranks. They copy each other's files.
+fn three_hosts() -> Job {
+    let recovery = job().recovery.map(|recovery| Recovery {
+        files: Some(Interval::Auto),
+        ..recovery
+    });
+    Job {
+        hosts: vec!["a".into(), "b".into(), "spare".into()],
+        placement: vec![0, 1],
+        recovery,
+        leases: Some(Leases {
+            terms: Terms::new(1000, 3000),
+            hosts: vec![0, 1, 2],
+        }),
+        failover: Some(Failover {
+            takes_in: true,
+            ..Failover::default()
+        }),
+        copies: true,
+        ..job()
+    }
+}
+
+/// The same without the third.
+fn two_hosts() -> Job {
+    Job {
+        hosts: vec!["a".into(), "b".into()],
+        leases: Some(Leases {
+            terms: Terms::new(1000, 3000),
+            hosts: vec![0, 1],
+        }),
+        ..three_hosts()
+    }
+}
+
+fn hear(central: &mut Central, host: usize, message: ToCentral) -> Vec<CentralEffect> {
+    step(central, at(0), CentralInput::Local(host, message))
+}
+
+/// All ranks register, each on its host.
+fn register_all(central: &mut Central, hosts: [usize; 2], number: u32) -> Vec<CentralEffect> {
+    let all = hosts.into_iter().zip(0..).map(|(host, rank)| {
+        let registered = ToCentral::Registered {
+            instance: instance(rank, number),
+            pid: 10 + rank,
+            card: BusinessCard::default(),
+            limits: Limits::default(),
+        };
+        hear(central, host, registered)
+    });
+    all.collect::<Vec<_>>().concat()
+}
+
+/// Every rank takes its image of an epoch, which goes to files, and each file is copied.
+fn into_files(central: &mut Central, epoch: u32) {
+    let epoch = Epoch(epoch);
+    for (host, rank) in [(0, 0), (1, 1)] {
+        let imaged = ToCentral::Imaged {
+            instance: instance(rank, 0),
+            epoch,
+            cost: ImageCost::default(),
+        };
+        hear(central, host, imaged);
+    }
+    for (host, rank) in [(0, Rank(0)), (1, Rank(1))] {
+        hear(central, host, ToCentral::ImageStored { rank, epoch });
+        hear(central, 1 - host, ToCentral::ImageCopied { rank, epoch });
+    }
+    assert_eq!(central.view().in_files.map(|(e, _)| e), Some(epoch));
+}
+
+/// A job that runs under leases, with its first checkpoint in files.
+fn running_on(job: Job) -> (Central, Vec<Record>) {
+    let mut central = Central::new(job);
+    let mut effects = step(&mut central, at(0), CentralInput::Begin);
+    for host in 0..2 {
+        effects.extend(hear(&mut central, host, ToCentral::Renew { number: 0 }));
+    }
+    effects.extend(register_all(&mut central, [0, 1], 0));
+    into_files(&mut central, 1);
+    (central, records(&effects))
+}
+
+fn records(effects: &[CentralEffect]) -> Vec<Record> {
+    let record = |effect: &CentralEffect| match effect {
+        CentralEffect::Persist(record) => Some(record.clone()),
+        _ => None,
+    };
+    effects.iter().filter_map(record).collect()
+}
+
+fn says(epochs: &[u32]) -> CentralInput {
+    let images = epochs
+        .iter()
+        .map(|epoch| StoredState::Images(Epoch(*epoch)));
+    CentralInput::Relaunchable(images.collect())
+}
+
+/// The orders to make processes, and to whom.
+fn orders(effects: &[CentralEffect]) -> Vec<(usize, &ToLocal)> {
+    let order = |effect| match effect {
+        &CentralEffect::Send(host, ref order) => match order {
+            ToLocal::Spawn { .. } | ToLocal::Restore { .. } => Some((host, order)),
+            _ => None,
+        },
+        _ => None,
+    };
+    effects.iter().filter_map(order).collect()
+}
+
+/// The placement of the second rank on another host.
+fn moved_to(host: usize) -> RankPlacement {
+    RankPlacement {
+        hosts: vec![0, host],
+        lost: vec![1],
+        moved: vec![MovedRank {
+            rank: Rank(1),
+            holder: Some(0),
+        }],
+        from: Epoch(1),
+    }
+}
+
+fn why() -> String {
+    "its local manager ended".into()
+}
+
+#[test]
+fn ranks_of_a_lost_host_move_when_no_lease_of_it_can_last() {
+    let (mut central, _) = running_on(two_hosts());
+    let gone = CentralInput::HostGone(1, why());
+    let effects = step(&mut central, at(100), gone);
+    assert_eq!(effects, [CentralEffect::AskRelaunchable]);
+    let effects = step(&mut central, at(101), says(&[1]));
+    let stored = records(&effects);
+    let placement = Some(Box::new(moved_to(0)));
+    let is_stored = |record: &Record| match record {
+        Record::Restoring {
+            placement: p,
+            epoch,
+            ..
+        } => *p == placement && *epoch == Some(Epoch(1)),
+        _ => false,
+    };
+    assert!(stored.iter().any(is_stored), "{effects:?}");
+    assert!(effects.contains(&CentralEffect::Placed(moved_to(0))));
+    let told = CentralEffect::Event(Event::HostReplaced {
+        name: "b".into(),
+        why: why(),
+        to: "a".into(),
+        generation: Generation(1),
+        epoch: Epoch(1),
+    });
+    assert!(effects.contains(&told), "{effects:?}");
+    assert_eq!(orders(&effects), [], "the only host waits");
+    assert_eq!(central.deadline(), Some(at(FENCE)));
+    let effects = step(&mut central, at(FENCE - 1), CentralInput::Tick);
+    assert_eq!(orders(&effects), []);
+    let effects = step(&mut central, at(FENCE), CentralInput::Tick);
+    let order = ToLocal::Restore {
+        generation: Generation(1),
+        epoch: Some(Epoch(1)),
+        ranks: vec![(Rank(0), Incarnation(1)), (Rank(1), Incarnation(1))],
+        moved: moved_to(0).moved,
+    };
+    assert_eq!(orders(&effects), [(0, &order)]);
+    let committed = |e: &CentralEffect| {
+        let is = |order: &ToLocal| matches!(order, ToLocal::Commit { generation, .. } if *generation == Generation(1));
+        matches!(e, CentralEffect::Send(0, order) if is(order))
+    };
+    assert!(effects.iter().any(committed), "{effects:?}");
+    // Its messages from before come to nothing.
+    let late = ToCentral::Registered {
+        instance: instance(1, 1),
+        pid: 7,
+        card: BusinessCard::default(),
+        limits: Limits::default(),
+    };
+    assert_eq!(hear(&mut central, 1, late), []);
+    let effects = register_all(&mut central, [0, 0], 1);
+    let back = |e: &CentralEffect| matches!(e, CentralEffect::Event(Event::Recovered { .. }));
+    assert!(effects.iter().any(back), "{effects:?}");
+    // The files of the checkpoint have no further copies, so the next one follows.
+    let due = central.deadline().expect("a checkpoint");
+    let effects = step(&mut central, due, CentralInput::Tick);
+    let next = CentralEffect::Persist(Record::Requested { epoch: Epoch(2) });
+    assert!(effects.contains(&next), "{effects:?}");
+}
+
+#[test]
+fn a_host_whose_processes_have_ended_is_replaced_at_once_and_a_spare_begins_with_its_ranks() {
+    let (mut central, _) = running_on(three_hosts());
+    step(&mut central, at(100), CentralInput::HostEnded(1, why()));
+    let effects = step(&mut central, at(101), says(&[1]));
+    let here = ToLocal::Restore {
+        generation: Generation(1),
+        epoch: Some(Epoch(1)),
+        ranks: vec![(Rank(0), Incarnation(1))],
+        moved: Vec::new(),
+    };
+    let there = ToLocal::Spawn {
+        generation: Generation(1),
+        ranks: vec![(Rank(1), Incarnation(1))],
+        hold: true,
+        from: Some(Epoch(1)),
+        moved: moved_to(2).moved,
+    };
+    assert_eq!(orders(&effects), [(0, &here), (2, &there)]);
+    // It takes part from now on.
+    let renewal = ToCentral::Renew { number: 0 };
+    let granted = CentralEffect::Send(2, ToLocal::Granted { number: 0 });
+    assert_eq!(hear(&mut central, 2, renewal), [granted]);
+    // A rank dies before all are back: the spare gets another order of the usual kind.
+    let failed = ToCentral::Failed {
+        instance: instance(0, 1),
+        pid: 10,
+        cause: Cause::Ended {
+            end: End::Signaled(9),
+            stage: Stage::Registered,
+        },
+    };
+    let effects = hear(&mut central, 0, failed);
+    let hosts: Vec<usize> = orders(&effects).iter().map(|(host, _)| *host).collect();
+    assert_eq!(hosts, [0, 2], "{effects:?}");
+    assert!(matches!(orders(&effects)[1].1, ToLocal::Restore { .. }));
+}
+
+#[test]
+fn a_host_that_can_not_be_replaced_ends_the_launch() {
+    let lost = |effects: &[CentralEffect]| {
+        let is = |e: &CentralEffect| matches!(e, CentralEffect::Decided(Verdict::HostLost { host, .. }) if host == "b");
+        effects.iter().any(is)
+    };
+    // mpirun lacks output, or the files.
+    let (mut central, _) = running_on(two_hosts());
+    step(&mut central, at(100), CentralInput::HostGone(1, why()));
+    assert!(lost(&step(&mut central, at(101), says(&[]))));
+    // The launcher can't.
+    let failover = Some(Failover::default());
+    let job = Job {
+        failover,
+        ..two_hosts()
+    };
+    let (mut central, _) = running_on(job);
+    assert!(lost(&step(
+        &mut central,
+        at(100),
+        CentralInput::HostGone(1, why())
+    )));
+    // The user has asked the ranks to end.
+    let (mut central, _) = running_on(two_hosts());
+    step(&mut central, at(50), CentralInput::Signal(15));
+    assert!(lost(&step(
+        &mut central,
+        at(100),
+        CentralInput::HostGone(1, why())
+    )));
+    // Nothing is in files yet.
+    let mut central = Central::new(two_hosts());
+    step(&mut central, at(0), CentralInput::Begin);
+    register_all(&mut central, [0, 1], 0);
+    assert!(lost(&step(
+        &mut central,
+        at(100),
+        CentralInput::HostGone(1, why())
+    )));
+    // A second one goes while the first is asked about.
+    let (mut central, _) = running_on(two_hosts());
+    step(&mut central, at(100), CentralInput::HostGone(1, why()));
+    step(&mut central, at(100), CentralInput::HostGone(0, why()));
+    assert!(lost(&step(&mut central, at(101), says(&[1]))));
+}
+
+#[test]
+fn an_answer_of_before_newer_files_is_asked_for_again() {
+    let (mut central, _) = running_on(two_hosts());
+    step(&mut central, at(50), CentralInput::Checkpoint);
+    into_files(&mut central, 2);
+    step(&mut central, at(100), CentralInput::HostEnded(1, why()));
+    let effects = step(&mut central, at(101), says(&[1]));
+    assert_eq!(effects, [CentralEffect::AskRelaunchable]);
+    let effects = step(&mut central, at(102), says(&[2]));
+    assert!(!orders(&effects).is_empty(), "{effects:?}");
+}
+
+#[test]
+fn the_next_central_manager_waits_for_a_whole_lease_and_orders_what_is_missing() {
+    let (mut central, mut stored) = running_on(three_hosts());
+    step(&mut central, at(100), CentralInput::HostGone(1, why()));
+    let effects = step(&mut central, at(101), says(&[1]));
+    assert_eq!(orders(&effects).len(), 1, "the spare waits");
+    stored.extend(records(&effects));
+    let mut central = Central::resume(three_hosts(), stored);
+    let effects = step(&mut central, at(500), CentralInput::Begin);
+    assert!(
+        effects.contains(&CentralEffect::Placed(moved_to(2))),
+        "{effects:?}"
+    );
+    step(&mut central, at(500), CentralInput::HostGone(1, why()));
+    let report = |generation| {
+        ToCentral::Report(Box::new(Report {
+            generation,
+            signalled: None,
+            lacks_table: false,
+            ranks: Vec::new(),
+            exits: Vec::new(),
+        }))
+    };
+    let answer = CentralInput::Local(2, report(None));
+    assert_eq!(orders(&step(&mut central, at(500), answer)), []);
+    let answer = CentralInput::Local(0, report(Some(Generation(1))));
+    let effects = step(&mut central, at(500), answer);
+    let hosts: Vec<usize> = orders(&effects).iter().map(|(host, _)| *host).collect();
+    assert_eq!(hosts, [0], "{effects:?}");
+    assert_eq!(central.deadline(), Some(at(500 + FENCE)));
+    let effects = step(&mut central, at(500 + FENCE), CentralInput::Tick);
+    assert!(matches!(orders(&effects)[..], [(2, ToLocal::Spawn { .. })]));
+}
+
+/// The core of a host with rank 0, which has a copy of rank 1's file.
+fn host_with_a_copy() -> Local {
+    let mut core = Local::new();
+    let spawn = ToLocal::Spawn {
+        generation: Generation(0),
+        ranks: vec![(Rank(0), Incarnation(0))],
+        hold: true,
+        from: None,
+        moved: Vec::new(),
+    };
+    let epochs = CommittedEpochs {
+        memory: Some(Epoch(1)),
+        writing: None,
+        file: Some(Epoch(1)),
+    };
+    let inputs = vec![
+        LocalInput::Central(spawn),
+        LocalInput::Spawned(Rank(0), Incarnation(0), 10),
+        LocalInput::CopiesFound(vec![(Rank(1), Epoch(1))]),
+        LocalInput::Central(ToLocal::Commit {
+            generation: Generation(0),
+            epochs,
+            abandoned: Epoch(1),
+        }),
+    ];
+    steps(&mut core, inputs);
+    core
+}
+
+#[test]
+fn an_order_to_start_that_comes_late_rolls_back_what_an_older_one_has_started() {
+    let mut core = host_with_a_copy();
+    let order = ToLocal::Spawn {
+        generation: Generation(1),
+        ranks: vec![(Rank(0), Incarnation(1))],
+        hold: true,
+        from: None,
+        moved: Vec::new(),
+    };
+    let effects = steps(&mut core, vec![LocalInput::Central(order.clone())]);
+    assert_eq!(effects, [LocalEffect::Retire(Rank(0), Incarnation(0))]);
+    let retired = LocalInput::Retired(Rank(0), Incarnation(0));
+    let effects = steps(&mut core, vec![retired]);
+    assert_eq!(effects, [LocalEffect::Spawn(instance(0, 1))]);
+    assert_eq!(steps(&mut core, vec![LocalInput::Central(order)]), []);
+}
+
+#[test]
+fn a_host_takes_in_a_rank_and_keeps_the_copy_of_its_file() {
+    let mut core = host_with_a_copy();
+    let moved = MovedRank {
+        rank: Rank(1),
+        holder: Some(0),
+    };
+    let order = ToLocal::Restore {
+        generation: Generation(1),
+        epoch: Some(Epoch(1)),
+        ranks: vec![(Rank(0), Incarnation(1)), (Rank(1), Incarnation(1))],
+        moved: vec![moved],
+    };
+    let effects = steps(&mut core, vec![LocalInput::Central(order.clone())]);
+    let retire = LocalEffect::Retire(Rank(0), Incarnation(0));
+    assert_eq!(
+        effects,
+        [LocalEffect::TakeIn(moved, Some(Epoch(1))), retire]
+    );
+    // A central manager that is started again repeats it.
+    let repeated = steps(&mut core, vec![LocalInput::Central(order)]);
+    assert_eq!(repeated, []);
+    let retired = LocalInput::Retired(Rank(0), Incarnation(0));
+    let effects = steps(&mut core, vec![retired]);
+    let restore = |rank| LocalEffect::Restore(instance(rank, 1), Epoch(1));
+    assert_eq!(effects, [restore(0), restore(1)]);
+    // Files of later checkpoints supersede this one, as the file of a rank of this host.
+    let commit = |memory: u32, file: u32| {
+        let epochs = CommittedEpochs {
+            memory: Some(Epoch(memory)),
+            writing: None,
+            file: Some(Epoch(file)),
+        };
+        LocalInput::Central(ToLocal::Commit {
+            generation: Generation(1),
+            epochs,
+            abandoned: Epoch(memory),
+        })
+    };
+    let effects = steps(&mut core, vec![commit(2, 1)]);
+    let from_memory = LocalEffect::DropFromMemory(Rank(1), Epoch(1));
+    assert_eq!(effects, [from_memory]);
+    let effects = steps(&mut core, vec![commit(3, 3)]);
+    assert_eq!(effects, [LocalEffect::DropImage(Rank(1), Epoch(1))]);
+}

@@ -1,0 +1,112 @@
+//! Ranks of lost hosts continue on other hosts, within the launch.
+
+use super::host_link::SimLink;
+use super::process_model::{Process, SimFile};
+use super::work::Work;
+use super::{Event, Host, JobWorld, Key, MILLI};
+use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_managers_protocol::central::{HostIndex, RankPlacement};
+use rejoin_managers_protocol::manager_messages::{MovedRank, Time};
+
+impl<W: Work> JobWorld<W> {
+    /// Whether a rank's file of this checkpoint is there if any host is lost, as mpirun knows.
+    pub(super) fn outlives_hosts(&self, rank: Rank, epoch: Epoch) -> bool {
+        let image = self.images.get(&(rank, epoch));
+        let is_whole = image.is_some_and(|image| image.file == SimFile::Whole);
+        let is_there = |host: HostIndex| {
+            let host = &self.hosts[host];
+            host.local.is_some() && !host.link.is_dropped()
+        };
+        let holder = self.copies.holder(rank, epoch);
+        let is_found = is_there(self.host_of(rank)) || holder.is_some_and(is_there);
+        let is_found = self.from != Some(epoch) && is_found;
+        is_whole && (!self.shape.copies || is_found)
+    }
+
+    /// The process that a rank's manager means, if it is on this host.
+    pub(super) fn current_on(&self, host: HostIndex, rank: Rank) -> Option<&Process> {
+        let process = self.current(rank)?;
+        let key = (rank, process.instance.incarnation);
+        (self.home_of(key) == host).then_some(process)
+    }
+
+    /// Central has placed ranks of lost hosts. Their files are where others find them, or gone.
+    pub(super) fn place(&mut self, placed: RankPlacement) -> Result<(), String> {
+        if placed.hosts.iter().any(|host| placed.lost.contains(host)) {
+            return Err(format!("{placed:?}: a rank on a lost host"));
+        }
+        let moved = (0u32..)
+            .map(Rank)
+            .zip(self.placement.iter().zip(&placed.hosts));
+        let moved = moved.filter(|(_, (before, now))| before != now);
+        let moved: Vec<(Rank, HostIndex)> = moved.map(|(rank, (host, _))| (rank, *host)).collect();
+        self.tally.moves += u64::from(!moved.is_empty());
+        for (rank, host) in moved {
+            self.copies.lose_host(host);
+            for epoch in self.epochs_of(rank) {
+                let is_found = !self.shape.copies || self.copies.has(rank, epoch);
+                let image = self.images.get_mut(&(rank, epoch));
+                match image.filter(|image| image.file == SimFile::Whole && is_found) {
+                    Some(image) => image.in_memory = false,
+                    None => {
+                        self.images.remove(&(rank, epoch));
+                        self.work.forget(rank, epoch);
+                    }
+                }
+            }
+        }
+        self.from = Some(placed.from);
+        (self.placement, self.lost) = (placed.hosts, placed.lost);
+        self.last_fault = self.last_fault.max(self.now);
+        for host in 0..self.hosts.len() {
+            if self.placement.contains(&host) && !self.hosts[host].joined {
+                self.join(host);
+            }
+        }
+        Ok(())
+    }
+
+    /// A host that had no ranks gets a local manager, which dials central.
+    fn join(&mut self, host: HostIndex) {
+        let shape = self.shape;
+        let drift = self.hosts[host].drift;
+        let now = Time(super::drive::clock(self.now, drift));
+        let link = std::mem::replace(&mut self.hosts[host].link, SimLink::undialed());
+        self.hosts[host] = Host::new(&shape, drift, now, link);
+        let delay = self.rng.between(100_000, 300 * MILLI);
+        self.after(delay, Event::Dialed(host, self.boots));
+        self.after(delay, Event::TickLocal(host));
+    }
+
+    /// A rank is on this host from now on.
+    pub(super) fn takes_in(&mut self, host: HostIndex, moved: MovedRank) -> Result<(), String> {
+        // One that central has dropped may have got the order late.
+        if self.host_of(moved.rank) != host && !self.hosts[host].link.is_dropped() {
+            return Err(format!("host {host} takes in {moved:?}"));
+        }
+        self.copies.take_in(host, moved.rank);
+        Ok(())
+    }
+
+    /// The processes of a rank on lost hosts make no step any more when their successor begins.
+    pub(super) fn displace(&mut self, successor: Key) -> Result<(), String> {
+        let rank = successor.0;
+        let of_rank = (rank, Incarnation(0))..successor;
+        let acts = self.processes.range(of_rank).filter(|(_, p)| p.acts());
+        let elsewhere = acts.filter(|(key, _)| self.home_of(**key) != self.home_of(successor));
+        let keys: Vec<Key> = elsewhere.map(|(key, _)| *key).collect();
+        for key in keys {
+            let host = self.home_of(key);
+            let state = &self.hosts[host];
+            if !state.still && state.local.is_some() {
+                return Err(format!("{key:?} acts on host {host} beside {successor:?}"));
+            }
+            if let Some(process) = self.processes.get_mut(&key) {
+                process.stopped = true;
+            }
+            self.tally.displaced += 1;
+            self.work.ended(rank);
+        }
+        Ok(())
+    }
+}
