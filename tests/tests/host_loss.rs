@@ -19,13 +19,28 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
+/// The job rolled back within its launch.
+fn is_replaced(done: &Finished) {
+    let said = done.stderr();
+    assert!(
+        said.contains("its ranks continue on host"),
+        "{}",
+        done.text()
+    );
+    assert!(!said.contains("is launched again"), "{}", done.text());
+}
+
+/// Waits until the job runs again for this time, after it has lost so many hosts.
+fn until_back(job: &mut Job, hosts_lost: usize, recoveries: usize) {
+    job.until("host-replaced", hosts_lost);
+    job.until("recovered", recoveries);
+}
+
 /// The job continued from images, and left no files.
 fn continued(done: &Finished, images: &Path, undisturbed: &Finished) {
     good(done);
     assert_eq!(lines(done), lines(undisturbed), "{}", done.text());
-    let said = done.stderr();
-    let how = "is launched again on other hosts from checkpoint";
-    assert!(said.contains(how), "{}", done.text());
+    is_replaced(done);
     let left: Vec<_> = std::fs::read_dir(images).expect("the folder").collect();
     assert!(left.is_empty(), "{left:?}");
 }
@@ -41,8 +56,10 @@ fn an_unmodified_program_continues_without_a_lost_host() {
         let with = ["--images", text(&images), "--host-lease", "1"];
         let mut job = Job::jacobi(&hosts, &[&with[..], way].concat());
         job.until_in_files(2);
+        let managers = hosts.processes(1, "rejoin-local");
         hosts.kill(2);
-        job.until("relaunched", 1);
+        until_back(&mut job, 1, 1);
+        assert_eq!(hosts.processes(1, "rejoin-local"), managers);
         continued(&job.end(), &images, &undisturbed);
     }
 }
@@ -56,7 +73,7 @@ fn ranks_that_continued_elsewhere_are_killed_and_lose_a_host_again() {
     let mut job = Job::jacobi(&hosts, &[&with[..], &["--spare", "h3"]].concat());
     job.until_in_files(2);
     hosts.kill(2);
-    job.until("relaunched", 1);
+    until_back(&mut job, 1, 1);
     job.until_in_files(4);
     let moved = hosts.processes(3, "jacobi");
     assert_eq!(moved.len(), 2, "{moved:?}");
@@ -64,7 +81,7 @@ fn ranks_that_continued_elsewhere_are_killed_and_lose_a_host_again() {
     job.until("lost", 1);
     job.until_in_files(6);
     hosts.kill(3);
-    job.until("relaunched", 2);
+    until_back(&mut job, 2, 3);
     continued(&job.end(), &images, &undisturbed);
 }
 
@@ -77,7 +94,7 @@ fn ranks_of_a_host_that_was_cut_off_do_not_disturb_their_successors() {
     let mut job = Job::jacobi(&hosts, &[&with[..], &["--spare", "h3"]].concat());
     job.until_in_files(2);
     hosts.cut(2, Cut::Both);
-    job.until("relaunched", 1);
+    until_back(&mut job, 1, 1);
     job.until_in_files(4);
     let left = hosts.processes(2, "jacobi");
     hosts.heal();
@@ -92,8 +109,7 @@ const OWN: &str = "/tmp/own-images";
 fn continued_from_copies(done: &Finished, undisturbed: &Finished) {
     good(done);
     assert_eq!(lines(done), lines(undisturbed), "{}", done.text());
-    let how = "is launched again on other hosts from checkpoint";
-    assert!(done.stderr().contains(how), "{}", done.text());
+    is_replaced(done);
 }
 
 /// Names of the files below a folder of a host.
@@ -115,7 +131,7 @@ fn hosts_without_a_common_folder_keep_copies_for_each_other() {
         job.until_in_files(2);
         assert!(!files_of(&hosts, 2).is_empty(), "files on the second host");
         hosts.kill(2);
-        job.until("relaunched", 1);
+        until_back(&mut job, 1, 1);
         continued_from_copies(&job.end(), &undisturbed);
         for number in [1, 3] {
             assert_eq!(files_of(&hosts, number), "", "left on h{number}");
@@ -133,10 +149,43 @@ fn a_second_host_is_lost_after_new_copies_were_made() {
     let mut job = Job::jacobi(&hosts, &with);
     job.until_in_files(2);
     hosts.kill(2);
-    job.until("relaunched", 1);
+    until_back(&mut job, 1, 1);
     job.until_in_files(4);
     hosts.kill(3);
-    job.until("relaunched", 2);
+    until_back(&mut job, 2, 2);
+    continued_from_copies(&job.end(), &undisturbed);
+}
+
+#[test]
+fn a_killed_manager_and_a_killed_central_manager_cost_no_lease() {
+    let hosts = hosts!(2);
+    let undisturbed = Job::undisturbed(&hosts, &[]);
+    // The test ends before this lease does.
+    let mut job = Job::jacobi(&hosts, &["--images", OWN, "--host-lease", "60"]);
+    job.until_in_files(2);
+    kill(hosts.processes(2, "rejoin-local")[0], libc::SIGKILL);
+    job.until("host-replaced", 1);
+    job.kill_central();
+    until_back(&mut job, 1, 1);
+    all_gone(&hosts.processes(2, "jacobi"), SOON);
+    continued_from_copies(&job.end(), &undisturbed);
+}
+
+#[test]
+fn orders_to_replace_a_host_wait_for_its_lease_also_in_the_next_central_manager() {
+    let hosts = hosts!(3);
+    let undisturbed = Job::undisturbed(&hosts, &[]);
+    let with = ["--images", OWN, "--host-lease", "2", "--spare", "h3"];
+    let mut job = Job::jacobi(&hosts, &with);
+    job.until_in_files(2);
+    // It ends its ranks, but nobody has seen that.
+    kill(hosts.processes(2, "rejoin-local")[0], libc::SIGTERM);
+    job.until("host-replaced", 1);
+    job.kill_central();
+    job.until("central-again", 1);
+    assert_eq!(job.events("recovered"), 0);
+    until_back(&mut job, 1, 1);
+    assert_eq!(hosts.processes(3, "jacobi").len(), 2);
     continued_from_copies(&job.end(), &undisturbed);
 }
 
@@ -160,7 +209,7 @@ fn standard_input_continues_where_a_lost_host_had_read_it() {
         input.write_all(most.as_bytes()).expect("a reader");
         job.until_in_files(3);
         hosts.kill(1);
-        job.until("relaunched", 1);
+        until_back(&mut job, 1, 1);
         input.write_all(last.as_bytes()).expect("a reader");
         drop(input);
         continued_from_copies(&job.end(), &undisturbed);

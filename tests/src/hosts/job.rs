@@ -1,7 +1,7 @@
 //! Jobs of `mpirun` over such hosts. Tests wait for their events.
 
 use super::Hosts;
-use crate::processes::{kill, state};
+use crate::processes::{children, kill, state};
 use crate::{Finished, Run, finish, program};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -143,6 +143,18 @@ impl Job {
         }
         let [stdout, stderr] = out;
         panic!("{end}: {what}\n--- events\n{events}--- stdout\n{stdout}--- stderr\n{stderr}");
+    }
+
+    /// Kills its central manager; another one takes over.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn kill_central(&self) {
+        let name = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        let is_central = |pid: &u32| name(*pid).is_ok_and(|n| n.trim_end() == "rejoin-central");
+        let mut children = children(self.child.id()).into_iter();
+        let central = children.find(is_central).expect("a central manager");
+        kill(central, libc::SIGKILL);
     }
 
     /// From here on it may end.
