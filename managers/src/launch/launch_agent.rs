@@ -3,6 +3,7 @@
 
 use crate::error::{Error, Result, system_text};
 use crate::host::signal_reader;
+use crate::launch::supervisor;
 use crate::net::invite::Invitation;
 use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -71,11 +72,18 @@ impl LaunchAgent {
         }
     }
 
-    /// How what it started has ended on its host, if it says that. Of its own troubles ssh speaks
-    /// with the code 255, and one that ended well may have left what it started behind.
+    /// How the local manager that it started has ended on its host, and that nothing of it is left,
+    /// if a supervisor there says so.
     pub fn ended_there(&self) -> Option<String> {
-        let code = self.ended?.code().filter(|code| !matches!(code, 0 | 255))?;
-        Some(match code {
+        supervisor::reported_end(self.ended?.code()?)
+    }
+
+    /// How it ended if that is not known to be the end of the manager: the end of an agent may
+    /// leave the manager behind. Of its own troubles ssh speaks with the code 255.
+    pub fn ended_otherwise(&self) -> Option<String> {
+        let code = self.ended?.code()?;
+        let says_nothing = matches!(code, 0 | 255) || supervisor::reported_end(code).is_some();
+        (!says_nothing).then(|| match code {
             129..=192 => format!("it was killed by signal {}", code - 128),
             _ => format!("with exit code {code}"),
         })

@@ -163,8 +163,8 @@ impl Streams {
 
     /// Hosts are lost, and all ranks continue from their images of this checkpoint. Its marks have
     /// come, those of later ones may never come.
-    pub fn moved(&mut self, ranks: u32, epoch: Epoch) {
-        self.order = CommitOrder::new(ranks, Some(epoch));
+    pub fn moved(&mut self, epoch: Epoch) {
+        self.order.continue_from(epoch);
     }
 
     /// The newest checkpoint in files from which the next launch could continue: all that ranks
@@ -534,6 +534,9 @@ impl Streams {
 
     /// Watches standard input or not, and reads it if that needs no event.
     pub fn arrange(&mut self, hosts: &mut LocalManagers, reactor: &Reactor) -> Result<()> {
+        // What a lost host is given is lost, too.
+        let has_link = |(_, host)| hosts.is_open(host);
+        self.source.pause(!self.reader.is_some_and(has_link));
         self.source.arrange(reactor);
         if self.source.is_ready() {
             self.read(hosts)?;

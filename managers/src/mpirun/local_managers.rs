@@ -455,6 +455,9 @@ impl RemoteManager {
         if let Some(how) = self.agent.ended_there() {
             return Some((format!("its local manager ended: {how}"), true));
         }
+        if let Some(how) = self.agent.ended_otherwise() {
+            return Some((format!("its launch agent ended: {how}"), false));
+        }
         let why = "it has been out of reach for too long (--host-patience)";
         (until <= now).then(|| (why.to_string(), false))
     }

@@ -198,8 +198,9 @@ impl Launcher {
                 tracing::warn!(host, "the local manager does not end: it is killed");
                 self.hosts.kill(host, &self.reactor);
             }
-            self.answer_stored();
+            // What came of a placement and of commits is the basis of the answer.
             self.tell_events();
+            self.answer_stored();
             self.streams.arrange(&mut self.hosts, &self.reactor)?;
             self.streams.flush(&mut self.hosts, &self.reactor)?;
             // Decided before the ranks notice that their pipes are closed. The cause is mpirun's

@@ -15,7 +15,7 @@ impl Launcher {
         machines.placement = placement.hosts;
         if is_new {
             self.state_folder.moved(&self.launch, placement.from);
-            self.streams.moved(self.launch.plan.size, placement.from);
+            self.streams.moved(placement.from);
         }
         let machines = &self.launch.machines;
         let used: Vec<HostIndex> = (0..machines.hosts.len())

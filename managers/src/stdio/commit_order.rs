@@ -54,6 +54,15 @@ impl CommitOrder {
         }
     }
 
+    /// All ranks continue from the files of this checkpoint. Marks of it and of earlier ones may
+    /// never come; of later ones they may be here already.
+    pub fn continue_from(&mut self, from: Epoch) {
+        let ranks = u32::try_from(self.ranks).unwrap_or(u32::MAX);
+        let marked = self.marked.split_off(&Epoch(from.0.saturating_add(1)));
+        *self = CommitOrder::new(ranks, Some(from));
+        self.marked = marked;
+    }
+
     /// The newest checkpoint in files of which every rank's mark has come, and so all that it wrote
     /// before.
     #[must_use]
@@ -161,6 +170,18 @@ mod tests {
         assert_eq!(order.in_files(), None, "7 does not count yet");
         assert_eq!(order.next(), Some(Settled::Committed(Epoch(7))));
         assert_eq!(order.in_files(), Some(Epoch(7)));
+    }
+
+    #[test]
+    fn marks_that_come_before_the_report_of_a_lost_host_count() {
+        let mut order = CommitOrder::new(2, None);
+        order.mark(Rank(0), Epoch(5));
+        order.mark(Rank(0), Epoch(7));
+        order.continue_from(Epoch(5));
+        assert_eq!(order.in_files(), Some(Epoch(5)));
+        order.mark(Rank(1), Epoch(7));
+        order.settled(Settled::Committed(Epoch(7)));
+        assert_eq!(order.next(), Some(Settled::Committed(Epoch(7))));
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub struct InputSource {
     open: bool,
     terminal: bool,
     window: usize,
+    /// Nobody can be given anything now.
+    paused: bool,
     /// Watched by epoll.
     watched: bool,
     /// A file: always ready, never watched.
@@ -71,6 +73,7 @@ impl InputSource {
             open,
             terminal: std::io::stdin().is_terminal(),
             window: INPUT_WINDOW,
+            paused: false,
             watched: false,
             file: false,
             retry: None,
@@ -78,10 +81,16 @@ impl InputSource {
         }
     }
 
+    /// Reads nothing, or reads again.
+    pub fn pause(&mut self, paused: bool) {
+        self.paused = paused;
+    }
+
     /// Starts or stops watching as the window and the terminal demand.
     pub fn arrange(&mut self, reactor: &Reactor) {
         let stdin = std::io::stdin();
-        let mut want = self.open && self.window > 0 && !self.file && !self.has_more_to_give();
+        let mut want = self.open && !self.paused && self.window > 0;
+        want &= !self.file && !self.has_more_to_give();
         if want && self.in_background() {
             // Reading now would stop us (SIGTTIN).
             want = false;
@@ -112,7 +121,7 @@ impl InputSource {
     /// There is something to read without an event.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.open && (self.file || self.has_more_to_give()) && self.window > 0
+        self.open && !self.paused && (self.file || self.has_more_to_give()) && self.window > 0
     }
 
     /// An earlier launch has read something that this one was not given.
@@ -178,7 +187,7 @@ impl InputSource {
 
     /// Reads once. Empty bytes are the end; `None` is nothing.
     pub fn read(&mut self) -> Option<Vec<u8>> {
-        if !self.open || self.window == 0 {
+        if !self.open || self.paused || self.window == 0 {
             return None;
         }
         if self.has_more_to_give() {

@@ -101,6 +101,7 @@ impl<W: Work> JobWorld<W> {
             if !state.still && state.local.is_some() {
                 return Err(format!("{key:?} acts on host {host} beside {successor:?}"));
             }
+            self.hosts[host].displaced = true;
             if let Some(process) = self.processes.get_mut(&key) {
                 process.stopped = true;
             }

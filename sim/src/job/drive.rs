@@ -260,9 +260,12 @@ impl<W: Work> JobWorld<W> {
                 self.after(delay, Event::Still(host, told));
             }
             local::LocalEffect::ContinueAll => {
-                let link = &mut self.hosts[host];
-                link.told += 1;
-                link.still = false;
+                let state = &mut self.hosts[host];
+                if state.displaced && state.local.is_some() {
+                    return Err(format!("host {host} continues ranks that others have"));
+                }
+                state.told += 1;
+                state.still = false;
             }
             local::LocalEffect::Sweep => {
                 let delay = self.rng.between(100_000, 3 * MILLI);

@@ -113,6 +113,8 @@ struct Host {
     drift: i64,
     /// Its ranks are suspended.
     still: bool,
+    /// A process that is suspended here has a successor on another host.
+    displaced: bool,
     /// How often they were suspended or continued.
     told: u64,
     /// It has had a local manager.

@@ -25,6 +25,7 @@ impl Host {
         Host {
             drift,
             still: false,
+            displaced: false,
             told: 0,
             local: Some(local),
             link,
@@ -38,6 +39,7 @@ impl Host {
         Host {
             drift,
             still: false,
+            displaced: false,
             told: 0,
             local: None,
             link: SimLink::undialed(),

@@ -91,9 +91,15 @@ impl Tally {
         }
     }
 
-    /// Records a verdict. All reports of it must agree.
+    /// Records a verdict. All reports of it must agree, unless a signal ends a job that waits for
+    /// its next launch.
     pub(super) fn decided(&mut self, verdict: &Verdict) -> Result<(), String> {
         match self.verdict.replace(verdict.clone()) {
+            Some(Verdict::HostLost { .. })
+                if self.signals > 0 && matches!(verdict, Verdict::Interrupted { .. }) =>
+            {
+                Ok(())
+            }
             Some(before) if before != *verdict => Err(format!("{before:?}, then {verdict:?}")),
             _ => Ok(()),
         }

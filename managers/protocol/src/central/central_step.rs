@@ -28,11 +28,21 @@ impl Central {
             CentralPhase::Relaunching(_) => self.relaunching(now, input, effects),
             _ => self.take(now, input, effects),
         }
+        for input in self.lost_hosts.take_later() {
+            self.take(now, input, effects);
+        }
         self.stop_when_in_files(now, effects);
         self.close(effects);
     }
 
     fn take(&mut self, now: Time, input: CentralInput, effects: &mut Vec<CentralEffect>) {
+        let input = match self.decides_on_loss() {
+            true => self.lost_hosts.postpone(input),
+            false => Some(input),
+        };
+        let Some(input) = input else {
+            return;
+        };
         match input {
             CentralInput::Begin if self.phase == CentralPhase::Ending => {
                 self.end_again(now, effects);
@@ -146,7 +156,10 @@ impl Central {
             }
         } else if let Some(limit) = self.clock.exceeded(now) {
             self.decide(now, Verdict::TimedOut { limit }, effects);
-        } else if !self.stop_tick(now, effects) && !self.restore_tick(now, effects) {
+        } else if !self.decides_on_loss()
+            && !self.stop_tick(now, effects)
+            && !self.restore_tick(now, effects)
+        {
             self.held_tick(now, effects);
             self.checkpoint_tick(now, effects);
             self.silence_tick(now, effects);

@@ -74,7 +74,7 @@ impl Central {
             self.phase,
             CentralPhase::Over | CentralPhase::Relaunching(_)
         );
-        let waits = !self.hosts.all_done() || !self.lost_hosts.is_empty();
+        let waits = !self.hosts.all_done() || self.lost_hosts.is_pending();
         if closed || waits || self.relaunches(effects) {
             return;
         }

@@ -150,8 +150,9 @@ impl HostTable {
         let Some(state) = self.hosts.get_mut(host).filter(|state| !state.lost) else {
             return;
         };
-        state.done = false;
-        if let Some(lease) = state.lease.as_mut().filter(|_| !state.begun) {
+        let was_done = std::mem::replace(&mut state.done, false);
+        // One whose orders wait may have a lease since.
+        if let Some(lease) = state.lease.as_mut().filter(|_| was_done && !state.begun) {
             lease.begin_anew();
         }
     }

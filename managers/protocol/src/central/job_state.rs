@@ -9,7 +9,7 @@ use super::losses::Losses;
 use super::phase::CentralPhase;
 use super::placement;
 use super::rank_table::RankTable;
-use super::recovery::RecoveryMode;
+use super::recovery::{LostHosts, RecoveryMode};
 use super::stop_request::StopRequest;
 use crate::manager_messages::Time;
 use crate::verdict::Verdict;
@@ -33,8 +33,8 @@ pub struct Central {
     pub(super) from: Option<Epoch>,
     /// The highest number of a checkpoint that earlier launches have requested.
     pub(super) requested: Epoch,
-    /// Hosts that are lost, until it is decided how the job continues, and why they are.
-    pub(super) lost_hosts: Vec<(HostIndex, String)>,
+    /// Hosts that are lost, until it is decided how the job continues.
+    pub(super) lost_hosts: LostHosts,
     /// Where ranks are, if this launch has lost hosts.
     placement: Option<RankPlacement>,
     /// Files count once another host has copies of them, or sees them.
@@ -65,7 +65,7 @@ impl Central {
             failover: job.failover,
             from: job.from,
             requested: job.requested,
-            lost_hosts: Vec::new(),
+            lost_hosts: LostHosts::default(),
             placement: None,
             makes_copies: job.copies,
             partners,
@@ -108,6 +108,7 @@ impl Central {
                 let of_job = earlier(self.clock.limit_at(), self.hosts.silence_due());
                 return earlier(of_job, resuming.due());
             }
+            _ if self.lost_hosts.is_pending() => return self.clock.limit_at(),
             CentralPhase::Running | CentralPhase::Finalizing => {
                 self.mode.checkpoints().and_then(|c| c.deadline())
             }
@@ -140,7 +141,7 @@ impl Central {
         }
         self.end.decide(verdict, effects);
         self.phase = CentralPhase::Ending;
-        self.lost_hosts.clear();
+        self.lost_hosts.take_hosts();
         self.end_all(now, effects);
     }
 

@@ -86,6 +86,7 @@ impl Central {
     /// Ends the job if its last checkpoint is in files, and no rank is lost.
     pub(super) fn stop_when_in_files(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         if self.phase == CentralPhase::Running
+            && !self.decides_on_loss()
             && let Some(epoch) = self.stopped_at()
         {
             self.decide(now, Verdict::Stopped { epoch }, effects);

@@ -18,6 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct LeasedHost {
     /// Its ranks are suspended.
     pub still: bool,
+    /// A process that is suspended here has a successor on another host.
+    pub displaced: bool,
     /// No message passes between it and central.
     pub cut: bool,
     /// Its local manager has ended with all processes.
@@ -170,7 +172,11 @@ impl System {
     }
 
     pub fn suspends(&mut self, host: usize, still: bool) {
-        self.lease_state().hosts[host].still = still;
+        let state = &mut self.lease_state().hosts[host];
+        state.still = still;
+        if state.displaced && !still {
+            self.complain(format!("host {host} continues ranks that others have"));
+        }
     }
 
     /// Central counts a host as silent.
@@ -293,6 +299,7 @@ impl System {
                 let text = format!("{:?} acts beside {successor:?}", process.instance);
                 self.complain(text);
             }
+            self.lease_state().hosts[host].displaced = true;
             self.processes[index].stopped = true;
         }
     }

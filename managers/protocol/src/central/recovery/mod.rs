@@ -10,6 +10,7 @@
 
 mod coordinated;
 mod failures;
+mod lost_hosts;
 mod mode;
 mod other_hosts;
 mod phases;
@@ -17,5 +18,6 @@ mod relaunch;
 mod response;
 mod rollback;
 
+pub(super) use lost_hosts::LostHosts;
 pub(super) use mode::RecoveryMode;
 pub(super) use phases::{GlobalRestore, Relaunching};

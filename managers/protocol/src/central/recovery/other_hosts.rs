@@ -32,8 +32,15 @@ impl Central {
         if !self.hosts.is_remote(host) || self.epoch_without_hosts().is_none() {
             return self.decide(now, Verdict::HostLost { host: name, why }, effects);
         }
-        self.lost_hosts.push((host, why));
+        self.lost_hosts.add(host, why);
         effects.push(CentralEffect::AskRelaunchable);
+    }
+
+    /// It is about to be decided how the job continues without a host. A central manager that was
+    /// started again asks all hosts first.
+    pub(in crate::central) fn decides_on_loss(&self) -> bool {
+        let resumes = matches!(self.phase, CentralPhase::Resuming(_));
+        self.lost_hosts.is_pending() && !resumes
     }
 
     /// The checkpoint to which the job can roll back on other hosts, if the driver has the output
@@ -63,9 +70,9 @@ impl Central {
         states: &[StoredState],
         effects: &mut Vec<CentralEffect>,
     ) {
-        let asked = self.lost_hosts.len();
+        let asked = self.lost_hosts.hosts().len();
         self.drop_silent(now, states, effects);
-        if asked > 0 && self.lost_hosts.len() == asked {
+        if asked > 0 && self.lost_hosts.hosts().len() == asked {
             self.continue_without_hosts(now, states, effects);
         }
     }
@@ -92,7 +99,7 @@ impl Central {
 
     /// The loss of hosts is the end of the launch.
     fn give_up_lost_hosts(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
-        let lost = std::mem::take(&mut self.lost_hosts).into_iter().next();
+        let lost = self.lost_hosts.take_hosts().into_iter().next();
         if let Some((host, why)) = lost {
             let host = self.hosts.name(host);
             self.decide(now, Verdict::HostLost { host, why }, effects);
@@ -105,7 +112,7 @@ impl Central {
         let before: Vec<HostIndex> = before.copied().collect();
         let former = self.ranks.placement();
         let mut hosts = former.clone();
-        for (lost, _) in &self.lost_hosts {
+        for (lost, _) in self.lost_hosts.hosts() {
             let usable = self.hosts.usable().filter(|host| !before.contains(host));
             hosts = placement::without(*lost, &hosts, usable)?;
         }
@@ -145,7 +152,7 @@ impl Central {
         placement: RankPlacement,
         effects: &mut Vec<CentralEffect>,
     ) {
-        let lost = std::mem::take(&mut self.lost_hosts);
+        let lost = self.lost_hosts.take_hosts();
         let former = self.ranks.placement();
         let is_lost = |host: HostIndex| lost.iter().any(|(lost, _)| *lost == host);
         let ranks = (0u32..).map(Rank).zip(&former);

@@ -21,10 +21,16 @@ impl Central {
         for record in records {
             central.recall(record, &mut past);
         }
+        let from = central.placement().map(|placement| placement.from);
         if let Some(checkpoints) = central.mode.checkpoints_mut() {
             checkpoints.resume(past.committed, past.in_files, past.last_epoch);
             if let Some(stop) = &central.stop {
                 checkpoints.pursue_files(stop.from());
+            }
+            if from.is_some() && from == past.in_files.map(|checkpoint| checkpoint.epoch) {
+                // Of these files there may be one each.
+                checkpoints.want_files();
+                checkpoints.request_later();
             }
         }
         if let Some(relaunch) = past.relaunching {
