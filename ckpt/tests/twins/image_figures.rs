@@ -3,9 +3,10 @@
 //! and, behind tabs, the milliseconds of each round. `cargo xtask bench images` reads them.
 
 use std::fmt::Write as _;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -70,29 +71,41 @@ fn start_again(job: &mut Job, image: &StoredImage) {
     twin.pidfd = pidfd(twin.pid);
 }
 
+/// A file past the system's cache, as images are written and read, where that is possible.
+fn open_directly(path: &Path, options: &mut OpenOptions) -> File {
+    let direct = options.custom_flags(libc::O_DIRECT).open(path);
+    direct
+        .or_else(|_| options.custom_flags(0).open(path))
+        .expect("a file")
+}
+
 /// How long a plain write, a plain read, and a read into memory that is made for it take.
 fn raw_times(path: &Path, bytes: &[u8]) -> [Duration; 3] {
     let start = Instant::now();
-    let mut file = File::create(path).expect("a file");
+    let mut options = OpenOptions::new();
+    let mut file = open_directly(path, options.write(true).create(true).truncate(true));
     for piece in bytes.chunks(1 << 20) {
         file.write_all(piece).expect("written");
     }
     file.sync_data().expect("synced");
     let written = start.elapsed();
-    let mut piece = vec![0; 1 << 20];
+    let piece = map(1 << 20);
+    piece.fill(1);
     let start = Instant::now();
-    let mut file = File::open(path).expect("a file");
-    while file.read(&mut piece).expect("read") > 0 {}
+    let mut file = open_directly(path, OpenOptions::new().read(true));
+    while file.read(piece).expect("read") > 0 {}
     let read = start.elapsed();
     let start = Instant::now();
     let memory = map(bytes.len());
-    let mut file = File::open(path).expect("a file");
+    let mut file = open_directly(path, OpenOptions::new().read(true));
     for piece in memory.chunks_mut(1 << 20) {
         file.read_exact(piece).expect("read");
     }
     let read_anew = start.elapsed();
-    // SAFETY: the memory was mapped here, and nothing refers to it any more.
-    unsafe { libc::munmap(memory.as_mut_ptr().cast(), memory.len()) };
+    for memory in [memory, piece] {
+        // SAFETY: the memory was mapped here, and nothing refers to it any more.
+        unsafe { libc::munmap(memory.as_mut_ptr().cast(), memory.len()) };
+    }
     std::fs::remove_file(path).expect("removed");
     [written, read, read_anew]
 }

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 /// Options of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Instead of the comparison with others: recovery, checkpoint, overhead, modes, or survive for
-    /// all four.
+    /// Instead of the comparison with others: recovery, checkpoint, images, image-recoveries,
+    /// overhead, modes, or survive for all of them.
     pub(super) names: Vec<String>,
     /// What carries the messages of the comparison.
     #[arg(long, value_enum, default_value_t = Medium::Tcp)]

@@ -6,18 +6,23 @@ use super::job::{Setting, numbers};
 use anyhow::{Result, ensure};
 use std::path::Path;
 
-/// Runs the case.
+/// Runs the case of the rates.
 pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
     let disk = crate::workspace::root().join("target/bench/images");
     std::fs::create_dir_all(&disk)?;
     let mut figures = rates(setting, "memory", Path::new("/dev/shm"))?;
     figures.extend(rates(setting, "disk", &disk)?);
-    let [kills, losses] = if setting.quick { [3, 1] } else { [30, 7] };
+    Ok(figures)
+}
+
+/// Runs the case of the recoveries from files. A kill takes 7 s with the files that follow it, a
+/// loss 10 s: all together about two minutes.
+pub fn run_recoveries(setting: &Setting) -> Result<Vec<Figure>> {
+    let [kills, losses] = if setting.quick { [3, 1] } else { [9, 3] };
     let told = setting.example("recover", &[&kills.to_string(), "256", "shm", "images"])?;
     let what = "4 × 256 MB: rank and its image in memory killed, to a message completed by every \
                 rank, median";
-    let from_files = Figure::median(what, "ms", &numbers(&told, "progress"));
-    figures.push(from_files.at_most(500.0));
+    let mut figures = vec![Figure::median(what, "ms", &numbers(&told, "progress")).at_most(500.0)];
     let count = losses.to_string();
     let told = setting.example("host_loss", &[&count, "256"])?;
     let what =

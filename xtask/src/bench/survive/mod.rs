@@ -18,10 +18,11 @@ use job::Setting;
 type Case = fn(&Setting) -> Result<Vec<Figure>>;
 
 /// The cases in the order of the table.
-const CASES: [(&str, Case); 5] = [
+const CASES: [(&str, Case); 6] = [
     ("recovery", recovery::run),
     ("checkpoint", checkpoint::run),
     ("images", images::run),
+    ("image-recoveries", images::run_recoveries),
     ("overhead", overhead::run),
     ("modes", modes::run),
 ];
