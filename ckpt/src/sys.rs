@@ -347,6 +347,17 @@ pub fn processors() -> u32 {
     set.iter().map(|word| word.count_ones()).sum()
 }
 
+/// Whether a file is in the memory of this machine (tmpfs).
+pub fn is_in_memory(fd: RawFd) -> bool {
+    // SAFETY: plain data for which all zeros is a value; the call fills it in.
+    let kind = unsafe {
+        let mut status: libc::statfs = std::mem::zeroed();
+        libc::fstatfs(fd, &raw mut status);
+        status.f_type
+    };
+    kind == libc::TMPFS_MAGIC
+}
+
 /// Waits for the end of a child of any kind.
 pub fn wait_for_clone(pid: i32) -> Sys<()> {
     loop {

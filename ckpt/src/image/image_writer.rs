@@ -3,6 +3,7 @@
 //! Nothing is allocated here: memory that changed while it is saved would not fit together. Only
 //! the stack below the saved frame, scratch memory, and the thread's area for the kernel change.
 
+use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 use std::os::fd::RawFd;
 
 use rejoin_image_format::{
@@ -56,6 +57,8 @@ pub(super) struct ImageWriter<'a> {
     pub memory: RawFd,
     /// The image before, and the name of its file.
     pub base: Option<(BaseImage, &'a [u8])>,
+    /// Hashes are computed by this process, while it writes.
+    pub in_one_pass: bool,
     /// Scratch memory.
     pub scratch: WriterScratch,
 }
@@ -80,13 +83,13 @@ struct Pending {
 }
 
 impl WriterScratch {
-    /// For a process with at most so many pages.
-    pub fn new(pages: usize) -> Result<Self, SaveError> {
+    /// For a process with at most so many pages. `with_helper`: another process computes hashes.
+    pub fn new(pages: usize, with_helper: bool) -> Result<Self, SaveError> {
         Ok(Self {
             extents: ScratchList::new(MOST_EXTENTS)?,
             table: ScratchList::new(MOST_TABLE)?,
             copy: ScratchList::new(EXTENT_PAGES as usize * PAGE as usize)?,
-            hashes: PageHashes::new(pages)?,
+            hashes: PageHashes::new(pages, with_helper)?,
             pending: ScratchList::new(WINDOW)?,
         })
     }
@@ -214,6 +217,9 @@ impl ImageWriter<'_> {
         if is_live || !is_readable {
             return self.write_copy(start, length, is_readable);
         }
+        if self.in_one_pass {
+            return self.write_hashed(start, length);
+        }
         let first = self.scratch.hashes.count();
         // SAFETY: the pages are present and may be read; only this thread runs, and it changes
         // nothing there.
@@ -230,6 +236,19 @@ impl ImageWriter<'_> {
             true => Ok(()),
             false => self.write_pending(),
         }
+    }
+
+    /// Writes pages, and computes their hashes in the same pass over the memory.
+    fn write_hashed(&mut self, start: u64, length: usize) -> Result<(), SaveError> {
+        // SAFETY: as in `write_extent`.
+        let pages = unsafe { std::slice::from_raw_parts(start as *const u8, length) };
+        let WriterScratch {
+            hashes, extents, ..
+        } = &mut self.scratch;
+        let extent = self
+            .output
+            .put_in_pieces(start, pages, |piece| hashes.add_now(piece))?;
+        extents.push(extent)
     }
 
     /// Writes pages that change while they are written, or that may not be read directly.
@@ -250,7 +269,7 @@ impl ImageWriter<'_> {
             },
             false => read_memory(self.memory, room, start)?,
         }
-        hashes.add_copy(room)?;
+        hashes.add_now(room)?;
         let extent = self.output.put(start, room)?;
         self.scratch.extents.push(extent)
     }
@@ -412,7 +431,13 @@ fn next_zero_run(start: u64, end: u64) -> u64 {
     end
 }
 
+/// How far ahead [`is_zero`] fetches pages. It looks at one line of most pages, so the processor
+/// does not fetch the next by itself, and waiting for each would take as long as hashing all.
+const AHEAD: u64 = 16 * PAGE;
+
 fn is_zero(page: u64) -> bool {
+    // SAFETY: fetches at most, whatever is at the address.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>((page + AHEAD) as *const i8) };
     // SAFETY: the page is present and may be read.
     let words = unsafe { std::slice::from_raw_parts(page as *const u64, PAGE as usize / 8) };
     words

@@ -1,8 +1,9 @@
-//! Hashes of an image's pages, which another process computes while this one writes.
+//! Hashes of an image's pages, which another process computes while this one waits for a disk.
 //!
-//! The helper shares this process's memory, but has a stack of its own, which is in no image. It is
-//! no thread, so an image has one thread in any case. It makes its system calls itself: the C
-//! library would change data of this process's thread.
+//! A file in memory needs no helper: see [`PageHashes::add_now`]. The helper shares this process's
+//! memory, but has a stack of its own, which is in no image. It is no thread, so an image has one
+//! thread in any case. It makes its system calls itself: the C library would change data of this
+//! process's thread.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -57,8 +58,9 @@ pub(super) struct PageHashes {
 }
 
 impl PageHashes {
-    /// Room for so many pages.
-    pub fn new(pages: usize) -> Result<Self, SaveError> {
+    /// Room for so many pages. `with_helper`: another process computes them, if there is a
+    /// processor for it.
+    pub fn new(pages: usize, with_helper: bool) -> Result<Self, SaveError> {
         let mut hashes = ScratchList::new(pages)?;
         let mut jobs = ScratchList::new(MOST_JOBS)?;
         let stack = ScratchList::<u8>::new(STACK)?;
@@ -77,7 +79,7 @@ impl PageHashes {
             jobs,
             stack,
             helper: None,
-            may_start: sys::processors() > 1,
+            may_start: with_helper && sys::processors() > 1,
         })
     }
 
@@ -100,9 +102,10 @@ impl PageHashes {
         self.hashes.whole_pages()
     }
 
-    /// Adds the pages of a copy, which may change after this.
-    pub fn add_copy(&mut self, copy: &[u8]) -> Result<(), SaveError> {
-        for page in copy.chunks(PAGE as usize) {
+    /// Adds pages that may change after this, or that are written next: the processor then has
+    /// them in its cache.
+    pub fn add_now(&mut self, pages: &[u8]) -> Result<(), SaveError> {
+        for page in pages.chunks(PAGE as usize) {
             self.hashes.push(PageHash::of(page))?;
         }
         Ok(())
@@ -294,11 +297,11 @@ mod tests {
             .collect();
         let want: Vec<_> = bytes.chunks(PAGE as usize).map(PageHash::of).collect();
         for may_start in [true, false] {
-            let mut hashes = PageHashes::new(PIECE * COUNT).expect("memory");
+            let mut hashes = PageHashes::new(PIECE * COUNT, false).expect("memory");
             hashes.may_start = may_start;
             for (number, piece) in bytes.chunks_exact(PIECE * PAGE as usize).enumerate() {
                 if number == COUNT / 2 {
-                    hashes.add_copy(piece).expect("room");
+                    hashes.add_now(piece).expect("room");
                     continue;
                 }
                 // SAFETY: the bytes stay as they are.
@@ -315,7 +318,7 @@ mod tests {
     #[test]
     fn the_work_of_a_helper_that_is_killed_is_done_again() {
         let page = vec![7u8; PAGE as usize];
-        let mut hashes = PageHashes::new(100).expect("memory");
+        let mut hashes = PageHashes::new(100, false).expect("memory");
         hashes.may_start = true;
         // SAFETY: the page stays as it is.
         let mut add = || unsafe { hashes.add(page.as_ptr() as u64, 1) }.expect("room");

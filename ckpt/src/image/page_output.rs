@@ -2,7 +2,9 @@
 
 use std::os::fd::RawFd;
 
-use rejoin_image_format::{CompressedBlock, HEADER_LENGTH, PAGE, SavedExtent, compression_room};
+use rejoin_image_format::{
+    CompressedBlock, EXTENT_PAGES, HEADER_LENGTH, PAGE, SavedExtent, compression_room,
+};
 
 use super::save_error::SaveError;
 use super::scratch_list::ScratchList;
@@ -19,12 +21,19 @@ pub enum ImageCompression {
     Lz4,
 }
 
+/// Bytes that are written to a file in memory at once. They stay in a processor's cache between
+/// the computation of their hashes and the copy, so this costs one pass over the memory.
+const PIECE: usize = 64 << 10;
+
 /// The end of a file, behind which further pages go.
 pub(super) struct PageOutput {
     file: RawFd,
     position: u64,
     /// Room for a compressed block, if pages are compressed. It is in no image.
     block: Option<ScratchList<u8>>,
+    /// Pages on the way to a disk. The system writes from the memory that it is given; pages that
+    /// are shared with a process of the same fork it would copy first, one by one, for good.
+    copy: Option<ScratchList<u8>>,
 }
 
 impl PageOutput {
@@ -37,13 +46,24 @@ impl PageOutput {
                 ImageCompression::None => None,
                 ImageCompression::Lz4 => Some(ScratchList::new(compression_room())?),
             },
+            copy: match sys::is_in_memory(file) {
+                true => None,
+                false => Some(ScratchList::new(EXTENT_PAGES as usize * PAGE as usize)?),
+            },
         })
     }
 
+    /// Whether pages go to memory as they are. Nothing is to be done there while they are written.
+    pub fn is_copy_in_memory(&self) -> bool {
+        self.block.is_none() && self.copy.is_none()
+    }
+
     /// The addresses of this memory.
-    pub fn addresses(&self) -> std::ops::Range<u64> {
-        let block = self.block.as_ref();
-        block.map(ScratchList::addresses).unwrap_or_default()
+    pub fn addresses(&self) -> [std::ops::Range<u64>; 2] {
+        [&self.block, &self.copy].map(|list| {
+            let list = list.as_ref();
+            list.map(ScratchList::addresses).unwrap_or_default()
+        })
     }
 
     /// The length of what is written, in bytes.
@@ -58,7 +78,16 @@ impl PageOutput {
             let block = CompressedBlock::compress(pages, room)?;
             Some((block, room.get(..block.stored_length() as usize)?))
         });
-        let (block, bytes) = compressed.map_or((None, pages), |(b, bytes)| (Some(b), bytes));
+        let (block, bytes) = match (compressed, &mut self.copy) {
+            (Some((block, bytes)), _) => (Some(block), bytes),
+            (None, Some(copy)) => {
+                let room = copy.room().get_mut(..pages.len());
+                let room = room.ok_or(SaveError::TooMany)?;
+                room.copy_from_slice(pages);
+                (None, &*room)
+            }
+            (None, None) => (None, pages),
+        };
         let extent = SavedExtent {
             address,
             position: self.position,
@@ -71,7 +100,28 @@ impl PageOutput {
         Ok(extent)
     }
 
-    /// Adds whole pages that are no memory of the process.
+    /// Adds the pages of an address, at most those of an extent, as they are. `look` sees each
+    /// piece before it is written. The checksum is not set.
+    pub fn put_in_pieces(
+        &mut self,
+        address: u64,
+        pages: &[u8],
+        mut look: impl FnMut(&[u8]) -> Result<(), SaveError>,
+    ) -> Result<SavedExtent, SaveError> {
+        let extent = SavedExtent {
+            address,
+            position: self.position,
+            pages: (pages.len() as u64 / PAGE) as u32,
+            ..SavedExtent::default()
+        };
+        for piece in pages.chunks(PIECE) {
+            look(piece)?;
+            self.put_plain(piece)?;
+        }
+        Ok(extent)
+    }
+
+    /// Adds whole pages.
     pub fn put_plain(&mut self, bytes: &[u8]) -> Result<(), SaveError> {
         write_at(self.file, bytes, self.position)?;
         self.position += bytes.len() as u64;

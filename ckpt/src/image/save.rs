@@ -166,8 +166,11 @@ fn write(
         let base = BaseImage::read(file, &identity)?;
         Some((base, name))
     });
+    let output = PageOutput::new(program.file, program.compression)?;
+    // A helper pays while this process waits for a disk, compresses, or mostly computes hashes.
+    let in_one_pass = base.is_none() && output.is_copy_in_memory();
     let mut writer = ImageWriter {
-        output: PageOutput::new(program.file, program.compression)?,
+        output,
         requests: program.socket,
         header: ImageHeader {
             identity,
@@ -185,7 +188,8 @@ fn write(
         pagemap: Pagemap::open().map_err(system)?,
         memory: sys::open(c"/proc/self/mem", libc::O_RDONLY).map_err(system)?,
         base,
-        scratch: WriterScratch::new(pages.min(MOST_PAGES) as usize)?,
+        in_one_pass,
+        scratch: WriterScratch::new(pages.min(MOST_PAGES) as usize, !in_one_pass)?,
     };
     let mut writing = Writing {
         writer: &mut writer,
@@ -224,8 +228,8 @@ unsafe extern "C" fn write_here(argument: *mut c_void, frame: u64, entry: u64) -
     let [d, e, f, g, h, i, j] = writer.scratch.addresses();
     let base = writer.base.as_ref().map(|(base, _)| base.addresses());
     let [k, l] = base.unwrap_or_default();
-    let m = writer.output.addresses();
-    let left_out = [a, b, c, d, e, f, g, h, i, j, k, l, m];
+    let [m, n] = writer.output.addresses();
+    let left_out = [a, b, c, d, e, f, g, h, i, j, k, l, m, n];
     let listed = writer.list.read(&left_out);
     writing.result = listed.and_then(|()| writer.write());
     0
