@@ -15,8 +15,8 @@ pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Runs the case of the recoveries from files. A kill takes 7 s with the files that follow it, a
-/// loss 10 s: all together about two minutes.
+/// Runs the case of the recoveries from files. After each kill, seconds pass until there are files
+/// again, and each loss is one of a job of its own: so there are few.
 pub fn run_recoveries(setting: &Setting) -> Result<Vec<Figure>> {
     let [kills, losses] = if setting.quick { [3, 1] } else { [9, 3] };
     let told = setting.example("recover", &[&kills.to_string(), "256", "shm", "images"])?;
