@@ -32,12 +32,17 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+mod file_names;
 mod folder_claim;
 mod folder_listing;
 
+use file_names::{PARTIAL_KIND, numbers};
 pub use folder_claim::{FolderClaim, FolderUse};
-use folder_listing::numbers;
+
+/// The number of this process's next file without a name.
+static PARTIAL: AtomicU64 = AtomicU64::new(0);
 pub use folder_listing::{ListedImage, job_folders};
 pub use rejoin_image_format::checksum;
 
@@ -232,7 +237,9 @@ impl ImageFolder {
     fn open_partial(&self, rank: u32, epoch: u32, flags: i32) -> io::Result<PartialImage> {
         self.make()?;
         let path = self.image(rank, epoch);
-        let temporary = path.with_extension("partial");
+        // One of the same image may wait for its removal.
+        let number = PARTIAL.fetch_add(1, Ordering::Relaxed);
+        let temporary = path.with_extension(format!("{number}{PARTIAL_KIND}"));
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         Ok(PartialImage {
@@ -483,8 +490,14 @@ mod tests {
                 .collect()
         };
         let partial = images.begin(0, 1, none()).expect("a file");
-        assert_eq!(names(), ["rank-0.epoch-1.partial"]);
+        let names_now = names();
+        assert!(names_now[0].starts_with("rank-0.epoch-1.") && names_now[0].ends_with("-partial"));
+        assert_eq!(images.files().expect("files").len(), 1);
+        // The removal of the first attempt does not touch the second one.
+        let again = images.begin(0, 1, none()).expect("a file");
         drop(partial);
+        let again = again.complete(b"").expect("a name");
+        drop(again);
         assert!(names().is_empty());
         let stored = images
             .begin(0, 2, none())

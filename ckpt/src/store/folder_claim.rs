@@ -1,6 +1,7 @@
 //! Which job folders are in use. A manager holds a lock in its job's folder as long as it lives. So
 //! a later manager of the same host knows the folders that were left behind.
 
+use super::file_names::PARTIAL_KIND;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
@@ -196,7 +197,8 @@ fn remove(folder: &Path, host: &str) -> Option<()> {
     if is_kept(folder) || (held.is_empty() && !was_kept) {
         return None;
     }
-    let kinds = [".image", ".partial", ".note", ".note-partial", KEPT];
+    // Also of notes without a name.
+    let kinds = [".image", PARTIAL_KIND, ".note", KEPT];
     let images = |path: &&PathBuf| kinds.iter().any(|kind| ends_in(path, kind));
     for path in files.iter().filter(images).chain(locks) {
         fs::remove_file(path).ok()?;
@@ -258,6 +260,7 @@ mod tests {
         let left = |number, host| {
             let mut kept = claim(number, host);
             fs::write(job(number).join("rank-0.epoch-1.image"), "x").expect("a file");
+            fs::write(job(number).join("rank-0.epoch-2.3-partial"), "x").expect("a file");
             // As if the manager was killed: the lock is gone, and its file is not.
             let name = std::mem::take(&mut kept.path);
             drop(kept);

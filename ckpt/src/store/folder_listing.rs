@@ -1,5 +1,6 @@
 //! What lies in the folders of process images, for people who look after them.
 
+use super::file_names::{is_partial, numbers};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,13 +23,6 @@ pub struct ListedImage {
     pub written: SystemTime,
 }
 
-/// Rank and checkpoint in the name of an image.
-pub(super) fn numbers(name: &str) -> Option<(u32, u32)> {
-    let both = name.strip_prefix("rank-")?.strip_suffix(".image")?;
-    let (rank, epoch) = both.split_once(".epoch-")?;
-    Some((rank.parse().ok()?, epoch.parse().ok()?))
-}
-
 /// The files of images in a folder, in the order of checkpoints and ranks.
 pub(super) fn files(folder: &Path) -> io::Result<Vec<ListedImage>> {
     let mut files = Vec::new();
@@ -36,7 +30,7 @@ pub(super) fn files(folder: &Path) -> io::Result<Vec<ListedImage>> {
         let entry = entry?;
         let path = entry.path();
         let is_whole = path.extension().is_some_and(|kind| kind == "image");
-        let is_partial = path.extension().is_some_and(|kind| kind == "partial");
+        let is_partial = path.extension().is_some_and(is_partial);
         let name = path.with_extension("image");
         let name = name.file_name().and_then(|name| name.to_str());
         let Some((rank, epoch)) = name.and_then(numbers) else {
@@ -91,7 +85,7 @@ mod tests {
             "rank-0.epoch-2.image",
             "rank-0.epoch-2.note",
             "rank-3.epoch-1.image",
-            "rank-0.epoch-3.partial",
+            "rank-0.epoch-3.7-partial",
             "rank-x.epoch-3.image",
             "job.json",
         ];

@@ -116,6 +116,26 @@ impl LocalManager {
         }
     }
 
+    /// Files of images have got their names.
+    pub(super) fn take_named_files(&mut self) {
+        while let Some((slot, epoch, event)) = self.images.next_named() {
+            self.file_event(slot, epoch, event);
+        }
+    }
+
+    /// The file of an image is whole, or there is none.
+    fn file_event(&mut self, slot: usize, epoch: Epoch, event: ImageEvent) {
+        let rank = self.ranks[slot].rank();
+        match event {
+            ImageEvent::Stored => self.queue.push_back(LocalInput::ImageStored(rank, epoch)),
+            ImageEvent::NotStored { why } => {
+                self.queue
+                    .push_back(LocalInput::ImageNotStored(rank, epoch, why));
+            }
+            _ => {}
+        }
+    }
+
     /// Ends the process of an image, which is in a file.
     pub(super) fn drop_from_memory(&mut self, rank: Rank, epoch: Epoch) {
         if let Some(slot) = self.slot(rank) {
@@ -146,10 +166,9 @@ impl LocalManager {
                         self.mpirun.tell(&LocalToMpirun::Caveats { rank, lines })?;
                     }
                 }
-                ImageEvent::Stored => self.queue.push_back(LocalInput::ImageStored(rank, epoch)),
-                ImageEvent::NotStored { why } => {
-                    self.queue
-                        .push_back(LocalInput::ImageNotStored(rank, epoch, why));
+                ImageEvent::Written => {}
+                event @ (ImageEvent::Stored | ImageEvent::NotStored { .. }) => {
+                    self.file_event(slot, epoch, event);
                 }
                 ImageEvent::Incomplete { report, missing } => {
                     if let Some(report) = report {

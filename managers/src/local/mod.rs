@@ -348,6 +348,7 @@ impl LocalManager {
             kind::WATCH => self.ends_noticed(),
             kind::DIAL => self.mpirun_answered()?,
             kind::CENTRAL_DIAL => self.central_answered()?,
+            kind::NAMED_FILES => self.take_named_files(),
             kind::COPY_ENDS => self.take_copy_ends()?,
             kind::COPY_CALLS => {
                 if let Some(copies) = &mut self.copies {

@@ -64,7 +64,7 @@ impl LocalManager {
             Ok(None) => {}
             Ok(Some(store)) => {
                 self.open_copies(plan, &store)?;
-                self.images.use_store(store);
+                self.images.use_store(store, &self.reactor)?;
             }
             Err(why) => {
                 let lines = vec![format!("images are in memory only, and in no file: {why}")];

@@ -180,6 +180,7 @@ impl ImageStore {
 
     /// Removes a copy of a file of another host's rank.
     pub fn remove_copy(&self, rank: Rank, epoch: Epoch) {
+        // At once: another thread may make the same copy anew.
         if let Ok(copy) = self.folder.find(rank.0, epoch.0) {
             copy.remove();
         }

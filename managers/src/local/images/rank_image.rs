@@ -27,6 +27,8 @@ pub(super) enum ImageFile {
     Absent,
     /// The image is writing it.
     Partial(PartialImage),
+    /// It is written and gets its name.
+    Written,
     /// It is whole: the image outlives its process.
     Stored(StoredImage),
 }
@@ -91,18 +93,17 @@ impl RankImage {
         matches!(self.file, ImageFile::Partial(_))
     }
 
-    /// The file is written.
+    /// The file is written. Returns it, and what is to lie beside it.
     ///
     /// # Errors
     /// Why it can't be kept.
-    pub fn complete_file(&mut self) -> Result<(), String> {
+    pub fn written(&mut self) -> Result<(PartialImage, Vec<u8>), String> {
         let ImageFile::Partial(partial) = std::mem::take(&mut self.file) else {
             return Err("there is no file to complete".into());
         };
         let note = self.note().encode()?;
-        let stored = partial.complete(&note).map_err(|e| e.to_string())?;
-        self.file = ImageFile::Stored(stored);
-        Ok(())
+        self.file = ImageFile::Written;
+        Ok((partial, note))
     }
 
     /// What is to lie beside the file.
@@ -128,13 +129,6 @@ impl RankImage {
             input: note.input,
             prepared: false,
             is_there: false,
-        }
-    }
-
-    /// Removes the file: the image counts no more.
-    pub fn remove_file(&mut self) {
-        if let ImageFile::Stored(file) = std::mem::take(&mut self.file) {
-            file.remove();
         }
     }
 

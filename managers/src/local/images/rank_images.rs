@@ -1,5 +1,6 @@
 //! Images of this host's ranks.
 
+use super::file_thread::{FileThread, NamedFile};
 use super::image_store::ImageStore;
 use super::rank_image::{ImageFile, ImageReport, RankImage};
 use crate::error::{Context, Result};
@@ -28,6 +29,8 @@ pub enum ImageEvent {
         /// It shares open files with the rank that it can't open anew.
         shares_files: bool,
     },
+    /// It is written to a file, which gets its name.
+    Written,
     /// It is also in a file.
     Stored,
     /// It can't be written to a file.
@@ -70,6 +73,8 @@ pub struct RankImages {
     prepare_at: Option<Instant>,
     /// Where images get files, if the user wants them.
     store: Option<ImageStore>,
+    /// Of a host whose images get files.
+    files: Option<FileThread>,
 }
 
 fn token(slot: usize, epoch: Epoch) -> Token {
@@ -95,8 +100,14 @@ impl RankImages {
     }
 
     /// Images get files from now on.
-    pub fn use_store(&mut self, store: ImageStore) {
-        self.store = Some(store);
+    ///
+    /// # Errors
+    /// The thread for the files can't be started.
+    pub fn use_store(&mut self, store: ImageStore, reactor: &Reactor) -> Result<()> {
+        let files = FileThread::start().context("start the thread for files of images")?;
+        reactor.add(&files, Token::single(kind::NAMED_FILES), Interest::READ)?;
+        (self.store, self.files) = (Some(store), Some(files));
+        Ok(())
     }
 
     /// Takes a rank's image of an earlier launch or job from its file.
@@ -132,6 +143,8 @@ impl RankImages {
 
     /// This manager ends. `keeps_files`: the job may be launched again.
     pub fn leave_folder(&mut self, keeps_files: bool) {
+        // All that was ordered is done then.
+        self.files = None;
         if let Some(store) = self.store.take() {
             store.leave_folder(keeps_files);
         }
@@ -239,22 +252,65 @@ impl RankImages {
             ZygoteAnswer::Overwritten(file) => ImageEvent::Failed {
                 why: overwritten(image.pid, file),
             },
-            ZygoteAnswer::Saved { .. } => match image.complete_file() {
-                Ok(()) => {
-                    // Nothing was made ahead while it wrote.
-                    self.prepare_later();
-                    ImageEvent::Stored
+            ZygoteAnswer::Saved { .. } => match image.written() {
+                Ok((file, note)) => {
+                    // One that writes a file has a store.
+                    if let Some(files) = &self.files {
+                        files.name(slot, epoch, file, note);
+                    }
+                    ImageEvent::Written
                 }
                 Err(why) => ImageEvent::NotStored { why: Some(why) },
             },
-            ZygoteAnswer::NotSaved(why) => not_saved(image, why),
+            ZygoteAnswer::NotSaved(why) => {
+                let event = not_saved(image, why);
+                let file = std::mem::take(&mut image.file);
+                self.discard(file);
+                event
+            }
             ZygoteAnswer::NotMade(error) => {
-                image.file = ImageFile::Absent;
+                let file = std::mem::take(&mut image.file);
+                self.discard(file);
                 let why = error.to_string();
                 ImageEvent::Lost { why }
             }
         };
         Some((epoch, event))
+    }
+
+    /// The next image whose file has got its name, or gets none: its slot and its epoch.
+    pub fn next_named(&mut self) -> Option<(usize, Epoch, ImageEvent)> {
+        loop {
+            let files = self.files.as_ref()?;
+            let NamedFile { slot, epoch, file } = files.next()?;
+            let mut images = self.ranks.get_mut(slot).into_iter().flatten();
+            let image = images.find(|i| i.epoch == epoch && matches!(i.file, ImageFile::Written));
+            let event = match (image, file) {
+                (Some(image), Ok(file)) => {
+                    image.file = ImageFile::Stored(file);
+                    // Nothing was made ahead while it wrote.
+                    self.prepare_later();
+                    ImageEvent::Stored
+                }
+                (Some(image), Err(why)) => {
+                    image.file = ImageFile::Absent;
+                    ImageEvent::NotStored { why: Some(why) }
+                }
+                // The image was dropped meanwhile.
+                (None, file) => {
+                    file.into_iter().for_each(|file| files.remove(file));
+                    continue;
+                }
+            };
+            return Some((slot, epoch, event));
+        }
+    }
+
+    /// A file is needed no more in this launch.
+    fn discard(&self, file: ImageFile) {
+        if let Some(files) = &self.files {
+            files.discard(file);
+        }
     }
 
     /// Has an image write its file, or says why it does not.
@@ -311,24 +367,34 @@ impl RankImages {
 
     /// Drops an image that does not count; `false` if there is none.
     pub fn drop_image(&mut self, slot: usize, epoch: Epoch, reactor: &Reactor) -> bool {
-        let dropped = self.take(slot, epoch).map(|mut image| {
-            image.remove_file();
-            end_process(&mut image, reactor);
-        });
-        dropped.is_some()
+        let Some(mut image) = self.take(slot, epoch) else {
+            return false;
+        };
+        match (std::mem::take(&mut image.file), &self.files) {
+            (ImageFile::Stored(file), Some(files)) => files.remove(file),
+            (file, _) => self.discard(file),
+        }
+        end_process(&mut image, reactor);
+        true
     }
 
     /// Knows an image no more that still counts; `false` if there is none. A file that outlives
     /// the managers stays: the next launch may need it.
     pub fn lose_image(&mut self, slot: usize, epoch: Epoch, reactor: &Reactor) -> bool {
-        let lost = self.take(slot, epoch);
-        lost.map(|mut image| end_process(&mut image, reactor))
-            .is_some()
+        let Some(mut image) = self.take(slot, epoch) else {
+            return false;
+        };
+        self.discard(std::mem::take(&mut image.file));
+        end_process(&mut image, reactor);
+        true
     }
 
     /// Drops all images. The files of a named job stay.
     pub fn drop_all(&mut self, reactor: &Reactor) {
         for mut image in self.ranks.iter_mut().flat_map(|images| images.drain(..)) {
+            if let Some(files) = &self.files {
+                files.discard(std::mem::take(&mut image.file));
+            }
             end_process(&mut image, reactor);
         }
     }
@@ -504,9 +570,8 @@ fn overwritten(pid: u32, file: Overwritten) -> String {
     )
 }
 
-fn not_saved(image: &mut RankImage, why: SaveError) -> ImageEvent {
+fn not_saved(image: &RankImage, why: SaveError) -> ImageEvent {
     let was_stored = image.is_stored();
-    image.file = ImageFile::Absent;
     match why {
         why if was_stored => ImageEvent::Lost {
             why: why.to_string(),
