@@ -47,6 +47,8 @@ struct Member {
     started: bool,
     /// The image that it comes from.
     from: Option<Epoch>,
+    /// That image was dropped since. The process has its content, and gets it here when it starts.
+    is_dropped: bool,
     /// `None` until its first process has started.
     node: Option<Node>,
     program: Program,
@@ -111,6 +113,7 @@ impl Engines {
             incarnation: Incarnation(0),
             started: false,
             from: None,
+            is_dropped: false,
             node: None,
             program: Program::default(),
             images: BTreeMap::new(),
@@ -143,7 +146,7 @@ impl Engines {
         member.instance = Some(instance);
         member.incarnation = instance.incarnation;
         member.started = false;
-        member.from = from;
+        (member.from, member.is_dropped) = (from, false);
         member.dialing.clear();
     }
 
@@ -538,6 +541,10 @@ impl Work for Engines {
             Some(from) => {
                 let node = member.node.as_ref();
                 let node = node.and_then(|node| node.rejoin(from, me, book));
+                assert!(
+                    node.is_some(),
+                    "{instance:?} comes from an image that is there"
+                );
                 (node, member.images.get(&from).cloned())
             }
         };
@@ -551,6 +558,9 @@ impl Work for Engines {
         member.program = program.unwrap_or_default();
         let from = member.from;
         member.images.retain(|epoch, _| Some(*epoch) <= from);
+        if let Some(dropped) = from.filter(|_| std::mem::take(&mut member.is_dropped)) {
+            self.forget(instance.rank, dropped);
+        }
         requests.push(WorkRequest::After(1_000, EngineEvent::Step(instance)));
         requests.push(WorkRequest::After(MILLI, EngineEvent::PollLinks(instance)));
     }
@@ -611,6 +621,10 @@ impl Work for Engines {
 
     fn forget(&mut self, rank: Rank, epoch: Epoch) {
         let member = &mut self.members[rank.index()];
+        if member.instance.is_some() && !member.started && member.from == Some(epoch) {
+            member.is_dropped = true;
+            return;
+        }
         member.images.remove(&epoch);
         if let Some(node) = &mut member.node {
             node.keep_images(|kept| kept != epoch);
