@@ -29,6 +29,7 @@ fn lose_a_host(megabytes: &str, is_cut: bool) -> Result<f64, String> {
     let options = "--host h1:2,h2:2 -n 4 --host-lease 1 --images /tmp/images";
     let mut run = hosts.mpirun(options.split(' '));
     run = run.arg("--checkpoint-interval").arg(INTERVAL);
+    run = run.arg("--image-interval").arg(INTERVAL);
     run = run.arg("--events").arg(&events).arg(program("recover"));
     let child = run.arg(megabytes).arg("300").arg(&file).start();
     let mpirun = child.id();
