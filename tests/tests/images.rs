@@ -5,9 +5,9 @@ use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, by_rank, times_back};
 use rejoin_tests::processes::{is_alive, kill, rank_of, wait_for};
 use rejoin_tests::small_disk::with_small_disk;
-use rejoin_tests::{Finished, Run, finish, program};
+use rejoin_tests::{Finished, Run, finish, prefix, program};
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, Command};
 use std::time::Duration;
 
 const RANKS: usize = 3;
@@ -15,9 +15,20 @@ const LIMIT: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(20);
 
 fn of(name: &str, options: &[&str], args: &[&str]) -> Run {
+    with_arguments(Run::raw::<&str>([]), name, options, args)
+}
+
+fn with_arguments(run: Run, name: &str, options: &[&str], args: &[&str]) -> Run {
     let all = ["--tag-output", "-n", "3", "--max-restarts", "1000"];
-    let run = Run::raw(all.iter().chain(options)).arg(program(name));
-    args.iter().fold(run, |run, arg| run.arg(arg))
+    let run = all.iter().chain(options).fold(run, Run::arg);
+    args.iter().fold(run.arg(program(name)), Run::arg)
+}
+
+/// `mpirun` where nothing is there that Linux 5.14 does not have.
+fn on_old_kernel() -> Run {
+    let mut command = Command::new(program("without"));
+    command.arg("new_calls").arg(prefix().join("bin/mpirun"));
+    Run::of(command)
 }
 
 /// The whole files of process images below a folder.
@@ -45,17 +56,32 @@ impl Work {
     /// Its first checkpoint is committed in files.
     fn begin(name: &str, command: &'static [&'static str], options: &[&str]) -> Work {
         let work = Work::start(name, command, options);
-        work.until("files", || work.counted("\"level\":\"file\"") > 0);
+        work.until_files();
         work
     }
 
+    /// A checkpoint is committed in files.
+    fn until_files(&self) {
+        self.until("files", || self.counted("\"level\":\"file\"") > 0);
+    }
+
     fn start(name: &str, command: &'static [&'static str], options: &[&str]) -> Work {
+        Work::start_with(Run::raw::<&str>([]), name, command, options)
+    }
+
+    fn start_with(
+        run: Run,
+        name: &str,
+        command: &'static [&'static str],
+        options: &[&str],
+    ) -> Work {
         let folder = Folder::new(name);
         let (images, events) = (folder.name("images"), folder.name("events"));
         let mut all = vec!["--images", &images, "--events", &events];
         all.extend(options);
         let gate = folder.name("gate");
-        let child = of(command[0], &all, &[&command[1..], &[&gate]].concat()).start();
+        let arguments = [&command[1..], &[&gate]].concat();
+        let child = with_arguments(run, command[0], &all, &arguments).start();
         let job = Job::of(child.id(), command[0]);
         Work {
             command,
@@ -128,6 +154,19 @@ fn a_rank_that_is_killed_together_with_its_images_comes_back_again_and_again() {
         }
     }
     work.ends_well("four kills with images", 4);
+}
+
+#[test]
+fn an_older_kernel_saves_and_restores_too() {
+    let options = ["--checkpoint-interval", "0.1"];
+    let work = Work::start_with(on_old_kernel(), "old-kernel", &["back", "work"], &options);
+    work.until_files();
+    let mut seen = work.job.ranks();
+    for rank in [1, 0] {
+        work.kill_with_images(rank);
+        work.job.fresh_ranks(RANKS, &mut seen);
+    }
+    work.ends_well("two kills on an old kernel", 2);
 }
 
 /// Whether a file of an image has compressed pages. It may be gone by now.
