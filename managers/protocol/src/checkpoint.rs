@@ -9,9 +9,9 @@
 //! No number is used twice, not even after a rollback: a rank that enters an epoch must never find
 //! frames of an older use of the number.
 
-use crate::committed_levels::{CommittedCheckpoint, CommittedLevels};
+use crate::committed_levels::{CommittedCheckpoint, CommittedLevels, LastCommits};
 use crate::failure_rate::FailureRate;
-pub use crate::interval::Interval;
+pub use crate::interval::{CopyInterval, Interval};
 use crate::levels::CommittedEpochs;
 use crate::manager_messages::Time;
 use rejoin_channel_table::{Epoch, Rank};
@@ -161,6 +161,16 @@ impl Coordinator {
         }
     }
 
+    /// Files are copied to partner hosts.
+    pub fn copy_files(&mut self, interval: CopyInterval) {
+        self.committed.copy_files(interval);
+    }
+
+    /// No host with ranks is left that could copy files.
+    pub fn stop_copies(&mut self) {
+        self.committed.stop_copies();
+    }
+
     /// The job's processes were first started at this time.
     pub fn begin(&mut self, at: Time) {
         self.failures.begin(at);
@@ -235,7 +245,8 @@ impl Coordinator {
         requested.map(|request| request.epoch).or(committed)
     }
 
-    /// When [`Coordinator::tick`] or [`Coordinator::late_files`] has something to do.
+    /// When [`Coordinator::tick`], [`Coordinator::late_files`] or [`Coordinator::late_copies`] has
+    /// something to do.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         let of_request = match &self.pending {
@@ -254,22 +265,29 @@ impl Coordinator {
         self.committed.files_under_way()
     }
 
+    /// The checkpoint whose files are being copied, and of how many ranks they are.
+    #[must_use]
+    pub fn copies_under_way(&self) -> Option<(Epoch, u32)> {
+        self.committed.copies_under_way()
+    }
+
     /// Files that should be whole by now: their checkpoint, and a rank whose file is missing.
     #[must_use]
     pub fn late_files(&self, now: Time) -> Option<(Epoch, Rank)> {
         self.committed.late_files(now)
     }
 
-    /// Continues a job from its stored records: the last commits in memory and in files, and the
-    /// highest number ever requested. If that number is not a committed one, it is abandoned.
-    pub fn resume(
-        &mut self,
-        memory: Option<CommittedCheckpoint>,
-        file: Option<CommittedCheckpoint>,
-        requested: Epoch,
-    ) {
-        self.committed.resume(memory, file);
-        self.cost = memory.map(|checkpoint| checkpoint.cost);
+    /// Copies that should be whole by now: their checkpoint, and a rank without one.
+    #[must_use]
+    pub fn late_copies(&self, now: Time) -> Option<(Epoch, Rank)> {
+        self.committed.late_copies(now)
+    }
+
+    /// Continues a job from its stored records: the last commits, and the highest number ever
+    /// requested. If that number is not a committed one, it is abandoned.
+    pub fn resume(&mut self, last: LastCommits, requested: Epoch) {
+        self.committed.resume(last);
+        self.cost = last.memory.map(|checkpoint| checkpoint.cost);
         self.next = Epoch(requested.0.saturating_add(1));
         self.pending = None;
         self.due = None;
@@ -501,8 +519,15 @@ impl Coordinator {
         self.committed.in_files_since(from)
     }
 
-    /// Writes the images of the newest checkpoint to files, if that is due and can be done now:
-    /// [`CommittedEpochs::writing`] then names it.
+    /// The newest checkpoint that outlives the loss of a host, if there is an image of every rank.
+    #[must_use]
+    pub fn outlives_hosts(&self) -> Option<Epoch> {
+        self.committed.outlives_hosts()
+    }
+
+    /// Writes the images of the newest checkpoint to files, and copies the newest files to partner
+    /// hosts, if that is due and can be done now: [`CommittedEpochs::writing`] and
+    /// [`CommittedEpochs::copying`] then name them.
     pub fn begin_files(&mut self, now: Time) {
         self.committed.begin_files(now, &self.failures);
     }
@@ -516,6 +541,28 @@ impl Coordinator {
     /// The commit in files is stored. Returns the nanoseconds since they were begun.
     pub fn commit_files(&mut self, now: Time) -> u64 {
         self.committed.commit_files(now)
+    }
+
+    /// The checkpoint whose copies are to be ordered, once.
+    pub fn take_unordered(&mut self) -> Option<Epoch> {
+        self.committed.take_unordered()
+    }
+
+    /// The file of a rank's image of this checkpoint is on a partner host. Returns the checkpoint
+    /// once all are: the caller stores that, then says [`Coordinator::commit_copies`].
+    pub fn copied(&mut self, rank: Rank, epoch: Epoch) -> Option<CommittedCheckpoint> {
+        self.committed.copied(rank, epoch)
+    }
+
+    /// The commit on partner hosts is stored. Returns the nanoseconds since copies were begun.
+    pub fn commit_copies(&mut self, now: Time) -> u64 {
+        self.committed.commit_copies(now)
+    }
+
+    /// A file of this checkpoint can't be copied: the next attempt comes after a pause. Returns
+    /// whether its copies were under way.
+    pub fn not_copied(&mut self, now: Time, epoch: Epoch) -> bool {
+        self.committed.not_copied(now, epoch)
     }
 
     /// A rank's image of this checkpoint can't be written to a file. `is_failure`: the next attempt

@@ -1,66 +1,39 @@
-//! The committed checkpoints of a job, and the files of images that are being written.
+//! The committed checkpoints of a job, and the images that are being brought to files and to
+//! partner hosts.
 
+use crate::background_level::BackgroundLevel;
+pub use crate::committed_checkpoint::CommittedCheckpoint;
 use crate::failure_rate::FailureRate;
-use crate::interval::Interval;
+use crate::interval::{CopyInterval, Interval};
 use crate::levels::CommittedEpochs;
 use crate::manager_messages::Time;
 use rejoin_channel_table::{Epoch, Rank};
-use rejoin_wire::ImageCost;
 use std::collections::BTreeSet;
 
-/// Milliseconds to the next attempt to write files after one has failed. The pause doubles with
-/// each further failure, up to the second value.
-const REWRITE_PAUSES: (u64, u64) = (1_000, 600_000);
-
-/// Milliseconds after which files are given up if the file of some rank is not whole.
-const FILES_LIMIT: u64 = 3_600_000;
-
-/// Under [`Interval::Auto`], files are being written for one part in so many of the time at most,
-/// as long as no failure is seen …
-const AUTO_SHARE: u64 = 20;
-/// … and otherwise for one part in so many.
-const MOST_SHARE: u64 = 4;
-
-/// A committed checkpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct CommittedCheckpoint {
-    /// Number of the checkpoint.
-    pub epoch: Epoch,
-    /// When it was committed in memory.
-    pub at: Time,
-    /// The highest cost of it for a rank.
-    pub cost: ImageCost,
-}
-
-/// Images that are being written to files.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct FilesUnderWay {
-    checkpoint: CommittedCheckpoint,
-    since: Time,
-    missing: BTreeSet<Rank>,
-    /// The user has asked for them.
-    asked: bool,
+/// The last commit of a job on each level.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct LastCommits {
+    /// In memory.
+    pub memory: Option<CommittedCheckpoint>,
+    /// In files.
+    pub file: Option<CommittedCheckpoint>,
+    /// On partner hosts.
+    pub partner: Option<CommittedCheckpoint>,
 }
 
 /// The committed checkpoints of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct CommittedLevels {
     ranks: u32,
-    /// When images go to files; `None`: never.
-    files: Option<Interval>,
-    /// When files were last begun that have not failed.
-    begun: Option<Time>,
-    /// The nanoseconds that the last files took; 0: not known.
-    took: u64,
-    /// The user wants files of a checkpoint from this number on.
-    wanted: Option<Epoch>,
     memory: Option<CommittedCheckpoint>,
-    writing: Option<FilesUnderWay>,
-    file: Option<CommittedCheckpoint>,
+    files: BackgroundLevel,
+    /// When files are copied to partner hosts; `None`: never.
+    copy_interval: Option<CopyInterval>,
+    copies: BackgroundLevel,
+    /// The copies under way are not ordered yet.
+    is_unordered: bool,
     /// Images that are gone from everywhere, of checkpoints that count.
     gone: BTreeSet<(Epoch, Rank)>,
-    /// After a failure: the next attempt comes no sooner, and the milliseconds of that pause.
-    rewrite: Option<(Time, u64)>,
 }
 
 impl CommittedLevels {
@@ -68,41 +41,57 @@ impl CommittedLevels {
     pub fn new(ranks: u32, files: Option<Interval>) -> CommittedLevels {
         CommittedLevels {
             ranks,
-            files,
-            begun: None,
-            took: 0,
-            wanted: None,
             memory: None,
-            writing: None,
-            file: None,
+            files: BackgroundLevel::new(files),
+            copy_interval: None,
+            copies: BackgroundLevel::new(None),
+            is_unordered: false,
             gone: BTreeSet::new(),
-            rewrite: None,
         }
     }
 
-    /// Continues from stored records. Files that were being written are begun again with
+    /// Files are copied to partner hosts.
+    pub fn copy_files(&mut self, interval: CopyInterval) {
+        self.copy_interval = Some(interval);
+        self.copies = BackgroundLevel::new(Some(match interval {
+            CopyInterval::EachTime => Interval::Every(0),
+            CopyInterval::Own(interval) => interval,
+        }));
+    }
+
+    /// No host with ranks is left that could copy files.
+    pub fn stop_copies(&mut self) {
+        self.copy_interval = None;
+        self.is_unordered = false;
+    }
+
+    /// Continues from stored records. What was under way is begun again with
     /// [`CommittedLevels::begin_files`].
-    pub fn resume(
-        &mut self,
-        memory: Option<CommittedCheckpoint>,
-        file: Option<CommittedCheckpoint>,
-    ) {
-        let fresh = CommittedLevels::new(self.ranks, self.files);
-        *self = CommittedLevels {
-            memory,
-            file,
-            begun: file.map(|checkpoint| checkpoint.at),
-            ..fresh
-        };
+    pub fn resume(&mut self, last: LastCommits) {
+        self.memory = last.memory;
+        self.files = self.files.resumed(last.file);
+        self.copies = self.copies.resumed(last.partner);
+        self.is_unordered = false;
+        self.gone.clear();
     }
 
     /// The checkpoints whose images count.
     pub fn epochs(&self) -> CommittedEpochs {
-        let writing = self.writing.as_ref();
+        let epoch = |checkpoint: Option<CommittedCheckpoint>| checkpoint.map(|c| c.epoch);
         CommittedEpochs {
-            memory: self.memory.map(|c| c.epoch),
-            writing: writing.map(|files| files.checkpoint.epoch),
-            file: self.file.map(|c| c.epoch),
+            memory: epoch(self.memory),
+            writing: epoch(self.files.under_way()),
+            file: epoch(self.files.committed()),
+            copying: epoch(self.copies.under_way()),
+            partner: epoch(self.on_partners()),
+        }
+    }
+
+    /// The newest checkpoint that outlives the loss of a host, as far as that is arranged.
+    fn on_partners(&self) -> Option<CommittedCheckpoint> {
+        match self.copy_interval {
+            None => self.files.committed(),
+            Some(_) => self.copies.committed(),
         }
     }
 
@@ -112,9 +101,10 @@ impl CommittedLevels {
     }
 
     fn find(&self, epoch: Epoch) -> Option<CommittedCheckpoint> {
-        let writing = self.writing.as_ref().map(|files| files.checkpoint);
-        let all = [self.memory, writing, self.file];
-        all.into_iter().flatten().find(|c| c.epoch == epoch)
+        let files = [self.files.under_way(), self.files.committed()];
+        let copies = [self.copies.under_way(), self.copies.committed()];
+        let all = [self.memory].into_iter().chain(files).chain(copies);
+        all.flatten().find(|c| c.epoch == epoch)
     }
 
     /// When this checkpoint was committed in memory.
@@ -152,19 +142,19 @@ impl CommittedLevels {
         all.find(|epoch| !self.gone.contains(&(*epoch, rank)))
     }
 
-    /// A rank's image of this checkpoint is gone. Files of it that are being written can't become
-    /// complete. Returns whether any were.
+    /// A rank's image of this checkpoint is gone. Files or copies of it that are under way can't
+    /// become complete. Returns whether any were.
     pub fn lose(&mut self, rank: Rank, epoch: Epoch) -> bool {
         if !self.epochs().contains(epoch) {
             return false;
         }
         self.gone.insert((epoch, rank));
-        let was_written = self.epochs().writing == Some(epoch);
-        if was_written {
-            self.give_up_files();
+        let was_written = self.files.give_up(epoch);
+        let was_copied = self.copies.give_up(epoch);
+        if was_written || was_copied {
             self.forget_superseded();
         }
-        was_written
+        was_written || was_copied
     }
 
     /// A checkpoint is committed in memory.
@@ -175,156 +165,149 @@ impl CommittedLevels {
 
     /// The user asks for a checkpoint, which gets this number or a higher one, in files.
     pub fn want_files(&mut self, from: Epoch) {
-        self.wanted = self.files.map(|_| from);
+        self.files.want(from);
+        self.copies.want(from);
     }
 
     /// The same, and no earlier failure delays them.
     pub fn want_files_now(&mut self, from: Epoch) {
         self.want_files(from);
-        self.rewrite = None;
+        self.files.forget_failure();
     }
 
     /// Files were asked for, and are not being written.
     pub fn awaits_files(&self) -> bool {
-        self.wanted.is_some() && self.writing.is_none()
+        self.files.is_awaited()
     }
 
     /// After a failure: no files are written before this time.
     pub fn rewrite_at(&self) -> Option<Time> {
-        self.rewrite.map(|(at, _)| at)
+        self.files.retry_at()
     }
 
     /// The newest checkpoint in files, if it has this number or a higher one, and an image of every
     /// rank.
     pub fn in_files_since(&self, from: Epoch) -> Option<Epoch> {
-        let file = self.file.map(|checkpoint| checkpoint.epoch)?;
+        let file = self.files.committed().map(|checkpoint| checkpoint.epoch)?;
         (file >= from && self.is_whole(file)).then_some(file)
     }
 
-    /// Whether files of this checkpoint are due. The first one with files is, so that there is
-    /// something to go back to.
-    fn are_files_due(&self, now: Time, epoch: Epoch, failures: &FailureRate) -> bool {
-        let asked = self.wanted.is_some_and(|from| from <= epoch);
-        let since = |millis: u64| {
-            let is_over = |begun: Time| begun.plus_millis(millis) <= now;
-            self.begun.is_none_or(is_over)
-        };
-        let due = match self.files {
-            None => return false,
-            Some(Interval::Auto) => since(self.automatic(now, failures)),
-            Some(Interval::Every(millis)) => since(millis),
-            Some(Interval::Asked) => self.file.is_none(),
-        };
-        let paused = self.rewrite.is_some_and(|(at, _)| now < at);
-        (due || asked) && !paused
+    /// The newest checkpoint that outlives the loss of a host, if there is an image of every rank.
+    pub fn outlives_hosts(&self) -> Option<Epoch> {
+        let epoch = self.on_partners()?.epoch;
+        self.is_whole(epoch).then_some(epoch)
     }
 
-    /// Milliseconds between the beginnings of files whose duration is known.
-    fn automatic(&self, now: Time, failures: &FailureRate) -> u64 {
-        let times = |count: u64| self.took.saturating_mul(count) / 1_000_000;
-        let best = failures.best_interval(now, self.took / 1000);
-        let longest = times(AUTO_SHARE);
-        best.map_or(longest, |best| best.clamp(times(MOST_SHARE), longest))
-    }
-
-    /// The newest checkpoint goes to files if that is due, unless it has them, others are being
-    /// written, or the last attempt has just failed.
+    /// The newest checkpoint goes to files, and the newest in files to partner hosts, if that is
+    /// due, nothing else is under way there, and the last attempt has not just failed.
     pub fn begin_files(&mut self, now: Time, failures: &FailureRate) {
-        let due = |c: &CommittedCheckpoint| self.are_files_due(now, c.epoch, failures);
-        let Some(checkpoint) = self.memory.filter(due) else {
-            return;
+        let due = |c: &CommittedCheckpoint| {
+            self.is_whole(c.epoch) && self.copies.is_due(now, c.epoch, failures)
         };
-        let has_files = self.file.map(|c| c.epoch) == Some(checkpoint.epoch);
-        if has_files || self.writing.is_some() || !self.is_whole(checkpoint.epoch) {
+        let in_files = self.files.committed();
+        let in_files = in_files.filter(|_| self.copy_interval.is_some());
+        if let Some(checkpoint) = in_files.filter(due) {
+            self.copies.begin(now, checkpoint, self.ranks);
+            self.is_unordered = true;
+        }
+        let waits = self.copy_interval == Some(CopyInterval::EachTime);
+        if waits && self.copies.under_way().is_some() {
             return;
         }
-        self.begun = Some(now);
-        let asked = self.wanted.take_if(|from| *from <= checkpoint.epoch);
-        self.writing = Some(FilesUnderWay {
-            checkpoint,
-            since: now,
-            asked: asked.is_some(),
-            missing: (0..self.ranks).map(Rank).collect(),
-        });
+        let due = |c: &CommittedCheckpoint| {
+            self.is_whole(c.epoch) && self.files.is_due(now, c.epoch, failures)
+        };
+        if let Some(checkpoint) = self.memory.filter(due) {
+            self.files.begin(now, checkpoint, self.ranks);
+        }
+    }
+
+    /// The checkpoint whose copies are to be ordered, once.
+    pub fn take_unordered(&mut self) -> Option<Epoch> {
+        let is_unordered = std::mem::take(&mut self.is_unordered);
+        self.epochs().copying.filter(|_| is_unordered)
     }
 
     /// A rank's image of this checkpoint is in a file. Returns the checkpoint once all are: the
     /// caller stores that, then says [`CommittedLevels::commit_files`].
     pub fn stored(&mut self, rank: Rank, epoch: Epoch) -> Option<CommittedCheckpoint> {
-        let files = self.writing.as_mut();
-        let files = files.filter(|files| files.checkpoint.epoch == epoch)?;
-        files.missing.remove(&rank);
-        files.missing.is_empty().then_some(files.checkpoint)
+        self.files.arrived(rank, epoch)
     }
 
     /// The checkpoint whose files were under way is committed there. Returns the nanoseconds since
     /// they were begun.
     pub fn commit_files(&mut self, now: Time) -> u64 {
-        let Some(files) = self.writing.take() else {
-            return 0;
-        };
-        self.file = Some(files.checkpoint);
-        self.rewrite = None;
+        let took = self.files.commit(now);
         self.forget_superseded();
-        self.took = now.0.saturating_sub(files.since.0);
-        self.took
+        took
     }
 
-    /// When files that are being written are given up.
+    /// The file of a rank's image of this checkpoint is on a partner host. Returns the checkpoint
+    /// once all are: the caller stores that, then says [`CommittedLevels::commit_copies`].
+    pub fn copied(&mut self, rank: Rank, epoch: Epoch) -> Option<CommittedCheckpoint> {
+        self.copies.arrived(rank, epoch)
+    }
+
+    /// The checkpoint whose copies were under way is committed there. Returns the nanoseconds since
+    /// they were begun.
+    pub fn commit_copies(&mut self, now: Time) -> u64 {
+        let took = self.copies.commit(now);
+        if self.copy_interval == Some(CopyInterval::EachTime) {
+            self.files.add_time(took);
+        }
+        self.forget_superseded();
+        took
+    }
+
+    /// When files or copies that are under way are given up.
     pub fn deadline(&self) -> Option<Time> {
-        let files = self.writing.as_ref()?;
-        Some(files.since.plus_millis(FILES_LIMIT))
+        let deadlines = [self.files.deadline(), self.copies.deadline()];
+        deadlines.into_iter().flatten().min()
     }
 
     /// The checkpoint whose files are being written, and how many ranks have theirs.
     pub fn files_under_way(&self) -> Option<(Epoch, u32)> {
-        let files = self.writing.as_ref()?;
-        let missing = u32::try_from(files.missing.len()).unwrap_or(u32::MAX);
-        Some((files.checkpoint.epoch, self.ranks.saturating_sub(missing)))
+        self.files.progress(self.ranks)
+    }
+
+    /// The checkpoint whose files are being copied, and of how many ranks they are.
+    pub fn copies_under_way(&self) -> Option<(Epoch, u32)> {
+        self.copies.progress(self.ranks)
     }
 
     /// Files that should be whole by now: their checkpoint, and a rank whose file is missing.
     pub fn late_files(&self, now: Time) -> Option<(Epoch, Rank)> {
-        let files = self.writing.as_ref()?;
-        let rank = *files.missing.first()?;
-        let is_late = files.since.plus_millis(FILES_LIMIT) <= now;
-        is_late.then_some((files.checkpoint.epoch, rank))
+        self.files.late(now)
+    }
+
+    /// Copies that should be whole by now: their checkpoint, and a rank without one.
+    pub fn late_copies(&self, now: Time) -> Option<(Epoch, Rank)> {
+        self.copies.late(now)
     }
 
     /// An image of this checkpoint can't be written to a file. `is_failure`: an attempt at once
     /// would fail, too. Returns whether its files were under way.
     pub fn not_stored(&mut self, now: Time, epoch: Epoch, is_failure: bool) -> bool {
-        if self.epochs().writing != Some(epoch) {
-            return false;
-        }
-        self.give_up_files();
-        if is_failure {
-            let (shortest, longest) = REWRITE_PAUSES;
-            let before = self.rewrite.map_or(0, |(_, pause)| pause);
-            let pause = (before * 2).clamp(shortest, longest);
-            self.rewrite = Some((now.plus_millis(pause), pause));
-        }
+        let were_under_way = self.files.fail(now, epoch, is_failure);
         self.forget_superseded();
-        true
+        were_under_way
+    }
+
+    /// A file of this checkpoint can't be copied. Returns whether its copies were under way.
+    pub fn not_copied(&mut self, now: Time, epoch: Epoch) -> bool {
+        let were_under_way = self.copies.fail(now, epoch, true);
+        self.forget_superseded();
+        were_under_way
     }
 
     /// The job rolls back to this checkpoint: later ones are void. Its images make processes, so
     /// that all of them are in memory again.
     pub fn roll_back(&mut self, to: Epoch) {
         self.memory = self.find(to).or(self.memory);
-        let is_void = |files: &FilesUnderWay| files.checkpoint.epoch > to;
-        if self.writing.as_ref().is_some_and(is_void) {
-            self.give_up_files();
-        }
+        // An older one than the newest in files has its files because it is copied, or was.
+        self.files.roll_back(to, self.find(to));
+        self.copies.roll_back(to, None);
         self.forget_superseded();
-    }
-
-    /// Files under way are void. What was asked for stays so.
-    fn give_up_files(&mut self) {
-        self.begun = None;
-        let files = self.writing.take().filter(|files| files.asked);
-        let asked = files.map(|files| files.checkpoint.epoch);
-        self.wanted = self.wanted.or(asked);
     }
 
     fn forget_superseded(&mut self) {

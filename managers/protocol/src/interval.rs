@@ -17,3 +17,13 @@ pub enum Interval {
     /// Only on request; the first files in any case.
     Asked,
 }
+
+/// When files of images are copied to partner hosts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum CopyInterval {
+    /// Each time. The next files are written when the copies are whole.
+    #[default]
+    EachTime,
+    /// At times of their own. Files are written meanwhile.
+    Own(Interval),
+}

@@ -5,19 +5,21 @@
 //! - [`local`]: one host's ranks; [`central`]: the job; [`verdict`]: how it ended.
 //! - [`broadcast`]: messages of central to all hosts, down a tree of local managers; [`lookup`]:
 //!   the card of one rank, on demand.
-//! - [`checkpoint`]: when checkpoints are taken and committed; [`levels`] and
-//!   [`committed_levels`]: which of them count, in memory and in files; [`interval`] and
-//!   `failure_rate`: how long it is until the next one; [`policy`]: which failures are masked;
-//!   [`signal_numbers`]: signals that ask programs to end.
+//! - [`checkpoint`]: when checkpoints are taken and committed; [`levels`],
+//!   [`committed_levels`] and `background_level`: which of them count, in memory, in files and on
+//!   partner hosts; [`interval`] and `failure_rate`: how long it is until the next one; [`policy`]:
+//!   which failures are masked; [`signal_numbers`]: signals that ask programs to end.
 //!
 //! A core is a value with `step(now, input, effects)`: it reads no clock and touches no socket. The
 //! same code runs in the daemons, in the simulator and under the model checker.
 
 #![forbid(unsafe_code)]
 
+mod background_level;
 pub mod broadcast;
 pub mod central;
 pub mod checkpoint;
+mod committed_checkpoint;
 pub mod committed_levels;
 mod failure_rate;
 pub mod interval;

@@ -9,7 +9,7 @@ use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, END_BOUND, Event, Failover, Job, Leases, Record,
     Recovery, Relaunch, StoredState,
 };
-use rejoin_managers_protocol::checkpoint::{Interval, REQUEST_LIMIT};
+use rejoin_managers_protocol::checkpoint::{CopyInterval, Interval, REQUEST_LIMIT};
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::manager_messages::{
     Cause, End, ProcessInstance, RankReport, Report, Stage, ToCentral, ToLocal,
@@ -93,6 +93,7 @@ fn a_job_begins_anew_only_as_often_as_the_limit_allows() {
             within: 1000,
         },
         accepts_outliving: false,
+        copies: CopyInterval::EachTime,
     });
     let mut central = Central::new(Job { recovery, ..job() });
     step(&mut central, at(0), CentralInput::Begin);
@@ -159,6 +160,7 @@ fn verdict_with_outliving(accepts_outliving: bool) -> Option<String> {
         files: None,
         limit: RecoveryLimit::default(),
         accepts_outliving,
+        copies: CopyInterval::EachTime,
     });
     let mut central = Central::new(Job { recovery, ..job() });
     step(&mut central, at(0), CentralInput::Begin);

@@ -55,6 +55,8 @@ fn counted(memory: u32, writing: Option<u32>, file: Option<u32>) -> CommittedEpo
         memory: Some(Epoch(memory)),
         writing: writing.map(Epoch),
         file: file.map(Epoch),
+        copying: None,
+        partner: file.map(Epoch),
     }
 }
 

@@ -90,9 +90,11 @@ fn into_files(central: &mut Central, epoch: u32) {
     }
     for (host, rank) in [(0, Rank(0)), (1, Rank(1))] {
         hear(central, host, ToCentral::ImageStored { rank, epoch });
+    }
+    for (host, rank) in [(0, Rank(0)), (1, Rank(1))] {
         hear(central, 1 - host, ToCentral::ImageCopied { rank, epoch });
     }
-    assert_eq!(central.view().in_files.map(|(e, _)| e), Some(epoch));
+    assert_eq!(central.view().on_partners.map(|(e, _)| e), Some(epoch));
 }
 
 /// A job that runs under leases, with its first checkpoint in files.
@@ -353,11 +355,7 @@ fn host_with_a_copy() -> Local {
         from: None,
         moved: Vec::new(),
     };
-    let epochs = CommittedEpochs {
-        memory: Some(Epoch(1)),
-        writing: None,
-        file: Some(Epoch(1)),
-    };
+    let epochs = CommittedEpochs::only(Some(Epoch(1)));
     let inputs = vec![
         LocalInput::Central(spawn),
         LocalInput::Spawned(Rank(0), Incarnation(0), 10),
@@ -422,6 +420,8 @@ fn a_host_takes_in_a_rank_and_keeps_the_copy_of_its_file() {
             memory: Some(Epoch(memory)),
             writing: None,
             file: Some(Epoch(file)),
+            copying: None,
+            partner: Some(Epoch(file)),
         };
         LocalInput::Central(ToLocal::Commit {
             generation: Generation(1),

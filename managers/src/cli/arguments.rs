@@ -95,6 +95,12 @@ pub(super) struct JobArguments {
     /// long the last files took and how often ranks are lost), or asked (only when asked for)
     #[arg(long, requires = "images", value_name = "TIME|auto|asked", default_value = "auto", value_parser = interval, allow_hyphen_values = true)]
     pub(super) image_interval: Interval,
+    /// Time between checkpoints whose files go to partner hosts, in a job on several hosts that do
+    /// not share the folder: TIME (as --timeout), auto (from how long the last copies took and how
+    /// often ranks are lost), or asked (only when asked for). Without this option each checkpoint
+    /// in files does, and the next files are written when the copies are whole
+    #[arg(long, requires = "images", value_name = "TIME|auto|asked", value_parser = interval, allow_hyphen_values = true)]
+    pub(super) image_copy_interval: Option<Interval>,
     /// Bytes a second at most that a host copies of other hosts' images: a number, or one with a
     /// unit such as 200MB. A rank that waits for its image gets it without a limit
     #[arg(long, requires = "images", value_name = "BYTES", value_parser = copy_rate, allow_hyphen_values = true)]

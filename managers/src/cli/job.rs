@@ -15,6 +15,7 @@ use crate::stdio::source::Consumed;
 use rejoin_channel_table::{Epoch, Generation, JobId, JobKey, Rank};
 use rejoin_ckpt::image::ImageCompression;
 use rejoin_managers_protocol::central::Recovery;
+use rejoin_managers_protocol::checkpoint::CopyInterval;
 use rejoin_managers_protocol::policy;
 use rejoin_wire::{Images, RankOptions, Transport};
 use serde_bytes::ByteBuf;
@@ -188,6 +189,9 @@ fn recovery(job: &JobArguments) -> Option<Recovery> {
     (job.recovery == "coordinated").then(|| Recovery {
         interval: job.checkpoint_interval,
         files: job.images.as_ref().map(|_| job.image_interval),
+        copies: job
+            .image_copy_interval
+            .map_or(CopyInterval::EachTime, CopyInterval::Own),
         limit: policy::RecoveryLimit {
             restarts: job.max_restarts,
             ..policy::RecoveryLimit::default()

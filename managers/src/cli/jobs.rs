@@ -212,6 +212,14 @@ fn checkpoints(status: &JobStatus) -> String {
             c.took_ns as f64 / 1e6
         );
     }
+    if let Some(c) = &status.on_partners {
+        out += &format!(
+            "  checkpoint {} on partner hosts, of {} ago, copied in {:.1} ms\n",
+            c.epoch,
+            seconds(c.age_ns),
+            c.took_ns as f64 / 1e6
+        );
+    }
     out
 }
 
@@ -305,6 +313,11 @@ mod tests {
                 age_ns: 4_300_000_000,
                 took_ns: 830_000_000,
             }),
+            on_partners: Some(Checkpoint {
+                epoch: 4,
+                age_ns: 6_500_000_000,
+                took_ns: 1_250_000_000,
+            }),
             committed: 7,
             aborted: 0,
             failures: 1,
@@ -322,6 +335,7 @@ mod tests {
 job 00000000000000ab  ./app, 2 ranks, running for 12.3 s  (mpirun 77, --recovery coordinated)
   checkpoint 7 committed in memory 2.1 s ago, 12.3 ms after its request; 7 committed, 0 aborted
   checkpoint 5 in files, of 4.3 s ago, written in 830.0 ms
+  checkpoint 4 on partner hosts, of 6.5 s ago, copied in 1250.0 ms
   1 failure, 1 recovery, generation 1
   last failure: rank 1 on host a was killed by signal 9 (SIGKILL)
   central manager 78, started again 2 times

@@ -93,6 +93,10 @@ fn checkpoints(status: &JobStatus) -> Vec<String> {
     if status.in_files.is_some() {
         lines.push(format!("  in files   {}", last(status.in_files.as_ref())));
     }
+    if status.on_partners.is_some() {
+        let last = last(status.on_partners.as_ref());
+        lines.push(format!("  on partner {last}"));
+    }
     if let Some(cost) = &status.cost {
         lines.push(format!(
             "  last stall {} (rank {}), longest {}; {} copied",
@@ -221,6 +225,7 @@ mod tests {
                 age_ns: 4_100_000_000,
                 took_ns: 512_300_000,
             }),
+            on_partners: None,
             committed: 7,
             aborted: 1,
             failures: 1,

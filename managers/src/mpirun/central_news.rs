@@ -79,6 +79,7 @@ impl CentralNews {
             Event::Aborted { .. }
             | Event::ImageLost { .. }
             | Event::NotStored { .. }
+            | Event::NotCopied { .. }
             | Event::FallsBack { .. }
             | Event::Stretched { .. }
             | Event::Stopping { .. }
@@ -114,9 +115,13 @@ impl CentralNews {
     /// Another central manager continues: the results of checkpoints may not have been reported.
     pub fn resumed(&mut self, committed: CommittedEpochs, abandoned: Epoch) {
         let before = self.committed;
+        // Without copies, each commit in files is one on this level, too, and is not reported.
+        let is_copied = committed.file == before.file || committed.partner != committed.file;
+        let partner = committed.partner.filter(|_| is_copied);
         let missed = [
             (Level::Memory, before.memory, committed.memory),
             (Level::File, before.file, committed.file),
+            (Level::Partner, before.partner, partner),
         ];
         for (level, reported, stored) in missed {
             let Some(epoch) = stored.filter(|_| stored > reported) else {

@@ -169,9 +169,9 @@ impl Streams {
 
     /// The newest checkpoint in files from which the next launch could continue: all that ranks
     /// wrote before it has come, and what they read can be given again.
-    pub fn in_files(&self) -> Option<Epoch> {
+    pub fn outlives_hosts(&self) -> Option<Epoch> {
         let is_lost = self.reader.is_some() && self.source.is_lost();
-        self.order.in_files().filter(|_| !is_lost)
+        self.order.outlives_hosts().filter(|_| !is_lost)
     }
 
     /// The job is to stop: what a rank writes after its image of the last checkpoint is not shown,

@@ -22,9 +22,9 @@ impl Launcher {
 
     /// From what the job could continue without these hosts, the best first.
     fn stored_states(&self, lost: &[HostIndex]) -> Vec<StoredState> {
-        let in_files = self.streams.in_files();
+        let outlives = self.streams.outlives_hosts();
         let machines = &self.launch.machines;
-        let images = in_files.and_then(|epoch| self.state_folder.images(epoch, machines, lost));
+        let images = outlives.and_then(|epoch| self.state_folder.images(epoch, machines, lost));
         let regions = self.state_folder.state(self.streams.newest_state());
         images.into_iter().chain(regions).collect()
     }

@@ -111,6 +111,7 @@ impl EventLog {
             | Event::Committed { .. }
             | Event::Aborted { .. }
             | Event::NotStored { .. }
+            | Event::NotCopied { .. }
             | Event::FallsBack { .. }
             | Event::ImageLost { .. }
             | Event::Stretched { .. }
@@ -278,6 +279,13 @@ fn of_checkpoint<'a>(event: &'a Event, line: &mut Line<'a>) {
             why,
             ..
         }
+        | Event::NotCopied {
+            epoch,
+            rank,
+            host,
+            why,
+            ..
+        }
         | Event::FallsBack {
             from: epoch,
             rank,
@@ -327,6 +335,7 @@ fn name(event: &Event) -> &'static str {
         Event::Aborted { .. } => "aborted",
         Event::ImageLost { .. } => "image-lost",
         Event::NotStored { .. } => "not-stored",
+        Event::NotCopied { .. } => "not-copied",
         Event::FallsBack { .. } => "falls-back",
         Event::Stretched { .. } => "stretched",
         Event::Stopping { .. } => "stopping",

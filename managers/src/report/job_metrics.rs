@@ -43,6 +43,7 @@ pub struct JobMetrics {
     generation: Gauge,
     epoch: Gauge,
     file_epoch: Gauge,
+    partner_epoch: Gauge,
     age: GaugeOfSeconds,
     running: GaugeOfSeconds,
 }
@@ -81,6 +82,7 @@ impl JobMetrics {
             generation: Gauge::default(),
             epoch: Gauge::default(),
             file_epoch: Gauge::default(),
+            partner_epoch: Gauge::default(),
             age: GaugeOfSeconds::default(),
             running: GaugeOfSeconds::default(),
         };
@@ -100,7 +102,7 @@ impl JobMetrics {
         let help = "Checkpoints that were committed, by the level of their images";
         all.register("checkpoints_committed", help, self.committed.clone());
         let help = "Time to the commits of checkpoints, from their requests, or from the orders to \
-                    write their files";
+                    write or to copy their files";
         let time = self.checkpoint_time.clone();
         all.register_with_unit("checkpoint_duration", help, Unit::Seconds, time);
         let help = "Checkpoints that were aborted";
@@ -118,6 +120,10 @@ impl JobMetrics {
         let help =
             "Number of the newest checkpoint of which every rank has a file; 0 if there is none";
         all.register("checkpoint_file_epoch", help, self.file_epoch.clone());
+        let help =
+            "Number of the newest checkpoint whose files are on partner hosts; 0 if there is none";
+        let epoch = self.partner_epoch.clone();
+        all.register("checkpoint_partner_epoch", help, epoch);
     }
 
     fn register_failures(&mut self) {
@@ -216,6 +222,8 @@ impl JobMetrics {
         self.epoch.set(i64::from(epoch));
         let in_files = view.in_files.map_or(0, |(epoch, _)| epoch.0);
         self.file_epoch.set(i64::from(in_files));
+        let on_partners = view.on_partners.map_or(0, |(epoch, _)| epoch.0);
+        self.partner_epoch.set(i64::from(on_partners));
         let last = view.committed.map_or(self.begun, |(_, at)| at);
         self.age.set(since(last));
         self.running.set(since(self.begun));
@@ -262,6 +270,7 @@ mod tests {
             pending: None,
             committed: Some((Epoch(3), at(5))),
             in_files: Some((Epoch(2), at(4))),
+            on_partners: Some((Epoch(1), at(2))),
             progress: None,
         };
         let text = metrics.text(&view, at(9));
@@ -276,6 +285,7 @@ mod tests {
             "rejoin_checkpoint_stall_seconds 0.0015",
             "rejoin_checkpoint_epoch 3",
             "rejoin_checkpoint_file_epoch 2",
+            "rejoin_checkpoint_partner_epoch 1",
             "rejoin_checkpoint_age_seconds 4.0",
             "rejoin_running_seconds 8.0",
             "rejoin_rank_failures_total 0",

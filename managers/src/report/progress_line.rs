@@ -73,7 +73,7 @@ impl ProgressLine {
         if terminal.is_free() {
             let bytes = match progress.work {
                 ImageWork::Files(epoch) => self.folder.as_ref().map(|f| written(f, epoch.0)),
-                ImageWork::Restore => None,
+                ImageWork::Copies(_) | ImageWork::Restore => None,
             };
             if let Some(line) = work.line(&progress, bytes, now) {
                 terminal.show(&line);
@@ -114,6 +114,7 @@ impl Work {
             .with_style(style.progress_chars("=> "))
             .with_prefix(match progress.work {
                 ImageWork::Files(epoch) => format!("files of checkpoint {}", epoch.0),
+                ImageWork::Copies(epoch) => format!("copies of checkpoint {}", epoch.0),
                 ImageWork::Restore => "restoring".into(),
             });
         Work {

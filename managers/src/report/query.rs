@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 /// Version of these messages: both ends must have the same.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Largest question, in bytes.
 pub const QUESTION_LIMIT: usize = 64;
@@ -88,6 +88,8 @@ pub struct JobStatus {
     pub checkpoint: Option<Checkpoint>,
     /// The newest checkpoint of which every rank has a file.
     pub in_files: Option<Checkpoint>,
+    /// The newest checkpoint whose files are on partner hosts, in a job where they are copied.
+    pub on_partners: Option<Checkpoint>,
     /// Checkpoints that were committed in memory.
     pub committed: u64,
     /// Checkpoints that were aborted.
@@ -113,7 +115,8 @@ pub struct Checkpoint {
     pub epoch: u32,
     /// Nanoseconds since it was committed in memory.
     pub age_ns: u64,
-    /// Nanoseconds from its request to its commit; in files, from the order to write them.
+    /// Nanoseconds from its request to its commit; in files and on partner hosts, from the order to
+    /// write or to copy them.
     pub took_ns: u64,
 }
 

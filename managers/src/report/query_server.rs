@@ -239,6 +239,7 @@ impl QueryServer {
             Event::Committed { .. }
             | Event::ImageLost { .. }
             | Event::NotStored { .. }
+            | Event::NotCopied { .. }
             | Event::FallsBack { .. }
             | Event::Stretched { .. }
             | Event::Stopping { .. }

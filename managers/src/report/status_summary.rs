@@ -24,6 +24,8 @@ pub struct StatusSummary {
     took: u64,
     /// Nanoseconds in which the last files were written.
     files_took: u64,
+    /// Nanoseconds in which the last files were copied.
+    copies_took: u64,
     last_failure: Option<String>,
     cost: Option<LastCost>,
     longest_stall: u64,
@@ -46,6 +48,7 @@ impl StatusSummary {
             Event::Requested(_)
             | Event::ImageLost { .. }
             | Event::NotStored { .. }
+            | Event::NotCopied { .. }
             | Event::FallsBack { .. }
             | Event::Stretched { .. }
             | Event::Stopping { .. }
@@ -63,7 +66,12 @@ impl StatusSummary {
                 self.took = *took;
                 self.note_cost(cost.as_ref());
             }
-            Event::Committed { took, .. } => self.files_took = *took,
+            Event::Committed {
+                level: Level::File,
+                took,
+                ..
+            } => self.files_took = *took,
+            Event::Committed { took, .. } => self.copies_took = *took,
             Event::Aborted { .. } => self.aborted += 1,
             Event::Lost {
                 rank, host, cause, ..
@@ -115,6 +123,7 @@ impl StatusSummary {
             pending: view.pending.map(|epoch| epoch.0),
             checkpoint: view.committed.map(|c| checkpoint(c, self.took)),
             in_files: view.in_files.map(|c| checkpoint(c, self.files_took)),
+            on_partners: view.on_partners.map(|c| checkpoint(c, self.copies_took)),
             committed: self.committed,
             aborted: self.aborted,
             failures: self.failures,

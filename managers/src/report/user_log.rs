@@ -74,6 +74,22 @@ fn not_stored(rank: Rank, host: &str, why: &str, file: Option<Epoch>) -> String 
     )
 }
 
+/// Why the files of a checkpoint are on one host only. `host` was to copy that of `rank`.
+fn not_copied(rank: Rank, host: &str, why: &str, partner: Option<Epoch>) -> String {
+    let rank = rank.0;
+    let meanwhile = match partner {
+        Some(Epoch(number)) => {
+            format!(
+                "if a host is lost, the job rolls back to checkpoint {number}, whose copies stay"
+            )
+        }
+        None => "a lost host ends the job".to_string(),
+    };
+    format!(
+        "host {host} can't copy the image of rank {rank}: {why}. Until it can, {meanwhile}. Copies are tried again"
+    )
+}
+
 /// Why checkpoints come less often than asked for: milliseconds, and the microseconds of one.
 fn stretched(asked: u64, interval: u64, cost: u64) -> String {
     let seconds = |millis: u64| millis as f64 / 1e3;
@@ -167,6 +183,7 @@ impl UserLog {
             Event::Committed { .. }
             | Event::ImageLost { .. }
             | Event::NotStored { .. }
+            | Event::NotCopied { .. }
             | Event::Stretched { .. }
             | Event::Aborted { .. } => self.checkpoint_event(event),
             Event::FallsBack {
@@ -254,6 +271,10 @@ impl UserLog {
                 self.target = self.target.max(Some(*epoch));
                 None
             }
+            Event::Committed {
+                level: Level::Partner,
+                ..
+            } => None,
             Event::Committed { epoch, .. } => {
                 self.has_checkpoint = true;
                 self.target = Some(*epoch);
@@ -294,6 +315,17 @@ impl UserLog {
                 let meanwhile = self.after_a_loss("the job ends");
                 is_new.then(|| refusal(*rank, why, &meanwhile))
             }
+            Event::NotStored { .. } | Event::NotCopied { .. } => self.file_event(event),
+            _ => None,
+        };
+        if let Some(line) = line {
+            say(&line);
+        }
+    }
+
+    /// Files can't be written or copied. Says so once for each reason.
+    fn file_event(&mut self, event: &Event) -> Option<String> {
+        match event {
             Event::NotStored {
                 rank,
                 host,
@@ -305,10 +337,18 @@ impl UserLog {
                 let is_new = self.not_stored.insert(kind);
                 is_new.then(|| not_stored(*rank, host, why, *file))
             }
+            Event::NotCopied {
+                rank,
+                host,
+                why,
+                partner,
+                ..
+            } => {
+                let kind = why.replace(|c: char| c.is_ascii_digit(), "");
+                let is_new = self.not_stored.insert(kind);
+                is_new.then(|| not_copied(*rank, host, why, *partner))
+            }
             _ => None,
-        };
-        if let Some(line) = line {
-            say(&line);
         }
     }
 

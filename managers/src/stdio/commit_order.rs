@@ -45,11 +45,7 @@ impl CommitOrder {
             marked: BTreeMap::new(),
             waiting: VecDeque::new(),
             told: from,
-            counted: CommittedEpochs {
-                memory: from,
-                writing: None,
-                file: from,
-            },
+            counted: CommittedEpochs::only(from),
             passed: from,
         }
     }
@@ -63,12 +59,12 @@ impl CommitOrder {
         self.marked = marked;
     }
 
-    /// The newest checkpoint in files of which every rank's mark has come, and so all that it wrote
-    /// before.
+    /// The newest checkpoint that outlives the loss of a host, if every rank's mark has come, and
+    /// so all that it wrote before.
     #[must_use]
-    pub fn in_files(&self) -> Option<Epoch> {
-        let in_files = self.counted.file;
-        in_files.filter(|epoch| Some(*epoch) <= self.passed)
+    pub fn outlives_hosts(&self) -> Option<Epoch> {
+        let outlives = self.counted.partner;
+        outlives.filter(|epoch| Some(*epoch) <= self.passed)
     }
 
     /// A rank took its image.
@@ -156,20 +152,22 @@ mod tests {
     #[test]
     fn checkpoints_of_an_earlier_launch_have_no_marks_in_this_one() {
         let mut order = CommitOrder::new(1, Some(Epoch(4)));
-        assert_eq!(order.in_files(), Some(Epoch(4)));
+        assert_eq!(order.outlives_hosts(), Some(Epoch(4)));
         let counted = |memory, file| CommittedEpochs {
             memory: Some(Epoch(memory)),
             writing: None,
             file: Some(Epoch(file)),
+            copying: None,
+            partner: Some(Epoch(file)),
         };
         order.mark(Rank(0), Epoch(6));
         order.counted(counted(6, 4));
         assert_eq!(order.next(), None, "4 counts already");
         order.mark(Rank(0), Epoch(7));
         order.counted(counted(8, 7));
-        assert_eq!(order.in_files(), None, "7 does not count yet");
+        assert_eq!(order.outlives_hosts(), None, "7 does not count yet");
         assert_eq!(order.next(), Some(Settled::Committed(Epoch(7))));
-        assert_eq!(order.in_files(), Some(Epoch(7)));
+        assert_eq!(order.outlives_hosts(), Some(Epoch(7)));
     }
 
     #[test]
@@ -178,7 +176,7 @@ mod tests {
         order.mark(Rank(0), Epoch(5));
         order.mark(Rank(0), Epoch(7));
         order.continue_from(Epoch(5));
-        assert_eq!(order.in_files(), Some(Epoch(5)));
+        assert_eq!(order.outlives_hosts(), Some(Epoch(5)));
         order.mark(Rank(1), Epoch(7));
         order.settled(Settled::Committed(Epoch(7)));
         assert_eq!(order.next(), Some(Settled::Committed(Epoch(7))));
@@ -191,6 +189,8 @@ mod tests {
             memory: Some(Epoch(memory)),
             writing: writing.map(Epoch),
             file: file.map(Epoch),
+            copying: None,
+            partner: file.map(Epoch),
         };
         for epoch in [1, 2, 3] {
             order.mark(Rank(0), Epoch(epoch));

@@ -2,7 +2,7 @@
 
 use rejoin_channel_table::{Epoch, Generation};
 use rejoin_managers_protocol::central::{Failover, HostIndex, Job, Leases, Recovery};
-use rejoin_managers_protocol::checkpoint::Interval;
+use rejoin_managers_protocol::checkpoint::{CopyInterval, Interval};
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::policy::RecoveryLimit;
 
@@ -64,6 +64,7 @@ impl Shape {
             recovery: Some(Recovery {
                 interval: self.interval,
                 files: self.files,
+                copies: CopyInterval::EachTime,
                 limit: RecoveryLimit {
                     restarts: 1000,
                     within: 600_000,

@@ -64,6 +64,12 @@ impl Central {
             let who = (rank, self.ranks.host_of(rank));
             return self.not_stored(now, who, epoch, why, effects);
         }
+        if let Some((epoch, rank)) = checkpoints.late_copies(now) {
+            let why = "its file was not copied within an hour".to_string();
+            let host = self.ranks.host_of(rank);
+            let who = (rank, self.partner(host).unwrap_or(host));
+            return self.not_copied(now, who, epoch, why, effects);
+        }
         match checkpoints.tick(now) {
             Tick::Nothing => {}
             Tick::Due if self.phase == CentralPhase::Running => self.request_all(now, effects),
@@ -234,10 +240,11 @@ impl Central {
         };
         let committed = checkpoints.committed();
         let counts = committed == Some(epoch) || checkpoints.pending() == Some(epoch);
-        let writing = checkpoints.epochs().writing;
+        let before = checkpoints.epochs();
         let aborted = checkpoints.image_lost(now, rank, epoch) == Progress::Aborted(epoch);
         let target = checkpoints.newest_whole();
-        let is_given_up = writing.is_some() && checkpoints.epochs().writing.is_none();
+        let after = checkpoints.epochs();
+        let is_given_up = (before.writing, before.copying) != (after.writing, after.copying);
         if is_given_up && self.phase == CentralPhase::Running {
             // A newer checkpoint in memory is written instead.
             checkpoints.begin_files(now);
@@ -291,7 +298,7 @@ impl Central {
         }
     }
 
-    /// Tells the hosts which images count.
+    /// Tells the hosts which images count, and orders copies that were begun.
     pub(super) fn tell_committed(&mut self, abandoned: Epoch, effects: &mut Vec<CentralEffect>) {
         let generation = self.ranks.generation();
         let checkpoints = self.mode.checkpoints();
@@ -302,5 +309,6 @@ impl Central {
             abandoned,
         };
         self.hosts.send_all(commit, effects);
+        self.order_copies(effects);
     }
 }

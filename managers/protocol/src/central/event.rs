@@ -18,7 +18,8 @@ pub enum Event {
         epoch: Epoch,
         /// Where its images are.
         level: Level,
-        /// Nanoseconds from the request; for files, from the order to write them.
+        /// Nanoseconds from the request; for files and on partner hosts, from the order to write
+        /// or to copy them.
         took: u64,
         /// Its cost; `None`: the central manager that knew it has ended.
         cost: Option<CheckpointCost>,
@@ -37,6 +38,19 @@ pub enum Event {
         why: String,
         /// The newest checkpoint of which every rank has a file.
         file: Option<Epoch>,
+    },
+    /// The files of a checkpoint can't be copied to partner hosts. It stays committed in files.
+    NotCopied {
+        /// Number of the checkpoint.
+        epoch: Epoch,
+        /// The rank whose file can't be copied, or the first of several.
+        rank: Rank,
+        /// Name of the host that was to copy it.
+        host: String,
+        /// Why the file can't be copied, one line.
+        why: String,
+        /// The newest checkpoint that is on partner hosts.
+        partner: Option<Epoch>,
     },
     /// A checkpoint was aborted; the last committed one still counts.
     Aborted {

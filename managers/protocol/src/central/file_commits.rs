@@ -5,6 +5,8 @@ use super::event::Event;
 use super::interface::{CentralEffect, HostIndex, Record};
 use super::job_state::Central;
 use super::phase::CentralPhase;
+use crate::checkpoint::Coordinator;
+use crate::committed_levels::CommittedCheckpoint;
 use crate::levels::Level;
 use crate::manager_messages::{Time, ToCentral, ToLocal};
 use rejoin_channel_table::{Epoch, Rank};
@@ -28,16 +30,16 @@ impl Central {
         }
         match message {
             ToCentral::ImageStored { rank, epoch } if self.ranks.is_on(rank, host) => {
-                self.image_stored(now, (rank, host), epoch, effects);
+                self.image_stored(now, rank, epoch, effects);
             }
             ToCentral::ImageNotStored { rank, epoch, why } if self.ranks.is_on(rank, host) => {
                 self.not_stored(now, (rank, host), epoch, why, effects);
             }
             ToCentral::ImageCopied { rank, epoch } if self.keeps_copies_of(host, rank) => {
-                self.is_safe(now, rank, epoch, effects);
+                self.image_copied(now, rank, epoch, effects);
             }
             ToCentral::ImageNotCopied { rank, epoch, why } if self.keeps_copies_of(host, rank) => {
-                self.not_stored(now, (rank, host), epoch, Some(why), effects);
+                self.not_copied(now, (rank, host), epoch, why, effects);
             }
             _ => {}
         }
@@ -47,41 +49,55 @@ impl Central {
         self.partner(self.ranks.host_of(rank)) == Some(host)
     }
 
-    /// An image is in a file. It counts at once, or when the partner of its host has a copy.
+    /// A rank's image is in a file.
     fn image_stored(
         &mut self,
         now: Time,
-        (rank, host): (Rank, HostIndex),
+        rank: Rank,
         epoch: Epoch,
         effects: &mut Vec<CentralEffect>,
     ) {
-        let Some(partner) = self.partner(host) else {
-            return self.is_safe(now, rank, epoch, effects);
-        };
-        let checkpoints = self.mode.checkpoints();
-        if checkpoints.is_some_and(|c| c.epochs().writing == Some(epoch)) {
-            let from = host;
-            let copy = ToLocal::Copy { rank, epoch, from };
-            effects.push(CentralEffect::Send(partner, copy));
+        let checkpoints = self.mode.checkpoints_mut();
+        if let Some(complete) = checkpoints.and_then(|c| c.stored(rank, epoch)) {
+            self.commit_level(now, Level::File, complete, effects);
         }
     }
 
-    /// A rank's image is in as many files as it is to be.
-    fn is_safe(&mut self, now: Time, rank: Rank, epoch: Epoch, effects: &mut Vec<CentralEffect>) {
+    /// A rank's file is on the partner of its host.
+    fn image_copied(
+        &mut self,
+        now: Time,
+        rank: Rank,
+        epoch: Epoch,
+        effects: &mut Vec<CentralEffect>,
+    ) {
         let checkpoints = self.mode.checkpoints_mut();
-        let Some(complete) = checkpoints.and_then(|c| c.stored(rank, epoch)) else {
-            return;
-        };
+        if let Some(complete) = checkpoints.and_then(|c| c.copied(rank, epoch)) {
+            self.commit_level(now, Level::Partner, complete, effects);
+        }
+    }
+
+    /// Every rank has its image of this checkpoint on this level.
+    fn commit_level(
+        &mut self,
+        now: Time,
+        level: Level,
+        CommittedCheckpoint { epoch, at, cost }: CommittedCheckpoint,
+        effects: &mut Vec<CentralEffect>,
+    ) {
         effects.push(CentralEffect::Persist(Record::Committed {
             epoch,
-            level: Level::File,
-            at: complete.at,
-            cost: complete.cost,
+            level,
+            at,
+            cost,
         }));
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
         };
-        let took = checkpoints.commit_files(now);
+        let took = match level {
+            Level::Partner => checkpoints.commit_copies(now),
+            _ => checkpoints.commit_files(now),
+        };
         // Of a checkpoint that was committed in memory meanwhile.
         if self.phase == CentralPhase::Running {
             checkpoints.begin_files(now);
@@ -90,11 +106,25 @@ impl Central {
         self.tell_committed(epoch, effects);
         effects.push(CentralEffect::Event(Event::Committed {
             epoch,
-            level: Level::File,
+            level,
             took,
             cost: None,
             counted,
         }));
+    }
+
+    /// Has partner hosts copy files, if that was begun and they do not know it.
+    pub(super) fn order_copies(&mut self, effects: &mut Vec<CentralEffect>) {
+        let checkpoints = self.mode.checkpoints_mut();
+        let Some(epoch) = checkpoints.and_then(Coordinator::take_unordered) else {
+            return;
+        };
+        for (rank, from) in (0u32..).map(Rank).zip(self.ranks.placement()) {
+            if let Some(partner) = self.partner(from) {
+                let copy = ToLocal::Copy { rank, epoch, from };
+                effects.push(CentralEffect::Send(partner, copy));
+            }
+        }
     }
 
     /// Files of a checkpoint are given up.
@@ -126,6 +156,35 @@ impl Central {
                 file,
             }));
         }
+    }
+
+    /// Copies of a checkpoint's files are given up. `host` was to copy the file of `rank`.
+    pub(super) fn not_copied(
+        &mut self,
+        now: Time,
+        (rank, host): (Rank, HostIndex),
+        epoch: Epoch,
+        why: String,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let Some(checkpoints) = self.mode.checkpoints_mut() else {
+            return;
+        };
+        if !checkpoints.not_copied(now, epoch) {
+            return;
+        }
+        if self.phase == CentralPhase::Running {
+            checkpoints.begin_files(now);
+        }
+        let partner = checkpoints.epochs().partner;
+        self.tell_committed(epoch, effects);
+        effects.push(CentralEffect::Event(Event::NotCopied {
+            epoch,
+            rank,
+            host: self.hosts.name(host),
+            why,
+            partner,
+        }));
     }
 
     /// All ranks are restored: files that the failure has kept from being written are begun.

@@ -4,7 +4,7 @@ use super::event::Event;
 use super::losses::Losses;
 pub use super::placement::HostIndex;
 use super::stop_request::{StopRequest, StopSignal};
-use crate::checkpoint::Interval;
+use crate::checkpoint::{CopyInterval, Interval};
 use crate::lease::Terms;
 use crate::levels::{CommittedEpochs, Level};
 use crate::manager_messages::{MovedRank, Time, ToCentral, ToLocal};
@@ -248,7 +248,7 @@ pub struct Job {
     /// The highest number of a checkpoint that earlier launches have requested. A host that was
     /// cut off may still write files with these numbers.
     pub requested: Epoch,
-    /// Files count once another host has copies of them, or sees them.
+    /// Partner hosts copy files, or see them. Otherwise all hosts are to see them.
     pub copies: bool,
 }
 
@@ -277,6 +277,8 @@ pub struct Recovery {
     pub interval: Interval,
     /// When their images also go to files; `None`: never.
     pub files: Option<Interval>,
+    /// When files are copied, in a job where that is done.
+    pub copies: CopyInterval,
     /// How many recoveries are too many.
     pub limit: policy::RecoveryLimit,
     /// Roll back although a rank has state that this does not take back.

@@ -37,7 +37,7 @@ pub struct Central {
     pub(super) lost_hosts: LostHosts,
     /// Where ranks are, if this launch has lost hosts.
     placement: Option<RankPlacement>,
-    /// Files count once another host has copies of them, or sees them.
+    /// Partner hosts copy files, or see them.
     makes_copies: bool,
     /// For each host the one that keeps copies of its files; empty where no copies are made.
     partners: Vec<Option<HostIndex>>,
@@ -53,13 +53,19 @@ impl Central {
             true => placement::partners(job.hosts.len(), &job.placement),
             false => Vec::new(),
         };
+        let mut mode = RecoveryMode::new(job.recovery, size);
+        if let (Some(recovery), Some(checkpoints)) = (job.recovery, mode.checkpoints_mut())
+            && partners.iter().any(Option::is_some)
+        {
+            checkpoints.copy_files(recovery.copies);
+        }
         Central {
             phase: CentralPhase::Starting,
             hosts: HostTable::new(job.hosts, job.leases.as_ref()),
             ranks: RankTable::new(job.generation, first, &job.placement),
             clock: JobClock::new(job.limit, job.spent),
             end: JobEnd::default(),
-            mode: RecoveryMode::new(job.recovery, size),
+            mode,
             losses: Losses::default(),
             stop: None,
             failover: job.failover,
@@ -83,6 +89,10 @@ impl Central {
         if self.makes_copies {
             self.partners = placement::partners(self.hosts.len(), &placement.hosts);
         }
+        let has_partners = self.has_partners();
+        if let Some(checkpoints) = self.mode.checkpoints_mut().filter(|_| !has_partners) {
+            checkpoints.stop_copies();
+        }
         placement
             .lost
             .iter()
@@ -93,6 +103,11 @@ impl Central {
     /// The host that keeps copies of a host's files, if any does.
     pub(super) fn partner(&self, host: HostIndex) -> Option<HostIndex> {
         self.partners.get(host).copied().flatten()
+    }
+
+    /// Some host keeps copies of another one's files.
+    pub(super) fn has_partners(&self) -> bool {
+        self.partners.iter().any(Option::is_some)
     }
 
     /// When the driver must send [`CentralInput::Tick`](super::CentralInput::Tick) at the latest.

@@ -27,8 +27,10 @@ pub enum Course {
 /// Work on images that may take long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ImageWork {
-    /// The files of a checkpoint's images are written, and copied to other hosts.
+    /// The files of a checkpoint's images are written.
     Files(Epoch),
+    /// The files of a checkpoint's images are copied to partner hosts.
+    Copies(Epoch),
     /// All ranks are made from the images of a checkpoint.
     Restore,
 }
@@ -71,6 +73,9 @@ pub struct JobView {
     pub committed: Option<(Epoch, Time)>,
     /// The newest checkpoint in files, and when it was committed in memory.
     pub in_files: Option<(Epoch, Time)>,
+    /// The newest checkpoint on partner hosts, and when it was committed in memory. `None` also
+    /// where no copies are made.
+    pub on_partners: Option<(Epoch, Time)>,
     /// Work on images that is under way.
     pub progress: Option<ImageProgress>,
 }
@@ -98,6 +103,7 @@ impl Central {
             pending: checkpoints.and_then(|c| c.pending()),
             committed: timed(epochs.memory),
             in_files: timed(epochs.file),
+            on_partners: timed(epochs.partner.filter(|_| self.has_partners())),
             progress: self.progress(),
         }
     }
@@ -110,8 +116,13 @@ impl Central {
                 ImageProgress::new(ImageWork::Restore, back, of)
             }),
             CentralPhase::Running | CentralPhase::Finalizing => {
-                let (epoch, whole) = self.mode.checkpoints()?.files_under_way()?;
-                Some(ImageProgress::new(ImageWork::Files(epoch), whole, of))
+                let checkpoints = self.mode.checkpoints()?;
+                let files = checkpoints.files_under_way();
+                let files = files.map(|(epoch, whole)| (ImageWork::Files(epoch), whole));
+                let copies = checkpoints.copies_under_way();
+                let copies = copies.map(|(epoch, whole)| (ImageWork::Copies(epoch), whole));
+                let (work, whole) = files.or(copies)?;
+                Some(ImageProgress::new(work, whole, of))
             }
             _ => None,
         }

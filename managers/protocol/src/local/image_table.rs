@@ -51,7 +51,7 @@ impl ImageTable {
         let counts = |epoch| committed.contains(epoch) || epoch > self.abandoned;
         let mut superseded = Vec::new();
         self.images.retain(|(rank, epoch), file| {
-            let only_file = committed.file == Some(*epoch)
+            let only_file = committed.is_in_files(*epoch)
                 && committed.memory != Some(*epoch)
                 && *file == ImageFileState::Whole;
             if only_file {
@@ -87,12 +87,7 @@ impl ImageTable {
 
     /// The job continues from this checkpoint, of which these ranks have images.
     pub fn continue_from(&mut self, epoch: Epoch, ranks: impl Iterator<Item = Rank>) {
-        let committed = CommittedEpochs {
-            memory: Some(epoch),
-            writing: None,
-            file: Some(epoch),
-        };
-        self.commit(committed, epoch);
+        self.commit(CommittedEpochs::only(Some(epoch)), epoch);
         let images = ranks.map(|rank| ((rank, epoch), ImageFileState::Whole));
         self.images.extend(images);
     }

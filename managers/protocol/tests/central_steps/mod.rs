@@ -5,7 +5,7 @@ use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, Event, Job, Recovery,
 };
-use rejoin_managers_protocol::checkpoint::Interval;
+use rejoin_managers_protocol::checkpoint::{CopyInterval, Interval};
 use rejoin_managers_protocol::manager_messages::{
     Cause, End, ProcessInstance, Stage, Time, ToCentral,
 };
@@ -28,6 +28,7 @@ pub fn job() -> Job {
             files: None,
             limit: RecoveryLimit::default(),
             accepts_outliving: false,
+            copies: CopyInterval::EachTime,
         }),
         leases: None,
         failover: None,

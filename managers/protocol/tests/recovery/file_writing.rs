@@ -119,7 +119,7 @@ impl System {
         let Record::Committed { epoch, level, .. } = record else {
             return;
         };
-        if *level == Level::Memory || self.hosts.len() < 2 || !self.job().copies {
+        if *level != Level::Partner || self.hosts.len() < 2 || !self.job().copies {
             return;
         }
         let is_whole = |rank| self.copies.get(&(Rank(rank), *epoch)) == Some(&true);

@@ -12,7 +12,7 @@ pub use rejoin_sim::job::stored::Stored;
 use leased::Leased;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Rank};
 use rejoin_managers_protocol::central::{Central, Job, Record, Recovery};
-use rejoin_managers_protocol::checkpoint::Interval;
+use rejoin_managers_protocol::checkpoint::{CopyInterval, Interval};
 use rejoin_managers_protocol::local::{self, Local};
 use rejoin_managers_protocol::manager_messages::{End, ProcessInstance, ToCentral, ToLocal};
 use rejoin_managers_protocol::policy::RecoveryLimit;
@@ -104,6 +104,7 @@ fn job(hosts: usize, ranks: u32, files: bool) -> Job {
             files: files.then_some(Interval::Auto),
             limit: RecoveryLimit::default(),
             accepts_outliving: false,
+            copies: CopyInterval::EachTime,
         }),
         leases: None,
         failover: None,

@@ -21,7 +21,7 @@ pub enum CheckpointEnd {
 pub struct CheckpointSpan {
     /// Number of the checkpoint.
     pub epoch: u32,
-    /// Where its images are: `memory` or `file`, or a level of a later version.
+    /// Where its images are: `memory`, `file` or `partner`, or a level of a later version.
     pub level: String,
     /// When it was requested.
     pub from: u64,
@@ -272,6 +272,11 @@ impl JobHistory {
             "image-lost" => format!("the image of checkpoint {epoch} was killed"),
             "not-stored" => {
                 format!("the image of checkpoint {epoch} could not be written to a file: {cause}")
+            }
+            "not-copied" => {
+                format!(
+                    "the file of checkpoint {epoch} could not be copied to another host: {cause}"
+                )
             }
             "falls-back" => {
                 format!("checkpoint {epoch} could not be restored, and an earlier one was: {cause}")

@@ -113,6 +113,10 @@ fn checkpoints(job: &JobHistory) -> Figure {
     if files > 0 {
         detail += &format!("; {files} also in files");
     }
+    let partners = at("partner");
+    if partners > 0 {
+        detail += &format!("; {partners} on partner hosts");
+    }
     figure("Checkpoints", at("memory").to_string(), detail)
 }
 

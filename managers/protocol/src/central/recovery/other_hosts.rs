@@ -1,7 +1,7 @@
 //! The job loses a host and continues on the others, as after any rollback.
 //!
 //! The driver is asked whether nothing of the lost host is missing that the job needs: its output
-//! before the newest checkpoint in files, and the files themselves. Then central stores the
+//! before the newest checkpoint on partner hosts, and the files themselves. Then central stores the
 //! rollback with the new placement. The other hosts roll back at once. A host that takes in ranks
 //! of the lost one gets its order only when no lease of the lost one can last any more. So no rank
 //! acts there when its successor begins. Without such a checkpoint, the loss ends the launch
@@ -59,7 +59,7 @@ impl Central {
             .mode
             .checkpoints()
             .filter(|_| takes_in && runs && !ends);
-        let epoch = checkpoints?.in_files_since(Epoch(0))?;
+        let epoch = checkpoints?.outlives_hosts()?;
         self.mode.outlived(epoch).is_none().then_some(epoch)
     }
 
@@ -174,7 +174,7 @@ impl Central {
         effects.push(CentralEffect::Placed(placement.clone()));
         effects.extend(rollback);
         if let Some(checkpoints) = self.mode.checkpoints_mut() {
-            // Of the present files there may be one each. Newer ones have copies.
+            // Of the present files there may be one each. Newer ones get copies.
             checkpoints.want_files();
             checkpoints.request_later();
         }

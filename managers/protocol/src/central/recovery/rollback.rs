@@ -5,7 +5,7 @@ use crate::central::event::Event;
 use crate::central::interface::{CentralEffect, HostIndex, Record};
 use crate::central::job_state::Central;
 use crate::central::phase::CentralPhase;
-use crate::committed_levels::CommittedCheckpoint;
+use crate::committed_levels::{CommittedCheckpoint, LastCommits};
 use crate::levels::Level;
 use crate::manager_messages::{ProcessInstance, Time, ToLocal};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
@@ -84,7 +84,7 @@ impl Central {
         let epoch = self.requested;
         let checkpoints = self.mode.checkpoints_mut();
         if let Some(checkpoints) = checkpoints.filter(|_| epoch > Epoch(0)) {
-            checkpoints.resume(None, None, epoch);
+            checkpoints.resume(LastCommits::default(), epoch);
             effects.push(CentralEffect::Persist(Record::Requested { epoch }));
         }
     }
@@ -102,7 +102,13 @@ impl Central {
         let (at, cost) = (now, ImageCost::default());
         let checkpoint = CommittedCheckpoint { epoch, at, cost };
         let requested = self.requested.max(epoch);
-        checkpoints.resume(Some(checkpoint), Some(checkpoint), requested);
+        let last = Some(checkpoint);
+        let last = LastCommits {
+            memory: last,
+            file: last,
+            partner: last,
+        };
+        checkpoints.resume(last, requested);
         self.phase = CentralPhase::Restoring(GlobalRestore {
             epoch: Some(epoch),
             since: now,
@@ -111,7 +117,7 @@ impl Central {
         effects.push(CentralEffect::Persist(Record::Requested {
             epoch: requested,
         }));
-        for level in [Level::Memory, Level::File] {
+        for level in [Level::Memory, Level::File, Level::Partner] {
             effects.push(CentralEffect::Persist(Record::Committed {
                 epoch,
                 level,

@@ -44,6 +44,7 @@ impl Central {
         }
         // Of this generation, as it was when the hosts reported.
         let generation = self.ranks.generation();
+        self.order_copies(effects);
         self.continue_phase(now, past, &reports, effects);
         let checkpoints = self.mode.checkpoints();
         let committed = checkpoints.map(|c| c.epochs()).unwrap_or_default();
@@ -214,6 +215,7 @@ impl Central {
         };
         if past
             .committed
+            .memory
             .is_none_or(|committed| committed.epoch < past.last_epoch)
         {
             self.checkpoint_asked(now, effects);

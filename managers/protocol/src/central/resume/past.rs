@@ -1,7 +1,7 @@
 //! The state of a job that was taken up again, until every host has reported.
 
 use crate::central::interface::{CentralInput, HostIndex, Relaunch};
-use crate::committed_levels::CommittedCheckpoint;
+use crate::committed_levels::{CommittedCheckpoint, LastCommits};
 use crate::manager_messages::{Report, Time};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation};
 
@@ -20,10 +20,8 @@ pub(in crate::central) struct Past {
     pub restored: Option<Option<Epoch>>,
     /// The highest that was ever requested.
     pub last_epoch: Epoch,
-    /// The last commit in memory.
-    pub committed: Option<CommittedCheckpoint>,
-    /// The last commit in files.
-    pub in_files: Option<CommittedCheckpoint>,
+    /// The last commits.
+    pub committed: LastCommits,
     pub finalized: bool,
     pub decided: bool,
     pub relaunching: Option<Relaunch>,
@@ -32,16 +30,21 @@ pub(in crate::central) struct Past {
 impl Past {
     /// The job rolled back to this checkpoint: later ones are void.
     pub fn roll_back(&mut self, to: Option<Epoch>) {
-        let (Some(to), Some(newest)) = (to, &mut self.committed) else {
+        let Some(to) = to else {
             return;
         };
-        if newest.epoch > to {
-            // Of a checkpoint whose files were being written, the records have no time of its own.
-            let stored = self.in_files.filter(|stored| stored.epoch == to);
-            *newest = stored.unwrap_or(CommittedCheckpoint {
-                epoch: to,
-                ..*newest
-            });
+        let last = &mut self.committed;
+        let known = [last.file, last.partner].into_iter().flatten();
+        let known = known.filter(|stored| stored.epoch == to).next();
+        for newest in [&mut last.memory, &mut last.file].into_iter().flatten() {
+            if newest.epoch > to {
+                // Of a checkpoint that was under way to a level, the records have no time of its
+                // own.
+                *newest = known.unwrap_or(CommittedCheckpoint {
+                    epoch: to,
+                    ..*newest
+                });
+            }
         }
     }
 }

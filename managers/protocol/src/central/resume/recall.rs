@@ -23,11 +23,11 @@ impl Central {
         }
         let from = central.placement().map(|placement| placement.from);
         if let Some(checkpoints) = central.mode.checkpoints_mut() {
-            checkpoints.resume(past.committed, past.in_files, past.last_epoch);
+            checkpoints.resume(past.committed, past.last_epoch);
             if let Some(stop) = &central.stop {
                 checkpoints.pursue_files(stop.from());
             }
-            if from.is_some() && from == past.in_files.map(|checkpoint| checkpoint.epoch) {
+            if from.is_some() && from == checkpoints.epochs().partner {
                 // Of these files there may be one each.
                 checkpoints.want_files();
                 checkpoints.request_later();
@@ -70,8 +70,9 @@ impl Central {
                 past.last_epoch = past.last_epoch.max(epoch);
                 let committed = Some(CommittedCheckpoint { epoch, at, cost });
                 match level {
-                    Level::Memory => past.committed = committed,
-                    Level::File => past.in_files = committed,
+                    Level::Memory => past.committed.memory = committed,
+                    Level::File => past.committed.file = committed,
+                    Level::Partner => past.committed.partner = committed,
                 }
             }
             Record::Restoring {
