@@ -1,7 +1,7 @@
 //! Jobs of thousands of ranks, a fixed set of seeds. `REJOIN_JOB_SEEDS=1000..5000` runs others, and
 //! `REJOIN_JOB_SEEDS=17..18` one that failed.
 
-use rejoin_managers_protocol::checkpoint::Interval;
+use rejoin_managers_protocol::checkpoint::{CopyInterval, Interval};
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::manager_messages::{Cause, Stage};
 use rejoin_managers_protocol::verdict::Verdict;
@@ -17,6 +17,15 @@ const FIXED: std::ops::Range<u64> = 0..300;
 
 /// The same, where ranks have engines.
 const EXCHANGES: std::ops::Range<u64> = 0..150;
+
+/// Files are copied each time, or at an interval of the copies' own.
+fn copy_interval(seed: u64) -> CopyInterval {
+    match seed % 3 {
+        0 => CopyInterval::EachTime,
+        1 => CopyInterval::Own(Interval::Auto),
+        _ => CopyInterval::Own(Interval::Every(100)),
+    }
+}
 
 fn seeds(fixed: std::ops::Range<u64>) -> std::ops::Range<u64> {
     let Ok(text) = std::env::var("REJOIN_JOB_SEEDS") else {
@@ -41,7 +50,7 @@ fn run(seed: u64, forgets: bool) -> Result<Tally, String> {
             lookups: seed % 32 == 31,
             failover: false,
             takes_in: false,
-            copies: false,
+            copies: None,
         },
         _ => Shape {
             hosts: rng.between(1, 8) as usize,
@@ -53,7 +62,7 @@ fn run(seed: u64, forgets: bool) -> Result<Tally, String> {
             lookups: seed.is_multiple_of(2),
             failover: false,
             takes_in: false,
-            copies: false,
+            copies: None,
         },
     };
     let (rounds, round) = (rng.between(5, 40), rng.between(1, 8) * MILLI);
@@ -142,7 +151,7 @@ fn run_without_hosts(seed: u64) -> Result<Tally, String> {
         lookups: seed.is_multiple_of(2),
         failover: true,
         takes_in: !seed.is_multiple_of(4),
-        copies: seed.is_multiple_of(2),
+        copies: seed.is_multiple_of(2).then(|| copy_interval(seed)),
     };
     let (rounds, round) = (rng.between(20, 60), rng.between(20, 80) * MILLI);
     let fate = Fate {
@@ -202,7 +211,7 @@ fn run_with_files(seed: u64) -> Result<Tally, String> {
         lookups: false,
         failover: false,
         takes_in: false,
-        copies: seed.is_multiple_of(2),
+        copies: seed.is_multiple_of(2).then(|| copy_interval(seed)),
     };
     let (rounds, round) = (rng.between(10, 60), rng.between(1, 8) * MILLI);
     let fate = Fate {
@@ -275,7 +284,7 @@ fn run_to_stop(seed: u64) -> Result<Tally, String> {
         lookups: false,
         failover: false,
         takes_in: false,
-        copies: seed.is_multiple_of(4),
+        copies: seed.is_multiple_of(4).then(|| copy_interval(seed)),
     };
     let (rounds, round) = (rng.between(10, 60), rng.between(1, 8) * MILLI);
     let fate = Fate {
@@ -332,7 +341,7 @@ fn exchange(
         lookups: seed.is_multiple_of(2),
         failover: false,
         takes_in: false,
-        copies: false,
+        copies: None,
     };
     let fate = Fate {
         from: 5 * MILLI,

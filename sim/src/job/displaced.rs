@@ -20,7 +20,7 @@ impl<W: Work> JobWorld<W> {
         let holder = self.copies.holder(rank, epoch);
         let is_found = is_there(self.host_of(rank)) || holder.is_some_and(is_there);
         let is_found = self.from != Some(epoch) && is_found;
-        is_whole && (!self.shape.copies || is_found)
+        is_whole && (self.shape.copies.is_none() || is_found)
     }
 
     /// The process that a rank's manager means, if it is on this host.
@@ -44,7 +44,7 @@ impl<W: Work> JobWorld<W> {
         for (rank, host) in moved {
             self.copies.lose_host(host);
             for epoch in self.epochs_of(rank) {
-                let is_found = !self.shape.copies || self.copies.has(rank, epoch);
+                let is_found = self.shape.copies.is_none() || self.copies.has(rank, epoch);
                 let image = self.images.get_mut(&(rank, epoch));
                 match image.filter(|image| image.file == SimFile::Whole && is_found) {
                     Some(image) => image.in_memory = false,

@@ -123,7 +123,7 @@ impl<W: Work> JobWorld<W> {
         self.restores.retain(|key, _| !here(key));
         self.copies.lose_host(host);
         let (work, has_files) = (&mut self.work, self.shape.files.is_some());
-        let (copies, is_shared) = (&self.copies, !self.shape.copies);
+        let (copies, is_shared) = (&self.copies, self.shape.copies.is_none());
         self.images.retain(|(rank, epoch), image| {
             let of_host = ranks.contains(rank);
             let elsewhere = is_shared || copies.has(*rank, *epoch);

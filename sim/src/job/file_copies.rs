@@ -49,7 +49,7 @@ impl<W: Work> JobWorld<W> {
         // Copies that were lost with a host, or that an earlier launch has made, are not known.
         let has_partner = placement::partner(self.placement[0], &self.placement);
         let lost = self.tally.locals + self.tally.dropped > 0;
-        if !self.shape.copies || has_partner.is_none() || lost {
+        if self.shape.copies.is_none() || has_partner.is_none() || lost {
             return Ok(());
         }
         let mut ranks = (0..self.shape.ranks()).map(Rank);

@@ -30,8 +30,8 @@ pub struct Shape {
     pub failover: bool,
     /// Other hosts take in the ranks of a lost one, where that is possible.
     pub takes_in: bool,
-    /// Each host has a folder of its own for files, and another host keeps copies.
-    pub copies: bool,
+    /// Each host has a folder of its own for files, and another host makes copies so often.
+    pub copies: Option<CopyInterval>,
 }
 
 impl Shape {
@@ -60,11 +60,11 @@ impl Shape {
             }),
             from: None,
             requested: Epoch(0),
-            copies: self.copies,
+            copies: self.copies.is_some(),
             recovery: Some(Recovery {
                 interval: self.interval,
                 files: self.files,
-                copies: CopyInterval::EachTime,
+                copies: self.copies.unwrap_or(CopyInterval::EachTime),
                 limit: RecoveryLimit {
                     restarts: 1000,
                     within: 600_000,

@@ -17,6 +17,8 @@ pub struct Stored {
     pub committed: Option<Epoch>,
     /// The newest checkpoint that was committed in files.
     pub file: Option<Epoch>,
+    /// The newest checkpoint whose files were committed on partner hosts.
+    pub partner: Option<Epoch>,
     /// All checkpoints that were committed in memory, and are not void.
     pub history: BTreeSet<Epoch>,
     /// It was promised that no rollback goes back behind this checkpoint.
@@ -55,6 +57,7 @@ impl Stored {
             ordered: Epoch(0),
             committed: None,
             file: None,
+            partner: None,
             history: BTreeSet::new(),
             oldest: None,
             fallbacks: 0,
@@ -116,6 +119,7 @@ impl Stored {
                 match level {
                     Level::Memory => self.committed_in_memory(epoch, &there)?,
                     Level::File => self.committed_in_files(epoch, &there, lost)?,
+                    Level::Partner => self.committed_on_partners(epoch)?,
                 }
             }
             Record::Restoring {
@@ -192,6 +196,14 @@ impl Stored {
         Ok(())
     }
 
+    fn committed_on_partners(&mut self, epoch: Epoch) -> Result<(), String> {
+        let known = self.history.contains(&epoch) && Some(epoch) <= self.file;
+        check(known, "copies of files that do not count are committed")?;
+        check(Some(epoch) > self.partner, "older copies are committed")?;
+        self.partner = Some(epoch);
+        Ok(())
+    }
+
     /// The job rolls back to this checkpoint, which is older than the newest only if an image was
     /// lost. Later ones are void.
     fn goes_back(&mut self, to: Option<Epoch>, lost: bool) -> Result<(), String> {
@@ -203,6 +215,8 @@ impl Stored {
         self.fallbacks += u64::from(!newest);
         self.history.retain(|epoch| Some(*epoch) <= to);
         self.committed = to;
+        // An older checkpoint than the newest in files has files, because they are to be copied.
+        self.file = self.file.min(to);
         Ok(())
     }
 
@@ -227,9 +241,12 @@ impl Stored {
                 epochs,
                 abandoned,
             } => {
-                let stored = (self.committed, self.file) == (epochs.memory, epochs.file);
+                // Without copies, files count as copied.
+                let partner = [self.partner, self.file].contains(&epochs.partner);
+                let stored = (self.committed, self.file) == (epochs.memory, epochs.file) && partner;
+                let copying = epochs.copying.is_none_or(|e| self.history.contains(&e));
                 let writing = epochs.writing.is_none_or(|e| self.history.contains(&e));
-                now(generation) && stored && writing && abandoned <= self.ordered
+                now(generation) && stored && writing && copying && abandoned <= self.ordered
             }
             ToLocal::Restore {
                 generation, epoch, ..

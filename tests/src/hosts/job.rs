@@ -95,7 +95,8 @@ impl Job {
         });
     }
 
-    /// Waits until so many checkpoints are in files: output before the last of them is shown.
+    /// Waits until so many checkpoints are in files that outlive a host: output before the last of
+    /// them is shown.
     ///
     /// # Panics
     /// When that does not happen, with the output of the job.
@@ -103,7 +104,11 @@ impl Job {
         let events = self.events.clone();
         self.reaches(&format!("{count} checkpoints in files"), || {
             let text = std::fs::read_to_string(&events).unwrap_or_default();
-            text.matches("\"level\":\"file\"").count() >= count
+            let level = match text.contains("\"level\":\"partner\"") {
+                true => "\"level\":\"partner\"",
+                false => "\"level\":\"file\"",
+            };
+            text.matches(level).count() >= count
         });
     }
 

@@ -239,9 +239,12 @@ impl System {
         });
     }
 
-    /// The newest checkpoint in files, if every rank's file is there.
+    /// The newest checkpoint in files that outlives a host, if every rank's file is there.
     fn files_of_all(&self) -> Option<Epoch> {
-        let epoch = self.stored.file?;
+        let epoch = match self.job().copies {
+            true => self.stored.partner,
+            false => self.stored.file,
+        }?;
         let is_whole = |rank| {
             let image = self.images.get(&(Rank(rank), epoch));
             image.is_some_and(|image| image.file == SimFile::Whole)
