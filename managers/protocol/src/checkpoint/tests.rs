@@ -96,7 +96,11 @@ fn numbers_are_abandoned_by_failed_and_rolled_back_orders() {
         at: at(0),
         cost: ImageCost::default(),
     };
-    again.resume(Some(stored), None, Epoch(4));
+    let last = LastCommits {
+        memory: Some(stored),
+        ..LastCommits::default()
+    };
+    again.resume(last, Epoch(4));
     assert_eq!(again.request(at(1)), Some(Epoch(5)));
 }
 
