@@ -157,6 +157,30 @@ fn a_second_host_is_lost_after_new_copies_were_made() {
 }
 
 #[test]
+fn a_lost_rank_needs_no_copies_and_a_lost_host_goes_back_to_the_last_ones() {
+    let mut hosts = hosts!(2);
+    let undisturbed = Job::undisturbed(&hosts, &[]);
+    let often = ["--image-interval", "0.1", "--image-copy-interval", "asked"];
+    let with = [&["--images", OWN, "--host-lease", "1"][..], &often].concat();
+    let mut job = Job::jacobi(&hosts, &with);
+    job.until_committed("partner", 1);
+    let copied = job.committed("partner")[0];
+    job.until_committed("file", copied + 2);
+    for name in ["rejoin-twin", "jacobi"] {
+        let killed = hosts.processes(1, name);
+        killed.into_iter().for_each(|pid| kill(pid, libc::SIGKILL));
+    }
+    job.until("recovered", 1);
+    assert!(job.epochs("recovered")[0] > copied, "not from the copies");
+    let back = job.epochs("recovered")[0];
+    job.until_committed("file", back + 1);
+    hosts.kill(2);
+    until_back(&mut job, 1, 2);
+    assert_eq!(job.epochs("host-replaced"), [copied]);
+    continued_from_copies(&job.end(), &undisturbed);
+}
+
+#[test]
 fn a_killed_manager_and_a_killed_central_manager_cost_no_lease() {
     let hosts = hosts!(2);
     let undisturbed = Job::undisturbed(&hosts, &[]);

@@ -3,6 +3,7 @@
 use super::Hosts;
 use crate::processes::{children, kill, state};
 use crate::{Finished, Run, finish, program};
+use serde_json::Value;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -103,13 +104,36 @@ impl Job {
     pub fn until_in_files(&mut self, count: usize) {
         let events = self.events.clone();
         self.reaches(&format!("{count} checkpoints in files"), || {
-            let text = std::fs::read_to_string(&events).unwrap_or_default();
-            let level = match text.contains("\"level\":\"partner\"") {
-                true => "\"level\":\"partner\"",
-                false => "\"level\":\"file\"",
-            };
-            text.matches(level).count() >= count
+            let copied = committed(&events, "partner");
+            let newest = [copied, committed(&events, "file")];
+            newest
+                .into_iter()
+                .find(|all| !all.is_empty())
+                .is_some_and(|all| all.len() >= count)
         });
+    }
+
+    /// Numbers of the checkpoints that were committed on this level.
+    #[must_use]
+    pub fn committed(&self, level: &str) -> Vec<u64> {
+        committed(&self.events, level)
+    }
+
+    /// Waits until a checkpoint with this number or a higher one is committed on this level.
+    ///
+    /// # Panics
+    /// When that does not happen, with the output of the job.
+    pub fn until_committed(&mut self, level: &str, from: u64) {
+        let events = self.events.clone();
+        self.reaches(&format!("checkpoint {from} as {level}"), || {
+            committed(&events, level).last() >= Some(&from)
+        });
+    }
+
+    /// Numbers of the checkpoints that events of this kind name.
+    #[must_use]
+    pub fn epochs(&self, kind: &str) -> Vec<u64> {
+        epochs(&self.events, |event| event["event"] == kind)
     }
 
     /// Waits until something holds.
@@ -178,9 +202,32 @@ fn happened(events: &Path, kind: &str) -> usize {
         .count()
 }
 
-/// The lines of each rank in their order, without the host's name.
+/// The checkpoints of those events that are meant.
+fn epochs(events: &Path, is_meant: impl Fn(&Value) -> bool) -> Vec<u64> {
+    let text = std::fs::read_to_string(events).unwrap_or_default();
+    let all = text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    let meant = all.filter(is_meant);
+    meant
+        .filter_map(|event: Value| event["epoch"].as_u64())
+        .collect()
+}
+
+fn committed(events: &Path, level: &str) -> Vec<u64> {
+    epochs(events, |event| {
+        event["event"] == "committed" && event["level"] == level
+    })
+}
+
+/// The lines of each rank in their order, without the host's name: a rank may ask for it again on
+/// another host.
 pub fn lines(done: &Finished) -> Vec<String> {
-    let mut lines: Vec<String> = done.stdout().lines().map(str::to_owned).collect();
+    let nameless = |line: &str| match line.split_once(" on h") {
+        Some((rank, host)) => format!("{rank} on h{}", host.trim_start_matches(char::is_numeric)),
+        None => line.to_owned(),
+    };
+    let mut lines: Vec<String> = done.stdout().lines().map(nameless).collect();
     lines.sort_by_key(|line| line.split('>').next().unwrap_or("").to_owned());
     lines
 }
