@@ -100,7 +100,11 @@ impl ImageFolder {
     }
 
     fn image(&self, rank: u32, epoch: u32) -> PathBuf {
-        self.path.join(format!("rank-{rank}.epoch-{epoch}.image"))
+        self.path.join(file_names::image(rank, epoch))
+    }
+
+    fn parity(&self, rank: u32, epoch: u32) -> PathBuf {
+        self.path.join(file_names::parity(rank, epoch))
     }
 
     /// The whole image of a rank at a checkpoint, from a job that has ended.
@@ -108,7 +112,18 @@ impl ImageFolder {
     /// # Errors
     /// There is none, or the system's reason why it can't be read.
     pub fn find(&self, rank: u32, epoch: u32) -> io::Result<StoredImage> {
-        let path = self.image(rank, epoch);
+        self.stored(self.image(rank, epoch))
+    }
+
+    /// The parity of the files of several ranks at a checkpoint, which the first of them names.
+    ///
+    /// # Errors
+    /// There is none, or the system's reason why it can't be read.
+    pub fn find_parity(&self, rank: u32, epoch: u32) -> io::Result<StoredImage> {
+        self.stored(self.parity(rank, epoch))
+    }
+
+    fn stored(&self, path: PathBuf) -> io::Result<StoredImage> {
         let bytes = fs::metadata(&path)?.len();
         Ok(StoredImage {
             file: Arc::new(StoredFile {
@@ -147,7 +162,7 @@ impl ImageFolder {
         for entry in fs::read_dir(&self.path)? {
             let path = entry?.path();
             let text = path.file_stem().and_then(|stem| stem.to_str());
-            let epoch = text.and_then(|text| numbers(&format!("{text}.image")));
+            let epoch = text.and_then(file_names::numbers_of_any);
             let kind = path.extension().and_then(|kind| kind.to_str());
             let is_partial = kind.is_some_and(|kind| kind.ends_with("partial"));
             if let Some((_, epoch)) = epoch
@@ -168,7 +183,7 @@ impl ImageFolder {
         for entry in fs::read_dir(&self.path)? {
             let path = entry?.path();
             let stem = path.file_stem().and_then(|stem| stem.to_str());
-            let both = stem.and_then(|stem| numbers(&format!("{stem}.image")));
+            let both = stem.and_then(file_names::numbers_of_any);
             highest = highest.max(both.map(|(_, epoch)| epoch));
         }
         Ok(highest)
@@ -216,9 +231,10 @@ impl ImageFolder {
     /// # Errors
     /// The system's reason.
     pub fn begin(&self, rank: u32, epoch: u32, bases: BaseFiles) -> io::Result<PartialImage> {
-        let begun = self.open_partial(rank, epoch, libc::O_DIRECT);
+        let path = self.image(rank, epoch);
+        let begun = self.open_partial(path.clone(), libc::O_DIRECT);
         let mut begun = begun.or_else(|error| match error.raw_os_error() {
-            Some(libc::EINVAL | libc::EOPNOTSUPP) => self.open_partial(rank, epoch, 0),
+            Some(libc::EINVAL | libc::EOPNOTSUPP) => self.open_partial(path, 0),
             _ => Err(error),
         })?;
         begun.bases = bases;
@@ -231,12 +247,19 @@ impl ImageFolder {
     /// # Errors
     /// The system's reason.
     pub fn begin_copy(&self, rank: u32, epoch: u32) -> io::Result<PartialImage> {
-        self.open_partial(rank, epoch, 0)
+        self.open_partial(self.image(rank, epoch), 0)
     }
 
-    fn open_partial(&self, rank: u32, epoch: u32, flags: i32) -> io::Result<PartialImage> {
+    /// Makes a file for the parity of the files of several ranks, which the first of them names.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn begin_parity(&self, rank: u32, epoch: u32) -> io::Result<PartialImage> {
+        self.open_partial(self.parity(rank, epoch), 0)
+    }
+
+    fn open_partial(&self, path: PathBuf, flags: i32) -> io::Result<PartialImage> {
         self.make()?;
-        let path = self.image(rank, epoch);
         // One of the same image may wait for its removal.
         let number = PARTIAL.fetch_add(1, Ordering::Relaxed);
         let temporary = path.with_extension(format!("{number}{PARTIAL_KIND}"));
@@ -272,6 +295,20 @@ impl ImageFolder {
             found.extend(both.filter(|(_, of)| *of == epoch).map(|(rank, _)| rank));
         }
         found.retain(|rank| !ranks.contains(rank));
+        Ok(found)
+    }
+
+    /// The ranks that name parities of this checkpoint.
+    ///
+    /// # Errors
+    /// The system's reason why the folder can't be read.
+    pub fn parities(&self, epoch: u32) -> io::Result<Vec<u32>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            let name = entry?.file_name();
+            let both = name.to_str().and_then(file_names::numbers_of_parity);
+            found.extend(both.filter(|(_, of)| *of == epoch).map(|(rank, _)| rank));
+        }
         Ok(found)
     }
 

@@ -18,13 +18,16 @@ const FIXED: std::ops::Range<u64> = 0..300;
 /// The same, where ranks have engines.
 const EXCHANGES: std::ops::Range<u64> = 0..150;
 
-/// Files are copied each time, or at an interval of the copies' own.
-fn copy_interval(seed: u64) -> CopyInterval {
-    match seed % 3 {
+/// Files are copied each time, or at an interval of the copies' own. Another host keeps copies, or
+/// parities of two or three files.
+fn copies(seed: u64) -> (usize, CopyInterval) {
+    let interval = match seed % 3 {
         0 => CopyInterval::EachTime,
-        1 => CopyInterval::Own(Interval::Auto),
+        1 => CopyInterval::Own(Interval::Asked),
+        _ if seed.is_multiple_of(5) => CopyInterval::Own(Interval::Auto),
         _ => CopyInterval::Own(Interval::Every(100)),
-    }
+    };
+    (1 + (seed / 3 % 3) as usize, interval)
 }
 
 fn seeds(fixed: std::ops::Range<u64>) -> std::ops::Range<u64> {
@@ -151,7 +154,7 @@ fn run_without_hosts(seed: u64) -> Result<Tally, String> {
         lookups: seed.is_multiple_of(2),
         failover: true,
         takes_in: !seed.is_multiple_of(4),
-        copies: seed.is_multiple_of(2).then(|| copy_interval(seed)),
+        copies: seed.is_multiple_of(2).then(|| copies(seed)),
     };
     let (rounds, round) = (rng.between(20, 60), rng.between(20, 80) * MILLI);
     let fate = Fate {
@@ -211,7 +214,7 @@ fn run_with_files(seed: u64) -> Result<Tally, String> {
         lookups: false,
         failover: false,
         takes_in: false,
-        copies: seed.is_multiple_of(2).then(|| copy_interval(seed)),
+        copies: seed.is_multiple_of(2).then(|| copies(seed)),
     };
     let (rounds, round) = (rng.between(10, 60), rng.between(1, 8) * MILLI);
     let fate = Fate {
@@ -284,7 +287,7 @@ fn run_to_stop(seed: u64) -> Result<Tally, String> {
         lookups: false,
         failover: false,
         takes_in: false,
-        copies: seed.is_multiple_of(4).then(|| copy_interval(seed)),
+        copies: seed.is_multiple_of(4).then(|| copies(seed)),
     };
     let (rounds, round) = (rng.between(10, 60), rng.between(1, 8) * MILLI);
     let fate = Fate {

@@ -180,6 +180,80 @@ fn a_lost_rank_needs_no_copies_and_a_lost_host_goes_back_to_the_last_ones() {
     continued_from_copies(&job.end(), &undisturbed);
 }
 
+/// Four ranks on three hosts. The first two hosts are a parity group.
+const THREE: [&str; 4] = ["--host", "h1:2,h2:1,h3:1", "--image-parity", "2"];
+
+#[test]
+fn a_parity_replaces_the_files_of_a_lost_host() {
+    // Rank 2 comes back where the parity is, on a spare, or its group has no other host.
+    let ways: [(usize, &[&str]); 3] = [(2, &[]), (2, &["--spare", "h4"]), (3, &[])];
+    for (lost, way) in ways {
+        let mut hosts = hosts!(4);
+        let undisturbed = Job::undisturbed(&hosts, &THREE[..2]);
+        let with = [&["--images", OWN, "--host-lease", "1"][..], &THREE, way].concat();
+        let mut job = Job::jacobi(&hosts, &with);
+        job.until_committed("partner", 2);
+        let kept = files_of(&hosts, 3);
+        assert!(kept.contains("/parity-0.epoch-"), "{kept}");
+        assert!(
+            !kept.contains("/rank-0.") && !kept.contains("/rank-2."),
+            "{kept}"
+        );
+        hosts.kill(lost);
+        until_back(&mut job, 1, 1);
+        // Newer files have other holders.
+        let next = job.epochs("host-replaced")[0] + 1;
+        job.until_committed("partner", next);
+        continued_from_copies(&job.end(), &undisturbed);
+        for number in [1, 2, 3, 4] {
+            let left = if number == lost {
+                String::new()
+            } else {
+                files_of(&hosts, number)
+            };
+            assert_eq!(left, "", "left on h{number}");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_parity_restores_nothing() {
+    let mut hosts = hosts!(3);
+    let rarely = ["--image-copy-interval", "asked"];
+    let with = [&["--images", OWN, "--host-lease", "1"][..], &THREE, &rarely].concat();
+    let mut job = Job::jacobi(&hosts, &with);
+    job.until_committed("partner", 1);
+    let damage = format!(
+        "for file in {OWN}/*/parity-*.image; do printf XXXX | dd of=$file bs=1 seek=70000 conv=notrunc 2>&1; done"
+    );
+    hosts.exec(3, &["sh", "-c", &damage]);
+    hosts.kill(2);
+    let done = job.end();
+    assert!(!done.output.status.success(), "{}", done.text());
+    let why = "the file that was made of a parity is not the one that was lost";
+    assert!(done.stderr().contains(why), "{}", done.text());
+}
+
+#[test]
+fn a_parity_needs_a_host_outside_of_its_group() {
+    let hosts = hosts!(3);
+    let with = [
+        "--images",
+        OWN,
+        "--image-parity",
+        "3",
+        "--host",
+        "h1:2,h2:1,h3:1",
+    ];
+    let done = Job::jacobi(&hosts, &with).end();
+    assert!(!done.output.status.success(), "{}", done.text());
+    assert!(
+        done.stderr().contains("--image-parity 3: another host"),
+        "{}",
+        done.text()
+    );
+}
+
 #[test]
 fn a_killed_manager_and_a_killed_central_manager_cost_no_lease() {
     let hosts = hosts!(2);

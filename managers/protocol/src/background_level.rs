@@ -86,6 +86,12 @@ impl BackgroundLevel {
         self.wanted = self.interval.map(|_| from);
     }
 
+    /// The same, and an earlier request stands: it is answered first.
+    pub fn want_too(&mut self, from: Epoch) {
+        let from = self.wanted.map_or(from, |earlier| earlier.min(from));
+        self.want(from);
+    }
+
     /// An earlier failure delays the next attempt no more.
     pub fn forget_failure(&mut self) {
         self.retry = None;
@@ -120,12 +126,39 @@ impl BackgroundLevel {
         (due || asked) && !paused && !is_there && self.attempt.is_none()
     }
 
+    /// When an attempt with this checkpoint is due at the latest.
+    pub fn due_at(&self, epoch: Epoch) -> Option<Time> {
+        let is_there = self.committed.is_some_and(|there| there.epoch >= epoch);
+        if is_there || self.attempt.is_some() {
+            return None;
+        }
+        let asked = self.wanted.is_some_and(|from| from <= epoch);
+        let pause = match self.interval? {
+            _ if asked => None,
+            Interval::Auto => Some(self.times_taken(AUTO_SHARE)),
+            Interval::Every(millis) => Some(millis),
+            Interval::Asked => match self.committed {
+                None => None,
+                Some(_) => return None,
+            },
+        };
+        let due = self.begun.zip(pause);
+        let due = due.map(|(begun, pause)| begun.plus_millis(pause));
+        Some(due.max(self.retry_at()).unwrap_or_default())
+    }
+
     /// Milliseconds between the beginnings of attempts whose duration is known.
     fn automatic(&self, now: Time, failures: &FailureRate) -> u64 {
-        let times = |count: u64| self.took.saturating_mul(count) / 1_000_000;
         let best = failures.best_interval(now, self.took / 1000);
-        let longest = times(AUTO_SHARE);
-        best.map_or(longest, |best| best.clamp(times(MOST_SHARE), longest))
+        let longest = self.times_taken(AUTO_SHARE);
+        best.map_or(longest, |best| {
+            best.clamp(self.times_taken(MOST_SHARE), longest)
+        })
+    }
+
+    /// So many times the milliseconds that the last attempt took.
+    fn times_taken(&self, count: u64) -> u64 {
+        self.took.saturating_mul(count) / 1_000_000
     }
 
     /// The images of all these ranks are brought there from now on.
@@ -226,5 +259,102 @@ impl BackgroundLevel {
         if self.committed.is_some_and(|there| there.epoch > to) {
             self.committed = earlier;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rejoin_wire::ImageCost;
+
+    fn at(millis: u64) -> Time {
+        Time(millis * 1_000_000)
+    }
+
+    fn checkpoint(epoch: u32, millis: u64) -> CommittedCheckpoint {
+        CommittedCheckpoint {
+            epoch: Epoch(epoch),
+            at: at(millis),
+            cost: ImageCost::default(),
+        }
+    }
+
+    /// Whether it is due with this checkpoint.
+    fn is_due(level: &BackgroundLevel, millis: u64, epoch: u32) -> bool {
+        level.is_due(at(millis), Epoch(epoch), &FailureRate::default())
+    }
+
+    /// One rank's image comes there in this time.
+    fn bring(level: &mut BackgroundLevel, epoch: u32, (from, to): (u64, u64)) {
+        assert!(is_due(level, from, epoch), "{level:?}");
+        level.begin(at(from), checkpoint(epoch, from), 1);
+        assert_eq!(level.due_at(Epoch(epoch)), None);
+        let complete = level.arrived(Rank(0), Epoch(epoch));
+        assert_eq!(complete.map(|c| c.epoch), Some(Epoch(epoch)));
+        assert_eq!(level.commit(at(to)), at(to).0 - at(from).0);
+    }
+
+    #[test]
+    fn the_first_checkpoint_goes_there_and_then_those_that_are_asked_for() {
+        let mut level = BackgroundLevel::new(Some(Interval::Asked));
+        assert_eq!(level.due_at(Epoch(1)), Some(Time(0)));
+        bring(&mut level, 1, (10, 20));
+        assert!(!is_due(&level, 9_000_000, 2));
+        assert_eq!(level.due_at(Epoch(2)), None);
+        // The second request does not put the first one off.
+        level.want_too(Epoch(3));
+        level.want_too(Epoch(4));
+        assert!(!is_due(&level, 30, 2) && level.is_awaited());
+        bring(&mut level, 3, (30, 40));
+        assert!(!level.is_awaited());
+        level.want(Epoch(5));
+        level.want(Epoch(6));
+        assert!(!is_due(&level, 50, 5) && is_due(&level, 50, 6));
+        assert_eq!(
+            level.resumed(Some(checkpoint(3, 30))).due_at(Epoch(5)),
+            None
+        );
+    }
+
+    #[test]
+    fn after_a_failure_the_pause_doubles_until_an_attempt_succeeds() {
+        let mut level = BackgroundLevel::new(Some(Interval::Every(5000)));
+        bring(&mut level, 1, (0, 10));
+        assert!(!is_due(&level, 4999, 2) && is_due(&level, 5000, 2));
+        assert_eq!(level.due_at(Epoch(2)), Some(at(5000)));
+        let mut now = 5000;
+        for pause in [1000, 2000, 4000] {
+            level.begin(at(now), checkpoint(2, now), 1);
+            assert!(!level.fail(at(now), Epoch(1), true), "another one");
+            assert!(level.fail(at(now), Epoch(2), true));
+            assert!(!is_due(&level, now + pause - 1, 2));
+            assert_eq!(level.due_at(Epoch(2)), Some(at(now + pause)));
+            now += pause;
+        }
+        bring(&mut level, 2, (now, now + 10));
+        assert_eq!(level.retry_at(), None);
+        assert_eq!(level.due_at(Epoch(2)), None, "it is there");
+    }
+
+    #[test]
+    fn an_automatic_interval_leaves_most_of_the_time_free() {
+        let mut level = BackgroundLevel::new(Some(Interval::Auto));
+        bring(&mut level, 1, (0, 100));
+        assert!(!is_due(&level, 1999, 2) && is_due(&level, 2000, 2));
+        assert_eq!(level.due_at(Epoch(2)), Some(at(2000)));
+        level.add_time(at(100).0);
+        assert_eq!(level.due_at(Epoch(2)), Some(at(4000)));
+    }
+
+    #[test]
+    fn a_rollback_voids_what_is_later() {
+        let mut level = BackgroundLevel::new(Some(Interval::Every(0)));
+        bring(&mut level, 4, (0, 1));
+        level.begin(at(2), checkpoint(6, 2), 2);
+        level.roll_back(Epoch(5), None);
+        assert_eq!(level.under_way(), None);
+        assert_eq!(level.committed().map(|c| c.epoch), Some(Epoch(4)));
+        level.roll_back(Epoch(3), Some(checkpoint(3, 0)));
+        assert_eq!(level.committed().map(|c| c.epoch), Some(Epoch(3)));
     }
 }

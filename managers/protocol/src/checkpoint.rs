@@ -259,6 +259,13 @@ impl Coordinator {
             .min()
     }
 
+    /// When copies of the newest files are due at the latest: [`Coordinator::begin_files`] begins
+    /// them.
+    #[must_use]
+    pub fn copies_due_at(&self) -> Option<Time> {
+        self.committed.copies_due_at()
+    }
+
     /// The checkpoint whose files are being written, and how many ranks have theirs.
     #[must_use]
     pub fn files_under_way(&self) -> Option<(Epoch, u32)> {

@@ -71,6 +71,13 @@ impl CommittedLevels {
         self.memory = last.memory;
         self.files = self.files.resumed(last.file);
         self.copies = self.copies.resumed(last.partner);
+        if let Some(file) = last
+            .file
+            .filter(|file| last.partner.is_some_and(|p| p.epoch < file.epoch))
+        {
+            // They may have been asked for.
+            self.copies.want(file.epoch);
+        }
         self.is_unordered = false;
         self.gone.clear();
     }
@@ -166,7 +173,7 @@ impl CommittedLevels {
     /// The user asks for a checkpoint, which gets this number or a higher one, in files.
     pub fn want_files(&mut self, from: Epoch) {
         self.files.want(from);
-        self.copies.want(from);
+        self.copies.want_too(from);
     }
 
     /// The same, and no earlier failure delays them.
@@ -263,6 +270,14 @@ impl CommittedLevels {
     pub fn deadline(&self) -> Option<Time> {
         let deadlines = [self.files.deadline(), self.copies.deadline()];
         deadlines.into_iter().flatten().min()
+    }
+
+    /// When copies of the newest files are due at the latest.
+    pub fn copies_due_at(&self) -> Option<Time> {
+        let in_files = self.files.committed().map(|checkpoint| checkpoint.epoch);
+        let in_files =
+            in_files.filter(|epoch| self.copy_interval.is_some() && self.is_whole(*epoch));
+        self.copies.due_at(in_files?)
     }
 
     /// The checkpoint whose files are being written, and how many ranks have theirs.

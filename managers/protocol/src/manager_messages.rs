@@ -39,13 +39,26 @@ pub struct ProcessInstance {
 }
 
 /// A rank whose host was lost, and which is on another host since.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MovedRank {
     /// The rank.
     pub rank: Rank,
-    /// The number of the host that has a copy of the file of its image; `None`: all hosts see one
-    /// folder, or there is no such host.
+    /// The number of the host that has a copy of the file of its image, or the parity with the
+    /// files of other ranks; `None`: all hosts see one folder, or there is no such host.
     pub holder: Option<usize>,
+    /// These ranks, and the numbers of the hosts that have their files.
+    pub others: Vec<(Rank, usize)>,
+}
+
+/// What a host keeps for the files of images of other hosts' ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct KeptFile {
+    /// The rank; of several, the first.
+    pub rank: Rank,
+    /// The checkpoint.
+    pub epoch: Epoch,
+    /// It is the parity of the files of several ranks, and not a copy of one.
+    pub is_parity: bool,
 }
 
 /// How far a rank has come in its use of MPI.
@@ -165,14 +178,13 @@ pub enum ToLocal {
         /// Those of them that come from hosts which this launch has lost. They may be here already.
         moved: Vec<MovedRank>,
     },
-    /// Keep a copy of the file of an image that a rank of another host has stored.
+    /// Keep a copy of the file of an image that a rank of another host has stored; of the files of
+    /// several ranks, their parity.
     Copy {
-        /// The rank.
-        rank: Rank,
+        /// The ranks in their order, and the numbers of the hosts that have the files.
+        members: Vec<(Rank, usize)>,
         /// Of which epoch.
         epoch: Epoch,
-        /// The number of the host that has the file.
-        from: usize,
     },
     /// Every rank is in `MPI_Finalize`.
     AllFinalized {
@@ -407,16 +419,17 @@ pub enum ToCentral {
         /// One line for the user; `None`: it can be tried again at once.
         why: Option<String>,
     },
-    /// This host has a copy of the file of an image, as [`ToLocal::Copy`] has ordered.
+    /// This host has a copy of the file of an image, or the parity of several, as
+    /// [`ToLocal::Copy`] has ordered.
     ImageCopied {
-        /// The rank, of another host.
+        /// The rank, of another host; of several, the first.
         rank: Rank,
         /// Of which epoch.
         epoch: Epoch,
     },
-    /// This host can't have a copy of the file of an image.
+    /// This host can't make what [`ToLocal::Copy`] has ordered.
     ImageNotCopied {
-        /// The rank, of another host.
+        /// The rank, of another host; of several, the first.
         rank: Rank,
         /// Of which epoch.
         epoch: Epoch,

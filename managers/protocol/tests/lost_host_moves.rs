@@ -16,7 +16,7 @@ use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::levels::CommittedEpochs;
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
 use rejoin_managers_protocol::manager_messages::{
-    Cause, End, MovedRank, Report, Stage, ToCentral, ToLocal,
+    Cause, End, KeptFile, MovedRank, Report, Stage, ToCentral, ToLocal,
 };
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_wire::{ImageCost, Limits};
@@ -42,7 +42,7 @@ fn three_hosts() -> Job {
             takes_in: true,
             ..Failover::default()
         }),
-        copies: true,
+        copies: Some(1),
         ..job()
     }
 }
@@ -144,8 +144,17 @@ fn moved_to(host: usize) -> RankPlacement {
         moved: vec![MovedRank {
             rank: Rank(1),
             holder: Some(0),
+            others: Vec::new(),
         }],
         from: Epoch(1),
+    }
+}
+
+fn copy_of(rank: u32) -> KeptFile {
+    KeptFile {
+        rank: Rank(rank),
+        epoch: Epoch(1),
+        is_parity: false,
     }
 }
 
@@ -359,7 +368,7 @@ fn host_with_a_copy() -> Local {
     let inputs = vec![
         LocalInput::Central(spawn),
         LocalInput::Spawned(Rank(0), Incarnation(0), 10),
-        LocalInput::CopiesFound(vec![(Rank(1), Epoch(1))]),
+        LocalInput::CopiesFound(vec![copy_of(1)]),
         LocalInput::Central(ToLocal::Commit {
             generation: Generation(0),
             epochs,
@@ -394,12 +403,13 @@ fn a_host_takes_in_a_rank_and_keeps_the_copy_of_its_file() {
     let moved = MovedRank {
         rank: Rank(1),
         holder: Some(0),
+        others: Vec::new(),
     };
     let order = ToLocal::Restore {
         generation: Generation(1),
         epoch: Some(Epoch(1)),
         ranks: vec![(Rank(0), Incarnation(1)), (Rank(1), Incarnation(1))],
-        moved: vec![moved],
+        moved: vec![moved.clone()],
     };
     let effects = steps(&mut core, vec![LocalInput::Central(order.clone())]);
     let retire = LocalEffect::Retire(Rank(0), Incarnation(0));

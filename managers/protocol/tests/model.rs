@@ -359,7 +359,7 @@ impl Model for Jobs {
                 failover: None,
                 from: None,
                 requested: rejoin_channel_table::Epoch(0),
-                copies: false,
+                copies: None,
             }),
             hosts: (0..count).map(|_| host()).collect(),
             ranks: self.ranks.iter().map(process).collect(),

@@ -309,7 +309,7 @@ mod tests {
             failover: None,
             from: None,
             requested: rejoin_channel_table::Epoch(0),
-            copies: false,
+            copies: None,
         };
         let plan = LinkPlan {
             id: JOB,

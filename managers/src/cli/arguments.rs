@@ -101,6 +101,11 @@ pub(super) struct JobArguments {
     /// in files does, and the next files are written when the copies are whole
     #[arg(long, requires = "images", value_name = "TIME|auto|asked", value_parser = interval, allow_hyphen_values = true)]
     pub(super) image_copy_interval: Option<Interval>,
+    /// Instead of copies, another host keeps the parity (exclusive or) of the files of so many
+    /// hosts: they take that much less room, and one host of each group can be lost. More hosts
+    /// than that must have ranks
+    #[arg(long, requires = "images", value_name = "HOSTS", value_parser = clap::value_parser!(u32).range(2..=8), allow_hyphen_values = true)]
+    pub(super) image_parity: Option<u32>,
     /// Bytes a second at most that a host copies of other hosts' images: a number, or one with a
     /// unit such as 200MB. A rank that waits for its image gets it without a limit
     #[arg(long, requires = "images", value_name = "BYTES", value_parser = copy_rate, allow_hyphen_values = true)]

@@ -35,13 +35,12 @@ pub(super) fn launch(
     check_interface(job, given)?;
     let counts: Vec<u32> = programs.iter().map(|p| p.n.unwrap_or(1)).collect();
     let machines = host_list::machines(job, &programs, &counts, given)?;
-    let (mut ranks, mut list) = (Vec::new(), Vec::new());
-    for (program, index) in programs.into_iter().zip(0u32..) {
-        let count = counts[index as usize];
-        let start = ranks.len() as u32;
-        ranks.extend((start..start + count).map(|rank| (Rank(rank), index)));
-        list.push(program_of(program, overridden)?);
-    }
+    let list = programs.into_iter();
+    let list = list.map(|program| program_of(program, overridden));
+    let list: Vec<Program> = list.collect::<Result<_, _>>()?;
+    let of_program = |(index, count): (u32, &u32)| std::iter::repeat_n(index, *count as usize);
+    let indices = (0u32..).zip(&counts).flat_map(of_program);
+    let ranks: Vec<(Rank, u32)> = (0u32..).map(Rank).zip(indices).collect();
     let size = ranks.len() as u32;
     let stdin = reader(job.stdin, size)?;
     let (id, key) = secrets()?;
@@ -62,6 +61,7 @@ pub(super) fn launch(
         from: None,
         accepts_external_state: job.accept_external_state,
         copies: None,
+        copy_group: job.image_parity.unwrap_or(1),
         copy_rate: job.image_copy_rate,
         ranks,
         options: options(job, recovery.is_some())?,

@@ -8,6 +8,7 @@ use rejoin_channel_table::{Epoch, JobId, JobKey, Rank};
 use rejoin_ckpt::image::ImageCompression;
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::lease::Terms;
+use rejoin_managers_protocol::manager_messages::MovedRank;
 use rejoin_wire::RankOptions;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -39,9 +40,8 @@ pub struct Program {
 /// How hosts copy each other's files of images.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyPlan {
-    /// Ranks that were on a lost host, and the numbers of the hosts that have copies of their
-    /// files.
-    pub holders: Vec<(Rank, u32)>,
+    /// Ranks that were on a lost host, and what is left of their files.
+    pub moved: Vec<MovedRank>,
 }
 
 /// The data with which local managers start ranks. Holds the job's key. mpirun has the plan of the
@@ -73,6 +73,8 @@ pub struct LaunchPlan {
     pub accepts_external_state: bool,
     /// Hosts copy each other's files of images, as far as they do not share a folder.
     pub copies: Option<CopyPlan>,
+    /// Hosts of which another one keeps the parity of the files; 1 if it keeps copies.
+    pub copy_group: u32,
     /// Bytes a second at most that a host copies, while no process waits for them.
     pub copy_rate: Option<u64>,
     /// Settings for all ranks; host and local numbers are the local manager's to fill in.
@@ -128,7 +130,7 @@ impl LaunchPlan {
         let mut part = self.part(&[], 0);
         part.from = None;
         if let Some(copies) = &mut part.copies {
-            copies.holders.clear();
+            copies.moved.clear();
         }
         part
     }
@@ -168,6 +170,7 @@ mod tests {
             from: None,
             accepts_external_state: false,
             copies: None,
+            copy_group: 1,
             copy_rate: None,
             ranks: vec![(Rank(0), 0), (Rank(1), 0), (Rank(2), 1)],
             options: RankOptions::default(),

@@ -5,31 +5,46 @@ use super::copies::CopyEnd;
 use crate::error::Result;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::local::LocalInput;
-use rejoin_managers_protocol::manager_messages::ProcessInstance;
+use rejoin_managers_protocol::manager_messages::{KeptFile, ProcessInstance};
 
 impl LocalManager {
-    /// Copies the file of an image of another host.
-    pub(super) fn copy_image(&mut self, rank: Rank, epoch: Epoch, from: usize) -> Result<()> {
-        let host = u32::try_from(from).unwrap_or(u32::MAX);
+    /// Copies the file of an image of another host, or makes the parity of several.
+    pub(super) fn copy_image(&mut self, members: Vec<(Rank, usize)>, epoch: Epoch) -> Result<()> {
+        let number =
+            |(rank, host): &(Rank, usize)| (*rank, u32::try_from(*host).unwrap_or(u32::MAX));
+        let numbers: Vec<(Rank, u32)> = members.iter().map(number).collect();
         let Some(copies) = &mut self.copies else {
-            let why = "its partner keeps no files".to_string();
-            let refused = LocalInput::ImageNotCopied(rank, epoch, why);
-            self.queue.push_back(refused);
+            if let Some((rank, _)) = members.first().copied() {
+                let file = KeptFile {
+                    rank,
+                    epoch,
+                    is_parity: members.len() > 1,
+                };
+                let why = "its partner keeps no files".to_string();
+                self.queue.push_back(LocalInput::ImageNotCopied(file, why));
+            }
             return Ok(());
         };
-        match (copies.order(rank, epoch, host), &mut self.central) {
-            (true, Some(central)) => central.ask_images_of(host),
-            _ => Ok(()),
-        }
+        let unknown = copies.order(&numbers, epoch);
+        self.ask_images_of(unknown)
     }
 
-    /// Removes a copy, or ends its making.
-    pub(super) fn drop_copy(&mut self, rank: Rank, epoch: Epoch) {
+    fn ask_images_of(&mut self, hosts: Vec<u32>) -> Result<()> {
+        let Some(central) = &mut self.central else {
+            return Ok(());
+        };
+        hosts
+            .into_iter()
+            .try_for_each(|host| central.ask_images_of(host))
+    }
+
+    /// Removes a copy or a parity, or ends its making.
+    pub(super) fn drop_copy(&mut self, file: KeptFile) {
         let copies = self.copies.as_mut();
-        let is_made = copies.is_some_and(|copies| copies.cancel(rank, epoch));
+        let is_made = copies.is_some_and(|copies| copies.cancel(file));
         // The file of a rank that is on this host by now goes with its image.
-        if is_made && self.slot(rank).is_none() {
-            self.images.remove_copy(rank, epoch);
+        if is_made && (file.is_parity || self.slot(file.rank).is_none()) {
+            self.images.remove_copy(file);
         }
     }
 
@@ -41,13 +56,14 @@ impl LocalManager {
         Ok(())
     }
 
-    fn copy_ended(&mut self, (rank, epoch, end): CopyEnd) -> Result<()> {
-        let copies = self.copies.as_mut();
+    fn copy_ended(&mut self, (file, end): CopyEnd) -> Result<()> {
+        let KeptFile { rank, epoch, .. } = file;
+        let copies = self.copies.as_mut().filter(|_| !file.is_parity);
         let awaited = copies.and_then(|copies| copies.take_awaited(rank, epoch));
         let Some(instance) = awaited else {
             self.queue.push_back(match end {
-                Ok(_) => LocalInput::ImageCopied(rank, epoch),
-                Err(why) => LocalInput::ImageNotCopied(rank, epoch, why),
+                Ok(_) => LocalInput::ImageCopied(file),
+                Err(why) => LocalInput::ImageNotCopied(file, why),
             });
             return Ok(());
         };
@@ -74,13 +90,11 @@ impl LocalManager {
         let Some(copies) = &mut self.copies else {
             return Ok(false);
         };
-        let holder = copies.holder(rank);
-        let Some(host) = holder.filter(|_| !self.images.has(slot, epoch)) else {
+        if !copies.is_elsewhere(rank) || self.images.has(slot, epoch) {
             return Ok(false);
-        };
-        if copies.wait_for(instance, epoch) {
-            self.copy_image(rank, epoch, host as usize)?;
         }
+        let unknown = copies.wait_for(instance, epoch);
+        self.ask_images_of(unknown)?;
         Ok(true)
     }
 

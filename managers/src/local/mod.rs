@@ -316,8 +316,8 @@ impl LocalManager {
             LocalEffect::DropImage(rank, epoch) => self.drop_image(rank, epoch),
             LocalEffect::DropFromMemory(rank, epoch) => self.drop_from_memory(rank, epoch),
             LocalEffect::WriteImage(rank, epoch) => self.write_image(rank, epoch),
-            LocalEffect::CopyImage(rank, epoch, from) => self.copy_image(rank, epoch, from)?,
-            LocalEffect::DropCopy(rank, epoch) => self.drop_copy(rank, epoch),
+            LocalEffect::CopyImage(members, epoch) => self.copy_image(members, epoch)?,
+            LocalEffect::DropCopy(file) => self.drop_copy(file),
             LocalEffect::StopAll => self.stop_all(),
             LocalEffect::ContinueAll => self.continue_all(),
             LocalEffect::Caveats(rank, lines) => {

@@ -11,7 +11,7 @@ impl LocalManager {
     /// A rank of a lost host is on this one from now on. It gets the next slot. It comes back from
     /// the file of its image of this epoch.
     pub(super) fn take_in(&mut self, moved: MovedRank, epoch: Option<Epoch>) -> Result<()> {
-        let MovedRank { rank, holder } = moved;
+        let rank = moved.rank;
         if self.slot(rank).is_some() {
             return Ok(());
         }
@@ -22,8 +22,7 @@ impl LocalManager {
             return Ok(());
         }
         if let Some(copies) = &mut self.copies {
-            let holder = holder.and_then(|holder| u32::try_from(holder).ok());
-            copies.take_in(rank, holder, &self.reactor)?;
+            copies.take_in(&moved, &self.reactor)?;
         }
         let slot = self.ranks.len();
         let count = slot + 1;

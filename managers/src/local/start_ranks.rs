@@ -94,8 +94,8 @@ impl LocalManager {
         let Some(epoch) = plan.from else {
             return Ok(());
         };
-        let holders = plan.copies.as_ref().map(|copies| &copies.holders[..]);
-        let is_held = |rank| holders.into_iter().flatten().any(|(held, _)| *held == rank);
+        let moved = plan.copies.as_ref().map(|copies| &copies.moved[..]);
+        let is_held = |rank| moved.into_iter().flatten().any(|one| one.rank == rank);
         for slot in 0..self.ranks.len() {
             let rank = self.ranks[slot].rank();
             match self.images.load_one(slot, epoch) {
@@ -108,8 +108,7 @@ impl LocalManager {
         }
         self.images.commit(epoch);
         if let Some(copies) = &mut self.copies {
-            let found = self.images.find_copies(epoch).into_iter();
-            let found: Vec<_> = found.map(|rank| (rank, epoch)).collect();
+            let found = self.images.find_copies(epoch);
             copies.adopt(&found);
             self.queue.push_back(LocalInput::CopiesFound(found));
         }

@@ -47,6 +47,21 @@ fn check_limits(machines: &Machines, come_back: bool) -> Result<()> {
     Ok(())
 }
 
+/// Whether enough hosts have ranks for groups of so many hosts.
+fn check_copy_group(launch: &Launch) -> Result<()> {
+    let group = launch.plan.copy_group as usize;
+    let machines = &launch.machines;
+    let used = (0..machines.hosts.len()).filter(|&host| machines.ranks_on(host) > 0);
+    let used = used.count();
+    let is_first = launch.launch == 0;
+    match launch.plan.copies.is_some() && is_first && group > 1 && used <= group {
+        true => Err(Error::Usage(format!(
+            "--image-parity {group}: another host keeps what {group} hosts need, and {used} have ranks"
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// The setup of the streams for a launch.
 fn setup(launch: &Launch, relaunch: Option<bool>) -> Setup {
     let (plan, machines) = (&launch.plan, &launch.machines);
@@ -83,7 +98,7 @@ fn job(launch: &Launch, failover: bool, takes_in: bool) -> Job {
         failover: failover.then(|| launch.machines.failover(takes_in)),
         from: launch.plan.from,
         requested: launch.requested,
-        copies: launch.plan.copies.is_some(),
+        copies: (launch.plan.copies.as_ref()).map(|_| launch.plan.copy_group as usize),
     }
 }
 
@@ -151,6 +166,7 @@ impl Launcher {
         let named = NamedJob::of(&launch.plan, launch.generation);
         let machines = &launch.machines;
         check_limits(machines, launch.recovery.is_some())?;
+        check_copy_group(&launch)?;
         let name = run_dir::name(launch.plan.job);
         descendants::become_subreaper();
         let signals = Signals::new(&FORWARDED)?;

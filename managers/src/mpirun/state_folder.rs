@@ -15,7 +15,8 @@ use crate::launch::launch_plan::{CopyPlan, LaunchPlan};
 use crate::launch::machines::Machines;
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_ckpt::store::{FolderClaim, ImageFolder};
-use rejoin_managers_protocol::central::{HostIndex, Relaunch, StoredState, placement};
+use rejoin_managers_protocol::central::{CopyGroups, HostIndex, Relaunch, StoredState};
+use rejoin_managers_protocol::manager_messages::MovedRank;
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -28,6 +29,8 @@ pub(super) struct StateFolder {
     images: Option<ImageFolder>,
     /// Another host has a copy of each file before its checkpoint counts, or sees it.
     are_copied: bool,
+    /// Hosts of which another one keeps the parity of the files; 1 for copies.
+    copy_group: usize,
     /// The checkpoint from whose files this launch began, or continued on other hosts.
     from: Option<Epoch>,
     ranks: u32,
@@ -73,6 +76,7 @@ impl StateFolder {
             images: images.map(|folder| image_folder(&launch.plan, folder)),
             began_from: began_from.and_then(|folder| newest(folder, launch.plan.size, at_most)),
             are_copied: are_copied(launch),
+            copy_group: plan.copy_group as usize,
             from: plan.from,
             restarted: options.restart,
             ranks: launch.plan.size,
@@ -101,12 +105,8 @@ impl StateFolder {
         lost: &[HostIndex],
     ) -> Option<StoredState> {
         let folder = self.images.as_ref()?;
-        let partner = |host: &HostIndex| placement::partner(*host, &machines.placement);
-        let is_lost = |host: &HostIndex| lost.contains(host);
-        let have_copies = !lost
-            .iter()
-            .filter_map(partner)
-            .any(|partner| is_lost(&partner));
+        let groups = CopyGroups::new(&machines.placement, self.copy_group);
+        let have_copies = groups.outlive(lost);
         // Of the files from which this launch began or continued there may be one each.
         if self.are_copied && have_copies && self.from != Some(epoch) {
             return Some(StoredState::Images(epoch));
@@ -139,9 +139,7 @@ impl StateFolder {
 
 /// Files of images have copies on other hosts.
 fn are_copied(launch: &Launch) -> bool {
-    let placement = &launch.machines.placement;
-    let has_partner = |host: &HostIndex| placement::partner(*host, placement).is_some();
-    launch.plan.copies.is_some() && placement.first().is_some_and(has_partner)
+    launch.plan.copies.is_some() && !groups(launch).stripes().is_empty()
 }
 
 /// The launch after this one, as central has decided it.
@@ -157,7 +155,7 @@ pub(super) fn after(launch: &Launch, relaunch: &Relaunch) -> Launch {
     next.stop = launch.stop.of_next_launch();
     next.plan.from = None;
     if let Some(copies) = &mut next.plan.copies {
-        copies.holders = holders(&launch.machines.placement, relaunch.lost);
+        copies.moved = moved(launch, relaunch.lost);
     }
     match relaunch.state {
         StoredState::Images(epoch) => next.plan.from = Some(epoch),
@@ -169,14 +167,18 @@ pub(super) fn after(launch: &Launch, relaunch: &Relaunch) -> Launch {
     next
 }
 
-/// The ranks of a lost host, and the host that has copies of their files.
-fn holders(placement: &[HostIndex], lost: HostIndex) -> Vec<(Rank, u32)> {
-    let holder = placement::partner(lost, placement);
-    let holder = holder.and_then(|host| u32::try_from(host).ok());
-    let ranks = (0u32..).map(Rank).zip(placement);
+/// Which host keeps what of which files.
+fn groups(launch: &Launch) -> CopyGroups {
+    CopyGroups::new(&launch.machines.placement, launch.plan.copy_group as usize)
+}
+
+/// The ranks of a lost host, and what is left of their files.
+fn moved(launch: &Launch, lost: HostIndex) -> Vec<MovedRank> {
+    let groups = groups(launch);
+    let ranks = (0u32..).map(Rank).zip(&launch.machines.placement);
     let moved = ranks.filter(|(_, host)| **host == lost);
     moved
-        .filter_map(|(rank, _)| Some((rank, holder?)))
+        .map(|(rank, _)| groups.moved(rank, |host| *host == lost))
         .collect()
 }
 

@@ -35,6 +35,8 @@ pub struct UserLog {
     image_lost: Option<Epoch>,
     /// Reasons so far why images can't be written to files, without their numbers.
     not_stored: BTreeSet<String>,
+    /// The same, of copies.
+    not_copied: BTreeSet<String>,
     stretched: bool,
 }
 
@@ -79,9 +81,7 @@ fn not_copied(rank: Rank, host: &str, why: &str, partner: Option<Epoch>) -> Stri
     let rank = rank.0;
     let meanwhile = match partner {
         Some(Epoch(number)) => {
-            format!(
-                "if a host is lost, the job rolls back to checkpoint {number}, whose copies stay"
-            )
+            format!("if a host is lost, the job rolls back to checkpoint {number}")
         }
         None => "a lost host ends the job".to_string(),
     };
@@ -201,6 +201,7 @@ impl UserLog {
                 // Why it does not stop now is to be said again.
                 self.refused.clear();
                 self.not_stored.clear();
+                self.not_copied.clear();
                 say(&stopping(*signal));
             }
             Event::StopGivenUp { signal, file } => say(&stop_given_up(*signal, *file)),
@@ -345,7 +346,7 @@ impl UserLog {
                 ..
             } => {
                 let kind = why.replace(|c: char| c.is_ascii_digit(), "");
-                let is_new = self.not_stored.insert(kind);
+                let is_new = self.not_copied.insert(kind);
                 is_new.then(|| not_copied(*rank, host, why, *partner))
             }
             _ => None,

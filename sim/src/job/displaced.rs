@@ -17,8 +17,7 @@ impl<W: Work> JobWorld<W> {
             let host = &self.hosts[host];
             host.local.is_some() && !host.link.is_dropped()
         };
-        let holder = self.copies.holder(rank, epoch);
-        let is_found = is_there(self.host_of(rank)) || holder.is_some_and(is_there);
+        let is_found = is_there(self.host_of(rank)) || self.is_replaceable(rank, epoch, is_there);
         let is_found = self.from != Some(epoch) && is_found;
         is_whole && (self.shape.copies.is_none() || is_found)
     }
@@ -41,10 +40,15 @@ impl<W: Work> JobWorld<W> {
         let moved = moved.filter(|(_, (before, now))| before != now);
         let moved: Vec<(Rank, HostIndex)> = moved.map(|(rank, (host, _))| (rank, *host)).collect();
         self.tally.moves += u64::from(!moved.is_empty());
-        for (rank, host) in moved {
-            self.copies.lose_host(host);
+        for (_, host) in &moved {
+            self.copies.lose_host(*host);
+        }
+        let is_there = |host| moved.iter().all(|(_, lost)| *lost != host);
+        for (rank, _) in &moved {
+            let rank = *rank;
             for epoch in self.epochs_of(rank) {
-                let is_found = self.shape.copies.is_none() || self.copies.has(rank, epoch);
+                let is_shared = self.shape.copies.is_none();
+                let is_found = is_shared || self.is_replaceable(rank, epoch, is_there);
                 let image = self.images.get_mut(&(rank, epoch));
                 match image.filter(|image| image.file == SimFile::Whole && is_found) {
                     Some(image) => image.in_memory = false,

@@ -106,8 +106,13 @@ impl<W: Work> JobWorld<W> {
             } => {
                 let stored = (self.stored.committed, self.stored.file, self.stored.ordered);
                 // Without copies, files count as copied.
-                let partner = [self.stored.partner, self.stored.file].contains(&committed.partner);
-                if !partner || (committed.memory, committed.file, abandoned) != stored {
+                let partner = match self.copy_groups().stripes().is_empty() {
+                    true => self.stored.file,
+                    false => self.stored.partner,
+                };
+                if partner != committed.partner
+                    || (committed.memory, committed.file, abandoned) != stored
+                {
                     return Err(format!(
                         "resumed with {committed:?}, {abandoned}, not {stored:?}"
                     ));
@@ -136,11 +141,9 @@ impl<W: Work> JobWorld<W> {
                 epoch,
                 level: Level::Partner,
                 ..
-            } => {
+            } if self.from != Some(epoch) => {
                 // A launch that continues from files stores that they count.
-                if self.from != Some(epoch) {
-                    self.are_copied(epoch)?;
-                }
+                self.are_copied(epoch)?;
             }
             _ => {}
         }
@@ -279,8 +282,10 @@ impl<W: Work> JobWorld<W> {
                 let delay = self.rng.between(100_000, 3 * MILLI);
                 self.after(delay, Event::Swept(host));
             }
-            local::LocalEffect::CopyImage(rank, epoch, _) => self.copy_image(host, rank, epoch),
-            local::LocalEffect::DropCopy(rank, epoch) => self.copies.drop(rank, epoch),
+            local::LocalEffect::CopyImage(members, epoch) => {
+                self.copy_image(host, members, epoch)?;
+            }
+            local::LocalEffect::DropCopy(file) => self.copies.drop(file),
             local::LocalEffect::TakeIn(moved, _) => self.takes_in(host, moved)?,
             local::LocalEffect::Exit { .. }
             | local::LocalEffect::Caveats(..)

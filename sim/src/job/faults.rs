@@ -3,7 +3,7 @@
 use super::process_model::{ProcessStep, SimFile};
 use super::work::Work;
 use super::{Event, Host, JobFault, JobWorld, Key, MILLI};
-use rejoin_channel_table::Rank;
+use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::central::{self, Central, StopSignal};
 use rejoin_managers_protocol::local::Local;
 use rejoin_managers_protocol::manager_messages::End;
@@ -122,11 +122,15 @@ impl<W: Work> JobWorld<W> {
         self.processes.retain(|key, _| !here(key));
         self.restores.retain(|key, _| !here(key));
         self.copies.lose_host(host);
+        let is_there = |host: usize| self.hosts[host].local.is_some();
+        let of_host = self.images.keys().filter(|(rank, _)| ranks.contains(rank));
+        let found = of_host.filter(|(rank, epoch)| self.is_replaceable(*rank, *epoch, is_there));
+        let found: BTreeSet<(Rank, Epoch)> = found.copied().collect();
         let (work, has_files) = (&mut self.work, self.shape.files.is_some());
-        let (copies, is_shared) = (&self.copies, self.shape.copies.is_none());
+        let is_shared = self.shape.copies.is_none();
         self.images.retain(|(rank, epoch), image| {
             let of_host = ranks.contains(rank);
-            let elsewhere = is_shared || copies.has(*rank, *epoch);
+            let elsewhere = is_shared || found.contains(&(*rank, *epoch));
             let stays = !of_host || (has_files && image.file == SimFile::Whole && elsewhere);
             image.in_memory &= !of_host;
             if !stays {

@@ -1,51 +1,60 @@
-//! Which hosts have copies of image files of other hosts.
+//! Which hosts have copies of image files of other hosts, or the parities of several.
 
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::central::HostIndex;
+use rejoin_managers_protocol::manager_messages::KeptFile;
 use std::collections::BTreeMap;
 
-/// A copy of the file of an image.
-#[derive(Debug, Clone, Copy)]
+/// A copy of the file of an image, or the parity of several.
+#[derive(Debug, Clone)]
 struct SimCopy {
     host: HostIndex,
+    members: Vec<Rank>,
     is_whole: bool,
 }
 
 /// All copies.
 #[derive(Debug, Default)]
 pub(super) struct SimCopies {
-    copies: BTreeMap<(Rank, Epoch), SimCopy>,
+    copies: BTreeMap<KeptFile, SimCopy>,
 }
 
 impl SimCopies {
-    /// Whether some host has a whole copy.
-    pub fn has(&self, rank: Rank, epoch: Epoch) -> bool {
-        let copy = self.copies.get(&(rank, epoch));
-        copy.is_some_and(|copy| copy.is_whole)
+    /// The host that has a whole copy or a parity of this rank's file, and the other ranks whose
+    /// files are needed beside it.
+    pub fn of(&self, rank: Rank, epoch: Epoch) -> Option<(HostIndex, Vec<Rank>)> {
+        let mut copies = self.copies.iter().filter(|(file, _)| file.epoch == epoch);
+        let is_meant = |copy: &SimCopy| copy.is_whole && copy.members.contains(&rank);
+        let (_, copy) = copies.find(|(_, copy)| is_meant(copy))?;
+        let others = copy.members.iter().copied().filter(|other| *other != rank);
+        Some((copy.host, others.collect()))
     }
 
-    /// The host that has a whole copy, if there is one.
-    pub fn holder(&self, rank: Rank, epoch: Epoch) -> Option<HostIndex> {
-        let copy = self.copies.get(&(rank, epoch));
-        Some(copy.filter(|copy| copy.is_whole)?.host)
+    /// A host begins a copy, or the parity of several. Returns which it is.
+    pub fn begin(&mut self, host: HostIndex, members: Vec<Rank>, epoch: Epoch) -> KeptFile {
+        let file = KeptFile {
+            rank: members[0],
+            epoch,
+            is_parity: members.len() > 1,
+        };
+        let copy = SimCopy {
+            host,
+            members,
+            is_whole: false,
+        };
+        self.copies.insert(file, copy);
+        file
     }
 
-    /// A host begins a copy.
-    pub fn begin(&mut self, host: HostIndex, rank: Rank, epoch: Epoch) {
-        let is_whole = false;
-        let copy = SimCopy { host, is_whole };
-        self.copies.insert((rank, epoch), copy);
+    /// The host that is making this one, and of which ranks.
+    pub fn maker(&self, file: KeptFile) -> Option<(HostIndex, Vec<Rank>)> {
+        let copy = self.copies.get(&file).filter(|copy| !copy.is_whole)?;
+        Some((copy.host, copy.members.clone()))
     }
 
-    /// The host that is making this copy.
-    pub fn maker(&self, rank: Rank, epoch: Epoch) -> Option<HostIndex> {
-        let copy = self.copies.get(&(rank, epoch));
-        Some(copy.filter(|copy| !copy.is_whole)?.host)
-    }
-
-    /// A copy is whole.
-    pub fn complete(&mut self, rank: Rank, epoch: Epoch) {
-        if let Some(copy) = self.copies.get_mut(&(rank, epoch)) {
+    /// It is whole.
+    pub fn complete(&mut self, file: KeptFile) {
+        if let Some(copy) = self.copies.get_mut(&file) {
             copy.is_whole = true;
         }
     }
@@ -57,22 +66,23 @@ impl SimCopies {
 
     /// This rank is on a host that may have a copy: the copy is its file now.
     pub fn take_in(&mut self, host: HostIndex, rank: Rank) {
+        let is_copy = |file: &KeptFile| file.rank == rank && !file.is_parity;
         self.copies
-            .retain(|(other, _), copy| *other != rank || copy.host != host);
+            .retain(|file, copy| !is_copy(file) || copy.host != host);
     }
 
     /// A copy does not count any more.
-    pub fn drop(&mut self, rank: Rank, epoch: Epoch) {
-        self.copies.remove(&(rank, epoch));
+    pub fn drop(&mut self, file: KeptFile) {
+        self.copies.remove(&file);
     }
 
     /// The launch is over. The whole copies of this checkpoint stay. Returns them by host.
-    pub fn keep(&mut self, epoch: Option<Epoch>) -> BTreeMap<HostIndex, Vec<(Rank, Epoch)>> {
+    pub fn keep(&mut self, epoch: Option<Epoch>) -> BTreeMap<HostIndex, Vec<KeptFile>> {
         self.copies
-            .retain(|(_, other), copy| Some(*other) == epoch && copy.is_whole);
+            .retain(|file, copy| Some(file.epoch) == epoch && copy.is_whole);
         let mut by_host: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for (image, copy) in &self.copies {
-            by_host.entry(copy.host).or_default().push(*image);
+        for (file, copy) in &self.copies {
+            by_host.entry(copy.host).or_default().push(*file);
         }
         by_host
     }

@@ -43,7 +43,7 @@ use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, HostIndex, Job, Record};
 use rejoin_managers_protocol::lease::{DRIFT, STOPPING};
 use rejoin_managers_protocol::local::{self, Local};
-use rejoin_managers_protocol::manager_messages::{End, ProcessInstance, Time};
+use rejoin_managers_protocol::manager_messages::{End, KeptFile, ProcessInstance, Time};
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_wire::FromManager;
 use std::collections::{BTreeMap, VecDeque};
@@ -85,7 +85,7 @@ enum Event<E> {
     /// The file of an image is whole.
     Written(Rank, Epoch),
     /// A copy of the file of an image is whole.
-    Copied(Rank, Epoch),
+    Copied(KeptFile),
     /// A process that was told to retire is stopped.
     Stopped(Key),
     /// A process ends.
@@ -326,7 +326,7 @@ impl<W: Work> JobWorld<W> {
             Event::Safe(key) => self.safe(key),
             Event::Restored(key) => self.restored(key),
             Event::Written(rank, epoch) => self.written(rank, epoch),
-            Event::Copied(rank, epoch) => self.copied(rank, epoch),
+            Event::Copied(file) => self.copied(file),
             Event::Stopped(key) => self.stopped(key),
             Event::Ends(key, end) => self.ended(key, end),
             Event::Swept(host) => self.local(host, local::LocalInput::Swept),

@@ -7,9 +7,7 @@ use super::process_model::SimImage;
 use super::work::Work;
 use super::{Event, Host, JobWorld, MILLI, Shape};
 use rejoin_channel_table::{Epoch, Rank};
-use rejoin_managers_protocol::central::{
-    self, Central, HostIndex, Relaunch, StoredState, placement,
-};
+use rejoin_managers_protocol::central::{self, Central, HostIndex, Relaunch, StoredState};
 use rejoin_managers_protocol::local::{Local, LocalInput};
 use rejoin_managers_protocol::manager_messages::Time;
 
@@ -74,10 +72,9 @@ impl<W: Work> JobWorld<W> {
     /// The newest checkpoint in files that outlives a host, if they are all there for the next
     /// launch or other hosts.
     fn stored_images(&self) -> Option<Epoch> {
-        let has_partner = placement::partner(self.placement[0], &self.placement).is_some();
-        let epoch = match self.shape.copies.is_some() && has_partner {
-            true => self.stored.partner,
-            false => self.stored.file,
+        let epoch = match self.copy_groups().stripes().is_empty() {
+            true => self.stored.file,
+            false => self.stored.partner,
         }?;
         let mut ranks = (0..self.shape.ranks()).map(Rank);
         ranks

@@ -30,8 +30,9 @@ pub struct Shape {
     pub failover: bool,
     /// Other hosts take in the ranks of a lost one, where that is possible.
     pub takes_in: bool,
-    /// Each host has a folder of its own for files, and another host makes copies so often.
-    pub copies: Option<CopyInterval>,
+    /// Each host has a folder of its own for files. Hosts in groups of this size have the parities
+    /// of their files stored elsewhere, so often.
+    pub copies: Option<(usize, CopyInterval)>,
 }
 
 impl Shape {
@@ -60,11 +61,13 @@ impl Shape {
             }),
             from: None,
             requested: Epoch(0),
-            copies: self.copies.is_some(),
+            copies: self.copies.map(|(size, _)| size),
             recovery: Some(Recovery {
                 interval: self.interval,
                 files: self.files,
-                copies: self.copies.unwrap_or(CopyInterval::EachTime),
+                copies: self
+                    .copies
+                    .map_or(CopyInterval::EachTime, |(_, interval)| interval),
                 limit: RecoveryLimit {
                     restarts: 1000,
                     within: 600_000,

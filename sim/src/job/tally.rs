@@ -32,6 +32,8 @@ pub struct Tally {
     pub files: u64,
     /// Whole copies of files on other hosts.
     pub copies: u64,
+    /// Of these, parities of several files.
+    pub parities: u64,
     /// Checkpoints that were committed in files.
     pub file_commits: u64,
     /// Requests to fail the writing of a file.
@@ -147,7 +149,7 @@ impl Tally {
 
 impl Tally {
     /// All counts.
-    fn counts(&mut self) -> [&mut u64; 33] {
+    fn counts(&mut self) -> [&mut u64; 34] {
         [
             &mut self.commits,
             &mut self.recoveries,
@@ -161,6 +163,7 @@ impl Tally {
             &mut self.outlived,
             &mut self.files,
             &mut self.copies,
+            &mut self.parities,
             &mut self.file_commits,
             &mut self.unwritable,
             &mut self.unwritten,

@@ -61,7 +61,7 @@ impl Job {
         Job::start_as(hosts, options, |run| program(run).start())
     }
 
-    /// The same, started in a way of its own.
+    /// The same, started in a way of its own. Options may name other hosts.
     pub fn start_as(hosts: &Hosts, options: &[&str], start: impl FnOnce(Run) -> Child) -> Job {
         let events = hosts.folder().join("events");
         let gate = Job::gate(hosts);
@@ -69,7 +69,10 @@ impl Job {
             let _ = std::fs::remove_file(left);
         }
         let file = events.to_str().expect("a path in UTF-8");
-        let mut all = vec!["--tag-output", "--events", file, "--host", "h1:2,h2:2"];
+        let mut all = vec!["--tag-output", "--events", file];
+        if !options.contains(&"--host") {
+            all.extend(["--host", "h1:2,h2:2"]);
+        }
         all.extend(["-n", "4", "--checkpoint-interval", "0.1", "--spin", "0"]);
         all.extend(options);
         let child = start(hosts.mpirun(all));

@@ -66,10 +66,18 @@ impl Central {
         }
         if let Some((epoch, rank)) = checkpoints.late_copies(now) {
             let why = "its file was not copied within an hour".to_string();
-            let host = self.ranks.host_of(rank);
-            let who = (rank, self.partner(host).unwrap_or(host));
+            let stripe = self.copy_groups().stripe_of(rank);
+            let holder = stripe.map(|stripe| stripe.holder);
+            let who = (rank, holder.unwrap_or(self.ranks.host_of(rank)));
             return self.not_copied(now, who, epoch, why, effects);
         }
+        let runs = self.phase == CentralPhase::Running;
+        if runs && checkpoints.copies_due_at().is_some_and(|due| due <= now) {
+            self.write_files_again(now, effects);
+        }
+        let Some(checkpoints) = self.mode.checkpoints_mut() else {
+            return;
+        };
         match checkpoints.tick(now) {
             Tick::Nothing => {}
             Tick::Due if self.phase == CentralPhase::Running => self.request_all(now, effects),

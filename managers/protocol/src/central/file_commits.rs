@@ -46,7 +46,8 @@ impl Central {
     }
 
     fn keeps_copies_of(&self, host: HostIndex, rank: Rank) -> bool {
-        self.partner(self.ranks.host_of(rank)) == Some(host)
+        let stripe = self.copy_groups().named(rank);
+        stripe.is_some_and(|stripe| stripe.holder == host)
     }
 
     /// A rank's image is in a file.
@@ -63,7 +64,7 @@ impl Central {
         }
     }
 
-    /// A rank's file is on the partner of its host.
+    /// The files of the stripe that this rank names are on another host, or their parity is.
     fn image_copied(
         &mut self,
         now: Time,
@@ -71,9 +72,15 @@ impl Central {
         epoch: Epoch,
         effects: &mut Vec<CentralEffect>,
     ) {
-        let checkpoints = self.mode.checkpoints_mut();
-        if let Some(complete) = checkpoints.and_then(|c| c.copied(rank, epoch)) {
-            self.commit_level(now, Level::Partner, complete, effects);
+        let stripe = self.copy_groups().named(rank);
+        let members = stripe.map_or_else(Vec::new, |stripe| stripe.members.clone());
+        let Some(checkpoints) = self.mode.checkpoints_mut() else {
+            return;
+        };
+        for (rank, _) in members {
+            if let Some(complete) = checkpoints.copied(rank, epoch) {
+                return self.commit_level(now, Level::Partner, complete, effects);
+            }
         }
     }
 
@@ -119,11 +126,10 @@ impl Central {
         let Some(epoch) = checkpoints.and_then(Coordinator::take_unordered) else {
             return;
         };
-        for (rank, from) in (0u32..).map(Rank).zip(self.ranks.placement()) {
-            if let Some(partner) = self.partner(from) {
-                let copy = ToLocal::Copy { rank, epoch, from };
-                effects.push(CentralEffect::Send(partner, copy));
-            }
+        for stripe in self.copy_groups().stripes() {
+            let members = stripe.members.clone();
+            let copy = ToLocal::Copy { members, epoch };
+            effects.push(CentralEffect::Send(stripe.holder, copy));
         }
     }
 

@@ -248,8 +248,9 @@ pub struct Job {
     /// The highest number of a checkpoint that earlier launches have requested. A host that was
     /// cut off may still write files with these numbers.
     pub requested: Epoch,
-    /// Partner hosts copy files, or see them. Otherwise all hosts are to see them.
-    pub copies: bool,
+    /// Partner hosts copy files, or see them: the number of hosts in each group of which another
+    /// host keeps the parity, 1 for copies. `None`: all hosts are to see all files.
+    pub copies: Option<usize>,
 }
 
 /// How the job continues if it loses a host.

@@ -1,13 +1,13 @@
 //! The central manager's state. Each part has its own fields; handlers of events change the parts
 //! through their methods.
 
+use super::copy_groups::CopyGroups;
 use super::host_table::HostTable;
 use super::interface::{CentralEffect, Failover, HostIndex, Job, RankPlacement};
 use super::job_clock::JobClock;
 use super::job_end::JobEnd;
 use super::losses::Losses;
 use super::phase::CentralPhase;
-use super::placement;
 use super::rank_table::RankTable;
 use super::recovery::{LostHosts, RecoveryMode};
 use super::stop_request::StopRequest;
@@ -37,10 +37,10 @@ pub struct Central {
     pub(super) lost_hosts: LostHosts,
     /// Where ranks are, if this launch has lost hosts.
     placement: Option<RankPlacement>,
-    /// Partner hosts copy files, or see them.
-    makes_copies: bool,
-    /// For each host the one that keeps copies of its files; empty where no copies are made.
-    partners: Vec<Option<HostIndex>>,
+    /// The size of groups of hosts whose files other hosts keep, if they do.
+    group_size: Option<usize>,
+    /// Which host keeps what of which files; empty where no copies are made.
+    copy_groups: CopyGroups,
 }
 
 impl Central {
@@ -49,13 +49,10 @@ impl Central {
     pub fn new(job: Job) -> Self {
         let size = u32::try_from(job.placement.len()).unwrap_or(u32::MAX);
         let first = first_incarnation(&job);
-        let partners = match job.copies {
-            true => placement::partners(job.hosts.len(), &job.placement),
-            false => Vec::new(),
-        };
+        let copy_groups = groups(&job.placement, job.copies);
         let mut mode = RecoveryMode::new(job.recovery, size);
         if let (Some(recovery), Some(checkpoints)) = (job.recovery, mode.checkpoints_mut())
-            && partners.iter().any(Option::is_some)
+            && !copy_groups.stripes().is_empty()
         {
             checkpoints.copy_files(recovery.copies);
         }
@@ -73,8 +70,8 @@ impl Central {
             requested: job.requested,
             lost_hosts: LostHosts::default(),
             placement: None,
-            makes_copies: job.copies,
-            partners,
+            group_size: job.copies,
+            copy_groups,
         }
     }
 
@@ -86,9 +83,7 @@ impl Central {
     /// Ranks of lost hosts are on other hosts from now on.
     pub(super) fn place(&mut self, placement: RankPlacement) {
         self.ranks.place(&placement.hosts);
-        if self.makes_copies {
-            self.partners = placement::partners(self.hosts.len(), &placement.hosts);
-        }
+        self.copy_groups = groups(&placement.hosts, self.group_size);
         let has_partners = self.has_partners();
         if let Some(checkpoints) = self.mode.checkpoints_mut().filter(|_| !has_partners) {
             checkpoints.stop_copies();
@@ -100,14 +95,14 @@ impl Central {
         self.placement = Some(placement);
     }
 
-    /// The host that keeps copies of a host's files, if any does.
-    pub(super) fn partner(&self, host: HostIndex) -> Option<HostIndex> {
-        self.partners.get(host).copied().flatten()
+    /// Which host keeps what of which files.
+    pub(super) fn copy_groups(&self) -> &CopyGroups {
+        &self.copy_groups
     }
 
     /// Some host keeps copies of another one's files.
     pub(super) fn has_partners(&self) -> bool {
-        self.partners.iter().any(Option::is_some)
+        !self.copy_groups.stripes().is_empty()
     }
 
     /// When the driver must send [`CentralInput::Tick`](super::CentralInput::Tick) at the latest.
@@ -124,9 +119,12 @@ impl Central {
                 return earlier(of_job, resuming.due());
             }
             _ if self.lost_hosts.is_pending() => return self.clock.limit_at(),
-            CentralPhase::Running | CentralPhase::Finalizing => {
-                self.mode.checkpoints().and_then(|c| c.deadline())
+            CentralPhase::Running => {
+                let checkpoints = self.mode.checkpoints();
+                let copies = checkpoints.and_then(|c| c.copies_due_at());
+                earlier(copies, checkpoints.and_then(|c| c.deadline()))
             }
+            CentralPhase::Finalizing => self.mode.checkpoints().and_then(|c| c.deadline()),
             CentralPhase::Restoring(restoring) => {
                 let held = restoring.held.as_ref().map(|held| held.until);
                 earlier(held, self.losses.deadline())
@@ -192,4 +190,8 @@ fn first_incarnation(job: &Job) -> Incarnation {
 
 fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
     one.into_iter().chain(other).min()
+}
+
+fn groups(placement: &[HostIndex], size: Option<usize>) -> CopyGroups {
+    size.map_or_else(CopyGroups::default, |size| CopyGroups::new(placement, size))
 }

@@ -16,6 +16,7 @@
 
 mod central_step;
 mod checkpoints;
+mod copy_groups;
 mod ending;
 mod event;
 mod failure;
@@ -36,6 +37,7 @@ mod stop_request;
 mod stopping;
 mod view;
 
+pub use copy_groups::{CopyGroups, Stripe};
 pub use event::Event;
 pub use interface::{
     CentralEffect, CentralInput, Failover, FailureHistory, HostIndex, Job, Leases, RankPlacement,

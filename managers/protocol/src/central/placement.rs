@@ -1,6 +1,4 @@
-//! Which host a rank runs on after another host is lost, and which host keeps copies of its files.
-
-use std::collections::BTreeSet;
+//! Which host a rank runs on after another host is lost.
 
 /// Number of a host in the order in which the driver named them.
 pub type HostIndex = usize;
@@ -21,36 +19,9 @@ pub fn without(
     Some(moved.collect())
 }
 
-/// The host that keeps copies of the image files of another: the next one that has ranks. `None`:
-/// there is no other. `placement`: for each rank its host.
-#[must_use]
-pub fn partner(host: HostIndex, placement: &[HostIndex]) -> Option<HostIndex> {
-    partner_among(host, &placement.iter().copied().collect())
-}
-
-fn partner_among(host: HostIndex, used: &BTreeSet<HostIndex>) -> Option<HostIndex> {
-    let next = used.range(host + 1..).next().or(used.first())?;
-    Some(*next).filter(|next| *next != host)
-}
-
-/// The partner of each of so many hosts.
-pub(super) fn partners(hosts: usize, placement: &[HostIndex]) -> Vec<Option<HostIndex>> {
-    let used = placement.iter().copied().collect();
-    (0..hosts).map(|host| partner_among(host, &used)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_partners_of_hosts_with_ranks_form_a_ring() {
-        assert_eq!(
-            partners(4, &[0, 0, 2, 3])[..],
-            [Some(2), Some(2), Some(3), Some(0)]
-        );
-        assert_eq!(partner(1, &[1, 1]), None);
-    }
 
     #[test]
     fn a_lost_hosts_ranks_go_to_a_spare_then_to_the_least_loaded() {

@@ -107,8 +107,7 @@ impl Local {
             Superseded::InMemory(rank, epoch) => LocalEffect::DropFromMemory(rank, epoch),
         }));
         let dropped = self.copies.keep(|epoch| self.images.counts(epoch));
-        let drop = |(rank, epoch)| LocalEffect::DropCopy(rank, epoch);
-        effects.extend(dropped.into_iter().map(drop));
+        effects.extend(dropped.into_iter().map(LocalEffect::DropCopy));
         if let Some(epoch) = committed.writing {
             self.write_images(epoch, effects);
         }

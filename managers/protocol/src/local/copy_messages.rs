@@ -1,53 +1,58 @@
-//! Orders to copy files of images of another host, and how they end.
+//! Orders to keep copies and parities of other hosts' files of images, and how they end.
 
 use super::copy_table::CopyState;
 use super::host_state::Local;
 use super::inputs::LocalEffect;
 use super::rank_messages::one_line;
-use crate::manager_messages::ToCentral;
+use crate::manager_messages::{KeptFile, ToCentral};
 use rejoin_channel_table::{Epoch, Rank};
 
 impl Local {
-    /// Central orders a copy. The order may come twice.
+    /// Central orders a copy of the file of one rank, or the parity of several. The order may come
+    /// twice.
     pub(super) fn copy_image(
         &mut self,
-        rank: Rank,
+        members: Vec<(Rank, usize)>,
         epoch: Epoch,
-        from: usize,
         effects: &mut Vec<LocalEffect>,
     ) {
+        let Some((rank, _)) = members.first().copied() else {
+            return;
+        };
         if !self.images.counts(epoch) {
             return;
         }
-        match self.copies.begin(rank, epoch) {
+        let is_parity = members.len() > 1;
+        let file = KeptFile {
+            rank,
+            epoch,
+            is_parity,
+        };
+        match self.copies.begin(file) {
             Some(CopyState::Partial) => {}
             Some(CopyState::Whole) => self.tell(ToCentral::ImageCopied { rank, epoch }, effects),
-            None => effects.push(LocalEffect::CopyImage(rank, epoch, from)),
+            None => effects.push(LocalEffect::CopyImage(members, epoch)),
         }
     }
 
     /// A copy is whole. One that does not count any more was dropped while it was made.
-    pub(super) fn image_copied(
-        &mut self,
-        rank: Rank,
-        epoch: Epoch,
-        effects: &mut Vec<LocalEffect>,
-    ) {
-        match self.copies.complete(rank, epoch) {
+    pub(super) fn image_copied(&mut self, file: KeptFile, effects: &mut Vec<LocalEffect>) {
+        let KeptFile { rank, epoch, .. } = file;
+        match self.copies.complete(file) {
             true => self.tell(ToCentral::ImageCopied { rank, epoch }, effects),
-            false => effects.push(LocalEffect::DropCopy(rank, epoch)),
+            false => effects.push(LocalEffect::DropCopy(file)),
         }
     }
 
     /// A copy can't be made.
     pub(super) fn image_not_copied(
         &mut self,
-        rank: Rank,
-        epoch: Epoch,
+        file: KeptFile,
         why: String,
         effects: &mut Vec<LocalEffect>,
     ) {
-        if self.copies.give_up(rank, epoch) {
+        if self.copies.give_up(file) {
+            let KeptFile { rank, epoch, .. } = file;
             let why = one_line(&why);
             self.tell(ToCentral::ImageNotCopied { rank, epoch, why }, effects);
         }

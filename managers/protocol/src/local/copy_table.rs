@@ -1,9 +1,10 @@
-//! Copies of image files that this host keeps for ranks of another host.
+//! Copies and parities of image files that this host keeps for ranks of other hosts.
 
+use crate::manager_messages::KeptFile;
 use rejoin_channel_table::{Epoch, Rank};
 use std::collections::BTreeMap;
 
-/// How far a copy has come.
+/// How far one of them has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum CopyState {
     /// It is being made.
@@ -12,51 +13,50 @@ pub(super) enum CopyState {
     Whole,
 }
 
-/// The copies, of images that count.
+/// Those of images that count.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct CopyTable {
-    copies: BTreeMap<(Rank, Epoch), CopyState>,
+    copies: BTreeMap<KeptFile, CopyState>,
 }
 
 impl CopyTable {
-    /// There are copies of these images from an earlier launch.
-    pub fn adopt(&mut self, found: Vec<(Rank, Epoch)>) {
-        let found = found.into_iter().map(|image| (image, CopyState::Whole));
+    /// These are there from an earlier launch.
+    pub fn adopt(&mut self, found: Vec<KeptFile>) {
+        let found = found.into_iter().map(|file| (file, CopyState::Whole));
         self.copies.extend(found);
     }
 
-    /// Forgets copies of images that do not count, and returns which they are.
-    pub fn keep(&mut self, counts: impl Fn(Epoch) -> bool) -> Vec<(Rank, Epoch)> {
-        let void = self.copies.keys().filter(|(_, epoch)| !counts(*epoch));
+    /// Forgets those of images that do not count, and returns which they are.
+    pub fn keep(&mut self, counts: impl Fn(Epoch) -> bool) -> Vec<KeptFile> {
+        let void = self.copies.keys().filter(|file| !counts(file.epoch));
         let void: Vec<_> = void.copied().collect();
-        for image in &void {
-            self.copies.remove(image);
+        for file in &void {
+            self.copies.remove(file);
         }
         void
     }
 
     /// The files of this rank are no copies any more: the rank is on this host.
     pub fn forget_rank(&mut self, rank: Rank) {
-        self.copies.retain(|(other, _), _| *other != rank);
+        self.copies
+            .retain(|file, _| file.rank != rank || file.is_parity);
     }
 
-    /// A copy is to be made, unless there is one. Returns its state before.
-    pub fn begin(&mut self, rank: Rank, epoch: Epoch) -> Option<CopyState> {
-        let before = self.copies.get(&(rank, epoch)).copied();
-        self.copies
-            .entry((rank, epoch))
-            .or_insert(CopyState::Partial);
+    /// This one is to be made, unless it is there. Returns its state before.
+    pub fn begin(&mut self, file: KeptFile) -> Option<CopyState> {
+        let before = self.copies.get(&file).copied();
+        self.copies.entry(file).or_insert(CopyState::Partial);
         before
     }
 
-    /// A copy is whole. Returns whether it counts.
-    pub fn complete(&mut self, rank: Rank, epoch: Epoch) -> bool {
-        let copy = self.copies.get_mut(&(rank, epoch));
+    /// It is whole. Returns whether it counts.
+    pub fn complete(&mut self, file: KeptFile) -> bool {
+        let copy = self.copies.get_mut(&file);
         copy.map(|copy| *copy = CopyState::Whole).is_some()
     }
 
-    /// A copy can't be made. Returns whether it counted.
-    pub fn give_up(&mut self, rank: Rank, epoch: Epoch) -> bool {
-        self.copies.remove(&(rank, epoch)).is_some()
+    /// It can't be made. Returns whether it counted.
+    pub fn give_up(&mut self, file: KeptFile) -> bool {
+        self.copies.remove(&file).is_some()
     }
 }

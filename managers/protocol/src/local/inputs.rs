@@ -2,7 +2,7 @@
 
 use crate::broadcast::Peer;
 use crate::lookup;
-use crate::manager_messages::{End, MovedRank, ProcessInstance, ToCentral, ToLocal};
+use crate::manager_messages::{End, KeptFile, MovedRank, ProcessInstance, ToCentral, ToLocal};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_wire::{FromManager, ToManager};
 
@@ -38,12 +38,12 @@ pub enum LocalInput {
     /// A rank's image of this epoch can't be written to a file, for this reason; without one, it
     /// can be tried again at once.
     ImageNotStored(Rank, Epoch, Option<String>),
-    /// This host has a copy of the file of this image, of a rank of another host.
-    ImageCopied(Rank, Epoch),
-    /// The file of this image can't be copied, for this reason.
-    ImageNotCopied(Rank, Epoch, String),
-    /// There are copies of these images from an earlier launch of the job.
-    CopiesFound(Vec<(Rank, Epoch)>),
+    /// This host has a copy or the parity of files of images, of ranks of other hosts.
+    ImageCopied(KeptFile),
+    /// It can't be made, for this reason.
+    ImageNotCopied(KeptFile, String),
+    /// There are copies and parities from an earlier launch of the job.
+    CopiesFound(Vec<KeptFile>),
     /// Another manager, or central, says this of where ranks are.
     LookedUp(Peer, lookup::LookupMessage),
     /// The deadline may have come.
@@ -74,11 +74,11 @@ pub enum LocalEffect {
     DropFromMemory(Rank, Epoch),
     /// Have an image write its file; answer with `ImageStored` or `ImageNotStored`.
     WriteImage(Rank, Epoch),
-    /// Copy the file of this image, which a rank of the host of this number has stored; answer with
-    /// `ImageCopied` or `ImageNotCopied`.
-    CopyImage(Rank, Epoch, usize),
-    /// Remove the copy of a file, or end its making.
-    DropCopy(Rank, Epoch),
+    /// Copy the file of this checkpoint that this rank has stored on the host of this number, or
+    /// store the parity of several; answer with `ImageCopied` or `ImageNotCopied`.
+    CopyImage(Vec<(Rank, usize)>, Epoch),
+    /// Remove a copy or a parity, or end its making.
+    DropCopy(KeptFile),
     /// Tell the user once which state an image of this rank can't restore.
     Caveats(Rank, Vec<String>),
     /// Show the user this message of a rank: in any case, or only who wants to know how things go.

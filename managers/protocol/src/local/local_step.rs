@@ -55,10 +55,8 @@ impl Local {
             LocalInput::ImageNotStored(rank, epoch, why) => {
                 self.image_not_stored(rank, epoch, why, effects);
             }
-            LocalInput::ImageCopied(rank, epoch) => self.image_copied(rank, epoch, effects),
-            LocalInput::ImageNotCopied(rank, epoch, why) => {
-                self.image_not_copied(rank, epoch, why, effects);
-            }
+            LocalInput::ImageCopied(file) => self.image_copied(file, effects),
+            LocalInput::ImageNotCopied(file, why) => self.image_not_copied(file, why, effects),
             LocalInput::CopiesFound(found) => self.copies.adopt(found),
             LocalInput::Tick => self.tick(now, effects),
             LocalInput::Swept => self.swept(effects),
@@ -71,7 +69,7 @@ impl Local {
         let present = self.processes.generation();
         match order {
             ToLocal::Leave { keeps_files } => self.leave(keeps_files, effects),
-            ToLocal::Copy { rank, epoch, from } => self.copy_image(rank, epoch, from, effects),
+            ToLocal::Copy { members, epoch } => self.copy_image(members, epoch, effects),
             // The asking central manager has not received it.
             ToLocal::Report | ToLocal::End { .. } | ToLocal::Kill
                 if self.phase == LocalPhase::Done =>

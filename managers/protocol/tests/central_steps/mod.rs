@@ -34,7 +34,7 @@ pub fn job() -> Job {
         failover: None,
         from: None,
         requested: Epoch(0),
-        copies: false,
+        copies: None,
     }
 }
 

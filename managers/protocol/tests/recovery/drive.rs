@@ -242,11 +242,11 @@ impl System {
             local::LocalEffect::WriteImage(rank, epoch) => {
                 inputs.extend(self.write_image(rank, epoch));
             }
-            local::LocalEffect::CopyImage(rank, epoch, from) => {
-                inputs.extend(self.copy_image(host, from, (rank, epoch)));
+            local::LocalEffect::CopyImage(members, epoch) => {
+                inputs.extend(self.copy_image(host, &members, epoch));
             }
-            local::LocalEffect::DropCopy(rank, epoch) => {
-                self.copies.remove(&(rank, epoch));
+            local::LocalEffect::DropCopy(file) => {
+                self.copies.remove(&(file.rank, file.epoch));
             }
             local::LocalEffect::Central(message) => {
                 self.hosts[host].up.push_back(message);

@@ -5,6 +5,7 @@ use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::central::Record;
 use rejoin_managers_protocol::levels::Level;
 use rejoin_managers_protocol::local::LocalInput;
+use rejoin_managers_protocol::manager_messages::KeptFile;
 
 impl System {
     /// An image is to write its file. Returns the answer, if it can't begin.
@@ -78,16 +79,20 @@ impl System {
     pub fn copy_image(
         &mut self,
         host: usize,
-        from: usize,
-        (rank, epoch): (Rank, Epoch),
+        members: &[(Rank, usize)],
+        epoch: Epoch,
     ) -> Option<LocalInput> {
+        let [(rank, from)] = *members else {
+            self.complain(format!("host {host} copies {members:?}"));
+            return None;
+        };
         if from != self.host_of(rank) || host != self.partner(rank) {
             self.complain(format!("host {host} copies {rank:?}, {epoch} from {from}"));
         }
         let has_file = self.images.get(&(rank, epoch));
         if has_file.is_none_or(|image| image.file != SimFile::Whole) {
             let why = "there is no such file".into();
-            return Some(LocalInput::ImageNotCopied(rank, epoch, why));
+            return Some(LocalInput::ImageNotCopied(copy(rank, epoch), why));
         }
         if self.copies.insert((rank, epoch), false).is_some() {
             self.complain("a copy is made twice");
@@ -104,11 +109,11 @@ impl System {
         let input = match well {
             true => {
                 self.copies.insert((rank, epoch), true);
-                LocalInput::ImageCopied(rank, epoch)
+                LocalInput::ImageCopied(copy(rank, epoch))
             }
             false => {
                 self.copies.remove(&(rank, epoch));
-                LocalInput::ImageNotCopied(rank, epoch, "no space".into())
+                LocalInput::ImageNotCopied(copy(rank, epoch), "no space".into())
             }
         };
         self.local(self.partner(rank), input);
@@ -119,12 +124,20 @@ impl System {
         let Record::Committed { epoch, level, .. } = record else {
             return;
         };
-        if *level != Level::Partner || self.hosts.len() < 2 || !self.job().copies {
+        if *level != Level::Partner || self.hosts.len() < 2 || self.job().copies.is_none() {
             return;
         }
         let is_whole = |rank| self.copies.get(&(Rank(rank), *epoch)) == Some(&true);
         if !(0..self.ranks).all(is_whole) {
             self.complain(format!("{epoch} is committed without all copies"));
         }
+    }
+}
+
+fn copy(rank: Rank, epoch: Epoch) -> KeptFile {
+    KeptFile {
+        rank,
+        epoch,
+        is_parity: false,
     }
 }

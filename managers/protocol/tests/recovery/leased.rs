@@ -112,7 +112,7 @@ impl System {
     ) -> System {
         let mut system = System::new(hosts, ranks, files);
         let job = Job {
-            copies: false,
+            copies: None,
             leases: Some(Leases {
                 terms,
                 hosts: (0..hosts).collect(),
@@ -241,7 +241,7 @@ impl System {
 
     /// The newest checkpoint in files that outlives a host, if every rank's file is there.
     fn files_of_all(&self) -> Option<Epoch> {
-        let epoch = match self.job().copies {
+        let epoch = match self.job().copies.is_some() {
             true => self.stored.partner,
             false => self.stored.file,
         }?;

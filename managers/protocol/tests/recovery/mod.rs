@@ -110,7 +110,7 @@ fn job(hosts: usize, ranks: u32, files: bool) -> Job {
         failover: None,
         from: None,
         requested: Epoch(0),
-        copies: files,
+        copies: files.then_some(1),
     }
 }
 

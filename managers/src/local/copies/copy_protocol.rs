@@ -4,7 +4,7 @@
 //! | from | what |
 //! |---|---|
 //! | server | length (2 bytes) and name of its claim in its folder of images |
-//! | client | rank (4), epoch (4), and how many bytes of the file it has (8) |
+//! | client | kind (4: 0 the file of an image, 1 a parity), rank (4), epoch (4), and how many bytes of the file it has (8) |
 //! | server | 0, or length (2) of the reason why there is no file, and the reason |
 //! | server | bytes of the file (8), length of the note (4), checksum of the note (8), the note |
 //! | server | for each chunk its length (4), its checksum (8), and its bytes |
@@ -14,6 +14,7 @@
 
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_ckpt::store::checksum;
+use rejoin_managers_protocol::manager_messages::KeptFile;
 use std::io::{self, Read, Write};
 
 /// Most bytes of a chunk.
@@ -24,10 +25,8 @@ const NOTE_LIMIT: u32 = 64 << 20;
 /// What a client asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyRequest {
-    /// The rank of the image.
-    pub rank: Rank,
-    /// The checkpoint of the image.
-    pub epoch: Epoch,
+    /// The file.
+    pub file: KeptFile,
     /// Bytes of the file that the client has.
     pub from: u64,
 }
@@ -63,18 +62,32 @@ pub fn read_text(from: &mut impl Read) -> io::Result<String> {
 
 /// Writes a request.
 pub fn write_request(to: &mut impl Write, request: CopyRequest) -> io::Result<()> {
-    let mut bytes = [0; 16];
-    bytes[..4].copy_from_slice(&request.rank.0.to_le_bytes());
-    bytes[4..8].copy_from_slice(&request.epoch.0.to_le_bytes());
-    bytes[8..].copy_from_slice(&request.from.to_le_bytes());
+    let KeptFile {
+        rank,
+        epoch,
+        is_parity,
+    } = request.file;
+    let mut bytes = [0; 20];
+    bytes[..4].copy_from_slice(&u32::from(is_parity).to_le_bytes());
+    bytes[4..8].copy_from_slice(&rank.0.to_le_bytes());
+    bytes[8..12].copy_from_slice(&epoch.0.to_le_bytes());
+    bytes[12..].copy_from_slice(&request.from.to_le_bytes());
     to.write_all(&bytes)
 }
 
 /// Reads a request.
 pub fn read_request(from: &mut impl Read) -> io::Result<CopyRequest> {
+    let is_parity = match u32::from_le_bytes(read_exactly(from)?) {
+        0 => false,
+        1 => true,
+        _ => return Err(damaged("the kind of a file")),
+    };
     Ok(CopyRequest {
-        rank: Rank(u32::from_le_bytes(read_exactly(from)?)),
-        epoch: Epoch(u32::from_le_bytes(read_exactly(from)?)),
+        file: KeptFile {
+            is_parity,
+            rank: Rank(u32::from_le_bytes(read_exactly(from)?)),
+            epoch: Epoch(u32::from_le_bytes(read_exactly(from)?)),
+        },
         from: u64::from_le_bytes(read_exactly(from)?),
     })
 }
@@ -132,8 +145,11 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again_and_damage_is_noticed() {
         let request = CopyRequest {
-            rank: Rank(3),
-            epoch: Epoch(9),
+            file: KeptFile {
+                rank: Rank(3),
+                epoch: Epoch(9),
+                is_parity: true,
+            },
             from: 1 << 40,
         };
         let mut bytes = Vec::new();

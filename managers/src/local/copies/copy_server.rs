@@ -10,6 +10,7 @@ use crate::net::auth::image_key;
 use crate::net::manager_listener::Listener;
 use crate::net::reactor::Reactor;
 use rejoin_ckpt::store::ImageFolder;
+use rejoin_managers_protocol::manager_messages::KeptFile;
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -134,8 +135,16 @@ fn serve(stream: TcpStream, served: &ServedFolder) -> io::Result<()> {
 }
 
 /// The file from the byte on that the caller lacks, its whole length, and its note.
-fn open(folder: &ImageFolder, request: CopyRequest) -> io::Result<(File, u64, Vec<u8>)> {
-    let image = folder.find(request.rank.0, request.epoch.0)?;
+pub(super) fn open(folder: &ImageFolder, request: CopyRequest) -> io::Result<(File, u64, Vec<u8>)> {
+    let KeptFile {
+        rank,
+        epoch,
+        is_parity,
+    } = request.file;
+    let image = match is_parity {
+        true => folder.find_parity(rank.0, epoch.0)?,
+        false => folder.find(rank.0, epoch.0)?,
+    };
     let note = image.note()?;
     let mut file = File::open(image.path())?;
     let bytes = file.metadata()?.len();

@@ -1,26 +1,67 @@
 //! Copies of image files between hosts. A lost host takes its own files with it, unless all hosts
-//! see one folder. So the next host copies each file into its folder. A rank that is launched again
-//! on a third host gets its file from there.
+//! see one folder. So another host copies each file into its folder, or keeps the parity of the
+//! files of several hosts. A rank that continues on a third host gets its file from there.
 
+mod copier;
 mod copy_maker;
+mod copy_order;
 mod copy_protocol;
 mod copy_rate;
 mod copy_server;
+mod file_source;
+mod parity_note;
 
 use crate::error::{Context, Result};
 use crate::launch::launch_plan::LaunchPlan;
 use crate::local::kind;
 use crate::net::auth::Whose;
 use crate::net::reactor::{Interest, Reactor, Token};
-pub use copy_maker::{CopyEnd, CopyResult};
-use copy_maker::{CopyMaker, CopyMember, CopyOrder};
+use copy_maker::CopyMaker;
+pub use copy_order::CopyEnd;
+use copy_order::{CopyMember, CopyOrder, CopyResult, NeededFile};
 use copy_server::{CopyServer, ServedFolder};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_ckpt::store::ImageFolder;
-use rejoin_managers_protocol::manager_messages::ProcessInstance;
+use rejoin_managers_protocol::manager_messages::{KeptFile, MovedRank, ProcessInstance};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
+
+/// A file that is to be made.
+struct WantedFile {
+    file: KeptFile,
+    /// Of which files, on hosts of these numbers.
+    parts: Vec<(KeptFile, u32)>,
+}
+
+/// Where the file of a rank is that was on a lost host.
+struct LostFile {
+    /// The host that has a copy, or the parity with the files of others.
+    holder: u32,
+    /// These ranks, on hosts of these numbers.
+    others: Vec<(Rank, u32)>,
+}
+
+impl LostFile {
+    /// Of this rank. Nothing if all hosts see one folder.
+    fn of(moved: &MovedRank) -> Option<LostFile> {
+        let others = moved.others.iter();
+        let others = others.map(|(rank, host)| Some((*rank, u32::try_from(*host).ok()?)));
+        Some(LostFile {
+            holder: u32::try_from(moved.holder?).ok()?,
+            others: others.collect::<Option<_>>()?,
+        })
+    }
+}
+
+/// The file of a rank's image.
+fn copy_of(rank: Rank, epoch: Epoch) -> KeptFile {
+    KeptFile {
+        rank,
+        epoch,
+        is_parity: false,
+    }
+}
 
 /// The copies that this manager makes and gives.
 pub(super) struct ImageCopies {
@@ -32,17 +73,17 @@ pub(super) struct ImageCopies {
     member: CopyMember,
     /// Where the managers of other hosts listen, as far as central has told.
     places: BTreeMap<u32, Vec<SocketAddr>>,
-    /// Orders for which the place of the host is not known yet.
-    unplaced: Vec<(Rank, Epoch, u32)>,
-    /// The hosts that have the files of ranks which were on a lost host.
-    holders: Vec<(Rank, u32)>,
+    /// Orders for which the place of a host is not known yet.
+    unplaced: Vec<WantedFile>,
+    /// Where the files are of ranks that were on a lost host.
+    lost: BTreeMap<Rank, LostFile>,
     /// The number of this host.
     own: u32,
     /// Orders that have not come to their end.
-    under_way: BTreeSet<(Rank, Epoch)>,
+    under_way: BTreeSet<KeptFile>,
     /// The copies that this host has.
-    made: BTreeSet<(Rank, Epoch)>,
-    /// Processes that begin once their file is copied.
+    made: BTreeSet<KeptFile>,
+    /// Processes that begin once their file is here.
     awaited: BTreeMap<(Rank, Epoch), ProcessInstance>,
 }
 
@@ -82,7 +123,11 @@ impl ImageCopies {
             member,
             places: BTreeMap::new(),
             unplaced: Vec::new(),
-            holders: copies.holders.clone(),
+            lost: copies
+                .moved
+                .iter()
+                .filter_map(|moved| Some((moved.rank, LostFile::of(moved)?)))
+                .collect(),
             own: central.host,
             under_way: BTreeSet::new(),
             made: BTreeSet::new(),
@@ -96,70 +141,120 @@ impl ImageCopies {
         server.map_or_else(Vec::new, |server| server.addresses().to_vec())
     }
 
-    /// Has a file copied. Returns whether central must be asked for the place of its host.
-    pub fn order(&mut self, rank: Rank, epoch: Epoch, host: u32) -> bool {
-        match self.places.get(&host).cloned() {
-            Some(addresses) => {
-                if !self.under_way.insert((rank, epoch)) {
-                    return false;
-                }
-                let is_awaited = self.awaited.contains_key(&(rank, epoch));
-                let urgent = self.urgent.as_ref().filter(|_| is_awaited);
-                urgent.unwrap_or(&self.maker).order(CopyOrder {
-                    rank,
-                    epoch,
-                    host,
-                    addresses,
-                    is_awaited,
-                });
-                false
-            }
-            None => {
-                self.unplaced.push((rank, epoch, host));
-                true
-            }
+    /// Has a file of another host copied, or the parity of several made. Returns the hosts of which
+    /// central must be asked where they are.
+    pub fn order(&mut self, members: &[(Rank, u32)], epoch: Epoch) -> Vec<u32> {
+        let Some((rank, _)) = members.first().copied() else {
+            return Vec::new();
+        };
+        let parts = members
+            .iter()
+            .map(|(rank, host)| (copy_of(*rank, epoch), *host));
+        self.carry_out(WantedFile {
+            file: KeptFile {
+                rank,
+                epoch,
+                is_parity: members.len() > 1,
+            },
+            parts: parts.collect(),
+        })
+    }
+
+    /// Has the file of this rank made of what other hosts have. Returns the hosts of which central
+    /// must be asked where they are.
+    fn order_lost(&mut self, rank: Rank, epoch: Epoch) -> Vec<u32> {
+        let Some(lost) = self.lost.get(&rank) else {
+            return Vec::new();
+        };
+        let ranks = lost.others.iter().map(|(rank, _)| *rank).chain([rank]);
+        let of_holder = match lost.others.is_empty() {
+            true => copy_of(rank, epoch),
+            false => KeptFile {
+                rank: ranks.min().unwrap_or(rank),
+                epoch,
+                is_parity: true,
+            },
+        };
+        let others = lost.others.iter();
+        let others = others.map(|(rank, host)| (copy_of(*rank, epoch), *host));
+        let parts = [(of_holder, lost.holder)].into_iter().chain(others);
+        self.carry_out(WantedFile {
+            file: copy_of(rank, epoch),
+            parts: parts.collect(),
+        })
+    }
+
+    fn carry_out(&mut self, wanted: WantedFile) -> Vec<u32> {
+        let own = self.own;
+        let hosts = wanted.parts.iter().map(|(_, host)| *host);
+        let unknown = hosts.filter(|host| *host != own && !self.places.contains_key(host));
+        let unknown: Vec<u32> = unknown.collect();
+        if !unknown.is_empty() {
+            self.unplaced.push(wanted);
+            return unknown;
         }
+        let WantedFile { file, parts } = wanted;
+        if !self.under_way.insert(file) {
+            return unknown;
+        }
+        let parts = parts.into_iter().map(|(file, host)| NeededFile {
+            file,
+            host,
+            addresses: self.places.get(&host).cloned().unwrap_or_default(),
+        });
+        let is_awaited = !file.is_parity && self.awaited.contains_key(&(file.rank, file.epoch));
+        let urgent = self.urgent.as_ref().filter(|_| is_awaited);
+        urgent.unwrap_or(&self.maker).order(CopyOrder {
+            file,
+            parts: parts.collect(),
+            is_awaited,
+        });
+        unknown
     }
 
     /// Central says where a host's manager listens.
     pub fn learn(&mut self, host: u32, addresses: Vec<SocketAddr>) {
         self.places.insert(host, addresses);
-        for (rank, epoch, from) in std::mem::take(&mut self.unplaced) {
-            self.order(rank, epoch, from);
+        for wanted in std::mem::take(&mut self.unplaced) {
+            // Central was asked for the others.
+            let _ = self.carry_out(wanted);
         }
     }
 
-    /// There are copies from an earlier launch.
-    pub fn adopt(&mut self, found: &[(Rank, Epoch)]) {
+    /// These are there from an earlier launch.
+    pub fn adopt(&mut self, found: &[KeptFile]) {
         self.made.extend(found);
     }
 
     /// A rank of a lost host is on this one from now on. What this host had copied of it is the
-    /// file of its image now. `holder`: the host that has copies of its files.
+    /// file of its image now.
     ///
     /// # Errors
     /// The thread for these copies can't be started.
-    pub fn take_in(&mut self, rank: Rank, holder: Option<u32>, reactor: &Reactor) -> Result<()> {
-        self.unplaced.retain(|(other, ..)| *other != rank);
-        for (other, epoch) in self.under_way.iter().filter(|(other, _)| *other == rank) {
-            self.maker.cancel(*other, *epoch);
+    pub fn take_in(&mut self, moved: &MovedRank, reactor: &Reactor) -> Result<()> {
+        let rank = moved.rank;
+        let is_copy = |file: &KeptFile| file.rank == rank && !file.is_parity;
+        self.unplaced.retain(|wanted| !is_copy(&wanted.file));
+        for file in self.under_way.iter().filter(|file| is_copy(file)) {
+            self.maker.cancel(*file);
         }
-        self.made.retain(|(other, _)| *other != rank);
-        self.holders.retain(|(other, _)| *other != rank);
-        self.holders.extend(holder.map(|holder| (rank, holder)));
-        if self.urgent.is_none() && self.holder(rank).is_some() {
+        self.made.retain(|file| !is_copy(file));
+        self.lost.remove(&rank);
+        self.lost
+            .extend(LostFile::of(moved).map(|lost| (rank, lost)));
+        if self.urgent.is_none() && self.is_elsewhere(rank) {
             self.urgent = Some(start(&self.member, reactor)?);
         }
         Ok(())
     }
 
     /// A copy is not wanted any more. Whether this host has it.
-    pub fn cancel(&mut self, rank: Rank, epoch: Epoch) -> bool {
-        self.unplaced.retain(|(r, e, _)| (*r, *e) != (rank, epoch));
-        if self.under_way.contains(&(rank, epoch)) {
-            self.maker.cancel(rank, epoch);
+    pub fn cancel(&mut self, file: KeptFile) -> bool {
+        self.unplaced.retain(|wanted| wanted.file != file);
+        if self.under_way.contains(&file) {
+            self.maker.cancel(file);
         }
-        self.made.remove(&(rank, epoch))
+        self.made.remove(&file)
     }
 
     /// Does the due work.
@@ -185,21 +280,19 @@ impl ImageCopies {
     pub fn next_end(&mut self) -> Option<CopyEnd> {
         let urgent = self.urgent.as_ref().and_then(CopyMaker::next);
         let end = urgent.or_else(|| self.maker.next())?;
-        self.under_way.remove(&(end.0, end.1));
-        if let (rank, epoch, Ok(CopyResult::File)) = &end
-            && !self.awaited.contains_key(&(*rank, *epoch))
-        {
-            self.made.insert((*rank, *epoch));
+        let (file, result) = &end;
+        self.under_way.remove(file);
+        let is_awaited = !file.is_parity && self.awaited.contains_key(&(file.rank, file.epoch));
+        if *result == Ok(CopyResult::File) && !is_awaited {
+            self.made.insert(*file);
         }
         Some(end)
     }
 
-    /// The host that has the file of a rank which was on a lost host.
-    pub fn holder(&self, rank: Rank) -> Option<u32> {
-        let holder = self.holders.iter().find(|(moved, _)| *moved == rank);
-        holder
-            .map(|(_, host)| *host)
-            .filter(|host| *host != self.own)
+    /// The file of this rank, which was on a lost host, must come from others.
+    pub fn is_elsewhere(&self, rank: Rank) -> bool {
+        let lost = self.lost.get(&rank);
+        lost.is_some_and(|lost| lost.holder != self.own || !lost.others.is_empty())
     }
 
     /// The job ends on this host. Returns the processes that have waited for their files.
@@ -210,10 +303,14 @@ impl ImageCopies {
         std::mem::take(&mut self.awaited).into_values().collect()
     }
 
-    /// This process begins once its file is copied. Whether the copy is to be ordered.
-    pub fn wait_for(&mut self, instance: ProcessInstance, epoch: Epoch) -> bool {
-        let awaited = self.awaited.insert((instance.rank, epoch), instance);
-        awaited.is_none()
+    /// This process begins once its file is here. Returns the hosts of which central must be asked
+    /// where they are.
+    pub fn wait_for(&mut self, instance: ProcessInstance, epoch: Epoch) -> Vec<u32> {
+        let rank = instance.rank;
+        match self.awaited.insert((rank, epoch), instance) {
+            None => self.order_lost(rank, epoch),
+            Some(_) => Vec::new(),
+        }
     }
 
     /// The process that waits for this file.

@@ -6,6 +6,7 @@ use crate::launch::launch_plan::LaunchPlan;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 use rejoin_ckpt::image::{ImageCompression, ImageIdentity};
 use rejoin_ckpt::store::{BaseFiles, FolderClaim, ImageFolder, PartialImage, StoredImage};
+use rejoin_managers_protocol::manager_messages::KeptFile;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -165,23 +166,38 @@ impl ImageStore {
         self.claim.as_ref().map(FolderClaim::name)
     }
 
-    /// The ranks of other hosts of whose images of this checkpoint the folder has files. Removes
-    /// files of other checkpoints.
-    pub fn find_copies(&self, epoch: Epoch) -> Vec<Rank> {
+    /// What the folder has for files of this checkpoint of other hosts' ranks. Removes files of
+    /// other checkpoints.
+    pub fn find_copies(&self, epoch: Epoch) -> Vec<KeptFile> {
         if !self.is_own {
             // mpirun sees the folder, and removes them at the end.
             return Vec::new();
         }
         // What can't be removed takes room and does no harm.
         let _ = self.folder.clear(Some(epoch.0));
-        let found = self.folder.others(epoch.0, &self.ranks);
-        found.unwrap_or_default().into_iter().map(Rank).collect()
+        let kept = |is_parity| {
+            move |rank| KeptFile {
+                rank: Rank(rank),
+                epoch,
+                is_parity,
+            }
+        };
+        let copies = self.folder.others(epoch.0, &self.ranks);
+        let copies = copies.unwrap_or_default().into_iter().map(kept(false));
+        let parities = self.folder.parities(epoch.0);
+        let parities = parities.unwrap_or_default().into_iter().map(kept(true));
+        copies.chain(parities).collect()
     }
 
-    /// Removes a copy of a file of another host's rank.
-    pub fn remove_copy(&self, rank: Rank, epoch: Epoch) {
+    /// Removes a copy of a file of another host's rank, or a parity.
+    pub fn remove_copy(&self, file: KeptFile) {
+        let KeptFile { rank, epoch, .. } = file;
+        let found = match file.is_parity {
+            true => self.folder.find_parity(rank.0, epoch.0),
+            false => self.folder.find(rank.0, epoch.0),
+        };
         // At once: another thread may make the same copy anew.
-        if let Ok(copy) = self.folder.find(rank.0, epoch.0) {
+        if let Ok(copy) = found {
             copy.remove();
         }
     }

@@ -12,6 +12,7 @@ use rejoin_ckpt::image::{SaveError, image_check};
 use rejoin_ckpt::store::StoredImage;
 use rejoin_ckpt::twin::Overwritten;
 use rejoin_ckpt::twin::manager::{RestoreRequest, Zygote, ZygoteAnswer, ZygoteError};
+use rejoin_managers_protocol::manager_messages::KeptFile;
 use rejoin_wire::ToManager;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -127,17 +128,17 @@ impl RankImages {
         self.find(slot, epoch).is_some()
     }
 
-    /// The ranks of other hosts of whose images of this checkpoint the folder has files. Files of
-    /// other checkpoints are removed.
-    pub fn find_copies(&self, epoch: Epoch) -> Vec<Rank> {
+    /// What the folder has for files of this checkpoint of other hosts' ranks. Files of other
+    /// checkpoints are removed.
+    pub fn find_copies(&self, epoch: Epoch) -> Vec<KeptFile> {
         let store = self.store.as_ref();
         store.map_or_else(Vec::new, |store| store.find_copies(epoch))
     }
 
-    /// Removes a copy of a file of another host's rank.
-    pub fn remove_copy(&self, rank: Rank, epoch: Epoch) {
+    /// Removes a copy of a file of another host's rank, or a parity.
+    pub fn remove_copy(&self, file: KeptFile) {
         if let Some(store) = &self.store {
-            store.remove_copy(rank, epoch);
+            store.remove_copy(file);
         }
     }
 

@@ -116,23 +116,17 @@ impl Central {
             let usable = self.hosts.usable().filter(|host| !before.contains(host));
             hosts = placement::without(*lost, &hosts, usable)?;
         }
-        let holder = |host| {
-            self.partner(host)
-                .filter(|holder| !self.hosts.is_lost(*holder))
-        };
         let ranks = (0u32..).map(Rank).zip(former.iter().zip(&hosts));
         let moved = ranks.filter(|(_, (former, now))| former != now);
-        let moved = moved.map(|(rank, (former, _))| MovedRank {
-            rank,
-            holder: holder(*former),
-        });
+        let lost = |host: &HostIndex| self.hosts.is_lost(*host);
+        let moved = moved.map(|(rank, _)| self.copy_groups().moved(rank, lost));
         let mut moved: Vec<MovedRank> = moved.collect();
         let earlier = self
             .placement()
             .map_or(&[][..], |placement| &placement.moved[..]);
         for earlier in earlier {
             if moved.iter().all(|one| one.rank != earlier.rank) {
-                moved.push(*earlier);
+                moved.push(earlier.clone());
             }
         }
         moved.sort();
@@ -198,7 +192,7 @@ impl Central {
             .placement()
             .map_or(&[][..], |placement| &placement.moved[..]);
         let among = |one: &&MovedRank| ranks.iter().any(|(rank, _)| *rank == one.rank);
-        moved.iter().filter(among).copied().collect()
+        moved.iter().filter(among).cloned().collect()
     }
 
     /// The hosts that wait for the end of a lost host's last lease, if one may still last.

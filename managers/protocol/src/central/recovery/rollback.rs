@@ -96,6 +96,7 @@ impl Central {
         epoch: Epoch,
         effects: &mut Vec<CentralEffect>,
     ) {
+        let has_partners = self.has_partners();
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
         };
@@ -109,6 +110,11 @@ impl Central {
             partner: last,
         };
         checkpoints.resume(last, requested);
+        if has_partners {
+            // Of these files there may be one each. Newer ones get copies.
+            checkpoints.want_files();
+            checkpoints.request_later();
+        }
         self.phase = CentralPhase::Restoring(GlobalRestore {
             epoch: Some(epoch),
             since: now,

@@ -34,8 +34,8 @@ impl Past {
             return;
         };
         let last = &mut self.committed;
-        let known = [last.file, last.partner].into_iter().flatten();
-        let known = known.filter(|stored| stored.epoch == to).next();
+        let mut known = [last.file, last.partner].into_iter().flatten();
+        let known = known.find(|stored| stored.epoch == to);
         for newest in [&mut last.memory, &mut last.file].into_iter().flatten() {
             if newest.epoch > to {
                 // Of a checkpoint that was under way to a level, the records have no time of its

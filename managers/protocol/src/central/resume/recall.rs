@@ -21,7 +21,8 @@ impl Central {
         for record in records {
             central.recall(record, &mut past);
         }
-        let from = central.placement().map(|placement| placement.from);
+        let placed = central.placement().map(|placement| placement.from);
+        let from = placed.or(central.from.filter(|_| central.has_partners()));
         if let Some(checkpoints) = central.mode.checkpoints_mut() {
             checkpoints.resume(past.committed, past.last_epoch);
             if let Some(stop) = &central.stop {

@@ -53,6 +53,7 @@ impl Node {
             from: None,
             accepts_external_state: false,
             copies: None,
+            copy_group: 1,
             copy_rate: None,
             lookups: false,
         };

@@ -1,0 +1,140 @@
+//! An order to make a file of what other hosts have, and how it ends.
+
+use crate::error::system_text;
+use crate::net::auth::Whose;
+use rejoin_channel_table::JobKey;
+use rejoin_ckpt::store::ImageFolder;
+use rejoin_managers_protocol::manager_messages::KeptFile;
+use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A file that is needed, and where it is.
+#[derive(Debug, Clone)]
+pub(super) struct NeededFile {
+    /// The file.
+    pub file: KeptFile,
+    /// The number of its host.
+    pub host: u32,
+    /// Where the manager of that host listens.
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// A file that is to be made.
+#[derive(Debug, Clone)]
+pub(super) struct CopyOrder {
+    /// The file.
+    pub file: KeptFile,
+    /// The files of which it is made: it is their exclusive or. A single one is copied.
+    pub parts: Vec<NeededFile>,
+    /// A process waits for it, so that no limit holds. It is the file of this process, and the
+    /// parts are a parity and the files of others.
+    pub is_awaited: bool,
+}
+
+impl CopyOrder {
+    /// It is made of a parity and the files of others.
+    pub fn is_rebuilt(&self) -> bool {
+        self.parts.first().is_some_and(|part| part.file.is_parity)
+    }
+
+    /// Some part has no address.
+    pub fn has_no_place(&self) -> bool {
+        self.parts.iter().any(|part| part.addresses.is_empty())
+    }
+
+    /// The order for the same file, if the host of the parity has it. `own`: this host.
+    pub fn without_parity(&self, own: u32) -> Option<CopyOrder> {
+        let parity = self.parts.first().filter(|part| part.file.is_parity)?;
+        if parity.host == own {
+            return None;
+        }
+        let part = NeededFile {
+            file: self.file,
+            ..parity.clone()
+        };
+        Some(CopyOrder {
+            parts: vec![part],
+            ..self.clone()
+        })
+    }
+}
+
+/// How an order ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyResult {
+    /// There is a file.
+    File,
+    /// None is needed: this host sees the folders of the others.
+    SharedFolder,
+}
+
+/// The end of a copy: the reason if there is none.
+pub type CopyEnd = (KeptFile, Result<CopyResult, String>);
+
+/// What the thread knows of the job.
+#[derive(Clone)]
+pub(super) struct CopyMember {
+    /// The job's key.
+    pub key: JobKey,
+    /// The job, the launch and the number of this host.
+    pub whose: Whose,
+    /// The folder of images on this host.
+    pub folder: ImageFolder,
+    /// Bytes a second at most.
+    pub rate: Option<u64>,
+}
+
+/// Orders that are not wanted any more.
+#[derive(Debug, Clone, Default)]
+pub(super) struct VoidOrders {
+    files: Arc<Mutex<BTreeSet<KeptFile>>>,
+    /// None is wanted.
+    is_over: Arc<AtomicBool>,
+}
+
+impl VoidOrders {
+    /// Whether this file is not wanted any more.
+    pub fn contain(&self, file: KeptFile) -> bool {
+        self.is_over.load(Ordering::Relaxed) || self.files().contains(&file)
+    }
+
+    /// This file is not wanted any more.
+    pub fn add(&self, file: KeptFile) {
+        self.files().insert(file);
+    }
+
+    /// The order for this file has ended.
+    pub fn remove(&self, file: KeptFile) {
+        self.files().remove(&file);
+    }
+
+    /// No file is wanted any more.
+    pub fn add_all(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    fn files(&self) -> std::sync::MutexGuard<'_, BTreeSet<KeptFile>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why an attempt failed.
+pub(super) enum CopyFailure {
+    /// A connection failed for this reason: another one may not.
+    Connection(String),
+    /// Every further attempt would fail for this reason.
+    Final(String),
+}
+
+/// A connection failed.
+pub(super) fn lost(error: io::Error) -> CopyFailure {
+    CopyFailure::Connection(system_text(&error))
+}
+
+/// This host can't have the file.
+pub(super) fn refused(error: io::Error) -> CopyFailure {
+    CopyFailure::Final(system_text(&error))
+}
