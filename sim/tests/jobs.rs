@@ -251,7 +251,10 @@ fn jobs_whose_ranks_die_with_their_images_go_back_to_files() {
         let at_the_end = |verdict: &Verdict| match verdict {
             Verdict::Success => true,
             Verdict::Failed { cause, .. } => {
-                let late = |stage| stage >= Stage::Finalizing || tally.unreleased == 0;
+                // A rank that came back alone registers like any other.
+                let late = |stage| {
+                    stage >= Stage::Finalizing || tally.unreleased == 0 || tally.lone_losses > 0
+                };
                 matches!(cause, Cause::Ended { stage, .. } if late(*stage))
             }
             _ => false,

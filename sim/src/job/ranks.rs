@@ -129,7 +129,8 @@ impl<W: Work> JobWorld<W> {
             .get(rank)
             .map(|instance| instance.incarnation);
         let right = *generation == asker.instance.generation && Some(*incarnation) <= last;
-        if right && asker.step > ProcessStep::WaitsForStart {
+        // A rank that comes back alone may get what the process before it has asked for.
+        if right && (asker.alone || asker.step > ProcessStep::WaitsForStart) {
             self.tally.cards += 1;
             return Ok(());
         }

@@ -14,6 +14,8 @@ pub struct Tally {
     pub recoveries: u64,
     /// Ranks that came back alone and left.
     pub alone: u64,
+    /// Failures of single ranks after the last checkpoint, in `MPI_Finalize`.
+    pub lone_losses: u64,
     /// Processes that were killed.
     pub kills: u64,
     /// Of these, those before the first commit.
@@ -88,6 +90,7 @@ impl Tally {
     pub(super) fn event(&mut self, event: &Event) {
         match event {
             Event::Recovered { .. } => self.recoveries += 1,
+            Event::Lost { alone: true, .. } => self.lone_losses += 1,
             Event::HostSilent { .. } => self.silent += 1,
             _ => {}
         }
@@ -149,11 +152,12 @@ impl Tally {
 
 impl Tally {
     /// All counts.
-    fn counts(&mut self) -> [&mut u64; 34] {
+    fn counts(&mut self) -> [&mut u64; 35] {
         [
             &mut self.commits,
             &mut self.recoveries,
             &mut self.alone,
+            &mut self.lone_losses,
             &mut self.kills,
             &mut self.early,
             &mut self.unreleased,
