@@ -45,6 +45,24 @@ pub enum Refused {
         /// Its file, as the system names it.
         name: String,
     },
+    /// The contents of memory that ranks share are read while all of them are parked.
+    #[error(
+        "ranks of this host share memory, and rank {rank} (process {pid}) did not stop within the time for their images"
+    )]
+    OtherRankLate {
+        /// The rank.
+        rank: u32,
+        /// The number of its process.
+        pid: i32,
+    },
+    /// The same, and this rank can't take its image.
+    #[error(
+        "ranks of this host share memory, and rank {rank} did not take its image together with them"
+    )]
+    OtherRankFailed {
+        /// The rank.
+        rank: u32,
+    },
     /// It is copied into the image.
     #[error(
         "the program has {bytes} bytes of writable shared memory ({name}); an image holds at most 1 GiB of it"
@@ -203,5 +221,39 @@ pub enum Caveat {
     StreamLost {
         /// 1 or 2.
         fd: i32,
+    },
+}
+
+/// Why a restored process does not get memory back that it shared with another rank.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotShared {
+    /// The rank that makes the memory again is not on this host.
+    #[error(
+        "it shared memory ({name}) with rank {rank} at the checkpoint, which is on another host now; \
+         place both ranks on one host"
+    )]
+    Apart {
+        /// The file of the memory.
+        name: String,
+        /// The rank.
+        rank: u32,
+    },
+    /// The memory that the other rank has is not this.
+    #[error(
+        "it shared memory ({name}) with rank {rank} at the checkpoint, which has other memory now"
+    )]
+    Other {
+        /// The file of the memory.
+        name: String,
+        /// The rank.
+        rank: u32,
+    },
+    /// The system refused it.
+    #[error("memory that ranks share ({name}) can't be mapped again: {}", std::io::Error::from_raw_os_error(*.errno))]
+    System {
+        /// The file of the memory.
+        name: String,
+        /// The system's number for the error.
+        errno: i32,
     },
 }

@@ -9,6 +9,7 @@
 //!   makes them again in a restored process.
 //! - [`Arena`]: the library's own heap.
 //! - [`watch`]: how a manager learns of a rank's end before the rank's memory is freed.
+//! - [`host_barrier`]: where the ranks of a host wait for each other if they share memory.
 //! - [`anonymous`]: reserves room in memory that processes of a job share.
 //! - [`passed`]: descriptors that come with a message over a local socket.
 //! - [`image`]: process images, by which a zygote outlives its process.
@@ -29,6 +30,7 @@ pub mod checkpoint_request;
 mod children;
 mod error;
 mod hint;
+pub mod host_barrier;
 pub mod image;
 mod manifest;
 pub mod passed;
@@ -43,4 +45,4 @@ pub mod twin;
 pub mod watch;
 
 pub use arena::Arena;
-pub use error::{Caveat, Refused};
+pub use error::{Caveat, NotShared, Refused};

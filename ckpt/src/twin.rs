@@ -10,8 +10,9 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 pub use crate::children::NAME;
 use crate::error::Refused;
+use crate::host_barrier::BarrierPass;
 use crate::manifest::{self, Manifest};
-pub use crate::manifest::{InputPipe, Overwritten, Summary, WrittenFile};
+pub use crate::manifest::{InputPipe, LateMemory, Overwritten, Summary, WrittenFile};
 use crate::sys;
 use crate::threads::kernel_state::{self, RegisteredAddresses, Scheduling};
 use crate::threads::{CloneSide, Parked};
@@ -38,6 +39,10 @@ pub use wire::{BODY_LIMIT, DESCRIPTOR_LIMIT};
 /// [`Taken::Restored`] callers drop their connections without closing them, because the descriptors
 /// no longer belong to them.
 ///
+/// `epoch` is a number that all ranks of the host give the images which they take together, higher
+/// than all before. Ranks that share memory wait for each other. If one of them takes no image, it
+/// calls [`crate::host_barrier::fail`].
+///
 /// May be called in a signal handler, with this library's own allocator ([`crate::Arena`]). The
 /// other threads of a restored process begin to run when its copy of `parked` is dropped.
 ///
@@ -47,7 +52,8 @@ pub use wire::{BODY_LIMIT, DESCRIPTOR_LIMIT};
 ///
 /// # Errors
 /// [`Refused`], with the process and its streams as they were.
-pub fn take(imager: &mut Imager, parked: &Parked) -> Result<Taken, Refused> {
+pub fn take(imager: &mut Imager, parked: &Parked, epoch: u32) -> Result<Taken, Refused> {
+    let mut pass = BarrierPass::begin(epoch)?;
     imager.reap();
     let is_direct = imager.is_direct();
     imager.check_children(is_direct)?;
@@ -57,9 +63,17 @@ pub fn take(imager: &mut Imager, parked: &Parked) -> Result<Taken, Refused> {
     let signal = imager.settings.signal;
     let mut hashes = std::mem::take(&mut imager.hashes);
     let is_other = |d: &manifest::Descriptor| imager.is_other(d);
-    let manifest = Manifest::capture(&all, &imager.mappings(), signal, is_other, &mut hashes);
+    let manifest = Manifest::capture(
+        &all,
+        &imager.mappings(),
+        signal,
+        is_other,
+        (&mut hashes, &mut pass),
+    );
     imager.hashes = hashes;
     let manifest = manifest?;
+    pass.end()?;
+    imager.note_shared_files(&manifest, epoch);
     let (wait, manager_end) = socket_pair(imager.settings.block)?;
     // The last look: the twin compares its memory with the ranges read here.
     let streams = imager
@@ -117,7 +131,8 @@ fn clone_with(
         restored = Some(runner::begin(imager, &context, message));
         CloneSide::Clone
     });
-    if let Some(restored) = restored {
+    if let Some(mut restored) = restored {
+        restored.late = context.manifest.into_late_memory();
         return Ok(Taken::Restored(restored));
     }
     let pid = made.map_err(|errno| {

@@ -181,6 +181,23 @@ fn a_file_that_is_overwritten_in_place_is_put_back_at_a_restart() {
 }
 
 #[test]
+fn memory_that_ranks_map_together_is_put_back_at_a_restart() {
+    let mut job = Named::new("restart-together", ["together", "until"]);
+    let mut child = job.first(&[]).start();
+    for is_removed in [true, false] {
+        job.killed(child);
+        if is_removed {
+            // As after the machine was off.
+            let gate = job.folder.name("gate").replace('/', "_");
+            let memory = format!("/dev/shm/rejoin-together{gate}");
+            std::fs::remove_file(memory).expect("the file of the ranks");
+        }
+        child = job.again(&[]).start();
+    }
+    job.ends_well(child);
+}
+
+#[test]
 fn ranks_of_a_restarted_job_come_back_when_they_are_killed() {
     let mut job = Named::new("killed-later", ["pool", "100"]);
     let child = job.first(&[]).start();

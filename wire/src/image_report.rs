@@ -1,5 +1,6 @@
 //! A rank's report about an image of itself to its manager.
 
+use rejoin_channel_table::Generation;
 use serde::{Deserialize, Serialize};
 
 /// The cost of an image for the rank that took it.
@@ -42,6 +43,9 @@ pub struct Holds {
     pub hashed: u64,
     /// The process holds file locks. Its successor gets them only once the process is dead.
     pub locks: bool,
+    /// The image was taken in this generation, and shares memory with ranks of its host. It can't
+    /// be restored alone, which would be in the same generation.
+    pub together: Option<Generation>,
     /// Standard input, when it is a pipe.
     pub input: Option<Unread>,
 }

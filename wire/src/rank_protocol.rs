@@ -9,7 +9,7 @@ use crate::{Holds, ImageCost, Limits, ProcessMap, Welcome};
 pub const MANAGER_FD: &str = "REJOIN_MANAGER_FD";
 
 /// Version of the messages in this crate; both sides must have the same.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 
 /// Most counters that a rank may report.
 pub const MOST_COUNTERS: usize = 64;

@@ -120,6 +120,9 @@ pub struct Images {
     /// The manager's descriptor of the memory by which it notices this rank's end at once, and the
     /// slot of this process in that memory.
     pub watch: Option<(u32, u32)>,
+    /// The manager's descriptor of the memory in which ranks of its host wait for each other, and
+    /// the place of this process there, which is its rank.
+    pub barrier: Option<(u32, u32)>,
 }
 
 #[cfg(test)]

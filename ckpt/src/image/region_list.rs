@@ -135,7 +135,7 @@ fn classify(mapping: &proc::Mapping<'_>, is_shared_page: bool) -> Result<ListedR
         }
         Ok(ListedRegion { saved, pages })
     };
-    if is_shared_page || anonymous::is_link_memory(name) {
+    if is_shared_page || anonymous::is_library_memory(name) {
         return listed(RegionKind::Reserved, SavedPages::None);
     }
     if name.starts_with(b"[vvar") || name == b"[vdso]" {

@@ -95,7 +95,8 @@ impl KeptFiles {
     /// contents.
     pub fn capture(files: &[OpenFile], hashes: &mut PrefixHashes) -> Self {
         let mut all = Self::default();
-        for open in files.iter().filter(|f| f.can_write && f.is_own) {
+        let is_kept = |f: &&OpenFile| f.can_write && f.is_own && !f.is_of_ranks;
+        for open in files.iter().filter(is_kept) {
             match all.files.iter_mut().find(|known| known.file == open.file) {
                 Some(known) => known.is_appended &= open.appends(),
                 None => all.files.extend(KeptFile::find(open)),

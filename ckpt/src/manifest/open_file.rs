@@ -111,6 +111,8 @@ pub(super) struct DescriptorUse {
     pub is_own: bool,
     /// It is a file that the process maps, to write to it.
     pub is_mapped: bool,
+    /// It is such a file, and other ranks map it, too.
+    pub is_of_ranks: bool,
 }
 
 /// An open file or folder.
@@ -137,6 +139,8 @@ pub(super) struct OpenFile {
     pub is_own: bool,
     /// Its memory is mapped, and written.
     pub is_mapped: bool,
+    /// So it is by other ranks, too, and one of them has its contents.
+    pub is_of_ranks: bool,
     /// Locks that this process holds on it.
     pub locks: Vec<Lock>,
 }
@@ -176,6 +180,7 @@ impl OpenFile {
             can_write: is_regular && flags & libc::O_ACCMODE != libc::O_RDONLY,
             is_own: found.is_own,
             is_mapped: found.is_mapped,
+            is_of_ranks: found.is_of_ranks,
             locks,
         })
     }
@@ -187,7 +192,7 @@ impl OpenFile {
 
     /// Whether a restore cuts it back.
     pub fn is_written(&self) -> bool {
-        self.can_write && (self.is_own || self.is_at_end())
+        self.can_write && !self.is_of_ranks && (self.is_own || self.is_at_end())
     }
 
     /// Whether every write through this number goes to the end of the file.

@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 
-use crate::{manifest, sys};
+use crate::{host_barrier, manifest, sys};
 
 /// The library's settings for its process.
 #[derive(Debug, Clone)]
@@ -34,6 +34,9 @@ pub struct Imager {
     pub(super) maps: Vec<u8>,
     /// Of files at the last image.
     pub(super) hashes: manifest::PrefixHashes,
+    /// Files whose memory was mapped at the last image, each with the epoch since which all images
+    /// hold it.
+    held: Vec<((u64, u64), u32)>,
 }
 
 impl Imager {
@@ -53,6 +56,7 @@ impl Imager {
             twins: Vec::new(),
             maps: Vec::with_capacity(64 * 1024),
             hashes: manifest::PrefixHashes::default(),
+            held: Vec::new(),
         }
     }
 
@@ -79,6 +83,32 @@ impl Imager {
         if self.settings.manager > 0 {
             self.settings.manager = sys::parent();
         }
+    }
+
+    /// The image of this epoch holds the files that its manifest names.
+    pub(super) fn note_shared_files(&mut self, manifest: &manifest::Manifest, epoch: u32) {
+        let since = |file| {
+            let before = self.held.iter().find(|(held, _)| *held == file);
+            (file, before.map_or(epoch, |(_, since)| *since))
+        };
+        self.held = manifest.mapped_files().map(since).collect();
+    }
+
+    /// Whether this process shares memory with other ranks that no committed checkpoint holds, as
+    /// far as is known.
+    #[must_use]
+    pub fn shares_unsaved_memory(&mut self) -> bool {
+        if !host_barrier::is_sharing() || self.read_mappings().is_err() {
+            return false;
+        }
+        let committed = host_barrier::committed();
+        let is_held = |file| {
+            let mut held = self.held.iter();
+            held.any(|(held, since)| *held == file && *since <= committed)
+        };
+        let maps = self.mappings();
+        let mut files = maps.shared().filter(|m| m.write);
+        files.any(|m| !is_held((m.device, m.inode)))
     }
 
     /// Reaps dead twins that are this process's own children; the manager cannot reap them.

@@ -7,6 +7,7 @@ use super::imager::Imager;
 use super::taken::Restored;
 use super::wire::RestoreMessage;
 use crate::error::Caveat;
+use crate::manifest::LateMemory;
 use crate::{checkpoint_request, sys};
 
 /// Sets everything up but the signal mask.
@@ -56,6 +57,7 @@ pub(super) fn begin(
         body: message.body,
         fds,
         caveats,
+        late: LateMemory::default(),
     }
 }
 

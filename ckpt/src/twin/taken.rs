@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Caveat;
-use crate::manifest::Summary;
+use crate::manifest::{LateMemory, Summary};
 
 /// An image, seen from the rank that continues.
 #[derive(Debug)]
@@ -45,6 +45,8 @@ pub struct Restored {
     pub fds: Vec<OwnedFd>,
     /// State that could not be set again.
     pub caveats: Vec<Caveat>,
+    /// Memory that the process shares with other ranks, and maps once all of them are back.
+    pub late: LateMemory,
 }
 
 /// From which side [`super::take`] returns.

@@ -8,10 +8,10 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use rejoin_channel_table::Epoch;
+use rejoin_channel_table::{Epoch, Generation};
 use rejoin_ckpt::threads::{self, Parked};
 use rejoin_ckpt::twin::{Image, Restored, Taken};
-use rejoin_ckpt::{Refused, checkpoint_request};
+use rejoin_ckpt::{Refused, checkpoint_request, host_barrier};
 use rejoin_wire::ToManager;
 
 use super::Device;
@@ -105,16 +105,11 @@ impl Device {
         let taken = parked
             .as_ref()
             .map_err(Clone::clone)
-            .and_then(|parked| self.recovery.take_image(parked));
+            .and_then(|parked| self.recovery.take_image(parked, epoch));
         match taken {
             Ok(Taken::Continued(image)) => self.report_image(epoch, &image),
             Ok(Taken::Restored(restored)) => self.rejoin_restored(restored),
-            Err(NoImage { why, outlives }) => self.manager.send(&ToManager::NotImaged {
-                generation,
-                epoch,
-                why,
-                outlives,
-            }),
+            Err(reason) => self.report_no_image(generation, epoch, reason),
         }
     }
 
@@ -141,6 +136,29 @@ impl Device {
         self.manager.send_with_descriptors(&message, &ends)
     }
 
+    fn report_no_image(
+        &mut self,
+        generation: Generation,
+        epoch: Epoch,
+        reason: NoImage,
+    ) -> Result<()> {
+        let reason = self.recovery.not_taken(reason);
+        let asks_again = self.recovery.asks_again(&reason);
+        let NoImage { why, outlives, .. } = reason;
+        self.manager.send(&ToManager::NotImaged {
+            generation,
+            epoch,
+            why,
+            outlives,
+        })?;
+        // The ranks that share memory with this one give the epoch up, too. This reason is first.
+        host_barrier::fail(epoch.0);
+        if asks_again {
+            self.manager.send(&ToManager::Checkpoint { after: epoch })?;
+        }
+        Ok(())
+    }
+
     fn rejoin_restored(&mut self, restored: Restored) -> Result<()> {
         let rank = self.member.rank();
         let mut fds = restored.fds.into_iter();
@@ -151,7 +169,12 @@ impl Device {
         for caveat in &restored.caveats {
             tracing::warn!("rank {rank}: {caveat}");
         }
+        self.reopen(socket, OldDescriptors::Forget)?;
         self.recovery.restored(self.engine.epoch());
-        self.reopen(socket, OldDescriptors::Forget)
+        // All ranks are back, and none of them has gone on.
+        if let Err(not_shared) = restored.late.map() {
+            self.abort_because(1, format!("rank {rank}: {not_shared}"));
+        }
+        Ok(())
     }
 }

@@ -5,8 +5,9 @@ use std::os::fd::AsFd;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::stat::fstat;
 use nix::sys::time::TimeValLike;
+use rejoin_channel_table::Generation;
 use rejoin_ckpt::twin::{Imager, Settings, Summary};
-use rejoin_ckpt::{checkpoint_request, watch};
+use rejoin_ckpt::{checkpoint_request, host_barrier, watch};
 use rejoin_wire::{Holds, Images, MOST_FILES, Unread};
 
 use crate::descriptors;
@@ -27,12 +28,13 @@ pub(super) fn imager(images: &Images) -> Imager {
 }
 
 /// The part of an image's summary that the manager needs.
-pub(super) fn holds(summary: &Summary) -> Holds {
+pub(super) fn holds(summary: &Summary, generation: Generation) -> Holds {
     let files = &summary.writable;
     Holds {
         files: (files.len() <= MOST_FILES).then(|| files.clone()),
         hashed: summary.hashed,
         locks: summary.has_locks,
+        together: summary.shares_memory.then_some(generation),
         input: summary.input.map(|input| Unread {
             pipe: input.pipe,
             bytes: input.unread,
@@ -48,16 +50,34 @@ pub(super) fn watch_exit(images: Option<&Images>) {
     else {
         return;
     };
-    let path = format!("/proc/{manager}/fd/{descriptor}");
-    let opened = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(path);
+    let opened = managers_memory(manager, descriptor);
     let held = opened.and_then(|memory| watch::hold(memory.as_fd(), slot));
     if let Err(error) = held {
         let why = text_of(&error);
         tracing::info!("the end of this process will be noticed late: {why}");
     }
+}
+
+/// Lets this rank take images together with the ranks of its host. Without this, memory that it
+/// shares with them refuses its images.
+pub(super) fn join_barrier(images: Option<&Images>) {
+    let Some((manager, (descriptor, rank))) = images.and_then(|i| Some((i.manager, i.barrier?)))
+    else {
+        return;
+    };
+    let opened = managers_memory(manager, descriptor);
+    let joined = opened.and_then(|memory| host_barrier::join(memory.as_fd(), rank));
+    if let Err(error) = joined {
+        let why = text_of(&error);
+        tracing::info!("memory that ranks share can be part of no image: {why}");
+    }
+}
+
+/// Opens memory of the local manager by its number there.
+fn managers_memory(manager: u32, descriptor: u32) -> std::io::Result<std::fs::File> {
+    let path = format!("/proc/{manager}/fd/{descriptor}");
+    let mut options = std::fs::OpenOptions::new();
+    options.read(true).write(true).open(path)
 }
 
 /// Pages that a process has had to copy since its last image, as far as the system tells: faults

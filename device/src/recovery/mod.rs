@@ -11,7 +11,7 @@ use rejoin_channel_table::{Epoch, Generation};
 use rejoin_ckpt::checkpoint_request::{self, Ask};
 use rejoin_ckpt::threads::Parked;
 use rejoin_ckpt::twin::{self, Image, Imager, Taken};
-use rejoin_ckpt::{Refused, watch};
+use rejoin_ckpt::{Refused, host_barrier, watch};
 use rejoin_wire::{ImageCost, Images, ToManager};
 
 use crate::descriptors;
@@ -33,12 +33,17 @@ pub(crate) struct NoImage {
     pub(crate) why: String,
     /// The program has state that a rollback does not take back.
     pub(crate) outlives: bool,
+    /// Ranks that share memory missed each other: the next checkpoint may have an image.
+    passes: bool,
 }
 
 impl From<String> for NoImage {
     fn from(why: String) -> Self {
-        let outlives = false;
-        Self { why, outlives }
+        Self {
+            why,
+            outlives: false,
+            passes: false,
+        }
     }
 }
 
@@ -47,6 +52,7 @@ impl From<Refused> for NoImage {
         Self {
             why: refused.to_string(),
             outlives: refused.outlives_rollback(),
+            passes: matches!(refused, Refused::OtherRankFailed { .. }),
         }
     }
 }
@@ -73,12 +79,16 @@ pub(crate) struct RankRecovery {
     copied: Copied,
     /// The pending request waits since then for a child process of the program.
     waits_since: Option<Instant>,
+    /// Another checkpoint was asked for because ranks that share memory missed each other, and no
+    /// image was taken since.
+    has_asked_again: bool,
 }
 
 impl RankRecovery {
     /// Of a process of which the manager wants such images, if any.
     pub(crate) fn new(images: Option<&Images>) -> Self {
         imaging::watch_exit(images);
+        imaging::join_barrier(images);
         Self {
             checkpoint: PendingCheckpoint::default(),
             known: Known::default(),
@@ -86,12 +96,14 @@ impl RankRecovery {
             manager: images.map(|images| images.manager),
             copied: Copied::default(),
             waits_since: None,
+            has_asked_again: false,
         }
     }
 
     /// The process belongs to another local manager.
     pub(crate) fn start_over(&mut self, images: Option<&Images>) {
         imaging::watch_exit(images);
+        imaging::join_barrier(images);
         self.manager = images.map(|images| images.manager);
         if let (Some(imager), Some(images)) = (&mut self.imager, images) {
             // Images are its children, and what they make ahead of a recovery is, too.
@@ -159,6 +171,7 @@ impl RankRecovery {
     /// No image is taken any more.
     pub(crate) fn refuse(&mut self) {
         watch::release();
+        host_barrier::leave();
         if self.imager.take().is_some() {
             checkpoint_request::remove(checkpoint_request::usual_signal());
         }
@@ -168,7 +181,11 @@ impl RankRecovery {
     ///
     /// # Errors
     /// The reason why there is no image, for the manager.
-    pub(crate) fn take_image(&mut self, parked: &Parked) -> std::result::Result<Taken, NoImage> {
+    pub(crate) fn take_image(
+        &mut self,
+        parked: &Parked,
+        epoch: Epoch,
+    ) -> std::result::Result<Taken, NoImage> {
         let imager = self
             .imager
             .as_mut()
@@ -186,7 +203,20 @@ impl RankRecovery {
             .into());
         }
         checkpoint_request::drain();
-        Ok(twin::take(imager, parked)?)
+        Ok(twin::take(imager, parked, epoch.0)?)
+    }
+
+    /// There is no image. Memory that this rank shares with others may be in no checkpoint yet.
+    pub(crate) fn not_taken(&mut self, mut reason: NoImage) -> NoImage {
+        let imager = self.imager.as_mut();
+        reason.outlives |= imager.is_some_and(Imager::shares_unsaved_memory);
+        reason
+    }
+
+    /// Whether another checkpoint is to be asked for because this reason may be gone by then. That
+    /// is so once until the next image.
+    pub(crate) fn asks_again(&mut self, reason: &NoImage) -> bool {
+        reason.passes && !std::mem::replace(&mut self.has_asked_again, true)
     }
 
     /// The report to the manager of an image that was taken.
@@ -196,6 +226,7 @@ impl RankRecovery {
         epoch: Epoch,
         image: &Image,
     ) -> ToManager {
+        self.has_asked_again = false;
         let (copied, copying) = self.copied.since_last();
         let caveats = image.summary.caveats.iter();
         ToManager::Imaged {
@@ -209,7 +240,7 @@ impl RankRecovery {
             },
             streams: [&image.stdout, &image.stderr].map(Option::is_some),
             caveats: caveats.map(ToString::to_string).collect(),
-            holds: imaging::holds(&image.summary),
+            holds: imaging::holds(&image.summary, generation),
         }
     }
 
@@ -217,6 +248,7 @@ impl RankRecovery {
     pub(crate) fn restored(&mut self, epoch: Epoch) {
         self.copied = Copied::default();
         self.copied.since_last();
+        host_barrier::note_committed(epoch.0);
         self.known.committed = epoch;
     }
 

@@ -99,6 +99,9 @@ impl LocalManager {
     pub(super) fn committed(&mut self, epochs: CommittedEpochs) {
         if let Some(newest) = epochs.memory {
             self.images.commit(newest);
+            if let Some(starter) = &self.starter {
+                starter.set_committed(newest);
+            }
         }
         if let (Some(oldest), Some(input)) = (epochs.oldest(), &mut self.input) {
             input.committed(oldest);

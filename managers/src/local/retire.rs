@@ -21,7 +21,7 @@ impl LocalManager {
             self.queue.push_back(LocalInput::Retired(rank, incarnation));
             return;
         }
-        self.ranks[slot].retire(self.images.have_locks(slot));
+        self.ranks[slot].retire(self.images.need_its_end(slot));
         self.check_retiring(slot);
     }
 

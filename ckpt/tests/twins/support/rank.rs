@@ -87,7 +87,7 @@ impl Rank {
                 return false;
             }
         };
-        match twin::take(&mut self.imager, &parked) {
+        match twin::take(&mut self.imager, &parked, self.epoch) {
             Ok(Taken::Continued(image)) => {
                 let mut fds = [0; 3];
                 let all = [

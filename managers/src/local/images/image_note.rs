@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 /// The format of a note. Another one is refused.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// The note of an image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,13 +7,13 @@ use crate::error::{Context, Result};
 use crate::host::descendants;
 use crate::local::kind;
 use crate::net::reactor::{Interest, Reactor, Token};
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{Epoch, Generation, Rank};
 use rejoin_ckpt::image::{SaveError, image_check};
 use rejoin_ckpt::store::StoredImage;
 use rejoin_ckpt::twin::Overwritten;
 use rejoin_ckpt::twin::manager::{RestoreRequest, Zygote, ZygoteAnswer, ZygoteError};
 use rejoin_managers_protocol::manager_messages::KeptFile;
-use rejoin_wire::ToManager;
+use rejoin_wire::{Holds, ToManager};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -436,10 +436,12 @@ impl RankImages {
         })
     }
 
-    /// Whether an image of the rank has file locks, which a successor gets only once the rank's
-    /// process is dead.
-    pub fn have_locks(&self, slot: usize) -> bool {
-        self.ranks[slot].iter().any(|image| image.holds.locks)
+    /// Whether the rank's process must be dead before its successor begins: an image has file
+    /// locks, or memory of several ranks. The kernel marks robust mutexes there when their owner
+    /// ends.
+    pub fn need_its_end(&self, slot: usize) -> bool {
+        let is_bound = |holds: &Holds| holds.locks || holds.together.is_some();
+        self.ranks[slot].iter().any(|image| is_bound(&image.holds))
     }
 
     /// Bytes of standard input that the rank had read at an image.
@@ -470,6 +472,13 @@ impl RankImages {
         others.sort_unstable();
         let is_shared = |file: &&(u64, u64)| others.binary_search(file).is_ok();
         Some(mine?.iter().filter(is_shared).copied().collect())
+    }
+
+    /// Whether a rank that is restored in this generation would come back alone from an image of
+    /// this epoch that shares memory with others: they have gone on since.
+    pub fn is_bound(&self, slot: usize, epoch: Epoch, generation: Generation) -> bool {
+        let image = self.find(slot, epoch);
+        image.is_some_and(|image| image.holds.together == Some(generation))
     }
 
     /// Has an image make a process, or says why it does not.

@@ -17,7 +17,8 @@ use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt::PassCred,
 };
 use nix::unistd::pipe2;
-use rejoin_channel_table::{Identity, Incarnation, Rank};
+use rejoin_channel_table::{Epoch, Identity, Incarnation, Rank};
+use rejoin_ckpt::host_barrier::BarrierMemory;
 use rejoin_ckpt::watch::{Page, Watcher};
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
 use rejoin_wire::codec::{MANAGER_LIMIT, RANK_LIMIT};
@@ -65,6 +66,8 @@ pub struct ProcessStarter {
     failures: (OwnedFd, OwnedFd),
     /// Notices ends at once.
     watcher: Option<Watcher>,
+    /// Where ranks of this host that share memory wait for each other.
+    barrier: Option<BarrierMemory>,
     /// The limit of open files before the manager raised its own.
     open_files: Option<libc::rlimit>,
 }
@@ -92,6 +95,10 @@ impl ProcessStarter {
             }
             None => None,
         };
+        let barrier = match plan.options.images {
+            Some(_) => open_barrier(plan.size),
+            None => None,
+        };
         let prepared = |p| refusal(&plan, p).and_then(|()| Prepared::new(p));
         Ok(ProcessStarter {
             programs: plan.programs.iter().map(prepared).collect(),
@@ -104,6 +111,7 @@ impl ProcessStarter {
             waiting: VecDeque::new(),
             failures,
             watcher,
+            barrier,
             open_files,
             plan,
         })
@@ -246,6 +254,13 @@ impl ProcessStarter {
         Ok((ends, socket))
     }
 
+    /// This checkpoint is committed.
+    pub fn set_committed(&self, epoch: Epoch) {
+        if let Some(barrier) = &self.barrier {
+            barrier.set_committed(epoch.0);
+        }
+    }
+
     /// Places ([`watch_place`]) of processes whose end has begun.
     pub fn ended(&self) -> Vec<u32> {
         let watcher = self.watcher.as_ref();
@@ -284,6 +299,8 @@ impl ProcessStarter {
             };
             images.manager = std::process::id();
             images.watch = self.watched(slot, instance.incarnation);
+            let barrier = self.barrier.as_ref();
+            images.barrier = barrier.map(|memory| (memory.as_fd().as_raw_fd() as u32, rank.0));
             images.pipes = [name(&ends.out.0), name(&ends.err.0)];
         }
         options.host.clone_from(&self.host);
@@ -337,6 +354,13 @@ fn open_watcher(ranks: usize, reactor: &Reactor) -> Option<Watcher> {
     let watcher = watcher.ok()?;
     let added = reactor.add(&watcher, Token::single(kind::WATCH), Interest::READ);
     added.is_ok().then_some(watcher)
+}
+
+/// Without it, ranks that share memory take no images.
+fn open_barrier(ranks: u32) -> Option<BarrierMemory> {
+    let barrier = BarrierMemory::new(ranks);
+    let barrier = barrier.inspect_err(|error| tracing::info!(%error, "ranks can't wait together"));
+    barrier.ok()
 }
 
 /// The watched place of a process. Successive processes of a rank have different places, since one

@@ -114,12 +114,12 @@ fn an_image_is_found_until_it_is_dropped() {
     world.add(1, 4, 101, Holds::default());
     assert_eq!(world.images.of_process(100), Some((1, Epoch(3))));
     assert_eq!(world.images.of_process(99), None);
-    assert!(world.images.have_locks(1) && !world.images.have_locks(0));
+    assert!(world.images.need_its_end(1) && !world.images.need_its_end(0));
     let partial = world.images.partial_lines(1, Epoch(3));
     assert_eq!(partial, [b"slot 1".to_vec(), Vec::new()]);
     assert!(world.drop_image(1, 3) && !world.drop_image(1, 3));
     assert_eq!(world.images.of_process(100), None);
-    assert!(!world.images.have_locks(1));
+    assert!(!world.images.need_its_end(1));
     assert_eq!(world.images.of_process(101), Some((1, Epoch(4))));
     let partial = world.images.partial_lines(1, Epoch(3));
     assert_eq!(partial, <[Vec<u8>; 2]>::default());
@@ -171,4 +171,22 @@ fn an_image_that_has_taken_its_order_is_watched_for_answers_only() {
         "the order has left"
     );
     assert_eq!(waited(&mut world), []);
+}
+
+#[test]
+fn an_image_that_shares_memory_is_not_restored_in_its_own_generation() {
+    let mut world = World::new(2);
+    let together = Holds {
+        together: Some(Generation(2)),
+        ..Holds::default()
+    };
+    world.add(0, 3, 100, together);
+    world.add(1, 3, 101, Holds::default());
+    let bound = |slot, generation| {
+        world
+            .images
+            .is_bound(slot, Epoch(3), Generation(generation))
+    };
+    assert!(bound(0, 2) && !bound(0, 3) && !bound(1, 2));
+    assert!(world.images.need_its_end(0) && !world.images.need_its_end(1));
 }
