@@ -254,6 +254,13 @@ pub fn note_committed(epoch: u32) {
     }
 }
 
+/// Ranks of this host share memory: all of them wait for each other from now on.
+pub(crate) fn announce_sharing() {
+    if let Some(mapped) = joined() {
+        mapped.header().sharing.store(1, SeqCst);
+    }
+}
+
 /// Whether ranks of this host are known to share memory.
 pub(crate) fn is_sharing() -> bool {
     joined().is_some_and(|mapped| mapped.header().sharing.load(SeqCst) != 0)
@@ -314,7 +321,7 @@ impl BarrierPass {
         let Some(mapped) = joined().filter(|_| !self.is_together) else {
             return Ok(());
         };
-        mapped.header().sharing.store(1, SeqCst);
+        announce_sharing();
         mapped.set(this_rank(), state(self.epoch, Phase::Parked));
         self.wait(&mapped, Phase::Parked, PARKED_IN)?;
         self.is_together = true;

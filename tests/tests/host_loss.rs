@@ -334,24 +334,8 @@ fn a_job_is_restarted_on_other_numbers_of_hosts() {
     let mut seen = Vec::new();
     let places = ["h1:2,h2:2", "h1:1,h2:1,h3:2", "h2:4", "h1:4"];
     for place in places {
-        let before = committed(&images);
-        rejoin_tests::processes::wait_for(SOON, "two more checkpoints", || {
-            committed(&images) > before + 1
-        });
-        let mut all = descendants(job.id());
-        all.push(job.id());
-        for host in 1..=3 {
-            all.extend(hosts.processes(host, "rejoin-local"));
-            all.extend(hosts.processes(host, "jacobi"));
-        }
-        for signal in [libc::SIGSTOP, libc::SIGKILL] {
-            all.iter().for_each(|pid| kill(*pid, signal));
-        }
-        let done = finish(job, Duration::from_secs(60), "a job that was killed");
+        let done = kill_all((&hosts, 3), &images, job, "jacobi");
         seen.extend(whole_lines(&done));
-        for host in 1..=3 {
-            all_gone(&hosts.processes(host, "jacobi"), SOON);
-        }
         job = named(&hosts, &images, &["--host", place, "--restart=night"]).start();
     }
     std::fs::write(&gate, "").expect("the gate");
@@ -367,6 +351,62 @@ fn a_job_is_restarted_on_other_numbers_of_hosts() {
     let want = of_all(&whole_lines(&undisturbed));
     assert_eq!(of_all(&seen), want, "{}", done.text());
     assert!(!images.join("night").exists(), "the job has left files");
+}
+
+/// Kills every process of a job of this program, over `count` hosts, at once. That is two
+/// checkpoints from now.
+fn kill_all(
+    (hosts, count): (&Hosts, usize),
+    images: &Path,
+    job: std::process::Child,
+    name: &str,
+) -> Finished {
+    let before = committed(images);
+    rejoin_tests::processes::wait_for(SOON, "two more checkpoints", || {
+        committed(images) > before + 1
+    });
+    let mut all = descendants(job.id());
+    all.push(job.id());
+    for host in 1..=count {
+        all.extend(hosts.processes(host, "rejoin-local"));
+        all.extend(hosts.processes(host, name));
+    }
+    for signal in [libc::SIGSTOP, libc::SIGKILL] {
+        all.iter().for_each(|pid| kill(*pid, signal));
+    }
+    let done = finish(job, Duration::from_secs(60), "a job that was killed");
+    for host in 1..=count {
+        all_gone(&hosts.processes(host, name), SOON);
+    }
+    done
+}
+
+#[test]
+fn ranks_that_share_memory_are_restarted_on_one_host_only() {
+    let hosts = hosts!(2);
+    let images = images(&hosts);
+    let gate = Job::gate(&hosts);
+    let _ = std::fs::remove_file(&gate);
+    let first = named(&hosts, &images, &["--host", "h1:4", "--job-name", "night"]);
+    let first = first.arg("-n").arg("4").arg(program("together"));
+    let job = first.arg("until").arg(&gate).start();
+    kill_all((&hosts, 2), &images, job, "together");
+    let apart = ["--host", "h1:2,h2:2", "--restart=night"];
+    let done = named(&hosts, &images, &apart).output();
+    assert!(!done.output.status.success(), "{}", done.text());
+    let says = "which is on another host now";
+    assert!(done.last_line().contains(says), "{}", done.text());
+    // Its files of /dev/shm are not on the other host.
+    let job = named(&hosts, &images, &["--host", "h2:4", "--restart=night"]).start();
+    let before = committed(&images);
+    rejoin_tests::processes::wait_for(SOON, "two more checkpoints", || {
+        committed(&images) > before + 1
+    });
+    std::fs::write(&gate, "").expect("the gate");
+    let done = finish(job, Duration::from_secs(60), "a restarted job");
+    good(&done);
+    let right = done.stdout().matches("all sums were right").count();
+    assert_eq!(right, 4, "{}", done.text());
 }
 
 /// The last committed checkpoint in the record of the job.

@@ -192,7 +192,9 @@ impl SharedMemory {
             Maker::Rank(rank) => Some((rank, one)),
             _ => None,
         };
-        LateMemory::of(self.files.into_iter().filter_map(of_other).collect())
+        let is_shared = self.has_any_of_ranks();
+        let files = self.files.into_iter().filter_map(of_other).collect();
+        LateMemory::of(files, is_shared)
     }
 
     /// Whether a file or memory is one of these.

@@ -10,6 +10,8 @@ use crate::{host_barrier, sys};
 #[derive(Default)]
 pub struct LateMemory {
     files: Vec<(u32, SharedFile)>,
+    /// The process shares memory with other ranks, whichever of them makes it.
+    is_shared: bool,
 }
 
 impl std::fmt::Debug for LateMemory {
@@ -21,8 +23,8 @@ impl std::fmt::Debug for LateMemory {
 }
 
 impl LateMemory {
-    pub(super) fn of(files: Vec<(u32, SharedFile)>) -> Self {
-        Self { files }
+    pub(super) fn of(files: Vec<(u32, SharedFile)>, is_shared: bool) -> Self {
+        Self { files, is_shared }
     }
 
     /// Maps all of it. To be called when all ranks have joined the job again, and before any of
@@ -32,6 +34,11 @@ impl LateMemory {
     /// A rank that made the memory is not on this host, or has other memory; or the system refuses
     /// it. The process must not continue then.
     pub fn map(&self) -> Result<(), NotShared> {
+        if self.is_shared {
+            // The manager may be another one. A rank that takes its next image before all have
+            // mapped the memory must not take itself for the only one that does.
+            host_barrier::announce_sharing();
+        }
         let others = host_barrier::others();
         for (rank, file) in &self.files {
             let (rank, name) = (*rank, file.name());
