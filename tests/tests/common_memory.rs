@@ -159,10 +159,12 @@ fn memory_that_a_foreign_process_maps_too_ends_the_job_at_a_loss() {
 #[test]
 fn a_rank_that_shares_memory_does_not_come_back_alone_after_the_end_of_mpi() {
     let job = Together::start_as("together-after", "after", &[]);
-    // All ranks have left MPI, with an image in memory.
+    // All ranks have left MPI, with an image in memory. Before the first one they have no barrier
+    // either.
     wait_for(SOON, "the last checkpoint", || {
         let ranks = job.job.ranks();
-        ranks.len() == RANKS && ranks.iter().all(|pid| !has_barrier(*pid))
+        let are_out = ranks.iter().all(|pid| !has_barrier(*pid));
+        ranks.len() == RANKS && are_out && job.counted("\"committed\"") > 0
     });
     let memory = job.memory();
     kill(job.job.ranks()[1], libc::SIGKILL);
