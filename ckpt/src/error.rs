@@ -45,6 +45,17 @@ pub enum Refused {
         /// Its file, as the system names it.
         name: String,
     },
+    /// Nobody knows what ranks of other hosts map.
+    #[error(
+        "the program writes to {name} through memory ({bytes} bytes); ranks of other hosts may do so, too, because the \
+         file is on a file system that hosts may share"
+    )]
+    SharedWithHosts {
+        /// Bytes that are mapped.
+        bytes: u64,
+        /// The file.
+        name: String,
+    },
     /// The contents of memory that ranks share are read while all of them are parked.
     #[error(
         "ranks of this host share memory, and rank {rank} (process {pid}) did not stop within the time for their images"
@@ -111,7 +122,7 @@ impl Refused {
     #[must_use]
     pub fn outlives_rollback(&self) -> bool {
         match self {
-            Self::SharedMemory { .. } => true,
+            Self::SharedMemory { .. } | Self::SharedWithHosts { .. } => true,
             Self::SharedTooLarge { is_file, .. } => *is_file,
             _ => false,
         }
@@ -245,6 +256,49 @@ pub enum NotShared {
     Other {
         /// The file of the memory.
         name: String,
+        /// The rank.
+        rank: u32,
+    },
+    /// Ranks that had files of one name on several hosts are on one host now.
+    #[error(
+        "it would share memory ({name}) with rank {rank}, which had other memory of this name at the checkpoint; \
+         place them on different hosts"
+    )]
+    Met {
+        /// The file of the memory.
+        name: String,
+        /// The rank.
+        rank: u32,
+    },
+    /// The path leads to another file.
+    #[error("memory of the checkpoint can't be mapped again: {name} is another file now")]
+    Replaced {
+        /// The file of the memory.
+        name: String,
+    },
+    /// The file is gone, or shorter, and parts of it were not mapped.
+    #[error(
+        "memory of the checkpoint can't be mapped again: only a part of {name} is in the images, and it is not there any more"
+    )]
+    Incomplete {
+        /// The file of the memory.
+        name: String,
+    },
+    /// The program would find another length.
+    #[error(
+        "memory that ranks share ({name}) had {then} bytes at the checkpoint, and has {now} bytes now"
+    )]
+    Length {
+        /// The file of the memory.
+        name: String,
+        /// Bytes at the checkpoint.
+        then: u64,
+        /// Bytes now.
+        now: u64,
+    },
+    /// A rank did not return.
+    #[error("rank {rank} has not put its memory back in time")]
+    Late {
         /// The rank.
         rank: u32,
     },

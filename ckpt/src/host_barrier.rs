@@ -1,57 +1,38 @@
-//! Ranks of one host that share memory take their images together.
+//! Ranks of one host that share memory take their images together, and return together.
 //!
 //! A rank that finds memory which another rank maps, too, announces that. From then on each rank of
 //! the host that takes an image waits at a barrier until all of them are parked. The contents of
 //! the memory are read then, and no rank continues before that is done. So the contents match all
-//! images of the epoch.
+//! images of the epoch. Restored ranks wait for each other ([`ReturnPass`]) until all memory is
+//! back.
 //!
 //! The barrier lies in memory of the local manager, which each rank maps. A rank that waits is at
 //! its safe point, where no other rank needs it. Every wait is bounded. If some rank is late, all
 //! of them refuse the image, and the next request tries it again.
 
-use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
 use crate::error::Refused;
 use crate::sys;
 
-/// Name of the barrier's memory, which is part of no image.
-pub(crate) const BARRIER_MEMORY: &CStr = c"rejoin-barrier";
+mod memory;
+mod return_pass;
+
+pub(crate) use memory::BARRIER_MEMORY;
+pub use memory::BarrierMemory;
+use memory::{ENTRY, Entry, HEADER, Mapped};
+pub(crate) use return_pass::{ReturnPass, ReturnPhase};
 
 /// Nanoseconds for which a parked rank waits at most for the others to be parked.
 const PARKED_IN: u64 = 1_000_000_000;
 /// Nanoseconds for which a parked rank waits at most for the contents to be read.
 const READ_IN: u64 = 10_000_000_000;
-/// Nanoseconds of one sleep: the end of another rank wakes nobody.
-const LONGEST_SLEEP: u64 = 10_000_000;
 
-/// The beginning of the memory.
-#[repr(C, align(64))]
-struct Header {
-    /// Not 0: ranks of this host share memory.
-    sharing: AtomicU32,
-    /// Counts the changes of all entries; waiting ranks sleep on it.
-    changes: AtomicU32,
-    /// The newest committed checkpoint, as the manager knows it.
-    committed: AtomicU32,
-}
-
-/// What a rank says of itself.
-#[repr(C)]
-struct Entry {
-    /// Its process; 0 for none.
-    pid: AtomicI32,
-    /// The [`Phase`] of the rank in the lowest byte, and the epoch above that.
-    state: AtomicU64,
-}
-
-const HEADER: usize = size_of::<Header>();
-const ENTRY: usize = size_of::<Entry>();
-
-/// How far a rank is with its image of an epoch.
+/// How far a rank is with its image of an epoch: the lowest byte of [`Entry::state`], which has the
+/// epoch above that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     /// Its threads are parked.
@@ -68,135 +49,30 @@ fn state(epoch: u32, phase: Phase) -> u64 {
     u64::from(epoch) << 8 | phase as u64
 }
 
-/// The barrier of a host, as the manager has it.
-#[derive(Debug)]
-pub struct BarrierMemory {
-    memory: OwnedFd,
-    mapped: Mapped,
-}
-
-impl BarrierMemory {
-    /// Makes one for a job of so many ranks, sealed against changes of its size.
-    ///
-    /// # Errors
-    /// When the system gives no memory.
-    pub fn new(ranks: u32) -> io::Result<Self> {
-        let length = HEADER + ranks as usize * ENTRY;
-        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-        // SAFETY: the name ends with a zero byte; the descriptor is new.
-        let memory = unsafe {
-            let fd = libc::memfd_create(BARRIER_MEMORY.as_ptr(), flags);
-            let fd = sys::check(fd.into()).map_err(io::Error::from_raw_os_error)?;
-            OwnedFd::from_raw_fd(fd as i32)
-        };
-        let fd = memory.as_raw_fd();
-        // SAFETY: touches no memory.
-        let sized = sys::check(unsafe { libc::ftruncate(fd, length as i64) }.into());
-        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-        sized
-            .and_then(|_| sys::control(fd, libc::F_ADD_SEALS, seals))
-            .map_err(io::Error::from_raw_os_error)?;
-        let mapped = Mapped::map(std::ptr::null_mut(), fd, length)?;
-        // Children of the manager map it themselves.
-        // SAFETY: the mapping was made here.
-        unsafe { libc::madvise(mapped.address.cast(), length, libc::MADV_DONTFORK) };
-        Ok(Self { memory, mapped })
-    }
-
-    /// This checkpoint is committed.
-    pub fn set_committed(&self, epoch: u32) {
-        self.mapped.header().committed.fetch_max(epoch, SeqCst);
-    }
-}
-
-impl AsFd for BarrierMemory {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.memory.as_fd()
-    }
-}
-
-impl Drop for BarrierMemory {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new`, and no reference to it is left.
-        unsafe { libc::munmap(self.mapped.address.cast(), self.mapped.length) };
-    }
-}
-
-/// A mapping of a barrier's memory.
-#[derive(Debug, Clone, Copy)]
-struct Mapped {
-    address: *mut u8,
-    /// Its length in bytes.
-    length: usize,
-}
-
-// SAFETY: the memory is used through atomics only.
-unsafe impl Send for Mapped {}
-// SAFETY: as above.
-unsafe impl Sync for Mapped {}
-
-impl Mapped {
-    fn map(at: *mut u8, fd: i32, length: usize) -> io::Result<Self> {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
-        let kind = libc::MAP_SHARED | fixed;
-        // SAFETY: a new mapping, or one in place of an earlier mapping of this module.
-        let address = unsafe { libc::mmap(at.cast(), length, access, kind, fd, 0) };
-        if address == libc::MAP_FAILED {
-            return Err(io::Error::from_raw_os_error(sys::errno()));
-        }
-        let address = address.cast();
-        Ok(Self { address, length })
-    }
-
-    fn header(&self) -> &Header {
-        // SAFETY: the mapping begins with a header, which consists of atomics.
-        unsafe { &*self.address.cast::<Header>() }
-    }
-
-    fn entries(&self) -> &[Entry] {
-        let count = (self.length - HEADER) / ENTRY;
-        // SAFETY: so many entries follow the header, and they consist of atomics.
-        unsafe { std::slice::from_raw_parts(self.address.add(HEADER).cast(), count) }
-    }
-
-    fn set(&self, rank: u32, state: u64) {
-        if let Some(entry) = self.entries().get(rank as usize) {
-            entry.state.store(state, SeqCst);
-            self.wake();
-        }
-    }
-
-    fn wake(&self) {
-        let word = &self.header().changes;
-        word.fetch_add(1, SeqCst);
-        let (at, wake) = (word.as_ptr(), libc::FUTEX_WAKE);
-        // SAFETY: a wake touches no memory.
-        unsafe { libc::syscall(libc::SYS_futex, at, wake, i32::MAX, 0, 0, 0) };
-    }
-
-    /// Sleeps until an entry changes, if none has since `seen`.
-    fn sleep(&self, seen: u32, most: u64) {
-        let time = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: most.min(LONGEST_SLEEP) as i64,
-        };
-        let (at, wait) = (self.header().changes.as_ptr(), libc::FUTEX_WAIT);
-        // SAFETY: the word is mapped, and the pointer is to a timespec.
-        unsafe { libc::syscall(libc::SYS_futex, at, wait, seen, &raw const time, 0, 0) };
-    }
-}
-
-/// The mapping of this process; null for none.
-static JOINED: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+/// The mapping that this process has made, or the process of its image; null for none.
+static PLACE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 /// Its length in bytes.
 static LENGTH: AtomicUsize = AtomicUsize::new(0);
+/// This process takes part.
+static IS_JOINED: AtomicBool = AtomicBool::new(false);
 /// The rank that this process is.
 static RANK: AtomicU32 = AtomicU32::new(0);
+/// The generation of this process.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+/// File system and number of the memory.
+static DEVICE: AtomicU64 = AtomicU64::new(0);
+static INODE: AtomicU64 = AtomicU64::new(0);
 
 fn joined() -> Option<Mapped> {
-    let (address, length) = (JOINED.load(Acquire), LENGTH.load(Relaxed));
-    (!address.is_null()).then_some(Mapped { address, length })
+    let (address, length) = (PLACE.load(Acquire), LENGTH.load(Relaxed));
+    let is_joined = IS_JOINED.load(Acquire) && !address.is_null();
+    is_joined.then_some(Mapped { address, length })
+}
+
+/// This process takes part in no barrier until it joins one. In a process that was made from a
+/// file, nothing is at the place of the former mapping.
+pub fn forget() {
+    IS_JOINED.store(false, SeqCst);
 }
 
 /// Makes this process take part in the barrier as this rank. A restored process calls it again, for
@@ -205,35 +81,41 @@ fn joined() -> Option<Mapped> {
 /// # Errors
 /// When the memory can't be mapped, or has no place for the rank. Memory that the rank shares with
 /// others then refuses its images.
-pub fn join(memory: BorrowedFd<'_>, rank: u32) -> io::Result<()> {
+pub fn join(memory: BorrowedFd<'_>, rank: u32, generation: u32) -> io::Result<()> {
+    forget();
     let status = sys::status(memory.as_raw_fd()).map_err(io::Error::from_raw_os_error)?;
     let length = usize::try_from(status.st_size).unwrap_or(0);
-    let before = joined();
     if length < HEADER + (rank as usize + 1) * ENTRY {
-        JOINED.store(std::ptr::null_mut(), SeqCst);
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no such rank"));
     }
-    let at = before.filter(|before| before.length == length);
-    let at = at.map_or(std::ptr::null_mut(), |before| before.address);
-    JOINED.store(std::ptr::null_mut(), SeqCst);
+    // Images keep the place of such a mapping free.
+    let is_as_long = LENGTH.load(Relaxed) == length;
+    let at = match is_as_long {
+        true => PLACE.load(Acquire),
+        false => std::ptr::null_mut(),
+    };
     let mapped = Mapped::map(at, memory.as_raw_fd(), length)?;
     let entry = &mapped.entries()[rank as usize];
     entry.state.store(0, SeqCst);
+    entry.back.store(0, SeqCst);
+    entry.generation.store(generation, SeqCst);
     entry.pid.store(sys::pid(), SeqCst);
     RANK.store(rank, Relaxed);
+    GENERATION.store(generation, Relaxed);
+    DEVICE.store(status.st_dev, Relaxed);
+    INODE.store(status.st_ino, Relaxed);
     LENGTH.store(length, Relaxed);
-    JOINED.store(mapped.address, SeqCst);
+    PLACE.store(mapped.address, SeqCst);
+    IS_JOINED.store(true, SeqCst);
     Ok(())
 }
 
 /// Nobody waits for this process any more: it takes no further image.
 pub fn leave() {
     if let Some(mapped) = joined() {
-        JOINED.store(std::ptr::null_mut(), SeqCst);
-        if let Some(entry) = mapped.entries().get(RANK.load(Relaxed) as usize) {
-            entry.pid.store(0, SeqCst);
-            mapped.wake();
-        }
+        forget();
+        PLACE.store(std::ptr::null_mut(), SeqCst);
+        mapped.change(this_rank(), |entry| entry.pid.store(0, SeqCst));
         // SAFETY: the mapping was made by `join`, and no reference to it is left.
         unsafe { libc::munmap(mapped.address.cast(), mapped.length) };
     }
@@ -243,7 +125,7 @@ pub fn leave() {
 /// none, either; so this process first says why.
 pub fn fail(epoch: u32) {
     if let Some(mapped) = joined() {
-        mapped.set(RANK.load(Relaxed), state(epoch, Phase::Failed));
+        set_state(&mapped, epoch, Phase::Failed);
     }
 }
 
@@ -276,18 +158,78 @@ pub(crate) fn others() -> Vec<(u32, i32)> {
     let Some(mapped) = joined() else {
         return Vec::new();
     };
-    let me = RANK.load(Relaxed);
-    let entries = (0..).zip(mapped.entries());
-    entries
-        .filter(|(rank, _)| *rank != me)
-        .map(|(rank, entry)| (rank, entry.pid.load(SeqCst)))
-        .filter(|(_, pid)| *pid != 0)
-        .collect()
+    let others = present(mapped.entries(), this_rank(), this_generation());
+    others.map(|(rank, pid, _)| (rank, pid)).collect()
+}
+
+/// The entries of other ranks that are on this host now, with rank and process.
+fn present(
+    entries: &[Entry],
+    me: u32,
+    generation: u32,
+) -> impl Iterator<Item = (u32, i32, &Entry)> {
+    let entries = (0..).zip(entries);
+    let all = entries.map(|(rank, entry)| (rank, entry.pid.load(SeqCst), entry));
+    all.filter(move |(rank, pid, entry)| {
+        *rank != me && *pid != 0 && entry.generation.load(SeqCst) == generation
+    })
 }
 
 /// The rank that this process is.
 pub(crate) fn this_rank() -> u32 {
     RANK.load(Relaxed)
+}
+
+/// The generation of this process.
+pub(crate) fn this_generation() -> u32 {
+    GENERATION.load(Relaxed)
+}
+
+/// File system and number of the barrier's memory, by which a process of this job is known.
+pub(crate) fn identity() -> Option<(u64, u64)> {
+    joined().map(|_| (DEVICE.load(Relaxed), INODE.load(Relaxed)))
+}
+
+/// Whether ranks of other hosts may map files of this one. That is unknown without a barrier.
+pub(crate) fn may_have_other_hosts() -> bool {
+    joined().is_none_or(|mapped| mapped.header().other_hosts.load(SeqCst) != 0)
+}
+
+/// The file that this rank has made anew in place of one that its images name by `key`.
+pub(crate) fn remade(key: u64) -> Option<(u64, u64)> {
+    let mapped = joined()?;
+    let mut all = mapped.header().remade.iter();
+    let mine = this_rank() + 1;
+    let is_it =
+        |one: &&memory::RemadeFile| one.owner.load(SeqCst) == mine && one.key.load(SeqCst) == key;
+    let one = all.find(is_it)?;
+    Some((one.device.load(SeqCst), one.inode.load(SeqCst)))
+}
+
+/// This rank has made such a file anew. Without room for the note, a second loss before the next
+/// checkpoint ends the job.
+pub(crate) fn note_remade(key: u64, file: (u64, u64)) {
+    let Some(mapped) = joined() else {
+        return;
+    };
+    let (all, mine) = (&mapped.header().remade, this_rank() + 1);
+    let is_it =
+        |one: &&memory::RemadeFile| one.owner.load(SeqCst) == mine && one.key.load(SeqCst) == key;
+    let claims = |one: &&memory::RemadeFile| {
+        let claimed = one.owner.compare_exchange(0, mine, SeqCst, SeqCst);
+        claimed.is_ok()
+    };
+    let found = all.iter().find(is_it);
+    if let Some(one) = found.or_else(|| all.iter().find(claims)) {
+        one.key.store(key, SeqCst);
+        one.device.store(file.0, SeqCst);
+        one.inode.store(file.1, SeqCst);
+    }
+}
+
+fn set_state(mapped: &Mapped, epoch: u32, phase: Phase) {
+    let state = state(epoch, phase);
+    mapped.change(this_rank(), |entry| entry.state.store(state, SeqCst));
 }
 
 /// This process at the barrier of an epoch. If it takes no image, the others wait until [`fail`].
@@ -322,7 +264,7 @@ impl BarrierPass {
             return Ok(());
         };
         announce_sharing();
-        mapped.set(this_rank(), state(self.epoch, Phase::Parked));
+        set_state(&mapped, self.epoch, Phase::Parked);
         self.wait(&mapped, Phase::Parked, PARKED_IN)?;
         self.is_together = true;
         Ok(())
@@ -337,7 +279,7 @@ impl BarrierPass {
             true => Phase::Ready,
             false => Phase::Alone,
         };
-        mapped.set(this_rank(), state(self.epoch, phase));
+        set_state(&mapped, self.epoch, phase);
         if self.is_together {
             self.wait(&mapped, Phase::Ready, READ_IN)?;
         }
@@ -349,7 +291,8 @@ impl BarrierPass {
         loop {
             let seen = mapped.header().changes.load(SeqCst);
             let now = sys::now();
-            match find_late(mapped.entries(), this_rank(), self.epoch, phase) {
+            let others = present(mapped.entries(), this_rank(), this_generation());
+            match find_late(others, self.epoch, phase) {
                 None => return Ok(()),
                 Some(Late::Fails { rank }) => return Err(Refused::OtherRankFailed { rank }),
                 Some(Late::Missing { rank, pid }) if now >= end => {
@@ -378,13 +321,13 @@ enum Late {
 }
 
 /// The first rank that is not in this phase of the epoch. One that fails comes before others.
-fn find_late(entries: &[Entry], me: u32, epoch: u32, phase: Phase) -> Option<Late> {
+fn find_late<'a>(
+    others: impl Iterator<Item = (u32, i32, &'a Entry)>,
+    epoch: u32,
+    phase: Phase,
+) -> Option<Late> {
     let mut missing = None;
-    for (rank, entry) in (0..).zip(entries) {
-        let pid = entry.pid.load(SeqCst);
-        if pid == 0 || rank == me {
-            continue;
-        }
+    for (rank, pid, entry) in others {
         let state = entry.state.load(SeqCst);
         let (theirs, their_phase) = ((state >> 8) as u32, state & 0xff);
         let fails = their_phase >= Phase::Failed as u64;
@@ -408,7 +351,7 @@ mod tests {
         for (rank, (pid, epoch, phase)) in (0..).zip(states) {
             let entry = &memory.mapped.entries()[rank as usize];
             entry.pid.store(*pid, SeqCst);
-            memory.mapped.set(rank, state(*epoch, *phase));
+            entry.state.store(state(*epoch, *phase), SeqCst);
         }
         memory
     }
@@ -418,7 +361,8 @@ mod tests {
         use Phase::{Alone, Failed, Parked, Ready};
         let me = sys::pid();
         let late = |states: &[(i32, u32, Phase)], phase| {
-            find_late(memory(states).mapped.entries(), 0, 7, phase)
+            let memory = memory(states);
+            find_late(present(memory.mapped.entries(), 0, 0), 7, phase)
         };
         let missing = Some(Late::Missing { rank: 1, pid: me });
         let fails = Some(Late::Fails { rank: 1 });
@@ -439,5 +383,12 @@ mod tests {
         assert_eq!(late(&both, Parked), Some(Late::Fails { rank: 2 }));
         // No process has this number.
         assert_eq!(late(&[first, (i32::MAX, 6, Ready)], Parked), None);
+    }
+
+    #[test]
+    fn an_entry_of_an_earlier_generation_counts_no_more() {
+        let memory = memory(&[(1, 6, Phase::Parked), (sys::pid(), 6, Phase::Parked)]);
+        let count = |generation| present(memory.mapped.entries(), 0, generation).count();
+        assert_eq!((count(0), count(1)), (1, 0));
     }
 }

@@ -5,7 +5,6 @@ use std::os::fd::RawFd;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Caveat, Refused};
-use crate::host_barrier::BarrierPass;
 
 mod description;
 mod duplicates;
@@ -31,8 +30,8 @@ use kernel_objects::KernelObjects;
 pub(crate) use open_file::{Cut, Descriptor, descriptors};
 pub(crate) use prefix_hashes::PrefixHashes;
 pub use shared_memory::LateMemory;
-pub(crate) use shared_memory::MappedMemory;
 use shared_memory::SharedMemory;
+pub(crate) use shared_memory::{MappedMemory, await_sharers};
 pub(crate) use timers::restore_late as restore_late_timers;
 
 /// The description of an image for the manager.
@@ -51,7 +50,7 @@ pub struct Summary {
     /// Bytes of files that a restore may have to read again, to find out whether they were
     /// overwritten.
     pub hashed: u64,
-    /// Ranks of this host share memory: none of them can be restored alone.
+    /// Ranks of this host share memory with this one: it can't be restored alone.
     pub shares_memory: bool,
     /// State that a restored process does not get back.
     pub caveats: Vec<Caveat>,
@@ -72,8 +71,8 @@ impl Manifest {
     /// Reads the state of this process, with signals blocked. `request_signal` is that of
     /// checkpoint requests, which is not part of the state. `is_other` are descriptors that do not
     /// belong to the program alone: the standard streams, and what the manager has, too. `hashes`
-    /// are those of files at the image before. `pass`: where ranks that share memory wait for each
-    /// other.
+    /// are those of files at the image before. `is_together`: all ranks of the host are parked
+    /// ([`await_sharers`]).
     ///
     /// # Errors
     /// [`Refused::Contents`] for a descriptor whose contents can't be read;
@@ -84,9 +83,9 @@ impl Manifest {
         maps: &MappedMemory<'_>,
         request_signal: i32,
         is_other: impl Fn(&Descriptor) -> bool,
-        (hashes, pass): (&mut PrefixHashes, &mut BarrierPass),
+        (hashes, is_together): (&mut PrefixHashes, bool),
     ) -> Result<Self, Refused> {
-        let shared = SharedMemory::capture(maps, all, &is_other, pass)?;
+        let shared = SharedMemory::capture(maps, all, &is_other, is_together)?;
         let objects = KernelObjects::capture(all, &is_other)?;
         let use_of = |d: &Descriptor| open_file::DescriptorUse {
             is_known: is_other(d) || objects.holds(d.fd),
@@ -94,7 +93,7 @@ impl Manifest {
             // A standard stream that is a file is one that the program has opened.
             is_own: d.fd <= 2 || !is_other(d),
             is_mapped: shared.has(d.file),
-            is_of_ranks: shared.is_of_ranks(d.file),
+            is_remade: shared.is_remade(d.file),
         };
         let files = files::Files::capture(all, use_of, hashes);
         Ok(Self {
@@ -115,19 +114,14 @@ impl Manifest {
             input: InputPipe::capture(),
             has_locks: self.files.has_locks(),
             hashed: self.files.hashed_bytes(),
-            shares_memory: self.shared.has_any_of_ranks(),
+            shares_memory: self.shared.has_common_part(),
             caveats: self.files.caveats.clone(),
         }
     }
 
-    /// Files of which the process maps memory that others may have, too.
-    pub fn mapped_files(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.shared.mapped_files()
-    }
-
-    /// In a runner that is set up: memory that other ranks make again.
-    pub fn into_late_memory(self) -> LateMemory {
-        self.shared.into_late()
+    /// In a runner that is set up: files that it maps when all ranks are back.
+    pub fn into_late_memory(self, cut: Cut) -> LateMemory {
+        self.shared.into_late((self.files, self.locked), cut)
     }
 
     /// In the twin: stops sharing open files, pipes and the like with the rank. `instead` takes the
@@ -143,6 +137,7 @@ impl Manifest {
     pub fn reserve(&self, instead: RawFd) {
         self.objects.release(instead);
         self.shared.reserve(instead);
+        self.files.reserve(instead);
     }
 
     /// In the rank: takes these numbers out of the program's epoll sets, or puts them back.

@@ -57,9 +57,11 @@ pub fn take(imager: &mut Imager, parked: &Parked, epoch: u32) -> Result<Taken, R
     imager.reap();
     let is_direct = imager.is_direct();
     imager.check_children(is_direct)?;
+    imager.read_mappings()?;
+    manifest::await_sharers(&imager.mappings(), imager.files_read(), &mut pass)?;
+    // Now that no rank changes what they share.
     let all = manifest::descriptors(imager.settings.block)
         .map_err(|errno| Refused::system("list the open files", errno))?;
-    imager.read_mappings()?;
     let signal = imager.settings.signal;
     let mut hashes = std::mem::take(&mut imager.hashes);
     let is_other = |d: &manifest::Descriptor| imager.is_other(d);
@@ -68,12 +70,12 @@ pub fn take(imager: &mut Imager, parked: &Parked, epoch: u32) -> Result<Taken, R
         &imager.mappings(),
         signal,
         is_other,
-        (&mut hashes, &mut pass),
+        (&mut hashes, pass.is_together()),
     );
     imager.hashes = hashes;
     let manifest = manifest?;
     pass.end()?;
-    imager.note_shared_files(&manifest, epoch);
+    imager.note_shared_files(epoch);
     let (wait, manager_end) = socket_pair(imager.settings.block)?;
     // The last look: the twin compares its memory with the ranges read here.
     let streams = imager
@@ -128,11 +130,12 @@ fn clone_with(
             return CloneSide::Same;
         }
         let message = zygote::freeze(imager, &context, &thread);
-        restored = Some(runner::begin(imager, &context, message));
+        let cut = message.cut();
+        restored = Some((runner::begin(imager, &context, message), cut));
         CloneSide::Clone
     });
-    if let Some(mut restored) = restored {
-        restored.late = context.manifest.into_late_memory();
+    if let Some((mut restored, cut)) = restored {
+        restored.late = context.manifest.into_late_memory(cut);
         return Ok(Taken::Restored(restored));
     }
     let pid = made.map_err(|errno| {

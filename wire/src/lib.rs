@@ -41,4 +41,4 @@ pub use rank_protocol::{
     FromManager, MANAGER_FD, MOST_CAVEATS, MOST_COUNTERS, MOST_FILES, ToManager, VERSION,
 };
 pub use seconds::parse_seconds;
-pub use welcome::{Images, Limits, RankOptions, Transport, Welcome};
+pub use welcome::{BarrierPlace, Images, Limits, RankOptions, Transport, Welcome};

@@ -110,6 +110,17 @@ pub struct RankOptions {
     pub verbose: bool,
 }
 
+/// The place of a process in the memory in which ranks of a host wait for each other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct BarrierPlace {
+    /// The manager's descriptor of the memory.
+    pub descriptor: u32,
+    /// The rank.
+    pub rank: u32,
+    /// The generation of the process.
+    pub generation: u32,
+}
+
 /// The data that a rank needs to take images of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Images {
@@ -120,9 +131,8 @@ pub struct Images {
     /// The manager's descriptor of the memory by which it notices this rank's end at once, and the
     /// slot of this process in that memory.
     pub watch: Option<(u32, u32)>,
-    /// The manager's descriptor of the memory in which ranks of its host wait for each other, and
-    /// the place of this process there, which is its rank.
-    pub barrier: Option<(u32, u32)>,
+    /// Where ranks of its host wait for each other.
+    pub barrier: Option<BarrierPlace>,
 }
 
 #[cfg(test)]

@@ -145,9 +145,53 @@ impl Files {
     /// In a process that has none of the descriptors: opens each file by its path; otherwise the
     /// number of one that is not there any more.
     pub fn open_by_path(&self) -> Result<(), RawFd> {
-        for file in self.files.iter().filter(|f| f.same_as.is_none()) {
+        for file in self.descriptions(false) {
             let new = file.open_path().or_else(|| self.open_made(file));
             self.install(new.ok_or(file.fd)?, file);
+        }
+        Ok(())
+    }
+
+    /// The files, each description once: those that are made again with the program's memory, or
+    /// the others.
+    fn descriptions(&self, are_remade: bool) -> impl Iterator<Item = &OpenFile> {
+        let own = self.files.iter().filter(|f| f.same_as.is_none());
+        own.filter(move |f| f.is_remade == are_remade)
+    }
+
+    /// In a process that has none of the descriptors: keeps the numbers of files that are made
+    /// again with the program's memory.
+    pub fn reserve(&self, instead: RawFd) {
+        for file in self.files.iter().filter(|f| f.is_remade) {
+            let _ = sys::duplicate(instead, file.fd, file.is_cloexec);
+        }
+    }
+
+    /// Opens files that were made again with the program's memory. `file_now` tells which file it
+    /// is now.
+    ///
+    /// # Errors
+    /// The system's, with the path: the process must not continue.
+    pub fn reopen_remade(
+        &self,
+        cut: &Cut,
+        file_now: impl Fn((u64, u64)) -> Option<(u64, u64)>,
+        caveats: &mut Vec<Caveat>,
+    ) -> Result<(), (i32, &str)> {
+        for file in self.descriptions(true) {
+            let path = CString::new(file.path.as_bytes()).map_err(|_| libc::ENOENT);
+            let opened = path.and_then(|path| sys::open(&path, file.flags));
+            let new = opened.map_err(|errno| (errno, &file.path[..]))?;
+            let found = sys::status(new).map(|status| (status.st_dev, status.st_ino));
+            if found.ok() != file_now(file.file) {
+                return Err((libc::ESTALE, &file.path));
+            }
+            self.install(new, file);
+        }
+        for file in self.descriptions(true) {
+            if file.is_written() && !cut.spares(file.file) {
+                file.cut_back(caveats);
+            }
         }
         Ok(())
     }
@@ -162,10 +206,11 @@ impl Files {
         sys::open(&path, file.flags).ok()
     }
 
-    /// Opens all of them again. Locks come last: closing any descriptor of a file drops the
-    /// process's locks on it. Ends the process if contents can't be written back.
+    /// Opens all of them again, but those that are made again with the program's memory. Locks come
+    /// last: closing any descriptor of a file drops the process's locks on it. Ends the process if
+    /// contents can't be written back.
     pub fn restore(&self, cut: &Cut, caveats: &mut Vec<Caveat>) {
-        for file in self.files.iter().filter(|f| f.same_as.is_none()) {
+        for file in self.descriptions(false) {
             let made = (!cut.may_be_shared(file.file, file.fd)).then(|| self.open_made(file));
             match made.flatten() {
                 Some(new) => self.install(new, file),
@@ -175,12 +220,17 @@ impl Files {
         if let Err((errno, path)) = self.kept.restore(cut) {
             end_process(errno, path);
         }
-        for file in self.files.iter().filter(|f| f.same_as.is_none()) {
+        for file in self.descriptions(false) {
             if file.is_written() && !cut.spares(file.file) {
                 file.cut_back(caveats);
             }
         }
-        for file in &self.files {
+        self.take_locks(caveats, |file| !file.is_mapped);
+    }
+
+    /// Takes the locks on some of the files again.
+    pub fn take_locks(&self, caveats: &mut Vec<Caveat>, which: impl Fn(&OpenFile) -> bool) {
+        for file in self.files.iter().filter(|file| which(file)) {
             for lock in &file.locks {
                 if let Err(errno) = lock.take(file.fd) {
                     caveats.push(Caveat::LockLost {

@@ -95,7 +95,7 @@ impl KeptFiles {
     /// contents.
     pub fn capture(files: &[OpenFile], hashes: &mut PrefixHashes) -> Self {
         let mut all = Self::default();
-        let is_kept = |f: &&OpenFile| f.can_write && f.is_own && !f.is_of_ranks;
+        let is_kept = |f: &&OpenFile| f.can_write && f.is_own && !f.is_remade;
         for open in files.iter().filter(is_kept) {
             match all.files.iter_mut().find(|known| known.file == open.file) {
                 Some(known) => known.is_appended &= open.appends(),

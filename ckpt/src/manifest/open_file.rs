@@ -1,6 +1,6 @@
 //! One open file of the program's, and how it is opened again.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::fd::RawFd;
 
 use super::duplicates;
@@ -81,6 +81,17 @@ const FILE_SYSTEMS_OF_ONE_HOST: [i64; 9] = [
     0xca45_1a4e,
 ];
 
+/// Whether only processes of this host can have a file that lies where this path leads. A file
+/// system that can't be asked may be one of several hosts.
+pub(super) fn file_system_is_of_one_host(path: &CStr) -> bool {
+    // SAFETY: the path ends with a zero byte; `statfs` is plain data that the call fills in.
+    unsafe {
+        let mut system: libc::statfs = std::mem::zeroed();
+        libc::statfs(path.as_ptr(), &raw mut system) == 0
+            && FILE_SYSTEMS_OF_ONE_HOST.contains(&system.f_type)
+    }
+}
+
 /// Whether only processes of this host can have the file of this descriptor.
 fn is_of_this_host(fd: RawFd) -> bool {
     // SAFETY: `statfs` is plain data that the call fills in.
@@ -111,8 +122,9 @@ pub(super) struct DescriptorUse {
     pub is_own: bool,
     /// It is a file that the process maps, to write to it.
     pub is_mapped: bool,
-    /// It is such a file, and other ranks map it, too.
-    pub is_of_ranks: bool,
+    /// It is such a file, and all of its contents are in images of ranks: it is made again with the
+    /// memory.
+    pub is_remade: bool,
 }
 
 /// An open file or folder.
@@ -139,8 +151,8 @@ pub(super) struct OpenFile {
     pub is_own: bool,
     /// Its memory is mapped, and written.
     pub is_mapped: bool,
-    /// So it is by other ranks, too, and one of them has its contents.
-    pub is_of_ranks: bool,
+    /// It is opened when the memory is there again, and none of its contents are kept.
+    pub is_remade: bool,
     /// Locks that this process holds on it.
     pub locks: Vec<Lock>,
 }
@@ -180,7 +192,7 @@ impl OpenFile {
             can_write: is_regular && flags & libc::O_ACCMODE != libc::O_RDONLY,
             is_own: found.is_own,
             is_mapped: found.is_mapped,
-            is_of_ranks: found.is_of_ranks,
+            is_remade: found.is_remade,
             locks,
         })
     }
@@ -192,7 +204,7 @@ impl OpenFile {
 
     /// Whether a restore cuts it back.
     pub fn is_written(&self) -> bool {
-        self.can_write && !self.is_of_ranks && (self.is_own || self.is_at_end())
+        self.can_write && (self.is_own || self.is_at_end())
     }
 
     /// Whether every write through this number goes to the end of the file.
@@ -293,5 +305,8 @@ mod tests {
         assert!(!cut(true).may_be_shared((1, 3), here));
         assert!(cut(false).may_be_shared((1, 2), here));
         [other, here].into_iter().for_each(sys::close);
+        assert!(file_system_is_of_one_host(c"/dev/shm"));
+        assert!(!file_system_is_of_one_host(c"/proc/self/maps"));
+        assert!(!file_system_is_of_one_host(c"/dev/shm/none"));
     }
 }

@@ -4,25 +4,29 @@
 //! A clone would see what is written there later. So an image has a copy of the contents. The
 //! zygote gives the memory up, and a restored process makes it anew or writes the copy back.
 //!
-//! Ranks of one host may share a file. The first rank that writes to it then has the copy of all,
-//! and makes the file again; the others map it later ([`LateMemory`]). [`crate::host_barrier`]
-//! makes sure that the copy matches the images of all ranks.
+//! Ranks of one host may share a file. Each mapped part is then in the image of one rank
+//! ([`file_share`]), and the ranks put the file back together ([`LateMemory`]).
+//! [`crate::host_barrier`] makes sure that the copies match the images of all ranks.
 
 use std::ops::Range;
 use std::os::fd::RawFd;
 
 use super::description::Description;
-use super::open_file::Descriptor;
+use super::files::Files;
+use super::locked_memory::Locked;
+use super::open_file::{Cut, Descriptor};
 use crate::error::Refused;
 use crate::host_barrier::{self, BarrierPass};
 use crate::{anonymous, proc, sys};
 
+mod byte_ranges;
+mod file_share;
 mod late_memory;
 mod mapped_file;
 mod other_mappers;
 
 pub use late_memory::LateMemory;
-use mapped_file::{Candidate, Maker, MappedRange, Origin, SharedFile, memory_name};
+use mapped_file::{Candidate, MappedRange, Origin, SharedFile, memory_name};
 use other_mappers::{File, MappedPart, RankMappers};
 
 /// Most bytes of all copies.
@@ -32,6 +36,8 @@ const MOST_BYTES: u64 = 1 << 30;
 #[derive(Default)]
 pub(crate) struct SharedMemory {
     files: Vec<SharedFile>,
+    /// That of the process.
+    generation: u32,
 }
 
 /// The mappings of the process.
@@ -47,6 +53,13 @@ impl MappedMemory<'_> {
     pub fn shared(&self) -> impl Iterator<Item = proc::Mapping<'_>> {
         let mappings = proc::lines(self.text).filter_map(proc::mapping);
         mappings.filter(|mapping| mapping.shared && !self.is_ours(mapping))
+    }
+
+    /// Parts of files that these mappings are.
+    fn parts(&self) -> Vec<MappedPart> {
+        self.shared()
+            .map(|mapping| MappedPart::of(&mapping))
+            .collect()
     }
 
     /// Whether a mapping is this library's.
@@ -66,99 +79,88 @@ pub(super) fn end_process(errno: i32) -> ! {
     sys::exit(1)
 }
 
+/// Waits for the other ranks of this host if this process shares memory with them. `known` are
+/// files that it has only read at its last image.
+///
+/// # Errors
+/// [`Refused::OtherRankLate`] and [`Refused::OtherRankFailed`] for a rank that shares memory.
+pub(crate) fn await_sharers(
+    maps: &MappedMemory<'_>,
+    known: &[File],
+    pass: &mut BarrierPass,
+) -> Result<(), Refused> {
+    let parts = maps.parts();
+    let is_new = |part: &MappedPart| part.writes || !known.contains(&part.file);
+    if pass.is_together() || !parts.iter().any(is_new) {
+        return Ok(());
+    }
+    match RankMappers::find(&parts)?.share(&parts) {
+        true => pass.wait_for_all(),
+        false => Ok(()),
+    }
+}
+
 impl SharedMemory {
-    /// Reads them. `is_other` are descriptors that do not belong to the program alone. Waits for
-    /// the other ranks of this host if it shares memory with them.
+    /// Reads them. `is_other` are descriptors that do not belong to the program alone.
+    /// `is_together`: all ranks of this host are parked. Otherwise none of them shares memory with
+    /// this process ([`await_sharers`]).
     ///
     /// # Errors
     /// [`Refused::SharedMemory`] for memory that another process maps, or that can't be made again;
-    /// [`Refused::OtherRankLate`] and [`Refused::OtherRankFailed`] for a rank that shares memory.
+    /// [`Refused::SharedWithHosts`] for a file that ranks of other hosts may map.
     pub fn capture(
         maps: &MappedMemory<'_>,
         all: &[Descriptor],
         is_other: impl Fn(&Descriptor) -> bool,
-        pass: &mut BarrierPass,
+        is_together: bool,
     ) -> Result<Self, Refused> {
         let mappings: Vec<_> = maps.shared().collect();
-        let mut shared = Self::default();
-        for mapping in mappings.iter().filter(|mapping| mapping.write) {
-            shared.add(mapping, &mappings)?;
+        let others = match is_together && !mappings.is_empty() {
+            true => RankMappers::find(&maps.parts())?,
+            false => RankMappers::default(),
+        };
+        let mut shared = Self {
+            files: Vec::new(),
+            generation: host_barrier::this_generation(),
+        };
+        for mapping in &mappings {
+            shared.add(mapping, &mappings, &others)?;
         }
-        let parts: Vec<_> = mappings.iter().map(MappedPart::of).collect();
-        let is_seen = pass.is_together() || !shared.files.is_empty();
-        if is_seen && !parts.is_empty() {
-            let mut others = RankMappers::find(&parts);
-            if others.share(&parts) && !pass.is_together() {
-                pass.wait_for_all()?;
-                // From here on no rank changes anything.
-                others = RankMappers::find(&parts);
-            }
-            shared.assign(&others, &mappings)?;
-            shared.check_foreign()?;
-        }
+        shared.check_foreign()?;
         shared.add_descriptors(all, is_other);
         shared.read()?;
         Ok(shared)
     }
 
     /// Adds the file of a mapping, with all its mappings.
-    fn add(&mut self, one: &proc::Mapping<'_>, all: &[proc::Mapping<'_>]) -> Result<(), Refused> {
+    fn add(
+        &mut self,
+        one: &proc::Mapping<'_>,
+        all: &[proc::Mapping<'_>],
+        others: &RankMappers,
+    ) -> Result<(), Refused> {
         let found = Candidate {
             name: one.name,
             file: (one.device, one.inode),
             bytes: one.end - one.start,
         };
-        if self.has(found.file) {
-            return Ok(());
-        }
-        let of_file = |m: &&proc::Mapping<'_>| (m.device, m.inode) == found.file;
-        let ranges = all.iter().filter(of_file).map(MappedRange::of);
-        self.files.push(SharedFile::find(&found, ranges.collect())?);
-        Ok(())
-    }
-
-    /// Finds out which rank makes each file again.
-    fn assign(
-        &mut self,
-        others: &RankMappers,
-        mappings: &[proc::Mapping<'_>],
-    ) -> Result<(), Refused> {
-        for mapping in mappings {
-            let file = (mapping.device, mapping.inode);
-            if others.first_writer(file).is_some() {
-                // Also those that this process only reads.
-                self.add(mapping, mappings)?;
-            }
-        }
-        let me = host_barrier::this_rank();
-        for one in &mut self.files {
-            if !others.have(one.file) {
-                continue;
-            }
-            if matches!(one.origin, Origin::Memory(_)) {
-                return Err(one.refused());
-            }
-            let mine = one.ranges.iter().any(MappedRange::is_written).then_some(me);
-            let first = others.first_writer(one.file).into_iter().chain(mine).min();
-            one.maker = match first {
-                Some(first) if first != me => Maker::Rank(first),
-                _ => Maker::ThisRank,
-            };
+        if !self.has(found.file) {
+            let of_file = |m: &&proc::Mapping<'_>| (m.device, m.inode) == found.file;
+            let ranges = all.iter().filter(of_file).map(MappedRange::of);
+            let file = SharedFile::find(&found, ranges.collect(), others)?;
+            self.files.extend(file);
         }
         Ok(())
     }
 
-    /// Checks that no other process maps what this process makes again: of a file that ranks share,
-    /// any part.
+    /// Checks that no process but ranks of this host maps the same parts.
     fn check_foreign(&self) -> Result<(), Refused> {
-        let mut parts = Vec::new();
-        for one in &self.files {
-            match one.maker {
-                Maker::Alone => parts.extend(one.ranges.iter().map(|range| range.part(one.file))),
-                Maker::ThisRank => parts.push(MappedPart::whole(one.file)),
-                Maker::Rank(_) => {}
-            }
-        }
+        let of_file = |one: &SharedFile| {
+            let file = one.file;
+            let parts = one.ranges.iter().map(move |range| range.part(file));
+            parts.collect::<Vec<_>>()
+        };
+        let parts: Vec<_> = self.files.iter().flat_map(of_file).collect();
         if parts.is_empty() {
             return Ok(());
         }
@@ -169,32 +171,23 @@ impl SharedMemory {
         }
     }
 
-    /// Whether ranks of this host share a file.
-    pub fn is_of_ranks(&self, file: File) -> bool {
-        let mut files = self.files.iter().filter(|one| one.maker != Maker::Alone);
+    /// Whether a file is made again as a whole: nothing else of it is to be kept.
+    pub fn is_remade(&self, file: File) -> bool {
+        let mut files = self.files.iter().filter(|one| one.can_be_made());
         files.any(|one| one.file == file)
     }
 
-    /// Whether ranks of this host share any of them.
-    pub fn has_any_of_ranks(&self) -> bool {
-        self.files.iter().any(|one| one.maker != Maker::Alone)
+    /// Whether ranks of this host share any part of a file.
+    pub fn has_common_part(&self) -> bool {
+        self.files.iter().any(|one| one.share.is_common)
     }
 
-    /// The files that are mapped.
-    pub fn mapped_files(&self) -> impl Iterator<Item = File> + '_ {
-        let mapped = self.files.iter().filter(|one| !one.ranges.is_empty());
-        mapped.map(|one| one.file)
-    }
-
-    /// In a runner: what it maps when other ranks have made it.
-    pub fn into_late(self) -> LateMemory {
-        let of_other = |one: SharedFile| match one.maker {
-            Maker::Rank(rank) => Some((rank, one)),
-            _ => None,
-        };
-        let is_shared = self.has_any_of_ranks();
-        let files = self.files.into_iter().filter_map(of_other).collect();
-        LateMemory::of(files, is_shared)
+    /// In a runner: the files, which are put back when all ranks have joined the job again.
+    /// `program` is the program's other state that waits for that.
+    pub fn into_late(self, program: (Files, Locked), cut: Cut) -> LateMemory {
+        let is_file = |one: &SharedFile| matches!(one.origin, Origin::File(_));
+        let files = self.files.into_iter().filter(is_file).collect();
+        LateMemory::new((files, self.generation), program, cut)
     }
 
     /// Whether a file or memory is one of these.
@@ -248,8 +241,8 @@ impl SharedMemory {
         let mut result = Ok(());
         for file in &mut self.files {
             if let Err(errno) = file.read(memory, &mut left) {
-                let is_of_others = file.maker == Maker::ThisRank && errno != libc::EFBIG;
-                result = Err(match is_of_others {
+                let is_file = matches!(file.origin, Origin::File(_));
+                result = Err(match is_file && errno != libc::EFBIG {
                     true => file.refused(),
                     false => file.too_large(),
                 });
@@ -281,12 +274,12 @@ impl SharedMemory {
         }
     }
 
-    /// In a runner: makes the memory again, and writes the contents of files back. What other ranks
-    /// make is left to [`LateMemory::map`].
+    /// In a runner: makes the memory again. Files are left to [`LateMemory::restore`].
     pub fn restore(&self) -> sys::Sys<()> {
-        let is_mine = |one: &&SharedFile| !matches!(one.maker, Maker::Rank(_));
-        let mut mine = self.files.iter().filter(is_mine);
-        mine.try_for_each(SharedFile::restore)
+        self.files.iter().try_for_each(|one| match &one.origin {
+            Origin::Memory(name) => one.restore_memory(name),
+            Origin::File(_) => Ok(()),
+        })
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Imager {
     /// Files whose memory was mapped at the last image, each with the epoch since which all images
     /// hold it.
     held: Vec<((u64, u64), u32)>,
+    /// All files that were mapped at the last image.
+    files_read: Vec<(u64, u64)>,
 }
 
 impl Imager {
@@ -57,6 +59,7 @@ impl Imager {
             maps: Vec::with_capacity(64 * 1024),
             hashes: manifest::PrefixHashes::default(),
             held: Vec::new(),
+            files_read: Vec::new(),
         }
     }
 
@@ -85,13 +88,37 @@ impl Imager {
         }
     }
 
-    /// The image of this epoch holds the files that its manifest names.
-    pub(super) fn note_shared_files(&mut self, manifest: &manifest::Manifest, epoch: u32) {
+    /// The image of this epoch holds the files that this process maps, as they were listed last.
+    pub(super) fn note_shared_files(&mut self, epoch: u32) {
+        let all = self.shared_files();
         let since = |file| {
             let before = self.held.iter().find(|(held, _)| *held == file);
             (file, before.map_or(epoch, |(_, since)| *since))
         };
-        self.held = manifest.mapped_files().map(since).collect();
+        let written = all.iter().filter(|(_, writes)| *writes);
+        self.held = written.map(|(file, _)| since(*file)).collect();
+        self.files_read = all.into_iter().map(|(file, _)| file).collect();
+    }
+
+    /// All memory of this restored process is that of the image of this epoch. Files may have been
+    /// made anew.
+    pub fn memory_is_back(&mut self, epoch: u32) {
+        if self.read_mappings().is_ok() {
+            self.held.clear();
+            self.note_shared_files(epoch);
+        }
+    }
+
+    /// Files that this process mapped at the last image.
+    pub(super) fn files_read(&self) -> &[(u64, u64)] {
+        &self.files_read
+    }
+
+    /// The files of the mappings as they were listed last, and whether the process writes there.
+    fn shared_files(&self) -> Vec<((u64, u64), bool)> {
+        let maps = self.mappings();
+        let shared = maps.shared().map(|m| ((m.device, m.inode), m.write));
+        shared.collect()
     }
 
     /// Whether this process shares memory with other ranks that no committed checkpoint holds, as
@@ -106,9 +133,8 @@ impl Imager {
             let mut held = self.held.iter();
             held.any(|(held, since)| *held == file && *since <= committed)
         };
-        let maps = self.mappings();
-        let mut files = maps.shared().filter(|m| m.write);
-        files.any(|m| !is_held((m.device, m.inode)))
+        let mut files = self.shared_files().into_iter();
+        files.any(|(file, writes)| writes && !is_held(file))
     }
 
     /// Reaps dead twins that are this process's own children; the manager cannot reap them.

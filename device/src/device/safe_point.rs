@@ -8,10 +8,10 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use rejoin_channel_table::{Epoch, Generation};
+use rejoin_channel_table::{Epoch, Generation, Rank};
 use rejoin_ckpt::threads::{self, Parked};
 use rejoin_ckpt::twin::{Image, Restored, Taken};
-use rejoin_ckpt::{Refused, checkpoint_request, host_barrier};
+use rejoin_ckpt::{Caveat, Refused, checkpoint_request, host_barrier};
 use rejoin_wire::ToManager;
 
 use super::Device;
@@ -166,15 +166,21 @@ impl Device {
             rank,
             problem: "it restored this rank without a socket to the local manager".to_owned(),
         })?;
-        for caveat in &restored.caveats {
-            tracing::warn!("rank {rank}: {caveat}");
-        }
+        tell(rank, &restored.caveats);
         self.reopen(socket, OldDescriptors::Forget)?;
-        self.recovery.restored(self.engine.epoch());
         // All ranks are back, and none of them has gone on.
-        if let Err(not_shared) = restored.late.map() {
-            self.abort_because(1, format!("rank {rank}: {not_shared}"));
+        match restored.late.restore() {
+            Ok(caveats) => tell(rank, &caveats),
+            Err(not_shared) => self.abort_because(1, format!("rank {rank}: {not_shared}")),
         }
+        self.recovery.restored(self.engine.epoch());
         Ok(())
+    }
+}
+
+/// Reports state that could not be set again.
+fn tell(rank: Rank, caveats: &[Caveat]) {
+    for caveat in caveats {
+        tracing::warn!("rank {rank}: {caveat}");
     }
 }

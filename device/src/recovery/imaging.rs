@@ -8,7 +8,7 @@ use nix::sys::time::TimeValLike;
 use rejoin_channel_table::Generation;
 use rejoin_ckpt::twin::{Imager, Settings, Summary};
 use rejoin_ckpt::{checkpoint_request, host_barrier, watch};
-use rejoin_wire::{Holds, Images, MOST_FILES, Unread};
+use rejoin_wire::{BarrierPlace, Holds, Images, MOST_FILES, Unread};
 
 use crate::descriptors;
 use crate::error::text_of;
@@ -61,12 +61,17 @@ pub(super) fn watch_exit(images: Option<&Images>) {
 /// Lets this rank take images together with the ranks of its host. Without this, memory that it
 /// shares with them refuses its images.
 pub(super) fn join_barrier(images: Option<&Images>) {
-    let Some((manager, (descriptor, rank))) = images.and_then(|i| Some((i.manager, i.barrier?)))
-    else {
+    host_barrier::forget();
+    let Some((manager, place)) = images.and_then(|i| Some((i.manager, i.barrier?))) else {
         return;
     };
+    let BarrierPlace {
+        descriptor,
+        rank,
+        generation,
+    } = place;
     let opened = managers_memory(manager, descriptor);
-    let joined = opened.and_then(|memory| host_barrier::join(memory.as_fd(), rank));
+    let joined = opened.and_then(|memory| host_barrier::join(memory.as_fd(), rank, generation));
     if let Err(error) = joined {
         let why = text_of(&error);
         tracing::info!("memory that ranks share can be part of no image: {why}");

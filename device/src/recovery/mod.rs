@@ -52,7 +52,10 @@ impl From<Refused> for NoImage {
         Self {
             why: refused.to_string(),
             outlives: refused.outlives_rollback(),
-            passes: matches!(refused, Refused::OtherRankFailed { .. }),
+            passes: matches!(
+                refused,
+                Refused::OtherRankFailed { .. } | Refused::OtherRankLate { .. }
+            ),
         }
     }
 }
@@ -248,6 +251,9 @@ impl RankRecovery {
     pub(crate) fn restored(&mut self, epoch: Epoch) {
         self.copied = Copied::default();
         self.copied.since_last();
+        if let Some(imager) = &mut self.imager {
+            imager.memory_is_back(epoch.0);
+        }
         host_barrier::note_committed(epoch.0);
         self.known.committed = epoch;
     }

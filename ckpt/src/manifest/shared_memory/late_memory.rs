@@ -1,17 +1,23 @@
-//! Memory that another rank makes again.
+//! Files that a restored process maps and puts back together with the other ranks of its host.
 
-use super::mapped_file::{Origin, SharedFile};
-use super::other_mappers;
-use crate::error::NotShared;
-use crate::{host_barrier, sys};
+use super::super::files::Files;
+use super::super::locked_memory::Locked;
+use super::super::open_file::Cut;
+use super::mapped_file::SharedFile;
+use super::other_mappers::{File, RankMappers};
+use crate::error::{Caveat, NotShared};
+use crate::host_barrier::{self, ReturnPass, ReturnPhase};
 
-/// Memory that a restored process maps again once the ranks with which it shares the memory have
-/// made it: the addresses are reserved until then.
+/// Files that a restored process maps again when all ranks are back in the job. Until then their
+/// addresses and their descriptors are only reserved.
 #[derive(Default)]
 pub struct LateMemory {
-    files: Vec<(u32, SharedFile)>,
-    /// The process shares memory with other ranks, whichever of them makes it.
-    is_shared: bool,
+    files: Vec<SharedFile>,
+    /// The generation in which the image was taken.
+    generation: u32,
+    open: Files,
+    locked: Locked,
+    cut: Cut,
 }
 
 impl std::fmt::Debug for LateMemory {
@@ -23,51 +29,121 @@ impl std::fmt::Debug for LateMemory {
 }
 
 impl LateMemory {
-    pub(super) fn of(files: Vec<(u32, SharedFile)>, is_shared: bool) -> Self {
-        Self { files, is_shared }
+    pub(super) fn new(
+        (files, generation): (Vec<SharedFile>, u32),
+        (open, locked): (Files, Locked),
+        cut: Cut,
+    ) -> Self {
+        Self {
+            files,
+            generation,
+            open,
+            locked,
+            cut,
+        }
     }
 
-    /// Maps all of it. To be called when all ranks have joined the job again, and before any of
-    /// them continues.
+    /// Puts all of it back. To be called when all ranks have joined the job again, and before any
+    /// of them continues; also where there are no such files, because others may wait. Returns what
+    /// could not be set again.
     ///
     /// # Errors
-    /// A rank that made the memory is not on this host, or has other memory; or the system refuses
-    /// it. The process must not continue then.
-    pub fn map(&self) -> Result<(), NotShared> {
-        if self.is_shared {
-            // The manager may be another one. A rank that takes its next image before all have
-            // mapped the memory must not take itself for the only one that does.
+    /// The files are not those of the images, or other ranks share them than at the checkpoint; or
+    /// the system refuses it. The process must not continue then.
+    pub fn restore(&self) -> Result<Vec<Caveat>, NotShared> {
+        let pass = ReturnPass::begin(self.generation);
+        if self.files.is_empty() {
+            pass.note(ReturnPhase::Checked);
+            return Ok(Vec::new());
+        }
+        if self.files.iter().any(SharedFile::is_of_ranks) {
+            // The manager may be another one. A rank that takes its next image must not take itself
+            // for the only one that maps the memory.
             host_barrier::announce_sharing();
         }
-        let others = host_barrier::others();
-        for (rank, file) in &self.files {
-            let (rank, name) = (*rank, file.name());
-            let Some((_, pid)) = others.iter().find(|(other, _)| *other == rank) else {
-                return Err(NotShared::Apart { name, rank });
-            };
-            let system = |errno| NotShared::System {
-                name: file.name(),
-                errno,
-            };
-            let fd = open(file).map_err(system)?;
-            let status = sys::status(fd).map_err(system)?;
-            if !other_mappers::maps(*pid, (status.st_dev, status.st_ino)) {
-                sys::close(fd);
-                return Err(NotShared::Other { name, rank });
+        self.check_places()?;
+        let reach = |phase| pass.reach(phase).map_err(|rank| NotShared::Late { rank });
+        let mut now: Vec<Option<File>> = vec![None; self.files.len()];
+        for (one, file) in self.files.iter().zip(&mut now) {
+            if one.share.maker.is_none() {
+                *file = Some(one.make_again()?);
             }
-            file.map(fd).map_err(system)?;
+        }
+        reach(ReturnPhase::Made)?;
+        let made = find_mappers(|_| true)?;
+        for (one, file) in self.files.iter().zip(&mut now) {
+            if let Some(maker) = one.share.maker {
+                *file = Some(one.open_made(maker, |file| made.has(maker, file))?);
+            }
+        }
+        let now: Vec<File> = now.into_iter().flatten().collect();
+        let mut caveats = Vec::new();
+        self.reopen(&now, &mut caveats)?;
+        reach(ReturnPhase::Mapped)?;
+        self.check_sharers(&now, pass.is_alone())?;
+        reach(ReturnPhase::Checked)?;
+        // Each descriptor that was closed above has ended the locks on its file.
+        self.open.take_locks(&mut caveats, |file| file.is_mapped);
+        self.locked.restore(&mut caveats);
+        Ok(caveats)
+    }
+
+    /// Checks that all ranks that share a file are on this host.
+    fn check_places(&self) -> Result<(), NotShared> {
+        let here = host_barrier::others();
+        for one in &self.files {
+            let is_elsewhere = |rank: &&u32| !here.iter().any(|(other, _)| other == *rank);
+            if let Some(rank) = one.share.others.iter().find(is_elsewhere) {
+                let (name, rank) = (one.name(), *rank);
+                return Err(NotShared::Apart { name, rank });
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the program's descriptors of files that were made again.
+    fn reopen(&self, now: &[File], caveats: &mut Vec<Caveat>) -> Result<(), NotShared> {
+        let file_now = |file: File| {
+            let at = self.files.iter().position(|one| one.file == file)?;
+            now.get(at).copied()
+        };
+        let reopened = self.open.reopen_remade(&self.cut, file_now, caveats);
+        reopened.map_err(|(errno, path)| NotShared::System {
+            name: path.to_owned(),
+            errno,
+        })
+    }
+
+    /// Checks that these ranks share each file now, and no others. Ranks of several hosts may have
+    /// had files of one name; after a move they must not meet in one.
+    fn check_sharers(&self, now: &[File], is_alone: bool) -> Result<(), NotShared> {
+        let found = find_mappers(|file| now.contains(&file))?;
+        let here = host_barrier::others();
+        for (one, file) in self.files.iter().zip(now) {
+            for (rank, _) in &here {
+                let (name, rank) = (one.name(), *rank);
+                let is_sharer = one.share.others.contains(&rank);
+                match found.has(rank, *file) {
+                    true if !is_sharer => return Err(NotShared::Met { name, rank }),
+                    // The others have gone on since.
+                    false if is_sharer && !is_alone => {
+                        return Err(NotShared::Other { name, rank });
+                    }
+                    _ => {}
+                }
+            }
+            if one.is_of_ranks() && one.can_be_made() && !is_alone {
+                one.check_length()?;
+            }
         }
         Ok(())
     }
 }
 
-fn open(file: &SharedFile) -> sys::Sys<i32> {
-    let Origin::File(path) = &file.origin else {
-        return Err(libc::ENOTSUP);
+fn find_mappers(is_wanted: impl Fn(File) -> bool) -> Result<RankMappers, NotShared> {
+    let system = |errno| NotShared::System {
+        name: "the mappings of another rank".to_owned(),
+        errno,
     };
-    let access = match file.ranges.iter().any(|range| range.is_written()) {
-        true => libc::O_RDWR,
-        false => libc::O_RDONLY,
-    };
-    sys::open(path, access)
+    RankMappers::find_by(is_wanted).map_err(system)
 }

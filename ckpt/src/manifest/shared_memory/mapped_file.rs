@@ -4,10 +4,12 @@ use std::ffi::{CString, c_void};
 use std::os::fd::RawFd;
 
 use super::super::description::Description;
+use super::super::open_file::file_system_is_of_one_host;
 use super::super::positioned::{read_at, write_at};
-use super::other_mappers::{File, MappedPart};
-use crate::error::Refused;
-use crate::{proc, sys};
+use super::file_share::FileShare;
+use super::other_mappers::{File, MappedPart, RankMappers};
+use crate::error::{NotShared, Refused};
+use crate::{host_barrier, proc, sys};
 
 /// A candidate, before its contents are read.
 pub(super) struct Candidate<'a> {
@@ -34,22 +36,12 @@ pub(super) enum Origin {
     File(CString),
 }
 
-/// Who makes a file or memory again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Maker {
-    /// This process, which alone maps it.
-    Alone,
-    /// This rank, for all ranks that map it.
-    ThisRank,
-    /// Another rank of this host.
-    Rank(u32),
-}
-
 /// One file or memory.
 pub(super) struct SharedFile {
     pub file: File,
     pub origin: Origin,
-    pub maker: Maker,
+    /// How ranks share it, for a file.
+    pub share: FileShare,
     pub ranges: Vec<MappedRange>,
     /// Numbers of a memory file, with its positions.
     pub descriptions: Vec<(Description, i64)>,
@@ -67,7 +59,7 @@ impl SharedFile {
         Self {
             file,
             origin,
-            maker: Maker::Alone,
+            share: FileShare::default(),
             ranges: Vec::new(),
             descriptions: Vec::new(),
             length: 0,
@@ -77,20 +69,43 @@ impl SharedFile {
         }
     }
 
-    pub fn find(found: &Candidate<'_>, ranges: Vec<MappedRange>) -> Result<Self, Refused> {
+    /// `None` for memory to which nobody writes.
+    pub fn find(
+        found: &Candidate<'_>,
+        ranges: Vec<MappedRange>,
+        others: &RankMappers,
+    ) -> Result<Option<Self>, Refused> {
+        let parts: Vec<_> = ranges.iter().map(|range| range.part(found.file)).collect();
+        let (me, file) = (host_barrier::this_rank(), found.file);
+        // Without its length, for the case that it needs none.
+        if FileShare::find(me, &parts, others, 0).is_none() {
+            return Ok(None);
+        }
         let origin = origin(found).ok_or_else(|| Refused::SharedMemory {
             bytes: found.bytes,
             name: String::from_utf8_lossy(found.name).into_owned(),
         })?;
-        let mut file = Self::new(found.file, origin);
-        if let Origin::File(path) = &file.origin
-            && let Ok(status) = sys::path_status(path)
-        {
-            file.length = status.st_size as u64;
-            file.mode = status.st_mode & 0o7777;
+        let mut one = Self::new(file, origin);
+        one.ranges = ranges;
+        let Origin::File(path) = &one.origin else {
+            return match others.of_file(file).next() {
+                Some(_) => Err(one.refused()),
+                None => Ok(Some(one)),
+            };
+        };
+        let Ok(status) = sys::path_status(path) else {
+            return Err(one.refused());
+        };
+        if host_barrier::may_have_other_hosts() && !file_system_is_of_one_host(path) {
+            return Err(Refused::SharedWithHosts {
+                bytes: one.bytes(),
+                name: one.name(),
+            });
         }
-        file.ranges = ranges;
-        Ok(file)
+        one.length = status.st_size as u64;
+        one.mode = status.st_mode & 0o7777;
+        one.share = FileShare::find(me, &parts, others, one.length).unwrap_or_default();
+        Ok(Some(one))
     }
 
     pub fn name(&self) -> String {
@@ -120,18 +135,21 @@ impl SharedFile {
         }
     }
 
-    /// Reads the contents: all of a memory file, and of a file that ranks share; the mapped parts
-    /// of others. Takes their size from `left`; an error if it is too small.
+    /// Whether ranks of this host share it.
+    pub fn is_of_ranks(&self) -> bool {
+        !self.share.others.is_empty()
+    }
+
+    /// Whether it can be made anew: the images of the ranks have all of it.
+    pub fn can_be_made(&self) -> bool {
+        matches!(self.origin, Origin::File(_)) && self.share.is_whole
+    }
+
+    /// Reads the contents: all of a memory file, and the mapped parts of others as far as this rank
+    /// saves them. Takes their size from `left`; an error if it is too small.
     pub fn read(&mut self, memory: RawFd, left: &mut u64) -> sys::Sys<()> {
-        match (&self.origin, self.maker) {
-            (_, Maker::Rank(_)) => return Ok(()),
-            (Origin::File(path), Maker::ThisRank) => {
-                let fd = sys::open(path, libc::O_RDONLY)?;
-                let read = self.read_shared(fd, left);
-                sys::close(fd);
-                return read;
-            }
-            _ => {}
+        if matches!(self.origin, Origin::File(_)) {
+            return self.read_saved(memory, left);
         }
         if let Some((one, _)) = self.descriptions.first() {
             let path = sys::ShortPath::new(format_args!("/proc/thread-self/fd/{}", one.number()));
@@ -144,13 +162,23 @@ impl SharedFile {
         self.read_ranges(memory, left)
     }
 
-    fn read_shared(&mut self, fd: RawFd, left: &mut u64) -> sys::Sys<()> {
-        let status = sys::status(fd)?;
-        if (status.st_dev, status.st_ino) != self.file {
-            return Err(libc::ESTALE);
+    /// Reads what this rank saves, through its mappings: a new descriptor of the file would end the
+    /// program's locks on it.
+    fn read_saved(&mut self, memory: RawFd, left: &mut u64) -> sys::Sys<()> {
+        let mut rest = self.share.mine.clone();
+        for range in &self.ranges {
+            let part = range.part(self.file);
+            for (from, to) in rest.within(part.from, part.to.min(self.length)) {
+                let address = range.start + (from - range.offset);
+                let bytes = read_at(memory, address, to - from, left)?;
+                if bytes.len() as u64 != to - from {
+                    return Err(libc::EIO);
+                }
+                self.pieces.push((from, bytes));
+            }
+            rest.remove(part.from, part.to);
         }
-        self.length = status.st_size as u64;
-        self.read_file(fd, left)
+        Ok(())
     }
 
     fn read_ranges(&mut self, memory: RawFd, left: &mut u64) -> sys::Sys<()> {
@@ -166,9 +194,7 @@ impl SharedFile {
             let bytes = read_at(memory, from, length - skipped, left)?;
             done = range.offset + length;
             let offset = range.offset + skipped;
-            if matches!(self.origin, Origin::Memory(_)) {
-                self.length = self.length.max(offset + bytes.len() as u64);
-            }
+            self.length = self.length.max(offset + bytes.len() as u64);
             self.pieces.push((offset, bytes));
         }
         Ok(())
@@ -197,21 +223,10 @@ impl SharedFile {
         }
     }
 
-    pub fn restore(&self) -> sys::Sys<()> {
-        let fd = match &self.origin {
-            Origin::Memory(name) => self.make(name)?,
-            Origin::File(path) => self.open(path)?,
-        };
-        if self.maker == Maker::ThisRank {
-            // Holes at the image are holes again.
-            for length in [0, self.length] {
-                // SAFETY: touches no memory.
-                sys::check(unsafe { libc::ftruncate(fd, length as i64) }.into())?;
-            }
-        }
-        for (offset, bytes) in &self.pieces {
-            write_at(fd, bytes, *offset)?;
-        }
+    /// In a runner: makes memory that is no file again.
+    pub fn restore_memory(&self, name: &CString) -> sys::Sys<()> {
+        let fd = self.make(name)?;
+        self.write_pieces(fd)?;
         for range in &self.ranges {
             range.map(fd)?;
         }
@@ -229,13 +244,6 @@ impl SharedFile {
         Ok(())
     }
 
-    /// Maps it again. Takes over `fd`.
-    pub fn map(&self, fd: RawFd) -> sys::Sys<()> {
-        let mapped = self.ranges.iter().try_for_each(|range| range.map(fd));
-        sys::close(fd);
-        mapped
-    }
-
     fn make(&self, name: &CString) -> sys::Sys<RawFd> {
         let seals = match self.seals == libc::F_SEAL_SEAL {
             true => 0,
@@ -249,25 +257,118 @@ impl SharedFile {
         Ok(fd)
     }
 
-    /// Opens the file, if it is still this one, and makes it long enough. A file that was removed
-    /// since is made anew.
-    fn open(&self, path: &CString) -> sys::Sys<RawFd> {
-        let opened = sys::open(path, libc::O_RDWR);
-        let is_gone = opened == Err(libc::ENOENT);
-        let fd = match opened {
-            Err(libc::ENOENT) => create(path, self.mode)?,
-            opened => opened?,
+    fn write_pieces(&self, fd: RawFd) -> sys::Sys<()> {
+        let mut pieces = self.pieces.iter();
+        pieces.try_for_each(|(offset, bytes)| write_at(fd, bytes, *offset))
+    }
+
+    /// Opens the file again, or makes it anew if it was removed since. Writes what this rank has of
+    /// it, and maps it. Returns which file it is now.
+    pub fn make_again(&self) -> Result<File, NotShared> {
+        let fd = match self.open() {
+            Err(libc::ENOENT) if self.can_be_made() => self.make_anew().map_err(self.failed())?,
+            Err(libc::ENOENT) => return Err(NotShared::Incomplete { name: self.name() }),
+            opened => opened.map_err(self.failed())?,
         };
-        let status = sys::status(fd)?;
-        if !is_gone && status.st_ino != self.file.1 {
-            sys::close(fd);
-            return Err(libc::ESTALE);
+        let status = sys::status(fd).map_err(self.failed())?;
+        let (file, length) = ((status.st_dev, status.st_ino), status.st_size as u64);
+        // Device numbers differ between hosts.
+        if file.1 != self.file.1 && host_barrier::remade(self.key()) != Some(file) {
+            return Err(NotShared::Replaced { name: self.name() });
         }
-        if (status.st_size as u64) < self.length {
+        if length < self.length {
+            if !self.can_be_made() {
+                return Err(NotShared::Incomplete { name: self.name() });
+            }
             // SAFETY: touches no memory.
-            sys::check(unsafe { libc::ftruncate(fd, self.length as i64) }.into())?;
+            sys::check(unsafe { libc::ftruncate(fd, self.length as i64) }.into())
+                .map_err(self.failed())?;
         }
+        self.put_back(fd)?;
+        Ok(file)
+    }
+
+    /// Opens the file that another rank has made again and maps, as `is_theirs` tells. Writes what
+    /// this rank has of it, and maps it. Returns which file it is now.
+    pub fn open_made(
+        &self,
+        rank: u32,
+        is_theirs: impl Fn(File) -> bool,
+    ) -> Result<File, NotShared> {
+        let fd = self.open().map_err(self.failed())?;
+        let status = sys::status(fd).map_err(self.failed())?;
+        let file = (status.st_dev, status.st_ino);
+        if !is_theirs(file) {
+            let name = self.name();
+            return Err(NotShared::Other { name, rank });
+        }
+        self.put_back(fd)?;
+        Ok(file)
+    }
+
+    /// Writes what this rank has of the file, and maps it. Takes over `fd`.
+    fn put_back(&self, fd: RawFd) -> Result<(), NotShared> {
+        let mapped = self
+            .write_pieces(fd)
+            .and_then(|()| self.ranges.iter().try_for_each(|range| range.map(fd)));
+        sys::close(fd);
+        mapped.map_err(self.failed())
+    }
+
+    /// Checks that the file is as long as it was.
+    pub fn check_length(&self) -> Result<(), NotShared> {
+        let Origin::File(path) = &self.origin else {
+            return Ok(());
+        };
+        let now = sys::path_status(path).map_err(self.failed())?.st_size as u64;
+        match now == self.length {
+            true => Ok(()),
+            false => Err(NotShared::Length {
+                name: self.name(),
+                then: self.length,
+                now,
+            }),
+        }
+    }
+
+    fn open(&self) -> sys::Sys<RawFd> {
+        let Origin::File(path) = &self.origin else {
+            return Err(libc::ENOTSUP);
+        };
+        // The program may permit itself more later (`mprotect`).
+        match sys::open(path, libc::O_RDWR) {
+            Err(libc::EACCES | libc::EPERM | libc::EROFS) => sys::open(path, libc::O_RDONLY),
+            opened => opened,
+        }
+    }
+
+    fn make_anew(&self) -> sys::Sys<RawFd> {
+        let Origin::File(path) = &self.origin else {
+            return Err(libc::ENOTSUP);
+        };
+        let fd = create(path, self.mode)?;
+        let status = sys::status(fd)?;
+        // Images of ranks name the earlier file until the next checkpoint.
+        host_barrier::note_remade(self.key(), (status.st_dev, status.st_ino));
         Ok(fd)
+    }
+
+    /// Which file it is in the images of this rank (FNV-1a of number and path).
+    fn key(&self) -> u64 {
+        let (Origin::Memory(name) | Origin::File(name)) = &self.origin;
+        let number = self.file.1.to_le_bytes();
+        let bytes = number.iter().chain(name.to_bytes());
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+
+    /// Why this is not there again, by the number of an error.
+    pub fn failed(&self) -> impl Fn(i32) -> NotShared + '_ {
+        |errno| NotShared::System {
+            name: self.name(),
+            errno,
+        }
     }
 }
 
@@ -325,7 +426,11 @@ fn create(path: &CString, mode: u32) -> sys::Sys<RawFd> {
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
     // SAFETY: the path ends with a zero byte.
     let made = unsafe { libc::open(path.as_ptr(), flags, mode) };
-    sys::check(made.into()).map(|fd| fd as RawFd)
+    let fd = sys::check(made.into())? as RawFd;
+    // Whatever the program's `umask` is now.
+    // SAFETY: touches no memory.
+    unsafe { libc::fchmod(fd, mode) };
+    Ok(fd)
 }
 
 /// Where memory comes from; `None` if it can't be made again.

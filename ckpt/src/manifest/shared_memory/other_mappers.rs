@@ -1,5 +1,6 @@
 //! Other processes that map the files of this one.
 
+use crate::error::Refused;
 use crate::{host_barrier, proc, sys};
 
 /// Identity of a file: its file system and its number there.
@@ -19,18 +20,8 @@ impl MappedPart {
         Self {
             file: (mapping.device, mapping.inode),
             from: mapping.offset,
-            to: mapping.offset + (mapping.end - mapping.start),
+            to: mapping.offset.saturating_add(mapping.end - mapping.start),
             writes: mapping.write,
-        }
-    }
-
-    /// All of a file.
-    pub fn whole(file: File) -> Self {
-        Self {
-            file,
-            from: 0,
-            to: u64::MAX,
-            writes: true,
         }
     }
 
@@ -39,97 +30,100 @@ impl MappedPart {
     }
 }
 
-/// A rank of this host that maps such a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct RankMapping {
-    file: File,
-    rank: u32,
-    writes: bool,
-}
-
 /// The other ranks of this host that map files of this process.
 #[derive(Debug, Default)]
 pub(super) struct RankMappers {
-    mappings: Vec<RankMapping>,
+    /// Each with its rank.
+    parts: Vec<(u32, MappedPart)>,
 }
 
 impl RankMappers {
+    /// Those that are known.
+    #[cfg(test)]
+    pub fn of(parts: Vec<(u32, MappedPart)>) -> Self {
+        Self { parts }
+    }
+
     /// Looks at the ranks of this host.
-    pub fn find(parts: &[MappedPart]) -> Self {
-        let (mut mappings, mut text) = (Vec::new(), Vec::new());
+    ///
+    /// # Errors
+    /// [`Refused::System`] for a rank that can't be looked at.
+    pub fn find(parts: &[MappedPart]) -> Result<Self, Refused> {
+        Self::find_by(|file| parts.iter().any(|part| part.file == file))
+            .map_err(|errno| Refused::system("read the mappings of another rank", errno))
+    }
+
+    /// Looks for mappings of these files.
+    pub fn find_by(is_wanted: impl Fn(File) -> bool) -> sys::Sys<Self> {
+        let (mut found, mut text) = (Vec::new(), Vec::new());
         for (rank, pid) in host_barrier::others() {
-            each_shared(pid, &mut text, |their| {
-                if parts.iter().any(|part| part.file == their.file) {
-                    mappings.push(RankMapping {
-                        file: their.file,
-                        rank,
-                        writes: their.writes,
-                    });
+            let read = each_shared(pid, &mut text, |their| {
+                if is_wanted(their.file) {
+                    found.push((rank, *their));
                 }
             });
+            match read {
+                // Nothing is left of the process.
+                Ok(()) | Err(libc::ENOENT | libc::ESRCH) => {}
+                Err(errno) => return Err(errno),
+            }
         }
-        Self { mappings }
+        Ok(Self { parts: found })
     }
 
     /// Whether a rank writes to a file of these that this process maps, or maps a file that this
     /// process writes to.
     pub fn share(&self, parts: &[MappedPart]) -> bool {
         let writes = |file| parts.iter().any(|part| part.file == file && part.writes);
-        let mut all = self.mappings.iter();
-        all.any(|one| one.writes || writes(one.file))
+        let mut all = self.parts.iter();
+        all.any(|(_, part)| part.writes || writes(part.file))
     }
 
-    /// Whether a rank maps this file.
-    pub fn have(&self, file: File) -> bool {
-        self.mappings.iter().any(|one| one.file == file)
+    /// What ranks map of a file.
+    pub fn of_file(&self, file: File) -> impl Iterator<Item = (u32, &MappedPart)> {
+        let of_file = self.parts.iter().filter(move |(_, part)| part.file == file);
+        of_file.map(|(rank, part)| (*rank, part))
     }
 
-    /// The first of them that writes to this file.
-    pub fn first_writer(&self, file: File) -> Option<u32> {
-        let is_writer = |one: &&RankMapping| one.file == file && one.writes;
-        let writers = self.mappings.iter().filter(is_writer);
-        writers.map(|one| one.rank).min()
+    /// Whether a rank maps a file.
+    pub fn has(&self, rank: u32, file: File) -> bool {
+        self.of_file(file).any(|(of, _)| of == rank)
     }
 }
 
-/// A file of these parts that a process maps which is no rank of this host. A stopped process does
-/// not count: it takes no image, or it is an earlier instance of a rank.
+/// A file of these parts that a process maps which is no rank of this host. A process of this job
+/// that is stopped does not count: it is an earlier instance of a rank.
 pub(super) fn find_foreign(parts: &[MappedPart]) -> Option<File> {
-    let (me, ranks, mut found) = (sys::pid(), host_barrier::others(), None);
+    let (me, ranks, job) = (sys::pid(), host_barrier::others(), host_barrier::identity());
+    let mut found = None;
     let (mut text, mut status) = (Vec::new(), Vec::new());
     let _ = sys::numbers_in(c"/proc", |pid| {
         if pid == me || found.is_some() || ranks.iter().any(|(_, of)| *of == pid) {
             return;
         }
-        let mut same = None;
-        each_shared(pid, &mut text, |their| {
+        let (mut same, mut is_of_job) = (None, job.is_none());
+        // A process of another user, or one that is gone, has nothing.
+        let _ = each_shared(pid, &mut text, |their| {
+            is_of_job |= Some(their.file) == job;
             if parts.iter().any(|part| part.overlaps(their)) {
                 same = Some(their.file);
             }
         });
-        if same.is_some() && !is_stopped(pid, &mut status) {
+        if same.is_some() && !(is_of_job && is_stopped(pid, &mut status)) {
             found = same;
         }
     });
     found
 }
 
-/// Whether a process maps a file, shared.
-pub(super) fn maps(pid: i32, file: File) -> bool {
-    let mut found = false;
-    each_shared(pid, &mut Vec::new(), |their| found |= their.file == file);
-    found
-}
-
-/// Calls `each` with what a process maps that others may have, too. A process of another user, or
-/// one that is gone, has nothing.
-fn each_shared(pid: i32, text: &mut Vec<u8>, mut each: impl FnMut(&MappedPart)) {
+/// Calls `each` with what a process maps that others may have, too.
+fn each_shared(pid: i32, text: &mut Vec<u8>, mut each: impl FnMut(&MappedPart)) -> sys::Sys<()> {
     let path = sys::ShortPath::new(format_args!("/proc/{pid}/maps"));
-    if sys::read_file(path.as_c_str(), text).is_ok() {
-        let mappings = proc::lines(text).filter_map(proc::mapping);
-        let shared = mappings.filter(|mapping| mapping.shared);
-        shared.for_each(|mapping| each(&MappedPart::of(&mapping)));
-    }
+    sys::read_file(path.as_c_str(), text)?;
+    let mappings = proc::lines(text).filter_map(proc::mapping);
+    let shared = mappings.filter(|mapping| mapping.shared);
+    shared.for_each(|mapping| each(&MappedPart::of(&mapping)));
+    Ok(())
 }
 
 fn is_stopped(pid: i32, text: &mut Vec<u8>) -> bool {

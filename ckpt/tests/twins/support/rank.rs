@@ -115,11 +115,13 @@ impl Rank {
                 false
             }
             Ok(Taken::Restored(restored)) => {
+                let late = restored.late.restore().expect("the memory");
                 let mut fds = restored.fds.into_iter();
                 self.socket = fds.next().expect("a socket").into_raw_fd();
                 self.fds = fds.collect();
                 self.generation += 1;
                 self.caveats = restored.caveats;
+                self.caveats.extend(late);
                 self.body = restored.body;
                 true
             }

@@ -13,7 +13,7 @@ use rejoin_ckpt::store::StoredImage;
 use rejoin_ckpt::twin::Overwritten;
 use rejoin_ckpt::twin::manager::{RestoreRequest, Zygote, ZygoteAnswer, ZygoteError};
 use rejoin_managers_protocol::manager_messages::KeptFile;
-use rejoin_wire::{Holds, ToManager};
+use rejoin_wire::ToManager;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -436,12 +436,13 @@ impl RankImages {
         })
     }
 
-    /// Whether the rank's process must be dead before its successor begins: an image has file
-    /// locks, or memory of several ranks. The kernel marks robust mutexes there when their owner
-    /// ends.
+    /// Whether the rank's process must be dead before its successor begins: an image of it has file
+    /// locks, or any rank of this host shares memory. The kernel marks robust mutexes there when
+    /// their owner ends, and this rank may share the memory since its last image.
     pub fn need_its_end(&self, slot: usize) -> bool {
-        let is_bound = |holds: &Holds| holds.locks || holds.together.is_some();
-        self.ranks[slot].iter().any(|image| is_bound(&image.holds))
+        let mut all = self.ranks.iter().flatten();
+        let has_locks = self.ranks[slot].iter().any(|image| image.holds.locks);
+        has_locks || all.any(|image| image.holds.together.is_some())
     }
 
     /// Bytes of standard input that the rank had read at an image.

@@ -22,7 +22,7 @@ use rejoin_ckpt::host_barrier::BarrierMemory;
 use rejoin_ckpt::watch::{Page, Watcher};
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
 use rejoin_wire::codec::{MANAGER_LIMIT, RANK_LIMIT};
-use rejoin_wire::{FromManager, MANAGER_FD, VERSION, Welcome};
+use rejoin_wire::{BarrierPlace, FromManager, MANAGER_FD, VERSION, Welcome};
 use serde_bytes::ByteBuf;
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -96,7 +96,7 @@ impl ProcessStarter {
             None => None,
         };
         let barrier = match plan.options.images {
-            Some(_) => open_barrier(plan.size),
+            Some(_) => open_barrier(&plan),
             None => None,
         };
         let prepared = |p| refusal(&plan, p).and_then(|()| Prepared::new(p));
@@ -138,6 +138,10 @@ impl ProcessStarter {
         self.plan
             .ranks
             .extend(program.map(|program| (rank, program)));
+        let has_others = self.has_other_hosts();
+        if let Some(barrier) = &self.barrier {
+            barrier.set_other_hosts(has_others);
+        }
         program.is_some()
     }
 
@@ -299,8 +303,11 @@ impl ProcessStarter {
             };
             images.manager = std::process::id();
             images.watch = self.watched(slot, instance.incarnation);
-            let barrier = self.barrier.as_ref();
-            images.barrier = barrier.map(|memory| (memory.as_fd().as_raw_fd() as u32, rank.0));
+            images.barrier = self.barrier.as_ref().map(|memory| BarrierPlace {
+                descriptor: memory.as_fd().as_raw_fd() as u32,
+                rank: rank.0,
+                generation: instance.generation.0,
+            });
             images.pipes = [name(&ends.out.0), name(&ends.err.0)];
         }
         options.host.clone_from(&self.host);
@@ -357,10 +364,12 @@ fn open_watcher(ranks: usize, reactor: &Reactor) -> Option<Watcher> {
 }
 
 /// Without it, ranks that share memory take no images.
-fn open_barrier(ranks: u32) -> Option<BarrierMemory> {
-    let barrier = BarrierMemory::new(ranks);
+fn open_barrier(plan: &LaunchPlan) -> Option<BarrierMemory> {
+    let barrier = BarrierMemory::new(plan.size);
     let barrier = barrier.inspect_err(|error| tracing::info!(%error, "ranks can't wait together"));
-    barrier.ok()
+    let barrier = barrier.ok()?;
+    barrier.set_other_hosts(plan.ranks.len() < plan.size as usize);
+    Some(barrier)
 }
 
 /// The watched place of a process. Successive processes of a rank have different places, since one
