@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -26,6 +27,8 @@ struct common {
     _Atomic uint64_t arrived;
     uint64_t guarded, guarded_again;
     uint64_t words[WORDS];
+    /* By number of rank, through the descriptor. */
+    uint64_t written[MOST];
 };
 
 static int rank, size;
@@ -90,6 +93,14 @@ static void meet(struct common *c, uint64_t times)
         sched_yield();
 }
 
+/* What goes through the descriptor is seen in the memory. */
+static void write_through(int fd, const struct common *c, uint64_t round)
+{
+    off_t at = (off_t)(offsetof(struct common, written) + sizeof round * (size_t)rank);
+    CHECK(pwrite(fd, &round, sizeof round, at) == sizeof round);
+    CHECK(c->written[rank] == round);
+}
+
 static uint64_t of_words(const struct common *c)
 {
     uint64_t sum = 0;
@@ -103,7 +114,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    CHECK(argc > 2);
+    CHECK(argc > 2 && size <= MOST);
     int after = !strcmp(argv[1], "after");
     const char *gate = strcmp(argv[1], "until") ? NULL : argv[2];
     uint64_t rounds = gate ? UINT64_MAX : after ? 100 : (uint64_t)atol(argv[1]);
@@ -130,6 +141,7 @@ int main(int argc, char **argv)
             add(all[i], round);
             meet(all[i], round);
         }
+        write_through(disk, all[1], round);
         for (int r = 0; r < size; r++)
             expected += round * 31 + (uint64_t)r;
         for (int i = 0; i < 2; i++) {

@@ -27,7 +27,9 @@ fn memory_that_ranks_map_together_is_put_back_through_kills() {
     program_survives(&case, 1..3);
 }
 
-/// `together until GATE`, or another way.
+const OFTEN: &[&str] = &["--checkpoint-interval", "0.1"];
+
+/// `together until GATE`, or another program and way.
 struct Together {
     folder: Folder,
     child: Child,
@@ -36,17 +38,17 @@ struct Together {
 
 impl Together {
     fn start(name: &str, options: &[&str]) -> Together {
-        Self::start_as(name, "until", options)
+        let options = [OFTEN, options].concat();
+        Self::start_in(Folder::new(name), ["together", "until"], &options)
     }
 
-    fn start_as(name: &str, way: &str, options: &[&str]) -> Together {
-        let folder = Folder::new(name);
+    fn start_in(folder: Folder, command: [&str; 2], options: &[&str]) -> Together {
         let events = folder.name("events");
-        let all = ["--checkpoint-interval", "0.1", "--max-restarts", "1000"];
-        let run = Run::raw([&all[..], &["-n", "3", "--events", &events], options].concat());
-        let run = run.arg(program("together")).arg(way);
+        let all = ["--max-restarts", "1000", "-n", "3", "--events", &events];
+        let run = Run::raw([&all[..], options].concat());
+        let run = run.arg(program(command[0])).arg(command[1]);
         let child = run.arg(folder.name("gate")).start();
-        let job = Job::of(child.id(), "together");
+        let job = Job::of(child.id(), command[0]);
         Together { folder, child, job }
     }
 
@@ -63,14 +65,38 @@ impl Together {
         });
     }
 
+    /// Kills a rank, and waits until the job runs again.
+    fn recovers_from(&self, pid: u32) {
+        let before = self.counted("\"recovered\"");
+        kill(pid, libc::SIGKILL);
+        wait_for(SOON, "a recovery", || {
+            self.counted("\"recovered\"") > before || !is_alive(self.child.id())
+        });
+    }
+
     /// The file that the ranks map, in memory.
     fn memory(&self) -> PathBuf {
+        self.memory_as("rejoin-together")
+    }
+
+    fn memory_as(&self, name: &str) -> PathBuf {
         let gate = self.folder.name("gate").replace('/', "_");
-        PathBuf::from(format!("/dev/shm/rejoin-together{gate}"))
+        PathBuf::from(format!("/dev/shm/{name}{gate}"))
+    }
+
+    /// Removes both files that the ranks map.
+    fn remove_files(&self) {
+        std::fs::remove_file(self.memory()).expect("the file in memory");
+        std::fs::remove_file(self.folder.join("gate.common")).expect("the file on disk");
+    }
+
+    /// From here on it may end.
+    fn open_gate(&self) {
+        std::fs::write(self.folder.join("gate"), "").expect("the gate");
     }
 
     fn end(self) -> (Finished, Folder) {
-        std::fs::write(self.folder.join("gate"), "").expect("the gate");
+        self.open_gate();
         let done = finish(self.child, LIMIT, "ranks that map memory together");
         (done, self.folder)
     }
@@ -112,12 +138,121 @@ fn memory_of_ranks_that_was_removed_since_is_made_anew() {
         // A rank that is stopped can't take part in a further checkpoint. Otherwise that would have
         // to do with a file which has no name.
         kill(now[turn % RANKS], libc::SIGSTOP);
-        std::fs::remove_file(job.memory()).expect("the file of the ranks");
-        kill(now[turn % RANKS], libc::SIGKILL);
-        job.until_more(1, "\"recovered\"");
+        job.remove_files();
+        job.recovers_from(now[turn % RANKS]);
         wait_for(SOON, "the file", || job.memory().exists());
     }
     job.ends_well(4);
+}
+
+#[test]
+fn files_that_were_made_anew_are_known_at_a_second_loss_before_a_checkpoint() {
+    let folder = Folder::new("together-twice");
+    let seldom = ["--checkpoint-interval", "3"];
+    let job = Together::start_in(folder, ["together", "until"], &seldom);
+    // The first checkpoint is that of the start.
+    job.until_more(2, "\"committed\"");
+    let committed = job.counted("\"committed\"");
+    let mut seen = Vec::new();
+    for turn in 0..RANKS {
+        let now = job.job.fresh_ranks(RANKS, &mut seen);
+        if turn == 0 {
+            job.remove_files();
+        }
+        job.recovers_from(now[turn]);
+    }
+    assert_eq!(job.counted("\"committed\""), committed);
+    job.ends_well(3);
+}
+
+#[test]
+fn a_file_whose_name_is_removed_once_all_map_it_is_mapped_by_all_again() {
+    let folder = Folder::new("slices-unlink");
+    let job = Together::start_in(folder, ["slices", "unlink"], OFTEN);
+    let memory = job.memory_as("rejoin-unlinked");
+    wait_for(SOON, "the file", || memory.exists());
+    job.until_more(4, "\"committed\"");
+    // No checkpoint is taken from here on.
+    let last = job.job.ranks()[2];
+    kill(last, libc::SIGSTOP);
+    job.open_gate();
+    wait_for(SOON, "the removal", || !memory.exists());
+    job.recovers_from(last);
+    job.ends_well(1);
+    assert!(!memory.exists());
+}
+
+#[test]
+fn a_rank_that_is_killed_while_it_waits_for_the_images_of_others_comes_back() {
+    let job = Together::start("together-waits", &[]);
+    let mut seen = Vec::new();
+    for turn in 0..2 {
+        job.until_more(3, "\"committed\"");
+        let now = job.job.fresh_ranks(RANKS, &mut seen);
+        kill(now[2], libc::SIGSTOP);
+        let waiting = now[turn];
+        wait_for(SOON, "a rank that waits", || waits_in_barrier(waiting));
+        job.recovers_from(waiting);
+    }
+    job.ends_well(2);
+}
+
+/// Whether a thread of a process sleeps in the memory of the barrier.
+fn waits_in_barrier(pid: u32) -> bool {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let line = maps.lines().find(|line| line.contains("rejoin-barrier"));
+    let number = |text: &str| u64::from_str_radix(text, 16).ok();
+    let range = line.and_then(|line| {
+        let (from, to) = line.split_whitespace().next()?.split_once('-')?;
+        Some(number(from)?..number(to)?)
+    });
+    let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+    let place = call.split_whitespace().nth(1);
+    let place = place.and_then(|text| number(text.strip_prefix("0x")?));
+    let is_futex = call.starts_with(&format!("{} ", libc::SYS_futex));
+    is_futex && range.zip(place).is_some_and(|(r, at)| r.contains(&at))
+}
+
+const PAGE: usize = 4096;
+
+#[test]
+fn bytes_that_no_rank_maps_stay_as_they_are() {
+    let folder = Folder::new("slices-apart");
+    let path = folder.join("gate.slices");
+    std::fs::write(&path, vec![7; 6 * PAGE]).expect("the file");
+    let images = folder.name("images");
+    let with = [OFTEN, &["--images", &images]].concat();
+    let job = Together::start_in(folder, ["slices", "apart"], &with);
+    job.until_more(3, "\"level\":\"file\"");
+    let file = std::fs::OpenOptions::new().write(true).open(&path);
+    let file = file.expect("the file");
+    for page in [0, 4] {
+        let at = (page * PAGE) as u64;
+        file.write_all_at(&[9; PAGE], at).expect("bytes");
+    }
+    job.recovers_from(job.job.ranks()[1]);
+    job.until_more(3, "\"level\":\"file\"");
+    let before = job.counted("\"recovered\"");
+    job.job.kill_with_images(2);
+    wait_for(SOON, "a recovery", || {
+        job.counted("\"recovered\"") > before || !is_alive(job.child.id())
+    });
+    let (done, _folder) = job.end();
+    assert!(done.output.status.success(), "{}", done.text());
+    let bytes = std::fs::read(&path).expect("the file");
+    let pages: Vec<_> = bytes.chunks(PAGE).collect();
+    assert_eq!(pages.len(), 6);
+    for (page, value) in [(0, 9), (4, 9), (5, 7)] {
+        assert!(pages[page].iter().all(|byte| *byte == value), "page {page}");
+    }
+    for rank in 0..RANKS {
+        let sum = pages[1 + rank].first_chunk().copied();
+        let line = format!(
+            "rank {rank}: slice {}",
+            u64::from_le_bytes(sum.expect("a sum"))
+        );
+        assert!(done.stdout().contains(&line), "{line}: {}", done.text());
+    }
 }
 
 /// Maps the file of the ranks, as a process that is none of them.
@@ -158,7 +293,8 @@ fn memory_that_a_foreign_process_maps_too_ends_the_job_at_a_loss() {
 
 #[test]
 fn a_rank_that_shares_memory_does_not_come_back_alone_after_the_end_of_mpi() {
-    let job = Together::start_as("together-after", "after", &[]);
+    let folder = Folder::new("together-after");
+    let job = Together::start_in(folder, ["together", "after"], OFTEN);
     // All ranks have left MPI, with an image in memory. Before the first one they have no barrier
     // either.
     wait_for(SOON, "the last checkpoint", || {

@@ -409,6 +409,38 @@ fn ranks_that_share_memory_are_restarted_on_one_host_only() {
     assert_eq!(right, 4, "{}", done.text());
 }
 
+#[test]
+fn memory_of_one_name_on_two_hosts_stays_apart_when_a_host_is_lost() {
+    for has_spare in [true, false] {
+        let mut hosts = hosts!(3);
+        let images = images(&hosts);
+        let gate = Job::gate(&hosts);
+        let spare: &[&str] = if has_spare { &["--spare", "h3"] } else { &[] };
+        let with = [&["--images", text(&images), "--host-lease", "1"], spare].concat();
+        let mut job = Job::start(&hosts, &with, |run| {
+            run.arg(program("slices")).arg("hosts").arg(gate)
+        });
+        job.until_in_files(3);
+        hosts.kill(2);
+        job.until("host-replaced", 1);
+        if has_spare {
+            job.until("recovered", 1);
+            let done = job.end();
+            good(&done);
+            let right = done.stdout().matches("all sums were right").count();
+            assert_eq!(right, 4, "{}", done.text());
+            continue;
+        }
+        // Its ranks are where others have a file of this name.
+        let done = job.end();
+        assert!(!done.output.status.success(), "{}", done.text());
+        let last = done.last_line();
+        let says = ["it would share memory", "is another file now"];
+        let is_named = says.iter().any(|text| last.contains(text));
+        assert!(is_named, "{}", done.text());
+    }
+}
+
 /// The last committed checkpoint in the record of the job.
 fn committed(images: &Path) -> u32 {
     let record = images.join("night").join("job.json");

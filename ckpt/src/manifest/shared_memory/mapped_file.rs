@@ -265,15 +265,18 @@ impl SharedFile {
     /// Opens the file again, or makes it anew if it was removed since. Writes what this rank has of
     /// it, and maps it. Returns which file it is now.
     pub fn make_again(&self) -> Result<File, NotShared> {
-        let fd = match self.open() {
-            Err(libc::ENOENT) if self.can_be_made() => self.make_anew().map_err(self.failed())?,
+        let (fd, is_new) = match self.open() {
+            Err(libc::ENOENT) if self.can_be_made() => {
+                (self.make_anew().map_err(self.failed())?, true)
+            }
             Err(libc::ENOENT) => return Err(NotShared::Incomplete { name: self.name() }),
-            opened => opened.map_err(self.failed())?,
+            opened => (opened.map_err(self.failed())?, false),
         };
         let status = sys::status(fd).map_err(self.failed())?;
         let (file, length) = ((status.st_dev, status.st_ino), status.st_size as u64);
         // Device numbers differ between hosts.
-        if file.1 != self.file.1 && host_barrier::remade(self.key()) != Some(file) {
+        let is_it = is_new || file.1 == self.file.1;
+        if !is_it && host_barrier::remade(self.key()) != Some(file) {
             return Err(NotShared::Replaced { name: self.name() });
         }
         if length < self.length {
