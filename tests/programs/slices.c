@@ -86,6 +86,8 @@ static void hosts(void)
         expected += round * (uint64_t)count;
         MPI_Barrier(MPI_COMM_WORLD);
         CHECK(atomic_load(common) == expected);
+        /* Nobody adds before all have looked. */
+        MPI_Barrier(MPI_COMM_WORLD);
     } while (goes_on());
     printf("rank %d: all sums were right\n", rank);
     CHECK(munmap((void *)common, PAGE) == 0);
