@@ -270,6 +270,16 @@ pub enum NotShared {
         /// The rank.
         rank: u32,
     },
+    /// The rank does not map the file, so its descriptor leads to the earlier one.
+    #[error(
+        "memory of the checkpoint ({name}) was removed since and is made anew, but rank {rank} has the earlier file open"
+    )]
+    Open {
+        /// The file of the memory.
+        name: String,
+        /// The rank.
+        rank: u32,
+    },
     /// The path leads to another file.
     #[error("memory of the checkpoint can't be mapped again: {name} is another file now")]
     Replaced {

@@ -31,6 +31,9 @@ const PARKED_IN: u64 = 1_000_000_000;
 /// Nanoseconds for which a parked rank waits at most for the contents to be read.
 const READ_IN: u64 = 10_000_000_000;
 
+/// A rank that has nothing to put back is as far as any other one ([`ReturnPhase`]).
+const ALL_BACK: u64 = u64::MAX;
+
 /// How far a rank is with its image of an epoch: the lowest byte of [`Entry::state`], which has the
 /// epoch above that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,6 +62,8 @@ static IS_JOINED: AtomicBool = AtomicBool::new(false);
 static RANK: AtomicU32 = AtomicU32::new(0);
 /// The generation of this process.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
+/// This restored process has yet to put memory back.
+static IS_RETURNING: AtomicBool = AtomicBool::new(false);
 /// File system and number of the memory.
 static DEVICE: AtomicU64 = AtomicU64::new(0);
 static INODE: AtomicU64 = AtomicU64::new(0);
@@ -97,7 +102,9 @@ pub fn join(memory: BorrowedFd<'_>, rank: u32, generation: u32) -> io::Result<()
     let mapped = Mapped::map(at, memory.as_raw_fd(), length)?;
     let entry = &mapped.entries()[rank as usize];
     entry.state.store(0, SeqCst);
-    entry.back.store(0, SeqCst);
+    let is_returning = IS_RETURNING.load(Relaxed);
+    let back = if is_returning { 0 } else { ALL_BACK };
+    entry.back.store(back, SeqCst);
     entry.generation.store(generation, SeqCst);
     entry.pid.store(sys::pid(), SeqCst);
     RANK.store(rank, Relaxed);
@@ -108,6 +115,12 @@ pub fn join(memory: BorrowedFd<'_>, rank: u32, generation: u32) -> io::Result<()
     PLACE.store(mapped.address, SeqCst);
     IS_JOINED.store(true, SeqCst);
     Ok(())
+}
+
+/// Whether this process, which was restored, has yet to put memory back that other processes may
+/// see. To be said before [`join`].
+pub(crate) fn set_returning(is_returning: bool) {
+    IS_RETURNING.store(is_returning, Relaxed);
 }
 
 /// Nobody waits for this process any more: it takes no further image.

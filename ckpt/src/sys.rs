@@ -203,7 +203,7 @@ pub fn close_between(first: RawFd, end: RawFd) {
         // Before Linux 5.9, and where a filter does not know the call. Closing while the directory
         // is read may hide entries, so the list comes first.
         let mut open = Vec::new();
-        let _ = numbers_in(c"/proc/thread-self/fd", |fd| open.push(fd));
+        let _ = own_descriptors(|fd| open.push(fd));
         open.into_iter()
             .filter(|fd| (first..end).contains(fd))
             .for_each(close);
@@ -449,29 +449,45 @@ impl Write for ShortPath {
     }
 }
 
+/// Calls `each` with every open descriptor of this process.
+pub fn own_descriptors(mut each: impl FnMut(RawFd)) -> Sys<()> {
+    let fd = open_directory(c"/proc/thread-self/fd")?;
+    let result = list(fd, |number| {
+        if number != fd {
+            each(number)
+        }
+    });
+    close(fd);
+    result
+}
+
 /// Calls `each` with every number in a directory of `/proc` whose names are numbers.
-pub fn numbers_in(directory: &CStr, mut each: impl FnMut(i32)) -> Sys<()> {
-    let fd = open(directory, libc::O_RDONLY | libc::O_DIRECTORY)?;
+pub fn numbers_in(directory: &CStr, each: impl FnMut(i32)) -> Sys<()> {
+    let fd = open_directory(directory)?;
+    let result = list(fd, each);
+    close(fd);
+    result
+}
+
+fn open_directory(path: &CStr) -> Sys<RawFd> {
+    open(path, libc::O_RDONLY | libc::O_DIRECTORY)
+}
+
+fn list(fd: RawFd, mut each: impl FnMut(i32)) -> Sys<()> {
     let mut buffer = [0u64; 256];
-    let result = loop {
+    loop {
         let size = std::mem::size_of_val(&buffer);
         // SAFETY: pointer and length describe the buffer.
         let count = unsafe { libc::syscall(libc::SYS_getdents64, fd, buffer.as_mut_ptr(), size) };
         let count = match usize::try_from(count) {
-            Ok(0) => break Ok(()),
+            Ok(0) => return Ok(()),
             Ok(count) => count,
-            Err(_) => break Err(errno()),
+            Err(_) => return Err(errno()),
         };
         // SAFETY: the system has filled in `count` bytes of the buffer.
         let bytes = unsafe { std::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), count) };
-        entries(bytes, |number| {
-            if number != fd {
-                each(number)
-            }
-        });
-    };
-    close(fd);
-    result
+        entries(bytes, &mut each);
+    }
 }
 
 /// The numbers among the entries of `linux_dirent64`: inode and offset of 8 bytes each, length of

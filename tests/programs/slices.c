@@ -3,7 +3,8 @@
  *   slices apart GATE    each rank a page of GATE.slices, which is there already; the first page and
  *                        what lies behind the last rank's belong to nobody
  *   slices hosts GATE    the ranks of a host a file of its /dev/shm
- *   slices unlink GATE   all ranks a file of /dev/shm, whose name the first one removes at the gate */
+ *   slices unlink GATE   all ranks a file of /dev/shm, whose name the first one removes at the gate
+ *   slices late GATE     so, but the last rank opens the file to read it, and maps it then */
 #define _GNU_SOURCE
 #include "check.h"
 #include <fcntl.h>
@@ -23,6 +24,16 @@ static void *map(int fd, off_t at, size_t length)
     void *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, at);
     CHECK(memory != MAP_FAILED && close(fd) == 0);
     return memory;
+}
+
+static const char *path_in_memory(void)
+{
+    static char path[400];
+    int at = snprintf(path, sizeof path, "/dev/shm/rejoin-unlinked");
+    for (const char *c = gate; *c && at < 300; c++)
+        path[at++] = *c == '/' ? '_' : *c;
+    path[at] = 0;
+    return path;
 }
 
 /* The first rank makes the file of these ranks, the others open it. */
@@ -95,16 +106,29 @@ static void hosts(void)
     unlink(path);
 }
 
-static void unlinked(void)
+/* Writes the part of this rank; the first one also does so for the last, where that only reads. */
+static void fill(unsigned char *common, int last_reads, int value, size_t bytes)
 {
-    char path[4200];
-    int at = snprintf(path, sizeof path, "/dev/shm/rejoin-unlinked");
-    for (const char *c = gate; *c && at < 200; c++)
-        path[at++] = *c == '/' ? '_' : *c;
-    path[at] = 0;
+    for (int r = 0; r < size; r++)
+        if (r == rank ? r != size - 1 || !last_reads : rank == 0 && r == size - 1 && last_reads)
+            memset(common + (size_t)PART * (size_t)r, value ? value : r + 1, bytes);
+}
+
+static void unlinked(int last_reads)
+{
+    const char *path = path_in_memory();
     size_t length = (size_t)PART * (size_t)size;
-    unsigned char *common = map(open_common(MPI_COMM_WORLD, path, (off_t)length), 0, length);
-    memset(common + (size_t)PART * (size_t)rank, rank + 1, PART);
+    int fd = open_common(MPI_COMM_WORLD, path, (off_t)length);
+    int is_late = last_reads && rank == size - 1;
+    unsigned char *common = NULL;
+    if (is_late) {
+        CHECK(close(fd) == 0);
+        fd = open(path, O_RDONLY);
+        CHECK(fd >= 0);
+    } else {
+        common = map(fd, 0, length);
+        fill(common, last_reads, 0, PART);
+    }
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0) {
         while (access(gate, F_OK) != 0)
@@ -112,11 +136,16 @@ static void unlinked(void)
         CHECK(unlink(path) == 0);
     }
     MPI_Barrier(MPI_COMM_WORLD);
+    if (is_late) {
+        common = mmap(NULL, length, PROT_READ, MAP_SHARED, fd, 0);
+        CHECK(common != MAP_FAILED && close(fd) == 0);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
     for (size_t i = 0; i < length; i++)
         CHECK(common[i] == i / PART + 1);
     MPI_Barrier(MPI_COMM_WORLD);
     /* Where it is one memory, all see this. */
-    common[(size_t)PART * (size_t)rank] = 200;
+    fill(common, last_reads, 200, 1);
     MPI_Barrier(MPI_COMM_WORLD);
     for (int r = 0; r < size; r++)
         CHECK(common[(size_t)PART * (size_t)r] == 200);
@@ -136,7 +165,7 @@ int main(int argc, char **argv)
     else if (!strcmp(argv[1], "hosts"))
         hosts();
     else
-        unlinked();
+        unlinked(!strcmp(argv[1], "late"));
     MPI_Finalize();
     return 0;
 }

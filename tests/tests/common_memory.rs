@@ -183,6 +183,25 @@ fn a_file_whose_name_is_removed_once_all_map_it_is_mapped_by_all_again() {
 }
 
 #[test]
+fn a_file_that_a_rank_only_has_open_is_not_made_anew_without_it() {
+    let folder = Folder::new("slices-late");
+    let job = Together::start_in(folder, ["slices", "late"], OFTEN);
+    let memory = job.memory_as("rejoin-unlinked");
+    wait_for(SOON, "the file", || memory.exists());
+    job.until_more(4, "\"committed\"");
+    let last = job.job.ranks()[2];
+    kill(last, libc::SIGSTOP);
+    job.open_gate();
+    wait_for(SOON, "the removal", || !memory.exists());
+    kill(last, libc::SIGKILL);
+    let (done, _folder) = job.end();
+    let _ = std::fs::remove_file(memory);
+    assert!(!done.output.status.success(), "{}", done.text());
+    let says = "rank 2 has the earlier file open";
+    assert!(done.last_line().contains(says), "{}", done.text());
+}
+
+#[test]
 fn a_rank_that_is_killed_while_it_waits_for_the_images_of_others_comes_back() {
     let job = Together::start("together-waits", &[]);
     let mut seen = Vec::new();

@@ -96,6 +96,16 @@ impl BarrierMemory {
         Ok(Self { memory, mapped })
     }
 
+    /// A rank, as if it had joined, that has got so far with its return.
+    #[cfg(test)]
+    pub fn set_returned(&self, rank: u32, generation: u32, phase: u64) {
+        self.mapped.change(rank, |entry| {
+            entry.pid.store(sys::pid(), SeqCst);
+            entry.generation.store(generation, SeqCst);
+            entry.back.store(phase, SeqCst);
+        });
+    }
+
     /// This checkpoint is committed.
     pub fn set_committed(&self, epoch: u32) {
         self.mapped.header().committed.fetch_max(epoch, SeqCst);

@@ -61,8 +61,7 @@ impl ReturnPass {
         }
     }
 
-    /// This rank has come so far, and waits for nobody.
-    pub fn note(&self, phase: ReturnPhase) {
+    fn note(&self, phase: ReturnPhase) {
         if let Some(mapped) = joined() {
             mapped.change(this_rank(), |entry| entry.back.store(phase as u64, SeqCst));
         }

@@ -26,7 +26,7 @@ pub(crate) struct Descriptor {
 /// All descriptors below `block`.
 pub(crate) fn descriptors(block: RawFd) -> sys::Sys<Vec<Descriptor>> {
     let mut all = Vec::new();
-    sys::numbers_in(c"/proc/thread-self/fd", |fd| {
+    sys::own_descriptors(|fd| {
         if fd >= block {
             return;
         }

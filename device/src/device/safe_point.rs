@@ -167,6 +167,7 @@ impl Device {
             problem: "it restored this rank without a socket to the local manager".to_owned(),
         })?;
         tell(rank, &restored.caveats);
+        restored.late.announce();
         self.reopen(socket, OldDescriptors::Forget)?;
         // All ranks are back, and none of them has gone on.
         match restored.late.restore() {

@@ -4,7 +4,7 @@ use super::super::files::Files;
 use super::super::locked_memory::Locked;
 use super::super::open_file::Cut;
 use super::mapped_file::SharedFile;
-use super::other_mappers::{File, RankMappers};
+use super::other_mappers::{self, File, RankMappers};
 use crate::error::{Caveat, NotShared};
 use crate::host_barrier::{self, ReturnPass, ReturnPhase};
 
@@ -43,6 +43,11 @@ impl LateMemory {
         }
     }
 
+    /// Lets the other ranks of this host wait for it. To be called before this process joins them.
+    pub fn announce(&self) {
+        host_barrier::set_returning(!self.files.is_empty());
+    }
+
     /// Puts all of it back. To be called when all ranks have joined the job again, and before any
     /// of them continues; also where there are no such files, because others may wait. Returns what
     /// could not be set again.
@@ -52,8 +57,10 @@ impl LateMemory {
     /// the system refuses it. The process must not continue then.
     pub fn restore(&self) -> Result<Vec<Caveat>, NotShared> {
         let pass = ReturnPass::begin(self.generation);
+        let reach = |phase| pass.reach(phase).map_err(|rank| NotShared::Late { rank });
         if self.files.is_empty() {
-            pass.note(ReturnPhase::Checked);
+            // The program may open files that other ranks put back.
+            reach(ReturnPhase::Checked)?;
             return Ok(Vec::new());
         }
         if self.files.iter().any(SharedFile::is_of_ranks) {
@@ -62,7 +69,6 @@ impl LateMemory {
             host_barrier::announce_sharing();
         }
         self.check_places()?;
-        let reach = |phase| pass.reach(phase).map_err(|rank| NotShared::Late { rank });
         let mut now: Vec<Option<File>> = vec![None; self.files.len()];
         for (one, file) in self.files.iter().zip(&mut now) {
             if one.share.maker.is_none() {
@@ -82,6 +88,7 @@ impl LateMemory {
         reach(ReturnPhase::Mapped)?;
         self.check_sharers(&now, pass.is_alone())?;
         reach(ReturnPhase::Checked)?;
+        host_barrier::set_returning(false);
         // Each descriptor that was closed above has ended the locks on its file.
         self.open.take_locks(&mut caveats, |file| file.is_mapped);
         self.locked.restore(&mut caveats);
@@ -120,6 +127,14 @@ impl LateMemory {
         let found = find_mappers(|file| now.contains(&file))?;
         let here = host_barrier::others();
         for (one, file) in self.files.iter().zip(now) {
+            if *file != one.file
+                && let Some(rank) = other_mappers::find_descriptor(&here, one.file)
+            {
+                return Err(NotShared::Open {
+                    name: one.name(),
+                    rank,
+                });
+            }
             for (rank, _) in &here {
                 let (name, rank) = (one.name(), *rank);
                 let is_sharer = one.share.others.contains(&rank);
@@ -146,4 +161,36 @@ fn find_mappers(is_wanted: impl Fn(File) -> bool) -> Result<RankMappers, NotShar
         errno,
     };
     RankMappers::find_by(is_wanted).map_err(system)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host_barrier::BarrierMemory;
+    use std::os::fd::AsFd;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    /// The program may open files by name that other ranks put back.
+    #[test]
+    fn a_rank_that_maps_no_file_waits_until_those_of_others_are_back() {
+        let memory = BarrierMemory::new(2).expect("memory");
+        let late = LateMemory::default();
+        let is_back = AtomicBool::new(false);
+        memory.set_returned(1, 7, ReturnPhase::Mapped as u64);
+        late.announce();
+        host_barrier::join(memory.as_fd(), 0, 7).expect("joined");
+        let restored = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(50));
+                is_back.store(true, Ordering::SeqCst);
+                memory.set_returned(1, 7, ReturnPhase::Checked as u64);
+            });
+            let restored = late.restore();
+            assert!(is_back.load(Ordering::SeqCst));
+            restored
+        });
+        host_barrier::leave();
+        assert_eq!(restored.map(|caveats| caveats.len()), Ok(0));
+    }
 }

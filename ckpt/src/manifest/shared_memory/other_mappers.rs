@@ -116,6 +116,22 @@ pub(super) fn find_foreign(parts: &[MappedPart]) -> Option<File> {
     found
 }
 
+/// The first of these ranks, with their processes, that has a descriptor of a file.
+pub(super) fn find_descriptor(ranks: &[(u32, i32)], file: File) -> Option<u32> {
+    let has_it = |pid: i32| {
+        let mut is_found = false;
+        let list = sys::ShortPath::new(format_args!("/proc/{pid}/fd"));
+        // A process that is gone has nothing.
+        let _ = sys::numbers_in(list.as_c_str(), |fd| {
+            let path = sys::ShortPath::new(format_args!("/proc/{pid}/fd/{fd}"));
+            is_found |= sys::status_of(path.as_c_str()) == Ok(file);
+        });
+        is_found
+    };
+    let found = ranks.iter().find(|(_, pid)| has_it(*pid));
+    found.map(|(rank, _)| *rank)
+}
+
 /// Calls `each` with what a process maps that others may have, too.
 fn each_shared(pid: i32, text: &mut Vec<u8>, mut each: impl FnMut(&MappedPart)) -> sys::Sys<()> {
     let path = sys::ShortPath::new(format_args!("/proc/{pid}/maps"));
