@@ -61,6 +61,17 @@ impl ReturnPass {
         }
     }
 
+    /// A rank was lost before all memory was back. The rollback that follows ends this process;
+    /// returns if none does.
+    pub fn await_rollback(&self) {
+        let end = sys::now() + BACK_IN;
+        while let Some(mapped) = joined().filter(|_| sys::now() < end) {
+            let seen = mapped.header().changes.load(SeqCst);
+            mapped.sleep(seen, end.saturating_sub(sys::now()));
+        }
+    }
+
+    /// This rank has come so far.
     fn note(&self, phase: ReturnPhase) {
         if let Some(mapped) = joined() {
             mapped.change(this_rank(), |entry| entry.back.store(phase as u64, SeqCst));

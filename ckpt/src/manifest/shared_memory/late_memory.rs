@@ -79,7 +79,12 @@ impl LateMemory {
         let made = find_mappers(|_| true)?;
         for (one, file) in self.files.iter().zip(&mut now) {
             if let Some(maker) = one.share.maker {
-                *file = Some(one.open_made(maker, |file| made.has(maker, file))?);
+                let opened = one.open_made(maker, |file| made.has(maker, file));
+                if opened.is_err() && is_lost(maker) {
+                    pass.await_rollback();
+                    return Err(NotShared::Late { rank: maker });
+                }
+                *file = Some(opened?);
             }
         }
         let now: Vec<File> = now.into_iter().flatten().collect();
@@ -135,13 +140,13 @@ impl LateMemory {
                     rank,
                 });
             }
-            for (rank, _) in &here {
+            for (rank, pid) in &here {
                 let (name, rank) = (one.name(), *rank);
                 let is_sharer = one.share.others.contains(&rank);
                 match found.has(rank, *file) {
                     true if !is_sharer => return Err(NotShared::Met { name, rank }),
-                    // The others have gone on since.
-                    false if is_sharer && !is_alone => {
+                    // The others have gone on since, or a rollback follows.
+                    false if is_sharer && !is_alone && !other_mappers::has_ended(*pid) => {
                         return Err(NotShared::Other { name, rank });
                     }
                     _ => {}
@@ -153,6 +158,12 @@ impl LateMemory {
         }
         Ok(())
     }
+}
+
+/// Whether the process of a rank of this host has ended.
+fn is_lost(rank: u32) -> bool {
+    let mut here = host_barrier::others().into_iter();
+    here.any(|(other, pid)| other == rank && other_mappers::has_ended(pid))
 }
 
 fn find_mappers(is_wanted: impl Fn(File) -> bool) -> Result<RankMappers, NotShared> {

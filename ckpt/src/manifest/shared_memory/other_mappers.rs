@@ -116,6 +116,18 @@ pub(super) fn find_foreign(parts: &[MappedPart]) -> Option<File> {
     found
 }
 
+/// Whether a process has ended, or is about to: nothing is mapped there any more.
+pub(super) fn has_ended(pid: i32) -> bool {
+    let (path, mut text) = (
+        sys::ShortPath::new(format_args!("/proc/{pid}/maps")),
+        Vec::new(),
+    );
+    match sys::read_file(path.as_c_str(), &mut text) {
+        Ok(()) => text.is_empty(),
+        Err(errno) => matches!(errno, libc::ENOENT | libc::ESRCH),
+    }
+}
+
 /// The first of these ranks, with their processes, that has a descriptor of a file.
 pub(super) fn find_descriptor(ranks: &[(u32, i32)], file: File) -> Option<u32> {
     let has_it = |pid: i32| {
