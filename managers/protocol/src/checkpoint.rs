@@ -423,13 +423,20 @@ impl Coordinator {
 
     /// A rank's image of the last commit, or of the request under way, is gone: another checkpoint
     /// at once. If the lost image is itself such a replacement, a pause precedes the next one.
-    pub fn image_lost(&mut self, now: Time, rank: Rank, epoch: Epoch) -> Progress {
+    /// Unless `at_once`, the next one comes when it is due.
+    pub fn image_lost(&mut self, now: Time, rank: Rank, epoch: Epoch, at_once: bool) -> Progress {
         let is_pending = self.pending() == Some(epoch);
         if !is_pending {
             self.committed.lose(rank, epoch);
         }
         if !is_pending && self.committed() != Some(epoch) {
             return Progress::Waiting;
+        }
+        if !at_once {
+            return match is_pending {
+                true => self.failed(now, epoch),
+                false => Progress::Waiting,
+            };
         }
         let at = now.plus_millis(self.retake_pause(now, epoch));
         if is_pending {

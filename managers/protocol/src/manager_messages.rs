@@ -442,6 +442,8 @@ pub enum ToCentral {
         instance: ProcessInstance,
         /// Of which epoch.
         epoch: Epoch,
+        /// Why the host has given it up; `None`: another process ended it.
+        why: Option<String>,
     },
     /// A rank's program asks for a checkpoint.
     Checkpoint {

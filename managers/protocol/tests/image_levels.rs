@@ -277,6 +277,7 @@ fn no_rollback_goes_behind_state_that_it_does_not_take_back() {
     let lost = ToCentral::ImageLost {
         instance: instance(1, 0),
         epoch: Epoch(3),
+        why: None,
     };
     let mut with_lost_image = central.clone();
     step(&mut with_lost_image, at(20_001), said(lost));
@@ -295,6 +296,7 @@ fn a_known_loss_of_an_image_makes_the_next_rollback_an_older_one() {
     let lost = ToCentral::ImageLost {
         instance: instance(1, 0),
         epoch: Epoch(2),
+        why: None,
     };
     let effects = step(&mut central, at(3), said(lost));
     let says = effects.iter().any(|effect| {

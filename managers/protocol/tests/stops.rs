@@ -164,7 +164,15 @@ fn a_refused_image_and_files_that_fail_are_tried_again() {
 /// The image of rank 1 at this checkpoint is gone.
 fn lost(central: &mut Central, now: Time, epoch: u32) -> Vec<CentralEffect> {
     let (instance, epoch) = (instance(1, 0), Epoch(epoch));
-    step(central, now, said(ToCentral::ImageLost { instance, epoch }))
+    step(
+        central,
+        now,
+        said(ToCentral::ImageLost {
+            instance,
+            epoch,
+            why: None,
+        }),
+    )
 }
 
 #[test]

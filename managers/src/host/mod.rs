@@ -1,9 +1,12 @@
 //! The host of a manager: processors, interfaces and limits, the processes below a manager, the
-//! signals that a manager gets, the user's run directory, and random numbers.
+//! signals that a manager gets, the memory that is left, the user's run directory, and random
+//! numbers.
 
+mod control_groups;
 pub mod descendants;
 pub mod host_limits;
 pub mod images_folder;
+pub mod memory_room;
 pub mod network_interfaces;
 pub mod random;
 pub mod run_dir;

@@ -8,6 +8,7 @@ mod kind;
 mod link_messages;
 mod links;
 mod local_rank;
+mod memory_guard;
 mod moved_ranks;
 mod rank_events;
 mod rank_socket;
@@ -40,7 +41,7 @@ use rejoin_wire::FromManager;
 use rejoin_wire::codec::{MANAGER_LIMIT, encode};
 use start::ProcessStarter;
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use streams::{RankInput, RankOutputs};
 use sweep::Sweep;
 
@@ -107,6 +108,8 @@ struct LocalManager {
     images: RankImages,
     /// Of a job whose hosts copy each other's files of images.
     copies: Option<Box<ImageCopies>>,
+    /// When to look at the memory of this host again.
+    memory_at: Instant,
     restores: PendingRestores,
     sweep: Sweep,
 }
@@ -145,6 +148,7 @@ impl LocalManager {
             requests: CheckpointRequests::default(),
             images: RankImages::default(),
             copies: None,
+            memory_at: Instant::now(),
             restores: PendingRestores::default(),
             sweep: Sweep::default(),
         })
@@ -190,6 +194,7 @@ impl LocalManager {
         let retiring = self.any_retiring().then_some(Duration::from_millis(1));
         let restoring = self.restores.is_any().then_some(Duration::from_secs(1));
         let queued = (!self.queue.is_empty()).then_some(Duration::ZERO);
+        let guarded = self.images.are_in_memory();
         [
             core,
             self.sweep.wait_limit(),
@@ -202,6 +207,7 @@ impl LocalManager {
             self.requests.wait_limit(),
             self.peers.as_ref().and_then(|peers| peers.wait_limit()),
             self.copies.as_ref().and_then(|copies| copies.wait_limit()),
+            guarded.then(|| self.memory_at.saturating_duration_since(Instant::now())),
         ]
         .into_iter()
         .flatten()
@@ -214,6 +220,7 @@ impl LocalManager {
         let recovering = self.restores.is_any() || self.any_retiring();
         self.images.prepare(recovering, &self.reactor);
         self.retry_requests();
+        self.guard_memory(Instant::now());
         if self.core.deadline().is_some_and(|at| at <= self.now()) {
             self.queue.push_back(LocalInput::Tick);
         }

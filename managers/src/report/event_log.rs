@@ -298,20 +298,7 @@ fn of_checkpoint<'a>(event: &'a Event, line: &mut Line<'a>) {
             line.host = Some(host);
             line.cause = Some(why.clone());
         }
-        Event::Aborted {
-            epoch, rank, why, ..
-        } => {
-            line.epoch = Some(epoch.0);
-            line.rank = Some(rank.0);
-            line.cause = Some(why.clone());
-        }
-        Event::ImageLost {
-            epoch, rank, host, ..
-        } => {
-            line.epoch = Some(epoch.0);
-            line.rank = Some(rank.0);
-            line.host = Some(host);
-        }
+        Event::Aborted { .. } | Event::ImageLost { .. } => of_lost_image(event, line),
         Event::Stretched { interval, cost, .. } => {
             line.interval_ms = Some(*interval);
             line.took_ns = Some(cost.saturating_mul(1000));
@@ -326,6 +313,27 @@ fn of_checkpoint<'a>(event: &'a Event, line: &mut Line<'a>) {
         }
         _ => {}
     }
+}
+
+/// The fields of an event that concerns an image which is not there.
+fn of_lost_image<'a>(event: &'a Event, line: &mut Line<'a>) {
+    let (epoch, rank, host, why) = match event {
+        Event::Aborted {
+            epoch, rank, why, ..
+        } => (epoch, rank, None, Some(why)),
+        Event::ImageLost {
+            epoch,
+            rank,
+            host,
+            why,
+            ..
+        } => (epoch, rank, Some(host), why.as_ref()),
+        _ => return,
+    };
+    line.epoch = Some(epoch.0);
+    line.rank = Some(rank.0);
+    line.host = host.map(String::as_str);
+    line.cause = why.cloned();
 }
 
 fn name(event: &Event) -> &'static str {

@@ -49,14 +49,20 @@ fn refusal(rank: Rank, why: &str, meanwhile: &str) -> String {
     )
 }
 
-/// The possible cause of an image's end, and its consequence.
-fn image_lost(rank: Rank, host: &str, epoch: Epoch, meanwhile: &str) -> String {
-    let Epoch(number) = epoch;
+/// The cause of an image's end, or a possible one, and its consequence.
+fn image_lost(rank: Rank, host: &str, epoch: Epoch, why: Option<&str>, meanwhile: &str) -> String {
+    let end = match why {
+        Some(why) => format!("given up: {why}"),
+        None => {
+            "killed, and not by mpirun. The kernel kills images first when memory is short (its \
+                 log says \"Out of memory\")"
+                .into()
+        }
+    };
     format!(
-        "the image of rank {} on host {host} for checkpoint {number} was killed, and not by mpirun. The \
-         kernel kills images first when memory is short (its log says \"Out of memory\"). Until the next \
-         checkpoint is committed, {meanwhile} if a rank is lost",
-        rank.0
+        "the image of rank {} on host {host} for checkpoint {} was {end}. Until the next checkpoint is \
+         committed, {meanwhile} if a rank is lost",
+        rank.0, epoch.0
     )
 }
 
@@ -288,13 +294,15 @@ impl UserLog {
                 target,
                 rank,
                 host,
+                why,
                 ..
             } => {
                 self.target = *target;
                 let is_first = self.image_lost < Some(*epoch);
                 self.image_lost = self.image_lost.max(Some(*epoch));
                 let meanwhile = self.after_a_loss("the job starts anew");
-                is_first.then(|| image_lost(*rank, host, *epoch, &meanwhile))
+                let why = why.as_deref();
+                is_first.then(|| image_lost(*rank, host, *epoch, why, &meanwhile))
             }
             Event::Stretched {
                 asked,
@@ -547,10 +555,12 @@ mod tests {
 
     #[test]
     fn a_lost_image_says_what_the_loss_of_a_rank_means_then() {
-        let line = image_lost(Rank(2), "a", Epoch(4), "the job ends");
+        let line = image_lost(Rank(2), "a", Epoch(4), None, "the job ends");
         let begins = "the image of rank 2 on host a for checkpoint 4 was killed";
         assert!(line.starts_with(begins), "{line}");
         assert!(line.contains("the job ends if"), "{line}");
+        let line = image_lost(Rank(2), "a", Epoch(4), Some("no room"), "the job ends");
+        assert!(line.contains(" was given up: no room. Until"), "{line}");
     }
 
     #[test]
@@ -569,6 +579,7 @@ mod tests {
             target: target.map(Epoch),
             rank: Rank(0),
             host: "a".into(),
+            why: None,
         };
         let meanwhile = |log: &UserLog| log.after_a_loss("");
         log.checkpoint_event(&committed(2, Level::Memory));

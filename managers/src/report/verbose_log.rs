@@ -76,7 +76,7 @@ impl VerboseLog {
                 "rank {}: no image of checkpoint {}: {why}",
                 instance.rank.0, epoch.0
             )),
-            ToCentral::ImageLost { instance, epoch } => self.say(&format!(
+            ToCentral::ImageLost { instance, epoch, .. } => self.say(&format!(
                 "rank {}: its image of checkpoint {} is gone",
                 instance.rank.0, epoch.0
             )),

@@ -103,7 +103,9 @@ impl Central {
         | ToCentral::NotImaged {
             instance, epoch, ..
         }
-        | ToCentral::ImageLost { instance, epoch }
+        | ToCentral::ImageLost {
+            instance, epoch, ..
+        }
         | ToCentral::Checkpoint {
             instance,
             after: epoch,
@@ -123,7 +125,10 @@ impl Central {
                 self.not_imaged(now, instance.rank, epoch, why, effects);
             }
             ToCentral::Checkpoint { .. } => self.checkpoint_asked_after(now, epoch, effects),
-            _ => self.image_lost(now, instance.rank, epoch, effects),
+            ToCentral::ImageLost { why, .. } => {
+                self.image_lost(now, instance.rank, epoch, why, effects);
+            }
+            _ => {}
         }
     }
 
@@ -241,15 +246,18 @@ impl Central {
         now: Time,
         rank: Rank,
         epoch: Epoch,
+        why: Option<String>,
         effects: &mut Vec<CentralEffect>,
     ) {
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
         };
+        // A checkpoint that follows at once would need the same memory.
+        let at_once = why.is_none();
         let committed = checkpoints.committed();
         let counts = committed == Some(epoch) || checkpoints.pending() == Some(epoch);
         let before = checkpoints.epochs();
-        let aborted = checkpoints.image_lost(now, rank, epoch) == Progress::Aborted(epoch);
+        let aborted = checkpoints.image_lost(now, rank, epoch, at_once) == Progress::Aborted(epoch);
         let target = checkpoints.newest_whole();
         let after = checkpoints.epochs();
         let is_given_up = (before.writing, before.copying) != (after.writing, after.copying);
@@ -265,13 +273,14 @@ impl Central {
                 target,
                 rank,
                 host: self.hosts.name(self.ranks.host_of(rank)),
+                why: why.clone(),
             }));
         }
         if is_given_up {
             self.tell_committed(epoch, effects);
         }
         if aborted {
-            let why = "its image was ended".into();
+            let why = why.unwrap_or_else(|| "its image was ended".into());
             self.aborted(now, epoch, rank, why, effects);
         }
         self.checkpoint_tick(now, effects);

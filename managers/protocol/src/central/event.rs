@@ -63,8 +63,8 @@ pub enum Event {
         /// Another checkpoint is requested soon.
         again: bool,
     },
-    /// Another process killed a rank's image. The image belongs to the newest committed checkpoint,
-    /// or to the next one.
+    /// Another process killed a rank's image, or its host has given it up. The image belongs to the
+    /// newest committed checkpoint, or to the next one.
     ImageLost {
         /// The image's checkpoint.
         epoch: Epoch,
@@ -77,6 +77,8 @@ pub enum Event {
         rank: Rank,
         /// Name of its host.
         host: String,
+        /// Why the host has given it up; `None`: another process killed it.
+        why: Option<String>,
     },
     /// Checkpoints cost too much for the interval that was asked for, which is lengthened.
     Stretched {

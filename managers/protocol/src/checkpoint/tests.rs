@@ -186,15 +186,18 @@ fn a_lost_image_calls_for_another_checkpoint_at_once() {
     let mut c = two(Interval::Asked);
     let first = take(&mut c, at(0), ImageCost::default());
     assert_eq!(c.deadline(), None);
-    assert_eq!(c.image_lost(at(5), Rank(1), first), Progress::Waiting);
+    assert_eq!(c.image_lost(at(5), Rank(1), first, true), Progress::Waiting);
     assert_eq!(c.tick(at(5)), Tick::Due);
     let second = c.request(at(5)).unwrap();
     assert_eq!(
-        c.image_lost(at(6), Rank(1), second),
+        c.image_lost(at(6), Rank(1), second, true),
         Progress::Aborted(second)
     );
     assert_eq!(c.deadline(), Some(at(6 + RETAKE_PAUSES.0)), "again");
-    assert_eq!(c.image_lost(at(7), Rank(1), Epoch(77)), Progress::Waiting);
+    assert_eq!(
+        c.image_lost(at(7), Rank(1), Epoch(77), true),
+        Progress::Waiting
+    );
 }
 
 #[test]
@@ -209,7 +212,7 @@ fn the_last_image_of_a_rank_is_one_that_is_there() {
     let images = |c: &Coordinator| [0, 1].map(|rank| c.image_of(Rank(rank)));
     assert_eq!(images(&c), [Some(second), Some(first)]);
     // The committed image of a rank is gone, then the request is aborted.
-    c.image_lost(at(2), Rank(0), first);
+    c.image_lost(at(2), Rank(0), first, true);
     assert_eq!(images(&c), [Some(second), Some(first)]);
     c.failed(at(3), second);
     assert_eq!(images(&c), [None, Some(first)]);
@@ -223,9 +226,9 @@ fn images_that_are_killed_again_and_again_are_replaced_after_pauses_that_double(
     let (mut now, mut pauses) = (0, Vec::new());
     let mut epoch = take(&mut c, at(now), ImageCost::default());
     for _ in 0..10 {
-        c.image_lost(at(now), Rank(1), epoch);
+        c.image_lost(at(now), Rank(1), epoch, true);
         // The images of both ranks are killed.
-        c.image_lost(at(now), Rank(1), epoch);
+        c.image_lost(at(now), Rank(1), epoch, true);
         let due = c.deadline().expect("another checkpoint");
         pauses.push((due.0 - at(now).0) / 1_000_000);
         now += pauses.last().expect("one was pushed");
@@ -236,18 +239,18 @@ fn images_that_are_killed_again_and_again_are_replaced_after_pauses_that_double(
     assert_eq!(pauses[..3], [0, shortest, 2 * shortest]);
     assert_eq!(pauses[7..], [longest; 3]);
     // One that is lost before its commit belongs to the series, too.
-    c.image_lost(at(now), Rank(1), epoch);
+    c.image_lost(at(now), Rank(1), epoch, true);
     now += longest;
     let next = c.request(at(now)).expect("a request");
     assert_eq!(
-        c.image_lost(at(now), Rank(1), next),
+        c.image_lost(at(now), Rank(1), next, true),
         Progress::Aborted(next)
     );
     assert_eq!(c.deadline(), Some(at(now + longest)));
     // One that lasts ends it.
     epoch = take(&mut c, at(now), ImageCost::default());
     now += longest;
-    c.image_lost(at(now), Rank(1), epoch);
+    c.image_lost(at(now), Rank(1), epoch, true);
     assert_eq!(c.tick(at(now)), Tick::Due);
 }
 
@@ -255,9 +258,9 @@ fn images_that_are_killed_again_and_again_are_replaced_after_pauses_that_double(
 fn a_pause_after_lost_images_delays_no_checkpoint_that_is_due_sooner() {
     let mut c = two(Interval::Every(30));
     let first = take(&mut c, at(0), ImageCost::default());
-    c.image_lost(at(1), Rank(1), first);
+    c.image_lost(at(1), Rank(1), first, true);
     let second = take(&mut c, at(1), ImageCost::default());
-    c.image_lost(at(2), Rank(1), second);
+    c.image_lost(at(2), Rank(1), second, true);
     assert_eq!(c.deadline(), Some(at(31)));
 }
 

@@ -192,8 +192,14 @@ impl Local {
         }
     }
 
-    /// The process of an image ended.
-    pub(super) fn image_ended(&mut self, rank: Rank, epoch: Epoch, effects: &mut Vec<LocalEffect>) {
+    /// The process of an image ended. `why`: this host has ended it.
+    pub(super) fn image_ended(
+        &mut self,
+        rank: Rank,
+        epoch: Epoch,
+        why: Option<String>,
+        effects: &mut Vec<LocalEffect>,
+    ) {
         let Some(process) = self.processes.of(rank) else {
             return;
         };
@@ -201,7 +207,13 @@ impl Local {
         // Central may still wait for an image that no rank has reported.
         if self.images.remove(rank, epoch) || self.images.counts(epoch) {
             let instance = self.processes.instance(rank, incarnation);
-            self.tell(ToCentral::ImageLost { instance, epoch }, effects);
+            let why = why.map(|why| one_line(&why));
+            let lost = ToCentral::ImageLost {
+                instance,
+                epoch,
+                why,
+            };
+            self.tell(lost, effects);
             effects.push(LocalEffect::DropImage(rank, epoch));
         }
     }

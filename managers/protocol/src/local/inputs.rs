@@ -33,6 +33,8 @@ pub enum LocalInput {
     Retired(Rank, Incarnation),
     /// A rank's image of this epoch ended, and has no file.
     ImageEnded(Rank, Epoch),
+    /// This host has given up a rank's image of this epoch, which has no file, for this reason.
+    ImageGivenUp(Rank, Epoch, String),
     /// A rank's image of this epoch is in a file.
     ImageStored(Rank, Epoch),
     /// A rank's image of this epoch can't be written to a file, for this reason; without one, it

@@ -50,7 +50,10 @@ impl Local {
                 });
             }
             LocalInput::Retired(rank, incarnation) => self.has_retired(rank, incarnation, effects),
-            LocalInput::ImageEnded(rank, epoch) => self.image_ended(rank, epoch, effects),
+            LocalInput::ImageEnded(rank, epoch) => self.image_ended(rank, epoch, None, effects),
+            LocalInput::ImageGivenUp(rank, epoch, why) => {
+                self.image_ended(rank, epoch, Some(why), effects);
+            }
             LocalInput::ImageStored(rank, epoch) => self.image_stored(rank, epoch, effects),
             LocalInput::ImageNotStored(rank, epoch, why) => {
                 self.image_not_stored(rank, epoch, why, effects);

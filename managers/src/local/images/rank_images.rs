@@ -14,6 +14,7 @@ use rejoin_ckpt::twin::Overwritten;
 use rejoin_ckpt::twin::manager::{RestoreRequest, Zygote, ZygoteAnswer, ZygoteError};
 use rejoin_managers_protocol::manager_messages::KeptFile;
 use rejoin_wire::ToManager;
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -334,6 +335,46 @@ impl RankImages {
             changed.map_err(|e| e.to_string())?;
         }
         Ok(())
+    }
+
+    /// Whether an image has a process.
+    pub fn are_in_memory(&self) -> bool {
+        let mut images = self.ranks.iter().flatten();
+        images.any(|image| image.zygote.is_some())
+    }
+
+    /// Whether the image has a whole file.
+    pub fn is_stored(&self, slot: usize, epoch: Epoch) -> bool {
+        self.find(slot, epoch).is_some_and(RankImage::is_stored)
+    }
+
+    /// The checkpoints of images that have processes, in the order in which memory can do without:
+    /// those that are in files, the newest, and those that are being written.
+    pub fn dispensable(&self) -> Vec<Epoch> {
+        let mut ranks = BTreeMap::new();
+        let images = self.ranks.iter().flatten();
+        for image in images.filter(|image| image.zygote.is_some()) {
+            let need = match &image.file {
+                ImageFile::Stored(_) => 0,
+                ImageFile::Absent => 1,
+                ImageFile::Partial(_) | ImageFile::Written => 2,
+            };
+            let most = ranks.entry(image.epoch).or_insert(0);
+            *most = need.max(*most);
+        }
+        let mut epochs: Vec<Epoch> = ranks.keys().copied().collect();
+        epochs.sort_by_key(|epoch| (ranks[epoch], std::cmp::Reverse(*epoch)));
+        epochs
+    }
+
+    /// The processes of the images of this checkpoint, by slot.
+    pub fn processes(&self, epoch: Epoch) -> Vec<(usize, u32)> {
+        let slots = self.ranks.iter().enumerate();
+        let of = |(slot, images): (usize, &Vec<RankImage>)| {
+            let image = images.iter().find(|image| image.epoch == epoch)?;
+            image.zygote.is_some().then_some((slot, image.pid))
+        };
+        slots.filter_map(of).collect()
     }
 
     /// Ends the process of an image that is in a file.

@@ -257,7 +257,11 @@ fn events_of(report: Report, generation: Generation, committed: CommittedEpochs)
         };
         let counted = committed.newest_first();
         let lost = counted.filter(|epoch| !said.images.contains(epoch));
-        events.extend(lost.map(|epoch| ToCentral::ImageLost { instance, epoch }));
+        events.extend(lost.map(|epoch| ToCentral::ImageLost {
+            instance,
+            epoch,
+            why: None,
+        }));
         let asked = said.asked;
         events.extend(asked.map(|after| ToCentral::Checkpoint { instance, after }));
     }
