@@ -2,11 +2,13 @@
  *
  *   state stencil|cg MB PERCENT STEPS   so many megabytes per rank, of which each step writes so much; prints a
  *                                       sum bit by bit, the same in every run
- *   state faults MB SECONDS             writes to each page again and again; prints "copy<TAB>microseconds" that a
- *                                       page costs more in a pass in which it had to be copied
+ *   state faults MB SECONDS [THREADS]   writes to each page again and again; prints "copy<TAB>microseconds" that a
+ *                                       page costs more in a pass in which it had to be copied. So many further
+ *                                       threads sleep, a millisecond at a time
  *   state floor MB COUNT                no MPI: four processes fork at once; prints "floor<TAB>milliseconds" from
  *                                       there to a byte from the last child, for each of COUNT times */
 #include <mpi.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,6 +140,23 @@ static double cg(size_t bytes, int percent, int steps)
     return all(sum);
 }
 
+static void *sleeps(void *nothing)
+{
+    const struct timespec moment = {0, 1000000};
+    for (;;)
+        nanosleep(&moment, NULL);
+    return nothing;
+}
+
+/* They end with the process. */
+static void start_threads(int count)
+{
+    pthread_t thread;
+    for (int i = 0; i < count; i++)
+        if (pthread_create(&thread, NULL, sleeps, NULL))
+            die("no thread");
+}
+
 static int ascending(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -239,6 +258,7 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (!strcmp(argv[1], "faults")) {
+        start_threads(argc > 4 ? atoi(argv[4]) : 0);
         faults(bytes, atof(argv[3]));
     } else if (argc > 4) {
         int percent = atoi(argv[3]), steps = atoi(argv[4]);

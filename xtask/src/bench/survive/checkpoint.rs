@@ -72,7 +72,7 @@ fn told(setting: &Setting, ranks: u32) -> Result<Reported> {
 }
 
 /// The number behind some words.
-fn after(line: &str, words: &str) -> Option<f64> {
+pub(super) fn after(line: &str, words: &str) -> Option<f64> {
     let (_, rest) = line.split_once(words)?;
     let end = rest
         .find(|c: char| !c.is_ascii_digit())

@@ -3,6 +3,7 @@
 
 mod checkpoint;
 mod figures;
+mod image_costs;
 mod images;
 mod job;
 mod modes;
@@ -18,11 +19,12 @@ use job::Setting;
 type Case = fn(&Setting) -> Result<Vec<Figure>>;
 
 /// The cases in the order of the table.
-const CASES: [(&str, Case); 6] = [
+const CASES: [(&str, Case); 7] = [
     ("recovery", recovery::run),
     ("checkpoint", checkpoint::run),
     ("images", images::run),
     ("image-recoveries", images::run_recoveries),
+    ("image-costs", image_costs::run),
     ("overhead", overhead::run),
     ("modes", modes::run),
 ];

@@ -22,7 +22,7 @@ pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
         ("cg", "10", 1.0),
         ("cg", "100", 2.0),
     ] {
-        let steps = steps(setting, program, percent, seconds)?.to_string();
+        let steps = steps(setting, [program, "256", percent], RANKS, seconds)?.to_string();
         let words = ["state", program, "256", percent, &steps];
         let pairs = (0..setting.rounds)
             .map(|round| pair(setting, apart, &words, round))
@@ -85,11 +85,17 @@ fn told(what: &str, pairs: &[[Ran; 2]], goal: Option<f64>) -> [Figure; 2] {
     [held(all), held(Figure::mean(what, "%", &system))]
 }
 
-/// How many steps take so many seconds.
-fn steps(setting: &Setting, program: &str, percent: &str, seconds: f64) -> Result<u64> {
+/// How many steps of `state` with these words (program, MB, per cent) take so many seconds on so
+/// many ranks.
+pub(super) fn steps(
+    setting: &Setting,
+    [program, megabytes, percent]: [&str; 3],
+    ranks: u32,
+    seconds: f64,
+) -> Result<u64> {
     let seconds_of = |steps: u64| -> Result<f64> {
-        let words = ["state", program, "256", percent, &steps.to_string()];
-        Ok(setting.mpirun(&NONE, RANKS, &words)?.wall)
+        let words = ["state", program, megabytes, percent, &steps.to_string()];
+        Ok(setting.mpirun(&NONE, ranks, &words)?.wall)
     };
     let empty = seconds_of(1)?;
     let mut steps = 20;
