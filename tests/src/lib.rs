@@ -10,6 +10,7 @@ pub mod hosts;
 pub mod job;
 #[cfg(feature = "models")]
 pub mod models;
+pub mod named_job;
 pub mod processes;
 pub mod skip;
 pub mod small_disk;

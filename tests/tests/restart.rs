@@ -1,139 +1,19 @@
 //! Whole jobs that are restarted: every process is killed, and `mpirun --restart=NAME` continues
 //! from the files.
 
-use rejoin_tests::folder::Folder;
 use rejoin_tests::job::times_back;
-use rejoin_tests::processes::{all_gone, descendants, is_alive, kill, wait_for};
-use rejoin_tests::{Finished, Run, finish, prefix, program};
+use rejoin_tests::named_job::NamedJob;
+use rejoin_tests::processes::{descendants, kill, wait_for};
+use rejoin_tests::{Run, finish, program};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(30);
 
-/// The programs of a job with a name, and its folder.
-struct Named {
-    folder: Folder,
-    command: [&'static str; 2],
-    /// Seconds between checkpoints.
-    interval: &'static str,
-    /// Complete lines of the runs that were killed.
-    seen: Vec<String>,
-}
-
-impl Named {
-    fn new(name: &str, command: [&'static str; 2]) -> Named {
-        let folder = Folder::new(name);
-        std::fs::create_dir(folder.join("images")).expect("a folder");
-        Named {
-            folder,
-            command,
-            interval: "0.1",
-            seen: Vec::new(),
-        }
-    }
-
-    fn own(&self) -> PathBuf {
-        self.folder.join("images").join("night")
-    }
-
-    fn with_images(&self, options: &[&str]) -> Run {
-        let interval = self.interval;
-        let all = ["--tag-output", "--checkpoint-interval", interval];
-        let run = Run::raw(all)
-            .arg("--images")
-            .arg(self.folder.join("images"));
-        options.iter().fold(run, |run, option| run.arg(option))
-    }
-
-    fn first(&self, options: &[&str]) -> Run {
-        let all = [options, &["--job-name", "night", "-n", "3"]].concat();
-        let [name, way] = self.command;
-        let run = self.with_images(&all).arg(program(name)).arg(way);
-        run.arg(self.folder.join("gate"))
-    }
-
-    fn again(&self, options: &[&str]) -> Run {
-        self.with_images(&[options, &["--restart=night"]].concat())
-    }
-
-    /// `rejoin images` with these arguments: its exit code, and what it says.
-    fn asked(&self, what: &[&str]) -> (Option<i32>, String) {
-        let mut command = Command::new(prefix().join("bin/rejoin"));
-        command.arg("images").args(what);
-        let folder = self.folder.join("images");
-        let done = Run::of(command).arg("--images").arg(folder).output();
-        (done.output.status.code(), done.text())
-    }
-
-    /// The last committed checkpoint in the record of the job.
-    fn committed(&self) -> u32 {
-        let text = std::fs::read_to_string(self.own().join("job.json")).unwrap_or_default();
-        let rest = text.split("\"checkpoint\":").nth(1).unwrap_or_default();
-        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-        digits.parse().unwrap_or(0)
-    }
-
-    /// Kills every process of a job at once, some checkpoints from now.
-    fn killed(&mut self, child: Child) {
-        let from = self.committed();
-        wait_for(SOON, "two more checkpoints", || {
-            self.committed() > from + 1 || !is_alive(child.id())
-        });
-        let mut all = descendants(child.id());
-        all.push(child.id());
-        // The machine loses power: none of them sees another one end.
-        for signal in [libc::SIGSTOP, libc::SIGKILL] {
-            all.iter().for_each(|pid| kill(*pid, signal));
-        }
-        let done = finish(child, LIMIT, "a job that was killed");
-        all.retain(|pid| is_alive(*pid));
-        all_gone(&all, SOON);
-        let text = done.stdout();
-        let whole = text
-            .split_inclusive('\n')
-            .filter(|line| line.ends_with('\n'));
-        self.seen
-            .extend(whole.map(|line| line.trim_end().to_owned()));
-    }
-
-    /// The restarted job ends, and all lines are there, in the order of each rank.
-    fn ends_well(&self, child: Child) -> Finished {
-        std::fs::write(self.folder.join("gate"), "").expect("the gate");
-        let done = finish(child, LIMIT, "a restarted job");
-        assert!(done.output.status.success(), "{}", done.text());
-        let [name, way] = self.command;
-        let gate = self.folder.join("gate");
-        let plain = Run::raw(["--tag-output", "--recovery", "none", "-n", "3"]);
-        let want = plain.arg(program(name)).arg(way).arg(gate).ok();
-        let last = done.stdout();
-        for rank in 0..3 {
-            let of = |text: &str| -> Vec<String> {
-                let tag = format!("[{rank}]");
-                let lines = text.lines().filter(|line| line.starts_with(&tag));
-                lines.map(str::to_owned).collect()
-            };
-            let (want, last) = (of(&want.stdout()), of(&last));
-            assert!(want.ends_with(&last), "rank {rank}: {}", done.text());
-            let before = of(&self.seen.join("\n"));
-            let missing = &want[..want.len() - last.len()];
-            for line in missing {
-                assert!(
-                    before.contains(line),
-                    "rank {rank} lacks {line}: {before:?}"
-                );
-            }
-            assert!(before.iter().all(|line| want.contains(line)), "{before:?}");
-        }
-        assert!(!self.own().exists(), "the job has left files");
-        done
-    }
-}
-
 #[test]
 fn a_job_whose_processes_are_all_killed_twice_continues_by_its_name() {
-    let mut job = Named::new("all-killed", ["back", "work"]);
+    let mut job = NamedJob::gated("all-killed", ["back", "work"]);
     let child = job.first(&[]).start();
     job.killed(child);
     // The name may also be the last word.
@@ -146,10 +26,10 @@ fn a_job_whose_processes_are_all_killed_twice_continues_by_its_name() {
 
 #[test]
 fn a_job_continues_from_compressed_files_and_then_from_plain_ones() {
-    let mut job = Named::new("compressed", ["back", "work"]);
+    let mut job = NamedJob::gated("compressed", ["back", "work"]);
     let child = job.first(&["--image-compression", "lz4"]).start();
     job.killed(child);
-    let lengths = |job: &Named| -> Vec<u64> {
+    let lengths = |job: &NamedJob| -> Vec<u64> {
         let all = files(&job.own(), "image").into_iter();
         all.map(|path| path.metadata().expect("a file").len())
             .collect()
@@ -171,7 +51,7 @@ fn a_job_continues_from_compressed_files_and_then_from_plain_ones() {
 
 #[test]
 fn a_file_that_is_overwritten_in_place_is_put_back_at_a_restart() {
-    let mut job = Named::new("counters", ["counters", "small"]);
+    let mut job = NamedJob::gated("counters", ["counters", "small"]);
     let child = job.first(&[]).start();
     job.killed(child);
     let child = job.again(&[]).start();
@@ -182,13 +62,13 @@ fn a_file_that_is_overwritten_in_place_is_put_back_at_a_restart() {
 
 #[test]
 fn memory_that_ranks_map_together_is_put_back_at_a_restart() {
-    let mut job = Named::new("restart-together", ["together", "until"]);
+    let mut job = NamedJob::gated("restart-together", ["together", "until"]);
     let mut child = job.first(&[]).start();
     for is_removed in [true, false] {
         job.killed(child);
         if is_removed {
             // As after the machine was off.
-            let gate = job.folder.name("gate").replace('/', "_");
+            let gate = job.folder().name("gate").replace('/', "_");
             let memory = format!("/dev/shm/rejoin-together{gate}");
             std::fs::remove_file(memory).expect("the file of the ranks");
         }
@@ -199,7 +79,7 @@ fn memory_that_ranks_map_together_is_put_back_at_a_restart() {
 
 #[test]
 fn ranks_of_a_restarted_job_come_back_when_they_are_killed() {
-    let mut job = Named::new("killed-later", ["pool", "100"]);
+    let mut job = NamedJob::gated("killed-later", ["pool", "100"]);
     let child = job.first(&[]).start();
     job.killed(child);
     let child = job.again(&[]).start();
@@ -218,7 +98,7 @@ fn rank_1(mpirun: u32) -> Option<u32> {
 /// Its second rollback is to the files from which it began.
 #[test]
 fn a_rank_that_is_lost_before_the_first_checkpoint_after_a_restart_prints_once() {
-    let mut job = Named::new("killed-at-once", ["pool", "600"]);
+    let mut job = NamedJob::gated("killed-at-once", ["pool", "600"]);
     let child = job.first(&[]).start();
     job.killed(child);
     job.interval = "3600";
@@ -254,7 +134,7 @@ fn refused(run: Run, why: &str) {
 
 #[test]
 fn what_can_not_be_continued_is_refused() {
-    let mut job = Named::new("refused", ["back", "work"]);
+    let mut job = NamedJob::gated("refused", ["back", "work"]);
     refused(job.again(&[]), "holds no job of this name");
     refused(
         job.with_images(&["--job-name", "a/b", "true"]),
@@ -276,7 +156,7 @@ fn what_can_not_be_continued_is_refused() {
 
 #[test]
 fn a_job_that_is_ended_by_a_signal_says_how_to_continue_it() {
-    let mut job = Named::new("signalled", ["back", "work"]);
+    let mut job = NamedJob::gated("signalled", ["back", "work"]);
     let child = job.first(&[]).start();
     wait_for(SOON, "a checkpoint", || job.committed() > 0);
     kill(child.id(), libc::SIGTERM);
@@ -292,19 +172,19 @@ fn a_job_that_is_ended_by_a_signal_says_how_to_continue_it() {
     let way = format!(
         "mpirun: to continue the job from checkpoint {}, type: mpirun --images {} --restart=night",
         job.committed(),
-        job.folder.join("images").display()
+        job.folder().join("images").display()
     );
     let text = done.stderr();
     assert_eq!(text.lines().rev().nth(1), Some(&way[..]), "{text}");
     let text = done.stdout();
-    job.seen.extend(text.lines().map(str::to_owned));
+    job.has_seen(&text);
     let child = job.again(&[]).start();
     job.ends_well(child);
 }
 
 #[test]
 fn a_job_that_fails_before_its_first_checkpoint_leaves_its_name_to_the_next() {
-    let job = Named::new("fails", ["back", "work"]);
+    let job = NamedJob::gated("fails", ["back", "work"]);
     for _ in 0..2 {
         let done = job
             .with_images(&["--job-name", "night", "-n", "2", "false"])
@@ -328,7 +208,7 @@ fn files(folder: &Path, kind: &str) -> Vec<PathBuf> {
 #[test]
 fn damaged_files_of_a_job_are_refused_and_stay() {
     for kind in ["image", "note"] {
-        let mut job = Named::new(kind, ["back", "work"]);
+        let mut job = NamedJob::gated(kind, ["back", "work"]);
         let child = job.first(&[]).start();
         job.killed(child);
         for path in files(&job.own(), kind) {
@@ -350,7 +230,7 @@ fn damaged_files_of_a_job_are_refused_and_stay() {
 
 #[test]
 fn rejoin_images_lists_checks_and_removes_what_a_killed_job_has_left() {
-    let mut job = Named::new("looked-after", ["back", "work"]);
+    let mut job = NamedJob::gated("looked-after", ["back", "work"]);
     let child = job.first(&[]).start();
     wait_for(SOON, "a checkpoint", || job.committed() > 0);
     let (code, text) = job.asked(&["list", "night"]);
@@ -423,7 +303,7 @@ fn parent(pid: u32) -> Option<u32> {
 
 #[test]
 fn images_of_a_restarted_job_are_children_of_its_manager() {
-    let mut job = Named::new("own-images", ["pool", "100"]);
+    let mut job = NamedJob::gated("own-images", ["pool", "100"]);
     let child = job.first(&[]).start();
     job.killed(child);
     let child = job.again(&[]).start();
