@@ -339,17 +339,16 @@ fn publish(
     })
 }
 
-/// Removes the files that are not needed once all ranks would roll back to `committed`. Keeps that
-/// epoch, the one before it and newer ones. Also removes drafts that a crash left.
+/// Removes the files of a rank before `committed`, except those of the epochs in `keep`. Also
+/// removes drafts that a crash left.
 ///
 /// # Errors
 /// When a file cannot be removed.
-pub fn prune(folder: &Path, rank: u32, committed: u32) -> Result<(), RegionsError> {
+pub fn prune(folder: &Path, rank: u32, committed: u32, keep: &[u32]) -> Result<(), RegionsError> {
     let old = stored(folder, rank)
         .into_iter()
-        .filter(|(epoch, _)| *epoch < committed);
+        .filter(|(epoch, _)| *epoch < committed && !keep.contains(epoch));
     let mut old: Vec<_> = old.map(|(_, path)| path).collect();
-    old.pop();
     let begin = format::file_name(rank, 0);
     let begin = begin.split("-epoch").next().unwrap_or_default().to_owned() + "-epoch";
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -361,6 +360,14 @@ pub fn prune(folder: &Path, rank: u32, committed: u32) -> Result<(), RegionsErro
     }
     old.iter()
         .try_for_each(|path| fs::remove_file(path).map_err(RegionsError::system("remove", path)))
+}
+
+/// The highest epoch that any rank has stored.
+#[must_use]
+pub fn highest(folder: &Path) -> Option<u32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let epoch = |entry: fs::DirEntry| Some(format::read_name(entry.file_name().to_str()?)?.1);
+    entries.filter_map(epoch).max()
 }
 
 /// The stored epochs of a rank, oldest first.

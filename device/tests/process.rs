@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_device::testing::{self, ManagerEnd, from, recv, send, welcome};
 use rejoin_device::{Device, Options};
 use rejoin_wire::codec::{FrameReader, RANK_LIMIT};
@@ -39,7 +39,7 @@ fn child() {
             // SAFETY: the default action is no handler.
             unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
             loop {
-                device.has_stored(1).expect("sent");
+                device.regions_stored(Epoch(1)).expect("sent");
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
@@ -135,7 +135,10 @@ fn a_rank_ends_with_its_manager_and_says_so() {
 #[test]
 fn a_message_to_a_manager_that_is_gone_ends_the_rank_with_that_reason() {
     let (child, mut line) = rank("send");
-    assert_eq!(line.receive(), Some(ToManager::Stored { number: 1 }));
+    assert_eq!(
+        line.receive(),
+        Some(ToManager::RegionsStored { epoch: Epoch(1) })
+    );
     drop(line);
     let (code, said) = ended(child);
     assert_eq!(code, Some(1), "{said}");

@@ -175,11 +175,28 @@ impl Dev {
         }, _t => (None, None))
     }
 
-    /// The registered memory is stored as the state of this number, on all ranks.
-    pub fn has_stored(&mut self, number: u32) -> Result<()> {
+    /// Asks for the number of a checkpoint of registered memory, above this one.
+    pub fn ask_regions_number(&mut self, above: Epoch) -> Result<()> {
         self.alive()?;
-        let told = on!(self, d => d.has_stored(number).map_err(as_error), _t => Ok(()));
+        let asked = on!(self, d => d.ask_regions_number(above).map_err(as_error), _t => Ok(()));
+        self.keep(asked)
+    }
+
+    /// The number, once it has come.
+    pub fn regions_number(&self) -> Option<Epoch> {
+        ask!(self, d => d.regions_number(), _t => None)
+    }
+
+    /// The registered memory is stored at this checkpoint, on all ranks.
+    pub fn regions_stored(&mut self, epoch: Epoch) -> Result<()> {
+        self.alive()?;
+        let told = on!(self, d => d.regions_stored(epoch).map_err(as_error), _t => Ok(()));
         self.keep(told)
+    }
+
+    /// Once this checkpoint of registered memory is committed: the one before it that counts.
+    pub fn regions_before(&self, epoch: Epoch) -> Option<Option<Epoch>> {
+        ask!(self, d => d.regions_before(epoch), _t => None)
     }
 
     /// Whether images are taken of this process.

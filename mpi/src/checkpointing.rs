@@ -1,9 +1,10 @@
 //! Checkpoints: those that the manager requests (see [`Mpi::accept_checkpoints`]), and those that
 //! the program asks for.
 
+use crate::adi::Dev;
 use crate::error::{Error, ErrorClass, Result};
 use crate::runtime::Mpi;
-use rejoin_channel_table::Identity;
+use rejoin_channel_table::{Epoch, Identity};
 use std::path::PathBuf;
 
 pub use rejoin_device::safe_point::{is_pending, try_park_others};
@@ -24,12 +25,47 @@ impl Mpi {
         self.dev().state_folder().1
     }
 
-    /// The registered memory is stored as the state of this number, on all ranks.
+    /// Asks the manager for the number of a checkpoint of registered memory, above this one. A
+    /// process that is restored while it waits asks again.
     ///
     /// # Errors
     /// The manager does not answer.
-    pub fn has_stored(&self, number: u32) -> Result<()> {
-        self.dev_mut().has_stored(number)
+    pub(crate) fn regions_number(&self, above: Epoch) -> Result<Epoch> {
+        self.until_answered(
+            |device| device.ask_regions_number(above),
+            |device| device.regions_number(),
+        )
+    }
+
+    /// Reports that the registered memory is stored at this checkpoint, on all ranks, and waits for
+    /// the commit. Returns the checkpoint before it that counts. A process that is restored while
+    /// it waits reports again.
+    ///
+    /// # Errors
+    /// The manager does not answer.
+    pub(crate) fn commit_regions(&self, epoch: Epoch) -> Result<Option<Epoch>> {
+        self.until_answered(
+            |device| device.regions_stored(epoch),
+            |device| device.regions_before(epoch),
+        )
+    }
+
+    /// Asks the manager, once in each generation, until the answer has come.
+    fn until_answered<T>(
+        &self,
+        ask: impl Fn(&mut Dev) -> Result<()>,
+        answer: impl Fn(&Dev) -> Option<T>,
+    ) -> Result<T> {
+        let mut asked = None;
+        self.wait_until(None, |mpi| {
+            let present = mpi.identity().generation;
+            if asked != Some(present) {
+                asked = Some(present);
+                ask(&mut mpi.dev_mut())?;
+                return Ok(None);
+            }
+            Ok(answer(&mpi.dev()))
+        })
     }
 
     /// Whether the job takes images of its processes.

@@ -2,10 +2,11 @@
 //!
 //! The files are [`rejoin_device::regions`]'s; the ranks agree by allreduces over the world.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use rejoin_channel_table::Epoch;
 use rejoin_device::regions::{self, RefusedFile, Regions, Tag, Wanted};
 
 use crate::coll::Allreduce;
@@ -18,12 +19,19 @@ use crate::runtime::Mpi;
 /// The memory that the program of this process registered, by number. Usable before the runtime is
 /// there.
 #[derive(Debug, Default)]
-pub struct Registered(RefCell<Option<Regions>>);
+pub struct Registered {
+    memory: RefCell<Option<Regions>>,
+    /// The checkpoint from which it was loaded.
+    loaded: Cell<Option<u32>>,
+}
 
 impl Registered {
     /// No memory.
     pub const fn new() -> Self {
-        Self(RefCell::new(None))
+        Self {
+            memory: RefCell::new(None),
+            loaded: Cell::new(None),
+        }
     }
 
     /// `length` bytes at `base` belong to the state from this call on, as number `id`.
@@ -46,7 +54,7 @@ impl Registered {
     }
 
     fn with<R>(&self, run: impl FnOnce(&mut Regions) -> R) -> R {
-        run(self.0.borrow_mut().get_or_insert_default())
+        run(self.memory.borrow_mut().get_or_insert_default())
     }
 
     /// 1 when there is any memory, otherwise 0.
@@ -75,9 +83,20 @@ impl Mpi {
     fn store(&self, registered: &Registered, folder: PathBuf) -> Result<()> {
         let rank = self.rank().0;
         let newest = regions::stored(&folder, rank).last().map_or(0, |s| s.0);
-        let epoch = self.maximum(u64::from(newest))?;
-        let epoch = u32::try_from(epoch).ok().and_then(|e| e.checked_add(1));
-        let epoch = epoch.ok_or_else(|| Error::new(ErrorClass::Io, "no number is left"))?;
+        let above = Epoch(self.maximum(u64::from(newest))? as u32);
+        let mine = match rank {
+            0 => self.regions_number(above)?,
+            _ => Epoch(0),
+        };
+        let epoch = Epoch(self.maximum(u64::from(mine.0))? as u32);
+        if epoch <= above {
+            let (folder, above) = (folder.display(), above.0);
+            let text = format!(
+                "{folder} holds checkpoint {above} of another job, later than this one: name an \
+                 empty folder"
+            );
+            return Err(Error::new(ErrorClass::Io, text));
+        }
         let identity = self.identity();
         let tag = Tag {
             job: identity.job.0,
@@ -85,7 +104,7 @@ impl Mpi {
             size: self.size(),
             generation: identity.generation.0,
             incarnation: identity.incarnation.0,
-            epoch,
+            epoch: epoch.0,
             build: concat!("Rejoin ", env!("CARGO_PKG_VERSION")).to_owned(),
         };
         let stored = registered.with(|regions| regions.store(&folder, &tag));
@@ -99,12 +118,13 @@ impl Mpi {
             }
             return Err(error);
         }
+        let before = self.commit_regions(epoch)?;
+        // A process that is rolled back to a place before MPI_Rejoin loads the same again.
+        let keep = [before.map(|before| before.0), registered.loaded.get()];
+        let keep: Vec<u32> = keep.into_iter().flatten().collect();
         // An old file too many does no harm.
-        let _ = regions::prune(&folder, rank, epoch);
-        match self.takes_images() {
-            true => self.has_stored(epoch),
-            false => Ok(()),
-        }
+        let _ = regions::prune(&folder, rank, epoch.0, &keep);
+        Ok(())
     }
 
     /// Loads the registered memory from the newest checkpoint that all ranks can use. Collective
@@ -135,8 +155,9 @@ impl Mpi {
         wanted.epoch = Some(agreed);
         let loaded = registered.with(|regions| regions.load(&folder, &wanted));
         self.all_succeeded(loaded.map(drop), "load its registered memory from", &folder)?;
+        registered.loaded.set(Some(agreed));
         if newest < u32::MAX {
-            forget_newer(&folder, wanted.rank, agreed);
+            forget_newer(&folder, wanted.rank, newest);
         }
         Ok(())
     }
@@ -231,12 +252,12 @@ impl Mpi {
     }
 }
 
-/// Removes states that were stored after the one from which the job continues: it was never
-/// reported, and the job repeats it.
-fn forget_newer(folder: &Path, rank: u32, agreed: u32) {
+/// Removes what was stored after the newest checkpoint from which the job may continue: it was not
+/// committed, or a rollback has made it void, and the job repeats it.
+fn forget_newer(folder: &Path, rank: u32, newest: u32) {
     let newer = regions::stored(folder, rank)
         .into_iter()
-        .filter(|(epoch, _)| *epoch > agreed);
+        .filter(|(epoch, _)| *epoch > newest);
     for (_, path) in newer {
         // A process that comes back to this place from an image has removed it already.
         let _ = std::fs::remove_file(path);

@@ -9,7 +9,7 @@ use crate::{Holds, ImageCost, Limits, ProcessMap, Welcome};
 pub const MANAGER_FD: &str = "REJOIN_MANAGER_FD";
 
 /// Version of the messages in this crate; both sides must have the same.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 
 /// Most counters that a rank may report.
 pub const MOST_COUNTERS: usize = 64;
@@ -72,11 +72,17 @@ pub enum ToManager {
         /// The epoch that the rank is in: only a later one has its state.
         after: Epoch,
     },
-    /// The program has stored its state under this number, and so has every other rank. The program
-    /// writes no output before it has also asked for a checkpoint.
-    Stored {
-        /// The number of the stored state.
-        number: u32,
+    /// The program stores its registered memory, with all other ranks: a number for it is needed.
+    /// One rank asks. Answered by [`FromManager::RegionsNumber`].
+    AskRegionsNumber {
+        /// The highest number that is in use in the folder.
+        above: Epoch,
+    },
+    /// The program's registered memory is stored under this number, on all ranks. Answered by
+    /// [`FromManager::RegionsCommitted`]. The program writes no output before that.
+    RegionsStored {
+        /// The number of the checkpoint.
+        epoch: Epoch,
     },
     /// The rank is in `MPI_Finalize` (MPI-5.0 §11.2.2) and has nothing more to send.
     Finalizing,
@@ -142,6 +148,22 @@ pub enum FromManager {
         epoch: Option<Epoch>,
         /// Checkpoints up to this number can no longer be committed, unless they already are.
         abandoned: Epoch,
+    },
+    /// The answer to [`ToManager::AskRegionsNumber`].
+    RegionsNumber {
+        /// The job's generation.
+        generation: Generation,
+        /// The number, which no other checkpoint has.
+        epoch: Epoch,
+    },
+    /// Every rank has said [`ToManager::RegionsStored`], and the manager has stored that.
+    RegionsCommitted {
+        /// The job's generation.
+        generation: Generation,
+        /// The newest checkpoint of registered memory.
+        newest: Epoch,
+        /// The one before it, from which the job may still continue.
+        before: Option<Epoch>,
     },
     /// Every rank has said [`ToManager::Finalizing`].
     AllFinalized {

@@ -36,7 +36,16 @@ impl Device {
                         self.recovery.note_checkpoints(epoch, abandoned);
                     }
                 }
-                FromManager::Card { generation, .. } if generation != present => {}
+                FromManager::RegionsNumber { generation, .. }
+                | FromManager::RegionsCommitted { generation, .. }
+                | FromManager::Card { generation, .. }
+                    if generation != present => {}
+                FromManager::RegionsNumber { epoch, .. } => {
+                    self.recovery.region_answers().give_number(epoch);
+                }
+                FromManager::RegionsCommitted { newest, before, .. } => {
+                    self.recovery.region_answers().commit(newest, before);
+                }
                 FromManager::Card {
                     rank,
                     incarnation,

@@ -13,12 +13,36 @@ impl Device {
         self.recovery.takes_images()
     }
 
-    /// The program's state is stored as the one of this number, on all ranks.
+    /// Asks for the number of a checkpoint of registered memory, above the highest one that is in
+    /// use in the folder. [`Device::regions_number`] returns it.
     ///
     /// # Errors
     /// A manager that cannot be spoken to.
-    pub fn has_stored(&mut self, number: u32) -> Result<()> {
-        self.manager.send(&ToManager::Stored { number })
+    pub fn ask_regions_number(&mut self, above: Epoch) -> Result<()> {
+        self.recovery.region_answers().ask();
+        self.manager.send(&ToManager::AskRegionsNumber { above })
+    }
+
+    /// The number that was asked for, once it has come.
+    #[must_use]
+    pub fn regions_number(&self) -> Option<Epoch> {
+        self.recovery.answered().number()
+    }
+
+    /// The registered memory is stored at this checkpoint, on all ranks.
+    /// [`Device::regions_before`] says when that is committed.
+    ///
+    /// # Errors
+    /// A manager that cannot be spoken to.
+    pub fn regions_stored(&mut self, epoch: Epoch) -> Result<()> {
+        self.manager.send(&ToManager::RegionsStored { epoch })
+    }
+
+    /// Once this checkpoint of registered memory is committed: the one before it that counts, if
+    /// any.
+    #[must_use]
+    pub fn regions_before(&self, epoch: Epoch) -> Option<Option<Epoch>> {
+        self.recovery.answered().before(epoch)
     }
 
     /// Requests a checkpoint with this rank's state from here on. [`Device::checkpointed`] returns

@@ -2,6 +2,7 @@
 
 mod imaging;
 mod pending_checkpoint;
+mod region_answers;
 
 pub(crate) use pending_checkpoint::PendingCheckpoint;
 
@@ -17,6 +18,7 @@ use rejoin_wire::{ImageCost, Images, ToManager};
 use crate::descriptors;
 use crate::error::{Error, Result};
 use imaging::Copied;
+use region_answers::RegionAnswers;
 
 /// Why there is no image of a process that a wrapper started: the wrapper would continue at the
 /// process's end.
@@ -76,6 +78,8 @@ pub(crate) struct RankRecovery {
     known: Known,
     /// Takes images of this process, where the manager wants them.
     imager: Option<Imager>,
+    /// The manager's answers to this rank, while it stores its registered memory.
+    region_answers: RegionAnswers,
     /// The process that is to be the parent of this one, for an image of it to be taken.
     manager: Option<u32>,
     /// The costs of the last image since it was taken.
@@ -96,6 +100,7 @@ impl RankRecovery {
             checkpoint: PendingCheckpoint::default(),
             known: Known::default(),
             imager: images.map(imaging::imager),
+            region_answers: RegionAnswers::default(),
             manager: images.map(|images| images.manager),
             copied: Copied::default(),
             waits_since: None,
@@ -256,6 +261,16 @@ impl RankRecovery {
         }
         host_barrier::note_committed(epoch.0);
         self.known.committed = epoch;
+    }
+
+    /// The manager's answers to this rank, while it stores its registered memory.
+    pub(crate) fn region_answers(&mut self) -> &mut RegionAnswers {
+        &mut self.region_answers
+    }
+
+    /// The same, to be read.
+    pub(crate) fn answered(&self) -> &RegionAnswers {
+        &self.region_answers
     }
 
     /// Notes the job's checkpoints: the last committed one, and the last epoch that can never

@@ -312,6 +312,11 @@ impl Coordinator {
         Epoch(self.next.0.saturating_sub(1))
     }
 
+    /// A checkpoint of registered memory has this number, which was not given yet.
+    pub fn number_is_taken(&mut self, epoch: Epoch) {
+        self.next = Epoch(self.next.0.max(epoch.0.saturating_add(1)));
+    }
+
     /// The highest cost for a rank of the images of the checkpoint under way.
     #[must_use]
     pub fn dearest(&self) -> ImageCost {

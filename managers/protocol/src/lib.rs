@@ -29,5 +29,6 @@ pub mod local;
 pub mod lookup;
 pub mod manager_messages;
 pub mod policy;
+pub mod region_commits;
 pub mod signal_numbers;
 pub mod verdict;

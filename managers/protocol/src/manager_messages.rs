@@ -6,6 +6,7 @@
 //! for every generation.
 
 use crate::levels::CommittedEpochs;
+use crate::region_commits::{RegionEpochs, RegionWait};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_wire::ImageCost;
 use rejoin_wire::Limits;
@@ -155,6 +156,22 @@ pub enum ToLocal {
         /// Number of the checkpoint.
         epoch: Epoch,
     },
+    /// The answer to [`ToCentral::AskRegionsNumber`].
+    RegionsNumber {
+        /// The job's generation.
+        generation: Generation,
+        /// The rank that has asked.
+        rank: Rank,
+        /// The number.
+        epoch: Epoch,
+    },
+    /// Every rank has stored its registered memory.
+    RegionsCommitted {
+        /// The job's generation.
+        generation: Generation,
+        /// The checkpoints of registered memory that count.
+        epochs: RegionEpochs,
+    },
     /// From now on the images of these checkpoints count. The host writes the images of
     /// [`CommittedEpochs::writing`] to files. It drops images of other epochs up to `abandoned`,
     /// also images that are still to come.
@@ -270,6 +287,8 @@ pub struct RankReport {
     pub ended: bool,
     /// Its program waits for a checkpoint later than this epoch.
     pub asked: Option<Epoch>,
+    /// What its program waits for while it stores its registered memory.
+    pub regions: RegionWait,
     /// The epochs from which it can be restored.
     pub images: Vec<Epoch>,
 }
@@ -451,6 +470,20 @@ pub enum ToCentral {
         instance: ProcessInstance,
         /// Later than this epoch.
         after: Epoch,
+    },
+    /// A rank's program stores its registered memory, with all other ranks. It asks for a number.
+    AskRegionsNumber {
+        /// The process instance that asks.
+        instance: ProcessInstance,
+        /// The highest number that is in use in the folder.
+        above: Epoch,
+    },
+    /// A rank has stored its registered memory.
+    RegionsStored {
+        /// The process instance that stored it.
+        instance: ProcessInstance,
+        /// Under which number.
+        epoch: Epoch,
     },
     /// The counters of a rank, at its end.
     Counters {

@@ -15,6 +15,7 @@ use rejoin_managers_protocol::manager_messages::{
     Cause, End, ProcessInstance, RankReport, Report, Stage, ToCentral, ToLocal,
 };
 use rejoin_managers_protocol::policy::{RecoveryLimit, Refusal};
+use rejoin_managers_protocol::region_commits::{RegionEpochs, RegionWait};
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_wire::ImageCost;
 use rejoin_wire::Limits;
@@ -441,6 +442,7 @@ fn a_central_manager_that_is_started_again_in_the_middle_of_a_checkpoint_orders_
             waits: false,
             ended: false,
             asked: None,
+            regions: RegionWait::default(),
             images: if rank < taken {
                 vec![Epoch(1)]
             } else {
@@ -489,7 +491,9 @@ fn asked_when_done() -> [CentralEffect; 3] {
     [
         CentralEffect::Persist(Record::HostDone(0)),
         CentralEffect::Send(0, ToLocal::Leave { keeps_files: true }),
-        CentralEffect::AskStored,
+        CentralEffect::AskStored {
+            regions: RegionEpochs::default(),
+        },
     ]
 }
 
@@ -514,7 +518,7 @@ fn relaunch(generation: u32) -> Relaunch {
         generation: Generation(generation),
         lost: 1,
         placement: vec![0, 0],
-        state: StoredState::Regions(7),
+        state: StoredState::Regions(Epoch(7)),
         requested: Epoch(0),
     }
 }
@@ -526,7 +530,7 @@ fn a_job_that_has_lost_a_host_is_launched_again_when_its_last_lease_is_over() {
     let effects = step(
         &mut central,
         at(300),
-        CentralInput::Stored(vec![StoredState::Regions(7)]),
+        CentralInput::Stored(vec![StoredState::Regions(Epoch(7))]),
     );
     let decided = CentralEffect::Persist(Record::Relaunching(relaunch(1)));
     assert_eq!(effects, [decided]);
@@ -553,7 +557,7 @@ fn a_host_whose_manager_has_ended_is_not_waited_for() {
     let effects = step(
         &mut central,
         at(300),
-        CentralInput::Stored(vec![StoredState::Regions(7)]),
+        CentralInput::Stored(vec![StoredState::Regions(Epoch(7))]),
     );
     assert_eq!(effects[1..], [CentralEffect::Relaunch(relaunch(1))]);
 }
@@ -570,7 +574,7 @@ fn what_ends_a_job_that_waits_to_be_launched_again() {
         step(
             &mut central,
             at(300),
-            CentralInput::Stored(vec![StoredState::Regions(7)]),
+            CentralInput::Stored(vec![StoredState::Regions(Epoch(7))]),
         );
         step(&mut central, at(now), input)
     };
@@ -603,7 +607,7 @@ fn what_ends_a_job_that_waits_to_be_launched_again() {
     let effects = step(
         &mut central,
         at(300),
-        CentralInput::Stored(vec![StoredState::Regions(7)]),
+        CentralInput::Stored(vec![StoredState::Regions(Epoch(7))]),
     );
     assert_eq!(effects, over(interrupted));
 }
@@ -644,7 +648,7 @@ fn a_central_manager_that_is_started_again_waits_for_a_whole_lease_before_the_re
     step(
         &mut central,
         at(50_001),
-        CentralInput::Stored(vec![StoredState::Regions(7)]),
+        CentralInput::Stored(vec![StoredState::Regions(Epoch(7))]),
     );
     assert_eq!(central.deadline(), Some(at(51_110)));
 }
@@ -695,7 +699,12 @@ fn a_silent_host_is_waited_for_only_if_the_job_can_not_go_on_without_it() {
     let (_, _, _, effects) = asked(None);
     assert_eq!(effects.len(), 1);
     let (mut central, due, renewal, effects) = asked(Some(Failover::default()));
-    assert_eq!(effects[1..], [CentralEffect::AskRelaunchable]);
+    assert_eq!(
+        effects[1..],
+        [CentralEffect::AskRelaunchable {
+            regions: RegionEpochs::default()
+        }]
+    );
     // It sends a message before the answer.
     let mut back = central.clone();
     step(&mut back, due, CentralInput::Local(1, renewal));
@@ -703,14 +712,14 @@ fn a_silent_host_is_waited_for_only_if_the_job_can_not_go_on_without_it() {
         step(
             &mut back,
             due,
-            CentralInput::Relaunchable(vec![StoredState::Regions(7)])
+            CentralInput::Relaunchable(vec![StoredState::Regions(Epoch(7))])
         ),
         []
     );
     let effects = step(
         &mut central,
         due,
-        CentralInput::Relaunchable(vec![StoredState::Regions(7)]),
+        CentralInput::Relaunchable(vec![StoredState::Regions(Epoch(7))]),
     );
     assert_eq!(effects[0], CentralEffect::Drop(1));
     let lost = Verdict::HostLost {

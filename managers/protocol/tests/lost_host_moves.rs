@@ -18,6 +18,7 @@ use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
 use rejoin_managers_protocol::manager_messages::{
     Cause, End, KeptFile, MovedRank, Report, Stage, ToCentral, ToLocal,
 };
+use rejoin_managers_protocol::region_commits::RegionEpochs;
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_wire::{ImageCost, Limits};
 
@@ -167,7 +168,12 @@ fn ranks_of_a_lost_host_move_when_no_lease_of_it_can_last() {
     let (mut central, _) = running_on(two_hosts());
     let gone = CentralInput::HostGone(1, why());
     let effects = step(&mut central, at(100), gone);
-    assert_eq!(effects, [CentralEffect::AskRelaunchable]);
+    assert_eq!(
+        effects,
+        [CentralEffect::AskRelaunchable {
+            regions: RegionEpochs::default()
+        }]
+    );
     let effects = step(&mut central, at(101), says(&[1]));
     let stored = records(&effects);
     let placement = Some(Box::new(moved_to(0)));
@@ -315,7 +321,12 @@ fn an_answer_of_before_newer_files_is_asked_for_again() {
     into_files(&mut central, 2);
     step(&mut central, at(100), CentralInput::HostEnded(1, why()));
     let effects = step(&mut central, at(101), says(&[1]));
-    assert_eq!(effects, [CentralEffect::AskRelaunchable]);
+    assert_eq!(
+        effects,
+        [CentralEffect::AskRelaunchable {
+            regions: RegionEpochs::default()
+        }]
+    );
     let effects = step(&mut central, at(102), says(&[2]));
     assert!(!orders(&effects).is_empty(), "{effects:?}");
 }

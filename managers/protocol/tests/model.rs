@@ -88,6 +88,8 @@ impl Stored {
             Record::Memory(_) | Record::Interrupted { .. } | Record::Passed { .. } => {}
             Record::Requested { .. }
             | Record::Committed { .. }
+            | Record::RegionsNumbered { .. }
+            | Record::RegionsCommitted { .. }
             | Record::Restoring { .. }
             | Record::Stopping { .. }
             | Record::Relaunching(_) => {
@@ -158,8 +160,8 @@ impl System {
                 }
                 central::CentralEffect::Resumed { .. } => panic!("nobody was started again"),
                 central::CentralEffect::Counters(..) => panic!("nobody counts in this model"),
-                central::CentralEffect::AskStored
-                | central::CentralEffect::AskRelaunchable
+                central::CentralEffect::AskStored { .. }
+                | central::CentralEffect::AskRelaunchable { .. }
                 | central::CentralEffect::Placed(_)
                 | central::CentralEffect::Relaunch(_) => {
                     panic!("no host has a successor in this model")

@@ -14,6 +14,7 @@ use rejoin_managers_protocol::interval::Interval;
 use rejoin_managers_protocol::manager_messages::{
     RankReport, Report, Stage, Time, ToCentral, ToLocal,
 };
+use rejoin_managers_protocol::region_commits::RegionWait;
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_wire::Limits;
 
@@ -83,6 +84,7 @@ fn report_of(rank: u32, images: Vec<Epoch>) -> RankReport {
         waits: false,
         ended: false,
         asked: None,
+        regions: RegionWait::default(),
         images,
     }
 }

@@ -70,6 +70,8 @@ enum Kind {
     Started,
     Requested,
     Committed(Level),
+    RegionsNumbered,
+    RegionsCommitted,
     Memory,
     Stopping,
     Other,
@@ -82,6 +84,8 @@ impl Kind {
             Record::Started { .. } => Kind::Started,
             Record::Requested { .. } => Kind::Requested,
             Record::Committed { level, .. } => Kind::Committed(*level),
+            Record::RegionsNumbered { .. } => Kind::RegionsNumbered,
+            Record::RegionsCommitted { .. } => Kind::RegionsCommitted,
             Record::Memory(_) => Kind::Memory,
             Record::Stopping { .. } => Kind::Stopping,
             Record::Began { .. }

@@ -28,6 +28,8 @@ pub fn before_central(effect: &FromCentral, course: impl FnOnce() -> Course) -> 
                     (Some(Point::BeforeRequest), Some(Point::RequestPersisted))
                 }
                 Record::Committed { .. } => (Some(Point::BeforeCommit), Some(Point::AfterCommit)),
+                Record::RegionsNumbered { .. } => (None, Some(Point::RegionsNumbered)),
+                Record::RegionsCommitted { .. } => (None, Some(Point::RegionsCommitted)),
                 Record::Started { .. } => (Some(Point::AllRegistered), Some(Point::StartPersisted)),
                 Record::Restoring { .. } => (None, Some(Point::RestorePersisted)),
                 Record::Finalized { .. } => (None, Some(Point::FinalizedPersisted)),

@@ -59,6 +59,10 @@ points! {
     BeforeCommit "before-commit",
     /// The commit is stored; no host knows.
     AfterCommit "after-commit",
+    /// The number of a checkpoint of registered memory is stored; the rank does not know.
+    RegionsNumbered "regions-numbered",
+    /// The commit of registered memory is stored; no host knows.
+    RegionsCommitted "regions-committed",
     /// The hosts have been told of the commit.
     CommitSent "commit-sent",
     /// A local manager learns of a commit, and is about to drop images that do not count.

@@ -58,13 +58,13 @@ pub enum LocalToMpirun {
         /// The image's epoch.
         epoch: Option<Epoch>,
     },
-    /// The rank's program has stored its state under this number, with all other ranks: earlier
+    /// The rank has stored its registered memory at this checkpoint, as all other ranks do: earlier
     /// output was written before that.
-    Stored {
-        /// The rank that stored its state.
+    RegionsStored {
+        /// The rank that stored its memory.
         rank: Rank,
-        /// The number of the stored state.
-        number: u32,
+        /// The number of the checkpoint.
+        epoch: Epoch,
         /// The beginnings of the lines that it had not finished, of each stream.
         begun: Begun,
     },

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::host::descendants;
 use crate::launch::local_messages::LocalToMpirun;
 use crate::launch::spawn::SpawnStep;
-use rejoin_channel_table::{Incarnation, Rank};
+use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::manager_messages::End;
 use rejoin_wire::{FromManager, ToManager};
@@ -51,12 +51,11 @@ impl LocalManager {
                     self.take_image(slot, pid, message);
                     continue;
                 }
-                Ok(ToManager::Stored { number }) => {
-                    self.has_stored(slot, number);
-                    continue;
-                }
                 other => other,
             };
+            if let Ok(ToManager::RegionsStored { epoch }) = &message {
+                self.has_stored(slot, *epoch);
+            }
             self.told(slot, |rank, incarnation| match message {
                 Ok(message) => LocalInput::Said(rank, incarnation, pid, message),
                 Err(error) => LocalInput::Malformed(rank, incarnation, error.to_string()),
@@ -68,14 +67,14 @@ impl LocalManager {
         }
     }
 
-    /// The program of a rank has stored its state: its earlier output precedes the report of that.
-    fn has_stored(&mut self, slot: usize, number: u32) {
+    /// The program of a rank has stored its memory: its earlier output precedes the report of that.
+    fn has_stored(&mut self, slot: usize, epoch: Epoch) {
         if self.ranks[slot].is_retiring() {
             return;
         }
-        let stored = LocalToMpirun::Stored {
+        let stored = LocalToMpirun::RegionsStored {
             rank: self.ranks[slot].rank(),
-            number,
+            epoch,
             begun: self.outputs.stored(slot, &mut self.mpirun, &self.reactor),
         };
         if let Err(error) = self.mpirun.tell(&stored) {

@@ -19,6 +19,7 @@ use rejoin_managers_protocol::central::{
     CentralEffect, CentralInput, HostIndex, JobView, Relaunch, StoredState,
 };
 use rejoin_managers_protocol::levels::CommittedEpochs;
+use rejoin_managers_protocol::region_commits::RegionEpochs;
 use rejoin_managers_protocol::verdict::Verdict;
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -40,8 +41,10 @@ pub(super) struct CentralHandle {
     over: Option<(Verdict, Instant)>,
     /// The verdict on output that could not be written.
     lost_output: Option<Verdict>,
-    asks_stored: bool,
-    asks_relaunchable: bool,
+    /// Central has asked which states are stored; the checkpoints of registered memory that count.
+    asks_stored: Option<RegionEpochs>,
+    /// The same for [`CentralEffect::AskRelaunchable`].
+    asks_relaunchable: Option<RegionEpochs>,
     /// The next launch.
     relaunch: Option<Relaunch>,
     /// Hosts whose local managers do not end.
@@ -78,8 +81,8 @@ impl CentralHandle {
             news: CentralNews::new(summary),
             over: None,
             lost_output: None,
-            asks_stored: false,
-            asks_relaunchable: false,
+            asks_stored: None,
+            asks_relaunchable: None,
             relaunch: None,
             dropped: Vec::new(),
             unmanaged: None,
@@ -248,8 +251,8 @@ impl CentralHandle {
                 abandoned,
             } => self.resumed(committed, abandoned),
             CentralEffect::Decided(verdict) => self.news.decide(verdict),
-            CentralEffect::AskStored => self.asks_stored = true,
-            CentralEffect::AskRelaunchable => self.asks_relaunchable = true,
+            CentralEffect::AskStored { regions } => self.asks_stored = Some(regions),
+            CentralEffect::AskRelaunchable { regions } => self.asks_relaunchable = Some(regions),
             CentralEffect::Placed(placement) => self.news.placed(placement),
             CentralEffect::Relaunch(next) => self.relaunch = Some(next),
             CentralEffect::Over(verdict) => {
@@ -343,20 +346,21 @@ impl CentralHandle {
         self.over.as_ref().map(|(verdict, since)| (verdict, *since))
     }
 
-    /// Central has asked which state every rank has stored.
-    pub fn asks_stored(&self) -> bool {
+    /// Central has asked which state every rank has stored. The checkpoints of registered memory
+    /// that count.
+    pub fn asks_stored(&self) -> Option<RegionEpochs> {
         self.asks_stored
     }
 
     /// Answers that.
     pub fn tell_stored(&mut self, states: Vec<StoredState>) {
-        self.asks_stored = false;
+        self.asks_stored = None;
         self.tell(CentralInput::Stored(states));
     }
 
     /// Central has asked, since the last call, whether the job can be launched again.
-    pub fn asks_relaunchable(&mut self) -> bool {
-        std::mem::take(&mut self.asks_relaunchable)
+    pub fn asks_relaunchable(&mut self) -> Option<RegionEpochs> {
+        self.asks_relaunchable.take()
     }
 
     /// The next launch of the job, and the verdict for which this one has ended.

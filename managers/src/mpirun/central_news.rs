@@ -5,6 +5,7 @@ use crate::report::status_summary::StatusSummary;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{Event, RankPlacement};
 use rejoin_managers_protocol::levels::{CommittedEpochs, Level};
+use rejoin_managers_protocol::region_commits::RegionEpochs;
 use rejoin_managers_protocol::verdict::Verdict;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -39,6 +40,8 @@ pub(super) struct CentralNews {
     requested: Option<(Epoch, Instant)>,
     /// The checkpoints that count.
     committed: CommittedEpochs,
+    /// The last reported checkpoints of registered memory.
+    regions: Option<RegionEpochs>,
     verdict: Option<Verdict>,
     /// The verdict, until it is reported.
     decided: Option<Verdict>,
@@ -55,6 +58,7 @@ impl CentralNews {
             returned: BTreeSet::new(),
             requested: None,
             committed: CommittedEpochs::default(),
+            regions: None,
             verdict: None,
             decided: None,
         }
@@ -76,6 +80,7 @@ impl CentralNews {
                 self.committed = *counted;
                 true
             }
+            Event::RegionsCommitted { epochs } => self.regions.replace(*epochs) != Some(*epochs),
             Event::Aborted { .. }
             | Event::ImageLost { .. }
             | Event::NotStored { .. }

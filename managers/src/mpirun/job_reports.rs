@@ -49,6 +49,10 @@ impl Launcher {
             };
             match event {
                 Event::Committed { counted, .. } => self.streams.counted(counted),
+                Event::RegionsCommitted { epochs } => {
+                    self.regions = epochs;
+                    self.streams.commit_regions(epochs);
+                }
                 Event::Aborted { epoch, .. } => {
                     self.streams.settled(Settled::Aborted(epoch));
                 }
@@ -146,11 +150,9 @@ impl Launcher {
             LocalToMpirun::Rewound { rank, epoch } => {
                 self.streams.rewind(host, rank, epoch, &self.reactor);
             }
-            LocalToMpirun::Stored {
-                rank,
-                number,
-                begun,
-            } => self.streams.has_stored(rank, number, begun),
+            LocalToMpirun::RegionsStored { rank, epoch, begun } => {
+                self.streams.has_stored(rank, epoch, begun);
+            }
             LocalToMpirun::InputCredit(count) => self.streams.input_credit(host, count),
             LocalToMpirun::InputClosed => self.streams.input_closed(host),
             LocalToMpirun::Caveats { rank, lines } => self.user_log.caveats(rank, lines),

@@ -11,11 +11,12 @@ use crate::stdio::output_commit::{OutputCommit, OutputMark, OutputPiece};
 use crate::stdio::replay_filter::ReplayFilter;
 use crate::stdio::sink::{self, Sink, SinkLost};
 use crate::stdio::source::{Consumed, InputSource};
-use crate::stdio::stored_states::{States, StoredOutput};
+use crate::stdio::stored_states::StoredOutput;
 use crate::stdio::{Begun, Stream};
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::levels::CommittedEpochs;
+use rejoin_managers_protocol::region_commits::RegionEpochs;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
@@ -86,10 +87,8 @@ pub(super) struct Streams {
     stored: Option<StoredOutput>,
     /// When central's reports about checkpoints count.
     order: CommitOrder,
-    /// The states that ranks have stored, if `stored` is absent.
-    states: States,
     /// Lines that were unfinished then, of states that the job may continue from.
-    begun: BTreeMap<u32, BTreeMap<Rank, Begun>>,
+    begun: BTreeMap<Epoch, BTreeMap<Rank, Begun>>,
     /// Unfinished lines of streams that have ended. The next launch may write the whole lines.
     /// `None`: there is no such launch.
     ends: Option<BTreeMap<(Rank, Stream), Vec<u8>>>,
@@ -134,7 +133,6 @@ impl Streams {
                 .filter(|_| show == Show::Commit)
                 .map(|restarted| StoredOutput::new(ranks, restarted)),
             order: CommitOrder::new(ranks, setup.from),
-            states: States::new(ranks),
             begun: BTreeMap::new(),
             ends: (setup.continues && show == Show::Now).then(BTreeMap::new),
             failed: None,
@@ -307,7 +305,7 @@ impl Streams {
         let who = (piece.rank, piece.stream);
         match piece.mark {
             Some(OutputMark::Image(epoch)) => self.mark_filters(piece.rank, epoch),
-            Some(OutputMark::Stored(_)) => {}
+            Some(OutputMark::Regions(_)) => {}
             None => {
                 let (bytes, last) = self.without_end(who, piece.bytes, piece.last);
                 self.show((0, 0), who, bytes, last);
@@ -482,35 +480,37 @@ impl Streams {
         }
     }
 
-    /// A rank has stored its state as the one of this number.
-    pub fn has_stored(&mut self, rank: Rank, number: u32, begun: Begun) {
-        self.states.note(rank, number);
+    /// A rank has stored its registered memory at this checkpoint.
+    pub fn has_stored(&mut self, rank: Rank, epoch: Epoch, begun: Begun) {
         if let (Some(held_output), Some(_)) = (&mut self.held_output, &self.stored) {
-            let mark = OutputPiece::mark(rank, OutputMark::Stored(number));
+            let mark = OutputPiece::mark(rank, OutputMark::Regions(epoch));
             let held = held_output.push(&mark);
             self.failed = self.failed.take().or(held.err());
-            self.begun.entry(number).or_default().insert(rank, begun);
-            // The shown output precedes a state that is still on disk: each rank keeps two.
-            let oldest = self
-                .newest_state()
-                .map_or(0, |newest| newest.saturating_sub(1));
+            self.begun.entry(epoch).or_default().insert(rank, begun);
+            // The job continues from the checkpoint up to which output was shown.
+            let oldest = self.shown_regions().unwrap_or_default();
             self.begun = self.begun.split_off(&oldest);
         }
     }
 
-    /// The lines that were unfinished when the state of this number was stored; `None`: it was not
-    /// in this launch, or output is not held, so they were shown.
-    pub fn begun(&mut self, state: u32) -> Option<Vec<(Rank, Begun)>> {
+    /// Every rank has stored its registered memory.
+    pub fn commit_regions(&mut self, epochs: RegionEpochs) {
+        if let (Some(stored), Some(newest)) = (&mut self.stored, epochs.newest) {
+            stored.commit(newest);
+        }
+        self.show_released();
+    }
+
+    /// The lines that were unfinished when the ranks stored their memory at this checkpoint.
+    /// `None`: it was not in this launch, or output is not held, so they were shown.
+    pub fn begun(&mut self, state: Epoch) -> Option<Vec<(Rank, Begun)>> {
         Some(self.begun.remove(&state)?.into_iter().collect())
     }
 
-    /// The newest state that all ranks have stored. Of a job whose output is held, all output that
-    /// may be shown was written before that.
-    pub fn newest_state(&self) -> Option<u32> {
-        match &self.stored {
-            Some(stored) => stored.newest(),
-            None => self.states.newest(),
-        }
+    /// In a job whose output is held: the checkpoint of registered memory before which all output
+    /// was written that may be shown.
+    pub fn shown_regions(&self) -> Option<Epoch> {
+        self.stored.as_ref()?.newest()
     }
 
     /// The bytes read from standard input, for another launch.

@@ -7,7 +7,9 @@ use crate::error::{Result, system_text};
 use crate::report::user_log;
 use crate::stdio::sink::SinkLost;
 use rejoin_managers_protocol::central::{CentralInput, HostIndex, StoredState};
+use rejoin_managers_protocol::region_commits::RegionEpochs;
 use rejoin_managers_protocol::verdict::Verdict;
+use std::cmp::Reverse;
 use std::time::Duration;
 
 /// After the job has ended by time limit or signal, mpirun waits this long for a reader of its
@@ -17,16 +19,24 @@ const READER_LIMIT: Duration = Duration::from_secs(2);
 impl Launcher {
     /// A lost host would not end the job.
     pub(super) fn may_relaunch(&self) -> bool {
-        !self.stored_states(&[]).is_empty()
+        !self.stored_states(&[], self.regions).is_empty()
     }
 
-    /// From what the job could continue without these hosts, the best first.
-    fn stored_states(&self, lost: &[HostIndex]) -> Vec<StoredState> {
+    /// From what the job could continue without these hosts, the newest first. `regions`: the
+    /// checkpoints of registered memory that count.
+    fn stored_states(&self, lost: &[HostIndex], regions: RegionEpochs) -> Vec<StoredState> {
         let outlives = self.streams.outlives_hosts();
         let machines = &self.launch.machines;
-        let images = outlives.and_then(|epoch| self.state_folder.images(epoch, machines, lost));
-        let regions = self.state_folder.state(self.streams.newest_state());
-        images.into_iter().chain(regions).collect()
+        let images = outlives.filter(|&epoch| self.state_folder.images(epoch, machines, lost));
+        let shown = self.streams.shown_regions();
+        let regions = self.state_folder.regions(regions, shown);
+        let images = images.map(StoredState::Images);
+        let states = [images, regions.map(StoredState::Regions)];
+        let mut states: Vec<_> = states.into_iter().flatten().collect();
+        states.sort_by_key(|state| match state {
+            StoredState::Images(epoch) | StoredState::Regions(epoch) => Reverse(*epoch),
+        });
+        states
     }
 
     /// The job is over, its last output has come and was written.
@@ -54,17 +64,19 @@ impl Launcher {
     /// Central has asked whether the job can be launched again, or from which state: that is
     /// certain once no host has a link.
     pub(super) fn answer_stored(&mut self) {
-        if self.central.asks_relaunchable() {
+        if let Some(regions) = self.central.asks_relaunchable() {
             let machines = &self.launch.machines;
             let hosts = 0..machines.hosts.len();
             let is_lost =
                 |host: &HostIndex| machines.ranks_on(*host) > 0 && !self.hosts.is_open(*host);
             let lost: Vec<HostIndex> = hosts.filter(is_lost).collect();
-            let states = self.stored_states(&lost);
+            let states = self.stored_states(&lost, regions);
             self.central.tell(CentralInput::Relaunchable(states));
         }
-        if self.central.asks_stored() && !self.hosts.any_open() {
-            let states = self.stored_states(&[]);
+        if let Some(regions) = self.central.asks_stored()
+            && !self.hosts.any_open()
+        {
+            let states = self.stored_states(&[], regions);
             self.central.tell_stored(states);
         }
     }
@@ -79,10 +91,10 @@ impl Launcher {
                 self.state_folder.clear_except(Some(epoch));
                 format!("checkpoint {epoch}")
             }
-            StoredState::Regions(number) => {
+            StoredState::Regions(epoch) => {
                 self.state_folder.clear_except(None);
-                next.plan.begun = self.streams.begun(number).unwrap_or(next.plan.begun);
-                "what it has stored".into()
+                next.plan.begun = self.streams.begun(epoch).unwrap_or(next.plan.begun);
+                format!("its registered memory of checkpoint {epoch}")
             }
         };
         let mut text = format!("{verdict}; the job is launched again on other hosts from {from}");

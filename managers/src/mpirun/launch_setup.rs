@@ -28,6 +28,7 @@ use crate::terminal_line::TerminalLine;
 use rejoin_channel_table::Rank;
 use rejoin_ckpt::store::ImageFolder;
 use rejoin_managers_protocol::central::Job;
+use rejoin_managers_protocol::region_commits::RegionEpochs;
 
 /// Whether the limits suffice for mpirun and the local manager of its host; others look for
 /// themselves.
@@ -213,6 +214,7 @@ impl Launcher {
             progress: progress_line(&launch),
             checkpoint_signal: launch.checkpoint_signal,
             state_folder,
+            regions: RegionEpochs::default(),
             named,
             launch,
         })

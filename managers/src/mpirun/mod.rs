@@ -42,7 +42,9 @@ pub use launch_order::Launch;
 use local_managers::{LocalManagers, LostManager};
 use nix::sys::signal::{Signal, raise};
 use observers::Observers;
+use rejoin_channel_table::Epoch;
 use rejoin_managers_protocol::central::{CentralInput, HostIndex};
+use rejoin_managers_protocol::region_commits::RegionEpochs;
 use rejoin_managers_protocol::verdict::Verdict;
 use state_folder::{SharedImages, StateFolder};
 use std::time::{Duration, Instant};
@@ -61,6 +63,17 @@ mod kind {
     pub const CENTRAL_HOST: u8 = 7;
     pub const CENTRAL_CALLER: u8 = 8;
     pub const METRICS: u8 = 9;
+}
+
+/// Checkpoints of this job get higher numbers than those of registered memory in its folder. And
+/// the job continues from none of its own, so that a rollback to its beginning finds the same.
+fn begin_above_stored(launch: &mut Launch) {
+    let highest = state_folder::highest(launch);
+    launch.requested = launch.requested.max(highest);
+    let options = &mut launch.plan.options;
+    if options.restart && highest > Epoch(0) {
+        options.newest.get_or_insert(highest.0);
+    }
 }
 
 /// Runs a job to its end. Returns the exit code.
@@ -87,6 +100,7 @@ pub fn run(mut launch: Launch) -> i32 {
             return 1;
         }
     };
+    begin_above_stored(&mut launch);
     let mut streams = None;
     let result = loop {
         let (result, next) = run_once(&launch, observers, streams);
@@ -183,6 +197,8 @@ struct Launcher {
     checkpoint_signal: Option<i32>,
     launch: Launch,
     state_folder: StateFolder,
+    /// The checkpoints of registered memory that count, as far as central has reported them.
+    regions: RegionEpochs,
     /// Of a job that can be restarted.
     named: Option<NamedJob>,
 }

@@ -17,6 +17,7 @@ use rejoin_channel_table::{Epoch, Rank};
 use rejoin_ckpt::store::{FolderClaim, ImageFolder};
 use rejoin_managers_protocol::central::{CopyGroups, HostIndex, Relaunch, StoredState};
 use rejoin_managers_protocol::manager_messages::MovedRank;
+use rejoin_managers_protocol::region_commits::RegionEpochs;
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -37,26 +38,38 @@ pub(super) struct StateFolder {
     /// The present launch began from a stored state.
     restarted: bool,
     /// The newest state that it can have begun from.
-    began_from: Option<u32>,
+    began_from: Option<Epoch>,
     /// Only output is shown that stays.
     exact: bool,
 }
 
-/// The newest state that every rank has stored. Whether it is whole, the ranks find out.
-fn newest(folder: &Path, ranks: u32, limit: u32) -> Option<u32> {
-    let epochs = |rank| -> BTreeSet<u32> {
-        let stored = rejoin_ckpt::regions::stored(folder, rank);
-        stored.into_iter().map(|(epoch, _)| epoch).collect()
-    };
-    let mut common = epochs(0);
+/// The checkpoints at which this rank has stored registered memory.
+fn stored(folder: &Path, rank: u32) -> BTreeSet<Epoch> {
+    let stored = rejoin_ckpt::regions::stored(folder, rank);
+    stored.into_iter().map(|(epoch, _)| Epoch(epoch)).collect()
+}
+
+/// The newest checkpoint up to `limit` for which every rank has a file of registered memory, for a
+/// launch that begins from such files. Whether they are whole, the ranks find out.
+fn newest_of_all(folder: &Path, ranks: u32, limit: Epoch) -> Option<Epoch> {
+    let mut common = stored(folder, 0);
     for rank in 1..ranks {
         if common.is_empty() {
             return None;
         }
-        let own = epochs(rank);
+        let own = stored(folder, rank);
         common.retain(|epoch| own.contains(epoch));
     }
     common.range(..=limit).next_back().copied()
+}
+
+/// The highest number of registered memory in the folder. Checkpoints of this job get higher ones.
+pub(super) fn highest(launch: &Launch) -> Epoch {
+    let Some(folder) = &launch.plan.options.folder else {
+        return Epoch(0);
+    };
+    let highest = rejoin_ckpt::regions::highest(Path::new(folder));
+    Epoch(highest.unwrap_or_default())
 }
 
 impl StateFolder {
@@ -68,13 +81,14 @@ impl StateFolder {
         let limit = launch.recovery.map_or(0, |r| r.limit.restarts);
         let folder = folder.filter(|_| recovers && launch.launch < limit);
         let began_from = folder.as_ref().filter(|_| options.restart);
-        let at_most = options.newest.unwrap_or(u32::MAX);
+        let at_most = Epoch(options.newest.unwrap_or(u32::MAX));
         let plan = &launch.plan;
         let has_images = plan.claim.is_some() || plan.copies.is_some();
         let images = folder.as_ref().filter(|_| has_images);
         StateFolder {
             images: images.map(|folder| image_folder(&launch.plan, folder)),
-            began_from: began_from.and_then(|folder| newest(folder, launch.plan.size, at_most)),
+            began_from: began_from
+                .and_then(|folder| newest_of_all(folder, launch.plan.size, at_most)),
             are_copied: are_copied(launch),
             copy_group: plan.copy_group as usize,
             from: plan.from,
@@ -96,25 +110,20 @@ impl StateFolder {
         self.folder.as_ref().map(|_| self.restarted)
     }
 
-    /// The images of this checkpoint, which is committed in files, if the job can continue from
-    /// them without these hosts.
-    pub fn images(
-        &self,
-        epoch: Epoch,
-        machines: &Machines,
-        lost: &[HostIndex],
-    ) -> Option<StoredState> {
-        let folder = self.images.as_ref()?;
+    /// Whether the job can continue without these hosts from the images of this checkpoint, which
+    /// is committed in files.
+    pub fn images(&self, epoch: Epoch, machines: &Machines, lost: &[HostIndex]) -> bool {
+        let Some(folder) = self.images.as_ref() else {
+            return false;
+        };
         let groups = CopyGroups::new(&machines.placement, self.copy_group);
         let have_copies = groups.outlive(lost);
         // Of the files from which this launch began or continued there may be one each.
         if self.are_copied && have_copies && self.from != Some(epoch) {
-            return Some(StoredState::Images(epoch));
+            return true;
         }
-        let whole = folder.complete_epochs(self.ranks).ok()?;
-        whole
-            .contains(&epoch.0)
-            .then_some(StoredState::Images(epoch))
+        let whole = folder.complete_epochs(self.ranks);
+        whole.is_ok_and(|whole| whole.contains(&epoch.0))
     }
 
     /// Removes the images of other checkpoints than the one from which the job continues.
@@ -125,15 +134,14 @@ impl StateFolder {
         }
     }
 
-    /// The registered memory that the job would continue from, when all ranks have stored up to
-    /// this one.
-    pub fn state(&self, stored: Option<u32>) -> Option<StoredState> {
-        let limit = match self.exact {
-            true => stored.or(self.began_from)?,
-            false => u32::MAX,
-        };
-        let number = newest(self.folder.as_ref()?, self.ranks, limit)?;
-        Some(StoredState::Regions(number))
+    /// The checkpoint of registered memory from which the job would continue: one of the committed
+    /// ones, or that from which this launch began. `shown`: output up to this one was shown.
+    pub fn regions(&self, committed: RegionEpochs, shown: Option<Epoch>) -> Option<Epoch> {
+        let folder = self.folder.as_ref()?;
+        let known = committed.newest_first().chain(self.began_from);
+        let exact = shown.or(self.began_from);
+        let mut usable = known.filter(|epoch| !self.exact || Some(*epoch) == exact);
+        usable.find(|epoch| (0..self.ranks).all(|rank| stored(folder, rank).contains(epoch)))
     }
 }
 
@@ -159,9 +167,9 @@ pub(super) fn after(launch: &Launch, relaunch: &Relaunch) -> Launch {
     }
     match relaunch.state {
         StoredState::Images(epoch) => next.plan.from = Some(epoch),
-        StoredState::Regions(number) => {
+        StoredState::Regions(epoch) => {
             next.plan.options.restart = true;
-            next.plan.options.newest = (next.show == Show::Commit).then_some(number);
+            next.plan.options.newest = Some(epoch.0);
         }
     }
     next

@@ -109,6 +109,7 @@ impl EventLog {
         match event {
             Event::Requested(_)
             | Event::Committed { .. }
+            | Event::RegionsCommitted { .. }
             | Event::Aborted { .. }
             | Event::NotStored { .. }
             | Event::NotCopied { .. }
@@ -260,6 +261,7 @@ impl Line<'_> {
 fn of_checkpoint<'a>(event: &'a Event, line: &mut Line<'a>) {
     match event {
         Event::Requested(epoch) => line.epoch = Some(epoch.0),
+        Event::RegionsCommitted { epochs } => line.epoch = epochs.newest.map(|epoch| epoch.0),
         Event::Committed {
             epoch,
             level,
@@ -340,6 +342,7 @@ fn name(event: &Event) -> &'static str {
     match event {
         Event::Requested(_) => "requested",
         Event::Committed { .. } => "committed",
+        Event::RegionsCommitted { .. } => "regions-committed",
         Event::Aborted { .. } => "aborted",
         Event::ImageLost { .. } => "image-lost",
         Event::NotStored { .. } => "not-stored",

@@ -237,6 +237,7 @@ impl QueryServer {
                 self.answer_all(|state| state == State::Waits(epoch.0), &answer);
             }
             Event::Committed { .. }
+            | Event::RegionsCommitted { .. }
             | Event::ImageLost { .. }
             | Event::NotStored { .. }
             | Event::NotCopied { .. }

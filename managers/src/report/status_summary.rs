@@ -46,6 +46,7 @@ impl StatusSummary {
     pub fn event(&mut self, event: &Event) {
         match event {
             Event::Requested(_)
+            | Event::RegionsCommitted { .. }
             | Event::ImageLost { .. }
             | Event::NotStored { .. }
             | Event::NotCopied { .. }

@@ -182,7 +182,7 @@ impl UserLog {
             self.tell_lost();
         }
         match event {
-            Event::Requested(_) => {}
+            Event::Requested(_) | Event::RegionsCommitted { .. } => {}
             Event::HostSilent { .. } | Event::HostHeard { .. } | Event::HostReplaced { .. } => {
                 say_of_host(event);
             }

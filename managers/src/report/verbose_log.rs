@@ -59,6 +59,11 @@ impl VerboseLog {
             ToCentral::Checkpoint { instance, .. } => {
                 self.say(&format!("rank {}: asks for a checkpoint", instance.rank.0));
             }
+            ToCentral::AskRegionsNumber { .. } => {}
+            ToCentral::RegionsStored { instance, epoch } => self.say(&format!(
+                "rank {}: has stored its registered memory at checkpoint {}",
+                instance.rank.0, epoch.0
+            )),
             ToCentral::Ended { instance, stage } => {
                 let mpi = if *stage == Stage::Spawned {
                     " without having used MPI"
@@ -80,6 +85,25 @@ impl VerboseLog {
                 "rank {}: its image of checkpoint {} is gone",
                 instance.rank.0, epoch.0
             )),
+            ToCentral::ExitDetected { instance, pid } => {
+                self.say(&format!("rank {}: pid {pid} begins to end", instance.rank.0));
+            }
+            ToCentral::Failed { .. }
+            | ToCentral::ExitStatus { .. }
+            | ToCentral::Finalizing { .. }
+            | ToCentral::Counters { .. }
+            | ToCentral::Renew { .. }
+            | ToCentral::Done
+            | ToCentral::Report(_) => {}
+            ToCentral::ImageStored { .. }
+            | ToCentral::ImageCopied { .. }
+            | ToCentral::ImageNotCopied { .. }
+            | ToCentral::ImageNotStored { .. } => self.heard_of_file(host, news),
+        }
+    }
+
+    fn heard_of_file(&self, host: &str, news: &ToCentral) {
+        match news {
             ToCentral::ImageStored { rank, epoch } => self.say(&format!(
                 "rank {}: its image of checkpoint {} is in a file",
                 rank.0, epoch.0
@@ -94,18 +118,10 @@ impl VerboseLog {
                 "rank {}: its image of checkpoint {} is in no file: {}",
                 rank.0,
                 epoch.0,
-                why.as_deref().unwrap_or("a restore interrupted the writing")
+                why.as_deref()
+                    .unwrap_or("a restore interrupted the writing")
             )),
-            ToCentral::ExitDetected { instance, pid } => {
-                self.say(&format!("rank {}: pid {pid} begins to end", instance.rank.0));
-            }
-            ToCentral::Failed { .. }
-            | ToCentral::ExitStatus { .. }
-            | ToCentral::Finalizing { .. }
-            | ToCentral::Counters { .. }
-            | ToCentral::Renew { .. }
-            | ToCentral::Done
-            | ToCentral::Report(_) => {}
+            _ => {}
         }
     }
 

@@ -24,7 +24,7 @@ const MEMORY: usize = 1 << 20;
 const HEADER: usize = 13;
 
 /// Bits of the last of these for the marks.
-const STORED: u8 = 4;
+const REGIONS: u8 = 4;
 const IMAGE: u8 = 8;
 
 /// Output that one rank wrote at once.
@@ -46,7 +46,7 @@ pub struct OutputPiece {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputMark {
     /// The rank has stored its state as the one of this number.
-    Stored(u32),
+    Regions(Epoch),
     /// The rank took its image of this epoch.
     Image(Epoch),
 }
@@ -93,7 +93,7 @@ impl Log {
     fn push(&mut self, piece: &OutputPiece, instance: u32, limit: usize) -> Result<()> {
         let (number, kind) = match piece.mark {
             None => (None, 0),
-            Some(OutputMark::Stored(number)) => (Some(number.to_le_bytes()), STORED),
+            Some(OutputMark::Regions(epoch)) => (Some(epoch.0.to_le_bytes()), REGIONS),
             Some(OutputMark::Image(epoch)) => (Some(epoch.0.to_le_bytes()), IMAGE),
         };
         let bytes = number.as_ref().map_or(&piece.bytes[..], |n| &n[..]);
@@ -146,8 +146,10 @@ impl Log {
         let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap_or_default());
         let number = |at: usize| word(&header[at..at + 4]);
         let mut bytes = self.bytes(number(8) as usize)?.unwrap_or_default();
-        let mark = match header[12] & (STORED | IMAGE) {
-            STORED => Some(OutputMark::Stored(word(&std::mem::take(&mut bytes)))),
+        let mark = match header[12] & (REGIONS | IMAGE) {
+            REGIONS => Some(OutputMark::Regions(Epoch(word(&std::mem::take(
+                &mut bytes,
+            ))))),
             IMAGE => Some(OutputMark::Image(Epoch(word(&std::mem::take(&mut bytes))))),
             _ => None,
         };
@@ -462,7 +464,10 @@ mod tests {
             hold.push(&piece).unwrap();
             all.push(piece);
             if i % 7 == 0 {
-                for mark in [OutputMark::Stored(1000 + i), OutputMark::Image(Epoch(i))] {
+                for mark in [
+                    OutputMark::Regions(Epoch(1000 + i)),
+                    OutputMark::Image(Epoch(i)),
+                ] {
                     let mark = OutputPiece::mark(Rank(i % 3), mark);
                     hold.push(&mark).unwrap();
                     all.push(mark);

@@ -1,47 +1,25 @@
-//! Output of a job that may be relaunched from the state that its program has stored. A relaunch
-//! would repeat output after that state. So that output is held beyond the next checkpoint, until
-//! all ranks have stored their state.
+//! Output of a job that may be launched again from the memory that its program has registered. The
+//! next launch would repeat output after that. So that output is held beyond the next checkpoint of
+//! images, until a checkpoint of the registered memory is committed.
 
 use super::output_commit::{OutputCommit, OutputMark, OutputPiece};
 use rejoin_channel_table::{Epoch, Rank};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Result;
 
-/// The states that ranks have stored, by their numbers.
-#[derive(Debug)]
-pub struct States {
-    ranks: usize,
-    last: BTreeMap<Rank, u32>,
-}
-
-impl States {
-    /// None yet, of so many ranks.
-    pub fn new(ranks: u32) -> States {
-        States {
-            ranks: ranks as usize,
-            last: BTreeMap::new(),
-        }
-    }
-
-    /// A rank has stored its state.
-    pub fn note(&mut self, rank: Rank, number: u32) {
-        self.last.insert(rank, number);
-    }
-
-    /// The newest that all ranks have stored.
-    pub fn newest(&self) -> Option<u32> {
-        let all = self.last.len() == self.ranks;
-        self.last.values().min().copied().filter(|_| all)
-    }
-}
-
-/// Output whose checkpoint is committed, and that lies behind the last state that all have stored.
+/// Output whose checkpoint is committed, and that was written before the last committed checkpoint
+/// of registered memory.
 #[derive(Debug)]
 pub struct StoredOutput {
     held_output: OutputCommit,
-    states: States,
-    /// Output from before the first store is held, too, because the job already continues from a
-    /// stored state.
+    ranks: usize,
+    /// The last mark of each rank.
+    marks: BTreeMap<Rank, Epoch>,
+    /// The committed checkpoints of registered memory, from the newest one that all marks have
+    /// reached.
+    committed: BTreeSet<Epoch>,
+    /// Output from before the first store is held, too, because the job already continues from
+    /// registered memory.
     restarted: bool,
 }
 
@@ -50,14 +28,25 @@ impl StoredOutput {
     pub fn new(ranks: u32, restarted: bool) -> StoredOutput {
         StoredOutput {
             held_output: OutputCommit::new(),
-            states: States::new(ranks),
+            ranks: ranks as usize,
+            marks: BTreeMap::new(),
+            committed: BTreeSet::new(),
             restarted,
         }
     }
 
-    /// The newest state that all ranks have stored; all that they wrote before it may be shown.
-    pub fn newest(&self) -> Option<u32> {
-        self.states.newest()
+    /// The newest committed checkpoint of registered memory that the marks of all ranks have
+    /// reached. All output before it may be shown.
+    pub fn newest(&self) -> Option<Epoch> {
+        let reached = self.marks.values().min();
+        let reached = reached.filter(|_| self.marks.len() == self.ranks)?;
+        self.committed.range(..=reached).next_back().copied()
+    }
+
+    /// This checkpoint of registered memory is committed.
+    pub fn commit(&mut self, epoch: Epoch) {
+        self.committed.insert(epoch);
+        self.let_out();
     }
 
     /// Takes all that `from` lets out.
@@ -67,21 +56,26 @@ impl StoredOutput {
     pub fn fill(&mut self, from: &mut OutputCommit) -> Result<()> {
         while let Some(piece) = from.take()? {
             match piece.mark {
-                Some(OutputMark::Stored(number)) => {
-                    self.held_output.mark(piece.rank, Epoch(number));
-                    self.states.note(piece.rank, number);
+                Some(OutputMark::Regions(epoch)) => {
+                    self.held_output.mark(piece.rank, epoch);
+                    self.marks.insert(piece.rank, epoch);
                 }
                 Some(OutputMark::Image(_)) => {}
                 None => self.held_output.push(&piece)?,
             }
         }
+        self.let_out();
+        Ok(())
+    }
+
+    fn let_out(&mut self) {
         if let Some(newest) = self.newest() {
-            self.held_output.commit(Epoch(newest));
+            self.committed = self.committed.split_off(&newest);
+            self.held_output.commit(newest);
         } else if !self.restarted {
             // Whatever the job continues from lies behind what was there before the first one.
             self.held_output.commit(Epoch(0));
         }
-        Ok(())
     }
 
     /// The job has ended: no rank rolls back any more.
@@ -107,18 +101,22 @@ impl StoredOutput {
 mod tests {
     use super::*;
 
-    /// The shown part of these texts and numbers of stored states.
+    /// The shown part of these texts and of checkpoints that ranks have stored.
     fn shown(stored: &mut StoredOutput, what: &[(u32, &str)]) -> String {
         let mut held_output = OutputCommit::new();
         for (rank, text) in what {
             let piece = match text.parse() {
-                Ok(number) => OutputPiece::mark(Rank(*rank), OutputMark::Stored(number)),
+                Ok(number) => OutputPiece::mark(Rank(*rank), OutputMark::Regions(Epoch(number))),
                 Err(_) => OutputPiece::text(*rank, text),
             };
             held_output.push(&piece).unwrap();
         }
         held_output.release();
         stored.fill(&mut held_output).unwrap();
+        taken(stored)
+    }
+
+    fn taken(stored: &mut StoredOutput) -> String {
         let mut bytes = Vec::new();
         while let Some(piece) = stored.take().unwrap() {
             bytes.extend(piece.bytes);
@@ -127,24 +125,33 @@ mod tests {
     }
 
     #[test]
-    fn what_a_relaunch_may_write_again_waits_until_all_have_stored_it() {
+    fn what_the_next_launch_may_write_again_waits_for_the_commit_and_the_marks() {
         let mut stored = StoredOutput::new(2, false);
-        // No stored state lies before these.
+        // No registered memory was stored before these.
         let begin = [(0, "a"), (1, "b"), (0, "1"), (1, "c")];
         assert_eq!(shown(&mut stored, &begin), "abc");
-        assert_eq!(stored.newest(), None);
         assert_eq!(shown(&mut stored, &[(0, "d"), (1, "1")]), "");
-        assert_eq!(stored.newest(), Some(1));
+        assert_eq!(stored.newest(), None);
+        stored.commit(Epoch(1));
+        assert_eq!(stored.newest(), Some(Epoch(1)));
+        stored.commit(Epoch(2));
         assert_eq!(shown(&mut stored, &[(1, "e"), (1, "2"), (1, "f")]), "");
         assert_eq!(shown(&mut stored, &[(0, "g"), (0, "2")]), "deg");
-        assert_eq!(stored.newest(), Some(2));
+        assert_eq!(stored.newest(), Some(Epoch(2)));
+        // One that all have stored, and that no manager has committed.
+        assert_eq!(shown(&mut stored, &[(0, "3"), (1, "3")]), "");
+        assert_eq!(stored.newest(), Some(Epoch(2)));
+        stored.commit(Epoch(3));
+        assert_eq!(taken(&mut stored), "f");
+        assert_eq!(shown(&mut stored, &[(0, "h")]), "");
         stored.release();
-        assert_eq!(shown(&mut stored, &[(0, "3")]), "f");
+        assert_eq!(shown(&mut stored, &[(0, "4")]), "h");
     }
 
     #[test]
     fn of_a_job_that_goes_on_from_a_state_all_is_held() {
         let mut stored = StoredOutput::new(2, true);
+        stored.commit(Epoch(7));
         assert_eq!(shown(&mut stored, &[(0, "a"), (1, "b"), (0, "7")]), "");
         assert_eq!(shown(&mut stored, &[(0, "c"), (1, "7")]), "ab");
     }

@@ -63,7 +63,10 @@ impl<W: Work> JobWorld<W> {
         if boot != self.boots || self.central.is_none() {
             return Ok(());
         }
-        let regions = self.rng.chance(90).then_some(StoredState::Regions(1));
+        let regions = self
+            .rng
+            .chance(90)
+            .then_some(StoredState::Regions(Epoch(1)));
         let images = self.stored_images().map(StoredState::Images);
         let states = images.into_iter().chain(regions).collect();
         self.central(central::CentralInput::Stored(states))
@@ -88,7 +91,7 @@ impl<W: Work> JobWorld<W> {
             return Ok(());
         }
         let images = self.stored_images().map(StoredState::Images);
-        let states = images.into_iter().chain([StoredState::Regions(1)]);
+        let states = images.into_iter().chain([StoredState::Regions(Epoch(1))]);
         let states = match self.rng.chance(75) {
             true => states.collect(),
             false => Vec::new(),

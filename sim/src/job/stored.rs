@@ -104,7 +104,7 @@ impl Stored {
         lost: bool,
     ) -> Result<(), String> {
         match record {
-            Record::Requested { epoch } => {
+            Record::Requested { epoch } | Record::RegionsNumbered { epoch } => {
                 check(epoch > self.ordered, "an epoch is used twice")?;
                 self.ordered = epoch;
             }
@@ -116,11 +116,11 @@ impl Stored {
                     lost || there.len() == ranks as usize,
                     "a commit without an image",
                 )?;
-                match level {
-                    Level::Memory => self.committed_in_memory(epoch, &there)?,
-                    Level::File => self.committed_in_files(epoch, &there, lost)?,
-                    Level::Partner => self.committed_on_partners(epoch)?,
-                }
+                self.committed_on(level, epoch, &there, lost)?;
+            }
+            Record::RegionsCommitted { epochs } => {
+                let is_numbered = epochs.newest <= Some(self.ordered);
+                check(is_numbered, "a commit without a number")?;
             }
             Record::Restoring {
                 generation, epoch, ..
@@ -164,6 +164,20 @@ impl Stored {
             | Record::Passed { .. } => {}
         }
         Ok(())
+    }
+
+    fn committed_on(
+        &mut self,
+        level: Level,
+        epoch: Epoch,
+        there: &[SimImage],
+        lost: bool,
+    ) -> Result<(), String> {
+        match level {
+            Level::Memory => self.committed_in_memory(epoch, there),
+            Level::File => self.committed_in_files(epoch, there, lost),
+            Level::Partner => self.committed_on_partners(epoch),
+        }
     }
 
     fn committed_in_memory(&mut self, epoch: Epoch, images: &[SimImage]) -> Result<(), String> {
@@ -251,6 +265,12 @@ impl Stored {
             ToLocal::Restore {
                 generation, epoch, ..
             } => now(generation) && epoch == self.committed,
+            ToLocal::RegionsNumber {
+                generation, epoch, ..
+            } => now(generation) && epoch <= self.ordered,
+            ToLocal::RegionsCommitted { generation, epochs } => {
+                now(generation) && epochs.newest <= Some(self.ordered)
+            }
             ToLocal::AllFinalized { generation } => now(generation) && self.finalized,
             ToLocal::End { .. } => self.decided,
             ToLocal::Leave { .. } => self.left.contains(&host),

@@ -103,19 +103,15 @@ impl Central {
             | ToCentral::NotImaged { .. }
             | ToCentral::ImageLost { .. }
             | ToCentral::Checkpoint { .. } => self.image_message(now, host, message, effects),
+            ToCentral::AskRegionsNumber { .. } | ToCentral::RegionsStored { .. } => {
+                self.region_message(host, message, effects);
+            }
             ToCentral::Counters { instance, counters } => {
                 if self.ranks.is_live(host, instance) {
                     effects.push(CentralEffect::Counters(instance.rank, counters));
                 }
             }
-            ToCentral::Finalizing { instance } => {
-                if !self.ranks.finalizing(host, instance) {
-                } else if self.phase == CentralPhase::Finalized {
-                    self.release_alone(instance.rank, effects);
-                } else {
-                    self.finalize_when_complete(now, effects);
-                }
-            }
+            ToCentral::Finalizing { instance } => self.finalizing(now, host, instance, effects),
             ToCentral::Ended { instance, stage } => {
                 if self.ranks.ended(host, instance, stage) {
                     self.start_when_complete(now, effects);

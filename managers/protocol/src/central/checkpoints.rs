@@ -7,7 +7,7 @@ use super::job_state::Central;
 use super::phase::CentralPhase;
 use crate::checkpoint::{Progress, Tick};
 use crate::levels::Level;
-use crate::manager_messages::{Time, ToCentral, ToLocal};
+use crate::manager_messages::{ProcessInstance, Time, ToCentral, ToLocal};
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_wire::ImageCost;
 
@@ -177,6 +177,23 @@ impl Central {
         }));
         if self.phase == CentralPhase::Finalizing {
             self.last_checkpoint(now, effects);
+        }
+    }
+
+    /// A rank is in `MPI_Finalize`.
+    pub(super) fn finalizing(
+        &mut self,
+        now: Time,
+        host: HostIndex,
+        instance: ProcessInstance,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        if !self.ranks.finalizing(host, instance) {
+            return;
+        }
+        match self.phase {
+            CentralPhase::Finalized => self.release_alone(instance.rank, effects),
+            _ => self.finalize_when_complete(now, effects),
         }
     }
 

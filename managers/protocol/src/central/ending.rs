@@ -49,7 +49,9 @@ impl Central {
             effects.push(CentralEffect::Drop(host));
             self.host_gone(now, host, why, effects);
         } else if silence.begins && self.failover.is_some() {
-            effects.push(CentralEffect::AskRelaunchable);
+            effects.push(CentralEffect::AskRelaunchable {
+                regions: self.regions.epochs(),
+            });
         }
     }
 

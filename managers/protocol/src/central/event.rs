@@ -4,6 +4,7 @@ use super::stop_request::StopSignal;
 use crate::checkpoint::CheckpointCost;
 use crate::levels::{CommittedEpochs, Level};
 use crate::manager_messages::Cause;
+use crate::region_commits::RegionEpochs;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,11 @@ pub enum Event {
         cost: Option<CheckpointCost>,
         /// The checkpoints that count from now on.
         counted: CommittedEpochs,
+    },
+    /// Every rank has stored its registered memory.
+    RegionsCommitted {
+        /// The checkpoints of registered memory that count from now on.
+        epochs: RegionEpochs,
     },
     /// The images of a checkpoint can't be written to files. It stays committed in memory.
     NotStored {

@@ -9,6 +9,7 @@ use crate::lease::Terms;
 use crate::levels::{CommittedEpochs, Level};
 use crate::manager_messages::{MovedRank, Time, ToCentral, ToLocal};
 use crate::policy::{self, History};
+use crate::region_commits::RegionEpochs;
 use crate::verdict::Verdict;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_wire::ImageCost;
@@ -36,11 +37,10 @@ pub enum CentralInput {
     Stop(Option<StopSignal>),
     /// The ranks' output can't be written, for this reason; without one, it has no reader.
     OutputLost(Option<String>),
-    /// The answer to [`CentralEffect::AskStored`]: the states that every rank has stored, the best
-    /// one first; nothing, if
-    /// there is one.
+    /// The answer to [`CentralEffect::AskStored`]: the states that every rank has stored, the
+    /// newest one first; empty if there is none.
     Stored(Vec<StoredState>),
-    /// The answer to [`CentralEffect::AskRelaunchable`]: the states, the best one first.
+    /// The answer to [`CentralEffect::AskRelaunchable`]: the states, the newest one first.
     Relaunchable(Vec<StoredState>),
     /// The deadline may have come.
     Tick,
@@ -76,10 +76,16 @@ pub enum CentralEffect {
     Decided(Verdict),
     /// Say which state every rank has stored, once the last output of every host has come:
     /// [`CentralInput::Stored`].
-    AskStored,
+    AskStored {
+        /// The checkpoints of registered memory that count.
+        regions: RegionEpochs,
+    },
     /// Say at once whether there is a stored state from which the job can continue without a host:
     /// [`CentralInput::Relaunchable`]. Of hosts that are lost nothing more is taken by then.
-    AskRelaunchable,
+    AskRelaunchable {
+        /// The checkpoints of registered memory that count.
+        regions: RegionEpochs,
+    },
     /// Ranks of lost hosts are on other hosts from now on. A host that has ranks now and no local
     /// manager gets one. It may come again.
     Placed(RankPlacement),
@@ -123,6 +129,16 @@ pub enum Record {
         at: Time,
         /// The highest cost of it for a rank.
         cost: ImageCost,
+    },
+    /// The number of a checkpoint of registered memory that is about to be stored.
+    RegionsNumbered {
+        /// Number of the checkpoint.
+        epoch: Epoch,
+    },
+    /// Every rank has stored its registered memory, or a rollback has made such checkpoints void.
+    RegionsCommitted {
+        /// The checkpoints that count from now on.
+        epochs: RegionEpochs,
     },
     /// Ranks are about to be rolled back.
     Restoring {
@@ -209,8 +225,8 @@ pub struct Relaunch {
 /// What all ranks of a job have stored where every host can read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum StoredState {
-    /// The memory that the program has registered, with this number.
-    Regions(u32),
+    /// The memory that the program has registered, at this checkpoint.
+    Regions(Epoch),
     /// The images of their processes at this checkpoint.
     Images(Epoch),
 }

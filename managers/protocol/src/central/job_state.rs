@@ -12,6 +12,7 @@ use super::rank_table::RankTable;
 use super::recovery::{LostHosts, RecoveryMode};
 use super::stop_request::StopRequest;
 use crate::manager_messages::Time;
+use crate::region_commits::RegionCommits;
 use crate::verdict::Verdict;
 use rejoin_channel_table::{Epoch, Incarnation};
 
@@ -31,8 +32,11 @@ pub struct Central {
     pub(super) failover: Option<Failover>,
     /// The checkpoint from whose files the first processes are made.
     pub(super) from: Option<Epoch>,
-    /// The highest number of a checkpoint that earlier launches have requested.
+    /// The highest number of a checkpoint that earlier launches have requested. Without recovery,
+    /// also the highest of this launch.
     pub(super) requested: Epoch,
+    /// Checkpoints of registered memory.
+    pub(super) regions: RegionCommits,
     /// Hosts that are lost, until it is decided how the job continues.
     pub(super) lost_hosts: LostHosts,
     /// Where ranks are, if this launch has lost hosts.
@@ -68,6 +72,7 @@ impl Central {
             failover: job.failover,
             from: job.from,
             requested: job.requested,
+            regions: RegionCommits::default(),
             lost_hosts: LostHosts::default(),
             placement: None,
             group_size: job.copies,

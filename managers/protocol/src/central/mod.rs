@@ -11,8 +11,8 @@
 //! The state is in parts with private fields: `rank_table`, `host_table`, `job_clock`, `job_end`,
 //! `losses`, and the recovery mode with its checkpoints. `job_state` composes them, and `phase`
 //! says how far the job has come. The other files handle events: `central_step` (which passes each
-//! event to its handler), `registration`, `checkpoints`, `file_commits`, `stopping`, `ending`,
-//! `recovery` and `resume`.
+//! event to its handler), `registration`, `checkpoints`, `file_commits`, `region_checkpoints`,
+//! `stopping`, `ending`, `recovery` and `resume`.
 
 mod central_step;
 mod checkpoints;
@@ -31,6 +31,7 @@ mod phase;
 pub mod placement;
 mod rank_table;
 mod recovery;
+mod region_checkpoints;
 mod registration;
 mod resume;
 mod stop_request;

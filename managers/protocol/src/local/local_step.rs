@@ -100,6 +100,14 @@ impl Local {
             ToLocal::Checkpoint { generation, epoch } if generation == present => {
                 self.request_images(generation, epoch, effects);
             }
+            ToLocal::RegionsNumber {
+                generation,
+                rank,
+                epoch,
+            } if generation == present => self.number_regions(rank, epoch, effects),
+            ToLocal::RegionsCommitted { generation, epochs } if generation == present => {
+                self.regions_committed(epochs, effects);
+            }
             ToLocal::Commit {
                 generation,
                 epochs,
@@ -122,6 +130,8 @@ impl Local {
             ToLocal::Start { .. }
             | ToLocal::Begin { .. }
             | ToLocal::Checkpoint { .. }
+            | ToLocal::RegionsNumber { .. }
+            | ToLocal::RegionsCommitted { .. }
             | ToLocal::Commit { .. }
             | ToLocal::AllFinalized { .. }
             | ToLocal::End { .. } => {}

@@ -30,6 +30,7 @@ mod process_table;
 mod rank_messages;
 mod rank_process;
 mod recovery_wait;
+mod region_messages;
 mod report;
 mod restore;
 

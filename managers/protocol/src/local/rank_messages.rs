@@ -38,8 +38,11 @@ impl Local {
             ToManager::Register { .. } if stage == Stage::Spawned => {
                 self.register(instance, pid, message, effects);
             }
-            // The driver tells mpirun, in its place among the output.
-            ToManager::Stored { .. } => {}
+            ToManager::AskRegionsNumber { .. } | ToManager::RegionsStored { .. }
+                if stage == Stage::Registered =>
+            {
+                self.said_of_regions(instance, message, effects);
+            }
             ToManager::Note { important, text } => {
                 effects.push(LocalEffect::Note(rank, important, one_line(&text)));
             }
@@ -63,6 +66,8 @@ impl Local {
                 self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
             }
             ToManager::Checkpoint { .. }
+            | ToManager::AskRegionsNumber { .. }
+            | ToManager::RegionsStored { .. }
             | ToManager::Finalizing
             | ToManager::Counters { .. }
             | ToManager::LookUp { .. }
@@ -144,6 +149,8 @@ impl Local {
 fn name_of(message: &ToManager) -> &'static str {
     match message {
         ToManager::Checkpoint { .. } => "Checkpoint",
+        ToManager::AskRegionsNumber { .. } => "AskRegionsNumber",
+        ToManager::RegionsStored { .. } => "RegionsStored",
         ToManager::Finalizing => "Finalizing",
         ToManager::Leave => "Leave",
         ToManager::LookUp { .. } => "LookUp",

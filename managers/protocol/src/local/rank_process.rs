@@ -7,6 +7,7 @@ use super::instance_state::{InstanceState, PresentWait};
 use super::process_exit::{ExitNumber, UnacknowledgedExit};
 use super::recovery_wait::RecoveryWait;
 use crate::manager_messages::{Cause, End, ProcessInstance, Stage, Time, ToCentral};
+use crate::region_commits::RegionWait;
 use rejoin_channel_table::{BusinessCard, Epoch};
 use rejoin_wire::Limits;
 
@@ -56,6 +57,8 @@ pub(super) struct RankProcess {
     waits: bool,
     /// Its program waits for a checkpoint later than this epoch.
     asked: Option<Epoch>,
+    /// What its program waits for while it stores its registered memory.
+    regions: RegionWait,
     registration: Option<Registration>,
 }
 
@@ -72,6 +75,7 @@ impl RankProcess {
             from_image,
             waits: false,
             asked: None,
+            regions: RegionWait::default(),
             registration: None,
         }
     }
@@ -183,6 +187,16 @@ impl RankProcess {
     /// The epochs for which `answers` holds have an answer; whether its program waited for one.
     pub fn take_answered(&mut self, answers: impl Fn(Epoch) -> bool) -> bool {
         self.asked.take_if(|after| answers(*after)).is_some()
+    }
+
+    /// What its program waits for while it stores its registered memory.
+    pub fn regions(&mut self) -> &mut RegionWait {
+        &mut self.regions
+    }
+
+    /// The same, to be reported.
+    pub fn region_wait(&self) -> RegionWait {
+        self.regions
     }
 
     /// Whether the started process has ended.

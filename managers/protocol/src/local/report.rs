@@ -4,6 +4,7 @@ use super::host_state::{Local, LocalPhase};
 use super::inputs::LocalEffect;
 use super::rank_process::RankProcess;
 use crate::manager_messages::{RankReport, Report, Stage, ToCentral};
+use crate::region_commits::RegionWait;
 
 impl Local {
     /// Reports the whole state, including all earlier messages.
@@ -35,6 +36,7 @@ impl Local {
             waits: false,
             ended: false,
             asked: None,
+            regions: RegionWait::default(),
             images: self.images.of(instance.rank).collect(),
         };
         // Of one that is to begin, nothing else can be said.
@@ -44,6 +46,7 @@ impl Local {
             said.waits = process.waits();
             said.ended = process.state().is_settled();
             said.asked = process.asked();
+            said.regions = process.region_wait();
         }
         said
     }

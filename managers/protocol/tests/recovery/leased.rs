@@ -210,8 +210,8 @@ impl System {
                 self.hosts[host].up.clear();
                 self.hosts[host].down.clear();
             }
-            CentralEffect::AskStored => self.lease_state().question = Some(Question::Stored),
-            CentralEffect::AskRelaunchable => {
+            CentralEffect::AskStored { .. } => self.lease_state().question = Some(Question::Stored),
+            CentralEffect::AskRelaunchable { .. } => {
                 self.lease_state().question = Some(Question::Relaunchable);
             }
             CentralEffect::Relaunch(next) => self.relaunch(next),
@@ -229,7 +229,7 @@ impl System {
         if question == Question::Stored {
             leased.stored = stored;
         }
-        let regions = StoredState::Regions(1);
+        let regions = StoredState::Regions(Epoch(1));
         let images = self.files_of_all().map(StoredState::Images);
         let states = images.into_iter().chain([regions]).filter(|_| stored);
         let states = states.collect();

@@ -33,7 +33,9 @@ impl Central {
             return self.decide(now, Verdict::HostLost { host: name, why }, effects);
         }
         self.lost_hosts.add(host, why);
-        effects.push(CentralEffect::AskRelaunchable);
+        effects.push(CentralEffect::AskRelaunchable {
+            regions: self.regions.epochs(),
+        });
     }
 
     /// It is about to be decided how the job continues without a host. A central manager that was
@@ -91,7 +93,9 @@ impl Central {
                 }
             } else if states.iter().any(older) {
                 // Newer files were committed after the question.
-                return effects.push(CentralEffect::AskRelaunchable);
+                return effects.push(CentralEffect::AskRelaunchable {
+                    regions: self.regions.epochs(),
+                });
             }
         }
         self.give_up_lost_hosts(now, effects);

@@ -23,7 +23,9 @@ impl Central {
             return false;
         }
         self.phase = CentralPhase::Relaunching(Relaunching::Asked);
-        effects.push(CentralEffect::AskStored);
+        effects.push(CentralEffect::AskStored {
+            regions: self.regions.epochs(),
+        });
         true
     }
 
@@ -102,15 +104,14 @@ impl Central {
         }
     }
 
-    /// The states that every rank has stored, the best one first.
+    /// The states that every rank has stored, the newest one first.
     fn stored(&mut self, now: Time, states: &[StoredState], effects: &mut Vec<CentralEffect>) {
         let mut states = states.iter().copied();
         let next = states.find(|state| self.may_continue(*state));
         let next = next.and_then(|state| {
             let (host, placement) = self.placement_without_lost()?;
-            let checkpoints = self.mode.checkpoints();
             Some(Relaunch {
-                requested: checkpoints.map(|c| c.last_number()).unwrap_or_default(),
+                requested: self.last_number(),
                 generation: self.ranks.generation().next(),
                 lost: host,
                 placement,

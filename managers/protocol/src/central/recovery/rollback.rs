@@ -25,6 +25,7 @@ impl Central {
         };
         let checkpoints = self.mode.checkpoints_mut();
         let abandoned = checkpoints.and_then(|c| c.rolled_back(epoch));
+        let voids_regions = self.regions.roll_back(epoch);
         self.ranks.roll_back();
         self.losses.rolls_back(since);
         self.losses.try_again();
@@ -38,6 +39,10 @@ impl Central {
         self.phase = CentralPhase::Restoring(GlobalRestore { epoch, since, held });
         self.mode.set_last_checkpoint(None);
         self.store_restoring(epoch, effects);
+        if voids_regions {
+            let epochs = self.regions.epochs();
+            effects.push(CentralEffect::Persist(Record::RegionsCommitted { epochs }));
+        }
         for (host, ranks) in by_host {
             if !self.hosts.is_done(host) {
                 self.order_restore(host, epoch, ranks, effects);

@@ -10,6 +10,7 @@ use crate::levels::CommittedEpochs;
 use crate::manager_messages::{
     ProcessInstance, RankReport, Report, Stage, Time, ToCentral, ToLocal,
 };
+use crate::region_commits::RegionWait;
 use crate::verdict::Verdict;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 
@@ -264,6 +265,9 @@ fn events_of(report: Report, generation: Generation, committed: CommittedEpochs)
         }));
         let asked = said.asked;
         events.extend(asked.map(|after| ToCentral::Checkpoint { instance, after }));
+        let RegionWait { number, commit } = said.regions;
+        events.extend(number.map(|above| ToCentral::AskRegionsNumber { instance, above }));
+        events.extend(commit.map(|epoch| ToCentral::RegionsStored { instance, epoch }));
     }
     events.extend(report.exits.iter().map(|exit| exit.news()));
     events

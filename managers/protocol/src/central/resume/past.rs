@@ -20,6 +20,8 @@ pub(in crate::central) struct Past {
     pub restored: Option<Option<Epoch>>,
     /// The highest that was ever requested.
     pub last_epoch: Epoch,
+    /// The highest number that was given to registered memory.
+    pub last_number: Epoch,
     /// The last commits.
     pub committed: LastCommits,
     pub finalized: bool,

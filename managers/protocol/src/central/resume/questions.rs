@@ -1,5 +1,6 @@
 //! The questions of a restarted central manager to the hosts, until all have answered.
 
+use crate::central::event::Event;
 use crate::central::interface::{CentralEffect, CentralInput};
 use crate::central::job_state::Central;
 use crate::central::phase::CentralPhase;
@@ -19,6 +20,10 @@ impl Central {
     /// Tells observers where the job stands, and prepares the hosts' state.
     fn prepare_hosts(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         effects.push(self.resumed());
+        let epochs = self.regions.epochs();
+        if epochs.newest.is_some() {
+            effects.push(CentralEffect::Event(Event::RegionsCommitted { epochs }));
+        }
         self.end.tell_again(effects);
         self.hosts.count_leases_from(now);
         let by_host = self.ranks.by_host(self.hosts.len());

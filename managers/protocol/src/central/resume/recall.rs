@@ -24,7 +24,7 @@ impl Central {
         let placed = central.placement().map(|placement| placement.from);
         let from = placed.or(central.from.filter(|_| central.has_partners()));
         if let Some(checkpoints) = central.mode.checkpoints_mut() {
-            checkpoints.resume(past.committed, past.last_epoch);
+            checkpoints.resume(past.committed, past.last_epoch.max(past.last_number));
             if let Some(stop) = &central.stop {
                 checkpoints.pursue_files(stop.from());
             }
@@ -62,6 +62,8 @@ impl Central {
                 past.cards = table.into_iter().map(|(_, card)| card).collect();
             }
             Record::Requested { epoch } => past.last_epoch = past.last_epoch.max(epoch),
+            Record::RegionsNumbered { epoch } => past.last_number = past.last_number.max(epoch),
+            Record::RegionsCommitted { epochs } => self.regions.resume(epochs),
             Record::Committed {
                 epoch,
                 level,
@@ -85,6 +87,7 @@ impl Central {
             } => {
                 past.restored = Some(epoch);
                 past.roll_back(epoch);
+                self.regions.roll_back(epoch);
                 self.ranks.recall(generation, &incarnations);
                 if let Some(placement) = placement {
                     self.place(*placement);
