@@ -183,9 +183,10 @@ fn restart(registers: &mut Registers, number: i64, begin: HandlerStart, restarts
     match number {
         // The descriptor is closed although the call returns EINTR. Its number may be in use again.
         libc::SYS_close => return,
-        libc::SYS_nanosleep => rest_of_sleep(registers, RDI, RSI, restarts),
+        libc::SYS_nanosleep => rest_of_sleep(registers, (RDI, RSI), Some(begin), restarts),
         libc::SYS_clock_nanosleep if registers[RSI] & libc::TIMER_ABSTIME as greg_t == 0 => {
-            rest_of_sleep(registers, RDX, R10, restarts);
+            let counts = has_monotonic_rate(registers[RDI]).then_some(begin);
+            rest_of_sleep(registers, (RDX, R10), counts, restarts);
         }
         libc::SYS_poll => rest_of_milliseconds(registers, RDX, begin, restarts),
         libc::SYS_epoll_wait | libc::SYS_epoll_pwait => {
@@ -219,13 +220,63 @@ fn is_relative_wait(operation: greg_t) -> bool {
     operation as i32 & !flags == libc::FUTEX_WAIT
 }
 
+/// Whether a sleep on this clock takes as long as on the monotonic one.
+fn has_monotonic_rate(clock: greg_t) -> bool {
+    matches!(
+        clock as i32,
+        libc::CLOCK_REALTIME | libc::CLOCK_MONOTONIC | libc::CLOCK_BOOTTIME | libc::CLOCK_TAI
+    )
+}
+
 /// A sleep: the kernel has written the rest of the time if the call gave it a place. The restarted
-/// call always gives one.
-fn rest_of_sleep(registers: &mut Registers, request: usize, rest: usize, restarts: &Restarts) {
-    if registers[rest] != 0 {
-        registers[request] = registers[rest];
-    } else {
+/// call always gives one. The rest includes the slack of the timer, once for each interruption. So
+/// the end of a sleep on a clock that `begin` counts for is kept from the first restart on.
+fn rest_of_sleep(
+    registers: &mut Registers,
+    (request, rest): (usize, usize),
+    begin: Option<HandlerStart>,
+    restarts: &Restarts,
+) {
+    if registers[rest] == 0 {
         registers[rest] = restarts.time.get() as greg_t;
+        return;
+    }
+    let place = registers[rest] as *mut timespec;
+    registers[request] = registers[rest];
+    let Some(begin) = begin else {
+        return;
+    };
+    // SAFETY: see `Restarts`; the kernel has just written the rest there.
+    unsafe {
+        let call = &mut *restarts.call.get();
+        let written = nanoseconds(place.read_unaligned());
+        let is_known = (call.stack, call.code, call.argument)
+            == (registers[RSP], registers[RIP], registers[rest])
+            && begin.time <= call.deadline + LATE;
+        let left = match is_known {
+            true => written.min(call.deadline.saturating_sub(begin.counted())),
+            false => written,
+        };
+        *call = RestartedCall {
+            stack: registers[RSP],
+            code: registers[RIP],
+            argument: registers[rest],
+            deadline: sys::now().saturating_add(left),
+        };
+        place.write_unaligned(time_of(left));
+    }
+}
+
+fn nanoseconds(time: timespec) -> u64 {
+    (time.tv_sec as u64)
+        .saturating_mul(1_000_000_000)
+        .saturating_add(time.tv_nsec as u64)
+}
+
+fn time_of(nanoseconds: u64) -> timespec {
+    timespec {
+        tv_sec: (nanoseconds / 1_000_000_000) as i64,
+        tv_nsec: (nanoseconds % 1_000_000_000) as i64,
     }
 }
 
@@ -277,12 +328,10 @@ fn rest_of_time(registers: &mut Registers, which: usize, begin: HandlerStart, re
         if place == time as greg_t {
             let left = call.deadline.saturating_sub(begin.counted());
             call.deadline = sys::now() + left;
-            (*time).tv_sec = (left / 1_000_000_000) as i64;
-            (*time).tv_nsec = (left % 1_000_000_000) as i64;
+            *time = time_of(left);
         } else {
             *time = (place as *const timespec).read_unaligned();
-            let length = (*time).tv_sec as u64 * 1_000_000_000 + (*time).tv_nsec as u64;
-            call.deadline = sys::now().saturating_add(length);
+            call.deadline = sys::now().saturating_add(nanoseconds(*time));
             registers[which] = time as greg_t;
         }
     }
