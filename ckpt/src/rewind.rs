@@ -183,21 +183,30 @@ fn restart(registers: &mut Registers, number: i64, begin: HandlerStart, restarts
     match number {
         // The descriptor is closed although the call returns EINTR. Its number may be in use again.
         libc::SYS_close => return,
-        libc::SYS_nanosleep => rest_of_sleep(registers, (RDI, RSI), Some(begin), restarts),
+        libc::SYS_nanosleep => {
+            let first = written_or(registers, RSI, RDI);
+            rest_of_time(registers, RDI, first, begin, restarts);
+        }
         libc::SYS_clock_nanosleep if registers[RSI] & libc::TIMER_ABSTIME as greg_t == 0 => {
-            let counts = has_monotonic_rate(registers[RDI]).then_some(begin);
-            rest_of_sleep(registers, (RDX, R10), counts, restarts);
+            if has_monotonic_rate(registers[RDI]) {
+                let first = written_or(registers, R10, RDX);
+                rest_of_time(registers, RDX, first, begin, restarts);
+            } else {
+                rest_of_sleep(registers, RDX, R10, restarts);
+            }
         }
         libc::SYS_poll => rest_of_milliseconds(registers, RDX, begin, restarts),
         libc::SYS_epoll_wait | libc::SYS_epoll_pwait => {
             rest_of_milliseconds(registers, R10, begin, restarts)
         }
-        libc::SYS_rt_sigtimedwait => rest_of_time(registers, RDX, begin, restarts),
+        libc::SYS_rt_sigtimedwait => {
+            rest_of_time(registers, RDX, registers[RDX], begin, restarts);
+        }
         libc::SYS_epoll_pwait2 | libc::SYS_semtimedop => {
-            rest_of_time(registers, R10, begin, restarts)
+            rest_of_time(registers, R10, registers[R10], begin, restarts)
         }
         libc::SYS_futex if is_relative_wait(registers[RSI]) => {
-            rest_of_time(registers, R10, begin, restarts)
+            rest_of_time(registers, R10, registers[R10], begin, restarts)
         }
         number if sockets::is_over(registers, number, begin, restarts) => return,
         _ => {}
@@ -228,42 +237,22 @@ fn has_monotonic_rate(clock: greg_t) -> bool {
     )
 }
 
-/// A sleep: the kernel has written the rest of the time if the call gave it a place. The restarted
-/// call always gives one. The rest includes the slack of the timer, once for each interruption. So
-/// the end of a sleep on a clock that `begin` counts for is kept from the first restart on.
-fn rest_of_sleep(
-    registers: &mut Registers,
-    (request, rest): (usize, usize),
-    begin: Option<HandlerStart>,
-    restarts: &Restarts,
-) {
-    if registers[rest] == 0 {
-        registers[rest] = restarts.time.get() as greg_t;
-        return;
+/// The place of the rest of a sleep's time, which the kernel has written if the call named one, or
+/// else of its time.
+fn written_or(registers: &Registers, rest: usize, request: usize) -> greg_t {
+    match registers[rest] {
+        0 => registers[request],
+        place => place,
     }
-    let place = registers[rest] as *mut timespec;
-    registers[request] = registers[rest];
-    let Some(begin) = begin else {
-        return;
-    };
-    // SAFETY: see `Restarts`; the kernel has just written the rest there.
-    unsafe {
-        let call = &mut *restarts.call.get();
-        let written = nanoseconds(place.read_unaligned());
-        let is_known = (call.stack, call.code, call.argument)
-            == (registers[RSP], registers[RIP], registers[rest])
-            && begin.time <= call.deadline + LATE;
-        let left = match is_known {
-            true => written.min(call.deadline.saturating_sub(begin.counted())),
-            false => written,
-        };
-        *call = RestartedCall {
-            stack: registers[RSP],
-            code: registers[RIP],
-            argument: registers[rest],
-            deadline: sys::now().saturating_add(left),
-        };
-        place.write_unaligned(time_of(left));
+}
+
+/// A sleep on a clock of its own, such as that of a processor's time: only the kernel knows the
+/// rest. It writes the rest if the call gave it a place. The restarted call always gives one.
+fn rest_of_sleep(registers: &mut Registers, request: usize, rest: usize, restarts: &Restarts) {
+    if registers[rest] != 0 {
+        registers[request] = registers[rest];
+    } else {
+        registers[rest] = restarts.time.get() as greg_t;
     }
 }
 
@@ -315,14 +304,22 @@ fn rest_of_milliseconds(
     registers[which] = call.argument;
 }
 
-/// A relative time-out that the kernel only reads. A copy replaces it, and later restarts shorten
-/// the copy.
-fn rest_of_time(registers: &mut Registers, which: usize, begin: HandlerStart, restarts: &Restarts) {
+/// A relative time. A copy of `first` replaces it at the first restart, and later restarts shorten
+/// the copy. A sleep needs that, too: the rest that the kernel writes includes the slack of the
+/// timer, and would grow by it with each restart.
+fn rest_of_time(
+    registers: &mut Registers,
+    which: usize,
+    first: greg_t,
+    begin: HandlerStart,
+    restarts: &Restarts,
+) {
     let (time, place) = (restarts.time.get(), registers[which]);
     if place == 0 {
         return;
     }
-    // SAFETY: see `Restarts`; the kernel has read the program's time-out from its place.
+    // SAFETY: see `Restarts`; the kernel has read the program's time from its place, or written
+    // the rest there.
     unsafe {
         let call = &mut *restarts.call.get();
         if place == time as greg_t {
@@ -330,7 +327,7 @@ fn rest_of_time(registers: &mut Registers, which: usize, begin: HandlerStart, re
             call.deadline = sys::now() + left;
             *time = time_of(left);
         } else {
-            *time = (place as *const timespec).read_unaligned();
+            *time = (first as *const timespec).read_unaligned();
             call.deadline = sys::now().saturating_add(nanoseconds(*time));
             registers[which] = time as greg_t;
         }

@@ -335,8 +335,11 @@ fn without_the_first() {
             unsafe { libc::syscall(libc::SYS_exit, 0) };
         });
     });
-    std::thread::sleep(Duration::from_millis(50));
-    assert_eq!(support::status_of(job.pid, "State"), "Z (zombie)");
+    let begun = Instant::now();
+    while support::status_of(job.pid, "State") != "Z (zombie)" {
+        assert!(begun.elapsed() < LIMIT, "the first thread does not end");
+        std::thread::sleep(Duration::from_millis(1));
+    }
     assert_eq!(job.ask("well?"), "late: []");
     job.image();
     assert_eq!(job.ask("well?"), "late: []");
