@@ -56,27 +56,24 @@ fn programs() -> PathBuf {
     folder
 }
 
-/// Compiles `tests/programs/NAME.c` with the installed `mpicc` and warnings as errors, once per run
-/// of a test binary.
+/// Compiles `tests/programs/NAME.c` (or `.cpp`, or `.rs`) with the installed wrappers and warnings
+/// as errors, once per run of a test binary.
 pub fn program(name: &str) -> PathBuf {
-    let source = root().join("tests/programs").join(name).with_extension("c");
+    let source = root().join("tests/programs").join(name);
+    let source = ["c", "cpp", "rs"].map(|kind| source.with_extension(kind));
+    let source = source.iter().find(|source| source.exists());
+    let source = source.expect("the program's source");
     let folder = programs();
     let binary = folder.join(name);
     // One at a time.
     let mut compiled = COMPILED.lock().unwrap_or_else(|e| e.into_inner());
     if !compiled.contains(name) {
         std::fs::create_dir_all(&folder).expect("a folder for compiled programs");
-        let text = std::fs::read_to_string(&source).expect("the program's source");
-        let openmp = text.contains("#include <omp.h>").then_some("-fopenmp");
-        let out = Command::new(prefix().join("bin/mpicc"))
-            .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"])
-            .args(openmp)
+        let out = compiler(source)
             .arg("-o")
             .arg(&binary)
-            .arg(&source)
-            .arg("-lm")
             .output()
-            .expect("starting mpicc");
+            .expect("starting the compiler");
         assert!(
             out.status.success(),
             "{}: {}",
@@ -86,6 +83,34 @@ pub fn program(name: &str) -> PathBuf {
         compiled.insert(name.to_owned());
     }
     binary
+}
+
+/// The compiler of a program, without the option for its output.
+fn compiler(source: &Path) -> Command {
+    let kind = source.extension().and_then(|kind| kind.to_str());
+    if kind == Some("rs") {
+        let library = prefix().join("lib").display().to_string();
+        let mut command = Command::new("rustc");
+        command
+            .args(["--edition", "2024", "-O", "-g", "-D", "warnings"])
+            .arg(format!("-Lnative={library}"))
+            .arg(format!("-Clink-arg=-Wl,-rpath,{library}"))
+            .arg(source);
+        return command;
+    }
+    let wrapper = match kind {
+        Some("cpp") => "bin/mpicxx",
+        _ => "bin/mpicc",
+    };
+    let text = std::fs::read_to_string(source).expect("the program's source");
+    let openmp = text.contains("#include <omp.h>").then_some("-fopenmp");
+    let mut command = Command::new(prefix().join(wrapper));
+    command
+        .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"])
+        .args(openmp)
+        .arg(source)
+        .arg("-lm");
+    command
 }
 
 /// One run of `mpirun`.

@@ -102,6 +102,39 @@ fn ranks_of_a_host_that_was_cut_off_do_not_disturb_their_successors() {
     continued(&job.end(), &images, &undisturbed);
 }
 
+#[test]
+fn programs_with_threads_continue_without_a_lost_host() {
+    let programs = [
+        ("pool", &["4000"][..]),
+        ("openmp", &["400", "7000"]),
+        ("talkers", &["6000"]),
+    ];
+    for (name, args) in programs {
+        let mut hosts = hosts!(2);
+        let program = |run: Run| args.iter().fold(run.arg(program(name)), Run::arg);
+        let undisturbed = Job::start(&hosts, &[], program).end();
+        good(&undisturbed);
+        let images = images(&hosts);
+        let with = ["--images", text(&images), "--host-lease", "1"];
+        let gate = Job::gate(&hosts);
+        let mut job = Job::start(&hosts, &with, |run| program(run).arg(gate));
+        job.until_in_files(2);
+        hosts.kill(2);
+        until_back(&mut job, 1, 1);
+        let done = job.end();
+        good(&done);
+        // Lines of threads have no order.
+        let sorted = |done: &Finished| {
+            let mut lines = lines(done);
+            lines.sort();
+            lines
+        };
+        let (here, there) = (sorted(&done), sorted(&undisturbed));
+        assert_eq!(here, there, "{name}: {}", done.text());
+        is_replaced(&done);
+    }
+}
+
 /// A folder that each host has for itself: its `/tmp` is private.
 const OWN: &str = "/tmp/own-images";
 

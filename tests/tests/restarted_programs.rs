@@ -105,3 +105,13 @@ fn four_threads_of_each_rank_that_all_communicate() {
 fn threads_that_come_and_go() {
     restarts("shortlived", &["N"], true);
 }
+
+#[test]
+fn exceptions_of_cpp_in_flight() {
+    restarts("exceptions", &["N"], true);
+}
+
+#[test]
+fn panics_of_rust_that_are_caught() {
+    restarts("panics", &["N"], true);
+}

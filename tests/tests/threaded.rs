@@ -44,6 +44,21 @@ fn threads_that_come_and_go() {
     survives("shortlived", &["600"], true);
 }
 
+#[test]
+fn exceptions_of_cpp_and_panics_of_rust_in_flight() {
+    let programs: [(_, &[_]); 2] = [("exceptions", &["800"]), ("panics", &["1500"])];
+    for (name, args) in programs {
+        let case = Case {
+            name,
+            args,
+            ordered: true,
+            files: false,
+            least: 12,
+        };
+        program_survives(&case, 1..2);
+    }
+}
+
 /// A job that runs, its events file, and the file for which it waits.
 struct Running {
     job: Job,
