@@ -94,8 +94,8 @@ proptest! {
         let folder = Folder::new("journal-cut");
         let bytes = written(&folder, &records);
         let at = place.index(bytes.len() + 1);
-        let begun = (0..=records.len()).map(|count| written(&folder, &records[..count]));
-        let whole = begun.filter(|begun| begun.len() <= at).last();
+        let mut begun = (0..=records.len()).map(|count| written(&folder, &records[..count]));
+        let whole = begun.rfind(|begun| begun.len() <= at);
         let read = resumed(&folder.join("copy"), &bytes[..at]);
         match whole {
             // Not even the job's name.

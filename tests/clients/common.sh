@@ -64,3 +64,51 @@ needs_package() {
 
 # Bounded run: no client may hang the tests.
 bounded() { timeout --kill-after=10 "$@"; }
+
+# below PID: the processes below it.
+below() {
+    local child
+    for child in $(cat /proc/"$1"/task/*/children 2>/dev/null); do
+        echo "$child"
+        below "$child"
+    done
+}
+
+# killed_in_the_middle NAME COMMITS MPIRUN-ARGUMENTS...: runs a job of this name with files of its
+# images, and kills all its processes at once when so many checkpoints are in files. Its output goes
+# to $work/NAME-first.log.
+killed_in_the_middle() {
+    local name=$1 commits=$2 images=$work/$1-images events=$work/$1-events log=$work/$1-first.log
+    shift 2
+    rm -rf "$images" "$events"
+    mkdir "$images"
+    bounded 120 "$mpirun" --images "$images" --job-name "$name" --events "$events" \
+        --checkpoint-interval 0.2 --image-interval 0.2 "$@" >"$log" 2>&1 &
+    local job=$! in_files=0
+    for _ in $(seq 2000); do
+        in_files=$(grep -c '"level":"file"' "$events" 2>/dev/null || true)
+        [ "${in_files:-0}" -ge "$commits" ] && break
+        kill -0 $job 2>/dev/null || break
+        sleep 0.02
+    done
+    [ "${in_files:-0}" -ge "$commits" ] || fail "$name: too few checkpoints in files: $(tail -n 5 "$log")"
+    kill -0 $job 2>/dev/null || fail "$name ended before it was to be killed"
+    local processes
+    processes=$(below $job)
+    # shellcheck disable=SC2086
+    kill -9 $job $processes 2>/dev/null || true
+    wait $job 2>/dev/null || true
+    for _ in $(seq 500); do
+        # shellcheck disable=SC2086
+        kill -0 $processes 2>/dev/null || return 0
+        sleep 0.02
+    done
+    fail "$name: processes do not end: $processes"
+}
+
+# restarted NAME MPIRUN-OPTIONS...: the rest of that job.
+restarted() {
+    local name=$1
+    shift
+    bounded 300 "$mpirun" --images "$work/$name-images" --restart="$name" "$@"
+}

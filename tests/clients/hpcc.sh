@@ -17,8 +17,19 @@ if ! bounded 300 "$mpirun" -n 4 ./hpcc >"$work/hpcc-run.log" 2>&1; then
     tail -n 20 "$work/hpcc-run.log" >&2
     fail "hpcc on 4 ranks"
 fi
-out=hpccoutf.txt
-grep -q '^Success=1$' $out || fail "hpcc does not report success"
-grep -q ' 0 tests completed and failed residual checks' $out || fail "a residual check failed"
-grep -q 'FAILED' $out && fail "$(grep -m1 FAILED $out)"
-say "hpcc on 4 ranks passed ($(grep -c PASSED $out) residual checks)"
+residuals() {
+    grep -q '^Success=1$' hpccoutf.txt || fail "hpcc does not report success $1"
+    grep -q ' 0 tests completed and failed residual checks' hpccoutf.txt || fail "a residual check failed $1"
+    grep -q 'FAILED' hpccoutf.txt && fail "$(grep -m1 FAILED hpccoutf.txt) $1"
+    say "hpcc on 4 ranks passed $1 ($(grep -c PASSED hpccoutf.txt) residual checks)"
+}
+residuals "undisturbed"
+
+# All its processes are killed at once in the middle, and the job continues from files.
+rm hpccoutf.txt
+killed_in_the_middle hpcc 4 -n 4 ./hpcc
+if ! restarted hpcc >"$work/hpcc-again.log" 2>&1; then
+    tail -n 20 "$work/hpcc-again.log" >&2
+    fail "hpcc restarted"
+fi
+residuals "killed and restarted"

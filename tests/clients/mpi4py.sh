@@ -84,6 +84,12 @@ for seed in 1 2 3; do
 done
 say "a program whose ranks were killed wrote what it writes undisturbed"
 
+# All its processes are killed at once in the middle, and the job continues from files.
+killed_in_the_middle mpi4py 3 -n 3 "$python" "$work/mpi4py-survive.py"
+restarted mpi4py >"$work/mpi4py-again.out" 2>"$work/mpi4py-again.err" || fail "restarted: $(cat "$work/mpi4py-again.err")"
+[ "$(grep ' 250 ' "$work/mpi4py-again.out" | sort)" = "$(grep ' 250 ' <<<"$plain")" ] || fail "other output after a restart: $(cat "$work/mpi4py-again.out")"
+say "a program whose processes were all killed wrote the same after its restart"
+
 skip=$work/mpi4py-skip.patterns
 modules=()
 while read -r module; do modules+=(-e "^$module\\.py$"); done < <(sed -n 's/^module:\([a-z0-9_]*\).*/\1/p' "$here/mpi4py.skip")
