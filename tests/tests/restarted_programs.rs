@@ -107,6 +107,11 @@ fn threads_that_come_and_go() {
 }
 
 #[test]
+fn a_program_that_is_mostly_outside_mpi() {
+    restarts("outside", &["N"], true);
+}
+
+#[test]
 fn exceptions_of_cpp_in_flight() {
     restarts("exceptions", &["N"], true);
 }
