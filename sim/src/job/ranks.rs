@@ -3,7 +3,7 @@
 use super::process_model::{Process, ProcessStep, SimFile, SimImage};
 use super::work::{Work, WorkRequest};
 use super::{Event, JobWorld, Key, MILLI};
-use rejoin_channel_table::{BusinessCard, Epoch, Rank};
+use rejoin_channel_table::{BusinessCard, Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::local;
 use rejoin_managers_protocol::manager_messages::End;
 use rejoin_wire::ImageCost;
@@ -112,7 +112,8 @@ impl<W: Work> JobWorld<W> {
         Ok(())
     }
 
-    /// Checks a card: it has the generation of the asking rank, and no future incarnation.
+    /// Checks a card: it has the generation of the asking rank, and no future incarnation, with one
+    /// exception.
     fn check_card(&mut self, key: Key, message: &FromManager) -> Result<(), String> {
         let FromManager::Card {
             generation,
@@ -128,6 +129,12 @@ impl<W: Work> JobWorld<W> {
             .instances
             .get(rank)
             .map(|instance| instance.incarnation);
+        // Whoever comes back alone gets a table in which another one that does may have the
+        // incarnation that was ordered, and its former place: nothing is sent to it any more.
+        let last = match asker.alone {
+            true => last.map(Incarnation::next),
+            false => last,
+        };
         let right = *generation == asker.instance.generation && Some(*incarnation) <= last;
         // A rank that comes back alone may get what the process before it has asked for.
         if right && (asker.alone || asker.step > ProcessStep::WaitsForStart) {
