@@ -220,6 +220,9 @@ fn checkpoints(status: &JobStatus) -> String {
             c.took_ns as f64 / 1e6
         );
     }
+    if let Some(epoch) = status.regions {
+        out += &format!("  checkpoint {epoch} of registered memory\n");
+    }
     out
 }
 
@@ -318,6 +321,7 @@ mod tests {
                 age_ns: 6_500_000_000,
                 took_ns: 1_250_000_000,
             }),
+            regions: Some(6),
             committed: 7,
             aborted: 0,
             failures: 1,
@@ -336,6 +340,7 @@ job 00000000000000ab  ./app, 2 ranks, running for 12.3 s  (mpirun 77, --recovery
   checkpoint 7 committed in memory 2.1 s ago, 12.3 ms after its request; 7 committed, 0 aborted
   checkpoint 5 in files, of 4.3 s ago, written in 830.0 ms
   checkpoint 4 on partner hosts, of 6.5 s ago, copied in 1250.0 ms
+  checkpoint 6 of registered memory
   1 failure, 1 recovery, generation 1
   last failure: rank 1 on host a was killed by signal 9 (SIGKILL)
   central manager 78, started again 2 times

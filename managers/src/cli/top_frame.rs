@@ -97,6 +97,9 @@ fn checkpoints(status: &JobStatus) -> Vec<String> {
         let last = last(status.on_partners.as_ref());
         lines.push(format!("  on partner {last}"));
     }
+    if let Some(epoch) = status.regions {
+        lines.push(format!("  registered {epoch}"));
+    }
     if let Some(cost) = &status.cost {
         lines.push(format!(
             "  last stall {} (rank {}), longest {}; {} copied",
@@ -226,6 +229,7 @@ mod tests {
                 took_ns: 512_300_000,
             }),
             on_partners: None,
+            regions: None,
             committed: 7,
             aborted: 1,
             failures: 1,

@@ -44,6 +44,7 @@ pub struct JobMetrics {
     epoch: Gauge,
     file_epoch: Gauge,
     partner_epoch: Gauge,
+    regions_epoch: Gauge,
     age: GaugeOfSeconds,
     running: GaugeOfSeconds,
 }
@@ -83,6 +84,7 @@ impl JobMetrics {
             epoch: Gauge::default(),
             file_epoch: Gauge::default(),
             partner_epoch: Gauge::default(),
+            regions_epoch: Gauge::default(),
             age: GaugeOfSeconds::default(),
             running: GaugeOfSeconds::default(),
         };
@@ -124,6 +126,9 @@ impl JobMetrics {
             "Number of the newest checkpoint whose files are on partner hosts; 0 if there is none";
         let epoch = self.partner_epoch.clone();
         all.register("checkpoint_partner_epoch", help, epoch);
+        let help = "Number of the newest checkpoint of registered memory; 0 if there is none";
+        let epoch = self.regions_epoch.clone();
+        all.register("checkpoint_regions_epoch", help, epoch);
     }
 
     fn register_failures(&mut self) {
@@ -224,6 +229,8 @@ impl JobMetrics {
         self.file_epoch.set(i64::from(in_files));
         let on_partners = view.on_partners.map_or(0, |(epoch, _)| epoch.0);
         self.partner_epoch.set(i64::from(on_partners));
+        let regions = view.regions.map_or(0, |epoch| epoch.0);
+        self.regions_epoch.set(i64::from(regions));
         let last = view.committed.map_or(self.begun, |(_, at)| at);
         self.age.set(since(last));
         self.running.set(since(self.begun));
@@ -271,6 +278,7 @@ mod tests {
             committed: Some((Epoch(3), at(5))),
             in_files: Some((Epoch(2), at(4))),
             on_partners: Some((Epoch(1), at(2))),
+            regions: Some(Epoch(4)),
             progress: None,
         };
         let text = metrics.text(&view, at(9));
@@ -286,6 +294,7 @@ mod tests {
             "rejoin_checkpoint_epoch 3",
             "rejoin_checkpoint_file_epoch 2",
             "rejoin_checkpoint_partner_epoch 1",
+            "rejoin_checkpoint_regions_epoch 4",
             "rejoin_checkpoint_age_seconds 4.0",
             "rejoin_running_seconds 8.0",
             "rejoin_rank_failures_total 0",

@@ -90,6 +90,8 @@ pub struct JobStatus {
     pub in_files: Option<Checkpoint>,
     /// The newest checkpoint whose files are on partner hosts, in a job where they are copied.
     pub on_partners: Option<Checkpoint>,
+    /// The newest committed checkpoint of registered memory.
+    pub regions: Option<u32>,
     /// Checkpoints that were committed in memory.
     pub committed: u64,
     /// Checkpoints that were aborted.

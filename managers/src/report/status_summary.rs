@@ -125,6 +125,7 @@ impl StatusSummary {
             checkpoint: view.committed.map(|c| checkpoint(c, self.took)),
             in_files: view.in_files.map(|c| checkpoint(c, self.files_took)),
             on_partners: view.on_partners.map(|c| checkpoint(c, self.copies_took)),
+            regions: view.regions.map(|epoch| epoch.0),
             committed: self.committed,
             aborted: self.aborted,
             failures: self.failures,

@@ -76,6 +76,8 @@ pub struct JobView {
     /// The newest checkpoint on partner hosts, and when it was committed in memory. `None` also
     /// where no copies are made.
     pub on_partners: Option<(Epoch, Time)>,
+    /// The newest committed checkpoint of registered memory.
+    pub regions: Option<Epoch>,
     /// Work on images that is under way.
     pub progress: Option<ImageProgress>,
 }
@@ -104,6 +106,7 @@ impl Central {
             committed: timed(epochs.memory),
             in_files: timed(epochs.file),
             on_partners: timed(epochs.partner.filter(|_| self.has_partners())),
+            regions: self.regions.epochs().newest,
             progress: self.progress(),
         }
     }
