@@ -65,6 +65,36 @@ fn an_unmodified_program_continues_without_a_lost_host() {
 }
 
 #[test]
+fn a_lost_host_needs_no_option_and_ends_a_job_that_wants_no_files() {
+    let mut hosts = hosts!(2);
+    let undisturbed = Job::undisturbed(&hosts, &[]);
+    let mut job = Job::jacobi(&hosts, &["--host-lease", "1"]);
+    job.until_in_files(2);
+    hosts.kill(2);
+    until_back(&mut job, 1, 1);
+    continued_from_copies(&job.end(), &undisturbed);
+    let mut hosts = hosts!(2);
+    let with = [
+        "--images",
+        "none",
+        "--host-lease",
+        "1",
+        "--host-patience",
+        "2",
+    ];
+    let mut job = Job::jacobi(&hosts, &with);
+    job.until("committed", 2);
+    hosts.kill(2);
+    let done = finish(job.child, SOON, "the job without files");
+    let said = done.stderr();
+    assert!(
+        said.contains("host h2 is lost, and its ranks with it"),
+        "{said}"
+    );
+    assert_eq!(done.output.status.code(), Some(1), "{said}");
+}
+
+#[test]
 fn ranks_that_continued_elsewhere_are_killed_and_lose_a_host_again() {
     let mut hosts = hosts!(3);
     let undisturbed = Job::undisturbed(&hosts, &[]);

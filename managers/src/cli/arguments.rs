@@ -10,7 +10,7 @@ use rejoin_managers_protocol::checkpoint::Interval;
 use rejoin_wire::{parse_port_range, parse_seconds};
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// How the user set this value of an option: on the command line, or by a variable.
 pub(super) type Given<'a> = &'a dyn Fn(&str, &str) -> String;
@@ -88,8 +88,9 @@ pub(super) struct JobArguments {
     pub(super) metrics: Option<SocketAddr>,
     /// Folder for images of the ranks' processes, by which ranks come back even if their images in
     /// memory, or a host, are lost. Hosts that do not share it copy each other's files. If all
-    /// ranks see the folder, also for memory that the program registers (MPIX_Register_region)
-    #[arg(long, value_name = "DIR")]
+    /// ranks see the folder, also for memory that the program registers (MPIX_Register_region). A
+    /// job on several hosts has a folder of its own in TMPDIR without this option; none: no files
+    #[arg(long, value_name = "DIR|none")]
     pub(super) images: Option<PathBuf>,
     /// Time between checkpoints whose images go to files: TIME (as --timeout), auto (from how
     /// long the last files took and how often ranks are lost), or asked (only when asked for)
@@ -229,6 +230,12 @@ impl JobArguments {
     /// The name of the job to be continued.
     pub(super) fn continued(&self) -> Option<&str> {
         self.restart.as_deref().filter(|name| !name.is_empty())
+    }
+
+    /// The folder of images that the user names.
+    pub(super) fn images_folder(&self) -> Option<&Path> {
+        let folder = self.images.as_deref();
+        folder.filter(|folder| *folder != Path::new("none"))
     }
 
     /// Whether the job continues from registered memory.

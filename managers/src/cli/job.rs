@@ -4,11 +4,14 @@ use super::arguments::{
     BindTo, Carrier, Compression, Given, JobArguments, MapBy, OutputAt, ProgramArguments, Stdin,
 };
 use super::{host_list, ports, stop_options};
+use crate::host::images_folder;
 use crate::host::network_interfaces;
 use crate::host::random::random;
 use crate::host::signal_reader;
 use crate::host::topology::places::{Bind, Binding, MappingPolicy};
+use crate::launch::launch_plan::ImagesPlace;
 use crate::launch::launch_plan::{LaunchPlan, Program};
+use crate::launch::machines::Machines;
 use crate::launch::tree::by_lookups;
 use crate::mpirun::{Launch, Show};
 use crate::stdio::source::Consumed;
@@ -38,13 +41,12 @@ pub(super) fn launch(
     let list = programs.into_iter();
     let list = list.map(|program| program_of(program, overridden));
     let list: Vec<Program> = list.collect::<Result<_, _>>()?;
-    let of_program = |(index, count): (u32, &u32)| std::iter::repeat_n(index, *count as usize);
-    let indices = (0u32..).zip(&counts).flat_map(of_program);
-    let ranks: Vec<(Rank, u32)> = (0u32..).map(Rank).zip(indices).collect();
+    let ranks = ranks(&counts);
     let size = ranks.len() as u32;
     let stdin = reader(job.stdin, size)?;
     let (id, key) = secrets()?;
-    let recovery = recovery(job);
+    let images = images(job, &machines)?;
+    let recovery = recovery(job, images.is_some());
     let range = job.port_range.map(|range| ports::shown(range, given));
     for line in ports::check(range, &list, &ranks, &machines, recovery.is_some())? {
         say_line!("mpirun: {line}");
@@ -64,6 +66,7 @@ pub(super) fn launch(
         copy_group: job.image_parity.unwrap_or(1),
         copy_rate: job.image_copy_rate,
         ranks,
+        images: images.filter(|_| recovery.is_some()),
         options: options(job, recovery.is_some())?,
         binding: binding(job),
         compression: compression(job),
@@ -94,6 +97,13 @@ pub(super) fn launch(
         metrics: job.metrics,
         show: shown(job.output),
     })
+}
+
+/// The ranks, each with the number of its program. `counts`: how many ranks each program has.
+fn ranks(counts: &[u32]) -> Vec<(Rank, u32)> {
+    let of_program = |(index, count): (u32, &u32)| std::iter::repeat_n(index, *count as usize);
+    let indices = (0u32..).zip(counts).flat_map(of_program);
+    (0u32..).map(Rank).zip(indices).collect()
 }
 
 /// This host must have the interface on which everything is to listen.
@@ -172,7 +182,7 @@ fn options(job: &JobArguments, takes_images: bool) -> Result<RankOptions, String
 
 /// The folder for registered memory, however the ranks' working directories lie.
 fn folder(job: &JobArguments) -> Result<Option<String>, String> {
-    let Some(folder) = &job.images else {
+    let Some(folder) = job.images_folder() else {
         return Ok(None);
     };
     let shown = folder.display();
@@ -185,10 +195,26 @@ fn folder(job: &JobArguments) -> Result<Option<String>, String> {
         .map_err(|_| format!("--images {shown}: a name in UTF-8 is needed"))
 }
 
-fn recovery(job: &JobArguments) -> Option<Recovery> {
+/// Where files of process images are. A job over a network has them without being asked: else the
+/// loss of a host would end it.
+fn images(job: &JobArguments, machines: &Machines) -> Result<Option<ImagesPlace>, String> {
+    let named = folder(job)?.map(|folder| ImagesPlace {
+        folder,
+        is_default: false,
+    });
+    let has_default = job.images.is_none() && machines.is_networked();
+    Ok(named.or_else(|| {
+        has_default.then(|| ImagesPlace {
+            folder: images_folder::default_path(),
+            is_default: true,
+        })
+    }))
+}
+
+fn recovery(job: &JobArguments, has_files: bool) -> Option<Recovery> {
     (job.recovery == "coordinated").then(|| Recovery {
         interval: job.checkpoint_interval,
-        files: job.images.as_ref().map(|_| job.image_interval),
+        files: has_files.then_some(job.image_interval),
         copies: job
             .image_copy_interval
             .map_or(CopyInterval::EachTime, CopyInterval::Own),

@@ -18,7 +18,7 @@ pub(super) fn continued(
     job: &JobArguments,
     programs: &[ProgramArguments],
 ) -> Result<Option<Continued>, String> {
-    let Some(images) = &job.images else {
+    let Some(images) = job.images_folder() else {
         return Ok(None);
     };
     let (name, has_program) = match job.continued() {

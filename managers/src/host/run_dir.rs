@@ -63,7 +63,11 @@ fn check(dir: &Path) -> Result<()> {
     Err(Error::Usage(format!("{shown} {wrong}: it is not used")))
 }
 
-fn make(dir: &Path) -> Result<()> {
+/// Makes a folder that only this user may enter, or checks that it is one.
+///
+/// # Errors
+/// It can't be made, or belongs to somebody else, or others may enter it.
+pub fn make_private(dir: &Path) -> Result<()> {
     let made = std::fs::DirBuilder::new().mode(0o700).create(dir);
     match made {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
@@ -80,7 +84,7 @@ fn make(dir: &Path) -> Result<()> {
 pub fn open() -> Result<PathBuf> {
     let mut last = None;
     for dir in places() {
-        match make(&dir) {
+        match make_private(&dir) {
             Ok(()) => return Ok(dir),
             Err(error) => last = last.or(Some(error)),
         }
@@ -238,7 +242,7 @@ mod tests {
         fn new(name: &str) -> Scratch {
             let path =
                 std::env::temp_dir().join(format!("rejoin-rundir-{}-{name}", std::process::id()));
-            make(&path).unwrap();
+            make_private(&path).unwrap();
             Scratch(path)
         }
 
@@ -281,7 +285,7 @@ mod tests {
     fn a_directory_that_others_may_enter_is_not_used() {
         let scratch = Scratch::new("open");
         std::fs::set_permissions(&scratch.0, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let said = make(&scratch.0).unwrap_err().to_string();
+        let said = make_private(&scratch.0).unwrap_err().to_string();
         assert!(
             said.ends_with("can be entered by others: it is not used"),
             "{said}"
@@ -289,7 +293,7 @@ mod tests {
         let file = scratch.0.join("file");
         std::fs::write(&file, "").unwrap();
         assert!(
-            make(&file)
+            make_private(&file)
                 .unwrap_err()
                 .to_string()
                 .contains("is no directory")
@@ -297,7 +301,7 @@ mod tests {
         let link = scratch.0.join("link");
         std::os::unix::fs::symlink(&scratch.0, &link).unwrap();
         assert!(
-            make(&link)
+            make_private(&link)
                 .unwrap_err()
                 .to_string()
                 .contains("is no directory")

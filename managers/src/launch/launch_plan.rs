@@ -44,6 +44,15 @@ pub struct CopyPlan {
     pub moved: Vec<MovedRank>,
 }
 
+/// A folder for files of process images.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImagesPlace {
+    /// Its path, which is the same on all hosts.
+    pub folder: String,
+    /// Nobody has named it: it must belong to the user alone.
+    pub is_default: bool,
+}
+
 /// The data with which local managers start ranks. Holds the job's key. mpirun has the plan of the
 /// whole job, each local manager its host's part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +86,8 @@ pub struct LaunchPlan {
     pub copy_group: u32,
     /// Bytes a second at most that a host copies, while no process waits for them.
     pub copy_rate: Option<u64>,
+    /// Where files of process images are; `None`: there are none.
+    pub images: Option<ImagesPlace>,
     /// Settings for all ranks; host and local numbers are the local manager's to fill in.
     pub options: RankOptions,
     /// How the ranks of each host are bound.
@@ -173,6 +184,7 @@ mod tests {
             copy_group: 1,
             copy_rate: None,
             ranks: vec![(Rank(0), 0), (Rank(1), 0), (Rank(2), 1)],
+            images: None,
             options: RankOptions::default(),
             binding: Binding::NONE,
             compression: ImageCompression::None,

@@ -94,7 +94,7 @@ impl NamedJob {
     /// Of a plan that has a name, and that begins in this generation.
     #[must_use]
     pub fn of(plan: &LaunchPlan, generation: Generation) -> Option<NamedJob> {
-        let (name, images) = (plan.name.clone()?, plan.options.folder.as_ref()?);
+        let (name, images) = (plan.name.clone()?, &plan.images.as_ref()?.folder);
         let count = |program: usize| {
             plan.ranks
                 .iter()

@@ -148,9 +148,9 @@ fn progress_line(launch: &Launch) -> ProgressLine {
     let terminal = is_wanted.then(TerminalLine::of_standard_error).flatten();
     let plan = &launch.plan;
     let is_one_host = launch.machines.hosts.len() == 1 && !launch.machines.is_networked();
-    let folder = plan.options.folder.as_ref().filter(|_| is_one_host);
-    let folder = folder.map(|folder| {
-        let images = std::path::Path::new(folder);
+    let place = plan.images.as_ref().filter(|_| is_one_host);
+    let folder = place.map(|place| {
+        let images = std::path::Path::new(&place.folder);
         ImageFolder::new(images, plan.job.0, plan.name.as_deref())
     });
     ProgressLine::new(terminal, folder)

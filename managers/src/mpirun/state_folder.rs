@@ -10,7 +10,7 @@
 use super::job_streams::Show;
 use super::launch_order::Launch;
 use crate::error::{Error, Result};
-use crate::host::images_folder;
+use crate::host::{images_folder, run_dir};
 use crate::launch::launch_plan::{CopyPlan, LaunchPlan};
 use crate::launch::machines::Machines;
 use rejoin_channel_table::{Epoch, Rank};
@@ -26,6 +26,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(super) struct StateFolder {
     folder: Option<PathBuf>,
+    /// The job may be launched again.
+    is_prepared: bool,
     /// The files of process images, if all hosts may see them.
     images: Option<ImageFolder>,
     /// Another host has a copy of each file before its checkpoint counts, or sees it.
@@ -79,14 +81,18 @@ impl StateFolder {
         let folder = options.folder.as_ref().map(PathBuf::from);
         let recovers = launch.recovery.is_some() && launch.machines.is_networked();
         let limit = launch.recovery.map_or(0, |r| r.limit.restarts);
-        let folder = folder.filter(|_| recovers && launch.launch < limit);
+        let may_follow = recovers && launch.launch < limit;
+        let folder = folder.filter(|_| may_follow);
         let began_from = folder.as_ref().filter(|_| options.restart);
         let at_most = Epoch(options.newest.unwrap_or(u32::MAX));
         let plan = &launch.plan;
         let has_images = plan.claim.is_some() || plan.copies.is_some();
-        let images = folder.as_ref().filter(|_| has_images);
+        let images = plan.images.as_ref().filter(|_| may_follow);
         StateFolder {
-            images: images.map(|folder| image_folder(&launch.plan, folder)),
+            is_prepared: folder.is_some() || images.is_some(),
+            images: images
+                .filter(|_| has_images)
+                .map(|place| image_folder(plan, Path::new(&place.folder))),
             began_from: began_from
                 .and_then(|folder| newest_of_all(folder, launch.plan.size, at_most)),
             are_copied: are_copied(launch),
@@ -107,7 +113,7 @@ impl StateFolder {
 
     /// The job may be launched again; whether this launch began from a stored state.
     pub fn is_prepared(&self) -> Option<bool> {
-        self.folder.as_ref().map(|_| self.restarted)
+        self.is_prepared.then_some(self.restarted)
     }
 
     /// Whether the job can continue without these hosts from the images of this checkpoint, which
@@ -208,14 +214,20 @@ impl SharedImages {
     /// not outlive the managers, or this host can't have the folder.
     pub fn of(launch: &mut Launch) -> Option<SharedImages> {
         let plan = &launch.plan;
-        let images = Path::new(plan.options.folder.as_ref()?);
+        let place = plan.images.as_ref()?;
+        let images = Path::new(&place.folder);
         let is_named = plan.name.is_some();
         let is_networked = launch.machines.is_networked();
         if !(is_named || is_networked) || launch.recovery.is_none() {
             return None;
         }
         let folder = image_folder(plan, images);
+        let made = match place.is_default {
+            true => run_dir::make_private(images),
+            false => Ok(()),
+        };
         launch.plan.copies = (is_networked && !is_named).then(CopyPlan::default);
+        made.ok()?;
         let host = nix::unistd::gethostname().unwrap_or_default();
         let claim = folder.claim(&host.to_string_lossy()).ok()?;
         launch.plan.claim = Some(claim.name());

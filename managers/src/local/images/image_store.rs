@@ -2,6 +2,7 @@
 
 use super::image_note::ImageNote;
 use crate::error::system_text;
+use crate::host::run_dir;
 use crate::launch::launch_plan::LaunchPlan;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 use rejoin_ckpt::image::{ImageCompression, ImageIdentity};
@@ -37,9 +38,13 @@ impl ImageStore {
     /// for the user: there will be none.
     pub fn of(plan: &LaunchPlan) -> Result<Option<ImageStore>, String> {
         let options = &plan.options;
-        let (Some(_), Some(folder)) = (&options.images, &options.folder) else {
+        let (Some(_), Some(place)) = (&options.images, &plan.images) else {
             return Ok(None);
         };
+        let images = Path::new(&place.folder);
+        if place.is_default {
+            run_dir::make_private(images).map_err(|error| error.to_string())?;
+        }
         let program = std::env::current_exe().map_err(|e| e.to_string())?;
         let here = program.parent().unwrap_or(Path::new("/"));
         let restarter = here.join(RESTARTER);
@@ -48,7 +53,6 @@ impl ImageStore {
         }
         let host = nix::unistd::gethostname().unwrap_or_default();
         let host = host.to_string_lossy();
-        let images = Path::new(folder);
         let mut folder = ImageFolder::new(images, plan.job.0, plan.name.as_deref());
         let is_shared = |claim: &String| folder.has_claim(claim);
         let is_shared = plan.claim.as_ref().is_some_and(is_shared);

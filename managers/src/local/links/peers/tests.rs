@@ -32,6 +32,7 @@ impl Node {
             ..RankOptions::default()
         };
         let plan = LaunchPlan {
+            images: None,
             job: JOB,
             key: key(),
             size: 3,
