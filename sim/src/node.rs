@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use rejoin_channel_table::table::TableError;
 use rejoin_channel_table::{
-    Acceptor, AcceptorStep, AddressBook, Admission, Attempt, Dialer, DialerStep, Epoch,
-    HandshakeRefusal, Identity, JobKey, LinkState, Proved, Rank, Resume, Table,
+    Acceptor, AcceptorStep, AddressBook, Admission, Attempt, BusinessCard, Dialer, DialerStep,
+    Epoch, HandshakeRefusal, Identity, Incarnation, JobKey, LinkState, Proved, Rank, Resume, Table,
 };
 use rejoin_engine::{
     BodySource, Config, Detach, Engine, Envelope, FrameKind, HEADER_LEN, Header, MessageMode,
@@ -82,6 +82,8 @@ pub struct Node {
     pub headers: Vec<(Rank, Header)>,
     /// This rank at the start of each epoch that it has entered.
     images: BTreeMap<Epoch, Image>,
+    /// This rank at the moment of its last move, with the number of that image and its epoch.
+    moving: Option<(Epoch, Epoch, Image)>,
     /// The half of the rule of epochs that it ignores.
     pub disabled_rule: DisabledEpochRule,
 }
@@ -126,6 +128,7 @@ impl Node {
             output: Vec::new(),
             headers: Vec::new(),
             images: BTreeMap::new(),
+            moving: None,
             disabled_rule: DisabledEpochRule::default(),
         }
     }
@@ -143,6 +146,31 @@ impl Node {
         }
     }
 
+    /// Takes an image of this number, with which the rank moves. It enters no epoch.
+    pub fn save(&mut self, number: Epoch) {
+        let image = Image {
+            engine: self.engine.clone(),
+            memory: self.memory.clone(),
+        };
+        self.moving = Some((number, self.engine.epoch(), image));
+    }
+
+    /// Another rank has a new incarnation: the link to its earlier one is closed.
+    ///
+    /// # Errors
+    /// There is no such rank.
+    pub fn update(&mut self, rank: Rank, incarnation: Incarnation) -> Result<(), Violation> {
+        let card = BusinessCard::default();
+        let closed = self.table.update(rank, incarnation, card);
+        if let Some(id) = closed.map_err(|error| error.to_string())? {
+            self.ends.remove(&id);
+            self.unread.remove(&id);
+            self.engine.link_down(rank);
+            self.output.push(Output::Close(id));
+        }
+        Ok(())
+    }
+
     /// Whether there is an image of this epoch.
     pub fn has_image(&self, epoch: Epoch) -> bool {
         self.images.contains_key(&epoch)
@@ -156,7 +184,9 @@ impl Node {
     /// A new incarnation of this rank, from its image of an epoch, as the device makes it. It has
     /// no links. It keeps the image and earlier ones, from which it may be restored again.
     pub fn rejoin(&self, epoch: Epoch, me: Identity, book: AddressBook) -> Option<Node> {
-        let image = self.images.get(&epoch)?;
+        let moving = self.moving.as_ref().filter(|(number, ..)| *number == epoch);
+        let moving = moving.map(|(_, epoch, image)| (*epoch, image));
+        let (epoch, image) = moving.or_else(|| Some((epoch, self.images.get(&epoch)?)))?;
         let mut node = Node::new(*image.engine.config(), me, book);
         node.engine = image.engine.clone();
         node.memory = image.memory.clone();

@@ -9,7 +9,11 @@ use crate::{Holds, ImageCost, Limits, ProcessMap, Welcome};
 pub const MANAGER_FD: &str = "REJOIN_MANAGER_FD";
 
 /// Version of the messages in this crate; both sides must have the same.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
+
+/// A request by signal with this number concerns no checkpoint, because every rank that runs has
+/// passed it: the rank reads the messages of its manager.
+pub const READ_MESSAGES: Epoch = Epoch(1);
 
 /// Most counters that a rank may report.
 pub const MOST_COUNTERS: usize = 64;
@@ -140,6 +144,22 @@ pub enum FromManager {
         /// The image's epoch.
         epoch: Epoch,
     },
+    /// Take an image of this number at the next safe point without entering an epoch, and wait
+    /// there. The process that comes of the image continues on another host, or this one does after
+    /// [`FromManager::Stay`].
+    Move {
+        /// The job's generation.
+        generation: Generation,
+        /// The number of the image, which no checkpoint has.
+        number: Epoch,
+    },
+    /// The rank continues here: no process comes of the image of this number.
+    Stay {
+        /// The job's generation.
+        generation: Generation,
+        /// The number that [`FromManager::Move`] gave.
+        number: Epoch,
+    },
     /// The result of the checkpoint that the rank asked for.
     Committed {
         /// The job's generation.
@@ -186,7 +206,7 @@ pub enum FromManager {
         /// The epoch of the image to be taken at the end of `MPI_Init`.
         image: Option<Epoch>,
     },
-    /// The card that the rank has asked for.
+    /// The card of a rank: asked for, or that of a rank which has come back or moved.
     Card {
         /// The job's generation.
         generation: Generation,

@@ -27,6 +27,18 @@ impl Device {
                     }
                     continue;
                 }
+                FromManager::Move { generation, number } => {
+                    if generation == present {
+                        self.recovery.checkpoint().request_move(number);
+                    }
+                    continue;
+                }
+                FromManager::Stay { generation, number } => {
+                    if generation == present {
+                        self.recovery.stay(number);
+                    }
+                    continue;
+                }
                 FromManager::Committed {
                     generation,
                     epoch,

@@ -10,6 +10,7 @@ mod ingest;
 mod link_check;
 mod link_loss;
 mod manager_updates;
+mod move_away;
 mod passes;
 mod program_checkpoints;
 mod reopen;
@@ -535,6 +536,7 @@ impl Device {
     /// Wakes a thread that is blocked in [`Device::wait`].
     #[must_use]
     pub fn waker(&self) -> Waker {
+        self.recovery.note_threads();
         self.waker.clone()
     }
 }

@@ -19,7 +19,7 @@ impl Device {
     /// # Errors
     /// A manager that cannot be spoken to.
     pub fn ask_regions_number(&mut self, above: Epoch) -> Result<()> {
-        self.recovery.region_answers().ask();
+        self.recovery.region_answers().ask(above);
         self.manager.send(&ToManager::AskRegionsNumber { above })
     }
 
@@ -35,6 +35,7 @@ impl Device {
     /// # Errors
     /// A manager that cannot be spoken to.
     pub fn regions_stored(&mut self, epoch: Epoch) -> Result<()> {
+        self.recovery.region_answers().stored(epoch);
         self.manager.send(&ToManager::RegionsStored { epoch })
     }
 
@@ -52,6 +53,7 @@ impl Device {
     /// A manager that cannot be spoken to.
     pub fn ask_for_checkpoint(&mut self) -> Result<Epoch> {
         let after = self.recovery.latest(self.engine.epoch());
+        self.recovery.asks(after);
         self.manager.send(&ToManager::Checkpoint { after })?;
         Ok(after)
     }

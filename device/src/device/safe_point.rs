@@ -55,13 +55,22 @@ impl Device {
         self.safe_point()
     }
 
-    /// Takes over a checkpoint request that came by signal and was not met in its handler.
-    pub(super) fn take_signalled_request(&mut self) {
+    /// Takes over a request that came by signal and was not met in its handler.
+    ///
+    /// # Errors
+    /// A manager that cannot be understood.
+    pub(super) fn take_signalled_request(&mut self) -> Result<()> {
         if checkpoint_request::is_pending()
             && let Some(epoch) = checkpoint_request::take_pending()
         {
-            self.recovery.request(Epoch(epoch), self.engine.epoch());
+            let (epoch, present) = (Epoch(epoch), self.engine.epoch());
+            self.recovery.request(epoch, present);
+            if epoch <= present {
+                // It is about something else, which the socket says.
+                self.read_manager_messages()?;
+            }
         }
+        Ok(())
     }
 
     /// A place where only bodies can be incomplete, which links send again. Such places are the end
@@ -74,7 +83,7 @@ impl Device {
     /// A manager that cannot be spoken to.
     #[cold]
     pub fn safe_point(&mut self) -> Result<()> {
-        self.take_signalled_request();
+        self.take_signalled_request()?;
         let before = self.member.identity();
         // A restored process may have received the request for the next image on its way.
         while let Some(epoch) = self.recovery.checkpoint().take() {
@@ -85,6 +94,12 @@ impl Device {
                 }
                 self.engine.set_epoch(epoch);
                 self.take_image(epoch)?;
+            }
+        }
+        if let Some(number) = self.recovery.checkpoint().take_move() {
+            match self.recovery.waits_for_child() {
+                true => self.recovery.checkpoint().request_move(number),
+                false => self.move_away(number)?,
             }
         }
         if self.member.identity() == before {
@@ -115,7 +130,7 @@ impl Device {
 
     /// Parks all other threads, none of them on its way to wake this one: it would do so with a
     /// descriptor that a restored process does not have.
-    fn park_others(&self) -> std::result::Result<Parked, Refused> {
+    pub(super) fn park_others(&self) -> std::result::Result<Parked, Refused> {
         for _ in 0..MOST_WAKES {
             let parked = threads::park_others()?;
             if !self.waker.is_in_use() {
@@ -127,7 +142,7 @@ impl Device {
         Err(Refused::Busy)
     }
 
-    fn report_image(&mut self, epoch: Epoch, image: &Image) -> Result<()> {
+    pub(super) fn report_image(&mut self, epoch: Epoch, image: &Image) -> Result<()> {
         let generation = self.member.identity().generation;
         let message = self.recovery.report(generation, epoch, image);
         let pipes = [&image.stdout, &image.stderr];
@@ -160,6 +175,13 @@ impl Device {
     }
 
     fn rejoin_restored(&mut self, restored: Restored) -> Result<()> {
+        self.return_to_job(restored)?;
+        self.recovery.restored(self.engine.epoch());
+        Ok(())
+    }
+
+    /// The process of an image joins the job again.
+    pub(super) fn return_to_job(&mut self, restored: Restored) -> Result<()> {
         let rank = self.member.rank();
         let mut fds = restored.fds.into_iter();
         let socket: OwnedFd = fds.next().ok_or_else(|| Error::Manager {
@@ -174,7 +196,6 @@ impl Device {
             Ok(caveats) => tell(rank, &caveats),
             Err(not_shared) => self.abort_because(1, format!("rank {rank}: {not_shared}")),
         }
-        self.recovery.restored(self.engine.epoch());
         Ok(())
     }
 }

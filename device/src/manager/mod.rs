@@ -157,6 +157,13 @@ impl ManagerChannel {
         }
     }
 
+    /// Waits until there is a message, for this time at most.
+    pub(crate) fn await_message(&self, limit: Duration) {
+        if let Some(agent) = &self.agent {
+            agent.await_message(limit);
+        }
+    }
+
     /// A message has come that may end a wait.
     pub(crate) fn count_message(&mut self) {
         self.messages += 1;

@@ -305,6 +305,11 @@ impl Agent {
         }
     }
 
+    /// Waits until there is something to read, for this time at most.
+    pub(crate) fn await_message(&self, limit: Duration) {
+        self.poll(PollFlags::POLLIN, Some(limit));
+    }
+
     /// The socket, to be watched.
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {

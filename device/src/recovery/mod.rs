@@ -6,6 +6,7 @@ mod region_answers;
 
 pub(crate) use pending_checkpoint::PendingCheckpoint;
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use rejoin_channel_table::{Epoch, Generation};
@@ -24,6 +25,9 @@ use region_answers::RegionAnswers;
 /// process's end.
 const WRAPPED: &str = "another program started the rank (a shell without exec, a debugger) and would continue without \
                        it after a failure; start the rank by exec, or directly";
+
+/// Why a rank can't move whose threads may all call the library.
+const MULTIPLE: &str = "ranks that use MPI_THREAD_MULTIPLE can't move yet";
 
 /// The longest time for which a request waits for a child process of the program to end.
 const LONGEST_CHILD_WAIT: Duration = Duration::from_secs(1);
@@ -80,6 +84,12 @@ pub(crate) struct RankRecovery {
     imager: Option<Imager>,
     /// The manager's answers to this rank, while it stores its registered memory.
     region_answers: RegionAnswers,
+    /// The program waits for a checkpoint later than this one.
+    asked_after: Option<Epoch>,
+    /// The rank continues here after its image of this number.
+    stays: Option<Epoch>,
+    /// Several threads may call the library.
+    has_threads: Cell<bool>,
     /// The process that is to be the parent of this one, for an image of it to be taken.
     manager: Option<u32>,
     /// The costs of the last image since it was taken.
@@ -101,6 +111,9 @@ impl RankRecovery {
             known: Known::default(),
             imager: images.map(imaging::imager),
             region_answers: RegionAnswers::default(),
+            asked_after: None,
+            stays: None,
+            has_threads: Cell::new(false),
             manager: images.map(|images| images.manager),
             copied: Copied::default(),
             waits_since: None,
@@ -261,6 +274,55 @@ impl RankRecovery {
         }
         host_barrier::note_committed(epoch.0);
         self.known.committed = epoch;
+    }
+
+    /// This process has come from an image with which its rank has moved: that is no checkpoint.
+    pub(crate) fn moved(&mut self, number: Epoch) {
+        self.copied = Copied::default();
+        self.copied.since_last();
+        if let Some(imager) = &mut self.imager {
+            imager.memory_is_back(number.0);
+        }
+    }
+
+    /// The program begins to wait for a checkpoint later than this one.
+    pub(crate) fn asks(&mut self, after: Epoch) {
+        self.asked_after = Some(after);
+    }
+
+    /// What the program waits for, to be asked of another local manager.
+    pub(crate) fn unanswered(&self) -> Vec<ToManager> {
+        let asked = self.asked_after;
+        let asked = asked.filter(|after| self.checkpointed(*after).is_none());
+        let asked = asked.map(|after| ToManager::Checkpoint { after });
+        asked
+            .into_iter()
+            .chain(self.region_answers.unanswered())
+            .collect()
+    }
+
+    /// Several threads may call the library from now on.
+    pub(crate) fn note_threads(&self) {
+        self.has_threads.set(true);
+    }
+
+    /// Why the rank can't move, if that is so.
+    pub(crate) fn refuses_move(&self) -> std::result::Result<(), NoImage> {
+        match self.has_threads.get() {
+            true => Err(MULTIPLE.to_owned().into()),
+            false => Ok(()),
+        }
+    }
+
+    /// The rank continues here after its image of this number, or without one.
+    pub(crate) fn stay(&mut self, number: Epoch) {
+        self.checkpoint.withdraw_move(number);
+        self.stays = Some(number);
+    }
+
+    /// Whether the rank continues here after its image of this number.
+    pub(crate) fn stays(&self, number: Epoch) -> bool {
+        self.stays == Some(number)
     }
 
     /// The manager's answers to this rank, while it stores its registered memory.

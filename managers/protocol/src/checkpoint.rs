@@ -166,6 +166,12 @@ impl Coordinator {
         self.committed.copy_files(interval);
     }
 
+    /// Ranks have moved with images of this number: files of checkpoints before that are not begun
+    /// any more.
+    pub fn moved(&mut self, number: Epoch) {
+        self.committed.moved(number);
+    }
+
     /// No host with ranks is left that could copy files.
     pub fn stop_copies(&mut self) {
         self.committed.stop_copies();
@@ -310,6 +316,27 @@ impl Coordinator {
     #[must_use]
     pub fn last_number(&self) -> Epoch {
         Epoch(self.next.0.saturating_sub(1))
+    }
+
+    /// Gives a number that no checkpoint gets. The caller stores it before it tells anyone.
+    pub fn take_number(&mut self) -> Epoch {
+        let number = self.next;
+        self.next = Epoch(number.0 + 1);
+        number
+    }
+
+    /// No image is about to be taken, written or copied.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        let files = self.committed.files_under_way().is_some();
+        let copies = self.committed.copies_under_way().is_some();
+        self.pending.is_none() && !files && !copies
+    }
+
+    /// No checkpoint can be requested now: [`Coordinator::schedule`] requests it later.
+    pub fn put_off(&mut self) {
+        self.due = None;
+        self.another = true;
     }
 
     /// A checkpoint of registered memory has this number, which was not given yet.

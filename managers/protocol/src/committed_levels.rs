@@ -21,6 +21,14 @@ pub struct LastCommits {
     pub partner: Option<CommittedCheckpoint>,
 }
 
+impl LastCommits {
+    /// No rollback goes back behind this checkpoint.
+    pub fn oldest(&self) -> Option<Epoch> {
+        let stored = [self.partner, self.file, self.memory].into_iter().flatten();
+        stored.map(|checkpoint| checkpoint.epoch).min()
+    }
+}
+
 /// The committed checkpoints of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct CommittedLevels {
@@ -30,6 +38,9 @@ pub(crate) struct CommittedLevels {
     /// When files are copied to partner hosts; `None`: never.
     copy_interval: Option<CopyInterval>,
     copies: BackgroundLevel,
+    /// Ranks have moved with images of this number: files of earlier checkpoints can't be written
+    /// and copied as if all ranks had been where they are.
+    moved: Epoch,
     /// The copies under way are not ordered yet.
     is_unordered: bool,
     /// Images that are gone from everywhere, of checkpoints that count.
@@ -45,6 +56,7 @@ impl CommittedLevels {
             files: BackgroundLevel::new(files),
             copy_interval: None,
             copies: BackgroundLevel::new(None),
+            moved: Epoch(0),
             is_unordered: false,
             gone: BTreeSet::new(),
         }
@@ -57,6 +69,11 @@ impl CommittedLevels {
             CopyInterval::EachTime => Interval::Every(0),
             CopyInterval::Own(interval) => interval,
         }));
+    }
+
+    /// Ranks have moved with images of this number.
+    pub fn moved(&mut self, number: Epoch) {
+        self.moved = self.moved.max(number);
     }
 
     /// No host with ranks is left that could copy files.
@@ -209,7 +226,8 @@ impl CommittedLevels {
     /// due, nothing else is under way there, and the last attempt has not just failed.
     pub fn begin_files(&mut self, now: Time, failures: &FailureRate) {
         let due = |c: &CommittedCheckpoint| {
-            self.is_whole(c.epoch) && self.copies.is_due(now, c.epoch, failures)
+            let is_later = c.epoch > self.moved;
+            is_later && self.is_whole(c.epoch) && self.copies.is_due(now, c.epoch, failures)
         };
         let in_files = self.files.committed();
         let in_files = in_files.filter(|_| self.copy_interval.is_some());
@@ -222,7 +240,8 @@ impl CommittedLevels {
             return;
         }
         let due = |c: &CommittedCheckpoint| {
-            self.is_whole(c.epoch) && self.files.is_due(now, c.epoch, failures)
+            let is_later = c.epoch > self.moved;
+            is_later && self.is_whole(c.epoch) && self.files.is_due(now, c.epoch, failures)
         };
         if let Some(checkpoint) = self.memory.filter(due) {
             self.files.begin(now, checkpoint, self.ranks);
@@ -277,6 +296,7 @@ impl CommittedLevels {
         let in_files = self.files.committed().map(|checkpoint| checkpoint.epoch);
         let in_files =
             in_files.filter(|epoch| self.copy_interval.is_some() && self.is_whole(*epoch));
+        let in_files = in_files.filter(|epoch| *epoch > self.moved);
         self.copies.due_at(in_files?)
     }
 

@@ -39,12 +39,14 @@ pub struct ProcessInstance {
     pub incarnation: Incarnation,
 }
 
-/// A rank whose host was lost, and which is on another host since.
+/// A rank that was on another host: it moves while the job runs, or that host was lost.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MovedRank {
     /// The rank.
     pub rank: Rank,
-    /// The number of the host that has a copy of the file of its image, or the parity with the
+    /// It moves while the job runs: its image is its present state, and of no checkpoint.
+    pub moves: bool,
+    /// The number of the host that has the file of its image, a copy of it, or the parity with the
     /// files of other ranks; `None`: all hosts see one folder, or there is no such host.
     pub holder: Option<usize>,
     /// These ranks, and the numbers of the hosts that have their files.
@@ -155,6 +157,36 @@ pub enum ToLocal {
         generation: Generation,
         /// Number of the checkpoint.
         epoch: Epoch,
+    },
+    /// This process stops at a safe point and stores an image of this number in a file. It waits
+    /// there.
+    Move {
+        /// The process instance.
+        instance: ProcessInstance,
+        /// The number of the image, which no checkpoint has.
+        number: Epoch,
+    },
+    /// This process continues where it is, after [`ToLocal::Move`].
+    Stay {
+        /// The process instance.
+        instance: ProcessInstance,
+        /// The number of its image, which is dropped.
+        number: Epoch,
+    },
+    /// The rank of this instance is not on this host any more: this instance ends here, and earlier
+    /// ones do. Images of the rank stay as long as their checkpoints count. Answered by
+    /// [`ToCentral::Vacated`] as soon as none of them acts.
+    Vacate {
+        /// The latest instance that may be here.
+        instance: ProcessInstance,
+    },
+    /// A rank has come back or moved: where it is now. Ranks null the link to its earlier
+    /// incarnation.
+    Update {
+        /// Its present instance.
+        instance: ProcessInstance,
+        /// Where it listens.
+        card: BusinessCard,
     },
     /// The answer to [`ToCentral::AskRegionsNumber`].
     RegionsNumber {
@@ -528,6 +560,12 @@ pub enum ToCentral {
         pid: u32,
         /// The cause of the failure.
         cause: Cause,
+    },
+    /// Nothing of this instance, or of an earlier one of its rank, acts on this host any more:
+    /// [`ToLocal::Vacate`] is carried out.
+    Vacated {
+        /// The rank, and the latest of its instances that may have been here.
+        instance: ProcessInstance,
     },
     /// No process of the job is left on this host; [`ToLocal::Leave`] is awaited.
     Done,

@@ -144,6 +144,7 @@ fn moved_to(host: usize) -> RankPlacement {
         lost: vec![1],
         moved: vec![MovedRank {
             rank: Rank(1),
+            moves: false,
             holder: Some(0),
             others: Vec::new(),
         }],
@@ -413,6 +414,7 @@ fn a_host_takes_in_a_rank_and_keeps_the_copy_of_its_file() {
     let mut core = host_with_a_copy();
     let moved = MovedRank {
         rank: Rank(1),
+        moves: false,
         holder: Some(0),
         others: Vec::new(),
     };

@@ -92,6 +92,9 @@ impl Stored {
             | Record::RegionsCommitted { .. }
             | Record::Restoring { .. }
             | Record::Stopping { .. }
+            | Record::Moving { .. }
+            | Record::Moved { .. }
+            | Record::Draining(_)
             | Record::Relaunching(_) => {
                 panic!("nothing is recovered in this model")
             }
@@ -163,6 +166,9 @@ impl System {
                 central::CentralEffect::AskStored { .. }
                 | central::CentralEffect::AskRelaunchable { .. }
                 | central::CentralEffect::Placed(_)
+                | central::CentralEffect::Join(_)
+                | central::CentralEffect::Moved { .. }
+                | central::CentralEffect::MovedBack(..)
                 | central::CentralEffect::Relaunch(_) => {
                     panic!("no host has a successor in this model")
                 }

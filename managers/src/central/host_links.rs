@@ -134,13 +134,19 @@ impl HostLinks {
         self.queue(host, &CentralToLocal::Order(order))
     }
 
-    /// Queues an order to several hosts. The table of ranks goes down the tree, if there is one.
+    /// Queues an order to several hosts. The table of ranks and updates of it go down the tree, if
+    /// there is one.
     ///
     /// # Errors
     /// The order is above the limit of messages.
     pub fn spread(&mut self, hosts: &[HostIndex], order: ToLocal) -> Result<()> {
-        if let (ToLocal::Start { generation, .. }, Some(top)) = (&order, &mut self.top)
-            && let Some(outgoing) = top.cast(now(), *generation, &order)?
+        let down = match &order {
+            ToLocal::Start { generation, .. } => Some(*generation),
+            ToLocal::Update { instance, .. } => Some(instance.generation),
+            _ => None,
+        };
+        if let (Some(generation), Some(top)) = (down, &mut self.top)
+            && let Some(outgoing) = top.cast(now(), generation, &order)?
         {
             return self.go_down(outgoing);
         }

@@ -21,7 +21,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The first entry begins with this: the mark of a journal, and its format.
-const FORMAT: (u64, u64) = (u64::from_le_bytes(*b"rejoin-j"), 8);
+const FORMAT: (u64, u64) = (u64::from_le_bytes(*b"rejoin-j"), 9);
 
 /// Bytes before each message: its length, its CRC-32C, and the CRC-32C of these two. A damaged
 /// length is so no entry that was cut short.
@@ -73,6 +73,7 @@ enum Kind {
     RegionsNumbered,
     RegionsCommitted,
     Memory,
+    Moving,
     Stopping,
     Other,
 }
@@ -87,9 +88,12 @@ impl Kind {
             Record::RegionsNumbered { .. } => Kind::RegionsNumbered,
             Record::RegionsCommitted { .. } => Kind::RegionsCommitted,
             Record::Memory(_) => Kind::Memory,
+            Record::Moving { .. } => Kind::Moving,
             Record::Stopping { .. } => Kind::Stopping,
             Record::Began { .. }
             | Record::Finalized { .. }
+            | Record::Moved { .. }
+            | Record::Draining(_)
             | Record::HostDone(_)
             | Record::Decided(_)
             | Record::Settled(_)

@@ -2,11 +2,11 @@
 
 use crate::error::Result;
 use crate::launch::tree::{TreeOrder, TreePlace};
-use rejoin_channel_table::{Generation, Rank};
+use rejoin_channel_table::{BusinessCard, Generation, Rank};
 use rejoin_managers_protocol::broadcast::{BroadcastEffect, BroadcastMessage, Member, Stamp};
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::lookup::{self, Directory};
-use rejoin_managers_protocol::manager_messages::{Time, ToLocal};
+use rejoin_managers_protocol::manager_messages::{ProcessInstance, Time, ToLocal};
 use rejoin_wire::ProcessMap;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -28,6 +28,19 @@ impl Lookups {
             directory: Directory::new(None, Arc::clone(&places)),
             places,
         }
+    }
+
+    /// A rank has moved or come back.
+    fn learn(&mut self, instance: ProcessInstance, card: &BusinessCard) {
+        let ProcessInstance {
+            generation,
+            rank,
+            incarnation,
+        } = instance;
+        // No rank waits here for an answer.
+        let told = &mut Vec::new();
+        self.directory
+            .learn(generation, rank, incarnation, card.clone(), told);
     }
 
     /// Learns the table of a start. The order that goes ahead of it, with which ranks begin and
@@ -112,6 +125,9 @@ impl Top {
         generation: Generation,
         order: &ToLocal,
     ) -> Result<Option<Outgoing>> {
+        if let (ToLocal::Update { instance, card }, Some(lookups)) = (order, &mut self.lookups) {
+            lookups.learn(*instance, card);
+        }
         let ahead = self.lookups.as_mut().and_then(|l| l.ahead(order));
         let Some(begun) = &ahead else {
             return self.cast_one(now, generation, order);
@@ -262,7 +278,7 @@ impl Top {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rejoin_channel_table::{BusinessCard, Epoch, Incarnation};
+    use rejoin_channel_table::{Epoch, Incarnation};
 
     const GENERATION: Generation = Generation(1);
 

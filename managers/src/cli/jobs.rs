@@ -173,7 +173,7 @@ pub fn checkpoint(job: Option<&str>) -> i32 {
             say_line!("rejoin: job {name}: checkpoint {epoch} was aborted: {why}");
         }
         Some(Answer::Refused(why)) => say_line!("rejoin: job {name}: {why}"),
-        Some(Answer::Status(_) | Answer::Events { .. }) => {
+        Some(Answer::Status(_) | Answer::Events { .. } | Answer::Moved { .. }) => {
             say_line!("rejoin: job {name} sent an answer to another question");
         }
         None => say_line!("rejoin: job {name} ended, or does not answer"),

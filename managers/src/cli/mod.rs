@@ -7,6 +7,7 @@ mod images_command;
 mod job;
 mod jobs;
 mod manual;
+mod move_command;
 pub mod mpirun;
 mod ports;
 pub mod rejoin_command;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::images_command::ImagesCommand;
-use super::{arguments, images_command, jobs, manual, report_command, top_command};
+use super::{arguments, images_command, jobs, manual, move_command, report_command, top_command};
 use crate::{doctor, standard_output};
 use clap::{CommandFactory as _, Parser, Subcommand};
 
@@ -41,6 +41,34 @@ enum Command {
     Checkpoint {
         /// Which job: the beginning of its name, or the process id of its mpirun [default: the only
         /// one]
+        job: Option<String>,
+    },
+    /// Move ranks of a running job to another host, and wait until they are there. Only these ranks
+    /// pause, and nothing is done again
+    Migrate {
+        /// Which ranks, as in 3 or 0,4-7; or the name of a host, for all of its ranks
+        #[arg(value_name = "RANKS|HOST")]
+        what: String,
+        /// The host that takes them in; it is one of the job's, or one of mpirun --spare [default:
+        /// the hosts with the fewest ranks]
+        #[arg(long, value_name = "HOST")]
+        to: Option<String>,
+        /// Which job: the beginning of its name, or the process id of its mpirun [default: the only
+        /// one]
+        #[arg(long)]
+        job: Option<String>,
+    },
+    /// Move all ranks of a host to others, for good: the host's manager ends when the job does not
+    /// need it any more
+    Drain {
+        /// The name of the host
+        host: String,
+        /// The host that takes the ranks in [default: the hosts with the fewest ranks]
+        #[arg(long, value_name = "HOST")]
+        to: Option<String>,
+        /// Which job: the beginning of its name, or the process id of its mpirun [default: the only
+        /// one]
+        #[arg(long)]
         job: Option<String>,
     },
     /// Write a page about a job: a timeline of its ranks, checkpoints, failures and recoveries, as
@@ -84,6 +112,8 @@ pub fn main() -> i32 {
         Command::Status { job, json } => jobs::status(job.as_deref(), json),
         Command::Top { job } => top_command::run(job.as_deref()),
         Command::Checkpoint { job } => jobs::checkpoint(job.as_deref()),
+        Command::Migrate { what, to, job } => move_command::migrate(&what, to, job.as_deref()),
+        Command::Drain { host, to, job } => move_command::drain(host, to, job.as_deref()),
         Command::Report { source, output } => report_command::run(&source, output.as_deref()),
         Command::Images { command } => images_command::run(&command),
         Command::Manual { prefix } => write_manual(&prefix),

@@ -58,6 +58,14 @@ pub enum LocalToMpirun {
         /// The image's epoch.
         epoch: Option<Epoch>,
     },
+    /// The rank has moved to this host with its image of this number: the following output comes
+    /// after that which its former host passes on before its mark of this number.
+    Arrives {
+        /// The rank.
+        rank: Rank,
+        /// The number of its image.
+        number: Epoch,
+    },
     /// The rank has stored its registered memory at this checkpoint, as all other ranks do: earlier
     /// output was written before that.
     RegionsStored {

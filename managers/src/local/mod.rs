@@ -40,7 +40,7 @@ use rejoin_managers_protocol::manager_messages::Time;
 use rejoin_wire::FromManager;
 use rejoin_wire::codec::{MANAGER_LIMIT, encode};
 use start::ProcessStarter;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 use streams::{RankInput, RankOutputs};
 use sweep::Sweep;
@@ -95,7 +95,8 @@ struct LocalManager {
     peers: Option<Box<Peers>>,
     /// From the plan on.
     starter: Option<ProcessStarter>,
-    /// By slot: in rank order those with which the manager was launched, then those of lost hosts.
+    /// By slot: in rank order those with which the manager was launched, then those that have come
+    /// from other hosts. Those that have left keep their slots.
     ranks: Vec<LocalRank>,
     /// How many ranks it was launched with.
     launched: usize,
@@ -104,6 +105,8 @@ struct LocalManager {
     /// The checkpoint from whose file the rank that reads it begins (`None`: not known yet), and
     /// whether what it had read is given again.
     input_from: Option<(Option<Epoch>, bool)>,
+    /// The rank that reads it has moved to another host.
+    input_left: bool,
     requests: CheckpointRequests,
     images: RankImages,
     /// Of a job whose hosts copy each other's files of images.
@@ -111,6 +114,8 @@ struct LocalManager {
     /// When to look at the memory of this host again.
     memory_at: Instant,
     restores: PendingRestores,
+    /// Ranks that move to this host, with images of these numbers.
+    arriving: BTreeMap<Rank, Epoch>,
     sweep: Sweep,
 }
 
@@ -145,11 +150,13 @@ impl LocalManager {
             outputs: RankOutputs::new(),
             input: None,
             input_from: None,
+            input_left: false,
             requests: CheckpointRequests::default(),
             images: RankImages::default(),
             copies: None,
             memory_at: Instant::now(),
             restores: PendingRestores::default(),
+            arriving: BTreeMap::new(),
             sweep: Sweep::default(),
         })
     }
@@ -275,7 +282,7 @@ impl LocalManager {
                         self.send_to_rank(slot, &message, &frame)?;
                     }
                 }
-                if let FromManager::Checkpoint { .. } = message {
+                if let FromManager::Checkpoint { .. } | FromManager::Move { .. } = message {
                     self.requests.sent();
                 }
             }
@@ -320,6 +327,7 @@ impl LocalManager {
             LocalEffect::TakeIn(moved, epoch) => self.take_in(moved, epoch)?,
             LocalEffect::Restore(instance, epoch) => self.restore_process(instance, epoch)?,
             LocalEffect::Discard(rank, incarnation) => self.discard(rank, incarnation),
+            LocalEffect::HasLeft(rank) => self.has_left(rank),
             LocalEffect::DropImage(rank, epoch) => self.drop_image(rank, epoch),
             LocalEffect::DropFromMemory(rank, epoch) => self.drop_from_memory(rank, epoch),
             LocalEffect::WriteImage(rank, epoch) => self.write_image(rank, epoch),

@@ -1,29 +1,48 @@
-//! Ranks of a lost host that are on this host from now on.
+//! Ranks of other hosts that are on this host from now on, and ranks that have left it.
 
 use super::LocalManager;
 use super::local_rank::LocalRank;
+use super::start::ProcessStarter;
 use super::streams::RankInput;
 use crate::error::Result;
-use rejoin_channel_table::Epoch;
+use crate::launch::local_messages::LocalToMpirun;
+use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::manager_messages::{MovedRank, ProcessInstance};
 
 impl LocalManager {
-    /// A rank of a lost host is on this one from now on. It gets the next slot. It comes back from
-    /// the file of its image of this epoch.
+    /// A rank of another host is on this one from now on. It gets the next slot, unless it was here
+    /// before. It comes back from the file of its image of this number.
     pub(super) fn take_in(&mut self, moved: MovedRank, epoch: Option<Epoch>) -> Result<()> {
         let rank = moved.rank;
-        if self.slot(rank).is_some() {
-            return Ok(());
+        self.arriving.remove(&rank);
+        if let Some(number) = epoch.filter(|_| moved.moves) {
+            self.arriving.insert(rank, number);
         }
+        let slot = self.slot(rank);
         let Some(starter) = &mut self.starter else {
             return Ok(());
         };
-        if !starter.take_in(rank) {
+        if slot.is_none() && !starter.take_in(rank) {
             return Ok(());
         }
-        if let Some(copies) = &mut self.copies {
+        if let Some(copies) = &mut self.copies
+            && !copies.is_awaited(rank)
+        {
             copies.take_in(&moved, &self.reactor)?;
         }
+        let slot = match slot {
+            Some(slot) => slot,
+            None => self.add_slot(rank),
+        };
+        if let Some(epoch) = epoch.filter(|epoch| !self.images.has(slot, *epoch)) {
+            // Ranks that come back before it spare the files that it writes, too. What can't be
+            // read is said when it is needed.
+            let _ = self.images.load_one(slot, epoch);
+        }
+        self.expect_input(rank)
+    }
+
+    fn add_slot(&mut self, rank: Rank) -> usize {
         let slot = self.ranks.len();
         let count = slot + 1;
         self.ranks.push(LocalRank::new(rank));
@@ -31,23 +50,59 @@ impl LocalManager {
         self.images.take_in(rank);
         self.restores.serve(count);
         self.requests.serve(count);
-        if let Some(epoch) = epoch {
-            // Ranks that come back before it spare the files that it writes, too. What can't be
-            // read is said when it is needed.
-            let _ = self.images.load_one(slot, epoch);
+        slot
+    }
+
+    /// If the rank reads standard input, that comes to this host from its beginning. What the rank
+    /// has read before its image is skipped.
+    pub(super) fn expect_input(&mut self, rank: Rank) -> Result<()> {
+        let reads = |starter: &ProcessStarter| starter.reads_input(rank);
+        let Some(starter) = self.starter.as_mut().filter(|starter| reads(starter)) else {
+            return Ok(());
+        };
+        if self.input.is_some() {
+            return Ok(());
         }
-        if starter.reads_input(rank) {
-            let (mut input, end) = RankInput::open(rank, true, &self.reactor)?;
-            // What the rank had read is in the file of its image.
-            input.hold();
-            starter.set_input(end);
-            self.input = Some(input);
-            self.input_from = Some((None, true));
-        }
+        let (mut input, end) = RankInput::open(rank, true, &self.reactor)?;
+        // What the rank had read is in the file of its image.
+        input.hold();
+        starter.set_input(end);
+        self.input = Some(input);
+        self.input_left = false;
+        self.input_from = Some((None, true));
         Ok(())
     }
 
-    /// A rank of a lost host is to come back: takes its image from its file. Returns whether the
+    /// A rank is on another host from now on: its standard input goes there.
+    pub(super) fn has_left(&mut self, rank: Rank) {
+        if self
+            .input
+            .as_ref()
+            .is_some_and(|input| input.rank() == rank)
+        {
+            self.input = None;
+            self.input_left = true;
+        }
+    }
+
+    /// Says where the output of a process belongs that is made of an image. Output of a rank that
+    /// moves continues; that of one that rolls back may come a second time.
+    pub(super) fn tell_position(&mut self, rank: Rank, epoch: Epoch) -> Result<()> {
+        let arrives = self.arriving.remove(&rank) == Some(epoch);
+        self.mpirun.tell(&match arrives {
+            true => LocalToMpirun::Arrives {
+                rank,
+                number: epoch,
+            },
+            false => LocalToMpirun::Rewound {
+                rank,
+                epoch: Some(epoch),
+            },
+        })
+    }
+
+    /// A process is to be made of an image: takes it from its file, if it is not here. Returns
+    /// whether the
     /// process waits for a copy of the file, or does not come.
     pub(super) fn lacks_moved_image(
         &mut self,
@@ -55,7 +110,7 @@ impl LocalManager {
         instance: ProcessInstance,
         epoch: Epoch,
     ) -> Result<bool> {
-        if slot < self.launched || self.images.has(slot, epoch) {
+        if self.images.has(slot, epoch) {
             return Ok(false);
         }
         let Err(why) = self.images.load_one(slot, epoch) else {

@@ -11,7 +11,7 @@ use crate::launch::spawn::SpawnStep;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::manager_messages::End;
-use rejoin_wire::{FromManager, ToManager};
+use rejoin_wire::{FromManager, READ_MESSAGES, ToManager};
 
 impl LocalManager {
     /// Sends a frame with this message to a rank; a checkpoint request goes by signal too.
@@ -23,10 +23,13 @@ impl LocalManager {
     ) -> Result<()> {
         let rank = &mut self.ranks[slot];
         rank.send(frame, slot, &self.reactor)?;
-        if let FromManager::Checkpoint { epoch, .. } = message {
-            let target = rank.signal_target();
-            self.requests.send(slot, *epoch, target.as_ref());
-        }
+        let number = match message {
+            FromManager::Checkpoint { epoch, .. } => *epoch,
+            FromManager::Move { .. } => READ_MESSAGES,
+            _ => return Ok(()),
+        };
+        let target = rank.signal_target();
+        self.requests.send(slot, number, target.as_ref());
         Ok(())
     }
 
@@ -35,7 +38,8 @@ impl LocalManager {
         let (ranks, images) = (&self.ranks, &self.images);
         self.requests.retry(|slot, epoch| {
             let rank = &ranks[slot];
-            let counts = !rank.is_retiring() && images.lacks(slot, epoch);
+            let is_open = epoch == READ_MESSAGES || images.lacks(slot, epoch);
+            let counts = !rank.is_retiring() && is_open;
             rank.signal_target().filter(|_| counts)
         });
     }

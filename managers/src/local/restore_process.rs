@@ -6,7 +6,6 @@ use super::local_rank::end_of;
 use super::start::ProcessStarter;
 use crate::error::{Error, Result};
 use crate::host::descendants;
-use crate::launch::local_messages::LocalToMpirun;
 use rejoin_channel_table::Epoch;
 use rejoin_ckpt::twin::manager::RestoreRequest;
 use rejoin_managers_protocol::local::LocalInput;
@@ -31,11 +30,11 @@ impl LocalManager {
             self.not_restored(slot, instance, why);
             return Ok(());
         }
+        if self.input_left {
+            self.expect_input(instance.rank)?;
+        }
         self.continue_input(slot, epoch);
-        self.mpirun.tell(&LocalToMpirun::Rewound {
-            rank: instance.rank,
-            epoch: Some(epoch),
-        })?;
+        self.tell_position(instance.rank, epoch)?;
         let input = self.input_again(instance.rank, Some(epoch))?;
         let spared = self.images.spared_files(slot, epoch);
         self.images.prepare_later();

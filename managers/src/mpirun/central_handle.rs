@@ -3,7 +3,7 @@
 //! central does for mpirun and the user. It does not concern streams.
 
 use super::central_core::CentralCore;
-use super::central_news::{CentralNews, News};
+use super::central_news::{CentralNews, News, Placing};
 use super::rank_counters::RankCounters;
 use super::remote_central::{CentralSetup, Gone, Heard};
 use crate::central::central_messages::CentralToMpirun;
@@ -254,6 +254,13 @@ impl CentralHandle {
             CentralEffect::AskStored { regions } => self.asks_stored = Some(regions),
             CentralEffect::AskRelaunchable { regions } => self.asks_relaunchable = Some(regions),
             CentralEffect::Placed(placement) => self.news.placed(placement),
+            CentralEffect::Join(host) => self.news.placing(Placing::Join(host)),
+            CentralEffect::Moved { number, rank, to } => {
+                self.news.placing(Placing::Moved { number, rank, to });
+            }
+            CentralEffect::MovedBack(epoch, ranks) => {
+                self.news.placing(Placing::MovedBack(epoch, ranks));
+            }
             CentralEffect::Relaunch(next) => self.relaunch = Some(next),
             CentralEffect::Over(verdict) => {
                 // No restart writes again what was written before the last checkpoint.

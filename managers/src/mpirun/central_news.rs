@@ -3,7 +3,7 @@
 
 use crate::report::status_summary::StatusSummary;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
-use rejoin_managers_protocol::central::{Event, RankPlacement};
+use rejoin_managers_protocol::central::{Event, HostIndex, RankPlacement};
 use rejoin_managers_protocol::levels::{CommittedEpochs, Level};
 use rejoin_managers_protocol::region_commits::RegionEpochs;
 use rejoin_managers_protocol::verdict::Verdict;
@@ -17,6 +17,8 @@ pub(super) enum News {
     Event(Event),
     /// Ranks of lost hosts are on other hosts. This may come again.
     Placed(RankPlacement),
+    /// Where ranks are while hosts are not lost. This may come again.
+    Placing(Placing),
     /// The central manager's process ended, and this other one took over after so many nanoseconds.
     Again { how: String, pid: u32, took: u64 },
     /// The highest number of a checkpoint that will come to nothing, after it ended.
@@ -24,6 +26,21 @@ pub(super) enum News {
     /// There is no journal for this reason; the central manager's process continues without it, or
     /// there is none.
     Unjournaled { why: String, remote: bool },
+}
+
+/// Where ranks are.
+#[derive(Debug, Clone)]
+pub(super) enum Placing {
+    /// This host may get ranks.
+    Join(HostIndex),
+    /// A rank has moved to this host with its image of this number.
+    Moved {
+        number: Epoch,
+        rank: Rank,
+        to: HostIndex,
+    },
+    /// The job rolls back to this checkpoint, and ranks are on these hosts, as they were then.
+    MovedBack(Epoch, Vec<(Rank, HostIndex)>),
 }
 
 /// The news that are not reported yet, and what tells whether later ones are repeated.
@@ -36,6 +53,8 @@ pub(super) struct CentralNews {
     recovered: Option<Generation>,
     /// Ranks that were restored alone.
     returned: BTreeSet<(Rank, Incarnation)>,
+    /// Reported moves.
+    moved: BTreeSet<(Rank, Incarnation)>,
     /// The last checkpoint that was requested, and when.
     requested: Option<(Epoch, Instant)>,
     /// The checkpoints that count.
@@ -56,6 +75,7 @@ impl CentralNews {
             lost: BTreeSet::new(),
             recovered: None,
             returned: BTreeSet::new(),
+            moved: BTreeSet::new(),
             requested: None,
             committed: CommittedEpochs::default(),
             regions: None,
@@ -91,7 +111,15 @@ impl CentralNews {
             | Event::StopGivenUp { .. }
             | Event::HostSilent { .. }
             | Event::HostReplaced { .. }
-            | Event::HostHeard { .. } => true,
+            | Event::HostHeard { .. }
+            | Event::Moving { .. }
+            | Event::NotMoved { .. }
+            | Event::MovesOver { .. }
+            | Event::HostDrains { .. }
+            | Event::EmptyHostLost { .. } => true,
+            Event::Moved {
+                rank, incarnation, ..
+            } => self.moved.insert((*rank, *incarnation)),
             Event::Lost {
                 rank,
                 generation,
@@ -152,6 +180,11 @@ impl CentralNews {
     /// Ranks of lost hosts are on other hosts, maybe as told before.
     pub fn placed(&mut self, placement: RankPlacement) {
         self.news.push(News::Placed(placement));
+    }
+
+    /// Where ranks are, maybe as told before.
+    pub fn placing(&mut self, placing: Placing) {
+        self.news.push(News::Placing(placing));
     }
 
     /// There is no journal for this reason; `remote`: the central manager's process continues

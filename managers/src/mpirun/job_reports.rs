@@ -29,6 +29,10 @@ impl Launcher {
                     self.place_ranks(placement);
                     continue;
                 }
+                News::Placing(placing) => {
+                    self.place(placing);
+                    continue;
+                }
                 News::Again { how, pid, took } => {
                     self.user_log.again(&how, took);
                     let generation = self.central.view().generation;
@@ -41,6 +45,7 @@ impl Launcher {
                 }
                 News::Abandoned(epoch) => {
                     self.streams.settled(Settled::Aborted(epoch));
+                    self.control.moves_abandoned();
                     if self.control.abandoned() {
                         self.central.tell(CentralInput::Checkpoint);
                     }
@@ -112,6 +117,7 @@ impl Launcher {
         match self.control.ready(client, &view, &self.reactor) {
             None => {}
             Some(Asked::Checkpoint) => self.central.tell(CentralInput::Checkpoint),
+            Some(Asked::Move(client, order)) => self.asked_to_move(client, &order),
             Some(Asked::Events(client)) => {
                 let recent = self.observers.events.recent();
                 let answer = Answer::Events {
@@ -146,10 +152,11 @@ impl Launcher {
                 let bytes = bytes.into_vec();
                 self.streams.push(host, rank, stream, bytes, last);
             }
-            LocalToMpirun::Mark { rank, epoch } => self.streams.mark(rank, epoch),
+            LocalToMpirun::Mark { rank, epoch } => self.streams.mark(host, rank, epoch),
             LocalToMpirun::Rewound { rank, epoch } => {
                 self.streams.rewind(host, rank, epoch, &self.reactor);
             }
+            LocalToMpirun::Arrives { rank, number } => self.streams.arrives(host, rank, number),
             LocalToMpirun::RegionsStored { rank, epoch, begun } => {
                 self.streams.has_stored(rank, epoch, begun);
             }

@@ -6,6 +6,7 @@ use crate::error::{Context, Result};
 use crate::launch::local_messages::MpirunToLocal;
 use crate::launch::shown_output::ShownStream;
 use crate::net::reactor::{Interest, Reactor, Token};
+use crate::stdio::arrivals::Arrivals;
 use crate::stdio::commit_order::{CommitOrder, Settled};
 use crate::stdio::output_commit::{OutputCommit, OutputMark, OutputPiece};
 use crate::stdio::replay_filter::ReplayFilter;
@@ -87,6 +88,8 @@ pub(super) struct Streams {
     stored: Option<StoredOutput>,
     /// When central's reports about checkpoints count.
     order: CommitOrder,
+    /// Output of ranks on their new hosts.
+    arrivals: Arrivals,
     /// Lines that were unfinished then, of states that the job may continue from.
     begun: BTreeMap<Epoch, BTreeMap<Rank, Begun>>,
     /// Unfinished lines of streams that have ended. The next launch may write the whole lines.
@@ -133,6 +136,7 @@ impl Streams {
                 .filter(|_| show == Show::Commit)
                 .map(|restarted| StoredOutput::new(ranks, restarted)),
             order: CommitOrder::new(ranks, setup.from),
+            arrivals: Arrivals::default(),
             begun: BTreeMap::new(),
             ends: (setup.continues && show == Show::Now).then(BTreeMap::new),
             failed: None,
@@ -154,6 +158,7 @@ impl Streams {
             credit: vec![0; setup.hosts],
             owed: vec![0; setup.hosts],
             order: CommitOrder::new(setup.ranks, setup.from),
+            arrivals: Arrivals::default(),
             ends: self.ends.map(|_| BTreeMap::new()),
             ..self
         }
@@ -241,6 +246,12 @@ impl Streams {
         last: bool,
     ) {
         let credit = bytes.len() as u32;
+        if !self.arrivals.counts(host, rank) {
+            return self.owe(host, credit);
+        }
+        let Some(bytes) = self.arrivals.pass(host, rank, stream, bytes, last) else {
+            return;
+        };
         if let Some(held_output) = &mut self.held_output {
             let piece = OutputPiece {
                 rank,
@@ -378,8 +389,24 @@ impl Streams {
         })
     }
 
-    /// A rank took its image.
-    pub fn mark(&mut self, rank: Rank, epoch: Epoch) {
+    /// A rank has moved to this host, with its image of this number. What it writes there waits
+    /// for what it wrote before.
+    pub fn arrives(&mut self, host: HostIndex, rank: Rank, number: Epoch) {
+        self.arrivals.begin(host, rank, number);
+    }
+
+    /// Output that waits because it comes from the new host of a rank.
+    fn release_arrived(&mut self, rank: Rank, number: Epoch) {
+        for piece in self.arrivals.marked(rank, number) {
+            self.push(piece.host, rank, piece.stream, piece.bytes, piece.last);
+        }
+    }
+
+    /// A rank on this host took its image.
+    pub fn mark(&mut self, host: HostIndex, rank: Rank, epoch: Epoch) {
+        if !self.arrivals.counts(host, rank) {
+            return;
+        }
         self.order.mark(rank, epoch);
         if let Some(held_output) = self.held_for_stop() {
             // The filters get the mark after the output that is held before it.
@@ -393,6 +420,7 @@ impl Streams {
             held_output.mark(rank, epoch);
         }
         self.settle();
+        self.release_arrived(rank, epoch);
     }
 
     /// Marks the place of a rank's image in its shown output.
@@ -407,15 +435,21 @@ impl Streams {
         }
     }
 
-    /// A rank rolls back, on this host. If that is another one than before, standard input is
-    /// given to it from the beginning.
-    pub fn rewind(&mut self, host: HostIndex, rank: Rank, epoch: Option<Epoch>, reactor: &Reactor) {
+    /// A rank reads standard input on this host from now on, from the beginning.
+    pub fn reader_moved(&mut self, rank: Rank, host: HostIndex, reactor: &Reactor) {
         if let Some((reader, place)) = &mut self.reader
             && *reader == rank
             && std::mem::replace(place, host) != host
         {
             self.source.give_again(reactor);
         }
+    }
+
+    /// A rank rolls back, on this host. If that is another one than before, standard input is
+    /// given to it from the beginning.
+    pub fn rewind(&mut self, host: HostIndex, rank: Rank, epoch: Option<Epoch>, reactor: &Reactor) {
+        self.reader_moved(rank, host, reactor);
+        self.arrivals.rolls_back(host, rank);
         if self.held_for_stop().is_some() {
             self.show_released();
         }

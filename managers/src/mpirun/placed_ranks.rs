@@ -1,14 +1,20 @@
-//! Ranks of lost hosts continue on other hosts, within the launch.
+//! Ranks continue on other hosts, within the launch: those of lost hosts, and those that move.
 
 use super::Launcher;
-use rejoin_managers_protocol::central::{CentralInput, HostIndex, RankPlacement};
+use super::central_news::Placing;
+use crate::report::query::{Answer, MoveOrder};
+use rejoin_channel_table::Rank;
+use rejoin_managers_protocol::central::{
+    CentralInput, HostIndex, MoveRequest, Movers, RankPlacement,
+};
 
 impl Launcher {
     /// Central has placed ranks of lost hosts, or tells so again. Hosts that had no ranks before
     /// get local managers.
     pub(super) fn place_ranks(&mut self, placement: RankPlacement) {
         let machines = &mut self.launch.machines;
-        let is_new = machines.placement != placement.hosts;
+        let loses = |host: &HostIndex| machines.hosts.get(*host).is_some_and(|m| !m.lost);
+        let is_new = placement.lost.iter().any(loses);
         for (host, machine) in machines.hosts.iter_mut().enumerate() {
             machine.lost |= placement.lost.contains(&host);
         }
@@ -22,11 +28,66 @@ impl Launcher {
             .filter(|&host| machines.ranks_on(host) > 0)
             .collect();
         for host in used {
-            let plan = &self.launch.plan;
-            if let Err(error) = self.hosts.join(host, plan, machines, &self.reactor) {
-                let why = error.to_string();
-                self.central.tell(CentralInput::HostGone(host, why));
+            self.join(host);
+        }
+    }
+
+    /// Ranks move, or are back where they were.
+    pub(super) fn place(&mut self, placing: Placing) {
+        match placing {
+            Placing::Join(host) => self.join(host),
+            Placing::Moved { number, rank, to } => {
+                let place = self.launch.machines.placement.get_mut(rank.index());
+                let Some(before) = place.map(|place| std::mem::replace(place, to)) else {
+                    return;
+                };
+                if before != to {
+                    self.state_folder.has_moved(number, rank, before);
+                    self.streams.reader_moved(rank, to, &self.reactor);
+                }
+            }
+            Placing::MovedBack(epoch, ranks) => {
+                self.state_folder.rolled_back(epoch);
+                for (rank, host) in ranks {
+                    if let Some(place) = self.launch.machines.placement.get_mut(rank.index()) {
+                        *place = host;
+                    }
+                }
             }
         }
+    }
+
+    fn join(&mut self, host: HostIndex) {
+        let (plan, machines) = (&self.launch.plan, &self.launch.machines);
+        if let Err(error) = self.hosts.join(host, plan, machines, &self.reactor) {
+            let why = error.to_string();
+            self.central.tell(CentralInput::HostGone(host, why));
+        }
+    }
+
+    /// A client wants ranks to move.
+    pub(super) fn asked_to_move(&mut self, client: u32, order: &MoveOrder) {
+        match self.move_request(client, order) {
+            Ok(request) => self.central.tell(CentralInput::Move(request)),
+            Err(why) => self.control.answer(client, &Answer::Refused(why)),
+        }
+    }
+
+    fn move_request(&self, client: u32, order: &MoveOrder) -> Result<MoveRequest, String> {
+        let machines = &self.launch.machines;
+        let position = |name: &String| {
+            let at = machines.hosts.iter().position(|host| &host.name == name);
+            at.ok_or_else(|| format!("the job has no host {name}"))
+        };
+        let movers = match (&order.from, order.drains) {
+            (None, _) => Movers::Ranks(order.ranks.iter().copied().map(Rank).collect()),
+            (Some(name), false) => Movers::Host(position(name)?),
+            (Some(name), true) => Movers::Drain(position(name)?),
+        };
+        Ok(MoveRequest {
+            id: u64::from(client),
+            movers,
+            to: order.to.as_ref().map(position).transpose()?,
+        })
     }
 }

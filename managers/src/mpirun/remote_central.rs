@@ -238,6 +238,7 @@ impl RemoteCentral {
             CentralInput::Signal(_)
             | CentralInput::Stop(_)
             | CentralInput::Checkpoint
+            | CentralInput::Move(_)
             | CentralInput::OutputLost(_) => {
                 let ends = |input: &CentralInput| match input {
                     CentralInput::Signal(signal) => signal_numbers::ends(*signal),

@@ -15,7 +15,9 @@ use crate::launch::launch_plan::{CopyPlan, LaunchPlan};
 use crate::launch::machines::Machines;
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_ckpt::store::{FolderClaim, ImageFolder};
-use rejoin_managers_protocol::central::{CopyGroups, HostIndex, Relaunch, StoredState};
+use rejoin_managers_protocol::central::{
+    CopyGroups, FormerHosts, HostIndex, Relaunch, StoredState,
+};
 use rejoin_managers_protocol::manager_messages::MovedRank;
 use rejoin_managers_protocol::region_commits::RegionEpochs;
 use std::collections::BTreeSet;
@@ -34,6 +36,8 @@ pub(super) struct StateFolder {
     are_copied: bool,
     /// Hosts of which another one keeps the parity of the files; 1 for copies.
     copy_group: usize,
+    /// Where ranks were at earlier checkpoints.
+    former_hosts: FormerHosts,
     /// The checkpoint from whose files this launch began, or continued on other hosts.
     from: Option<Epoch>,
     ranks: u32,
@@ -97,6 +101,7 @@ impl StateFolder {
                 .and_then(|folder| newest_of_all(folder, launch.plan.size, at_most)),
             are_copied: are_copied(launch),
             copy_group: plan.copy_group as usize,
+            former_hosts: FormerHosts::default(),
             from: plan.from,
             restarted: options.restart,
             ranks: launch.plan.size,
@@ -107,8 +112,19 @@ impl StateFolder {
 
     /// Ranks of lost hosts continue on other hosts from the images of this checkpoint.
     pub fn moved(&mut self, launch: &Launch, from: Epoch) {
+        self.former_hosts.roll_back(from);
         self.from = Some(from);
         self.are_copied = are_copied(launch);
+    }
+
+    /// A rank has moved away from this host, with its image of this number.
+    pub fn has_moved(&mut self, number: Epoch, rank: Rank, from: HostIndex) {
+        self.former_hosts.add(rank, number, from);
+    }
+
+    /// The job has rolled back to this checkpoint.
+    pub fn rolled_back(&mut self, epoch: Epoch) {
+        self.former_hosts.roll_back(epoch);
     }
 
     /// The job may be launched again; whether this launch began from a stored state.
@@ -122,7 +138,8 @@ impl StateFolder {
         let Some(folder) = self.images.as_ref() else {
             return false;
         };
-        let groups = CopyGroups::new(&machines.placement, self.copy_group);
+        let placement = self.former_hosts.placement_at(epoch, &machines.placement);
+        let groups = CopyGroups::new(&placement, self.copy_group);
         let have_copies = groups.outlive(lost);
         // Of the files from which this launch began or continued there may be one each.
         if self.are_copied && have_copies && self.from != Some(epoch) {

@@ -132,7 +132,17 @@ impl EventLog {
                 line.pid = (*pid != 0).then_some(*pid);
                 line.cause = Some(Described(cause).to_string());
             }
-            Event::HostSilent { name, .. } | Event::HostHeard { name } => line.host = Some(name),
+            Event::HostSilent { name, .. }
+            | Event::HostHeard { name }
+            | Event::HostDrains { name } => line.host = Some(name),
+            Event::EmptyHostLost { name, why } => {
+                line.host = Some(name);
+                line.cause = Some(why.clone());
+            }
+            Event::Moving { .. }
+            | Event::Moved { .. }
+            | Event::NotMoved { .. }
+            | Event::MovesOver { .. } => of_move(event, &mut line),
             Event::HostReplaced {
                 name,
                 why,
@@ -356,6 +366,44 @@ fn name(event: &Event) -> &'static str {
         Event::HostSilent { .. } => "host-silent",
         Event::HostHeard { .. } => "host-heard",
         Event::HostReplaced { .. } => "host-replaced",
+        Event::HostDrains { .. } => "host-drains",
+        Event::EmptyHostLost { .. } => "empty-host-lost",
+        Event::Moving { .. } => "moving",
+        Event::Moved { .. } => "moved",
+        Event::NotMoved { .. } => "not-moved",
+        Event::MovesOver { .. } => "moves-over",
+    }
+}
+
+/// The fields of an event about a rank that moves.
+fn of_move<'a>(event: &'a Event, line: &mut Line<'a>) {
+    match event {
+        Event::Moving { rank, from, to } => {
+            line.rank = Some(rank.0);
+            (line.host, line.to) = (Some(from.as_str()), Some(to.as_str()));
+        }
+        Event::Moved {
+            rank,
+            from,
+            to,
+            took,
+            ..
+        } => {
+            line.rank = Some(rank.0);
+            (line.host, line.to) = (Some(from.as_str()), Some(to.as_str()));
+            line.took_ns = Some(*took);
+        }
+        Event::NotMoved {
+            rank,
+            host,
+            to,
+            why,
+        } => {
+            line.rank = Some(rank.0);
+            (line.host, line.to) = (Some(host.as_str()), Some(to.as_str()));
+            line.cause = Some(why.clone());
+        }
+        _ => {}
     }
 }
 

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 /// Version of these messages: both ends must have the same.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// Largest question, in bytes.
-pub const QUESTION_LIMIT: usize = 64;
+pub const QUESTION_LIMIT: usize = 64 * 1024;
 
 /// The first and only message of a client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {
     /// [`VERSION`] of the client.
     pub version: u32,
@@ -20,7 +20,7 @@ pub struct Question {
 }
 
 /// The subject of a question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum What {
     /// How the job is.
     Status,
@@ -28,6 +28,21 @@ pub enum What {
     Checkpoint,
     /// The events so far.
     Events,
+    /// Ranks are to move; the answer comes when that is over.
+    Move(MoveOrder),
+}
+
+/// Which ranks are to move, and where.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MoveOrder {
+    /// These ranks, if no host is named.
+    pub ranks: Vec<u32>,
+    /// All ranks of this host.
+    pub from: Option<String>,
+    /// That host gets no ranks any more.
+    pub drains: bool,
+    /// The host that takes them in; `None`: the hosts with the fewest ranks.
+    pub to: Option<String>,
 }
 
 /// The one answer.
@@ -48,6 +63,13 @@ pub enum Answer {
         epoch: u32,
         /// Why it was aborted, one line.
         why: String,
+    },
+    /// Ranks have moved as far as that is possible.
+    Moved {
+        /// Those that have.
+        ranks: Vec<u32>,
+        /// Why others have not; `None`: all are where they are to be.
+        why: Option<String>,
     },
     /// That is not available.
     Refused(String),

@@ -9,11 +9,11 @@ use crate::host::run_dir::{self, LocalListener};
 use crate::net::accept::{self, Pause};
 use crate::net::local_link::{Filled, LocalLink};
 use crate::net::reactor::{Interest, Reactor, Token};
-use crate::report::query::{Answer, QUESTION_LIMIT, Question, VERSION, What};
+use crate::report::query::{Answer, MoveOrder, QUESTION_LIMIT, Question, VERSION, What};
 use nix::errno::Errno;
 use nix::sys::socket::{SockFlag, accept4, getsockopt, sockopt};
 use nix::unistd::getuid;
-use rejoin_channel_table::JobId;
+use rejoin_channel_table::{JobId, Rank};
 use rejoin_managers_protocol::central::{Course, Event, JobView};
 use rejoin_managers_protocol::levels::Level;
 use rejoin_wire::codec::MANAGER_LIMIT;
@@ -36,6 +36,8 @@ enum State {
     Wants,
     /// Waits for this one.
     Waits(u32),
+    /// Waits for the end of moves.
+    Moves,
     /// Has its answer queued.
     Answered,
 }
@@ -56,12 +58,15 @@ pub struct QueryServer {
 }
 
 /// A client's request to the job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
     /// Its status, to be given to [`QueryServer::answer`].
     Status(u32),
     /// A checkpoint.
     Checkpoint,
+    /// That ranks move. The number of the client is that of the request, whose end
+    /// [`QueryServer::event`] tells it.
+    Move(u32, MoveOrder),
     /// Its events so far, to be given to [`QueryServer::answer`].
     Events(u32),
 }
@@ -167,6 +172,19 @@ impl QueryServer {
             _ if question.version != VERSION => "this job's mpirun is of another version",
             What::Status => return Some(Asked::Status(index)),
             What::Events => return Some(Asked::Events(index)),
+            What::Move(_) if !view.recovers => {
+                "the job runs with --recovery none: no images of its processes are taken"
+            }
+            What::Move(order) => match view.course {
+                Course::Finalizing => "all ranks are in MPI_Finalize",
+                Course::Ending => "the job is ending",
+                _ => {
+                    if let Some(client) = self.clients.get_mut(&index) {
+                        client.state = State::Moves;
+                    }
+                    return Some(Asked::Move(index, order));
+                }
+            },
             What::Checkpoint if !view.recovers => {
                 "the job runs with --recovery none, which takes no checkpoints"
             }
@@ -236,6 +254,11 @@ impl QueryServer {
                 };
                 self.answer_all(|state| state == State::Waits(epoch.0), &answer);
             }
+            Event::MovesOver {
+                request,
+                moved,
+                why,
+            } => self.moves_over(*request, moved, why.as_ref()),
             Event::Committed { .. }
             | Event::RegionsCommitted { .. }
             | Event::ImageLost { .. }
@@ -249,8 +272,33 @@ impl QueryServer {
             | Event::Recovered { .. }
             | Event::HostSilent { .. }
             | Event::HostReplaced { .. }
-            | Event::HostHeard { .. } => {}
+            | Event::HostHeard { .. }
+            | Event::HostDrains { .. }
+            | Event::EmptyHostLost { .. }
+            | Event::Moving { .. }
+            | Event::Moved { .. }
+            | Event::NotMoved { .. } => {}
         }
+    }
+
+    /// A request to move ranks has come to its end.
+    fn moves_over(&mut self, request: u64, moved: &[Rank], why: Option<&String>) {
+        let index = u32::try_from(request).unwrap_or(LISTENER);
+        let client = self.clients.get(&index);
+        if client.is_some_and(|client| client.state == State::Moves) {
+            let answer = Answer::Moved {
+                ranks: moved.iter().map(|rank| rank.0).collect(),
+                why: why.cloned(),
+            };
+            self.answer(index, &answer);
+        }
+    }
+
+    /// The central manager ended, and moves under way with it.
+    pub fn moves_abandoned(&mut self) {
+        let why = "the job's central manager ended meanwhile: rejoin status shows where ranks are";
+        let answer = Answer::Refused(why.into());
+        self.answer_all(|state| state == State::Moves, &answer);
     }
 
     /// The checkpoint under way was abandoned because the central manager ended. Returns whether a
@@ -268,7 +316,8 @@ impl QueryServer {
 
     /// Answers those whose checkpoint can't come any more.
     pub fn settle(&mut self, view: &JobView) {
-        let waits = |client: &Client| matches!(client.state, State::Wants | State::Waits(_));
+        let waits =
+            |client: &Client| matches!(client.state, State::Wants | State::Waits(_) | State::Moves);
         if !self.clients.values().any(waits) {
             return;
         }
@@ -290,7 +339,8 @@ impl QueryServer {
         }
         if matches!(view.course, Course::Finalizing | Course::Ending) {
             let answer = Answer::Refused("the job came to its end before".into());
-            self.answer_all(|state| state == State::Wants, &answer);
+            let waits = |state| matches!(state, State::Wants | State::Moves);
+            self.answer_all(waits, &answer);
         }
     }
 
@@ -308,7 +358,7 @@ impl QueryServer {
             let patient = client.since.elapsed() < PATIENCE;
             match client.state {
                 State::Connected => patient,
-                State::Wants | State::Waits(_) => true,
+                State::Wants | State::Waits(_) | State::Moves => true,
                 State::Answered => {
                     let token = Token::indexed(kind, index);
                     let interest = Interest { read: true, write };
@@ -327,7 +377,7 @@ impl QueryServer {
                 State::Connected | State::Answered => {
                     Some(PATIENCE.saturating_sub(client.since.elapsed()))
                 }
-                State::Wants | State::Waits(_) => None,
+                State::Wants | State::Waits(_) | State::Moves => None,
             });
         timed.chain(self.pause.wait_limit()).min()
     }

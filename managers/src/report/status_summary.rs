@@ -56,7 +56,13 @@ impl StatusSummary {
             | Event::StopGivenUp { .. }
             | Event::HostSilent { .. }
             | Event::HostReplaced { .. }
-            | Event::HostHeard { .. } => {}
+            | Event::HostHeard { .. }
+            | Event::HostDrains { .. }
+            | Event::EmptyHostLost { .. }
+            | Event::Moving { .. }
+            | Event::Moved { .. }
+            | Event::NotMoved { .. }
+            | Event::MovesOver { .. } => {}
             Event::Committed {
                 level: Level::Memory,
                 took,

@@ -122,7 +122,7 @@ fn stopping(signal: Option<StopSignal>) -> String {
     }
 }
 
-/// A host is silent, reachable again, or replaced.
+/// A host is silent, reachable again, or replaced; a rank has moved or can't.
 fn say_of_host(event: &Event) {
     match event {
         Event::HostSilent { name, .. } => {
@@ -142,6 +142,32 @@ fn say_of_host(event: &Event) {
         } => say(&format!(
             "host {name} is lost: {why}; its ranks continue on host {to}, and the job rolls back to checkpoint \
              {epoch}"
+        )),
+        Event::HostDrains { name } => say(&format!(
+            "host {name} gets no ranks any more; those that it has move to other hosts"
+        )),
+        Event::EmptyHostLost { name, why } => {
+            say(&format!("host {name}, which has no ranks, is lost: {why}"));
+        }
+        Event::Moved {
+            rank,
+            from,
+            to,
+            took,
+            ..
+        } => say(&format!(
+            "rank {} has moved from host {from} to host {to} in {:.0} ms",
+            rank.0,
+            *took as f64 / 1e6
+        )),
+        Event::NotMoved {
+            rank,
+            host,
+            to,
+            why,
+        } => say(&format!(
+            "rank {} can't move to host {to} and continues on host {host}: {why}",
+            rank.0
         )),
         _ => {}
     }
@@ -183,9 +209,6 @@ impl UserLog {
         }
         match event {
             Event::Requested(_) | Event::RegionsCommitted { .. } => {}
-            Event::HostSilent { .. } | Event::HostHeard { .. } | Event::HostReplaced { .. } => {
-                say_of_host(event);
-            }
             Event::Committed { .. }
             | Event::ImageLost { .. }
             | Event::NotStored { .. }
@@ -240,6 +263,8 @@ impl UserLog {
                     None => say(&back(&who, *epoch, *took, *repeated)),
                 }
             }
+            // Of hosts, and of where ranks are.
+            _ => say_of_host(event),
         }
     }
 

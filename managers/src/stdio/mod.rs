@@ -5,6 +5,7 @@
 //!   counts ([`commit_order`]);
 //! - repeated output of a restored rank ([`replay_filter`]).
 
+pub mod arrivals;
 pub mod commit_order;
 pub mod lines;
 pub mod output_commit;

@@ -17,16 +17,18 @@ impl<W: Work> JobWorld<W> {
             let host = &self.hosts[host];
             host.local.is_some() && !host.link.is_dropped()
         };
-        let is_found = is_there(self.host_of(rank)) || self.is_replaceable(rank, epoch, is_there);
+        let is_found =
+            is_there(self.image_home(rank, epoch)) || self.is_replaceable(rank, epoch, is_there);
         let is_found = self.from != Some(epoch) && is_found;
         is_whole && (self.shape.copies.is_none() || is_found)
     }
 
     /// The process that a rank's manager means, if it is on this host.
     pub(super) fn current_on(&self, host: HostIndex, rank: Rank) -> Option<&Process> {
-        let process = self.current(rank)?;
-        let key = (rank, process.instance.incarnation);
-        (self.home_of(key) == host).then_some(process)
+        let of_rank = (rank, Incarnation(0))..=(rank, Incarnation(u32::MAX));
+        let here = |(key, p): &(&Key, &Process)| p.acts() && self.home_of(**key) == host;
+        let mut processes = self.processes.range(of_rank).rev();
+        processes.find(here).map(|(_, process)| process)
     }
 
     /// Central has placed ranks of lost hosts. Their files are where others find them, or gone.
@@ -40,18 +42,23 @@ impl<W: Work> JobWorld<W> {
         let moved = moved.filter(|(_, (before, now))| before != now);
         let moved: Vec<(Rank, HostIndex)> = moved.map(|(rank, (host, _))| (rank, *host)).collect();
         self.tally.moves += u64::from(!moved.is_empty());
-        for (_, host) in &moved {
+        let is_there = |host: HostIndex| !placed.lost.contains(&host);
+        for host in &placed.lost {
             self.copies.lose_host(*host);
         }
-        let is_there = |host| moved.iter().all(|(_, lost)| *lost != host);
-        for (rank, _) in &moved {
-            let rank = *rank;
+        for rank in (0..self.shape.ranks()).map(Rank) {
             for epoch in self.epochs_of(rank) {
+                if is_there(self.image_home(rank, epoch)) {
+                    continue;
+                }
                 let is_shared = self.shape.copies.is_none();
                 let is_found = is_shared || self.is_replaceable(rank, epoch, is_there);
                 let image = self.images.get_mut(&(rank, epoch));
                 match image.filter(|image| image.file == SimFile::Whole && is_found) {
-                    Some(image) => image.in_memory = false,
+                    Some(image) => {
+                        image.in_memory = false;
+                        image.home = placed.hosts[rank.index()];
+                    }
                     None => {
                         self.images.remove(&(rank, epoch));
                         self.work.forget(rank, epoch);
@@ -70,8 +77,26 @@ impl<W: Work> JobWorld<W> {
         Ok(())
     }
 
+    /// Ranks have moved to these hosts, or are back there.
+    pub(super) fn placed(&mut self, ranks: &[(Rank, HostIndex)]) {
+        let had_partners = !self.copy_groups().stripes().is_empty();
+        for (rank, host) in ranks {
+            self.placement[rank.index()] = *host;
+        }
+        if !had_partners && !self.copy_groups().stripes().is_empty() {
+            self.stored.partner = None;
+        }
+    }
+
+    /// A host gets a local manager, unless it has had one.
+    pub(super) fn join_once(&mut self, host: HostIndex) {
+        if !self.hosts[host].joined {
+            self.join(host);
+        }
+    }
+
     /// A host that had no ranks gets a local manager, which dials central.
-    fn join(&mut self, host: HostIndex) {
+    pub(super) fn join(&mut self, host: HostIndex) {
         let shape = self.shape;
         let drift = self.hosts[host].drift;
         let now = Time(super::drive::clock(self.now, drift));
@@ -85,7 +110,8 @@ impl<W: Work> JobWorld<W> {
     /// A rank is on this host from now on.
     pub(super) fn takes_in(&mut self, host: HostIndex, moved: MovedRank) -> Result<(), String> {
         // One that central has dropped may have got the order late.
-        if self.host_of(moved.rank) != host && !self.hosts[host].link.is_dropped() {
+        let is_meant = moved.moves || self.host_of(moved.rank) == host;
+        if !is_meant && !self.hosts[host].link.is_dropped() {
             return Err(format!("host {host} takes in {moved:?}"));
         }
         self.copies.take_in(host, moved.rank);
@@ -96,7 +122,9 @@ impl<W: Work> JobWorld<W> {
     pub(super) fn displace(&mut self, successor: Key) -> Result<(), String> {
         let rank = successor.0;
         let of_rank = (rank, Incarnation(0))..successor;
-        let acts = self.processes.range(of_rank).filter(|(_, p)| p.acts());
+        // One of a move that was given up never begins.
+        let acts = |(_, p): &(&Key, &Process)| p.acts() && p.has_work;
+        let acts = self.processes.range(of_rank).filter(acts);
         let elsewhere = acts.filter(|(key, _)| self.home_of(**key) != self.home_of(successor));
         let keys: Vec<Key> = elsewhere.map(|(key, _)| *key).collect();
         for key in keys {

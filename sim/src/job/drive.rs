@@ -5,7 +5,7 @@ use super::work::Work;
 use super::{Event, JobWorld, Key, MILLI, STOPPING};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, HostIndex};
-use rejoin_managers_protocol::levels::Level;
+use rejoin_managers_protocol::levels::{CommittedEpochs, Level};
 use rejoin_managers_protocol::local;
 use rejoin_managers_protocol::manager_messages::{ProcessInstance, Time};
 use std::collections::VecDeque;
@@ -100,26 +100,31 @@ impl<W: Work> JobWorld<W> {
             }
             central::CentralEffect::Relaunch(next) => self.relaunch(next)?,
             central::CentralEffect::Placed(placement) => self.place(placement)?,
+            central::CentralEffect::Join(host) => self.join_once(host),
+            central::CentralEffect::Moved { rank, to, .. } => self.placed(&[(rank, to)]),
+            central::CentralEffect::MovedBack(_, ranks) => self.placed(&ranks),
             central::CentralEffect::Resumed {
                 committed,
                 abandoned,
-            } => {
-                let stored = (self.stored.committed, self.stored.file, self.stored.ordered);
-                // Without copies, files count as copied.
-                let partner = match self.copy_groups().stripes().is_empty() {
-                    true => self.stored.file,
-                    false => self.stored.partner,
-                };
-                if partner != committed.partner
-                    || (committed.memory, committed.file, abandoned) != stored
-                {
-                    return Err(format!(
-                        "resumed with {committed:?}, {abandoned}, not {stored:?}"
-                    ));
-                }
-            }
+            } => self.resumed_with(committed, abandoned)?,
             #[allow(unreachable_patterns, reason = "cores may learn more")]
             other => return Err(format!("{other:?} in this world")),
+        }
+        Ok(())
+    }
+
+    /// Another run of central continues from these checkpoints.
+    fn resumed_with(&self, committed: CommittedEpochs, abandoned: Epoch) -> Result<(), String> {
+        let stored = (self.stored.committed, self.stored.file, self.stored.ordered);
+        // Without copies, files count as copied.
+        let partner = match self.copy_groups().stripes().is_empty() {
+            true => self.stored.file,
+            false => self.stored.partner,
+        };
+        if partner != committed.partner || (committed.memory, committed.file, abandoned) != stored {
+            return Err(format!(
+                "resumed with {committed:?}, {abandoned}, not {stored:?}"
+            ));
         }
         Ok(())
     }
@@ -201,7 +206,7 @@ impl<W: Work> JobWorld<W> {
     ) -> Result<(), String> {
         match effect {
             local::LocalEffect::Spawn(instance) => {
-                self.begins(host, instance)?;
+                self.begins(host, instance, false)?;
                 let process = Process::new(
                     instance,
                     ProcessStep::BeforeInit,
@@ -209,6 +214,7 @@ impl<W: Work> JobWorld<W> {
                     None,
                 );
                 let pid = process.pid();
+                self.paused.remove(&instance.rank);
                 self.work.begin(instance);
                 self.add_process(process)?;
                 let spawned = local::LocalInput::Spawned(instance.rank, instance.incarnation, pid);
@@ -222,8 +228,13 @@ impl<W: Work> JobWorld<W> {
                 self.discard(rank, incarnation)?;
             }
             local::LocalEffect::DropImage(rank, epoch) => {
-                self.images.remove(&(rank, epoch));
-                self.work.forget(rank, epoch);
+                // The host to which a rank has moved has the file now.
+                if self.image_home(rank, epoch) == host {
+                    self.images.remove(&(rank, epoch));
+                    if !self.is_arriving(rank, epoch) {
+                        self.work.forget(rank, epoch);
+                    }
+                }
             }
             local::LocalEffect::DropFromMemory(rank, epoch) => {
                 self.drop_from_memory(rank, epoch)?;
@@ -236,6 +247,10 @@ impl<W: Work> JobWorld<W> {
                 for rank in ranks {
                     if let Some(process) = self.current_on(host, rank) {
                         let key = (rank, process.instance.incarnation);
+                        // A socket keeps their order.
+                        let last = self.heard.entry(key).or_default();
+                        *last = at.max(*last);
+                        let at = *last;
                         self.queue.at(at, Event::Hear(key, Rc::clone(&message)));
                     }
                 }
@@ -288,6 +303,7 @@ impl<W: Work> JobWorld<W> {
             local::LocalEffect::DropCopy(file) => self.copies.drop(file),
             local::LocalEffect::TakeIn(moved, _) => self.takes_in(host, moved)?,
             local::LocalEffect::Exit { .. }
+            | local::LocalEffect::HasLeft(_)
             | local::LocalEffect::Caveats(..)
             | local::LocalEffect::Note(..)
             | local::LocalEffect::Waits(..)
@@ -309,17 +325,27 @@ impl<W: Work> JobWorld<W> {
         }
     }
 
-    /// Neither generations nor incarnations ever fall.
-    fn begins(&mut self, host: HostIndex, instance: ProcessInstance) -> Result<(), String> {
+    /// Neither generations nor incarnations ever fall, except those of a move that was given up:
+    /// its process never starts.
+    fn begins(
+        &mut self,
+        host: HostIndex,
+        instance: ProcessInstance,
+        moves: bool,
+    ) -> Result<(), String> {
         let key = (instance.rank, instance.incarnation);
         self.homes.insert(key, host);
-        let last = self.instances.insert(instance.rank, instance);
-        let falls = |last: &ProcessInstance| {
+        let last = self.instances.get(&instance.rank);
+        let falls = |last: &&ProcessInstance| {
             instance.incarnation <= last.incarnation || instance.generation < last.generation
         };
         match last.filter(falls) {
+            Some(_) if moves => Ok(()),
             Some(last) => Err(format!("{instance:?} after {last:?}")),
-            None => Ok(()),
+            None => {
+                self.instances.insert(instance.rank, instance);
+                Ok(())
+            }
         }
     }
 
@@ -329,11 +355,13 @@ impl<W: Work> JobWorld<W> {
         instance: ProcessInstance,
         epoch: Epoch,
     ) -> Result<(), String> {
-        self.begins(host, instance)?;
+        let moves = self.stored.moved_with.contains(&epoch);
+        self.begins(host, instance, moves)?;
         let restore = SimRestore {
             instance,
             epoch,
             alone: self.stored.finalized && instance.generation == self.stored.generation,
+            moves,
             stop: false,
         };
         let key = (instance.rank, instance.incarnation);

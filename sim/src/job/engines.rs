@@ -70,6 +70,8 @@ pub struct Engines {
     members: Vec<Member>,
     connections: BTreeMap<ConnectionId, Connection>,
     next: ConnectionId,
+    /// Ends of connections whose other ends have closed, until that is on its way.
+    closed: Vec<(ConnectionId, usize)>,
     /// Percent of the polls of a rank's links in which one of them breaks.
     cuts: u64,
     /// Random bits that decide which ranks share a host: their links carry short messages.
@@ -124,6 +126,7 @@ impl Engines {
             members: (0..ranks).map(member).collect(),
             connections: BTreeMap::new(),
             next: 0,
+            closed: Vec::new(),
             cuts,
             near: rng.bits() | rng.bits(),
             short_counts: ShortCounts::default(),
@@ -563,6 +566,9 @@ impl Work for Engines {
         }
         requests.push(WorkRequest::After(1_000, EngineEvent::Step(instance)));
         requests.push(WorkRequest::After(MILLI, EngineEvent::PollLinks(instance)));
+        for (id, side) in std::mem::take(&mut self.closed) {
+            requests.push(WorkRequest::After(MILLI, EngineEvent::Arrive(id, side)));
+        }
     }
 
     fn event(
@@ -601,6 +607,23 @@ impl Work for Engines {
         self.save_program(rank, epoch);
     }
 
+    fn save(&mut self, rank: Rank, number: Epoch) {
+        let member = &mut self.members[rank.index()];
+        if let Some(node) = &mut member.node {
+            node.save(number);
+        }
+        let program = member.program.clone();
+        member.images.insert(number, program);
+    }
+
+    fn update(&mut self, rank: Rank, other: Rank, incarnation: Incarnation) {
+        let member = &mut self.members[rank.index()];
+        if let Some(node) = &mut member.node {
+            // The engine finds nothing wrong with a rank of the job.
+            let _ = node.update(other, incarnation);
+        }
+    }
+
     fn ended(&mut self, rank: Rank) {
         let Some(instance) = self.members[rank.index()].instance.take() else {
             return;
@@ -608,13 +631,14 @@ impl Work for Engines {
         // Its ends close; bytes under way still arrive.
         let of_it = self
             .connections
-            .values_mut()
-            .filter(|c| c.instances.contains(&instance));
-        for connection in of_it {
+            .iter_mut()
+            .filter(|(_, c)| c.instances.contains(&instance));
+        for (id, connection) in of_it {
             let side = usize::from(connection.instances[0] == instance);
             if connection.open[1 - side] {
                 connection.open[1 - side] = false;
                 connection.queues[side].push_back(None);
+                self.closed.push((*id, side));
             }
         }
     }
@@ -643,6 +667,25 @@ impl Work for Engines {
             }
         }
         Ok(())
+    }
+
+    fn describe(&self) -> String {
+        let all = self.members.iter();
+        let pending = |list: &[Pending]| list.iter().map(|p| p.number).collect::<Vec<_>>();
+        let each = all.map(|m| {
+            let peers = (0..self.members.len() as u32).map(Rank);
+            let states = m.node.as_ref().map(|node| {
+                let state = |peer| (node.table().state(peer), node.engine.tx_waiting(peer));
+                peers.map(state).collect::<Vec<_>>()
+            });
+            let program = &m.program;
+            let open = (pending(&program.sends), pending(&program.receives));
+            format!(
+                "{:?} at {} {open:?} {states:?}",
+                m.instance, program.position
+            )
+        });
+        each.collect::<Vec<_>>().join("\n")
     }
 
     fn answer(&self, rank: Rank) -> Result<(), String> {

@@ -28,6 +28,8 @@ pub enum JobFault {
     Local(usize),
     /// Central dies, and is started again after so many nanoseconds.
     Central(u64),
+    /// Ranks are to move, to this host or where there is room.
+    Move(SimMovers, Option<usize>),
     /// A client requests a checkpoint.
     Ask,
     /// The launcher gets a signal.
@@ -35,6 +37,17 @@ pub enum JobFault {
     /// The job is to stop with a last checkpoint: by a signal with a grace time of so many
     /// milliseconds, or without.
     Stop(Option<u64>),
+}
+
+/// Which ranks are to move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SimMovers {
+    /// So many, from this one on.
+    Ranks(Rank, u32),
+    /// All of this host.
+    Host(usize),
+    /// The same, for good.
+    Drain(usize),
 }
 
 /// How many faults of each kind, and in which span of time.
@@ -66,6 +79,8 @@ pub struct Fate {
     pub locals: u32,
     /// Deaths of central.
     pub centrals: u32,
+    /// Requests to move ranks.
+    pub moves: u32,
     /// Asked checkpoints.
     pub asks: u32,
     /// Signals.
@@ -111,6 +126,14 @@ impl Fate {
         strike(self.locals, &|rng| JobFault::Local(host(rng)));
         strike(self.centrals, &|rng| {
             JobFault::Central(rng.between(1, 300) * MILLI)
+        });
+        strike(self.moves, &|rng| {
+            let movers = match rng.below(8) {
+                0 => SimMovers::Drain(host(rng)),
+                1 => SimMovers::Host(host(rng)),
+                _ => SimMovers::Ranks(rank(rng), rng.between(1, 4) as u32),
+            };
+            JobFault::Move(movers, rng.chance(50).then(|| host(rng)))
         });
         strike(self.asks, &|_| JobFault::Ask);
         strike(self.signals, &|_| JobFault::Signal);

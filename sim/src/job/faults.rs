@@ -1,9 +1,10 @@
 //! The effects of faults on a running job.
 
-use super::process_model::{ProcessStep, SimFile};
+use super::fate::SimMovers;
+use super::process_model::{Process, ProcessStep, SimFile};
 use super::work::Work;
 use super::{Event, Host, JobFault, JobWorld, Key, MILLI};
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, StopSignal};
 use rejoin_managers_protocol::local::Local;
 use rejoin_managers_protocol::manager_messages::End;
@@ -62,6 +63,7 @@ impl<W: Work> JobWorld<W> {
                 self.down_for(time);
                 Ok(())
             }
+            JobFault::Move(movers, to) => self.move_ranks(movers, to),
             JobFault::Ask => self.central(central::CentralInput::Checkpoint),
             // The launcher keeps it until central is there.
             JobFault::Signal | JobFault::Stop(_) if self.central.is_none() => {
@@ -80,6 +82,25 @@ impl<W: Work> JobWorld<W> {
         }
     }
 
+    fn move_ranks(&mut self, movers: SimMovers, to: Option<usize>) -> Result<(), String> {
+        let movers = match movers {
+            SimMovers::Ranks(first, count) => {
+                let size = self.shape.ranks();
+                let ranks = (0..count).map(|n| Rank((first.0 + n * 3) % size));
+                central::Movers::Ranks(ranks.collect())
+            }
+            SimMovers::Host(host) => central::Movers::Host(host),
+            SimMovers::Drain(host) => central::Movers::Drain(host),
+        };
+        self.tally.move_requests += 1;
+        let id = self.tally.move_requests;
+        self.central(central::CentralInput::Move(central::MoveRequest {
+            id,
+            movers,
+            to,
+        }))
+    }
+
     fn stop_job(&mut self, grace: Option<u64>) -> Result<(), String> {
         self.tally.stop_requests += 1;
         let signal = grace.map(|grace| StopSignal { number: 15, grace });
@@ -87,8 +108,17 @@ impl<W: Work> JobWorld<W> {
     }
 
     pub(super) fn kill(&mut self, rank: Rank) -> Result<(), String> {
-        let Some(process) = self.current(rank).filter(|p| p.asked.is_none()) else {
+        let of_rank = (rank, Incarnation(0))..=(rank, Incarnation(u32::MAX));
+        let acts = |p: &&Process| p.acts() && p.asked.is_none();
+        let there = self.processes.range(of_rank).map(|(_, process)| process);
+        let there: Vec<Process> = there.filter(acts).cloned().collect();
+        if there.is_empty() {
             return Ok(());
+        }
+        // Of a rank that moves there are two.
+        let process = match &there[..] {
+            [one] => one.clone(),
+            several => self.rng.pick(several).clone(),
         };
         let watched = process.step != ProcessStep::BeforeInit;
         let key = (rank, process.instance.incarnation);
@@ -111,10 +141,11 @@ impl<W: Work> JobWorld<W> {
             return;
         }
         self.tally.locals += 1;
-        let placement = self.placement.iter();
-        let ranks = (0u32..).map(Rank).zip(placement);
-        let ranks: BTreeSet<Rank> = ranks.filter(|(_, h)| **h == host).map(|(r, _)| r).collect();
+        let works = |(key, p): &(&Key, &Process)| p.has_work && self.home_of(**key) == host;
+        let workers = self.processes.iter().filter(works);
+        let ranks: BTreeSet<Rank> = workers.map(|(key, _)| key.0).collect();
         for rank in &ranks {
+            self.paused.remove(rank);
             self.work.ended(*rank);
         }
         let homes = &self.homes;
@@ -123,13 +154,15 @@ impl<W: Work> JobWorld<W> {
         self.restores.retain(|key, _| !here(key));
         self.copies.lose_host(host);
         let is_there = |host: usize| self.hosts[host].local.is_some();
-        let of_host = self.images.keys().filter(|(rank, _)| ranks.contains(rank));
-        let found = of_host.filter(|(rank, epoch)| self.is_replaceable(*rank, *epoch, is_there));
+        let of_host = self.images.iter().filter(|(_, image)| image.home == host);
+        let found = of_host
+            .map(|(key, _)| key)
+            .filter(|(rank, epoch)| self.is_replaceable(*rank, *epoch, is_there));
         let found: BTreeSet<(Rank, Epoch)> = found.copied().collect();
         let (work, has_files) = (&mut self.work, self.shape.files.is_some());
         let is_shared = self.shape.copies.is_none();
         self.images.retain(|(rank, epoch), image| {
-            let of_host = ranks.contains(rank);
+            let of_host = image.home == host;
             let elsewhere = is_shared || found.contains(&(*rank, *epoch));
             let stays = !of_host || (has_files && image.file == SimFile::Whole && elsewhere);
             image.in_memory &= !of_host;

@@ -36,7 +36,10 @@ impl<W: Work> JobWorld<W> {
         let answers = ranks.iter().all(|rank| {
             let image = self.images.get(&(*rank, file.epoch));
             let has_file = image.is_some_and(|image| image.file == SimFile::Whole);
-            has_file && self.hosts[self.host_of(*rank)].local.is_some()
+            has_file
+                && self.hosts[self.image_home(*rank, file.epoch)]
+                    .local
+                    .is_some()
         });
         let why = match (answers, self.tally.fail_file()) {
             (true, false) => None,
@@ -74,7 +77,8 @@ impl<W: Work> JobWorld<W> {
             image.is_some_and(|image| image.file == SimFile::Whole)
         };
         let mut others = others.iter();
-        let are_there = others.all(|other| has_file(other) && is_there(self.host_of(*other)));
+        let are_there =
+            others.all(|other| has_file(other) && is_there(self.image_home(*other, epoch)));
         is_there(holder) && are_there
     }
 

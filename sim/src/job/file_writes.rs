@@ -13,7 +13,7 @@ impl<W: Work> JobWorld<W> {
         match image.filter(|image| image.in_memory) {
             None => {
                 let why = Some("its image is gone".to_string());
-                self.say_of_file(LocalInput::ImageNotStored(rank, epoch, why), rank)
+                self.say_of_file(LocalInput::ImageNotStored(rank, epoch, why), (rank, epoch))
             }
             Some(image) if image.file == SimFile::Absent => {
                 image.file = SimFile::Partial;
@@ -43,7 +43,7 @@ impl<W: Work> JobWorld<W> {
                 LocalInput::ImageStored(rank, epoch)
             }
         };
-        self.say_of_file(input, rank)
+        self.say_of_file(input, (rank, epoch))
     }
 
     /// A restore ends the writing.
@@ -53,11 +53,15 @@ impl<W: Work> JobWorld<W> {
             return Ok(());
         };
         image.file = SimFile::Absent;
-        self.say_of_file(LocalInput::ImageNotStored(rank, epoch, None), rank)
+        self.say_of_file(LocalInput::ImageNotStored(rank, epoch, None), (rank, epoch))
     }
 
-    fn say_of_file(&mut self, input: LocalInput, rank: Rank) -> Result<(), String> {
-        self.local(self.host_of(rank), input)
+    fn say_of_file(
+        &mut self,
+        input: LocalInput,
+        (rank, epoch): (Rank, Epoch),
+    ) -> Result<(), String> {
+        self.local(self.image_home(rank, epoch), input)
     }
 
     /// The process of an image ends, because later images in memory count.

@@ -46,7 +46,7 @@ use rejoin_managers_protocol::local::{self, Local};
 use rejoin_managers_protocol::manager_messages::{End, KeptFile, ProcessInstance, Time};
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_wire::FromManager;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::rc::Rc;
 use stored::Stored;
@@ -56,6 +56,10 @@ const KILL: i32 = 9;
 /// A job that has not ended so many nanoseconds after its last fault is stuck. No wait of a core is
 /// longer.
 const PATIENCE: u64 = 200_000 * MILLI;
+
+/// Events that come while their process is suspended are looked at again so often, in all. More are
+/// a process that stays suspended.
+const MOST_DELAYS: u64 = 5_000_000;
 
 /// A process, by its rank and incarnation.
 type Key = (Rank, Incarnation);
@@ -162,6 +166,10 @@ pub struct JobWorld<W: Work> {
     processes: BTreeMap<Key, Process>,
     /// The host of each process that was to be made.
     homes: BTreeMap<Key, HostIndex>,
+    /// Ranks that wait at images, or whose processes have ended there.
+    paused: BTreeSet<Rank>,
+    /// When the last message to a process arrives.
+    heard: BTreeMap<Key, u64>,
     /// The newest instance of each rank.
     instances: BTreeMap<Rank, ProcessInstance>,
     images: BTreeMap<(Rank, Epoch), SimImage>,
@@ -176,6 +184,8 @@ pub struct JobWorld<W: Work> {
     signalled: Option<u32>,
     over: Option<Verdict>,
     trace: VecDeque<Line>,
+    /// How often events were looked at again.
+    delays: u64,
     tally: Tally,
 }
 
@@ -220,6 +230,8 @@ impl<W: Work> JobWorld<W> {
             shape,
             processes: BTreeMap::new(),
             homes: BTreeMap::new(),
+            paused: BTreeSet::new(),
+            heard: BTreeMap::new(),
             instances: BTreeMap::new(),
             images: BTreeMap::new(),
             copies: SimCopies::default(),
@@ -232,6 +244,7 @@ impl<W: Work> JobWorld<W> {
             signalled: None,
             over: None,
             trace: VecDeque::new(),
+            delays: 0,
             tally: Tally::default(),
         }
     }
@@ -259,6 +272,13 @@ impl<W: Work> JobWorld<W> {
         while let Some((time, event)) = self.queue.pop() {
             self.now = time;
             if self.over.is_none() && time > self.last_fault + PATIENCE {
+                return Err(self.stuck());
+            }
+            if self.over.is_some() && matches!(event, Event::Work(_)) {
+                continue;
+            }
+            self.delays += u64::from(self.is_suspended(&event));
+            if self.delays > MOST_DELAYS {
                 return Err(self.stuck());
             }
             if self.is_suspended(&event) {
@@ -290,16 +310,20 @@ impl<W: Work> JobWorld<W> {
         let key = match event {
             Event::Hear(key, _) | Event::Act(key) | Event::Safe(key) => Some(*key),
             Event::Ends(key, End::Signaled(signal)) if *signal != KILL => Some(*key),
+            // What comes for a rank between its two processes is kept by its sender.
+            Event::Work(event) if self.is_paused(event) => return true,
             Event::Work(event) => self.work.rank_of(event).and_then(|rank| {
-                let process = self.current(rank)?;
+                let process = self.worker(rank)?;
                 Some((rank, process.instance.incarnation))
             }),
             _ => None,
         };
         key.is_some_and(|key| {
             let host = &self.hosts[self.home_of(key)];
-            let acts = self.processes.get(&key).is_some_and(Process::acts);
-            host.still && host.local.is_some() && acts
+            let process = self.processes.get(&key).filter(|p| p.acts());
+            let waits = process.is_some_and(|p| p.waits.is_some() || !p.has_work);
+            let hears = !matches!(event, Event::Safe(_));
+            (waits && !hears) || (host.still && host.local.is_some() && process.is_some())
         })
     }
 
@@ -357,11 +381,30 @@ impl<W: Work> JobWorld<W> {
         home.unwrap_or_else(|| self.host_of(key.0))
     }
 
-    /// The process that a rank's manager means.
-    fn current(&self, rank: Rank) -> Option<&Process> {
-        let instance = self.instances.get(&rank)?;
-        let process = self.processes.get(&(rank, instance.incarnation))?;
-        (process.instance == *instance && process.acts()).then_some(process)
+    /// The process that does a rank's work.
+    fn worker(&self, rank: Rank) -> Option<&Process> {
+        let of_rank = (rank, Incarnation(0))..=(rank, Incarnation(u32::MAX));
+        let mut processes = self.processes.range(of_rank).map(|(_, process)| process);
+        processes.find(|process| process.acts() && process.has_work)
+    }
+
+    /// A process has come of this image, and waits for the table: it has the content.
+    fn is_arriving(&self, rank: Rank, number: Epoch) -> bool {
+        let of_rank = (rank, Incarnation(0))..=(rank, Incarnation(u32::MAX));
+        let mut processes = self.processes.range(of_rank).map(|(_, process)| process);
+        processes.any(|p| p.arrives == Some(number) && !p.has_work)
+    }
+
+    /// The rank of this event waits at an image, and its successor has not begun.
+    fn is_paused(&self, event: &W::Event) -> bool {
+        let rank = self.work.rank_of(event);
+        rank.is_some_and(|rank| self.paused.contains(&rank))
+    }
+
+    /// The host that has a rank's image of this epoch.
+    fn image_home(&self, rank: Rank, epoch: Epoch) -> HostIndex {
+        let image = self.images.get(&(rank, epoch));
+        image.map_or_else(|| self.host_of(rank), |image| image.home)
     }
 
     fn stuck(&self) -> String {
@@ -371,6 +414,7 @@ impl<W: Work> JobWorld<W> {
             let done = (process.step, process.epoch, process.order, process.asked);
             text += &format!("\n{key:?}: {done:?} acts {}", process.acts());
         }
+        text += &format!("\nwork: {}", self.work.describe());
         for (number, host) in self.hosts.iter().enumerate().take(8) {
             text += &format!("\nhost {number}: {:?}", host.local);
         }

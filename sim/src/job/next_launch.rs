@@ -139,6 +139,9 @@ impl<W: Work> JobWorld<W> {
         }
         (self.placement, self.from) = (next.placement.clone(), from);
         (self.job.from, self.job.requested) = (from, next.requested);
+        for ((rank, _), image) in &mut self.images {
+            image.home = next.placement[rank.index()];
+        }
         self.job.placement = next.placement;
         self.job.generation = next.generation;
         self.last_fault = self.last_fault.max(self.now);

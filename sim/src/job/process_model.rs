@@ -49,6 +49,15 @@ pub struct Process {
     pub counts: bool,
     /// It has begun to end, and its manager has noticed.
     pub exiting: bool,
+    /// It is to move, with an image of this number.
+    pub moving: Option<Epoch>,
+    /// It waits at its image of this number.
+    pub waits: Option<Epoch>,
+    /// It comes from its rank's image of this number, while its predecessor waits.
+    pub arrives: Option<Epoch>,
+    /// The work of its rank is its own. That of a rank that moves is its predecessor's until it
+    /// starts.
+    pub has_work: bool,
     /// It got this signal and ends of it before it does anything else.
     pub asked: Option<i32>,
 }
@@ -73,6 +82,10 @@ impl Process {
             stopped: false,
             counts: false,
             exiting: false,
+            moving: None,
+            waits: None,
+            arrives: None,
+            has_work: true,
             asked: None,
         }
     }
@@ -86,6 +99,8 @@ impl Process {
     pub fn without_requests(&self) -> Process {
         Process {
             counts: self.counts,
+            has_work: self.has_work,
+            arrives: self.arrives,
             ..Process::new(self.instance, self.step, ProcessStep::Computes, None)
         }
     }
@@ -97,7 +112,8 @@ impl Process {
 
     /// It is between `MPI_Init` and the end of `MPI_Finalize`, so it may send and receive.
     pub fn inside(&self) -> bool {
-        self.acts() && matches!(self.step, ProcessStep::Computes | ProcessStep::WaitsForAll)
+        let acts = self.acts() && self.waits.is_none();
+        acts && matches!(self.step, ProcessStep::Computes | ProcessStep::WaitsForAll)
     }
 
     /// It was restored in `MPI_Finalize`, and reports that once it may continue.
@@ -111,7 +127,8 @@ impl Process {
             self.step,
             ProcessStep::WaitsForStart | ProcessStep::WaitsForAll
         );
-        self.acts() && self.asked.is_none() && (!waits || self.repeats_reports())
+        let acts = self.acts() && self.waits.is_none();
+        acts && self.asked.is_none() && (!waits || self.repeats_reports())
     }
 
     /// Handles a message from its manager.
@@ -133,6 +150,14 @@ impl Process {
             FromManager::Checkpoint { generation, epoch } => {
                 assert_eq!(*generation, self.instance.generation);
                 self.order = self.order.max(Some(*epoch));
+            }
+            FromManager::Move { generation, number } => {
+                assert_eq!(*generation, self.instance.generation);
+                self.moving = Some(*number);
+            }
+            FromManager::Stay { number, .. } => {
+                self.moving = self.moving.filter(|moving| moving != number);
+                self.waits = self.waits.filter(|waits| waits != number);
             }
             FromManager::AllFinalized { .. } if self.step == ProcessStep::WaitsForAll => {
                 self.step = ProcessStep::MayLeave;
@@ -156,6 +181,8 @@ pub struct SimRestore {
     pub epoch: Epoch,
     /// All ranks had been released before.
     pub alone: bool,
+    /// The rank moves.
+    pub moves: bool,
     /// It must retire as soon as it exists.
     pub stop: bool,
 }
@@ -167,6 +194,10 @@ pub struct SimImage {
     pub step: ProcessStep,
     /// The generation in which it was taken.
     pub generation: Generation,
+    /// The epoch in which its rank was.
+    pub epoch: Epoch,
+    /// The number of the host that has it.
+    pub home: usize,
     /// The image that its rank came from.
     pub from: Option<Epoch>,
     /// It has a frozen process.
@@ -187,11 +218,13 @@ pub enum SimFile {
 }
 
 impl SimImage {
-    /// The image of a process, in memory only.
-    pub fn of(process: &Process) -> SimImage {
+    /// The image of a process on this host, in memory only.
+    pub fn of(process: &Process, home: usize) -> SimImage {
         SimImage {
             step: process.step,
             generation: process.instance.generation,
+            epoch: process.epoch,
+            home,
             from: process.from,
             in_memory: true,
             file: SimFile::Absent,

@@ -14,7 +14,8 @@ impl<W: Work> JobWorld<W> {
     pub(super) fn add_process(&mut self, process: Process) -> Result<(), String> {
         let (rank, incarnation) = (process.instance.rank, process.instance.incarnation);
         let of_rank = (rank, rejoin_channel_table::Incarnation(0))..=(rank, incarnation);
-        if let Some((key, _)) = self.processes.range(of_rank).find(|(_, p)| p.acts()) {
+        let acts = |p: &Process| p.acts() && p.has_work && p.waits.is_none();
+        if let Some((key, _)) = self.processes.range(of_rank).find(|(_, p)| acts(p)) {
             return Err(format!("{key:?} acts beside {:?}", process.instance));
         }
         self.processes.insert((rank, incarnation), process);
@@ -83,9 +84,16 @@ impl<W: Work> JobWorld<W> {
             FromManager::Checkpoint { .. } if leaves => return Ok(()),
             message => process.hear(message),
         }
+        if matches!(message, FromManager::Stay { .. }) && process.waits.is_none() {
+            self.paused.remove(&key.0);
+        }
+        let Some(process) = self.processes.get_mut(&key) else {
+            return Ok(());
+        };
         let (step, asked, order) = (process.step, process.asked, process.order);
         let instance = process.instance;
-        if order.is_some() {
+        let is_asked = order.is_some() || self.processes[&key].moving.is_some();
+        if is_asked {
             let delay = self.rng.between(5_000, 3 * MILLI);
             self.after(delay, Event::Safe(key));
         }
@@ -97,8 +105,10 @@ impl<W: Work> JobWorld<W> {
         }
         if before.0 == ProcessStep::WaitsForStart && step != before.0 {
             self.check_history(key)?;
+            self.takes_over(key)?;
             let mut requests = Vec::new();
             self.work.start(instance, &mut self.rng, &mut requests);
+            self.learn_table(key, message);
             self.grant(requests)?;
         }
         if step != before.0 {
@@ -139,6 +149,10 @@ impl<W: Work> JobWorld<W> {
         // A rank that comes back alone may get what the process before it has asked for.
         if right && (asker.alone || asker.step > ProcessStep::WaitsForStart) {
             self.tally.cards += 1;
+            let (other, incarnation) = (*rank, *incarnation);
+            if asker.has_work && asker.step > ProcessStep::WaitsForStart {
+                self.work.update(key.0, other, incarnation);
+            }
             return Ok(());
         }
         Err(format!("{message:?} for {asker:?}"))
@@ -164,24 +178,108 @@ impl<W: Work> JobWorld<W> {
     pub(super) fn safe(&mut self, key: Key) -> Result<(), String> {
         let process = self.processes.get(&key);
         let order = process.filter(|p| p.inside() && p.asked.is_none());
-        match order.and_then(|p| p.order.filter(|order| *order > p.epoch)) {
-            Some(epoch) => {
-                self.work.enter(key.0, epoch);
-                self.entered(key, epoch)
-            }
+        if let Some(epoch) = order.and_then(|p| p.order.filter(|order| *order > p.epoch)) {
+            self.work.enter(key.0, epoch);
+            self.entered(key, epoch)?;
+        }
+        let process = self.processes.get(&key);
+        let moves = process.filter(|p| p.inside() && p.asked.is_none());
+        match moves.and_then(|process| process.moving) {
+            Some(number) => self.stops_to_move(key, number),
             None => Ok(()),
         }
     }
 
+    /// A rank that is to move waits at its image of this number, or can't take one.
+    fn stops_to_move(&mut self, key: Key, number: Epoch) -> Result<(), String> {
+        let refuse = self.tally.refuse();
+        let home = self.home_of(key);
+        let Some(process) = self.processes.get_mut(&key) else {
+            return Ok(());
+        };
+        process.moving = None;
+        let (generation, pid) = (process.instance.generation, process.pid());
+        let message = if refuse {
+            ToManager::NotImaged {
+                generation,
+                epoch: number,
+                why: "it has threads".into(),
+                outlives: false,
+            }
+        } else {
+            process.waits = Some(number);
+            self.paused.insert(key.0);
+            let image = SimImage::of(process, home);
+            self.images.insert((key.0, number), image);
+            self.work.save(key.0, number);
+            ToManager::Imaged {
+                generation,
+                epoch: number,
+                pid: pid + 1000 * number.0,
+                cost: ImageCost::default(),
+                streams: [true; 2],
+                caveats: Vec::new(),
+                holds: Default::default(),
+            }
+        };
+        self.send_to_local(key, message)
+    }
+
+    /// A rank that moves learns from the table what others were told before.
+    fn learn_table(&mut self, key: Key, start: &FromManager) {
+        if self.processes[&key].arrives.is_none() {
+            return;
+        }
+        let size = self.shape.ranks();
+        let incarnations: Vec<Option<Incarnation>> = match start {
+            FromManager::Start { table, .. } => table.iter().map(|(i, _)| Some(*i)).collect(),
+            FromManager::Begin { process_map, .. } => {
+                let book = process_map.clone().book(size).ok();
+                let of = |rank| book.as_ref()?.incarnation(Rank(rank));
+                (0..size).map(of).collect()
+            }
+            _ => return,
+        };
+        for (rank, incarnation) in (0u32..).map(Rank).zip(incarnations) {
+            if let Some(incarnation) = incarnation.filter(|_| rank != key.0) {
+                self.work.update(key.0, rank, incarnation);
+            }
+        }
+    }
+
+    /// A process whose rank has moved begins: its predecessor waits, or has ended.
+    fn takes_over(&mut self, key: Key) -> Result<(), String> {
+        let process = &self.processes[&key];
+        let Some(number) = process.arrives.filter(|_| !process.has_work) else {
+            return Ok(());
+        };
+        let instance = process.instance;
+        let before = (key.0, Incarnation(0))..key;
+        for (other, process) in self.processes.range_mut(before) {
+            if process.acts() && process.has_work && process.waits != Some(number) {
+                return Err(format!("{other:?} acts beside {key:?}"));
+            }
+            (process.has_work, process.arrives) = (false, None);
+        }
+        self.paused.remove(&key.0);
+        self.work.ended(key.0);
+        self.work.restore(instance, number)?;
+        if let Some(process) = self.processes.get_mut(&key) {
+            process.has_work = true;
+        }
+        Ok(())
+    }
+
     fn entered(&mut self, key: Key, epoch: Epoch) -> Result<(), String> {
         let refuse = self.tally.refuse();
+        let home = self.home_of(key);
         let Some(process) = self.processes.get_mut(&key) else {
             return Ok(());
         };
         process.epoch = epoch;
         process.order = process.order.filter(|order| *order > epoch);
         let generation = process.instance.generation;
-        let image = SimImage::of(process);
+        let image = SimImage::of(process, home);
         let pid = process.pid();
         let message = if refuse {
             self.work.forget(key.0, epoch);
@@ -217,13 +315,13 @@ impl<W: Work> JobWorld<W> {
             match request {
                 WorkRequest::After(delay, event) => self.after(delay, Event::Work(event)),
                 WorkRequest::Entered(rank, epoch) => {
-                    if let Some(process) = self.current(rank).filter(|p| p.epoch < epoch) {
+                    if let Some(process) = self.worker(rank).filter(|p| p.epoch < epoch) {
                         let key = (rank, process.instance.incarnation);
                         self.entered(key, epoch)?;
                     }
                 }
                 WorkRequest::Finished(rank) => {
-                    let Some(process) = self.current(rank) else {
+                    let Some(process) = self.worker(rank) else {
                         continue;
                     };
                     let key = (rank, process.instance.incarnation);
@@ -246,12 +344,15 @@ impl<W: Work> JobWorld<W> {
         let Some(process) = self.processes.get_mut(&key) else {
             return Ok(());
         };
+        let works = process.has_work && process.waits.is_none();
         let stopping = process.stopping;
         *process = Process {
             exiting: true,
             ..process.without_requests()
         };
-        self.work.ended(key.0);
+        if works {
+            self.work.ended(key.0);
+        }
         let host = self.home_of(key);
         let delay = self.rng.between(MILLI / 10, 40 * MILLI);
         self.after(delay, Event::Ends(key, end));
@@ -266,7 +367,7 @@ impl<W: Work> JobWorld<W> {
         let Some(process) = self.processes.remove(&key) else {
             return Ok(());
         };
-        if process.acts() {
+        if process.acts() && process.has_work && process.waits.is_none() {
             self.work.ended(key.0);
         }
         let host = self.home_of(key);
@@ -281,12 +382,15 @@ impl<W: Work> JobWorld<W> {
         let Some(process) = self.processes.get_mut(&key).filter(|p| p.acts()) else {
             return Ok(());
         };
+        let works = process.has_work && process.waits.is_none();
         *process = Process {
             step: ProcessStep::BeforeInit,
             stopped: true,
             ..process.without_requests()
         };
-        self.work.ended(key.0);
+        if works {
+            self.work.ended(key.0);
+        }
         let host = self.home_of(key);
         self.local(host, local::LocalInput::Retired(key.0, key.1))
     }
@@ -296,13 +400,17 @@ impl<W: Work> JobWorld<W> {
             return Ok(());
         };
         let host = self.home_of(key);
-        if host != self.host_of(key.0) {
+        if host != self.host_of(key.0) && !restore.moves {
             let why = "it is on another host by now".to_string();
             return self.local(host, local::LocalInput::NotStarted(key.0, key.1, why));
         }
-        self.displace(key)?;
-        if let Some(image) = self.images.get_mut(&(key.0, restore.epoch)) {
+        if !restore.moves {
+            self.displace(key)?;
+        }
+        let is_here = |image: &&mut SimImage| image.home == host || restore.moves;
+        if let Some(image) = self.images.get_mut(&(key.0, restore.epoch)).filter(is_here) {
             image.in_memory = true;
+            image.home = host;
             let image = *image;
             self.interrupt_writing(key.0, restore.epoch)?;
             if restore.alone && image.step != ProcessStep::WaitsForAll {
@@ -311,8 +419,15 @@ impl<W: Work> JobWorld<W> {
             let from = Some(restore.epoch);
             let mut process = Process::new(restore.instance, ProcessStep::Back, image.step, from);
             process.alone = restore.alone;
+            if restore.moves {
+                (process.from, process.epoch) = (image.from, image.epoch);
+                (process.arrives, process.has_work) = (from, false);
+            }
             let pid = process.pid();
-            self.work.restore(restore.instance, restore.epoch)?;
+            if process.has_work {
+                self.paused.remove(&key.0);
+                self.work.restore(restore.instance, restore.epoch)?;
+            }
             self.add_process(process)?;
             self.local(host, local::LocalInput::Spawned(key.0, key.1, pid))?;
             return match restore.stop {
@@ -330,6 +445,7 @@ impl<W: Work> JobWorld<W> {
 
     /// The process of an image ends. The image outlives it in a whole file.
     pub(super) fn lose_image(&mut self, rank: Rank, epoch: Epoch) -> Result<(), String> {
+        let home = self.image_home(rank, epoch);
         let image = self.images.get_mut(&(rank, epoch));
         let Some(image) = image.filter(|image| image.in_memory) else {
             return Ok(());
@@ -342,9 +458,6 @@ impl<W: Work> JobWorld<W> {
         self.images.remove(&(rank, epoch));
         self.tally.images += 1;
         self.work.forget(rank, epoch);
-        self.local(
-            self.host_of(rank),
-            local::LocalInput::ImageEnded(rank, epoch),
-        )
+        self.local(home, local::LocalInput::ImageEnded(rank, epoch))
     }
 }

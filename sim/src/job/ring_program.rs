@@ -5,7 +5,7 @@
 
 use super::work::{Work, WorkRequest};
 use crate::rng::Rng;
-use rejoin_channel_table::{Epoch, Generation, Rank};
+use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
 use std::collections::BTreeMap;
 
@@ -43,6 +43,8 @@ pub struct Ring {
     round: u64,
     members: Vec<Member>,
     images: BTreeMap<(Rank, Epoch), State>,
+    /// States with which ranks move.
+    saves: BTreeMap<(Rank, Epoch), State>,
     answers: Vec<u64>,
     /// Rounds done more than once.
     pub repeated: u64,
@@ -87,6 +89,7 @@ impl Ring {
             round,
             members: vec![member; ranks as usize],
             images: BTreeMap::new(),
+            saves: BTreeMap::new(),
             answers: (0..ranks).map(answer).collect(),
             repeated: 0,
         }
@@ -142,17 +145,20 @@ impl Work for Ring {
 
     fn restore(&mut self, instance: ProcessInstance, from: Epoch) -> Result<(), String> {
         let image = self.images.get(&(instance.rank, from));
-        let state = *image.ok_or_else(|| format!("no state of {instance:?} in epoch {from}"))?;
+        let image = image.map(|state| State {
+            epoch: from,
+            ..*state
+        });
+        // A rank that moves stays in its epoch.
+        let image = image.or(self.saves.get(&(instance.rank, from)).copied());
+        let state = image.ok_or_else(|| format!("no state of {instance:?} in epoch {from}"))?;
         let member = &mut self.members[instance.rank.index()];
         self.repeated += member.state.done.saturating_sub(state.done);
         *member = Member {
             instance: Some(instance),
             started: false,
             busy: false,
-            state: State {
-                epoch: from,
-                ..state
-            },
+            state,
         };
         Ok(())
     }
@@ -243,12 +249,20 @@ impl Work for Ring {
         }
     }
 
+    fn save(&mut self, rank: Rank, number: Epoch) {
+        let state = self.members[rank.index()].state;
+        self.saves.insert((rank, number), state);
+    }
+
+    fn update(&mut self, _rank: Rank, _other: Rank, _incarnation: Incarnation) {}
+
     fn ended(&mut self, rank: Rank) {
         self.members[rank.index()].instance = None;
     }
 
     fn forget(&mut self, rank: Rank, epoch: Epoch) {
         self.images.remove(&(rank, epoch));
+        self.saves.remove(&(rank, epoch));
     }
 
     fn committed(&self, epoch: Epoch) -> Result<(), String> {
@@ -266,6 +280,10 @@ impl Work for Ring {
             }
         }
         Ok(())
+    }
+
+    fn describe(&self) -> String {
+        format!("{:?}", self.members)
     }
 
     fn answer(&self, rank: Rank) -> Result<(), String> {

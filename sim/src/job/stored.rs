@@ -2,7 +2,7 @@
 
 use super::process_model::{SimFile, SimImage};
 use rejoin_channel_table::{Epoch, Generation, Rank};
-use rejoin_managers_protocol::central::{HostIndex, Record, Relaunch};
+use rejoin_managers_protocol::central::{HostIndex, RankMove, Record, Relaunch};
 use rejoin_managers_protocol::levels::Level;
 use rejoin_managers_protocol::manager_messages::ToLocal;
 use rejoin_managers_protocol::verdict::Verdict;
@@ -37,6 +37,10 @@ pub struct Stored {
     pub stops_from: Option<Epoch>,
     /// Hosts without a process of the job.
     pub left: BTreeSet<HostIndex>,
+    /// The last moves that were ordered.
+    pub moving: Option<(Epoch, Vec<RankMove>)>,
+    /// The numbers of all moves.
+    pub moved_with: BTreeSet<Epoch>,
     /// The next launch.
     pub relaunching: Option<Relaunch>,
     /// The checkpoint from whose files this launch has begun.
@@ -67,6 +71,8 @@ impl Stored {
             decided: false,
             stops_from: None,
             left: BTreeSet::new(),
+            moving: None,
+            moved_with: BTreeSet::new(),
             relaunching: None,
             began_from: None,
         }
@@ -124,17 +130,7 @@ impl Stored {
             }
             Record::Restoring {
                 generation, epoch, ..
-            } => {
-                self.goes_back(epoch, lost)?;
-                if self.finalized {
-                    let same = generation == self.generation;
-                    check(same, "who comes back alone begins no generation")?;
-                } else {
-                    check(generation > self.generation, "a generation is used twice")?;
-                    self.origins.insert(generation, epoch);
-                }
-                self.generation = generation;
-            }
+            } => self.store_rollback(generation, epoch, lost)?,
             Record::Finalized { .. } => self.finalized = true,
             Record::Stopping { request, .. } => {
                 let from = request.map(|request| request.from());
@@ -156,12 +152,51 @@ impl Stored {
                 check(self.decided, "a relaunch before the end is decided")?;
                 self.relaunching = Some(next);
             }
+            Record::Moving { .. } | Record::Moved { .. } => self.store_move(record)?,
             Record::Began { .. }
+            | Record::Draining(_)
             | Record::Started { .. }
             | Record::Settled(_)
             | Record::Memory(_)
             | Record::Interrupted { .. }
             | Record::Passed { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn store_rollback(
+        &mut self,
+        generation: Generation,
+        epoch: Option<Epoch>,
+        lost: bool,
+    ) -> Result<(), String> {
+        self.moving = None;
+        self.goes_back(epoch, lost)?;
+        if self.finalized {
+            let same = generation == self.generation;
+            check(same, "who comes back alone begins no generation")?;
+        } else {
+            check(generation > self.generation, "a generation is used twice")?;
+            self.origins.insert(generation, epoch);
+        }
+        self.generation = generation;
+        Ok(())
+    }
+
+    fn store_move(&mut self, record: Record) -> Result<(), String> {
+        match record {
+            Record::Moving { number, moves } => {
+                check(number == self.ordered, "moves without a number")?;
+                check(!self.finalized, "moves after the release")?;
+                self.moved_with.insert(number);
+                self.moving = Some((number, moves));
+            }
+            Record::Moved { number, moved, .. } => {
+                let ordered = self.moving.as_ref();
+                let ordered = ordered.is_some_and(|(n, all)| *n == number && all.contains(&moved));
+                check(ordered, "a move that was not ordered")?;
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -242,6 +277,12 @@ impl Stored {
         }
     }
 
+    /// Ranks move with images of this number.
+    pub fn is_move(&self, number: Option<Epoch>) -> bool {
+        let moving = self.moving.as_ref();
+        moving.is_some_and(|(of, _)| Some(*of) == number)
+    }
+
     /// Whether a central manager that reads these records expects the order.
     pub fn covers(&self, host: HostIndex, order: &ToLocal) -> bool {
         let now = |generation: Generation| generation == self.generation;
@@ -264,7 +305,11 @@ impl Stored {
             }
             ToLocal::Restore {
                 generation, epoch, ..
-            } => now(generation) && epoch == self.committed,
+            } => now(generation) && (epoch == self.committed || self.is_move(epoch)),
+            ToLocal::Move { instance, number } => {
+                now(instance.generation) && self.is_move(Some(number))
+            }
+            ToLocal::Update { instance, .. } => now(instance.generation),
             ToLocal::RegionsNumber {
                 generation, epoch, ..
             } => now(generation) && epoch <= self.ordered,
@@ -278,6 +323,8 @@ impl Stored {
             ToLocal::Begin { .. } => false,
             ToLocal::Copy { epoch, .. } => self.history.contains(&epoch),
             ToLocal::Spawn { .. }
+            | ToLocal::Stay { .. }
+            | ToLocal::Vacate { .. }
             | ToLocal::Release { .. }
             | ToLocal::Signal { .. }
             | ToLocal::Granted { .. }

@@ -60,6 +60,12 @@ pub struct Tally {
     pub continued: u64,
     /// Rollbacks on other hosts, within a launch.
     pub moves: u64,
+    /// Requests to move ranks.
+    pub move_requests: u64,
+    /// Ranks that have moved while the job ran.
+    pub live_moves: u64,
+    /// Ranks that could not.
+    pub failed_moves: u64,
     /// Suspended processes of lost hosts whose successors began.
     pub displaced: u64,
     /// Deaths of central.
@@ -92,6 +98,8 @@ impl Tally {
             Event::Recovered { .. } => self.recoveries += 1,
             Event::Lost { alone: true, .. } => self.lone_losses += 1,
             Event::HostSilent { .. } => self.silent += 1,
+            Event::Moved { .. } => self.live_moves += 1,
+            Event::NotMoved { .. } => self.failed_moves += 1,
             _ => {}
         }
     }
@@ -152,7 +160,7 @@ impl Tally {
 
 impl Tally {
     /// All counts.
-    fn counts(&mut self) -> [&mut u64; 35] {
+    fn counts(&mut self) -> [&mut u64; 38] {
         [
             &mut self.commits,
             &mut self.recoveries,
@@ -180,6 +188,9 @@ impl Tally {
             &mut self.relaunches,
             &mut self.continued,
             &mut self.moves,
+            &mut self.move_requests,
+            &mut self.live_moves,
+            &mut self.failed_moves,
             &mut self.displaced,
             &mut self.centrals,
             &mut self.signals,

@@ -1,7 +1,7 @@
 //! The computation of the ranks: the part of their processes that managers do not know.
 
 use crate::rng::Rng;
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
 
 /// A request of the program to the simulated world.
@@ -54,6 +54,12 @@ pub trait Work {
     /// A rank takes its image of an epoch and enters it.
     fn enter(&mut self, rank: Rank, epoch: Epoch);
 
+    /// A rank takes an image of this number, with which it moves, and enters no epoch.
+    fn save(&mut self, rank: Rank, number: Epoch);
+
+    /// A rank learns that another one has a new incarnation.
+    fn update(&mut self, rank: Rank, other: Rank, incarnation: Incarnation);
+
     /// The current process of a rank has ended or is suspended.
     fn ended(&mut self, rank: Rank);
 
@@ -65,6 +71,9 @@ pub trait Work {
     /// # Errors
     /// They don't fit together.
     fn committed(&self, epoch: Epoch) -> Result<(), String>;
+
+    /// How far it has come, for the report of a job that is stuck.
+    fn describe(&self) -> String;
 
     /// A rank leaves for good and must have the answer.
     ///

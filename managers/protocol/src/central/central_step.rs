@@ -32,6 +32,7 @@ impl Central {
             self.take(now, input, effects);
         }
         self.stop_when_in_files(now, effects);
+        self.move_when_quiet(now, effects);
         self.close(effects);
     }
 
@@ -68,6 +69,7 @@ impl Central {
                 self.checkpoint_asked(now, effects);
             }
             CentralInput::Stop(signal) => self.stop_asked(now, signal, effects),
+            CentralInput::Move(request) => self.move_asked(request, effects),
             CentralInput::OutputLost(why) => {
                 let lost = |why| Verdict::OutputLost { why };
                 self.decide(now, why.map_or(Verdict::Unread, lost), effects);
@@ -87,6 +89,9 @@ impl Central {
         message: ToCentral,
         effects: &mut Vec<CentralEffect>,
     ) {
+        let Some(message) = self.move_message(now, host, message, effects) else {
+            return;
+        };
         match message {
             ToCentral::Spawned { instance, pid } => self.ranks.spawned(host, instance, pid),
             ToCentral::Registered {
@@ -137,6 +142,7 @@ impl Central {
                     self.failed_too(now, failure, effects);
                 }
             }
+            ToCentral::Vacated { instance } => self.vacated(host, instance.rank, effects),
             ToCentral::Done => self.host_done(host, effects),
             ToCentral::Renew { number } => self.hosts.renewed(now, host, number, effects),
             // No pending question, or the answer to a question of a predecessor.

@@ -14,7 +14,14 @@ use rejoin_wire::ImageCost;
 impl Central {
     /// Gives the next checkpoint its number and stores that. `None` when one is under way.
     pub(super) fn request(&mut self, now: Time, effects: &mut Vec<CentralEffect>) -> Option<Epoch> {
-        let epoch = self.mode.checkpoints_mut()?.request(now)?;
+        let moves = self.phase == CentralPhase::Running && self.moves.is_any();
+        let checkpoints = self.mode.checkpoints_mut()?;
+        // Before the first one nothing moves.
+        if moves && checkpoints.committed().is_some() {
+            checkpoints.put_off();
+            return None;
+        }
+        let epoch = checkpoints.request(now)?;
         effects.push(CentralEffect::Persist(Record::Requested { epoch }));
         effects.push(CentralEffect::Event(Event::Requested(epoch)));
         Some(epoch)
@@ -116,6 +123,11 @@ impl Central {
         if !self.ranks.is_live(host, instance) {
             return;
         }
+        let is_lost = matches!(message, ToCentral::ImageLost { .. });
+        if is_lost && self.former_hosts.at(instance.rank, epoch).is_some() {
+            // It is where the rank was then.
+            return;
+        }
         match message {
             ToCentral::Imaged { cost, .. } => self.imaged(now, instance.rank, epoch, cost, effects),
             ToCentral::NotImaged { why, outlives, .. } => {
@@ -200,7 +212,8 @@ impl Central {
     /// Lets the ranks leave `MPI_Finalize` once all are there. With recovery on, a last checkpoint
     /// comes first: from then on no rank needs another, and each can come back alone.
     pub(super) fn finalize_when_complete(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
-        if self.phase != CentralPhase::Running || !self.ranks.all_finalizing() {
+        let moves = self.moves.is_under_way();
+        if self.phase != CentralPhase::Running || moves || !self.ranks.all_finalizing() {
             return;
         }
         if !self.mode.recovers() {
@@ -221,6 +234,16 @@ impl Central {
         }));
         let released = || ToLocal::AllFinalized { generation };
         self.hosts.send_all(released, effects);
+        self.end_empty_hosts(effects);
+    }
+
+    /// Hosts whose ranks have all moved away are needed no more.
+    pub(super) fn end_empty_hosts(&self, effects: &mut Vec<CentralEffect>) {
+        for host in &self.visited {
+            if !self.ranks.is_any_on(*host) && !self.hosts.is_done(*host) {
+                effects.push(CentralEffect::Send(*host, ToLocal::Kill));
+            }
+        }
     }
 
     /// All ranks are in `MPI_Finalize`. Waits for the end of a checkpoint under way, then for a
@@ -258,7 +281,7 @@ impl Central {
         }
     }
 
-    fn image_lost(
+    pub(super) fn image_lost(
         &mut self,
         now: Time,
         rank: Rank,
@@ -337,6 +360,10 @@ impl Central {
         let generation = self.ranks.generation();
         let checkpoints = self.mode.checkpoints();
         let epochs = checkpoints.map(|c| c.epochs()).unwrap_or_default();
+        if let Some(oldest) = epochs.oldest() {
+            self.former_hosts.forget_before(oldest);
+            self.end_drained(effects);
+        }
         let commit = || ToLocal::Commit {
             generation,
             epochs,

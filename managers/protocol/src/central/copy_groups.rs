@@ -107,11 +107,13 @@ impl CopyGroups {
         match are_lost {
             true => MovedRank {
                 rank,
+                moves: false,
                 holder: None,
                 others: Vec::new(),
             },
             false => MovedRank {
                 rank,
+                moves: false,
                 holder,
                 others,
             },

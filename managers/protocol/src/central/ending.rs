@@ -10,6 +10,8 @@ use crate::verdict::Verdict;
 impl Central {
     /// The launcher got a signal.
     pub(super) fn signal(&mut self, now: Time, signal: i32, effects: &mut Vec<CentralEffect>) {
+        // A process that waits would get it, and its successor would not.
+        self.end_moves(now, "the job got a signal", effects);
         let ends = signal_numbers::ends(signal);
         let interrupted = self.end.interrupted().is_some();
         if ends && (interrupted || self.phase == CentralPhase::Ending) {

@@ -163,6 +163,60 @@ pub enum Event {
         /// The checkpoint in files to which the job rolls back.
         epoch: Epoch,
     },
+    /// A rank is to move to another host.
+    Moving {
+        /// The rank.
+        rank: Rank,
+        /// Name of its host.
+        from: String,
+        /// Name of the host that takes it in.
+        to: String,
+    },
+    /// A rank has moved to another host, and continues there.
+    Moved {
+        /// The rank.
+        rank: Rank,
+        /// Name of the host that it has left.
+        from: String,
+        /// Name of its host.
+        to: String,
+        /// Its present incarnation.
+        incarnation: Incarnation,
+        /// Nanoseconds since the order.
+        took: u64,
+    },
+    /// A rank can't move, and continues where it is.
+    NotMoved {
+        /// The rank.
+        rank: Rank,
+        /// Name of its host.
+        host: String,
+        /// Name of the host that was to take it in.
+        to: String,
+        /// Why it can't move, one line.
+        why: String,
+    },
+    /// A request to move ranks is carried out as far as that is possible.
+    MovesOver {
+        /// The number of the request.
+        request: u64,
+        /// The ranks that have moved.
+        moved: Vec<Rank>,
+        /// Why others have not, or why none had to; `None`: all that were asked for are there.
+        why: Option<String>,
+    },
+    /// A host gets no ranks any more, and those that it has move to others.
+    HostDrains {
+        /// Name of the host.
+        name: String,
+    },
+    /// A host without ranks is lost. The job does not need it.
+    EmptyHostLost {
+        /// Name of the host.
+        name: String,
+        /// Why it counts as lost, one line.
+        why: String,
+    },
     /// All ranks are back, or one is that came back alone.
     Recovered {
         /// The generation that has begun; the job's own for one that came back alone.

@@ -15,6 +15,8 @@ struct HostState {
     left: bool,
     /// It is lost, and does not come back in this launch.
     lost: bool,
+    /// It gets no ranks any more.
+    drains: bool,
     /// It has got the order to start ranks.
     begun: bool,
     /// It is reached over a network: it had a lease at first.
@@ -50,6 +52,7 @@ impl HostTable {
             done: false,
             left: false,
             lost: false,
+            drains: false,
             begun: false,
             is_remote: lease(host).is_some(),
             lease: lease(host),
@@ -124,12 +127,24 @@ impl HostTable {
 
     /// Hosts that can have ranks: those that take part, and those that had none so far.
     pub fn usable(&self) -> impl Iterator<Item = HostIndex> {
-        let usable = |(_, h): &(HostIndex, &HostState)| !h.lost && !h.left;
+        let usable = |(_, h): &(HostIndex, &HostState)| !h.lost && !h.left && !h.drains;
         self.hosts
             .iter()
             .enumerate()
             .filter(usable)
             .map(|(host, _)| host)
+    }
+
+    /// The host gets no ranks any more. Returns whether that is new.
+    pub fn drain(&mut self, host: HostIndex) -> bool {
+        let state = self.hosts.get_mut(host);
+        state.is_some_and(|state| !std::mem::replace(&mut state.drains, true))
+    }
+
+    /// Hosts that get no ranks any more, and still take part.
+    pub fn draining(&self) -> impl Iterator<Item = HostIndex> {
+        let draining = self.open().filter(|(_, state)| state.drains);
+        draining.map(|(host, _)| host)
     }
 
     /// The hosts that this launch has lost.
@@ -147,7 +162,8 @@ impl HostTable {
 
     /// The host has ranks from now on, and takes part.
     pub fn join(&mut self, host: HostIndex) {
-        let Some(state) = self.hosts.get_mut(host).filter(|state| !state.lost) else {
+        let can_join = |state: &&mut HostState| !state.lost && !state.left;
+        let Some(state) = self.hosts.get_mut(host).filter(can_join) else {
             return;
         };
         let was_done = std::mem::replace(&mut state.done, false);

@@ -2,6 +2,7 @@
 
 use super::event::Event;
 use super::losses::Losses;
+use super::moves::{MoveRequest, RankMove};
 pub use super::placement::HostIndex;
 use super::stop_request::{StopRequest, StopSignal};
 use crate::checkpoint::{CopyInterval, Interval};
@@ -35,6 +36,8 @@ pub enum CentralInput {
     /// The job is to stop with a last checkpoint in files: the launcher got this signal. Without
     /// one, the time for that has come.
     Stop(Option<StopSignal>),
+    /// Ranks are to move to other hosts.
+    Move(MoveRequest),
     /// The ranks' output can't be written, for this reason; without one, it has no reader.
     OutputLost(Option<String>),
     /// The answer to [`CentralEffect::AskStored`]: the states that every rank has stored, the
@@ -89,6 +92,19 @@ pub enum CentralEffect {
     /// Ranks of lost hosts are on other hosts from now on. A host that has ranks now and no local
     /// manager gets one. It may come again.
     Placed(RankPlacement),
+    /// A host may get ranks: it gets a local manager, unless it has one. It may come again.
+    Join(HostIndex),
+    /// A rank has moved to this host. It may come again.
+    Moved {
+        /// The number of its image.
+        number: Epoch,
+        /// The rank.
+        rank: Rank,
+        /// The number of its host.
+        to: HostIndex,
+    },
+    /// The job rolls back to this checkpoint, and ranks are on these hosts, as they were then.
+    MovedBack(Epoch, Vec<(Rank, HostIndex)>),
     /// This launch of the job is over, and this is the next.
     Relaunch(Relaunch),
     /// The job is over, and every host has reported or was dropped.
@@ -153,6 +169,22 @@ pub enum Record {
         /// The history on which the next failure is judged.
         memory: Box<FailureHistory>,
     },
+    /// Ranks are about to move. Until each has, it stays where it is.
+    Moving {
+        /// The number of their images, which no checkpoint has.
+        number: Epoch,
+        /// The ranks, and their next incarnations.
+        moves: Vec<RankMove>,
+    },
+    /// A rank has moved.
+    Moved {
+        /// The number of its image.
+        number: Epoch,
+        /// From where, and where it is.
+        moved: RankMove,
+        /// Where it listens.
+        card: Box<BusinessCard>,
+    },
     /// All ranks are in `MPI_Finalize` and are about to be released: no rank needs another any
     /// more.
     Finalized {
@@ -161,6 +193,8 @@ pub enum Record {
         /// Their last checkpoint, from which one can come back alone.
         last: Option<Epoch>,
     },
+    /// This host gets no ranks any more.
+    Draining(HostIndex),
     /// No process of the job is left on this host.
     HostDone(HostIndex),
     /// The verdict, which nothing changes any more: everything is about to be ended.
@@ -193,7 +227,8 @@ pub enum Record {
     },
 }
 
-/// Where ranks run in a launch that has lost hosts and continues on others.
+/// Where ranks run in a launch that has lost hosts and continues on others, or in which ranks have
+/// moved.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RankPlacement {
     /// For each rank its host.

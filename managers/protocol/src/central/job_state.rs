@@ -7,14 +7,17 @@ use super::interface::{CentralEffect, Failover, HostIndex, Job, RankPlacement};
 use super::job_clock::JobClock;
 use super::job_end::JobEnd;
 use super::losses::Losses;
+use super::moves::{FormerHosts, MoveTable, RankMove};
 use super::phase::CentralPhase;
 use super::rank_table::RankTable;
 use super::recovery::{LostHosts, RecoveryMode};
 use super::stop_request::StopRequest;
+use crate::checkpoint::CopyInterval;
 use crate::manager_messages::Time;
 use crate::region_commits::RegionCommits;
 use crate::verdict::Verdict;
-use rejoin_channel_table::{Epoch, Incarnation};
+use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use std::collections::BTreeSet;
 
 /// State of the job's central manager.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -39,10 +42,19 @@ pub struct Central {
     pub(super) regions: RegionCommits,
     /// Hosts that are lost, until it is decided how the job continues.
     pub(super) lost_hosts: LostHosts,
-    /// Where ranks are, if this launch has lost hosts.
+    /// Ranks that move to other hosts.
+    pub(super) moves: MoveTable,
+    pub(super) former_hosts: FormerHosts,
+    /// Ranks that return to other hosts in a rollback, and the hosts on which they may still act.
+    pub(super) returning: BTreeSet<(Rank, HostIndex)>,
+    /// Hosts that ranks have moved to or from, or were to.
+    pub(super) visited: BTreeSet<HostIndex>,
+    /// Where ranks are, if this launch has lost hosts or ranks have moved.
     placement: Option<RankPlacement>,
     /// The size of groups of hosts whose files other hosts keep, if they do.
     group_size: Option<usize>,
+    /// When files are copied.
+    copy_interval: CopyInterval,
     /// Which host keeps what of which files; empty where no copies are made.
     copy_groups: CopyGroups,
 }
@@ -74,30 +86,91 @@ impl Central {
             requested: job.requested,
             regions: RegionCommits::default(),
             lost_hosts: LostHosts::default(),
+            moves: MoveTable::default(),
+            former_hosts: FormerHosts::default(),
+            returning: BTreeSet::new(),
+            visited: BTreeSet::new(),
             placement: None,
+            copy_interval: job.recovery.map(|r| r.copies).unwrap_or_default(),
             group_size: job.copies,
             copy_groups,
         }
     }
 
-    /// Where ranks are, if this launch has lost hosts.
+    /// Where ranks are, if this launch has lost hosts or ranks have moved.
     pub(super) fn placement(&self) -> Option<&RankPlacement> {
         self.placement.as_ref()
     }
 
-    /// Ranks of lost hosts are on other hosts from now on.
-    pub(super) fn place(&mut self, placement: RankPlacement) {
+    /// Ranks of lost hosts are on other hosts from now on, or ranks are back after moves. Returns
+    /// whether copies begin anew.
+    pub(super) fn place(&mut self, placement: RankPlacement) -> bool {
         self.ranks.place(&placement.hosts);
-        self.copy_groups = groups(&placement.hosts, self.group_size);
-        let has_partners = self.has_partners();
-        if let Some(checkpoints) = self.mode.checkpoints_mut().filter(|_| !has_partners) {
-            checkpoints.stop_copies();
-        }
+        let begins = self.regroup();
         placement
             .lost
             .iter()
             .for_each(|host| self.hosts.recall_lost(*host));
         self.placement = Some(placement);
+        begins
+    }
+
+    /// Ranks are on other hosts: others keep copies of their files. Returns whether copies begin
+    /// anew, because there was no host for them before.
+    fn regroup(&mut self) -> bool {
+        let had_partners = self.has_partners();
+        self.copy_groups = groups(&self.ranks.placement(), self.group_size);
+        let has_partners = self.has_partners();
+        let interval = self.copy_interval;
+        let begins = has_partners && !had_partners;
+        match self.mode.checkpoints_mut() {
+            Some(checkpoints) if begins => checkpoints.copy_files(interval),
+            Some(checkpoints) if !has_partners => checkpoints.stop_copies(),
+            _ => {}
+        }
+        begins
+    }
+
+    /// A rank has moved with its image of this number. Returns whether copies begin anew.
+    pub(super) fn has_moved(&mut self, number: Epoch, moved: &RankMove) -> bool {
+        self.former_hosts.add(moved.rank, number, moved.from);
+        self.ranks.move_to(moved.rank, moved.to, moved.incarnation);
+        if let Some(checkpoints) = self.mode.checkpoints_mut() {
+            checkpoints.moved(number);
+        }
+        self.note_placement()
+    }
+
+    /// These ranks are back on these hosts.
+    pub(super) fn move_back(&mut self, ranks: &[(Rank, HostIndex)]) {
+        for (rank, host) in ranks {
+            let incarnation = self.ranks.instance(*rank).incarnation;
+            self.ranks.move_to(*rank, *host, incarnation);
+        }
+        self.note_placement();
+    }
+
+    fn note_placement(&mut self) -> bool {
+        let begins = self.regroup();
+        let hosts = self.ranks.placement();
+        let placement = self.placement.get_or_insert_with(|| RankPlacement {
+            hosts: Vec::new(),
+            lost: Vec::new(),
+            moved: Vec::new(),
+            from: Epoch(0),
+        });
+        placement.hosts = hosts;
+        begins
+    }
+
+    /// Hosts copy files of each other.
+    pub(super) fn copies_files(&self) -> bool {
+        self.group_size.is_some()
+    }
+
+    /// Which host kept what of which files when ranks were on these hosts.
+    pub(super) fn copy_groups_of(&self, placement: &[HostIndex]) -> CopyGroups {
+        groups(placement, self.group_size)
     }
 
     /// Which host keeps what of which files.
@@ -127,7 +200,11 @@ impl Central {
             CentralPhase::Running => {
                 let checkpoints = self.mode.checkpoints();
                 let copies = checkpoints.and_then(|c| c.copies_due_at());
-                earlier(copies, checkpoints.and_then(|c| c.deadline()))
+                let moves = self.moves.deadline();
+                earlier(
+                    moves,
+                    earlier(copies, checkpoints.and_then(|c| c.deadline())),
+                )
             }
             CentralPhase::Finalizing => self.mode.checkpoints().and_then(|c| c.deadline()),
             CentralPhase::Restoring(restoring) => {

@@ -12,7 +12,7 @@
 //! `losses`, and the recovery mode with its checkpoints. `job_state` composes them, and `phase`
 //! says how far the job has come. The other files handle events: `central_step` (which passes each
 //! event to its handler), `registration`, `checkpoints`, `file_commits`, `region_checkpoints`,
-//! `stopping`, `ending`, `recovery` and `resume`.
+//! `stopping`, `ending`, `moves`, `recovery` and `resume`.
 
 mod central_step;
 mod checkpoints;
@@ -27,6 +27,7 @@ mod job_clock;
 mod job_end;
 mod job_state;
 mod losses;
+mod moves;
 mod phase;
 pub mod placement;
 mod rank_table;
@@ -47,6 +48,7 @@ pub use interface::{
 pub use job_end::END_BOUND;
 pub use job_state::Central;
 pub use losses::Losses;
+pub use moves::{FormerHosts, MoveRequest, Movers, RankMove};
 pub use rank_table::RankView;
 pub use resume::REPORT_BOUND;
 pub use stop_request::{SAME_SIGNAL, StopRequest, StopSignal};

@@ -28,6 +28,8 @@ pub struct RankView {
 struct RankState {
     host: HostIndex,
     incarnation: Incarnation,
+    /// The highest incarnation that a process may have had: of a move that was given up, too.
+    highest: Incarnation,
     stage: Stage,
     pid: u32,
     card: Option<BusinessCard>,
@@ -40,7 +42,7 @@ struct RankState {
 impl RankState {
     /// The next incarnation, of which nothing is known yet.
     fn renew(&mut self) {
-        self.incarnation = self.incarnation.next();
+        self.incarnation = self.incarnation.max(self.highest).next();
         self.stage = Stage::Spawned;
         self.pid = 0;
         self.card = None;
@@ -71,6 +73,7 @@ impl RankTable {
         let rank = |&host: &HostIndex| RankState {
             host,
             incarnation,
+            highest: incarnation,
             stage: Stage::Spawned,
             pid: 0,
             card: None,
@@ -115,6 +118,45 @@ impl RankTable {
         for (rank, host) in self.ranks.iter_mut().zip(placement) {
             rank.host = *host;
         }
+    }
+
+    /// Whether a rank has registered, and is not in `MPI_Finalize`.
+    pub fn is_computing(&self, rank: Rank) -> bool {
+        let rank = self.ranks.get(rank.index());
+        rank.is_some_and(|rank| rank.stage == Stage::Registered && !rank.ended)
+    }
+
+    /// The incarnation of a process that is made elsewhere while the present one waits.
+    pub fn next_incarnation(&self, rank: Rank) -> Incarnation {
+        let rank = &self.ranks[rank.index()];
+        rank.incarnation.max(rank.highest).next()
+    }
+
+    /// A process may have this incarnation, also if it does not become the present one.
+    pub fn spend(&mut self, rank: Rank, incarnation: Incarnation) {
+        if let Some(rank) = self.ranks.get_mut(rank.index()) {
+            rank.highest = rank.highest.max(incarnation);
+        }
+    }
+
+    /// A rank is on this host from now on, in this incarnation.
+    pub fn move_to(&mut self, rank: Rank, host: HostIndex, incarnation: Incarnation) {
+        if let Some(rank) = self.ranks.get_mut(rank.index()) {
+            (rank.host, rank.incarnation) = (host, incarnation);
+            rank.highest = rank.highest.max(incarnation);
+        }
+    }
+
+    /// A rank that has moved has registered.
+    pub fn arrived(&mut self, rank: Rank, (pid, card, limits): (u32, BusinessCard, Limits)) {
+        let rank = &mut self.ranks[rank.index()];
+        rank.stage = Stage::Registered;
+        (rank.pid, rank.card, rank.limits) = (pid, Some(card), Some(limits));
+    }
+
+    /// Whether a rank is on this host.
+    pub fn is_any_on(&self, host: HostIndex) -> bool {
+        self.ranks.iter().any(|rank| rank.host == host)
     }
 
     /// For each of so many hosts its ranks.
@@ -339,6 +381,7 @@ impl RankTable {
         self.generation = generation;
         for (rank, incarnation) in self.ranks.iter_mut().zip(incarnations) {
             rank.incarnation = *incarnation;
+            rank.highest = rank.highest.max(*incarnation);
         }
     }
 

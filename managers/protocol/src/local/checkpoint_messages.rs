@@ -78,7 +78,25 @@ impl Local {
             effects.push(LocalEffect::DropImage(instance.rank, epoch));
             return;
         }
+        let moves = self.moves.get(&instance.rank) == Some(&epoch);
+        if moves && let Some(caveat) = caveats.first() {
+            effects.push(LocalEffect::DropImage(instance.rank, epoch));
+            let why = format!("a move would lose state of it: {}", one_line(caveat));
+            return self.tell(
+                ToCentral::NotImaged {
+                    instance,
+                    epoch,
+                    why,
+                    outlives: false,
+                },
+                effects,
+            );
+        }
         self.images.add(instance.rank, epoch);
+        if moves {
+            self.images.write(instance.rank, epoch);
+            effects.push(LocalEffect::WriteImage(instance.rank, epoch));
+        }
         if !caveats.is_empty() {
             let lines = caveats.iter().take(MOST_CAVEATS);
             let lines = lines.map(|line| one_line(line)).collect();

@@ -32,6 +32,19 @@ impl HostRollback {
         self.order = Some(restore);
     }
 
+    /// This rank does not come back here.
+    pub fn forget(&mut self, rank: Rank) {
+        if let Some(order) = &mut self.order {
+            order.ranks.retain(|(other, _)| *other != rank);
+        }
+    }
+
+    /// All ranks that are to come, and their incarnations.
+    pub fn ranks(&self) -> impl Iterator<Item = (Rank, Incarnation)> {
+        let pending = self.order.iter().flat_map(|order| &order.ranks);
+        pending.copied()
+    }
+
     /// The incarnations of a rank that are to come.
     pub fn to_come(&self, rank: Rank) -> impl Iterator<Item = Incarnation> {
         let pending = self.order.iter().flat_map(|order| &order.ranks);

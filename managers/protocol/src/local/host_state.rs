@@ -8,6 +8,8 @@ use super::image_table::ImageTable;
 use super::inputs::LocalEffect;
 use super::process_table::ProcessTable;
 use crate::manager_messages::{Time, ToCentral};
+use rejoin_channel_table::{Epoch, Rank};
+use std::collections::BTreeMap;
 
 /// How far the job has come on this host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -39,6 +41,8 @@ pub struct Local {
     /// The user has stopped the job from the terminal.
     pub(super) halted: bool,
     pub(super) restore: HostRollback,
+    /// Ranks that are to wait at an image of this number, until it is decided where they continue.
+    pub(super) moves: BTreeMap<Rank, Epoch>,
     pub(super) images: ImageTable,
     pub(super) copies: CopyTable,
     pub(super) lease: HostLease,
@@ -65,6 +69,7 @@ impl Local {
             held_signal: None,
             halted: false,
             restore: HostRollback::default(),
+            moves: BTreeMap::new(),
             images: ImageTable::default(),
             copies: CopyTable::default(),
             lease: HostLease::default(),

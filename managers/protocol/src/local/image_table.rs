@@ -92,9 +92,11 @@ impl ImageTable {
         self.images.extend(images);
     }
 
-    /// A rank that was on another host has this image in a file.
+    /// A rank that was on another host has this image in a file, unless the image is here since
+    /// the rank was here before.
     pub fn add_stored(&mut self, rank: Rank, epoch: Epoch) {
-        self.images.insert((rank, epoch), ImageFileState::Whole);
+        let state = self.images.entry((rank, epoch));
+        state.or_insert(ImageFileState::Whole);
     }
 
     /// A rank has made an image.

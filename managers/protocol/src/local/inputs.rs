@@ -70,6 +70,8 @@ pub enum LocalEffect {
     TakeIn(MovedRank, Option<Epoch>),
     /// End a retired process, and drop all that belongs to it.
     Discard(Rank, Incarnation),
+    /// This rank is on another host from now on. It may come back.
+    HasLeft(Rank),
     /// Drop an image, wherever it is.
     DropImage(Rank, Epoch),
     /// End the process of an image that is also in a file.

@@ -132,6 +132,11 @@ impl InstanceState {
         }
     }
 
+    /// It has made room.
+    pub fn has_made_room(&self) -> bool {
+        matches!(self, InstanceState::Replaced(_, Retirement::Done))
+    }
+
     /// Central has stored how it exited.
     pub fn acknowledged(&mut self) {
         match self {

@@ -14,7 +14,8 @@ pub const GRACE: u64 = 200;
 impl Local {
     /// The job begins on this host, as soon as anything may run here.
     pub(super) fn begin(&mut self, order: ToLocal, effects: &mut Vec<LocalEffect>) {
-        if self.lease.is_suspended() {
+        let starts = matches!(&order, ToLocal::Spawn { ranks, .. } if !ranks.is_empty());
+        if starts && self.lease.is_suspended() {
             return self.lease.postpone(order);
         }
         let ToLocal::Spawn {

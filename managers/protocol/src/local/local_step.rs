@@ -100,19 +100,20 @@ impl Local {
             ToLocal::Checkpoint { generation, epoch } if generation == present => {
                 self.request_images(generation, epoch, effects);
             }
-            ToLocal::RegionsNumber {
-                generation,
-                rank,
-                epoch,
-            } if generation == present => self.number_regions(rank, epoch, effects),
-            ToLocal::RegionsCommitted { generation, epochs } if generation == present => {
-                self.regions_committed(epochs, effects);
+            ToLocal::Move { .. }
+            | ToLocal::Stay { .. }
+            | ToLocal::Vacate { .. }
+            | ToLocal::Update { .. } => self.order_of_move(now, order, effects),
+            ToLocal::RegionsNumber { .. } | ToLocal::RegionsCommitted { .. } => {
+                self.order_of_regions(order, effects);
             }
             ToLocal::Commit {
                 generation,
                 epochs,
                 abandoned,
-            } if generation == present => self.commit(epochs, abandoned, effects),
+            } if generation == present || self.has_only_images(generation) => {
+                self.commit(epochs, abandoned, effects);
+            }
             ToLocal::Release { instance } => self.processes.release(instance),
             ToLocal::AllFinalized { generation } if generation == present => {
                 self.all_finalized(effects);
@@ -130,8 +131,6 @@ impl Local {
             ToLocal::Start { .. }
             | ToLocal::Begin { .. }
             | ToLocal::Checkpoint { .. }
-            | ToLocal::RegionsNumber { .. }
-            | ToLocal::RegionsCommitted { .. }
             | ToLocal::Commit { .. }
             | ToLocal::AllFinalized { .. }
             | ToLocal::End { .. } => {}

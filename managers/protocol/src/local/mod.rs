@@ -25,6 +25,7 @@ mod lease_steps;
 mod lifecycle;
 mod local_step;
 mod lookups;
+mod move_orders;
 mod process_exit;
 mod process_table;
 mod rank_messages;

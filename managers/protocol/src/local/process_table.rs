@@ -96,6 +96,14 @@ impl ProcessTable {
         self.processes.sort_by_key(|p| p.instance().rank);
     }
 
+    /// The rank is not on this host any more.
+    pub fn remove(&mut self, rank: Rank) {
+        if let Some(at) = self.position(rank) {
+            let before = self.processes.remove(at);
+            self.former.extend(before.state().exit().cloned());
+        }
+    }
+
     /// The number of the next exit.
     pub fn next_exit(&self) -> ExitNumber {
         let last = self.unacknowledged().map(UnacknowledgedExit::number).max();

@@ -53,6 +53,8 @@ pub(super) struct RankProcess {
     closed: bool,
     /// It comes from an image: it uses MPI, whether or not it has registered again.
     from_image: bool,
+    /// The rank is not on this host any more: no successor begins here.
+    leaves_host: bool,
     /// It has registered and waits for the others.
     waits: bool,
     /// Its program waits for a checkpoint later than this epoch.
@@ -73,6 +75,7 @@ impl RankProcess {
             caller: None,
             closed: false,
             from_image,
+            leaves_host: false,
             waits: false,
             asked: None,
             regions: RegionWait::default(),
@@ -145,15 +148,26 @@ impl RankProcess {
         std::mem::take(&mut self.waits)
     }
 
-    /// It is at one of these stages, and reads messages of its manager.
+    /// It is at one of these stages, reads messages of its manager, and does not make room for its
+    /// successor.
     pub fn listens(&self, stages: &[Stage]) -> bool {
-        !self.closed && stages.contains(&self.stage)
+        !self.closed && !self.state.is_retiring() && stages.contains(&self.stage)
     }
 
     /// It has left `MPI_Init`, reads messages of its manager, and stays the present one.
     pub fn has_begun(&self) -> bool {
         let inside = (Stage::Registered..=Stage::Finalized).contains(&self.stage);
         inside && !self.waits && !self.closed && !self.state.is_retiring()
+    }
+
+    /// Whether the rank is to be on this host no more.
+    pub fn leaves_host(&self) -> bool {
+        self.leaves_host
+    }
+
+    /// The rank is to be on this host no more (`true`), or is to come back here.
+    pub fn set_leaves_host(&mut self, leaves: bool) {
+        self.leaves_host = leaves;
     }
 
     /// It has called `MPI_Finalize`.

@@ -3,12 +3,29 @@
 use super::host_state::Local;
 use super::inputs::LocalEffect;
 use super::rank_process::RankProcess;
-use crate::manager_messages::{ProcessInstance, Stage, ToCentral};
+use crate::manager_messages::{ProcessInstance, Stage, ToCentral, ToLocal};
 use crate::region_commits::RegionEpochs;
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_wire::{FromManager, ToManager};
 
 impl Local {
+    /// Central's answers to ranks that store their registered memory.
+    pub(super) fn order_of_regions(&mut self, order: ToLocal, effects: &mut Vec<LocalEffect>) {
+        let present = self.processes.generation();
+        match order {
+            ToLocal::RegionsNumber {
+                generation,
+                rank,
+                epoch,
+            } if generation == present => self.number_regions(rank, epoch, effects),
+            ToLocal::RegionsCommitted { generation, epochs } if generation == present => {
+                self.regions_committed(epochs, effects);
+            }
+            // Stale news of an older generation.
+            _ => {}
+        }
+    }
+
     /// A rank's program stores its registered memory. The driver has told mpirun of what is stored,
     /// in its place among the output.
     pub(super) fn said_of_regions(
@@ -35,12 +52,7 @@ impl Local {
     }
 
     /// The number for which a rank's program waits.
-    pub(super) fn number_regions(
-        &mut self,
-        rank: Rank,
-        epoch: Epoch,
-        effects: &mut Vec<LocalEffect>,
-    ) {
+    fn number_regions(&mut self, rank: Rank, epoch: Epoch, effects: &mut Vec<LocalEffect>) {
         let generation = self.processes.generation();
         let process = self.processes.of_mut(rank);
         // A second answer came, after a question that a new central manager has repeated.
@@ -51,11 +63,7 @@ impl Local {
     }
 
     /// Every rank has stored its registered memory.
-    pub(super) fn regions_committed(
-        &mut self,
-        epochs: RegionEpochs,
-        effects: &mut Vec<LocalEffect>,
-    ) {
+    fn regions_committed(&mut self, epochs: RegionEpochs, effects: &mut Vec<LocalEffect>) {
         let Some(newest) = epochs.newest else {
             return;
         };

@@ -5,6 +5,7 @@ use super::inputs::LocalEffect;
 use super::rank_process::RankProcess;
 use crate::manager_messages::{RankReport, Report, Stage, ToCentral};
 use crate::region_commits::RegionWait;
+use rejoin_channel_table::{Incarnation, Rank};
 
 impl Local {
     /// Reports the whole state, including all earlier messages.
@@ -14,32 +15,50 @@ impl Local {
         }
         self.images.resumed();
         let report = Report {
-            generation: (!self.processes.is_empty()).then_some(self.processes.generation()),
+            generation: (self.phase != LocalPhase::Idle).then_some(self.processes.generation()),
             signalled: self.signalled,
             lacks_table: self.lacks_table(),
-            ranks: self.processes.iter().map(|p| self.report_of(p)).collect(),
+            ranks: self.rank_reports(),
             exits: self.processes.exits(),
         };
         self.tell(ToCentral::Report(Box::new(report)), effects);
+    }
+
+    /// In rank order: the ranks with processes, and those that are to come.
+    fn rank_reports(&self) -> Vec<RankReport> {
+        let mut ranks: Vec<_> = self.processes.iter().map(|p| self.report_of(p)).collect();
+        let is_new = |rank: &Rank| self.processes.of(*rank).is_none();
+        let to_come = self.restore.ranks().filter(|(rank, _)| is_new(rank));
+        ranks.extend(to_come.map(|(rank, incarnation)| self.not_begun(rank, incarnation)));
+        ranks.sort_by_key(|said| said.rank);
+        ranks
+    }
+
+    /// Of a rank that is to begin, nothing else can be said.
+    fn not_begun(&self, rank: Rank, incarnation: Incarnation) -> RankReport {
+        RankReport {
+            rank,
+            incarnation,
+            stage: Stage::Spawned,
+            pid: 0,
+            card: None,
+            limits: None,
+            waits: false,
+            ended: false,
+            asked: None,
+            regions: RegionWait::default(),
+            images: self.images.of(rank).collect(),
+        }
     }
 
     fn report_of(&self, process: &RankProcess) -> RankReport {
         let instance = process.instance();
         let ordered = self.ordered(instance.rank).unwrap_or_default();
         let mut said = RankReport {
-            rank: instance.rank,
-            incarnation: ordered,
-            stage: Stage::Spawned,
-            pid: 0,
             card: process.card().cloned(),
             limits: process.limits(),
-            waits: false,
-            ended: false,
-            asked: None,
-            regions: RegionWait::default(),
-            images: self.images.of(instance.rank).collect(),
+            ..self.not_begun(instance.rank, ordered)
         };
-        // Of one that is to begin, nothing else can be said.
         if ordered == instance.incarnation {
             said.stage = process.stage();
             said.pid = process.pid();

@@ -32,13 +32,15 @@ impl Local {
         let adds = generation == self.processes.generation();
         self.processes.enter(generation);
         for (rank, _) in &ranks {
-            if let Some(process) = self.processes.of_mut(*rank)
-                && process.state_mut().retire(now)
-            {
-                let ProcessInstance {
-                    rank, incarnation, ..
-                } = process.instance();
-                effects.push(LocalEffect::Retire(rank, incarnation));
+            self.moves.remove(rank);
+            if let Some(process) = self.processes.of_mut(*rank) {
+                process.set_leaves_host(false);
+                if process.state_mut().retire(now) {
+                    let ProcessInstance {
+                        rank, incarnation, ..
+                    } = process.instance();
+                    effects.push(LocalEffect::Retire(rank, incarnation));
+                }
             }
         }
         self.restore.order(LocalRestore { epoch, ranks }, adds);
@@ -53,7 +55,8 @@ impl Local {
         effects: &mut Vec<LocalEffect>,
     ) {
         for moved in moved {
-            if self.processes.of(moved.rank).is_none() {
+            let process = self.processes.of(moved.rank);
+            if process.is_none_or(RankProcess::leaves_host) {
                 // What was a copy is the file of the rank's image now.
                 self.copies.forget_rank(moved.rank);
                 effects.push(LocalEffect::TakeIn(moved, epoch));
@@ -77,6 +80,7 @@ impl Local {
     ) {
         let process = self.processes.find(rank, incarnation);
         if process.is_some_and(|process| process.state_mut().has_retired()) {
+            self.leave_vacated(effects);
             self.take_over(effects);
         }
     }

@@ -302,6 +302,7 @@ impl System {
             self.complain(format!("{epoch:?} is restored and was not committed"));
         }
         self.restores.push(SimRestore {
+            moves: false,
             instance,
             epoch,
             // As the host knows it: one generation, and not the first instance in it.

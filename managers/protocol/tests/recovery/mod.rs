@@ -243,7 +243,7 @@ impl System {
         let ProcessInstance {
             generation, rank, ..
         } = process.instance;
-        let image = SimImage::of(process);
+        let image = SimImage::of(process, 0);
         let pid = process.pid();
         let message = if refuse {
             ToManager::NotImaged {
@@ -322,6 +322,7 @@ impl System {
             epoch,
             alone,
             stop,
+            ..
         } = self.restores.remove(index);
         let (rank, incarnation) = (instance.rank, instance.incarnation);
         let host = self.home_of(instance);

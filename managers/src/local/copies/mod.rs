@@ -313,6 +313,11 @@ impl ImageCopies {
         }
     }
 
+    /// Whether a process of this rank waits for its file.
+    pub fn is_awaited(&self, rank: Rank) -> bool {
+        self.awaited.keys().any(|(other, _)| *other == rank)
+    }
+
     /// The process that waits for this file.
     pub fn take_awaited(&mut self, rank: Rank, epoch: Epoch) -> Option<ProcessInstance> {
         self.awaited.remove(&(rank, epoch))

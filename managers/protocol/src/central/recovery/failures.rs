@@ -44,7 +44,7 @@ impl Central {
         match self.response(now, rank, &failure.cause) {
             Response::End(refusal) => self.is_end(now, failure, refusal, effects),
             response => {
-                self.begin_rollback();
+                self.begin_rollback(now, effects);
                 self.lost(failure, matches!(response, Response::RestoreOne(_)));
                 self.roll_back(now, rank, &response, effects);
                 self.report_losses(effects);
@@ -111,7 +111,8 @@ impl Central {
     }
 
     /// A failure is masked; unless the job rolls back already, it is the reason.
-    pub(super) fn begin_rollback(&mut self) {
+    pub(super) fn begin_rollback(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
+        self.end_moves(now, "the job rolls back", effects);
         if !matches!(self.phase, CentralPhase::Restoring(_)) {
             self.losses.begin();
         }
@@ -193,7 +194,7 @@ impl Central {
         // A refusal is said with the cause, when that is known.
         let response = self.response(now, instance.rank, &cause);
         if let Response::RollBack(from) | Response::RestoreOne(from) = response {
-            self.begin_rollback();
+            self.begin_rollback(now, effects);
             self.losses.detect(instance, from, true);
             self.roll_back(now, instance.rank, &response, effects);
         }

@@ -29,6 +29,11 @@ impl Central {
         let Some(name) = self.hosts.lose(host) else {
             return;
         };
+        self.returning.retain(|(_, from)| *from != host);
+        if !self.ranks.is_any_on(host) && self.end.verdict().is_none() {
+            self.empty_host_gone(now, host, why, effects);
+            return self.order_awaiting(effects);
+        }
         if !self.hosts.is_remote(host) || self.epoch_without_hosts().is_none() {
             return self.decide(now, Verdict::HostLost { host: name, why }, effects);
         }
@@ -36,6 +41,27 @@ impl Central {
         effects.push(CentralEffect::AskRelaunchable {
             regions: self.regions.epochs(),
         });
+    }
+
+    /// A host without ranks is lost. It may have images of ranks that have moved away.
+    fn empty_host_gone(
+        &mut self,
+        now: Time,
+        host: HostIndex,
+        why: String,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        self.end_moves_of_host(now, host, effects);
+        effects.push(CentralEffect::Event(Event::EmptyHostLost {
+            name: self.hosts.name(host),
+            why,
+        }));
+        let epoch = self.mode.checkpoints().and_then(|c| c.committed());
+        let ranks = self.former_hosts.ranks_of(host);
+        self.former_hosts.lose(host);
+        for rank in ranks {
+            self.image_lost(now, rank, epoch.unwrap_or_default(), None, effects);
+        }
     }
 
     /// It is about to be decided how the job continues without a host. A central manager that was
@@ -114,7 +140,10 @@ impl Central {
     fn placement_on_others(&self, from: Epoch) -> Option<RankPlacement> {
         let before = self.failover.iter().flat_map(|failover| &failover.lost);
         let before: Vec<HostIndex> = before.copied().collect();
-        let former = self.ranks.placement();
+        let former = self
+            .former_hosts
+            .placement_at(from, &self.ranks.placement());
+        let groups = self.copy_groups_of(&former);
         let mut hosts = former.clone();
         for (lost, _) in self.lost_hosts.hosts() {
             let usable = self.hosts.usable().filter(|host| !before.contains(host));
@@ -123,7 +152,7 @@ impl Central {
         let ranks = (0u32..).map(Rank).zip(former.iter().zip(&hosts));
         let moved = ranks.filter(|(_, (former, now))| former != now);
         let lost = |host: &HostIndex| self.hosts.is_lost(*host);
-        let moved = moved.map(|(rank, _)| self.copy_groups().moved(rank, lost));
+        let moved = moved.map(|(rank, _)| groups.moved(rank, lost));
         let mut moved: Vec<MovedRank> = moved.collect();
         let earlier = self
             .placement()
@@ -151,8 +180,11 @@ impl Central {
         effects: &mut Vec<CentralEffect>,
     ) {
         let lost = self.lost_hosts.take_hosts();
-        let former = self.ranks.placement();
+        let present = self.ranks.placement();
+        let former = self.former_hosts.placement_at(epoch, &present);
+        self.former_hosts.roll_back(epoch);
         let is_lost = |host: HostIndex| lost.iter().any(|(lost, _)| *lost == host);
+        let vacated = self.leave_hosts(&present, &placement.hosts);
         let ranks = (0u32..).map(Rank).zip(&former);
         let ranks: Vec<Rank> = ranks
             .filter(|(_, host)| is_lost(**host))
@@ -163,13 +195,14 @@ impl Central {
             self.hosts.join(placement.hosts[rank.index()]);
         }
         self.place(placement.clone());
-        self.begin_rollback();
+        self.begin_rollback(now, effects);
         // The record comes first, and the orders last.
         let mut rollback = Vec::new();
         self.restore_all(now, Some(epoch), &mut rollback);
         let mut rollback = rollback.into_iter();
         effects.extend(rollback.next());
         effects.push(CentralEffect::Placed(placement.clone()));
+        effects.extend(vacated);
         effects.extend(rollback);
         if let Some(checkpoints) = self.mode.checkpoints_mut() {
             // Of the present files there may be one each. Newer ones get copies.
@@ -188,6 +221,19 @@ impl Central {
             }));
         }
         self.report_losses(effects);
+    }
+
+    /// Tells hosts that are not lost which ranks they have no more.
+    fn leave_hosts(&mut self, present: &[HostIndex], next: &[HostIndex]) -> Vec<CentralEffect> {
+        let ranks = (0u32..).map(Rank).zip(present.iter().zip(next));
+        let left = ranks.filter(|(_, (host, next))| host != next && !self.hosts.is_lost(**host));
+        let left: Vec<(Rank, HostIndex)> = left.map(|(rank, (host, _))| (rank, *host)).collect();
+        self.returning.extend(&left);
+        let vacate = |(rank, host): (Rank, HostIndex)| {
+            let instance = self.ranks.instance(rank);
+            CentralEffect::Send(host, ToLocal::Vacate { instance })
+        };
+        left.into_iter().map(vacate).collect()
     }
 
     /// Those of these ranks that were on hosts which this launch has lost.
@@ -221,9 +267,23 @@ impl Central {
         let Some(held) = restoring.held.take_if(|held| held.until <= now) else {
             return;
         };
+        let hosts = held.hosts.into_iter();
+        let ready = hosts
+            .filter(|host| !restoring.awaiting.contains(host))
+            .collect();
+        self.order_late(epoch, ready, effects);
+    }
+
+    /// Gives hosts the order to restore their ranks, later than the others got theirs.
+    pub(super) fn order_late(
+        &mut self,
+        epoch: Option<Epoch>,
+        hosts: Vec<HostIndex>,
+        effects: &mut Vec<CentralEffect>,
+    ) {
         let generation = self.ranks.generation();
         let mut by_host = self.ranks.by_host(self.hosts.len());
-        for host in held.hosts {
+        for host in hosts {
             if self.hosts.is_done(host) {
                 continue;
             }

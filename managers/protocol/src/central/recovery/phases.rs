@@ -3,6 +3,7 @@
 use crate::central::interface::{HostIndex, Relaunch};
 use crate::manager_messages::Time;
 use rejoin_channel_table::Epoch;
+use std::collections::BTreeSet;
 
 /// Ranks are being rolled back.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -13,6 +14,8 @@ pub(in crate::central) struct GlobalRestore {
     pub since: Time,
     /// Hosts that take in ranks of a lost one have no order yet.
     pub held: Option<HeldOrders>,
+    /// Hosts without an order to which ranks return that have moved: these still act elsewhere.
+    pub awaiting: BTreeSet<HostIndex>,
 }
 
 /// Orders that wait until no process of a lost host can act.

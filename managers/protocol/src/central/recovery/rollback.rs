@@ -10,6 +10,7 @@ use crate::levels::Level;
 use crate::manager_messages::{ProcessInstance, Time, ToLocal};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_wire::ImageCost;
+use std::collections::BTreeSet;
 
 impl Central {
     /// A new generation: every rank rolls back to the last checkpoint.
@@ -26,23 +27,34 @@ impl Central {
         let checkpoints = self.mode.checkpoints_mut();
         let abandoned = checkpoints.and_then(|c| c.rolled_back(epoch));
         let voids_regions = self.regions.roll_back(epoch);
+        let vacated = self.return_movers(epoch.unwrap_or_default());
         self.ranks.roll_back();
         self.losses.rolls_back(since);
         self.losses.try_again();
         let held = self.held_orders(now);
-        let is_held = |host| held.as_ref().is_some_and(|held| held.hosts.contains(&host));
+        let awaiting = self.awaiting_hosts();
+        let is_held = |host| {
+            let is_held = held.as_ref().is_some_and(|held| held.hosts.contains(&host));
+            is_held || awaiting.contains(&host)
+        };
         let by_host = self.ranks.by_host(self.hosts.len()).into_iter();
         let by_host: Vec<_> = by_host
             .enumerate()
             .filter(|(host, _)| !is_held(*host))
             .collect();
-        self.phase = CentralPhase::Restoring(GlobalRestore { epoch, since, held });
+        self.phase = CentralPhase::Restoring(GlobalRestore {
+            epoch,
+            since,
+            held,
+            awaiting,
+        });
         self.mode.set_last_checkpoint(None);
         self.store_restoring(epoch, effects);
         if voids_regions {
             let epochs = self.regions.epochs();
             effects.push(CentralEffect::Persist(Record::RegionsCommitted { epochs }));
         }
+        effects.extend(vacated);
         for (host, ranks) in by_host {
             if !self.hosts.is_done(host) {
                 self.order_restore(host, epoch, ranks, effects);
@@ -51,6 +63,65 @@ impl Central {
         if let Some(abandoned) = abandoned {
             self.tell_committed(abandoned, effects);
         }
+    }
+
+    /// Ranks that have moved since this checkpoint are back on the hosts that have their images of
+    /// it. Returns what is to be told, before the others get their orders.
+    fn return_movers(&mut self, epoch: Epoch) -> Vec<CentralEffect> {
+        let now = self.ranks.placement();
+        let then = self.former_hosts.placement_at(epoch, &now);
+        self.former_hosts.roll_back(epoch);
+        let all = (0u32..).map(Rank).zip(now.iter().zip(then));
+        let moved = all.filter(|(_, (now, then))| *now != then);
+        let moved: Vec<(Rank, HostIndex)> = moved.map(|(rank, (_, then))| (rank, then)).collect();
+        if moved.is_empty() {
+            return Vec::new();
+        }
+        let mut effects = vec![CentralEffect::MovedBack(epoch, moved.clone())];
+        for (rank, home) in &moved {
+            let instance = self.ranks.instance(*rank);
+            let host = now[rank.index()];
+            effects.push(CentralEffect::Send(host, ToLocal::Vacate { instance }));
+            self.returning.insert((*rank, host));
+            self.hosts.join(*home);
+        }
+        self.move_back(&moved);
+        effects
+    }
+
+    /// The hosts to which ranks return that may still act on others.
+    pub(in crate::central) fn awaiting_hosts(&self) -> BTreeSet<HostIndex> {
+        let returning = self.returning.iter();
+        let homes = returning.map(|(rank, from)| (self.ranks.host_of(*rank), *from));
+        let others = homes.filter(|(home, from)| home != from);
+        others.map(|(home, _)| home).collect()
+    }
+
+    /// Nothing of a rank acts any more on this host, which it has left.
+    pub(in crate::central) fn vacated(
+        &mut self,
+        host: HostIndex,
+        rank: Rank,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        self.returning.remove(&(rank, host));
+        self.order_awaiting(effects);
+    }
+
+    /// Orders hosts to restore their ranks whose ranks act nowhere else any more.
+    pub(in crate::central) fn order_awaiting(&mut self, effects: &mut Vec<CentralEffect>) {
+        let still = self.awaiting_hosts();
+        let CentralPhase::Restoring(restoring) = &mut self.phase else {
+            return;
+        };
+        let ready = restoring.awaiting.difference(&still);
+        let mut ready: Vec<HostIndex> = ready.copied().collect();
+        restoring.awaiting = still;
+        let epoch = restoring.epoch;
+        if let Some(held) = &restoring.held {
+            ready.retain(|host| !held.hosts.contains(host));
+        }
+        self.order_late(epoch, ready, effects);
     }
 
     /// Orders a host to restore these of its ranks, which may be its first ones.
@@ -124,6 +195,7 @@ impl Central {
             epoch: Some(epoch),
             since: now,
             held: None,
+            awaiting: BTreeSet::new(),
         });
         effects.push(CentralEffect::Persist(Record::Requested {
             epoch: requested,

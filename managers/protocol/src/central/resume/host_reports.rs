@@ -13,6 +13,7 @@ use crate::manager_messages::{
 use crate::region_commits::RegionWait;
 use crate::verdict::Verdict;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
+use std::collections::BTreeSet;
 
 impl Central {
     /// Every host has answered: takes over the reports, and repeats what may have been lost.
@@ -37,12 +38,14 @@ impl Central {
             self.adopt(host, report.as_deref());
         }
         self.ranks.adopted();
+        self.vacate_strays(&reports, effects);
         let by_host = self.ranks.by_host(self.hosts.len());
         for (host, (report, ranks)) in reports.iter().zip(by_host).enumerate() {
             if let Some(report) = report {
                 self.repeat_orders(host, ranks, report, past, effects);
             }
         }
+        self.end_past_moves(past, effects);
         // Of this generation, as it was when the hosts reported.
         let generation = self.ranks.generation();
         self.order_copies(effects);
@@ -68,6 +71,7 @@ impl Central {
                 epoch,
                 since: self.losses.since(),
                 held: self.held_orders(now),
+                awaiting: BTreeSet::new(),
             }),
             None => CentralPhase::Starting,
         }
@@ -96,6 +100,28 @@ impl Central {
         }
     }
 
+    /// Ranks that hosts report, and that are on others: messages about that may not have arrived.
+    fn vacate_strays(&mut self, reports: &Reports, effects: &mut Vec<CentralEffect>) {
+        for (host, report) in reports.iter().enumerate() {
+            for said in report.iter().flat_map(|report| &report.ranks) {
+                if self.ranks.is_on(said.rank, host) {
+                    continue;
+                }
+                let instance = ProcessInstance {
+                    generation: self.ranks.generation(),
+                    rank: said.rank,
+                    incarnation: said.incarnation,
+                };
+                effects.push(CentralEffect::Send(host, ToLocal::Vacate { instance }));
+                self.returning.insert((said.rank, host));
+            }
+        }
+        let awaiting = self.awaiting_hosts();
+        if let CentralPhase::Restoring(restoring) = &mut self.phase {
+            restoring.awaiting = awaiting;
+        }
+    }
+
     /// Repeats the messages that a host may not have received.
     fn repeat_orders(
         &mut self,
@@ -111,6 +137,9 @@ impl Central {
             &self.phase,
             CentralPhase::Restoring(GlobalRestore { held: Some(held), .. })
                 if held.hosts.contains(&host)
+        ) || matches!(
+            &self.phase,
+            CentralPhase::Restoring(restoring) if restoring.awaiting.contains(&host)
         );
         if report.generation.is_none() {
             if !is_held {
@@ -186,6 +215,7 @@ impl Central {
                 let generation = self.ranks.generation();
                 let released = || ToLocal::AllFinalized { generation };
                 self.hosts.send_all(released, effects);
+                self.end_empty_hosts(effects);
                 self.ranks.adopt_alone(&waiting, self.losses.since());
                 for rank in waiting {
                     self.start_alone(now, rank, effects);
@@ -238,6 +268,7 @@ impl Central {
                     epoch,
                     since,
                     held: None,
+                    awaiting: BTreeSet::new(),
                 };
                 self.report_recovered(now, &restored, effects);
             }

@@ -12,4 +12,4 @@ mod questions;
 mod recall;
 
 pub use past::REPORT_BOUND;
-pub(super) use past::Resuming;
+pub(super) use past::{Past, Resuming};

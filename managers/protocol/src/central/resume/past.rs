@@ -1,6 +1,7 @@
 //! The state of a job that was taken up again, until every host has reported.
 
 use crate::central::interface::{CentralInput, HostIndex, Relaunch};
+use crate::central::moves::RankMove;
 use crate::committed_levels::{CommittedCheckpoint, LastCommits};
 use crate::manager_messages::{Report, Time};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation};
@@ -25,6 +26,10 @@ pub(in crate::central) struct Past {
     /// The last commits.
     pub committed: LastCommits,
     pub finalized: bool,
+    /// The ranks that were to move, with an image of this number, and have not.
+    pub moving: Option<(Epoch, Vec<RankMove>)>,
+    /// The moves in this generation.
+    pub moved: Vec<(Epoch, RankMove)>,
     pub decided: bool,
     pub relaunching: Option<Relaunch>,
 }
@@ -32,6 +37,8 @@ pub(in crate::central) struct Past {
 impl Past {
     /// The job rolled back to this checkpoint: later ones are void.
     pub fn roll_back(&mut self, to: Option<Epoch>) {
+        self.moving = None;
+        self.moved.clear();
         let Some(to) = to else {
             return;
         };

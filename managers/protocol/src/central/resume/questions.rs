@@ -28,6 +28,10 @@ impl Central {
         self.hosts.count_leases_from(now);
         let by_host = self.ranks.by_host(self.hosts.len());
         self.hosts.without_ranks_done(&by_host);
+        for host in &self.visited {
+            self.hosts.join(*host);
+            effects.push(CentralEffect::Join(*host));
+        }
         effects.extend(self.placement().cloned().map(CentralEffect::Placed));
     }
 

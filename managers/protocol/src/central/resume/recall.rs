@@ -3,10 +3,12 @@
 use super::past::{Past, Resuming};
 use crate::central::interface::{FailureHistory, Job, Record};
 use crate::central::job_state::Central;
+use crate::central::moves::RankMove;
 use crate::central::phase::CentralPhase;
 use crate::central::recovery::Relaunching;
 use crate::committed_levels::CommittedCheckpoint;
 use crate::levels::Level;
+use rejoin_channel_table::{BusinessCard, Epoch};
 
 impl Central {
     /// Central of a job that another central manager has begun and recorded.
@@ -21,8 +23,12 @@ impl Central {
         for record in records {
             central.recall(record, &mut past);
         }
-        let placed = central.placement().map(|placement| placement.from);
+        let placed = central.placement().filter(|p| !p.lost.is_empty());
+        let placed = placed.map(|placement| placement.from);
         let from = placed.or(central.from.filter(|_| central.has_partners()));
+        if let Some(oldest) = past.committed.oldest() {
+            central.former_hosts.forget_before(oldest);
+        }
         if let Some(checkpoints) = central.mode.checkpoints_mut() {
             checkpoints.resume(past.committed, past.last_epoch.max(past.last_number));
             if let Some(stop) = &central.stop {
@@ -78,21 +84,9 @@ impl Central {
                     Level::Partner => past.committed.partner = committed,
                 }
             }
-            Record::Restoring {
-                generation,
-                epoch,
-                incarnations,
-                placement,
-                memory,
-            } => {
-                past.restored = Some(epoch);
-                past.roll_back(epoch);
-                self.regions.roll_back(epoch);
-                self.ranks.recall(generation, &incarnations);
-                if let Some(placement) = placement {
-                    self.place(*placement);
-                }
-                self.recall_memory(*memory);
+            Record::Restoring { .. } => self.recall_rollback(record, past),
+            Record::Moving { .. } | Record::Moved { .. } | Record::Draining(_) => {
+                self.recall_move(record, past);
             }
             Record::Finalized { last, .. } => {
                 past.finalized = true;
@@ -110,6 +104,73 @@ impl Central {
             Record::Passed { signal } => self.end.recall_passed(signal),
             Record::Relaunching(relaunch) => past.relaunching = Some(relaunch),
         }
+    }
+
+    fn recall_rollback(&mut self, record: Record, past: &mut Past) {
+        let Record::Restoring {
+            generation,
+            epoch,
+            incarnations,
+            placement,
+            memory,
+        } = record
+        else {
+            return;
+        };
+        past.restored = Some(epoch);
+        past.roll_back(epoch);
+        self.former_hosts.roll_back(epoch.unwrap_or_default());
+        self.regions.roll_back(epoch);
+        self.ranks.recall(generation, &incarnations);
+        if let Some(placement) = placement
+            && self.place(*placement)
+        {
+            past.committed.partner = None;
+        }
+        self.recall_memory(*memory);
+    }
+
+    fn recall_move(&mut self, record: Record, past: &mut Past) {
+        match record {
+            Record::Moving { number, moves } => {
+                past.last_epoch = past.last_epoch.max(number);
+                for one in &moves {
+                    self.ranks.spend(one.rank, one.incarnation);
+                    self.visited.extend([one.from, one.to]);
+                }
+                past.moving = Some((number, moves));
+            }
+            Record::Moved {
+                number,
+                moved,
+                card,
+            } => self.recall_moved(number, moved, *card, past),
+            Record::Draining(host) => {
+                self.visited.insert(host);
+                self.hosts.drain(host);
+            }
+            _ => {}
+        }
+    }
+
+    fn recall_moved(
+        &mut self,
+        number: Epoch,
+        moved: RankMove,
+        card: BusinessCard,
+        past: &mut Past,
+    ) {
+        self.visited.extend([moved.from, moved.to]);
+        if self.has_moved(number, &moved) {
+            past.committed.partner = None;
+        }
+        if let Some(place) = past.cards.get_mut(moved.rank.index()) {
+            *place = card;
+        }
+        if let Some((_, moves)) = &mut past.moving {
+            moves.retain(|one| one.rank != moved.rank);
+        }
+        past.moved.push((number, moved));
     }
 
     fn recall_memory(&mut self, memory: FailureHistory) {

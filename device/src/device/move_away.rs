@@ -1,0 +1,74 @@
+//! A rank moves to another host: it stops at a safe point with an image, and a process that is made
+//! of the image continues there (MPICH-GF's rejoin without a failure).
+//!
+//! The image has a number of its own and begins no epoch: the rank stays in the one in which its
+//! peers are. For them, its links are cut and resume, as after any cut.
+
+use std::time::Duration;
+
+use rejoin_channel_table::Epoch;
+use rejoin_ckpt::twin::Taken;
+use rejoin_wire::ToManager;
+
+use super::Device;
+use crate::error::Result;
+use crate::recovery::NoImage;
+
+/// How long a wait for the manager's message lasts before it is looked for again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl Device {
+    /// Takes an image of this number and waits until the manager says that the rank stays, or ends
+    /// this process. The other threads are parked meanwhile. In the process that is made of the
+    /// image, returns when it is back in the job.
+    ///
+    /// # Errors
+    /// A manager that cannot be spoken to.
+    pub(super) fn move_away(&mut self, number: Epoch) -> Result<()> {
+        let generation = self.member.identity().generation;
+        let may_move = self.recovery.refuses_move();
+        let parked = may_move.and_then(|()| self.park_others().map_err(NoImage::from));
+        let taken = parked
+            .as_ref()
+            .map_err(Clone::clone)
+            .and_then(|parked| self.recovery.take_image(parked, number));
+        match taken {
+            Ok(Taken::Continued(image)) => {
+                self.report_image(number, &image)?;
+                drop(image);
+                self.await_stay(number)
+            }
+            Ok(Taken::Restored(restored)) => {
+                self.return_to_job(restored)?;
+                self.recovery.moved(number);
+                self.ask_again()
+            }
+            Err(NoImage { why, outlives, .. }) => self.manager.send(&ToManager::NotImaged {
+                generation,
+                epoch: number,
+                why,
+                outlives,
+            }),
+        }
+    }
+
+    /// Nothing but the manager is heard: what peers send stays unread, and their links send it to
+    /// the successor.
+    fn await_stay(&mut self, number: Epoch) -> Result<()> {
+        loop {
+            self.read_manager_messages()?;
+            if self.recovery.stays(number) {
+                return Ok(());
+            }
+            self.manager.await_message(PAUSE);
+        }
+    }
+
+    /// This rank's local manager is another one, which does not know what the program waits for.
+    fn ask_again(&mut self) -> Result<()> {
+        let questions = self.recovery.unanswered();
+        questions
+            .iter()
+            .try_for_each(|question| self.manager.send(question))
+    }
+}

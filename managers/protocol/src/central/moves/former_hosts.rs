@@ -1,0 +1,84 @@
+//! Where ranks were before they moved: their images of earlier checkpoints are there.
+
+use crate::central::interface::HostIndex;
+use rejoin_channel_table::{Epoch, Rank};
+
+/// A move that counts as long as the job may roll back behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct FormerHost {
+    rank: Rank,
+    /// The number of the move: images of lower numbers are on the former host.
+    number: Epoch,
+    host: HostIndex,
+}
+
+/// The moves that count, in their order.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct FormerHosts {
+    moves: Vec<FormerHost>,
+}
+
+impl FormerHosts {
+    /// A rank has moved away from this host.
+    pub fn add(&mut self, rank: Rank, number: Epoch, host: HostIndex) {
+        self.moves.push(FormerHost { rank, number, host });
+    }
+
+    /// The job does not roll back behind this checkpoint any more.
+    pub fn forget_before(&mut self, oldest: Epoch) {
+        self.moves.retain(|one| one.number > oldest);
+    }
+
+    /// The host that a rank was on at this checkpoint; `None`: it has not moved since.
+    #[must_use]
+    pub fn at(&self, rank: Rank, epoch: Epoch) -> Option<HostIndex> {
+        let mut later = self.moves.iter();
+        let first = later.find(|one| one.rank == rank && one.number > epoch);
+        first.map(|one| one.host)
+    }
+
+    /// Where all ranks were at this checkpoint, if they are on these hosts now.
+    #[must_use]
+    pub fn placement_at(&self, epoch: Epoch, now: &[HostIndex]) -> Vec<HostIndex> {
+        let ranks = (0u32..).map(Rank).zip(now);
+        let at = ranks.map(|(rank, host)| self.at(rank, epoch).unwrap_or(*host));
+        at.collect()
+    }
+
+    /// The job has rolled back to this checkpoint: later moves have not happened.
+    pub fn roll_back(&mut self, epoch: Epoch) {
+        self.moves.retain(|one| one.number <= epoch);
+    }
+
+    /// The ranks whose images of a checkpoint are on this host, though they are on others.
+    #[must_use]
+    pub fn ranks_of(&self, host: HostIndex) -> Vec<Rank> {
+        let on = self.moves.iter().filter(|one| one.host == host);
+        on.map(|one| one.rank).collect()
+    }
+
+    /// The images on this host are lost.
+    pub fn lose(&mut self, host: HostIndex) {
+        self.moves.retain(|one| one.host != host);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_was_where_its_first_later_move_began() {
+        let mut former = FormerHosts::default();
+        former.add(Rank(1), Epoch(4), 0);
+        former.add(Rank(1), Epoch(6), 2);
+        assert_eq!(former.placement_at(Epoch(3), &[0, 1]), [0, 0]);
+        assert_eq!(former.placement_at(Epoch(5), &[0, 1]), [0, 2]);
+        assert_eq!(former.placement_at(Epoch(7), &[0, 1]), [0, 1]);
+        assert_eq!(former.ranks_of(2), [Rank(1)]);
+        former.forget_before(Epoch(5));
+        assert_eq!(former.at(Rank(1), Epoch(5)), Some(2));
+        former.roll_back(Epoch(5));
+        assert_eq!(former.at(Rank(1), Epoch(5)), None);
+    }
+}

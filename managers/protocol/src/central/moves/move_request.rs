@@ -1,0 +1,105 @@
+//! What is asked for: which ranks move, and where they go.
+
+use crate::central::interface::HostIndex;
+use rejoin_channel_table::Rank;
+use serde::{Deserialize, Serialize};
+
+/// Which ranks are to move.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Movers {
+    /// These.
+    Ranks(Vec<Rank>),
+    /// All that are on this host.
+    Host(HostIndex),
+    /// The same, and the host gets no ranks any more. Its local manager ends when the job does not
+    /// need its images.
+    Drain(HostIndex),
+}
+
+/// A request to move ranks.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct MoveRequest {
+    /// The driver's number of the request, which names it in
+    /// [`Event::MovesOver`](crate::central::Event::MovesOver).
+    pub id: u64,
+    /// The ranks.
+    pub movers: Movers,
+    /// The host that takes them in; `None`: for each rank the host with the fewest ranks.
+    pub to: Option<HostIndex>,
+}
+
+impl MoveRequest {
+    /// Where each rank goes that is not there already. `placement`: where ranks are now. `usable`:
+    /// the hosts that can have ranks.
+    ///
+    /// # Errors
+    /// Why that can't be, for the user.
+    pub(super) fn plan(
+        &self,
+        placement: &[HostIndex],
+        usable: &[HostIndex],
+    ) -> Result<Vec<(Rank, HostIndex)>, String> {
+        let all = (0u32..).map(Rank).zip(placement);
+        let ranks: Vec<Rank> = match &self.movers {
+            Movers::Ranks(ranks) => ranks.clone(),
+            Movers::Host(from) | Movers::Drain(from) => {
+                let on = all.filter(|(_, host)| *host == from);
+                on.map(|(rank, _)| rank).collect()
+            }
+        };
+        if let Some(rank) = ranks.iter().find(|rank| rank.index() >= placement.len()) {
+            let last = placement.len().saturating_sub(1);
+            return Err(format!("there is no rank {}: the last is {last}", rank.0));
+        }
+        if self.to.is_some_and(|to| !usable.contains(&to)) {
+            return Err("the host is lost, or has left the job".into());
+        }
+        let mut count = vec![0usize; placement.iter().chain(usable).max().map_or(0, |m| m + 1)];
+        placement.iter().for_each(|host| count[*host] += 1);
+        let mut plan = Vec::new();
+        for rank in ranks {
+            let from = placement[rank.index()];
+            let others = usable.iter().copied().filter(|host| *host != from);
+            let least = others.min_by_key(|host| count[*host]);
+            let to = self.to.or(least).ok_or("there is no other host")?;
+            let is_known = plan.iter().any(|(other, _)| *other == rank);
+            if to != from && !is_known {
+                count[to] += 1;
+                plan.push((rank, to));
+            }
+        }
+        Ok(plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(movers: Movers, to: Option<HostIndex>) -> MoveRequest {
+        MoveRequest { id: 1, movers, to }
+    }
+
+    #[test]
+    fn ranks_of_a_host_spread_over_the_others() {
+        let all = request(Movers::Host(0), None);
+        let plan = all.plan(&[0, 0, 0, 1], &[0, 1, 2]).expect("a plan");
+        assert_eq!(plan, [(Rank(0), 2), (Rank(1), 1), (Rank(2), 2)]);
+    }
+
+    #[test]
+    fn ranks_that_are_there_already_do_not_move() {
+        let two = request(Movers::Ranks(vec![Rank(1), Rank(2), Rank(1)]), Some(1));
+        assert_eq!(two.plan(&[0, 0, 1], &[0, 1]), Ok(vec![(Rank(1), 1)]));
+    }
+
+    #[test]
+    fn what_can_not_be_is_refused() {
+        let far = request(Movers::Ranks(vec![Rank(3)]), Some(1));
+        assert!(far.plan(&[0, 0, 1], &[0, 1]).is_err());
+        let lost = request(Movers::Ranks(vec![Rank(0)]), Some(2));
+        assert!(lost.plan(&[0, 0, 1], &[0, 1]).is_err());
+        let alone = request(Movers::Host(0), None);
+        assert!(alone.plan(&[0, 0], &[0]).is_err());
+    }
+}

@@ -1,0 +1,485 @@
+//! The steps of a move, and what ends one before its time.
+
+use super::move_request::{MoveRequest, Movers};
+use super::move_table::{MoveStage, RankMove};
+use crate::central::event::Event;
+use crate::central::interface::{CentralEffect, HostIndex, Record};
+use crate::central::job_state::Central;
+use crate::central::phase::CentralPhase;
+use crate::central::resume::Past;
+use crate::manager_messages::{Cause, MovedRank, ProcessInstance, Time, ToCentral, ToLocal};
+use crate::verdict::Described;
+use rejoin_channel_table::{BusinessCard, Epoch, Rank};
+use rejoin_wire::Limits;
+use std::collections::BTreeSet;
+
+impl Central {
+    /// Ranks are to move.
+    pub(in crate::central) fn move_asked(
+        &mut self,
+        request: MoveRequest,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        match self.refuses_moves() {
+            Some(why) => over(request.id, Vec::new(), Some(why.to_string()), effects),
+            None => self.moves.want(request),
+        }
+    }
+
+    /// Why no rank can move in this job from now on.
+    fn refuses_moves(&self) -> Option<&'static str> {
+        let ends = self.end.verdict().is_some() || self.end.interrupted().is_some();
+        match self.phase {
+            _ if !self.mode.recovers() => Some("the job runs with --recovery none"),
+            _ if ends || self.stop.is_some() => Some("the job is ending"),
+            CentralPhase::Finalizing | CentralPhase::Finalized => {
+                Some("all ranks are in MPI_Finalize")
+            }
+            CentralPhase::Ending | CentralPhase::Relaunching(_) | CentralPhase::Over => {
+                Some("the job is ending")
+            }
+            _ => None,
+        }
+    }
+
+    /// Begins the next moves that are asked for, once the job runs and no image is on its way. Ends
+    /// those whose time is over.
+    pub(in crate::central) fn move_when_quiet(
+        &mut self,
+        now: Time,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        if self.moves.is_under_way() && self.moves.deadline().is_some_and(|due| due <= now) {
+            self.void_moves("it took too long", effects);
+            self.moves_ended(now, effects);
+        }
+        while self.moves.is_waiting() {
+            if let Some(why) = self.refuses_moves() {
+                if let Some(request) = self.moves.take_wanted() {
+                    over(request.id, Vec::new(), Some(why.to_string()), effects);
+                }
+                continue;
+            }
+            let is_quiet = self.phase == CentralPhase::Running
+                && !self.decides_on_loss()
+                && self.mode.checkpoints().is_some_and(|c| c.is_quiet());
+            if !is_quiet {
+                return;
+            }
+            let Some(request) = self.moves.take_wanted() else {
+                return;
+            };
+            self.begin_moves(now, request, effects);
+        }
+    }
+
+    fn begin_moves(&mut self, now: Time, request: MoveRequest, effects: &mut Vec<CentralEffect>) {
+        if let Movers::Drain(host) = request.movers
+            && host < self.hosts.len()
+            && self.hosts.drain(host)
+        {
+            self.visited.insert(host);
+            effects.push(CentralEffect::Persist(Record::Draining(host)));
+            let name = self.hosts.name(host);
+            effects.push(CentralEffect::Event(Event::HostDrains { name }));
+        }
+        let planned = self.planned(&request);
+        let moves = match planned {
+            Ok(moves) if moves.is_empty() => {
+                self.end_drained(effects);
+                return over(request.id, Vec::new(), None, effects);
+            }
+            Ok(moves) => moves,
+            Err(why) => return over(request.id, Vec::new(), Some(why), effects),
+        };
+        let Some(number) = self.mode.checkpoints_mut().map(|c| c.take_number()) else {
+            return;
+        };
+        for one in &moves {
+            self.ranks.spend(one.rank, one.incarnation);
+        }
+        self.moves.begin(now, request.id, number, &moves);
+        effects.push(CentralEffect::Persist(Record::Requested { epoch: number }));
+        effects.push(CentralEffect::Persist(Record::Moving {
+            number,
+            moves: moves.clone(),
+        }));
+        for one in &moves {
+            effects.push(CentralEffect::Event(Event::Moving {
+                rank: one.rank,
+                from: self.hosts.name(one.from),
+                to: self.hosts.name(one.to),
+            }));
+            self.hosts.join(one.to);
+            self.visited.extend([one.from, one.to]);
+            effects.push(CentralEffect::Join(one.to));
+            let instance = self.ranks.instance(one.rank);
+            let order = ToLocal::Move { instance, number };
+            effects.push(CentralEffect::Send(one.from, order));
+        }
+    }
+
+    /// The moves of a request.
+    fn planned(&self, request: &MoveRequest) -> Result<Vec<RankMove>, String> {
+        let checkpoints = self.mode.checkpoints();
+        if checkpoints.is_none_or(|c| c.committed().is_none()) {
+            return Err("the job has no checkpoint that it could roll back to".into());
+        }
+        let before = self.failover.iter().flat_map(|failover| &failover.lost);
+        let before: Vec<HostIndex> = before.copied().collect();
+        let usable = self.hosts.usable().filter(|host| !before.contains(host));
+        let takes_in = self.failover.as_ref().is_some_and(|f| f.takes_in);
+        let has_link = |host: &HostIndex| {
+            takes_in || self.visited.contains(host) || self.ranks.is_any_on(*host)
+        };
+        let usable: Vec<HostIndex> = usable.filter(has_link).collect();
+        let plan = request.plan(&self.ranks.placement(), &usable)?;
+        let mut moves = Vec::new();
+        for (rank, to) in plan {
+            if !self.ranks.is_computing(rank) {
+                return Err(format!("rank {} is in MPI_Finalize, or has ended", rank.0));
+            }
+            moves.push(RankMove {
+                rank,
+                from: self.ranks.host_of(rank),
+                to,
+                incarnation: self.ranks.next_incarnation(rank),
+            });
+        }
+        Ok(moves)
+    }
+
+    /// Takes a message that concerns a move. Returns other messages.
+    pub(in crate::central) fn move_message(
+        &mut self,
+        now: Time,
+        host: HostIndex,
+        message: ToCentral,
+        effects: &mut Vec<CentralEffect>,
+    ) -> Option<ToCentral> {
+        let Some(number) = self.moves.number() else {
+            return Some(message);
+        };
+        match message {
+            ToCentral::Imaged { epoch, .. } | ToCentral::ImageStored { epoch, .. }
+                if epoch == number =>
+            {
+                if let ToCentral::ImageStored { rank, .. } = message {
+                    self.image_is_there(host, rank, number, effects);
+                }
+            }
+            ToCentral::NotImaged {
+                instance,
+                epoch,
+                why,
+                ..
+            } if epoch == number && self.ranks.is_live(host, instance) => {
+                self.give_up_move(now, instance.rank, &why, effects);
+            }
+            ToCentral::ImageLost {
+                instance,
+                epoch,
+                why,
+            } if epoch == number => {
+                let why = why.unwrap_or_else(|| "its image was ended".into());
+                self.give_up_move(now, instance.rank, &why, effects);
+            }
+            ToCentral::ImageNotStored { rank, epoch, why } if epoch == number => {
+                let why = why.unwrap_or_else(|| "its image was interrupted".into());
+                self.give_up_move(now, rank, &why, effects);
+            }
+            other => return self.arrival_message(now, host, other, effects),
+        }
+        None
+    }
+
+    /// A message about a process that is made on another host.
+    fn arrival_message(
+        &mut self,
+        now: Time,
+        host: HostIndex,
+        message: ToCentral,
+        effects: &mut Vec<CentralEffect>,
+    ) -> Option<ToCentral> {
+        let instance = match &message {
+            ToCentral::Spawned { instance, .. }
+            | ToCentral::Registered { instance, .. }
+            | ToCentral::ExitDetected { instance, .. }
+            | ToCentral::ExitStatus { instance, .. }
+            | ToCentral::Failed { instance, .. }
+            | ToCentral::Ended { instance, .. } => *instance,
+            _ => return Some(message),
+        };
+        let Some(arriving) = self.moves.arriving(host, instance) else {
+            return Some(message);
+        };
+        match message {
+            ToCentral::Spawned { .. } => {}
+            ToCentral::Registered {
+                pid, card, limits, ..
+            } => self.arrived(now, &arriving, (pid, card, limits), effects),
+            ToCentral::ExitStatus { cause, .. } | ToCentral::Failed { cause, .. } => {
+                let why = match cause {
+                    Cause::NotStarted { why } => why,
+                    other => Described(&other).to_string(),
+                };
+                self.give_up_move(now, instance.rank, &why, effects);
+            }
+            _ => self.give_up_move(now, instance.rank, "its new process has ended", effects),
+        }
+        None
+    }
+
+    /// The rank waits at its image, which is in a file: the other host makes a process of it.
+    fn image_is_there(
+        &mut self,
+        host: HostIndex,
+        rank: Rank,
+        number: Epoch,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let Some(one) = self.moves.stored(host, rank, number) else {
+            return;
+        };
+        let generation = self.ranks.generation();
+        if !self.hosts.begins(one.to) {
+            self.begin_without_ranks(one.to, number, effects);
+        }
+        let moved = MovedRank {
+            rank,
+            moves: true,
+            holder: self.copies_files().then_some(one.from),
+            others: Vec::new(),
+        };
+        let order = ToLocal::Restore {
+            generation,
+            epoch: Some(number),
+            ranks: vec![(rank, one.incarnation)],
+            moved: vec![moved],
+        };
+        effects.push(CentralEffect::Send(one.to, order));
+    }
+
+    /// A host gets its first order, and has no rank yet.
+    fn begin_without_ranks(
+        &mut self,
+        host: HostIndex,
+        number: Epoch,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let generation = self.ranks.generation();
+        let checkpoints = self.mode.checkpoints();
+        let begin = ToLocal::Spawn {
+            generation,
+            ranks: Vec::new(),
+            hold: self.mode.recovers(),
+            from: None,
+            moved: Vec::new(),
+        };
+        effects.push(CentralEffect::Send(host, begin));
+        let commit = ToLocal::Commit {
+            generation,
+            epochs: checkpoints.map(|c| c.epochs()).unwrap_or_default(),
+            abandoned: Epoch(number.0.saturating_sub(1)),
+        };
+        effects.push(CentralEffect::Send(host, commit));
+    }
+
+    /// The new process has registered: from here on the rank is there.
+    fn arrived(
+        &mut self,
+        now: Time,
+        one: &RankMove,
+        (pid, card, limits): (u32, BusinessCard, Limits),
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let number = self.moves.number().unwrap_or_default();
+        let since = self.moves.since().unwrap_or(now);
+        let before = self.ranks.instance(one.rank);
+        effects.push(CentralEffect::Persist(Record::Moved {
+            number,
+            moved: one.clone(),
+            card: Box::new(card.clone()),
+        }));
+        self.moves.moved(one.rank);
+        self.has_moved(number, one);
+        self.ranks.arrived(one.rank, (pid, card, limits));
+        effects.push(CentralEffect::Moved {
+            number,
+            rank: one.rank,
+            to: one.to,
+        });
+        self.tell_moved(one.rank, effects);
+        let vacate = ToLocal::Vacate { instance: before };
+        effects.push(CentralEffect::Send(one.from, vacate));
+        effects.push(CentralEffect::Event(Event::Moved {
+            rank: one.rank,
+            from: self.hosts.name(one.from),
+            to: self.hosts.name(one.to),
+            incarnation: one.incarnation,
+            took: now.0.saturating_sub(since.0),
+        }));
+        self.moves_ended(now, effects);
+    }
+
+    /// Gives a rank that has moved the table, and tells all others where it is.
+    pub(in crate::central) fn tell_moved(&self, rank: Rank, effects: &mut Vec<CentralEffect>) {
+        let Some(table) = self.ranks.table() else {
+            return;
+        };
+        let Some((_, card)) = table.get(rank.index()).cloned() else {
+            return;
+        };
+        let instance = self.ranks.instance(rank);
+        let start = ToLocal::Start {
+            generation: instance.generation,
+            table,
+            image: None,
+        };
+        effects.push(CentralEffect::Send(self.ranks.host_of(rank), start));
+        self.hosts
+            .spread(ToLocal::Update { instance, card }, effects);
+    }
+
+    /// A rank stays where it is.
+    fn give_up_move(&mut self, now: Time, rank: Rank, why: &str, effects: &mut Vec<CentralEffect>) {
+        self.void_move(rank, why, effects);
+        self.moves_ended(now, effects);
+    }
+
+    fn void_move(&mut self, rank: Rank, why: &str, effects: &mut Vec<CentralEffect>) {
+        let number = self.moves.number().unwrap_or_default();
+        let Some((one, stage)) = self.moves.give_up(rank, why) else {
+            return;
+        };
+        let instance = self.ranks.instance(rank);
+        effects.push(CentralEffect::Event(Event::NotMoved {
+            rank,
+            host: self.hosts.name(one.from),
+            to: self.hosts.name(one.to),
+            why: why.to_string(),
+        }));
+        if stage == MoveStage::Restoring {
+            let instance = ProcessInstance {
+                incarnation: one.incarnation,
+                ..instance
+            };
+            effects.push(CentralEffect::Send(one.to, ToLocal::Vacate { instance }));
+        }
+        let stay = ToLocal::Stay { instance, number };
+        effects.push(CentralEffect::Send(one.from, stay));
+    }
+
+    /// All ranks that are on their way stay where they are. The caller then says
+    /// [`Central::moves_ended`].
+    fn void_moves(&mut self, why: &str, effects: &mut Vec<CentralEffect>) {
+        for one in self.moves.ranks() {
+            self.void_move(one.rank, why, effects);
+        }
+    }
+
+    /// Something comes that moves must not overlap with: they are given up. Others that were asked
+    /// for wait.
+    pub(in crate::central) fn end_moves(
+        &mut self,
+        now: Time,
+        why: &str,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        self.void_moves(why, effects);
+        self.close_request(now, effects);
+    }
+
+    /// Moves to or from this host are given up.
+    pub(in crate::central) fn end_moves_of_host(
+        &mut self,
+        now: Time,
+        host: HostIndex,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let name = self.hosts.name(host);
+        for one in self.moves.ranks() {
+            if one.to == host || one.from == host {
+                self.void_move(one.rank, &format!("host {name} is lost"), effects);
+            }
+        }
+        self.moves_ended(now, effects);
+    }
+
+    /// Central was started again. Ranks that were about to move stay where they are; of those that
+    /// have moved, everyone is told again.
+    pub(in crate::central) fn end_past_moves(
+        &mut self,
+        past: &Past,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        if let Some((number, moves)) = &past.moving {
+            for one in moves {
+                let instance = self.ranks.instance(one.rank);
+                let number = *number;
+                let stay = ToLocal::Stay { instance, number };
+                effects.push(CentralEffect::Send(one.from, stay));
+            }
+        }
+        for (number, one) in &past.moved {
+            effects.push(CentralEffect::Moved {
+                number: *number,
+                rank: one.rank,
+                to: one.to,
+            });
+        }
+        if self.phase == CentralPhase::Running {
+            let ranks = past.moved.iter().map(|(_, one)| one.rank);
+            let ranks: BTreeSet<Rank> = ranks.collect();
+            for rank in ranks {
+                self.tell_moved(rank, effects);
+            }
+        }
+    }
+
+    /// Hosts that get no ranks any more, and have nothing that the job needs, end.
+    pub(in crate::central) fn end_drained(&self, effects: &mut Vec<CentralEffect>) {
+        let is_needed = |host: &HostIndex| {
+            self.ranks.is_any_on(*host) || !self.former_hosts.ranks_of(*host).is_empty()
+        };
+        let ended = self.hosts.draining().filter(|host| !is_needed(host));
+        effects.extend(ended.map(|host| CentralEffect::Send(host, ToLocal::Kill)));
+    }
+
+    /// If no rank is on its way any more: says so. A checkpoint follows, so that the new hosts have
+    /// images, and what has waited.
+    fn moves_ended(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
+        if self.close_request(now, effects) {
+            self.finalize_when_complete(now, effects);
+        }
+    }
+
+    /// The same, without what has waited.
+    fn close_request(&mut self, now: Time, effects: &mut Vec<CentralEffect>) -> bool {
+        let Some(ended) = self.moves.take_over() else {
+            return false;
+        };
+        let any = !ended.moved.is_empty();
+        self.end_drained(effects);
+        over(ended.request, ended.moved, ended.why, effects);
+        let wants_more = self.moves.is_any();
+        if let Some(checkpoints) = self.mode.checkpoints_mut() {
+            if any {
+                checkpoints.want_files();
+                checkpoints.request_later();
+            }
+            if !wants_more {
+                checkpoints.schedule(now);
+            }
+        }
+        true
+    }
+}
+
+fn over(request: u64, moved: Vec<Rank>, why: Option<String>, effects: &mut Vec<CentralEffect>) {
+    effects.push(CentralEffect::Event(Event::MovesOver {
+        request,
+        moved,
+        why,
+    }));
+}

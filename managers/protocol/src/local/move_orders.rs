@@ -1,0 +1,160 @@
+//! Ranks that leave this host while the job runs, and updates about ranks that have moved or come
+//! back.
+//!
+//! A rank that is to move stops at a safe point with an image of a number of its own, which goes to
+//! a file. It waits there until its successor has registered on the other host
+//! ([`ToLocal::Vacate`]), or the move is given up ([`ToLocal::Stay`]).
+
+use super::host_state::{Local, LocalPhase};
+use super::inputs::LocalEffect;
+use super::rank_process::RankProcess;
+use crate::manager_messages::{ProcessInstance, Time, ToCentral, ToLocal};
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Rank};
+use rejoin_wire::FromManager;
+
+impl Local {
+    /// An order about ranks that move or have moved.
+    pub(super) fn order_of_move(
+        &mut self,
+        now: Time,
+        order: ToLocal,
+        effects: &mut Vec<LocalEffect>,
+    ) {
+        let present = self.processes.generation();
+        match order {
+            ToLocal::Move { instance, number } => self.begin_move(instance, number, effects),
+            ToLocal::Stay { instance, number } => self.stay(instance, number, effects),
+            ToLocal::Vacate { instance } => self.vacate(now, instance, effects),
+            ToLocal::Update { instance, card } if instance.generation == present => {
+                self.update(instance, card, effects);
+            }
+            // Stale news of an older generation.
+            _ => {}
+        }
+    }
+
+    /// This process is to wait at an image of this number, which goes to a file.
+    fn begin_move(
+        &mut self,
+        instance: ProcessInstance,
+        number: Epoch,
+        effects: &mut Vec<LocalEffect>,
+    ) {
+        let ProcessInstance {
+            generation,
+            rank,
+            incarnation,
+        } = instance;
+        let is_present = generation == self.processes.generation();
+        let runs = is_present && self.phase == LocalPhase::Running;
+        let process = self.processes.find(rank, incarnation);
+        if !runs || !process.is_some_and(|process| process.has_begun()) {
+            let why = "it does not run".to_string();
+            let refusal = ToCentral::NotImaged {
+                instance,
+                epoch: number,
+                why,
+                outlives: false,
+            };
+            return self.tell(refusal, effects);
+        }
+        self.moves.insert(rank, number);
+        let order = FromManager::Move { generation, number };
+        effects.push(LocalEffect::Ranks(vec![rank], order));
+    }
+
+    /// This process continues here.
+    fn stay(&mut self, instance: ProcessInstance, number: Epoch, effects: &mut Vec<LocalEffect>) {
+        let ProcessInstance {
+            generation,
+            rank,
+            incarnation,
+        } = instance;
+        self.drop_image_of_move(rank, number, effects);
+        let process = self.processes.find(rank, incarnation);
+        if process.is_some_and(|process| process.has_begun()) {
+            let order = FromManager::Stay { generation, number };
+            effects.push(LocalEffect::Ranks(vec![rank], order));
+        }
+    }
+
+    fn drop_image_of_move(&mut self, rank: Rank, number: Epoch, effects: &mut Vec<LocalEffect>) {
+        if self.moves.remove(&rank).is_some() {
+            self.images.remove(rank, number);
+            effects.push(LocalEffect::DropImage(rank, number));
+        }
+    }
+
+    /// A rank is not on this host any more.
+    fn vacate(&mut self, now: Time, instance: ProcessInstance, effects: &mut Vec<LocalEffect>) {
+        let rank = instance.rank;
+        // Of a later order, it is here again.
+        if self.ordered(rank) > Some(instance.incarnation) {
+            return self.tell(ToCentral::Vacated { instance }, effects);
+        }
+        self.restore.forget(rank);
+        if let Some(number) = self.moves.get(&rank).copied() {
+            self.drop_image_of_move(rank, number, effects);
+        }
+        let Some(process) = self.processes.of_mut(rank) else {
+            return self.tell(ToCentral::Vacated { instance }, effects);
+        };
+        process.set_leaves_host(true);
+        let incarnation = process.instance().incarnation;
+        if process.state_mut().retire(now) {
+            process.state_mut().stop_waits();
+            effects.push(LocalEffect::Retire(rank, incarnation));
+        }
+        self.leave_vacated(effects);
+    }
+
+    /// Forgets processes that have made room for a successor on another host, and ends them.
+    pub(super) fn leave_vacated(&mut self, effects: &mut Vec<LocalEffect>) {
+        let has_left = |p: &&RankProcess| p.leaves_host() && p.state().has_made_room();
+        let left = self.processes.iter().filter(has_left);
+        let left: Vec<ProcessInstance> = left.map(RankProcess::instance).collect();
+        for instance in left {
+            self.processes.remove(instance.rank);
+            effects.push(LocalEffect::Discard(instance.rank, instance.incarnation));
+            effects.push(LocalEffect::HasLeft(instance.rank));
+            self.tell(ToCentral::Vacated { instance }, effects);
+        }
+    }
+
+    /// A rank has moved or come back. Those of this host learn of it, unless they wait for the
+    /// table, which has it.
+    fn update(
+        &mut self,
+        instance: ProcessInstance,
+        card: BusinessCard,
+        effects: &mut Vec<LocalEffect>,
+    ) {
+        self.learn_of(instance, card.clone(), effects);
+        let ProcessInstance {
+            generation,
+            rank,
+            incarnation,
+        } = instance;
+        let concerned = |p: &&RankProcess| p.has_begun() && p.instance().rank != rank;
+        let to = self.processes.iter().filter(concerned);
+        let to: Vec<Rank> = to.map(|process| process.instance().rank).collect();
+        let update = FromManager::Card {
+            generation,
+            rank,
+            incarnation,
+            card,
+        };
+        effects.push(LocalEffect::Ranks(to, update));
+    }
+
+    /// All ranks of this host have left it: rollbacks do not concern it, but it may have images. It
+    /// enters this generation then, unless it is older.
+    pub(super) fn has_only_images(&mut self, generation: Generation) -> bool {
+        let runs = self.phase == LocalPhase::Running;
+        let enters = runs && self.processes.is_empty() && generation > self.processes.generation();
+        if enters {
+            self.processes.enter(generation);
+        }
+        enters
+    }
+}
