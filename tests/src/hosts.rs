@@ -321,6 +321,19 @@ impl Hosts {
         Run::of(command)
     }
 
+    /// `rejoin` on the hub, to its end.
+    ///
+    /// # Panics
+    /// When it can't be started.
+    pub fn rejoin(&self, args: &[&str]) -> std::process::Output {
+        let mut command = inside(self.hub.pid, &["-n", "-u"]);
+        command
+            .arg(prefix().join("bin/rejoin"))
+            .args(args)
+            .env("XDG_RUNTIME_DIR", &self.folder);
+        command.output().expect("starting rejoin")
+    }
+
     /// Runs a command on a host, to its end. Returns what it wrote.
     ///
     /// # Panics

@@ -1,0 +1,249 @@
+//! Ranks move to other hosts while the job runs: nothing rolls back, and the answer is the same.
+//! Root is needed, as in `hosts`. `REJOIN_MOVES_SEED` takes other moments (1 by default).
+
+use rejoin_tests::hosts::Hosts;
+use rejoin_tests::hosts::job::{Job, SOON, good, lines};
+use rejoin_tests::job::Numbers;
+use rejoin_tests::processes::{all_gone, is_alive, kill};
+use rejoin_tests::{Finished, Run, hosts, program};
+use std::io::Write as _;
+use std::process::Output;
+
+/// `rejoin` did what it was told to.
+fn done(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let wrong = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}{wrong}");
+    said
+}
+
+/// The job has ended with the same output, and never rolled back.
+fn undisturbed(job: &Finished, alone: &Finished) {
+    good(job);
+    assert_eq!(lines(job), lines(alone), "{}", job.text());
+    assert!(!job.stderr().contains("rolls back"), "{}", job.text());
+}
+
+fn migrate(hosts: &Hosts, what: &str, to: &str) -> String {
+    done(&hosts.rejoin(&["migrate", what, "--to", to]))
+}
+
+/// The hosts of the ranks, as `rejoin status` shows them.
+fn places(hosts: &Hosts) -> Vec<String> {
+    let status = done(&hosts.rejoin(&["status", "--json"]));
+    let jobs: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+    let ranks = jobs[0]["ranks"].as_array().expect("ranks").iter();
+    let host = |rank: &serde_json::Value| rank["host"].as_str().unwrap_or_default().to_owned();
+    ranks.map(host).collect()
+}
+
+#[test]
+fn a_rank_moves_to_another_host_and_back() {
+    let hosts = hosts!(2);
+    let alone = Job::undisturbed(&hosts, &[]);
+    let mut job = Job::jacobi(&hosts, &[]);
+    job.until("committed", 2);
+    assert!(migrate(&hosts, "1", "h2").contains("rank 1 has moved"));
+    assert_eq!(places(&hosts), ["h1", "h2", "h2", "h2"]);
+    assert!(migrate(&hosts, "1", "h2").contains("there already"));
+    assert!(migrate(&hosts, "1", "h1").contains("rank 1 has moved"));
+    assert_eq!(places(&hosts), ["h1", "h1", "h2", "h2"]);
+    assert_eq!(job.events("moved"), 2);
+    assert_eq!(job.events("recovered"), 0);
+    undisturbed(&job.end(), &alone);
+}
+
+#[test]
+fn a_host_is_drained_and_its_manager_ends() {
+    let hosts = hosts!(3);
+    let alone = Job::undisturbed(&hosts, &[]);
+    let mut job = Job::jacobi(&hosts, &["--spare", "h3"]);
+    job.until("committed", 1);
+    let managers = hosts.processes(2, "rejoin-local");
+    let said = done(&hosts.rejoin(&["drain", "h2"]));
+    assert!(said.contains("2 ranks have moved"), "{said}");
+    assert!(!places(&hosts).contains(&"h2".to_owned()));
+    assert_eq!(job.events("host-drains"), 1);
+    // When images of a later checkpoint count.
+    all_gone(&managers, SOON);
+    let refused = hosts.rejoin(&["migrate", "0", "--to", "h2"]);
+    let why = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && why.contains("lost, or has left"),
+        "{why}"
+    );
+    undisturbed(&job.end(), &alone);
+}
+
+#[test]
+fn a_killed_rank_rolls_all_back_to_where_the_images_are() {
+    let hosts = hosts!(3);
+    let alone = Job::undisturbed(&hosts, &[]);
+    let mut job = Job::jacobi(&hosts, &["--spare", "h3"]);
+    job.until("committed", 1);
+    let mut numbers = Numbers(5);
+    for round in 1..=6 {
+        let to = format!("h{}", 1 + numbers.below(3));
+        let rank = numbers.below(4).to_string();
+        migrate(&hosts, &rank, &to);
+        // At once, or when the new hosts have images.
+        if round % 2 == 0 {
+            let before = job.events("committed");
+            job.until("committed", before + 2);
+        }
+        let ranks: Vec<u32> = (1..=3).flat_map(|h| hosts.processes(h, "jacobi")).collect();
+        let victim = ranks[numbers.below(ranks.len() as u64) as usize];
+        kill(victim, libc::SIGKILL);
+        // It may have been an image.
+        let before = job.events("committed");
+        job.until("committed", before + 1);
+    }
+    let done = job.end();
+    good(&done);
+    assert_eq!(lines(&done), lines(&alone), "{}", done.text());
+}
+
+#[test]
+fn a_central_manager_that_dies_leaves_ranks_where_they_are_or_go() {
+    let hosts = hosts!(3);
+    let alone = Job::undisturbed(&hosts, &[]);
+    let mut job = Job::jacobi(&hosts, &["--spare", "h3"]);
+    job.until("committed", 1);
+    let mut numbers = Numbers(9);
+    for round in 1..=6 {
+        let to = format!("h{}", 1 + numbers.below(3));
+        std::thread::scope(|scope| {
+            let moves = scope.spawn(|| hosts.rejoin(&["migrate", "0-3", "--to", &to]));
+            std::thread::sleep(std::time::Duration::from_micros(numbers.below(30_000)));
+            job.kill_central();
+            // It may have been told that the moves are over before.
+            let _ = moves.join();
+        });
+        job.until("central-again", round);
+        let before = job.events("committed");
+        job.until("committed", before + 1);
+    }
+    assert_eq!(job.events("recovered"), 0);
+    undisturbed(&job.end(), &alone);
+}
+
+#[test]
+fn standard_input_follows_the_rank_that_reads_it() {
+    let text: String = (0..40_000).map(|i| format!("line {i}\n")).collect();
+    let hosts = hosts!(2);
+    let read = |run: Run| run.arg(program("back")).arg("input").start_with_input();
+    let mut plain = Job::start_as(&hosts, &["--recovery", "none"], read);
+    let mut input = plain.child.stdin.take().expect("its input");
+    input.write_all(text.as_bytes()).expect("a reader");
+    drop(input);
+    let alone = plain.end();
+    let mut job = Job::start_as(&hosts, &[], read);
+    let mut input = job.child.stdin.take().expect("its input");
+    job.until("committed", 1);
+    let parts: Vec<&str> = text.split_inclusive("000\n").collect();
+    for (round, part) in parts.iter().enumerate() {
+        input.write_all(part.as_bytes()).expect("a reader");
+        if round % 10 == 0 {
+            let to = if round % 20 == 0 { "h2" } else { "h1" };
+            migrate(&hosts, "0", to);
+        }
+    }
+    drop(input);
+    undisturbed(&job.end(), &alone);
+}
+
+/// A program whose ranks move at seeded moments.
+struct Case {
+    name: &'static str,
+    args: &'static [&'static str],
+    /// The order of a rank's lines is the same in every run.
+    ordered: bool,
+}
+
+/// Moves of each program, at least.
+const MOVES: usize = 30;
+
+/// Runs a program until its ranks have moved so often. Returns how often.
+fn moved(case: &Case, seed: u64) -> usize {
+    let Some(hosts) = Hosts::up(3) else {
+        return MOVES;
+    };
+    let start = |run: Run| case.args.iter().fold(run.arg(program(case.name)), Run::arg);
+    let shown = |done: &Finished| {
+        let mut lines = lines(done);
+        if !case.ordered {
+            lines.sort();
+        }
+        lines
+    };
+    let alone = Job::start(&hosts, &[], start).end();
+    good(&alone);
+    let mut numbers = Numbers(seed);
+    let mut moved = 0;
+    while moved < MOVES {
+        let job = Job::start(&hosts, &["--spare", "h3"], start);
+        let pid = job.child.id();
+        while is_alive(pid) && moved < MOVES {
+            let rank = numbers.below(4).to_string();
+            let to = format!("h{}", 1 + numbers.below(3));
+            // It fails when the job ends, or has not begun.
+            let output = hosts.rejoin(&["migrate", &rank, "--to", &to]);
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            moved += usize::from(said.contains("has moved"));
+        }
+        let done = job.end();
+        good(&done);
+        assert_eq!(shown(&done), shown(&alone), "{}", done.text());
+        assert!(!done.stderr().contains("rolls back"), "{}", done.text());
+    }
+    println!("{}: {moved} moves, seed {seed}", case.name);
+    moved
+}
+
+fn all_move(cases: &[(&'static str, &'static [&'static str])], ordered: bool) {
+    let first = std::env::var("REJOIN_MOVES_SEED").ok();
+    let first = first.and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    for (seed, (name, args)) in (first..).zip(cases) {
+        let case = Case {
+            name,
+            args,
+            ordered,
+        };
+        assert!(moved(&case, seed) >= MOVES);
+    }
+}
+
+#[test]
+fn ranks_of_all_kinds_of_programs_move() {
+    let programs: [(&str, &[&str]); 7] = [
+        ("jacobi", &["512", "2500"]),
+        ("cg", &["256", "1500"]),
+        ("sort", &["50000", "60"]),
+        ("master", &["2000", "200000"]),
+        ("derived", &["128", "400"]),
+        ("persistent", &["20000", "600"]),
+        ("storm", &["7", "200"]),
+    ];
+    all_move(&programs, true);
+}
+
+#[test]
+fn a_rank_that_can_not_move_stays_and_says_why() {
+    let hosts = hosts!(2);
+    let start = |run: Run| run.arg(program("talkers")).arg("1500");
+    let mut job = Job::start(&hosts, &[], start);
+    job.until("committed", 1);
+    let output = hosts.rejoin(&["migrate", "1", "--to", "h2"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("MPI_THREAD_MULTIPLE"), "{said}");
+    let done = job.end();
+    good(&done);
+    let told = "rank 1 can't move to host h2 and continues on host h1";
+    assert!(done.stderr().contains(told), "{}", done.text());
+}
+
+#[test]
+fn programs_with_threads_move() {
+    all_move(&[("pool", &["2000"])], false);
+}
