@@ -7,6 +7,7 @@
 //! Root is needed. There is no ssh: the launch agent of the tests enters the host's namespaces.
 
 pub mod job;
+mod shown_status;
 
 use crate::folder::place;
 use crate::processes::{eldest_of_each_rank, is_alive, wait_for};

@@ -28,15 +28,6 @@ fn migrate(hosts: &Hosts, what: &str, to: &str) -> String {
     done(&hosts.rejoin(&["migrate", what, "--to", to]))
 }
 
-/// The hosts of the ranks, as `rejoin status` shows them.
-fn places(hosts: &Hosts) -> Vec<String> {
-    let status = done(&hosts.rejoin(&["status", "--json"]));
-    let jobs: serde_json::Value = serde_json::from_str(&status).expect("JSON");
-    let ranks = jobs[0]["ranks"].as_array().expect("ranks").iter();
-    let host = |rank: &serde_json::Value| rank["host"].as_str().unwrap_or_default().to_owned();
-    ranks.map(host).collect()
-}
-
 #[test]
 fn a_rank_moves_to_another_host_and_back() {
     let hosts = hosts!(2);
@@ -44,10 +35,10 @@ fn a_rank_moves_to_another_host_and_back() {
     let mut job = Job::jacobi(&hosts, &[]);
     job.until("committed", 2);
     assert!(migrate(&hosts, "1", "h2").contains("rank 1 has moved"));
-    assert_eq!(places(&hosts), ["h1", "h2", "h2", "h2"]);
+    assert_eq!(hosts.places(), ["h1", "h2", "h2", "h2"]);
     assert!(migrate(&hosts, "1", "h2").contains("there already"));
     assert!(migrate(&hosts, "1", "h1").contains("rank 1 has moved"));
-    assert_eq!(places(&hosts), ["h1", "h1", "h2", "h2"]);
+    assert_eq!(hosts.places(), ["h1", "h1", "h2", "h2"]);
     assert_eq!(job.events("moved"), 2);
     assert_eq!(job.events("recovered"), 0);
     undisturbed(&job.end(), &alone);
@@ -62,10 +53,16 @@ fn a_host_is_drained_and_its_manager_ends() {
     let managers = hosts.processes(2, "rejoin-local");
     let said = done(&hosts.rejoin(&["drain", "h2"]));
     assert!(said.contains("2 ranks have moved"), "{said}");
-    assert!(!places(&hosts).contains(&"h2".to_owned()));
+    assert!(!hosts.places().contains(&"h2".to_owned()));
     assert_eq!(job.events("host-drains"), 1);
+    let states = hosts.states();
+    assert_eq!([&states[0], &states[2]], ["active", "active"]);
+    assert!(states[1] == "draining" || states[1] == "inactive");
     // When images of a later checkpoint count.
     all_gone(&managers, SOON);
+    // The host drains, the spare one has ranks, and the drained one has left.
+    job.until("host-state", 3);
+    assert_eq!(hosts.states(), ["active", "inactive", "active"]);
     let refused = hosts.rejoin(&["migrate", "0", "--to", "h2"]);
     let why = String::from_utf8_lossy(&refused.stderr);
     assert!(

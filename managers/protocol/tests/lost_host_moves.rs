@@ -8,8 +8,8 @@ use central_steps::{at, instance, job, step};
 use local_steps::steps;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
-    Central, CentralEffect, CentralInput, Event, Failover, Job, Leases, RankPlacement, Record,
-    Recovery, StoredState,
+    Central, CentralEffect, CentralInput, Event, Failover, HostCondition, HostView, Job, Leases,
+    RankPlacement, Record, Recovery, StoredState,
 };
 use rejoin_managers_protocol::checkpoint::Interval;
 use rejoin_managers_protocol::lease::Terms;
@@ -164,17 +164,25 @@ fn why() -> String {
     "its local manager ended".into()
 }
 
+fn asks_and_tells_that_b_is_lost() -> [CentralEffect; 2] {
+    let regions = RegionEpochs::default();
+    let lost = HostView {
+        name: "b".into(),
+        condition: HostCondition::Lost,
+        why: Some(format!("it is lost: {}", why())),
+    };
+    [
+        CentralEffect::AskRelaunchable { regions },
+        CentralEffect::Event(Event::HostChanged(lost)),
+    ]
+}
+
 #[test]
 fn ranks_of_a_lost_host_move_when_no_lease_of_it_can_last() {
     let (mut central, _) = running_on(two_hosts());
     let gone = CentralInput::HostGone(1, why());
     let effects = step(&mut central, at(100), gone);
-    assert_eq!(
-        effects,
-        [CentralEffect::AskRelaunchable {
-            regions: RegionEpochs::default()
-        }]
-    );
+    assert_eq!(effects, asks_and_tells_that_b_is_lost());
     let effects = step(&mut central, at(101), says(&[1]));
     let stored = records(&effects);
     let placement = Some(Box::new(moved_to(0)));

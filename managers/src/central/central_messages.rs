@@ -1,7 +1,9 @@
 //! Messages between mpirun and the central manager's process.
 
 use super::host_links::LinkPlan;
-use rejoin_managers_protocol::central::{CentralEffect, CentralInput, Job, JobView, RankView};
+use rejoin_managers_protocol::central::{
+    CentralEffect, CentralInput, HostView, Job, JobView, RankView,
+};
 use rejoin_managers_protocol::manager_messages::Time;
 use serde::{Deserialize, Serialize};
 use std::os::fd::RawFd;
@@ -60,6 +62,8 @@ pub enum CentralToMpirun {
         view: JobView,
         /// State of each rank of the job.
         ranks: Vec<RankView>,
+        /// State of each of its hosts.
+        hosts: Vec<HostView>,
         /// When that was.
         now: Time,
     },

@@ -82,6 +82,7 @@ impl CoreDriver {
             client,
             view: self.core.view(),
             ranks: self.core.ranks().collect(),
+            hosts: self.core.host_views(),
             now: now(),
         }
     }

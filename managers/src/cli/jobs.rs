@@ -226,6 +226,26 @@ fn checkpoints(status: &JobStatus) -> String {
     out
 }
 
+/// The hosts and their states.
+fn hosts(status: &JobStatus) -> String {
+    let mut out = String::new();
+    let name = status.hosts.iter().map(|host| host.host.len()).max();
+    let name = name.unwrap_or(0).max("host".len());
+    let _ = writeln!(out, "  {:name$}  {:8}  {:>6}", "host", "state", "ranks");
+    for host in &status.hosts {
+        let why = host.cause.as_ref().map(|why| format!("  ({why})"));
+        let _ = writeln!(
+            out,
+            "  {:name$}  {:8}  {:>6}{}",
+            host.host,
+            host.state,
+            host.ranks,
+            why.unwrap_or_default()
+        );
+    }
+    out
+}
+
 fn table(status: &JobStatus) -> String {
     let mut out = format!(
         "job {}  {}, {}, {} for {}  (mpirun {}, --recovery {})\n",
@@ -256,6 +276,7 @@ fn table(status: &JobStatus) -> String {
             );
         }
     }
+    out += &hosts(status);
     let width = |get: fn(&crate::report::query::RankStatus) -> usize, title: &str| {
         let widest = status.ranks.iter().map(get).max();
         widest.unwrap_or(0).max(title.len())
@@ -283,7 +304,7 @@ fn table(status: &JobStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::query::{Checkpoint, RankStatus};
+    use crate::report::query::{Checkpoint, HostStatus, RankStatus};
     use std::os::unix::net::UnixStream;
 
     fn some() -> JobStatus {
@@ -294,6 +315,12 @@ mod tests {
             incarnation,
             state: "running".into(),
             epoch: (incarnation > 0).then_some(7),
+        };
+        let host = |host: &str, state: &str, why: Option<&str>, ranks| HostStatus {
+            host: host.into(),
+            state: state.into(),
+            cause: why.map(Into::into),
+            ranks,
         };
         JobStatus {
             job: "00000000000000ab".into(),
@@ -329,6 +356,10 @@ mod tests {
             last_failure: Some("rank 1 on host a was killed by signal 9 (SIGKILL)".into()),
             cost: None,
             longest_stall_ns: 0,
+            hosts: vec![
+                host("a", "active", None, 2),
+                host("b", "draining", Some("x"), 0),
+            ],
             ranks: vec![rank(0, 100, 0), rank(1, 101, 1)],
         }
     }
@@ -344,6 +375,9 @@ job 00000000000000ab  ./app, 2 ranks, running for 12.3 s  (mpirun 77, --recovery
   1 failure, 1 recovery, generation 1
   last failure: rank 1 on host a was killed by signal 9 (SIGKILL)
   central manager 78, started again 2 times
+  host  state      ranks
+  a     active         2
+  b     draining       0  (x)
     rank  host       pid  state    incarnation  image
        0  a          100  running            0      -
        1  a          101  running            1      7

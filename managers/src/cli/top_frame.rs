@@ -57,6 +57,7 @@ fn job(status: &JobStatus, height: usize) -> Vec<String> {
         status.ranks.len(),
         states.join(", ")
     ));
+    lines.extend(hosts(status));
     if status.recovery == "none" {
         lines.push("checkpoints  none (--recovery none)".into());
     } else {
@@ -75,6 +76,27 @@ fn job(status: &JobStatus, height: usize) -> Vec<String> {
     lines.push(String::new());
     let room = height.saturating_sub(lines.len());
     lines.extend(ranks(&status.ranks, room));
+    lines
+}
+
+/// How many hosts are in each state, and each that takes part in an unusual way.
+fn hosts(status: &JobStatus) -> Vec<String> {
+    const MOST: usize = 3;
+    if status.hosts.len() < 2 {
+        return Vec::new();
+    }
+    let mut states: BTreeMap<&str, usize> = BTreeMap::new();
+    for host in &status.hosts {
+        *states.entry(host.state.as_str()).or_default() += 1;
+    }
+    let counts: Vec<_> = states.iter().map(|(s, n)| format!("{n} {s}")).collect();
+    let counts = counts.join(", ");
+    let mut lines = vec![format!("hosts        {}: {counts}", status.hosts.len())];
+    let told = status.hosts.iter().filter_map(|host| {
+        let why = host.cause.as_ref()?;
+        Some(format!("  {:10} {}: {why}", host.state, host.host))
+    });
+    lines.extend(told.take(MOST));
     lines
 }
 
@@ -196,7 +218,7 @@ fn list(jobs: &[JobStatus], height: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::query::LastCost;
+    use crate::report::query::{HostStatus, LastCost};
 
     fn job_of(ranks: u32) -> JobStatus {
         let rank = |rank| RankStatus {
@@ -206,6 +228,12 @@ mod tests {
             incarnation: 0,
             state: if rank == 77 { "started" } else { "running" }.into(),
             epoch: Some(7),
+        };
+        let host = |name: &str| HostStatus {
+            host: name.into(),
+            state: if name == "a" { "active" } else { "inactive" }.into(),
+            cause: (name == "b").then(|| "it is lost".into()),
+            ranks: 0,
         };
         JobStatus {
             job: "00000000000000ab".into(),
@@ -241,6 +269,7 @@ mod tests {
                 copied_bytes: 3 << 20,
             }),
             longest_stall_ns: 4_000_000,
+            hosts: ["a", "b"].map(host).to_vec(),
             ranks: (0..ranks).map(rank).collect(),
         }
     }
@@ -251,6 +280,8 @@ mod tests {
         let want = [
             "job 00000000000000ab  ./app\u{fffd}[2J  running for 12.3 s  mpirun 99",
             "ranks        2: 2 running",
+            "hosts        2: 1 active, 1 inactive",
+            "  inactive   b: it is lost",
             "checkpoints  7 committed, 1 aborted, 8 under way",
             "  in memory  7 2.1 s ago, took 12.3 ms",
             "  in files   5 4.1 s ago, took 512.3 ms",
@@ -288,7 +319,7 @@ mod tests {
             lines.iter().any(|line| line.starts_with("     77 a")),
             "{lines:?}"
         );
-        assert_eq!(lines[22], "        and 9988 further ranks");
+        assert_eq!(lines[22], "        and 9990 further ranks");
         let both = frame(&jobs[..2], 80, 24);
         assert!(
             both[2].starts_with("00000000000000ab      99      5 running"),

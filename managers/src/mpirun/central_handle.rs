@@ -191,12 +191,12 @@ impl CentralHandle {
                 client,
                 view,
                 ranks,
+                hosts,
                 now,
             } => {
                 let central = self.core.process();
-                let (hosts, ranks) = (&self.hosts, ranks.into_iter());
                 let summary = self.news.summary();
-                let status = summary.status(&view, ranks, hosts, now, central);
+                let status = summary.status(&view, ranks.into_iter(), &hosts, now, central);
                 self.statuses.push((client, status));
             }
             CentralToMpirun::Alive => {}

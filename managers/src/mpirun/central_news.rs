@@ -3,11 +3,11 @@
 
 use crate::report::status_summary::StatusSummary;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
-use rejoin_managers_protocol::central::{Event, HostIndex, RankPlacement};
+use rejoin_managers_protocol::central::{Event, HostCondition, HostIndex, RankPlacement};
 use rejoin_managers_protocol::levels::{CommittedEpochs, Level};
 use rejoin_managers_protocol::region_commits::RegionEpochs;
 use rejoin_managers_protocol::verdict::Verdict;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// News to report.
@@ -55,6 +55,8 @@ pub(super) struct CentralNews {
     returned: BTreeSet<(Rank, Incarnation)>,
     /// Reported moves.
     moved: BTreeSet<(Rank, Incarnation)>,
+    /// The last reported condition of each host that has changed.
+    hosts: BTreeMap<String, HostCondition>,
     /// The last checkpoint that was requested, and when.
     requested: Option<(Epoch, Instant)>,
     /// The checkpoints that count.
@@ -76,6 +78,7 @@ impl CentralNews {
             recovered: None,
             returned: BTreeSet::new(),
             moved: BTreeSet::new(),
+            hosts: BTreeMap::new(),
             requested: None,
             committed: CommittedEpochs::default(),
             regions: None,
@@ -117,6 +120,10 @@ impl CentralNews {
             | Event::MovesOver { .. }
             | Event::HostDrains { .. }
             | Event::EmptyHostLost { .. } => true,
+            Event::HostChanged(host) => {
+                let before = self.hosts.insert(host.name.clone(), host.condition);
+                before != Some(host.condition)
+            }
             Event::Moved {
                 rank, incarnation, ..
             } => self.moved.insert((*rank, *incarnation)),

@@ -27,7 +27,7 @@ use crate::report::user_log::UserLog;
 use crate::terminal_line::TerminalLine;
 use rejoin_channel_table::Rank;
 use rejoin_ckpt::store::ImageFolder;
-use rejoin_managers_protocol::central::Job;
+use rejoin_managers_protocol::central::{Central, Job};
 use rejoin_managers_protocol::region_commits::RegionEpochs;
 
 /// Whether the limits suffice for mpirun and the local manager of its host; others look for
@@ -195,6 +195,7 @@ impl Launcher {
         let control = QueryServer::new(plan.job, kind::CONTROL, &reactor);
         let journal = control.journal().filter(|_| launch.recovery.is_some());
         let setup = central_setup(&launch, failover.is_some(), sockets, tree);
+        observers.hosts(&Central::new(setup.job.clone()).host_views());
         let links = LinkKinds {
             link: kind::CENTRAL_HOST,
             caller: kind::CENTRAL_CALLER,

@@ -9,7 +9,7 @@ use crate::report::event_log::EventLog;
 use crate::report::job_metrics::JobMetrics;
 use crate::report::metrics_server::MetricsServer;
 use crate::report::user_log;
-use rejoin_managers_protocol::central::{Event, JobView};
+use rejoin_managers_protocol::central::{Event, HostView, JobView};
 use std::time::Duration;
 
 /// The events and the metrics of a job.
@@ -49,6 +49,13 @@ impl Observers {
             server.watch(reactor)?;
         }
         Ok(())
+    }
+
+    /// The hosts of a launch, as they are at first.
+    pub fn hosts(&mut self, hosts: &[HostView]) {
+        if let Some((_, metrics)) = &mut self.metrics {
+            metrics.hosts(hosts);
+        }
     }
 
     /// Something happened in this generation.

@@ -34,6 +34,8 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<String>,
@@ -132,30 +134,16 @@ impl EventLog {
                 line.pid = (*pid != 0).then_some(*pid);
                 line.cause = Some(Described(cause).to_string());
             }
-            Event::HostSilent { name, .. }
-            | Event::HostHeard { name }
-            | Event::HostDrains { name } => line.host = Some(name),
-            Event::EmptyHostLost { name, why } => {
-                line.host = Some(name);
-                line.cause = Some(why.clone());
-            }
+            Event::HostSilent { .. }
+            | Event::HostHeard { .. }
+            | Event::HostDrains { .. }
+            | Event::EmptyHostLost { .. }
+            | Event::HostChanged(_)
+            | Event::HostReplaced { .. } => of_host(event, &mut line),
             Event::Moving { .. }
             | Event::Moved { .. }
             | Event::NotMoved { .. }
             | Event::MovesOver { .. } => of_move(event, &mut line),
-            Event::HostReplaced {
-                name,
-                why,
-                to,
-                generation,
-                epoch,
-            } => {
-                line.generation = generation.0;
-                line.host = Some(name);
-                line.to = Some(to);
-                line.cause = Some(why.clone());
-                line.epoch = Some(epoch.0);
-            }
             Event::Recovered {
                 generation,
                 alone,
@@ -368,10 +356,43 @@ fn name(event: &Event) -> &'static str {
         Event::HostReplaced { .. } => "host-replaced",
         Event::HostDrains { .. } => "host-drains",
         Event::EmptyHostLost { .. } => "empty-host-lost",
+        Event::HostChanged(_) => "host-state",
         Event::Moving { .. } => "moving",
         Event::Moved { .. } => "moved",
         Event::NotMoved { .. } => "not-moved",
         Event::MovesOver { .. } => "moves-over",
+    }
+}
+
+/// The fields of an event about a host.
+fn of_host<'a>(event: &'a Event, line: &mut Line<'a>) {
+    match event {
+        Event::HostSilent { name, .. } | Event::HostHeard { name } | Event::HostDrains { name } => {
+            line.host = Some(name)
+        }
+        Event::EmptyHostLost { name, why } => {
+            line.host = Some(name);
+            line.cause = Some(why.clone());
+        }
+        Event::HostChanged(view) => {
+            line.host = Some(&view.name);
+            line.state = Some(view.condition.name());
+            line.cause.clone_from(&view.why);
+        }
+        Event::HostReplaced {
+            name,
+            why,
+            to,
+            generation,
+            epoch,
+        } => {
+            line.generation = generation.0;
+            line.host = Some(name);
+            line.to = Some(to);
+            line.cause = Some(why.clone());
+            line.epoch = Some(epoch.0);
+        }
+        _ => {}
     }
 }
 

@@ -7,9 +7,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
-use rejoin_managers_protocol::central::{Event, JobView};
+use rejoin_managers_protocol::central::{Event, HostCondition, HostView, JobView};
 use rejoin_managers_protocol::manager_messages::Time;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 
 type Seconds = Counter<f64, AtomicU64>;
@@ -19,6 +19,12 @@ type GaugeOfSeconds = Gauge<f64, AtomicU64>;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct LevelLabel {
     level: String,
+}
+
+/// The state of a host.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabel {
+    state: String,
 }
 
 /// The metrics of a job.
@@ -36,6 +42,9 @@ pub struct JobMetrics {
     recovery_time: Seconds,
     repeated: Seconds,
     hosts_silent: Gauge,
+    hosts: Family<StateLabel, Gauge>,
+    /// The condition of each host.
+    conditions: BTreeMap<String, HostCondition>,
     /// Names of the silent hosts.
     silent: BTreeSet<String>,
     central_restarts: Counter,
@@ -77,6 +86,8 @@ impl JobMetrics {
             recovery_time: Seconds::default(),
             repeated: Seconds::default(),
             hosts_silent: Gauge::default(),
+            hosts: Family::default(),
+            conditions: BTreeMap::new(),
             silent: BTreeSet::new(),
             central_restarts: Counter::default(),
             ranks: Gauge::default(),
@@ -145,6 +156,8 @@ impl JobMetrics {
         all.register_with_unit("repeated_work", help, Unit::Seconds, self.repeated.clone());
         let help = "Hosts that are silent, whose ranks are suspended";
         all.register("hosts_silent", help, self.hosts_silent.clone());
+        let help = "Hosts, by their state";
+        all.register("hosts", help, self.hosts.clone());
         let help = "Times that another central manager took over";
         all.register("central_restarts", help, self.central_restarts.clone());
     }
@@ -194,6 +207,10 @@ impl JobMetrics {
                 self.silent.insert(name.clone());
                 self.count_silent();
             }
+            Event::HostChanged(host) => {
+                self.conditions.insert(host.name.clone(), host.condition);
+                self.count_hosts();
+            }
             Event::HostHeard { name } | Event::HostReplaced { name, .. } => {
                 self.silent.remove(name);
                 self.count_silent();
@@ -211,6 +228,25 @@ impl JobMetrics {
     pub fn launched(&mut self) {
         self.silent.clear();
         self.count_silent();
+    }
+
+    /// These are the hosts of the launch, as they are at first.
+    pub fn hosts(&mut self, hosts: &[HostView]) {
+        let hosts = hosts.iter().map(|host| (host.name.clone(), host.condition));
+        self.conditions = hosts.collect();
+        self.count_hosts();
+    }
+
+    fn count_hosts(&self) {
+        for state in HostCondition::NAMES {
+            let conditions = self.conditions.values();
+            let count = conditions.filter(|one| one.name() == state).count();
+            let label = StateLabel {
+                state: state.to_owned(),
+            };
+            let gauge = self.hosts.get_or_create(&label);
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
     }
 
     fn count_silent(&self) {
@@ -269,7 +305,16 @@ mod tests {
         metrics.event(&commit(3, Level::Memory, 50_000_000, Some(cost)));
         metrics.event(&commit(2, Level::File, 500_000_000, None));
         metrics.event(&Event::HostHeard { name: "a".into() });
+        let host = |name: &str, condition| HostView {
+            name: name.into(),
+            condition,
+            why: None,
+        };
+        let spare = host("c", HostCondition::Spare);
         metrics.launched();
+        metrics.hosts(&["a", "b"].map(|name| host(name, HostCondition::Active)));
+        metrics.event(&Event::HostChanged(spare));
+        metrics.event(&Event::HostChanged(host("b", HostCondition::Lost)));
         let view = JobView {
             generation: Generation(2),
             course: Course::Running,
@@ -299,6 +344,10 @@ mod tests {
             "rejoin_running_seconds 8.0",
             "rejoin_rank_failures_total 0",
             "rejoin_hosts_silent 0",
+            "rejoin_hosts{state=\"active\"} 1",
+            "rejoin_hosts{state=\"spare\"} 1",
+            "rejoin_hosts{state=\"draining\"} 0",
+            "rejoin_hosts{state=\"inactive\"} 1",
             "rejoin_generation 2",
             "rejoin_ranks 4",
             "# UNIT rejoin_running_seconds seconds",

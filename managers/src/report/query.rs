@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 /// Version of these messages: both ends must have the same.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// Largest question, in bytes.
 pub const QUESTION_LIMIT: usize = 64 * 1024;
@@ -128,8 +128,23 @@ pub struct JobStatus {
     pub cost: Option<LastCost>,
     /// Nanoseconds of the longest stall of a rank for a checkpoint so far.
     pub longest_stall_ns: u64,
+    /// Its hosts, in their order.
+    pub hosts: Vec<HostStatus>,
     /// Its ranks, in their order.
     pub ranks: Vec<RankStatus>,
+}
+
+/// A host at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostStatus {
+    /// Name of the host.
+    pub host: String,
+    /// `active`, `spare`, `draining` or `inactive`.
+    pub state: String,
+    /// Why, one line; of a host that takes part as usual, nothing.
+    pub cause: Option<String>,
+    /// How many ranks are there.
+    pub ranks: u32,
 }
 
 /// A committed checkpoint.

@@ -275,6 +275,7 @@ impl QueryServer {
             | Event::HostHeard { .. }
             | Event::HostDrains { .. }
             | Event::EmptyHostLost { .. }
+            | Event::HostChanged(_)
             | Event::Moving { .. }
             | Event::Moved { .. }
             | Event::NotMoved { .. } => {}

@@ -1,9 +1,9 @@
 //! What `rejoin status` shows of a job: its counts of events, and its state at one moment.
 
 use crate::host_clocks::now;
-use crate::report::query::{Checkpoint, JobStatus, LastCost, RankStatus};
+use crate::report::query::{Checkpoint, HostStatus, JobStatus, LastCost, RankStatus};
 use rejoin_channel_table::Epoch;
-use rejoin_managers_protocol::central::{Course, Event, JobView, RankView};
+use rejoin_managers_protocol::central::{Course, Event, HostView, JobView, RankView};
 use rejoin_managers_protocol::checkpoint::CheckpointCost;
 use rejoin_managers_protocol::levels::Level;
 use rejoin_managers_protocol::manager_messages::{Stage, Time};
@@ -59,6 +59,7 @@ impl StatusSummary {
             | Event::HostHeard { .. }
             | Event::HostDrains { .. }
             | Event::EmptyHostLost { .. }
+            | Event::HostChanged(_)
             | Event::Moving { .. }
             | Event::Moved { .. }
             | Event::NotMoved { .. }
@@ -107,11 +108,26 @@ impl StatusSummary {
         &self,
         view: &JobView,
         ranks: impl Iterator<Item = RankView>,
-        hosts: &[String],
+        hosts: &[HostView],
         now: Time,
         central: (u32, u64),
     ) -> JobStatus {
-        let ranks = (0u32..).zip(ranks);
+        let mut hosts: Vec<HostStatus> = hosts.iter().map(host_status).collect();
+        let mut counted = Vec::new();
+        for (rank, view) in (0u32..).zip(ranks) {
+            let host = hosts.get_mut(view.host);
+            counted.push(RankStatus {
+                rank,
+                host: host.as_ref().map_or_else(String::new, |h| h.host.clone()),
+                pid: view.pid,
+                incarnation: view.incarnation.0,
+                state: state(&view).into(),
+                epoch: view.image.map(|epoch| epoch.0),
+            });
+            if let Some(host) = host {
+                host.ranks += 1;
+            }
+        }
         let checkpoint = |(epoch, at): (Epoch, Time), took_ns| Checkpoint {
             epoch: epoch.0,
             age_ns: now.0.saturating_sub(at.0),
@@ -139,17 +155,19 @@ impl StatusSummary {
             last_failure: self.last_failure.clone(),
             cost: self.cost,
             longest_stall_ns: self.longest_stall,
-            ranks: ranks
-                .map(|(rank, view)| RankStatus {
-                    rank,
-                    host: hosts.get(view.host).cloned().unwrap_or_default(),
-                    pid: view.pid,
-                    incarnation: view.incarnation.0,
-                    state: state(&view).into(),
-                    epoch: view.image.map(|epoch| epoch.0),
-                })
-                .collect(),
+            hosts,
+            ranks: counted,
         }
+    }
+}
+
+/// A host that no rank is counted on yet.
+fn host_status(view: &HostView) -> HostStatus {
+    HostStatus {
+        host: view.name.clone(),
+        state: view.condition.name().into(),
+        cause: view.why.clone(),
+        ranks: 0,
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::error::system_text;
 use rejoin_channel_table::{Epoch, Generation, Rank};
-use rejoin_managers_protocol::central::{Event, StopSignal};
+use rejoin_managers_protocol::central::{Event, HostCondition, HostView, StopSignal};
 use rejoin_managers_protocol::levels::Level;
 use rejoin_managers_protocol::verdict::{Described, SignalName};
 use std::collections::{BTreeMap, BTreeSet};
@@ -146,6 +146,12 @@ fn say_of_host(event: &Event) {
         Event::HostDrains { name } => say(&format!(
             "host {name} gets no ranks any more; those that it has move to other hosts"
         )),
+        // Of other conditions, other events tell.
+        Event::HostChanged(HostView {
+            name,
+            condition: HostCondition::Left,
+            why: Some(why),
+        }) => say(&format!("host {name} has left the job: {why}")),
         Event::EmptyHostLost { name, why } => {
             say(&format!("host {name}, which has no ranks, is lost: {why}"));
         }

@@ -33,6 +33,7 @@ impl Central {
         }
         self.stop_when_in_files(now, effects);
         self.move_when_quiet(now, effects);
+        self.tell_host_conditions(effects);
         self.close(effects);
     }
 

@@ -1,5 +1,6 @@
 //! Events for the user as they happen.
 
+use super::host_condition::HostView;
 use super::stop_request::StopSignal;
 use crate::checkpoint::CheckpointCost;
 use crate::levels::{CommittedEpochs, Level};
@@ -210,6 +211,8 @@ pub enum Event {
         /// Name of the host.
         name: String,
     },
+    /// A host takes part in another way than before.
+    HostChanged(HostView),
     /// A host without ranks is lost. The job does not need it.
     EmptyHostLost {
         /// Name of the host.

@@ -1,6 +1,7 @@
 //! The hosts of the job: their leases, and which of them take part no more.
 
 use super::event::Event;
+use super::host_condition::HostCondition;
 use super::interface::{CentralEffect, HostIndex, Leases, Record};
 use crate::lease::{Grantor, LeaseStatus};
 use crate::manager_messages::{Time, ToLocal};
@@ -15,6 +16,8 @@ struct HostState {
     left: bool,
     /// It is lost, and does not come back in this launch.
     lost: bool,
+    /// Why it is lost, where that is known.
+    why_lost: Option<String>,
     /// It gets no ranks any more.
     drains: bool,
     /// It has got the order to start ranks.
@@ -23,6 +26,8 @@ struct HostState {
     is_remote: bool,
     /// Of a host that may fall silent.
     lease: Option<Grantor>,
+    /// The condition that the user knows; `None`: an earlier central manager may have told one.
+    told: Option<HostCondition>,
 }
 
 /// The hosts whose leases ran out, as far as that is new.
@@ -38,6 +43,8 @@ pub(super) struct Silence {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct HostTable {
     hosts: Vec<HostState>,
+    /// The condition of some host may be another one than the user knows.
+    changed: bool,
 }
 
 impl HostTable {
@@ -52,13 +59,16 @@ impl HostTable {
             done: false,
             left: false,
             lost: false,
+            why_lost: None,
             drains: false,
             begun: false,
             is_remote: lease(host).is_some(),
             lease: lease(host),
+            told: None,
         };
         HostTable {
             hosts: names.into_iter().enumerate().map(host).collect(),
+            changed: false,
         }
     }
 
@@ -108,11 +118,55 @@ impl HostTable {
         }
     }
 
-    /// A host is lost: its name, if it took part until now.
-    pub fn lose(&mut self, host: HostIndex) -> Option<String> {
+    /// A host is lost for this reason: its name, if it took part until now.
+    pub fn lose(&mut self, host: HostIndex, why: &str) -> Option<String> {
         let state = self.hosts.get_mut(host).filter(|state| !state.done)?;
         (state.done, state.lost) = (true, true);
+        state.why_lost = Some(why.to_owned());
+        self.changed = true;
         Some(state.name.clone())
+    }
+
+    /// How a host takes part, and why. `has_ranks`: some rank is there.
+    pub fn condition(&self, host: HostIndex, has_ranks: bool) -> (HostCondition, Option<String>) {
+        let state = &self.hosts[host];
+        let why_lost = || match &state.why_lost {
+            Some(why) => format!("it is lost: {why}"),
+            None => "it is lost".into(),
+        };
+        let left = |why: &str| (HostCondition::Left, Some(why.to_owned()));
+        match state {
+            HostState { lost: true, .. } => (HostCondition::Lost, Some(why_lost())),
+            HostState { left: true, .. } => left("its local manager has ended"),
+            HostState { drains: true, .. } if !state.done => (HostCondition::Draining, None),
+            HostState { drains: true, .. } => left("it is drained and has no local manager"),
+            _ if has_ranks => (HostCondition::Active, None),
+            _ => (HostCondition::Spare, None),
+        }
+    }
+
+    /// Ranks are on other hosts than before.
+    pub fn set_changed(&mut self) {
+        self.changed = true;
+    }
+
+    /// Whether conditions may have changed since the last call.
+    pub fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// The user gets to know this condition of a host. Returns whether it is another one.
+    pub fn tell_condition(&mut self, host: HostIndex, condition: HostCondition) -> bool {
+        let state = self.hosts.get_mut(host);
+        state.is_some_and(|state| state.told.replace(condition) != Some(condition))
+    }
+
+    /// Central was started again: what the user knows of this host is not known.
+    pub fn forget_told(&mut self, host: HostIndex) {
+        if let Some(state) = self.hosts.get_mut(host) {
+            state.told = None;
+        }
+        self.changed = true;
     }
 
     /// This launch has lost the host.
@@ -137,6 +191,7 @@ impl HostTable {
 
     /// The host gets no ranks any more. Returns whether that is new.
     pub fn drain(&mut self, host: HostIndex) -> bool {
+        self.changed = true;
         let state = self.hosts.get_mut(host);
         state.is_some_and(|state| !std::mem::replace(&mut state.drains, true))
     }
@@ -157,6 +212,7 @@ impl HostTable {
     pub fn recall_lost(&mut self, host: HostIndex) {
         if let Some(state) = self.hosts.get_mut(host) {
             (state.done, state.lost) = (true, true);
+            self.changed = true;
         }
     }
 
@@ -215,6 +271,7 @@ impl HostTable {
         self.drop_lease(host);
         if let Some(state) = self.hosts.get_mut(host) {
             state.done = true;
+            self.changed |= state.drains;
             if !std::mem::replace(&mut state.left, true) {
                 effects.push(CentralEffect::Persist(Record::HostDone(host)));
             }

@@ -72,7 +72,7 @@ impl Central {
         {
             checkpoints.copy_files(recovery.copies);
         }
-        Central {
+        let mut central = Central {
             phase: CentralPhase::Starting,
             hosts: HostTable::new(job.hosts, job.leases.as_ref()),
             ranks: RankTable::new(job.generation, first, &job.placement),
@@ -94,7 +94,12 @@ impl Central {
             copy_interval: job.recovery.map(|r| r.copies).unwrap_or_default(),
             group_size: job.copies,
             copy_groups,
+        };
+        // The driver shows them before the first step.
+        for (host, view) in central.host_views().into_iter().enumerate() {
+            central.hosts.tell_condition(host, view.condition);
         }
+        central
     }
 
     /// Where ranks are, if this launch has lost hosts or ranks have moved.
@@ -106,6 +111,7 @@ impl Central {
     /// whether copies begin anew.
     pub(super) fn place(&mut self, placement: RankPlacement) -> bool {
         self.ranks.place(&placement.hosts);
+        self.hosts.set_changed();
         let begins = self.regroup();
         placement
             .lost
@@ -151,6 +157,7 @@ impl Central {
     }
 
     fn note_placement(&mut self) -> bool {
+        self.hosts.set_changed();
         let begins = self.regroup();
         let hosts = self.ranks.placement();
         let placement = self.placement.get_or_insert_with(|| RankPlacement {

@@ -21,7 +21,9 @@ mod ending;
 mod event;
 mod failure;
 mod file_commits;
+mod host_condition;
 mod host_table;
+mod host_views;
 mod interface;
 mod job_clock;
 mod job_end;
@@ -41,6 +43,7 @@ mod view;
 
 pub use copy_groups::{CopyGroups, Stripe};
 pub use event::Event;
+pub use host_condition::{HostCondition, HostView};
 pub use interface::{
     CentralEffect, CentralInput, Failover, FailureHistory, HostIndex, Job, Leases, RankPlacement,
     Record, Recovery, Relaunch, StoredState,

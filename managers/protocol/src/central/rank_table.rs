@@ -159,6 +159,17 @@ impl RankTable {
         self.ranks.iter().any(|rank| rank.host == host)
     }
 
+    /// For each of so many hosts whether some rank is there.
+    pub fn hosts_with_ranks(&self, hosts: usize) -> Vec<bool> {
+        let mut any = vec![false; hosts];
+        for rank in &self.ranks {
+            if let Some(host) = any.get_mut(rank.host) {
+                *host = true;
+            }
+        }
+        any
+    }
+
     /// For each of so many hosts its ranks.
     pub fn by_host(&self, hosts: usize) -> Vec<Vec<(Rank, Incarnation)>> {
         let mut lists = vec![Vec::new(); hosts];

@@ -26,7 +26,7 @@ impl Central {
         why: String,
         effects: &mut Vec<CentralEffect>,
     ) {
-        let Some(name) = self.hosts.lose(host) else {
+        let Some(name) = self.hosts.lose(host, &why) else {
             return;
         };
         self.returning.retain(|(_, from)| *from != host);

@@ -26,6 +26,9 @@ impl Central {
         let placed = central.placement().filter(|p| !p.lost.is_empty());
         let placed = placed.map(|placement| placement.from);
         let from = placed.or(central.from.filter(|_| central.has_partners()));
+        for host in central.visited.clone() {
+            central.hosts.forget_told(host);
+        }
         if let Some(oldest) = past.committed.oldest() {
             central.former_hosts.forget_before(oldest);
         }
