@@ -2,6 +2,7 @@
 //! `REJOIN_JOB_SEEDS=17..18` one that failed.
 
 use rejoin_managers_protocol::checkpoint::{CopyInterval, Interval};
+use rejoin_managers_protocol::detector::{Detector, DetectorSettings};
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::manager_messages::{Cause, Stage};
 use rejoin_managers_protocol::verdict::Verdict;
@@ -137,6 +138,21 @@ fn jobs_of_many_ranks_end_well_whatever_dies() {
     }
 }
 
+/// A detector for this seed.
+fn detector(seed: u64) -> DetectorSettings {
+    let kinds = [
+        Detector::Star,
+        Detector::Ring,
+        Detector::Ring,
+        Detector::None,
+    ];
+    DetectorSettings {
+        detector: kinds[(seed / 2 % 4) as usize],
+        interval: 100 + 100 * (seed % 7),
+        timeout: 100 + 100 * (seed % 5),
+    }
+}
+
 /// A job that loses hosts, for good or because they are unreachable, while other processes die too.
 fn run_without_hosts(seed: u64) -> Result<Tally, String> {
     let mut rng = Rng::new(seed ^ 0x105e);
@@ -150,7 +166,7 @@ fn run_without_hosts(seed: u64) -> Result<Tally, String> {
         interval: Interval::Every(rng.between(5, 60)),
         files: (!seed.is_multiple_of(3)).then_some(Interval::Auto),
         // Without leases, central could not know that an unreachable host makes no further step.
-        leases: Some(Terms::new(term, term + 500)),
+        leases: Some(Terms::new(term, term + 500).with_detector(detector(seed))),
         lookups: seed.is_multiple_of(2),
         failover: true,
         takes_in: !seed.is_multiple_of(4),

@@ -7,6 +7,7 @@
 //! than [`DRIFT`]. After a lapse the ranks are only stopped. They continue when central grants a
 //! renewal, which it does as long as there is no successor (Gray and Cheriton: Leases, SOSP 1989).
 
+use crate::detector::{Detector, DetectorSettings};
 use crate::manager_messages::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -31,6 +32,8 @@ pub struct Terms {
     pub patience: u64,
     /// Without contact for so long, a local manager ends its processes.
     pub orphaned: u64,
+    /// How silence is noticed.
+    pub detection: DetectorSettings,
 }
 
 impl Terms {
@@ -41,13 +44,33 @@ impl Terms {
             term: term.max(10 * STOPPING),
             patience: patience.max(term),
             orphaned: patience.max(term).saturating_add(30_000),
+            detection: DetectorSettings::default(),
         }
     }
 
-    /// Milliseconds between renewals.
+    /// The same with this detector. Without any, nothing is done for silence before the patience is
+    /// over: leases last as long.
+    #[must_use]
+    pub fn with_detector(self, detection: DetectorSettings) -> Terms {
+        let term = match detection.detector {
+            Detector::None => self.patience.max(self.term),
+            _ => self.term,
+        };
+        Terms {
+            term,
+            detection,
+            ..self
+        }
+    }
+
+    /// Milliseconds between renewals. Where they are not how silence is noticed, they are half as
+    /// frequent: a lease then outlasts one lost renewal instead of four.
     #[must_use]
     pub fn every(&self) -> u64 {
-        self.term / 5
+        match self.detection.detector {
+            Detector::Star => self.term / 5,
+            _ => self.term * 2 / 5,
+        }
     }
 
     /// A connection between managers that is silent for so long is replaced: each renewal is
@@ -286,6 +309,11 @@ mod tests {
         term: 5000,
         patience: 30_000,
         orphaned: 60_000,
+        detection: DetectorSettings {
+            detector: Detector::Star,
+            interval: 1000,
+            timeout: 1000,
+        },
     };
 
     fn at(millis: u64) -> Time {
@@ -426,5 +454,20 @@ mod tests {
             }
             assert!(granted > 0, "seed {seed}");
         }
+    }
+
+    #[test]
+    fn a_detector_needs_fewer_renewals_and_none_has_leases_as_long_as_the_patience() {
+        let with = |detector| {
+            let detection = DetectorSettings {
+                detector,
+                ..DetectorSettings::default()
+            };
+            let terms = TERMS.with_detector(detection);
+            (terms.term, terms.every(), terms.patience)
+        };
+        assert_eq!(with(Detector::Star), (5000, 1000, 30_000));
+        assert_eq!(with(Detector::Ring), (5000, 2000, 30_000));
+        assert_eq!(with(Detector::None), (30_000, 12_000, 30_000));
     }
 }

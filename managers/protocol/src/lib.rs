@@ -9,6 +9,8 @@
 //!   [`committed_levels`] and `background_level`: which of them count, in memory, in files and on
 //!   partner hosts; [`interval`] and `failure_rate`: how long it is until the next one; [`policy`]:
 //!   which failures are masked; [`signal_numbers`]: signals that ask programs to end.
+//! - [`lease`]: how long an unreachable host may continue; [`detector`]: which local manager probes
+//!   which, and what is behind a missing answer.
 //!
 //! A core is a value with `step(now, input, effects)`: it reads no clock and touches no socket. The
 //! same code runs in the daemons, in the simulator and under the model checker.
@@ -21,6 +23,7 @@ pub mod central;
 pub mod checkpoint;
 mod committed_checkpoint;
 pub mod committed_levels;
+pub mod detector;
 mod failure_rate;
 pub mod interval;
 pub mod lease;

@@ -5,6 +5,7 @@
 //! Messages about the host (its lease, its end) and about the whole job (signals, the verdict) hold
 //! for every generation.
 
+use crate::detector::{WatchOrder, WatchReport};
 use crate::levels::CommittedEpochs;
 use crate::region_commits::{RegionEpochs, RegionWait};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
@@ -257,6 +258,8 @@ pub enum ToLocal {
         /// Number of the granted request.
         number: u64,
     },
+    /// Of the watch over other hosts.
+    Watch(WatchOrder),
     /// Central was started again: say how everything is.
     Report,
     /// How this process ended is stored.
@@ -574,6 +577,8 @@ pub enum ToCentral {
         /// Its number among the host's.
         number: u64,
     },
+    /// Of the watch over other hosts.
+    Watch(WatchReport),
     /// How everything is.
     Report(Box<Report>),
 }

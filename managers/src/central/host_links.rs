@@ -5,7 +5,7 @@
 //! that from the handshake ([`crate::net::auth`]). A broken connection proves nothing. mpirun
 //! reports managers that have ended, and leases detect silence.
 
-use super::image_places::ImagePlaces;
+use super::asked_places::AskedPlaces;
 use super::tree_top::{Lookups, Outgoing, Top};
 use crate::error::Result;
 use crate::host::host_limits;
@@ -19,6 +19,7 @@ use crate::net::reactor::{Reactor, Token};
 use crate::net::session_link::SessionLink;
 use rejoin_channel_table::{JobId, JobKey};
 use rejoin_managers_protocol::central::{HostIndex, Job};
+use rejoin_managers_protocol::detector::{WatchOrder, WatchReport};
 use rejoin_managers_protocol::manager_messages::{ToCentral, ToLocal};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -64,7 +65,10 @@ pub struct HostLinks {
     launch: u32,
     /// Of a job on many hosts.
     top: Option<Top>,
-    image_places: ImagePlaces,
+    /// Where the files of hosts' images are copied.
+    image_places: AskedPlaces,
+    /// Where local managers reach each other.
+    peer_places: AskedPlaces,
 }
 
 impl HostLinks {
@@ -105,7 +109,8 @@ impl HostLinks {
             listener,
             launch: plan.launch,
             top: plan.tree.map(|place| Top::new(place, run, used, lookups)),
-            image_places: ImagePlaces::default(),
+            image_places: AskedPlaces::default(),
+            peer_places: AskedPlaces::default(),
         })
     }
 
@@ -131,7 +136,34 @@ impl HostLinks {
         {
             return Ok(());
         }
+        let order = match order {
+            ToLocal::Watch(order) => ToLocal::Watch(self.with_peers(order)),
+            order => order,
+        };
         self.queue(host, &CentralToLocal::Order(order))
+    }
+
+    /// The order with the numbers by which local managers know each other.
+    fn with_peers(&self, order: WatchOrder) -> WatchOrder {
+        let peer = |host: HostIndex| self.peer_of(host);
+        match order {
+            WatchOrder::Watch(hosts) => WatchOrder::Watch(hosts.into_iter().map(peer).collect()),
+            WatchOrder::RankOn(rank, host) => WatchOrder::RankOn(rank, peer(host)),
+            order @ WatchOrder::Ask { .. } => order,
+        }
+    }
+
+    /// The number of a host's manager among the local managers: its position in the tree, if there
+    /// is one.
+    fn peer_of(&self, host: HostIndex) -> usize {
+        let top = self.top.as_ref();
+        top.map_or(host, |top| top.position(host).unwrap_or(usize::MAX))
+    }
+
+    /// The host whose manager has this number.
+    fn host_of_peer(&self, peer: usize) -> HostIndex {
+        let top = self.top.as_ref();
+        top.map_or(peer, |top| top.host_at(peer).unwrap_or(usize::MAX))
     }
 
     /// Queues an order to several hosts. The table of ranks and updates of it go down the tree, if
@@ -201,12 +233,22 @@ impl HostLinks {
             && let Some(message) = link.next()?
         {
             match message {
-                LocalToCentral::News(one) => news.push(one),
-                LocalToCentral::Listens(addresses) => self.listens(host, addresses),
+                LocalToCentral::News(one) => news.push(self.with_hosts(one)),
+                LocalToCentral::Listens(addresses) => self.listens(host, addresses)?,
                 LocalToCentral::GivesImages(addresses) => self.gives_images(host, addresses)?,
                 LocalToCentral::AskImages(about) => {
-                    if let Some(answer) = self.image_places.ask(host, about) {
+                    if let Some(addresses) = self.image_places.ask(host, about as usize) {
+                        let answer = CentralToLocal::ImagesAt {
+                            host: about,
+                            addresses,
+                        };
                         self.queue(host, &answer)?;
+                    }
+                }
+                LocalToCentral::AskPeer(peer) => {
+                    let about = self.host_of_peer(peer as usize);
+                    if let Some(addresses) = self.peer_places.ask(host, about) {
+                        self.queue(host, &CentralToLocal::PeerAt { peer, addresses })?;
                     }
                 }
                 LocalToCentral::Tree(message) => {
@@ -238,16 +280,40 @@ impl HostLinks {
     /// A local manager says where others copy the files of its images.
     fn gives_images(&mut self, host: HostIndex, addresses: Vec<SocketAddr>) -> Result<()> {
         let addresses = self.sorted(host, addresses);
-        let answers = self.image_places.learn(host, addresses).into_iter();
-        let mut answers = answers;
-        answers.try_for_each(|(to, answer)| self.queue(to, &answer))
+        let askers = self.image_places.learn(host, addresses.clone());
+        let answer = CentralToLocal::ImagesAt {
+            host: u32::try_from(host).unwrap_or(u32::MAX),
+            addresses,
+        };
+        askers
+            .into_iter()
+            .try_for_each(|to| self.queue(to, &answer))
     }
 
     /// A local manager says where others reach it.
-    fn listens(&mut self, host: HostIndex, addresses: Vec<SocketAddr>) {
+    fn listens(&mut self, host: HostIndex, addresses: Vec<SocketAddr>) -> Result<()> {
         let addresses = self.sorted(host, addresses);
         if let Some(top) = &mut self.top {
-            top.listens(host, addresses);
+            top.listens(host, addresses.clone());
+        }
+        let askers = self.peer_places.learn(host, addresses.clone());
+        let answer = CentralToLocal::PeerAt {
+            peer: u32::try_from(self.peer_of(host)).unwrap_or(u32::MAX),
+            addresses,
+        };
+        askers
+            .into_iter()
+            .try_for_each(|to| self.queue(to, &answer))
+    }
+
+    /// The message with the numbers of hosts.
+    fn with_hosts(&self, message: ToCentral) -> ToCentral {
+        match message {
+            ToCentral::Watch(WatchReport::Suspect { host, failure }) => {
+                let host = self.host_of_peer(host);
+                ToCentral::Watch(WatchReport::Suspect { host, failure })
+            }
+            other => other,
         }
     }
 

@@ -2,10 +2,10 @@
 //! journal. mpirun starts it, repeatedly if it must. mpirun also passes it the sockets that listen
 //! for local managers. Messages between central and local managers do not pass through mpirun.
 
+mod asked_places;
 pub mod central_messages;
 pub mod core_driver;
 pub mod host_links;
-mod image_places;
 pub mod journal;
 mod tree_top;
 

@@ -106,8 +106,14 @@ impl Top {
         }
     }
 
-    fn position(&self, host: HostIndex) -> Option<usize> {
+    /// The position of a host.
+    pub fn position(&self, host: HostIndex) -> Option<usize> {
         self.hosts.binary_search(&host).ok()
+    }
+
+    /// The host at a position.
+    pub fn host_at(&self, position: usize) -> Option<HostIndex> {
+        self.hosts.get(position).copied()
     }
 
     /// A local manager says where it listens.

@@ -7,6 +7,7 @@ use crate::mpirun::StopTime;
 use bytesize::ByteSize;
 use clap::{Parser, ValueEnum};
 use rejoin_managers_protocol::checkpoint::Interval;
+use rejoin_managers_protocol::detector::Detector;
 use rejoin_wire::{parse_port_range, parse_seconds};
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -156,6 +157,23 @@ pub(super) struct JobArguments {
     /// Ranks of a host that is cut off are suspended after this time, until it is reachable again
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = lease, allow_hyphen_values = true)]
     pub(super) host_lease: u64,
+    /// How silent hosts are noticed: star (by the central manager), ring (local managers probe each
+    /// other, which also finds lost links between two hosts), none (not before --host-patience,
+    /// which is then also the length of a lease)
+    #[arg(
+        long,
+        value_name = "star|ring|none",
+        default_value = "star",
+        hide_possible_values = true
+    )]
+    pub(super) detector: DetectorName,
+    /// Time between two probes of a host by --detector ring
+    #[arg(long, value_name = "TIME", default_value = "1", value_parser = probe_time, allow_hyphen_values = true)]
+    pub(super) probe_interval: u64,
+    /// How long a host may take to answer a probe. One that takes longer is asked by the central
+    /// manager, too
+    #[arg(long, value_name = "TIME", default_value = "1", value_parser = probe_time, allow_hyphen_values = true)]
+    pub(super) probe_timeout: u64,
     /// In which order ranks get places: slot or core (fill a host, neighbouring cores first, then
     /// the next host), socket or numa (the same, each socket or NUMA node of a host in turn), node
     /// (each host in turn)
@@ -319,6 +337,26 @@ pub(super) enum Compression {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum DetectorName {
+    /// The central manager hears from each local manager
+    Star,
+    /// Each local manager probes another one
+    Ring,
+    /// Nobody probes
+    None,
+}
+
+impl From<DetectorName> for Detector {
+    fn from(name: DetectorName) -> Detector {
+        match name {
+            DetectorName::Star => Detector::Star,
+            DetectorName::Ring => Detector::Ring,
+            DetectorName::None => Detector::None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum MapBy {
     /// Fill the slots of a host, then those of the next
     Slot,
@@ -367,6 +405,14 @@ fn lease(text: &str) -> Result<u64, String> {
         Ok(term)
     } else {
         Err("a time from 1 s to 1 h is needed, such as 5s".into())
+    }
+}
+
+fn probe_time(text: &str) -> Result<u64, String> {
+    let time = milliseconds(text).unwrap_or(0);
+    match (10..=3_600_000).contains(&time) {
+        true => Ok(time),
+        false => Err("a time from 10 ms to 1 h is needed, such as 500ms".into()),
     }
 }
 

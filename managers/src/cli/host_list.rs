@@ -4,6 +4,7 @@ use super::arguments::{Given, JobArguments, MapBy, ProgramArguments};
 use super::segments;
 use crate::launch::machines::{Machine, Machines};
 use rejoin_managers_protocol::central::HostIndex;
+use rejoin_managers_protocol::detector::DetectorSettings;
 use rejoin_managers_protocol::lease::Terms;
 use std::ffi::OsString;
 use std::path::Path;
@@ -55,6 +56,11 @@ pub(super) fn machines(
     for spare in job.spare.iter().flat_map(|s| s.split(',')) {
         found.add(&list(spare)?);
     }
+    let detection = DetectorSettings {
+        detector: job.detector.into(),
+        interval: job.probe_interval,
+        timeout: job.probe_timeout,
+    };
     let agent = job.launch_agent.as_deref().unwrap_or(AGENT);
     let shown = || given("launch_agent", agent);
     let words = segments::words(agent).map_err(|e| format!("{}: {e}", shown()))?;
@@ -66,7 +72,7 @@ pub(super) fn machines(
         placement,
         agent: words,
         program: program_there(job.prefix.as_deref())?,
-        terms: Terms::new(job.host_lease, job.host_patience),
+        terms: Terms::new(job.host_lease, job.host_patience).with_detector(detection),
     })
 }
 

@@ -38,19 +38,16 @@ pub(super) fn launch(
     check_interface(job, given)?;
     let counts: Vec<u32> = programs.iter().map(|p| p.n.unwrap_or(1)).collect();
     let machines = host_list::machines(job, &programs, &counts, given)?;
-    let list = programs.into_iter();
-    let list = list.map(|program| program_of(program, overridden));
-    let list: Vec<Program> = list.collect::<Result<_, _>>()?;
+    let list = program_list(programs, overridden)?;
     let ranks = ranks(&counts);
     let size = ranks.len() as u32;
-    let stdin = reader(job.stdin, size)?;
     let (id, key) = secrets()?;
     let images = images(job, &machines)?;
     let recovery = recovery(job, images.is_some());
     let range = job.port_range.map(|range| ports::shown(range, given));
-    for line in ports::check(range, &list, &ranks, &machines, recovery.is_some())? {
-        say_line!("mpirun: {line}");
-    }
+    let remarks = ports::check(range, &list, &ranks, &machines, recovery.is_some())?;
+    remarks.iter().for_each(|line| say_line!("mpirun: {line}"));
+    let stdin = reader(job.stdin, size)?;
     let interactive = std::io::stdin().is_terminal() && stdin.is_some();
     let plan = LaunchPlan {
         job: id,
@@ -77,6 +74,7 @@ pub(super) fn launch(
         lease: None,
         central: None,
         tree: None,
+        probes: None,
         lookups: by_lookups(size)?,
     };
     Ok(Launch {
@@ -97,6 +95,16 @@ pub(super) fn launch(
         metrics: job.metrics,
         show: shown(job.output),
     })
+}
+
+fn program_list(
+    programs: Vec<ProgramArguments>,
+    overridden: &[&'static str],
+) -> Result<Vec<Program>, String> {
+    let programs = programs.into_iter();
+    programs
+        .map(|program| program_of(program, overridden))
+        .collect()
 }
 
 /// The ranks, each with the number of its program. `counts`: how many ranks each program has.

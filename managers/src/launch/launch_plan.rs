@@ -7,6 +7,7 @@ use crate::stdio::Begun;
 use rejoin_channel_table::{Epoch, JobId, JobKey, Rank};
 use rejoin_ckpt::image::ImageCompression;
 use rejoin_managers_protocol::central::HostIndex;
+use rejoin_managers_protocol::detector::DetectorSettings;
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::manager_messages::MovedRank;
 use rejoin_wire::RankOptions;
@@ -108,6 +109,9 @@ pub struct LaunchPlan {
     pub central: Option<CentralPlace>,
     /// The place of this host in the tree, if there is one.
     pub tree: Option<TreePlace>,
+    /// Local managers probe each other. The place of this host among them is that in the tree, if
+    /// there is one; in a part only.
+    pub probes: Option<(DetectorSettings, TreePlace)>,
     /// Ranks get no table, but look cards up.
     pub lookups: bool,
 }
@@ -195,6 +199,7 @@ mod tests {
             lease: None,
             central: None,
             tree: None,
+            probes: None,
             lookups: false,
         };
         let placement = [0, 1, 0];

@@ -8,6 +8,7 @@ use super::tree::TreeOrder;
 use crate::stdio::{Begun, Stream};
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::broadcast::BroadcastMessage;
+use rejoin_managers_protocol::detector::ProbeMessage;
 use rejoin_managers_protocol::lookup;
 use rejoin_managers_protocol::manager_messages::{ToCentral, ToLocal};
 use serde::{Deserialize, Serialize};
@@ -134,6 +135,13 @@ pub enum CentralToLocal {
         /// Its manager's addresses; none if it can't be reached.
         addresses: Vec<SocketAddr>,
     },
+    /// The answer to [`LocalToCentral::AskPeer`]: where another local manager is reached.
+    PeerAt {
+        /// Its number among the local managers.
+        peer: u32,
+        /// Its addresses; none if it can't be reached.
+        addresses: Vec<SocketAddr>,
+    },
 }
 
 /// From a local manager to the central manager.
@@ -147,6 +155,8 @@ pub enum LocalToCentral {
     GivesImages(Vec<SocketAddr>),
     /// Where are the files of this host's images copied? Central answers once it knows.
     AskImages(u32),
+    /// Where is the local manager of this number reached? Central answers once it knows.
+    AskPeer(u32),
     /// Of what goes down the tree.
     Tree(BroadcastMessage<TreeOrder>),
     /// Of where ranks are.
@@ -160,4 +170,6 @@ pub enum PeerMessage {
     Tree(BroadcastMessage<TreeOrder>),
     /// Of where ranks are.
     LookUp(lookup::LookupMessage),
+    /// Is the other host there?
+    Probe(ProbeMessage),
 }

@@ -87,6 +87,20 @@ impl TreePlace {
         }))
     }
 
+    /// The place of a host in a job without a tree, by the number of the host: its local manager is
+    /// a peer of others.
+    #[must_use]
+    pub fn of_peer(host: u32, launch: u32) -> TreePlace {
+        TreePlace {
+            position: host,
+            // Any host may join.
+            hosts: u32::MAX,
+            fanout: 1,
+            patience: PATIENCE,
+            launch,
+        }
+    }
+
     /// The whole tree.
     #[must_use]
     pub fn tree(&self) -> Tree {

@@ -12,6 +12,7 @@ use crate::net::local_link::Filled;
 use crate::net::reactor::Token;
 use crate::net::redial::Called;
 use rejoin_managers_protocol::broadcast::{BroadcastMessage, Peer};
+use rejoin_managers_protocol::detector::ProbeMessage;
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::lookup::LookupMessage;
@@ -86,6 +87,10 @@ impl LocalManager {
                 self.queue.push_back(LocalInput::LookedUp(None, message));
                 Ok(())
             }
+            CentralToLocal::PeerAt { peer, addresses } => match &mut self.peers {
+                Some(peers) => peers.learn(peer, addresses, &self.reactor),
+                None => Ok(()),
+            },
             CentralToLocal::ImagesAt { host, addresses } => {
                 if let Some(copies) = &mut self.copies {
                     copies.learn(host, addresses);
@@ -226,6 +231,15 @@ impl LocalManager {
         Ok(())
     }
 
+    /// Sends a probe or its answer to another local manager.
+    pub(super) fn send_probe(&mut self, to: usize, message: ProbeMessage) -> Result<()> {
+        let narrow = u32::try_from(to).unwrap_or(u32::MAX);
+        match &mut self.peers {
+            Some(peers) => peers.send_probe(narrow, message, &self.reactor),
+            None => Ok(()),
+        }
+    }
+
     /// Does the due work for other hosts' managers, and writes as much as their links take.
     pub(super) fn run_peer_timers(&mut self) -> Result<()> {
         if let Some(peers) = &mut self.peers {
@@ -242,9 +256,17 @@ impl LocalManager {
         if let Some(central) = &mut self.central {
             let mut up = peers.take_for_central().into_iter();
             up.try_for_each(|message| central.tell(&LocalToCentral::Tree(message)))?;
+            let mut asks = peers.take_asks().into_iter();
+            asks.try_for_each(|peer| central.ask_peer(peer))?;
         }
         let orders = peers.take_orders().into_iter();
         self.queue.extend(orders.map(LocalInput::Central));
+        let probes = peers.take_probes().into_iter();
+        self.queue
+            .extend(probes.map(|(by, message)| LocalInput::Probed(by as usize, message)));
+        let failures = peers.take_failures().into_iter();
+        self.queue
+            .extend(failures.map(|(to, why)| LocalInput::NoConnection(to as usize, why)));
         let from = |position: u32| Some(position as usize);
         let lookups = peers.take_lookups().into_iter();
         self.queue

@@ -324,6 +324,7 @@ impl LocalManager {
             }
             LocalEffect::Retire(rank, incarnation) => self.retire(rank, incarnation),
             LocalEffect::LookUp(to, message) => self.send_lookup(to, message)?,
+            LocalEffect::Probe(to, message) => self.send_probe(to, message)?,
             LocalEffect::TakeIn(moved, epoch) => self.take_in(moved, epoch)?,
             LocalEffect::Restore(instance, epoch) => self.restore_process(instance, epoch)?,
             LocalEffect::Discard(rank, incarnation) => self.discard(rank, incarnation),

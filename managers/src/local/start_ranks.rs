@@ -148,7 +148,11 @@ impl LocalManager {
         if let Some(terms) = plan.lease {
             self.use_leases(terms);
         }
-        if let Some(place) = plan.tree {
+        let probes = plan.probes.as_ref();
+        if let Some((settings, _)) = probes {
+            self.core.use_probes(*settings);
+        }
+        if let Some(place) = plan.tree.or(probes.map(|(_, place)| *place)) {
             let peers = Peers::new(plan, place, &self.reactor);
             if let Some(central) = &mut self.central {
                 central.listens(peers.addresses());

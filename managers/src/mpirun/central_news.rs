@@ -113,6 +113,9 @@ impl CentralNews {
             | Event::Stopping { .. }
             | Event::StopGivenUp { .. }
             | Event::HostSilent { .. }
+            | Event::HostSuspected { .. }
+            | Event::HostAnswers { .. }
+            | Event::HostLinkLost { .. }
             | Event::HostReplaced { .. }
             | Event::HostHeard { .. }
             | Event::Moving { .. }

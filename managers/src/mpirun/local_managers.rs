@@ -183,6 +183,11 @@ impl LocalManagers {
             launch: self.launch,
             host: number,
         });
+        let detection = machines.terms.detection;
+        if machines.is_networked() && detection.probes() {
+            let place = TreePlace::of_peer(number, self.launch);
+            part.probes = Some((detection, part.tree.unwrap_or(place)));
+        }
         let token = Token::indexed(self.link_kind, number);
         match machines.is_remote(host) {
             true => self.invite(part, machines, host, token),

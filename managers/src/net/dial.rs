@@ -38,6 +38,8 @@ pub struct ManagerDialer {
     patience: Option<Duration>,
     /// The last error.
     last: String,
+    /// It was a refusal.
+    last_refused: bool,
 }
 
 struct Attempt {
@@ -87,6 +89,7 @@ impl ManagerDialer {
             refused: None,
             patience: None,
             last: "no attempt was made".into(),
+            last_refused: false,
         }
     }
 
@@ -94,6 +97,12 @@ impl ManagerDialer {
     /// where it was answered before; without this it never does.
     pub fn end_after(&mut self, patience: Duration) {
         self.patience = Some(patience);
+    }
+
+    /// The other side's host has refused the last attempt.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.last_refused
     }
 
     /// The last error, for the user.
@@ -169,6 +178,7 @@ impl ManagerDialer {
             reactor.remove(&attempt.socket);
         }
         tracing::debug!(why, "no connection");
+        self.last_refused = false;
         if let Some(address) = self.addresses.get(self.next) {
             self.last = format!("{address}: {why}");
         }
@@ -217,6 +227,7 @@ impl ManagerDialer {
                     self.refused = None;
                 }
                 self.fail(&system_text(&error), PAUSE, reactor);
+                self.last_refused = refused;
                 Ok(Dialed::Nothing)
             }
         }

@@ -136,6 +136,9 @@ impl EventLog {
             }
             Event::HostSilent { .. }
             | Event::HostHeard { .. }
+            | Event::HostAnswers { .. }
+            | Event::HostSuspected { .. }
+            | Event::HostLinkLost { .. }
             | Event::HostDrains { .. }
             | Event::EmptyHostLost { .. }
             | Event::HostChanged(_)
@@ -353,6 +356,9 @@ fn name(event: &Event) -> &'static str {
         Event::Recovered { .. } => "recovered",
         Event::HostSilent { .. } => "host-silent",
         Event::HostHeard { .. } => "host-heard",
+        Event::HostSuspected { .. } => "host-suspected",
+        Event::HostAnswers { .. } => "host-answers",
+        Event::HostLinkLost { .. } => "host-link-lost",
         Event::HostReplaced { .. } => "host-replaced",
         Event::HostDrains { .. } => "host-drains",
         Event::EmptyHostLost { .. } => "empty-host-lost",
@@ -367,9 +373,10 @@ fn name(event: &Event) -> &'static str {
 /// The fields of an event about a host.
 fn of_host<'a>(event: &'a Event, line: &mut Line<'a>) {
     match event {
-        Event::HostSilent { name, .. } | Event::HostHeard { name } | Event::HostDrains { name } => {
-            line.host = Some(name)
-        }
+        Event::HostSilent { name, .. }
+        | Event::HostHeard { name }
+        | Event::HostAnswers { name }
+        | Event::HostDrains { name } => line.host = Some(name),
         Event::EmptyHostLost { name, why } => {
             line.host = Some(name);
             line.cause = Some(why.clone());
@@ -391,6 +398,14 @@ fn of_host<'a>(event: &'a Event, line: &mut Line<'a>) {
             line.to = Some(to);
             line.cause = Some(why.clone());
             line.epoch = Some(epoch.0);
+        }
+        Event::HostSuspected { name, by, failure } => {
+            line.host = Some(name);
+            line.cause = Some(format!("host {by} has probed it: {failure}"));
+        }
+        Event::HostLinkLost { from, to, failure } => {
+            line.host = Some(from);
+            line.cause = Some(format!("it can't reach host {to}: {failure}"));
         }
         _ => {}
     }

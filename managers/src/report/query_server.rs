@@ -271,6 +271,9 @@ impl QueryServer {
             | Event::Lost { .. }
             | Event::Recovered { .. }
             | Event::HostSilent { .. }
+            | Event::HostSuspected { .. }
+            | Event::HostAnswers { .. }
+            | Event::HostLinkLost { .. }
             | Event::HostReplaced { .. }
             | Event::HostHeard { .. }
             | Event::HostDrains { .. }

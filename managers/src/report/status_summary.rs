@@ -55,6 +55,9 @@ impl StatusSummary {
             | Event::Stopping { .. }
             | Event::StopGivenUp { .. }
             | Event::HostSilent { .. }
+            | Event::HostSuspected { .. }
+            | Event::HostAnswers { .. }
+            | Event::HostLinkLost { .. }
             | Event::HostReplaced { .. }
             | Event::HostHeard { .. }
             | Event::HostDrains { .. }

@@ -130,6 +130,14 @@ fn say_of_host(event: &Event) {
                 "host {name} is silent; its ranks are suspended until it is reachable again"
             ));
         }
+        Event::HostSuspected { name, by, failure } => say(&format!(
+            "host {name} answers neither host {by} ({failure}) nor the central manager; it is lost if that lasts"
+        )),
+        Event::HostAnswers { name } => say(&format!("host {name} answers again")),
+        Event::HostLinkLost { from, to, failure } => say(&format!(
+            "host {from} can't reach host {to} ({failure}), which the central manager reaches; check the network \
+             between them"
+        )),
         Event::HostHeard { name } => say(&format!(
             "host {name} is reachable again; its ranks continue"
         )),

@@ -93,6 +93,7 @@ impl VerboseLog {
             | ToCentral::Finalizing { .. }
             | ToCentral::Counters { .. }
             | ToCentral::Renew { .. }
+            | ToCentral::Watch(_)
             | ToCentral::Vacated { .. }
             | ToCentral::Done
             | ToCentral::Report(_) => {}

@@ -88,6 +88,7 @@ impl<W: Work> JobWorld<W> {
             central::CentralEffect::Decided(verdict) => self.tally.decided(&verdict)?,
             central::CentralEffect::Over(verdict) => {
                 self.tally.decided(&verdict)?;
+                self.tally.ended = self.now;
                 if self.over.replace(verdict).is_some() && self.boots == 0 {
                     return Err("the job is over twice".into());
                 }
@@ -301,6 +302,7 @@ impl<W: Work> JobWorld<W> {
                 self.copy_image(host, members, epoch)?;
             }
             local::LocalEffect::DropCopy(file) => self.copies.drop(file),
+            local::LocalEffect::Probe(to, message) => self.send_probe(host, to, message),
             local::LocalEffect::TakeIn(moved, _) => self.takes_in(host, moved)?,
             local::LocalEffect::Exit { .. }
             | local::LocalEffect::HasLeft(_)

@@ -18,6 +18,7 @@ mod faults;
 mod file_copies;
 mod file_writes;
 mod host_link;
+mod host_probing;
 mod image_copies;
 mod next_launch;
 pub mod process_model;
@@ -41,6 +42,7 @@ use process_model::{Process, SimImage, SimRestore};
 use queue::Queue;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, HostIndex, Job, Record};
+use rejoin_managers_protocol::detector::ProbeMessage;
 use rejoin_managers_protocol::lease::{DRIFT, STOPPING};
 use rejoin_managers_protocol::local::{self, Local};
 use rejoin_managers_protocol::manager_messages::{End, KeptFile, ProcessInstance, Time};
@@ -72,6 +74,8 @@ enum Event<E> {
     Down(HostIndex, u32),
     /// A local manager has dialed this run of central.
     Dialed(HostIndex, u32),
+    /// What one local manager tells another arrives.
+    Probed(HostIndex, HostIndex, ProbeMessage),
     /// The launcher reports that a local manager has ended.
     LocalEnded(HostIndex),
     /// A host notices that its link to central is gone.
@@ -292,7 +296,10 @@ impl<W: Work> JobWorld<W> {
     }
 
     fn note(&mut self, event: &Event<W::Event>) {
-        if matches!(event, Event::Work(_) | Event::TickLocal(_)) {
+        if matches!(
+            event,
+            Event::Work(_) | Event::TickLocal(_) | Event::Probed(..)
+        ) {
             return;
         }
         let mut line = match self.trace.len() {
@@ -335,6 +342,7 @@ impl<W: Work> JobWorld<W> {
                 self.dialed(host, run);
                 Ok(())
             }
+            Event::Probed(from, to, message) => self.probed(from, to, message),
             Event::LocalEnded(host) => self.local_ended(host),
             Event::CentralLost(host) => self.local(host, local::LocalInput::CentralLost),
             Event::TickCentral => {

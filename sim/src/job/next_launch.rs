@@ -17,6 +17,9 @@ impl Host {
         let mut local = Local::new();
         if let Some(terms) = shape.leases {
             local.use_leases(terms, now);
+            if terms.detection.probes() {
+                local.use_probes(terms.detection);
+            }
         }
         if shape.lookups {
             // There is no tree: each host gets the table.

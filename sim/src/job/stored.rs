@@ -328,6 +328,7 @@ impl Stored {
             | ToLocal::Release { .. }
             | ToLocal::Signal { .. }
             | ToLocal::Granted { .. }
+            | ToLocal::Watch(_)
             | ToLocal::Report
             | ToLocal::Acknowledged { .. }
             | ToLocal::Kill => true,

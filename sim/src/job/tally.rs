@@ -82,6 +82,12 @@ pub struct Tally {
     pub dropped: u64,
     /// Messages from central to local managers.
     pub orders: u64,
+    /// Messages between local managers that probe each other.
+    pub probes: u64,
+    /// Hosts that answered neither another host nor central.
+    pub suspected: u64,
+    /// Links between two hosts that counted as lost.
+    pub links_lost: u64,
     /// Messages from local managers to central.
     pub reports: u64,
     /// Cards that ranks were given.
@@ -98,6 +104,8 @@ impl Tally {
             Event::Recovered { .. } => self.recoveries += 1,
             Event::Lost { alone: true, .. } => self.lone_losses += 1,
             Event::HostSilent { .. } => self.silent += 1,
+            Event::HostSuspected { .. } => self.suspected += 1,
+            Event::HostLinkLost { .. } => self.links_lost += 1,
             Event::Moved { .. } => self.live_moves += 1,
             Event::NotMoved { .. } => self.failed_moves += 1,
             _ => {}
@@ -160,7 +168,7 @@ impl Tally {
 
 impl Tally {
     /// All counts.
-    fn counts(&mut self) -> [&mut u64; 38] {
+    fn counts(&mut self) -> [&mut u64; 41] {
         [
             &mut self.commits,
             &mut self.recoveries,
@@ -197,6 +205,9 @@ impl Tally {
             &mut self.stop_requests,
             &mut self.stopped,
             &mut self.dropped,
+            &mut self.probes,
+            &mut self.suspected,
+            &mut self.links_lost,
             &mut self.orders,
             &mut self.reports,
             &mut self.cards,

@@ -34,6 +34,7 @@ impl Central {
         self.stop_when_in_files(now, effects);
         self.move_when_quiet(now, effects);
         self.tell_host_conditions(effects);
+        self.end_watch(effects);
         self.close(effects);
     }
 
@@ -76,7 +77,7 @@ impl Central {
                 self.decide(now, why.map_or(Verdict::Unread, lost), effects);
             }
             CentralInput::Tick => self.tick(now, effects),
-            CentralInput::Suspended => self.hosts.was_suspended(now),
+            CentralInput::Suspended => self.was_suspended(now),
             CentralInput::Relaunchable(states) => self.relaunchable(now, &states, effects),
             // No pending question, or the answer to a question of a predecessor.
             CentralInput::Stored(_) => {}
@@ -93,6 +94,7 @@ impl Central {
         let Some(message) = self.move_message(now, host, message, effects) else {
             return;
         };
+        self.watch_host(host, effects);
         match message {
             ToCentral::Spawned { instance, pid } => self.ranks.spawned(host, instance, pid),
             ToCentral::Registered {
@@ -146,6 +148,7 @@ impl Central {
             ToCentral::Vacated { instance } => self.vacated(host, instance.rank, effects),
             ToCentral::Done => self.host_done(host, effects),
             ToCentral::Renew { number } => self.hosts.renewed(now, host, number, effects),
+            ToCentral::Watch(report) => self.watch_report(now, host, report, effects),
             // No pending question, or the answer to a question of a predecessor.
             ToCentral::Report(_) => {}
             of_file => self.file_message(now, host, of_file, effects),

@@ -46,6 +46,7 @@ impl Central {
     /// Looks for hosts that have fallen silent, and for one that has been for too long.
     pub(super) fn silence_tick(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         let silence = self.hosts.silence_tick(now, effects);
+        self.watch_tick(now, effects);
         if let Some(host) = silence.lost {
             let why = "it has been silent for too long (--host-patience)".to_string();
             effects.push(CentralEffect::Drop(host));

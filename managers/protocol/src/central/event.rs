@@ -3,6 +3,7 @@
 use super::host_condition::HostView;
 use super::stop_request::StopSignal;
 use crate::checkpoint::CheckpointCost;
+use crate::detector::ProbeFailure;
 use crate::levels::{CommittedEpochs, Level};
 use crate::manager_messages::Cause;
 use crate::region_commits::RegionEpochs;
@@ -145,6 +146,29 @@ pub enum Event {
         host: usize,
         /// Name of the host.
         name: String,
+    },
+    /// A host answers neither another host nor central. It is lost when its lease has run out.
+    HostSuspected {
+        /// Name of the host.
+        name: String,
+        /// Name of the host that has probed it.
+        by: String,
+        /// What became of the probe.
+        failure: ProbeFailure,
+    },
+    /// A host that was suspected answers.
+    HostAnswers {
+        /// Name of the host.
+        name: String,
+    },
+    /// A host can't reach another one, which central reaches. Both continue.
+    HostLinkLost {
+        /// Name of the host that has probed.
+        from: String,
+        /// Name of the host that it can't reach.
+        to: String,
+        /// What became of the probe.
+        failure: ProbeFailure,
     },
     /// A host that was silent is reachable again.
     HostHeard {

@@ -45,6 +45,8 @@ pub(super) struct HostTable {
     hosts: Vec<HostState>,
     /// The condition of some host may be another one than the user knows.
     changed: bool,
+    /// Hosts of which no more is expected, and which may still be probed.
+    ended: Vec<HostIndex>,
 }
 
 impl HostTable {
@@ -69,6 +71,7 @@ impl HostTable {
         HostTable {
             hosts: names.into_iter().enumerate().map(host).collect(),
             changed: false,
+            ended: Vec::new(),
         }
     }
 
@@ -88,6 +91,11 @@ impl HostTable {
     /// No more is expected from this host.
     pub fn is_done(&self, host: HostIndex) -> bool {
         self.hosts[host].done
+    }
+
+    /// The hosts of which no more is expected since the last call.
+    pub fn take_ended(&mut self) -> Vec<HostIndex> {
+        std::mem::take(&mut self.ended)
     }
 
     /// No more is expected from any host.
@@ -113,8 +121,10 @@ impl HostTable {
 
     /// Nothing is expected from hosts without ranks. `by_host`: the ranks of each host.
     pub fn without_ranks_done(&mut self, by_host: &[Vec<(Rank, Incarnation)>]) {
-        for (host, ranks) in self.hosts.iter_mut().zip(by_host) {
-            host.done |= ranks.is_empty();
+        let hosts = self.hosts.iter_mut().zip(by_host).enumerate();
+        for (host, (state, _)) in hosts.filter(|(_, (_, ranks))| ranks.is_empty()) {
+            state.done = true;
+            self.ended.push(host);
         }
     }
 
@@ -124,6 +134,7 @@ impl HostTable {
         (state.done, state.lost) = (true, true);
         state.why_lost = Some(why.to_owned());
         self.changed = true;
+        self.ended.push(host);
         Some(state.name.clone())
     }
 
@@ -174,6 +185,13 @@ impl HostTable {
         self.hosts.get(host).is_some_and(|state| state.lost)
     }
 
+    /// The host's lease has run out.
+    pub fn is_silent(&self, host: HostIndex) -> bool {
+        let state = self.hosts.get(host);
+        let lease = state.and_then(|state| state.lease.as_ref());
+        lease.is_some_and(Grantor::is_silent)
+    }
+
     /// The host is reached over a network.
     pub fn is_remote(&self, host: HostIndex) -> bool {
         self.hosts.get(host).is_some_and(|state| state.is_remote)
@@ -213,6 +231,7 @@ impl HostTable {
         if let Some(state) = self.hosts.get_mut(host) {
             (state.done, state.lost) = (true, true);
             self.changed = true;
+            self.ended.push(host);
         }
     }
 
@@ -258,6 +277,7 @@ impl HostTable {
         for (host, state) in self.hosts.iter_mut().enumerate() {
             if !state.done && condition(host, state) {
                 state.done = true;
+                self.ended.push(host);
                 effects.push(CentralEffect::Drop(host));
                 first.get_or_insert_with(|| state.name.clone());
             }
@@ -272,6 +292,7 @@ impl HostTable {
         if let Some(state) = self.hosts.get_mut(host) {
             state.done = true;
             self.changed |= state.drains;
+            self.ended.push(host);
             if !std::mem::replace(&mut state.left, true) {
                 effects.push(CentralEffect::Persist(Record::HostDone(host)));
             }
@@ -283,6 +304,7 @@ impl HostTable {
     pub fn recall_done(&mut self, host: HostIndex) {
         if let Some(state) = self.hosts.get_mut(host) {
             (state.done, state.left) = (true, true);
+            self.ended.push(host);
         }
     }
 

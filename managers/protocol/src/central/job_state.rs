@@ -13,6 +13,7 @@ use super::rank_table::RankTable;
 use super::recovery::{LostHosts, RecoveryMode};
 use super::stop_request::StopRequest;
 use crate::checkpoint::CopyInterval;
+use crate::detector::HostWatch;
 use crate::manager_messages::Time;
 use crate::region_commits::RegionCommits;
 use crate::verdict::Verdict;
@@ -24,6 +25,8 @@ use std::collections::BTreeSet;
 pub struct Central {
     pub(super) phase: CentralPhase,
     pub(super) hosts: HostTable,
+    /// Of a job whose local managers probe each other.
+    pub(super) watch: Option<HostWatch>,
     pub(super) ranks: RankTable,
     pub(super) clock: JobClock,
     pub(super) end: JobEnd,
@@ -74,6 +77,7 @@ impl Central {
         }
         let mut central = Central {
             phase: CentralPhase::Starting,
+            watch: watch_of(&job),
             hosts: HostTable::new(job.hosts, job.leases.as_ref()),
             ranks: RankTable::new(job.generation, first, &job.placement),
             clock: JobClock::new(job.limit, job.spent),
@@ -200,7 +204,7 @@ impl Central {
                 return earlier(self.clock.limit_at(), relaunching.due());
             }
             CentralPhase::Resuming(resuming) => {
-                let of_job = earlier(self.clock.limit_at(), self.hosts.silence_due());
+                let of_job = earlier(self.clock.limit_at(), self.silence_due());
                 return earlier(of_job, resuming.due());
             }
             _ if self.lost_hosts.is_pending() => return self.clock.limit_at(),
@@ -220,8 +224,14 @@ impl Central {
             }
             _ => self.losses.deadline(),
         };
-        let of_job = earlier(self.clock.limit_at(), self.hosts.silence_due());
+        let of_job = earlier(self.clock.limit_at(), self.silence_due());
         earlier(earlier(of_job, self.stop_due()), of_phase)
+    }
+
+    /// When some host may count as silent, or an answer of one is overdue.
+    fn silence_due(&self) -> Option<Time> {
+        let watch = self.watch.as_ref().and_then(HostWatch::deadline);
+        earlier(self.hosts.silence_due(), watch)
     }
 
     /// The verdict, once it is given.
@@ -275,6 +285,11 @@ impl Central {
 /// before: a rank has had at most one for each generation.
 fn first_incarnation(job: &Job) -> Incarnation {
     Incarnation(job.from.map_or(0, |_| job.generation.0))
+}
+
+fn watch_of(job: &Job) -> Option<HostWatch> {
+    let detection = job.leases.as_ref()?.terms.detection;
+    detection.probes().then(|| HostWatch::new(detection))
 }
 
 fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {

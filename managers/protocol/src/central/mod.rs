@@ -12,7 +12,7 @@
 //! `losses`, and the recovery mode with its checkpoints. `job_state` composes them, and `phase`
 //! says how far the job has come. The other files handle events: `central_step` (which passes each
 //! event to its handler), `registration`, `checkpoints`, `file_commits`, `region_checkpoints`,
-//! `stopping`, `ending`, `moves`, `recovery` and `resume`.
+//! `stopping`, `ending`, `moves`, `recovery`, `resume` and `watch_steps`.
 
 mod central_step;
 mod checkpoints;
@@ -40,6 +40,7 @@ mod resume;
 mod stop_request;
 mod stopping;
 mod view;
+mod watch_steps;
 
 pub use copy_groups::{CopyGroups, Stripe};
 pub use event::Event;

@@ -55,6 +55,7 @@ impl Local {
     /// Judges the ends of instances whose time is over, and looks at the deadline of the job's end.
     pub(super) fn tick(&mut self, now: Time, effects: &mut Vec<LocalEffect>) {
         self.ask_again(now, effects);
+        self.probe_tick(now, effects);
         self.recovery_waits(now, effects);
         if let LocalPhase::Ending(Some(at)) = self.phase
             && at <= now

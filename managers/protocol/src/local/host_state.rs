@@ -3,6 +3,7 @@
 use super::copy_table::CopyTable;
 use super::host_lease::HostLease;
 use super::host_lookups::HostLookups;
+use super::host_probes::HostProbes;
 use super::host_rollback::HostRollback;
 use super::image_table::ImageTable;
 use super::inputs::LocalEffect;
@@ -48,6 +49,8 @@ pub struct Local {
     pub(super) lease: HostLease,
     /// Of a job whose ranks look cards up.
     pub(super) lookups: Option<HostLookups>,
+    /// Of a job whose local managers probe each other.
+    pub(super) probes: Option<HostProbes>,
 }
 
 impl Default for Local {
@@ -74,6 +77,7 @@ impl Local {
             copies: CopyTable::default(),
             lease: HostLease::default(),
             lookups: None,
+            probes: None,
         }
     }
 
@@ -88,7 +92,13 @@ impl Local {
         ends.chain(grace)
             .chain(self.lease.deadline())
             .chain(self.lookups.as_ref().and_then(HostLookups::deadline))
+            .chain(self.probes_deadline())
             .min()
+    }
+
+    fn probes_deadline(&self) -> Option<Time> {
+        let probes = self.probes.as_ref().filter(|_| !self.is_over());
+        probes.and_then(HostProbes::deadline)
     }
 
     /// Every process of the job on this host has ended and central knows it.

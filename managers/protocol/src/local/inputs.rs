@@ -1,6 +1,7 @@
 //! Inputs and effects of the local manager's core.
 
 use crate::broadcast::Peer;
+use crate::detector::{ProbeFailure, ProbeMessage};
 use crate::lookup;
 use crate::manager_messages::{End, KeptFile, MovedRank, ProcessInstance, ToCentral, ToLocal};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
@@ -48,6 +49,10 @@ pub enum LocalInput {
     CopiesFound(Vec<KeptFile>),
     /// Another manager, or central, says this of where ranks are.
     LookedUp(Peer, lookup::LookupMessage),
+    /// The manager of this host says this.
+    Probed(usize, ProbeMessage),
+    /// There is no connection to the manager of this host, for this reason.
+    NoConnection(usize, ProbeFailure),
     /// The deadline may have come.
     Tick,
     /// The sweep is over: no process is left.
@@ -95,6 +100,8 @@ pub enum LocalEffect {
     Ranks(Vec<Rank>, FromManager),
     /// Tell another manager, or central, of where ranks are.
     LookUp(Peer, lookup::LookupMessage),
+    /// Tell the manager of this host.
+    Probe(usize, ProbeMessage),
     /// Watch this process, which registered and is not the one that was started.
     Watch(Rank, Incarnation, u32),
     /// Suspend all present processes of ranks; nothing of them acts any more.

@@ -61,6 +61,8 @@ impl Local {
             LocalInput::ImageCopied(file) => self.image_copied(file, effects),
             LocalInput::ImageNotCopied(file, why) => self.image_not_copied(file, why, effects),
             LocalInput::CopiesFound(found) => self.copies.adopt(found),
+            LocalInput::Probed(host, message) => self.probed(now, host, message, effects),
+            LocalInput::NoConnection(host, failure) => self.no_connection(host, failure),
             LocalInput::Tick => self.tick(now, effects),
             LocalInput::Swept => self.swept(effects),
         }
@@ -125,6 +127,7 @@ impl Local {
                 self.end(now, why, effects);
             }
             ToLocal::Kill => self.kill(effects),
+            ToLocal::Watch(order) => self.watch_order(now, order, effects),
             ToLocal::Report => self.report(effects),
             ToLocal::Acknowledged { instance } => self.processes.acknowledged(instance),
             // Stale news of an older generation, or an order that came twice.

@@ -5,7 +5,8 @@
 //! that called `MPI_Init`, which differ under a wrapper. Its images outlive it.
 //!
 //! The state is in parts with private fields, which `host_state` composes: `process_table`,
-//! `image_table`, `copy_table`, `host_rollback`, `host_lease`, `host_lookups`. `rank_process` owns
+//! `image_table`, `copy_table`, `host_rollback`, `host_lease`, `host_lookups`,
+//! `host_probes`. `rank_process` owns
 //! the life of one process instance, from its start until central has acknowledged its end, and
 //! `instance_state` how far it has come. The other files handle inputs; `local_step` passes each
 //! input to its handler.
@@ -16,6 +17,7 @@ mod copy_table;
 mod exits;
 mod host_lease;
 mod host_lookups;
+mod host_probes;
 mod host_rollback;
 mod host_state;
 mod image_table;
@@ -26,6 +28,7 @@ mod lifecycle;
 mod local_step;
 mod lookups;
 mod move_orders;
+mod probe_steps;
 mod process_exit;
 mod process_table;
 mod rank_messages;

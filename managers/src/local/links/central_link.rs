@@ -29,6 +29,8 @@ pub struct CentralLink {
     gives_images: Option<Vec<SocketAddr>>,
     /// The hosts whose such addresses are asked for.
     asks_images: BTreeSet<u32>,
+    /// The local managers whose addresses are asked for.
+    asks_peers: BTreeSet<u32>,
 }
 
 impl CentralLink {
@@ -49,6 +51,7 @@ impl CentralLink {
             listens: None,
             gives_images: None,
             asks_images: BTreeSet::new(),
+            asks_peers: BTreeSet::new(),
         }
     }
 
@@ -77,6 +80,14 @@ impl CentralLink {
         }
     }
 
+    /// Asks each central manager where a local manager is reached, until one has answered.
+    pub fn ask_peer(&mut self, peer: u32) -> Result<()> {
+        match self.asks_peers.insert(peer) {
+            true => self.tell(&LocalToCentral::AskPeer(peer)),
+            false => Ok(()),
+        }
+    }
+
     /// Queues a message.
     pub fn tell(&mut self, message: &LocalToCentral) -> Result<()> {
         Ok(self.link.queue(message)?)
@@ -90,8 +101,10 @@ impl CentralLink {
     /// The next whole message of the received bytes.
     pub fn next(&mut self) -> Result<Option<CentralToLocal>> {
         let message = self.link.next()?;
-        if let Some(CentralToLocal::ImagesAt { host, .. }) = &message {
-            self.asks_images.remove(host);
+        match &message {
+            Some(CentralToLocal::ImagesAt { host, .. }) => _ = self.asks_images.remove(host),
+            Some(CentralToLocal::PeerAt { peer, .. }) => _ = self.asks_peers.remove(peer),
+            _ => {}
         }
         Ok(message)
     }
@@ -136,6 +149,8 @@ impl CentralLink {
             let gives = self.gives_images.clone().map(LocalToCentral::GivesImages);
             let asks = self.asks_images.iter().copied();
             let asks = asks.map(LocalToCentral::AskImages);
+            let peers = self.asks_peers.iter().copied();
+            let asks = asks.chain(peers.map(LocalToCentral::AskPeer));
             for message in listens.into_iter().chain(gives).chain(asks) {
                 self.link.queue(&message)?;
             }

@@ -17,6 +17,7 @@ use crate::net::local_link::Filled;
 use crate::net::manager_listener::{Listener, ProvedManager};
 use crate::net::reactor::{Reactor, Token};
 use crate::net::session_link::SessionLink;
+use peer_probes::Probing;
 use rejoin_channel_table::{JobId, JobKey};
 use rejoin_managers_protocol::broadcast::{BroadcastEffect, BroadcastMessage, Member};
 use rejoin_managers_protocol::lookup;
@@ -50,6 +51,8 @@ struct Caller {
 /// A local manager's links to other local managers.
 pub struct Peers {
     member: Member<TreeOrder>,
+    /// The table goes down a tree; otherwise peers only probe each other.
+    has_tree: bool,
     place: TreePlace,
     job: JobId,
     key: JobKey,
@@ -67,6 +70,7 @@ pub struct Peers {
     orders: Vec<ToLocal>,
     /// Look-up messages for this manager's own core, with their senders.
     lookups: Vec<(u32, lookup::LookupMessage)>,
+    probing: Probing,
 }
 
 impl Peers {
@@ -81,6 +85,7 @@ impl Peers {
         let listener = Listener::open(plan.job, key, choice, (kind::PEERS, most), reactor);
         Peers {
             member: Member::new(Some(place.position as usize), place.tree()),
+            has_tree: plan.tree.is_some(),
             place,
             job: plan.job,
             key: plan.key.clone(),
@@ -94,6 +99,7 @@ impl Peers {
             up: Vec::new(),
             orders: Vec::new(),
             lookups: Vec::new(),
+            probing: Probing::default(),
         }
     }
 
@@ -155,6 +161,9 @@ impl Peers {
 
     /// The host at a position can't be reached.
     fn lost(&mut self, position: u32, reactor: &Reactor) -> Result<()> {
+        if !self.has_tree {
+            return Ok(());
+        }
         let mut effects = Vec::new();
         self.member
             .lost(host_clocks::now(), position as usize, &mut effects);
@@ -212,6 +221,8 @@ impl Peers {
     fn dial(&mut self, to: u32, reactor: &Reactor) -> Result<bool> {
         let order = self.last_order.as_ref();
         let addresses = order.map_or(&[][..], |order| order.addresses(to as usize));
+        let known = self.probing.addresses(to);
+        let addresses = known.unwrap_or(addresses);
         if addresses.is_empty() || to == self.place.position || to >= self.place.hosts {
             return Ok(false);
         }
@@ -261,6 +272,9 @@ impl Peers {
     /// Drops a link that was dialed here.
     fn drop_dialed(&mut self, position: u32, reactor: &Reactor) -> Result<()> {
         if let Some(mut dialing) = self.dialing.remove(&position) {
+            let is_refused = dialing.dialer.is_refused();
+            self.probing
+                .is_down(position, dialing.connected, is_refused);
             dialing.dialer.cancel(reactor);
             dialing.link.detach(reactor);
         }
@@ -324,6 +338,7 @@ impl Peers {
             match message {
                 PeerMessage::Tree(message) => self.hear(Some(position), message, reactor)?,
                 PeerMessage::LookUp(message) => self.lookups.push((position, message)),
+                PeerMessage::Probe(message) => self.probing.hear(position, message),
             }
         }
         if over && outward {
@@ -363,6 +378,7 @@ impl Peers {
                 dialing.dialer.poll(true, reactor)?;
             }
         }
+        self.note_refusals();
         over.into_iter()
             .try_for_each(|position| self.drop_dialed(position, reactor))?;
         for dialing in self.dialing.values_mut() {
@@ -392,5 +408,7 @@ impl Peers {
     }
 }
 
+mod peer_probes;
+mod probe_calls;
 #[cfg(test)]
 mod tests;

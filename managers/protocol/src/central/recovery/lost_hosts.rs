@@ -38,7 +38,8 @@ impl LostHosts {
     /// Keeps an input that waits for the decision. Returns the others.
     pub fn postpone(&mut self, input: CentralInput) -> Option<CentralInput> {
         let waits = match &input {
-            CentralInput::Local(_, message) => !matches!(message, ToCentral::Renew { .. }),
+            CentralInput::Local(_, ToCentral::Renew { .. } | ToCentral::Watch(_)) => false,
+            CentralInput::Local(..) => true,
             CentralInput::Checkpoint | CentralInput::Stop(_) => true,
             _ => false,
         };

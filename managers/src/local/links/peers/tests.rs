@@ -56,6 +56,7 @@ impl Node {
             copies: None,
             copy_group: 1,
             copy_rate: None,
+            probes: None,
             lookups: false,
         };
         let place = TreePlace {
