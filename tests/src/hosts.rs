@@ -405,6 +405,24 @@ impl Hosts {
         true
     }
 
+    /// The processor time of all processes that have run on the hosts.
+    ///
+    /// # Panics
+    /// Without the second version of control groups.
+    pub fn processor_time(&self) -> Duration {
+        let hosts = self.hosts.iter().flatten();
+        let micros = hosts.map(|host| {
+            let group = host.group.as_ref().expect("control groups");
+            let stat = fs::read_to_string(group.join("cpu.stat")).expect("cpu.stat");
+            let used = stat
+                .lines()
+                .find_map(|line| line.strip_prefix("usage_usec "));
+            used.and_then(|used| used.parse::<u64>().ok())
+                .expect("usage_usec")
+        });
+        Duration::from_micros(micros.sum())
+    }
+
     /// Cuts a host off, silently.
     pub fn cut(&self, number: usize, how: Cut) {
         match how {
@@ -414,6 +432,12 @@ impl Hosts {
             Cut::Out => self.mislead(Some(number), None),
             Cut::In => self.mislead(None, Some(number)),
         }
+    }
+
+    /// Cuts the way between two hosts, silently. All others reach both.
+    pub fn cut_between(&self, one: usize, other: usize) {
+        self.mislead(Some(one), Some(other));
+        self.mislead(Some(other), Some(one));
     }
 
     /// Diverts frames to an address that no host has: from one host to all, or from all to one.

@@ -1,0 +1,153 @@
+//! Detectors: hosts that fall silent, lost links between two hosts, and busy machines. Root is
+//! needed, as in `hosts`.
+
+use rejoin_tests::hosts;
+use rejoin_tests::hosts::Hosts;
+use rejoin_tests::hosts::job::{Job, good, lines};
+use rejoin_tests::spinner::Spinner;
+use std::time::Duration;
+
+/// Probes that are frequent enough for a test.
+const OFTEN: [&str; 4] = ["--probe-interval", "200ms", "--probe-timeout", "500ms"];
+
+/// Events of which there is none as long as every host is well.
+const ALARMS: [&str; 4] = [
+    "host-silent",
+    "host-suspected",
+    "host-link-lost",
+    "host-replaced",
+];
+
+fn with(detector: &'static str, more: &[&'static str]) -> Vec<&'static str> {
+    [&["--detector", detector][..], &OFTEN, more].concat()
+}
+
+fn no_alarm(job: &Job) {
+    for event in ALARMS {
+        assert_eq!(job.events(event), 0, "{event}");
+    }
+}
+
+/// A folder of images that all hosts see.
+fn images(hosts: &Hosts) -> String {
+    let images = hosts.folder().join("images");
+    std::fs::create_dir_all(&images).expect("a folder");
+    images.to_str().expect("UTF-8").to_string()
+}
+
+#[test]
+fn a_silent_host_is_noticed_by_each_detector_and_the_answer_is_the_same() {
+    for detector in ["star", "ring", "none"] {
+        let mut hosts = hosts!(3);
+        let undisturbed = Job::undisturbed(&hosts, &[]);
+        // Without a detector, nothing but the patience ends the wait.
+        let limits = ["--host-lease", "2", "--host-patience", "4"];
+        let mut options = with(detector, &limits);
+        options.extend(["--spare", "h3"]);
+        let mut job = Job::jacobi(&hosts, &options);
+        job.until_in_files(2);
+        no_alarm(&job);
+        hosts.kill(2);
+        job.until("host-replaced", 1);
+        job.until("recovered", 1);
+        // Who probes knows before the lease has run out.
+        let suspicions = usize::from(detector == "ring");
+        assert_eq!(job.events("host-suspected"), suspicions, "{detector}");
+        assert_eq!(job.events("host-link-lost"), 0, "{detector}");
+        let done = job.end();
+        good(&done);
+        assert_eq!(
+            lines(&done),
+            lines(&undisturbed),
+            "{detector}: {}",
+            done.text()
+        );
+    }
+}
+
+#[test]
+fn a_lost_link_between_two_hosts_is_reported_once_and_ends_no_host() {
+    for detector in ["star", "ring"] {
+        let hosts = hosts!(3);
+        let layout = ["--host", "h1:2,h2:1,h3:1", "--host-lease", "1"];
+        let undisturbed = Job::undisturbed(&hosts, &layout);
+        let mut job = Job::jacobi(&hosts, &with(detector, &layout));
+        job.until("committed", 1);
+        hosts.cut_between(1, 2);
+        if detector == "ring" {
+            job.until("host-link-lost", 1);
+        }
+        // Longer than a lease lasts.
+        std::thread::sleep(Duration::from_secs(3));
+        // Host 2 is probed by another host since, which reaches it.
+        let reported = usize::from(detector == "ring");
+        assert_eq!(job.events("host-link-lost"), reported, "{detector}");
+        for event in ["host-silent", "host-suspected", "host-replaced"] {
+            assert_eq!(job.events(event), 0, "{detector}: {event}");
+        }
+        hosts.heal();
+        let done = job.end();
+        good(&done);
+        assert_eq!(
+            lines(&done),
+            lines(&undisturbed),
+            "{detector}: {}",
+            done.text()
+        );
+    }
+}
+
+#[test]
+fn busy_processors_raise_no_alarm() {
+    for detector in ["star", "ring"] {
+        let hosts = hosts!(3);
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        let spinners: Vec<Spinner> = (0..2 * cores).map(|_| Spinner::start()).collect();
+        let options = ["--host", "h1:2,h2:1,h3:1", "--host-lease", "2"];
+        let mut job = Job::jacobi(&hosts, &with(detector, &options));
+        job.until("committed", 5);
+        no_alarm(&job);
+        let done = job.end();
+        spinners.into_iter().for_each(|spinner| _ = spinner.stop());
+        good(&done);
+    }
+}
+
+#[test]
+fn the_ring_notices_two_neighbours_that_are_lost_at_once() {
+    let mut hosts = hosts!(4);
+    let layout = ["--host", "h1,h2,h3,h4"];
+    let undisturbed = Job::undisturbed(&hosts, &layout);
+    let images = images(&hosts);
+    let mut options: Vec<&str> = with("ring", &["--host-lease", "3"]);
+    options.extend(layout);
+    options.extend(["--images", &images]);
+    let mut job = Job::jacobi(&hosts, &options);
+    job.until_in_files(2);
+    hosts.kill(2);
+    hosts.kill(3);
+    job.until("host-suspected", 2);
+    job.until("host-replaced", 2);
+    job.until("recovered", 1);
+    let done = job.end();
+    good(&done);
+    assert_eq!(lines(&done), lines(&undisturbed), "{}", done.text());
+}
+
+#[test]
+fn a_host_that_takes_in_ranks_joins_the_ring() {
+    let mut hosts = hosts!(3);
+    let undisturbed = Job::undisturbed(&hosts, &[]);
+    let options = with("ring", &["--host-lease", "2", "--spare", "h3"]);
+    let mut job = Job::jacobi(&hosts, &options);
+    job.until_in_files(2);
+    hosts.kill(2);
+    job.until("recovered", 1);
+    job.until_in_files(4);
+    hosts.kill(3);
+    job.until("host-suspected", 2);
+    job.until("recovered", 2);
+    let done = job.end();
+    good(&done);
+    assert_eq!(lines(&done), lines(&undisturbed), "{}", done.text());
+}
