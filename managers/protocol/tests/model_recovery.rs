@@ -8,7 +8,7 @@
 
 mod recovery;
 
-use recovery::{FAULT, Faults, ProcessStep, SimFile, System};
+use recovery::{Environment, FAULT, Faults, MoveAction, ProcessStep, Request, SimFile, System};
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::central;
 use rejoin_managers_protocol::local;
@@ -34,6 +34,12 @@ struct Jobs {
     forgets: bool,
     /// Images also go to files.
     files: bool,
+    /// Moves that are asked for, in this order. The last host is a spare then.
+    requests: &'static [Request],
+    /// What the journal and the links do to moves.
+    environment: Environment,
+    /// What hosts say reaches central at once, which makes the model smaller.
+    is_quick: bool,
 }
 
 const KILLED: End = End::Signaled(9);
@@ -62,6 +68,8 @@ enum Action {
     EndsBySignal(usize, i32),
     Swept(usize),
     Ask,
+    /// It concerns a job whose ranks move.
+    OfMoves(MoveAction),
     Signal,
     /// The job is to stop with a last checkpoint.
     StopJob,
@@ -117,7 +125,7 @@ impl Jobs {
             if process.moves() {
                 actions.push(Action::Advance(index));
             }
-            if state.wants(index).is_some() {
+            if state.wants(index).is_some() || state.is_to_stop(index) {
                 actions.push(Action::Image(index));
                 if state.faults.refusals < self.bounds.refusals {
                     actions.push(Action::Refuse(index));
@@ -162,6 +170,7 @@ impl Jobs {
         if faults.checkpoints < bounds.checkpoints {
             actions.push(Action::Ask);
         }
+        self.of_moves(state, actions);
         if faults.signals < bounds.signals {
             actions.push(Action::Signal);
         }
@@ -226,6 +235,7 @@ impl Jobs {
                 state.faults.checkpoints += 1;
                 state.central(central::CentralInput::Checkpoint);
             }
+            Action::OfMoves(action) => state.act_on_moves(action),
             Action::Signal => {
                 state.faults.signals += 1;
                 state.interrupted |= !state.stored.finalized;
@@ -251,7 +261,10 @@ impl Model for Jobs {
     type Action = Action;
 
     fn init_states(&self) -> Vec<System> {
-        let mut system = System::new(self.hosts, self.ranks, self.files);
+        let mut system = match self.requests {
+            [] => System::new(self.hosts, self.ranks, self.files),
+            _ => System::moving(self.hosts, self.ranks, self.environment, self.is_quick),
+        };
         system.forgets = self.forgets;
         system.prompt = self.bounds.centrals == 0;
         system.central(central::CentralInput::Begin);
@@ -264,7 +277,12 @@ impl Model for Jobs {
         }
         Self::of_hosts(state, actions);
         self.of_processes(state, actions);
-        if actions.is_empty() {
+        let answer = Action::OfMoves(MoveAction::Answer);
+        actions.extend(state.asks_for_state().then_some(answer));
+        if actions.is_empty() && !self.requests.is_empty() {
+            let ring = Action::OfMoves(MoveAction::Ring);
+            actions.extend(state.has_deadline().then_some(ring));
+        } else if actions.is_empty() {
             let rings = |host: &usize| state.hosts[*host].local.deadline().is_some();
             let hosts = (0..self.hosts).filter(rings);
             actions.extend(hosts.map(Action::TickLocal));
@@ -279,13 +297,14 @@ impl Model for Jobs {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        vec![
+        let mut all = recovery::move_properties();
+        all.extend([
             Property::eventually("the job ends", |_, s: &System| s.over.is_some()),
             Property::always("nothing goes wrong on the way", |_, s: &System| {
                 s.wrong.is_none()
             }),
             Property::always("no two incarnations of a rank act", |_, s: &System| {
-                let acting: Vec<_> = s.processes.iter().filter(|p| p.acts()).collect();
+                let acting: Vec<_> = s.processes.iter().filter(|p| p.has_rank()).collect();
                 let two = |two: &[&recovery::Process]| two[0].instance.rank != two[1].instance.rank;
                 acting.windows(2).all(two)
             }),
@@ -314,7 +333,9 @@ impl Model for Jobs {
             }),
             Property::always("who is done may leave", |_, s: &System| {
                 let leaves = |h: &recovery::Host| h.local.is_over() || !h.down.is_empty();
-                s.over.is_none() || s.hosts.iter().all(leaves)
+                let mut hosts = (0..).zip(&s.hosts);
+                let away = |host: usize| s.is_unused(host) || s.is_gone(host);
+                s.over.is_none() || hosts.all(|(host, h)| leaves(h) || away(host))
             }),
             Property::sometimes("it stops", |m: &Jobs, s: &System| {
                 let stopped = matches!(s.over, Some(Verdict::Stopped { .. }));
@@ -337,7 +358,8 @@ impl Model for Jobs {
                 let died = s.faults.centrals >= m.bounds.centrals;
                 s.over == Some(Verdict::Success) && died
             }),
-        ]
+        ]);
+        all
     }
 }
 
@@ -374,6 +396,8 @@ const NONE: Faults = Faults {
     checkpoints: 0,
     signals: 0,
     stops: 0,
+    moves: 0,
+    hosts: 0,
     centrals: 0,
 };
 
@@ -386,6 +410,9 @@ const TWO: Jobs = Jobs {
     before_init: false,
     forgets: false,
     files: false,
+    requests: &[],
+    environment: Environment::Correct,
+    is_quick: false,
 };
 
 #[test]

@@ -105,6 +105,11 @@ impl Process {
         }
     }
 
+    /// The state of its rank advances with it, and may with no other process.
+    pub fn has_rank(&self) -> bool {
+        self.acts() && self.has_work && self.waits.is_none()
+    }
+
     /// Its process id.
     pub fn pid(&self) -> u32 {
         100 + self.instance.rank.0 * 20 + self.instance.incarnation.0

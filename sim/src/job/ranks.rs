@@ -14,8 +14,7 @@ impl<W: Work> JobWorld<W> {
     pub(super) fn add_process(&mut self, process: Process) -> Result<(), String> {
         let (rank, incarnation) = (process.instance.rank, process.instance.incarnation);
         let of_rank = (rank, rejoin_channel_table::Incarnation(0))..=(rank, incarnation);
-        let acts = |p: &Process| p.acts() && p.has_work && p.waits.is_none();
-        if let Some((key, _)) = self.processes.range(of_rank).find(|(_, p)| acts(p)) {
+        if let Some((key, _)) = self.processes.range(of_rank).find(|(_, p)| p.has_rank()) {
             return Err(format!("{key:?} acts beside {:?}", process.instance));
         }
         self.processes.insert((rank, incarnation), process);
@@ -367,7 +366,7 @@ impl<W: Work> JobWorld<W> {
         let Some(process) = self.processes.remove(&key) else {
             return Ok(());
         };
-        if process.acts() && process.has_work && process.waits.is_none() {
+        if process.has_rank() {
             self.work.ended(key.0);
         }
         let host = self.home_of(key);

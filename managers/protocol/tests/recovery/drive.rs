@@ -19,7 +19,14 @@ fn remember(records: &mut Vec<Record>, record: &Record) {
         generation: Default::default(),
         last: None,
     };
-    let all = [finalized, Record::HostDone(0)];
+    let moving = Record::Moving {
+        number: Epoch(0),
+        moves: Vec::new(),
+    };
+    let all = [finalized, Record::HostDone(0), moving];
+    if let Record::Moved { .. } = record {
+        return records.push(record.clone());
+    }
     if !all.iter().any(|r| discriminant(r) == discriminant(record)) {
         let other = |old: &Record| discriminant(old) != discriminant(record);
         records.retain(|old| other(old) || is_of_other_level(old, record));
@@ -53,6 +60,8 @@ impl System {
                 central::CentralEffect::Persist(record) => {
                     // Records that no central manager reads would only separate equal states.
                     let forgotten = self.forgets && matches!(record, Record::Restoring { .. });
+                    let moving = self.moving.as_ref();
+                    let forgotten = forgotten || moving.is_some_and(|m| m.forgets(&record));
                     if let (Some(leased), Record::Committed { epoch, .. }) =
                         (&mut self.leased, &record)
                     {
@@ -81,7 +90,7 @@ impl System {
                     if self.prompt && matches!(order, ToLocal::Acknowledged { .. }) {
                         self.local(host, local::LocalInput::Central(order));
                     } else {
-                        self.hosts[host].down.push_back(order);
+                        self.carry(host, order);
                     }
                 }
                 central::CentralEffect::SendAll(hosts, order) => {
@@ -90,12 +99,19 @@ impl System {
                     }
                     self.stored.promise(&order);
                     for host in hosts {
-                        self.hosts[host].down.push_back(order.clone());
+                        self.carry(host, order.clone());
                     }
                 }
                 central::CentralEffect::Event(event) => self.note(event),
                 central::CentralEffect::Decided(_) | central::CentralEffect::Resumed { .. } => {}
                 central::CentralEffect::Over(verdict) => self.over = Some(verdict),
+                central::CentralEffect::Moved { rank, to, .. } => self.placed(rank, to),
+                central::CentralEffect::MovedBack(_, ranks) => {
+                    ranks
+                        .into_iter()
+                        .for_each(|(rank, to)| self.placed(rank, to));
+                }
+                central::CentralEffect::Join(_) => {}
                 other => self.of_lost_hosts(other),
             }
         }
@@ -113,6 +129,9 @@ impl System {
                 host.down.clear();
             }
         }
+        if let Some(leased) = &mut self.leased {
+            leased.question = None;
+        }
         self.central = Central::resume(self.job(), self.records.clone());
         self.central(central::CentralInput::Begin);
         for host in 0..self.hosts.len() {
@@ -123,6 +142,7 @@ impl System {
     }
 
     fn note(&mut self, event: Event) {
+        self.note_move(&event);
         match event {
             Event::Recovered { alone: None, .. } => self.recovered = true,
             Event::HostSilent { host, .. } => self.is_silent(host),
@@ -196,12 +216,13 @@ impl System {
 
     /// The process that the manager of this host means.
     fn current(&mut self, host: usize, rank: Rank) -> Option<&mut Process> {
-        let instance = *self.instances.get(&rank)?;
-        if self.home_of(instance) != host {
-            return None;
-        }
+        let incarnation = match &self.leased {
+            Some(leased) => leased.last_on(host, rank)?,
+            None => self.instances.get(&rank)?.incarnation,
+        };
         let mut processes = self.processes.iter_mut();
-        processes.find(|p| p.instance == instance && p.acts())
+        let is_it = |p: &Process| p.instance.rank == rank && p.instance.incarnation == incarnation;
+        processes.find(|p| is_it(p) && p.acts())
     }
 
     fn perform(
@@ -212,7 +233,7 @@ impl System {
     ) {
         match effect {
             local::LocalEffect::Spawn(instance) => {
-                self.begins(host, instance);
+                self.begins(host, instance, false);
                 let process = Process::new(
                     instance,
                     ProcessStep::BeforeInit,
@@ -235,9 +256,7 @@ impl System {
                 }
                 self.processes.retain(|p| p.exiting || !same(p));
             }
-            local::LocalEffect::DropImage(rank, epoch) => {
-                self.images.remove(&(rank, epoch));
-            }
+            local::LocalEffect::DropImage(rank, epoch) => self.drop_image(host, rank, epoch),
             local::LocalEffect::DropFromMemory(rank, epoch) => self.drop_from_memory(rank, epoch),
             local::LocalEffect::WriteImage(rank, epoch) => {
                 inputs.extend(self.write_image(rank, epoch));
@@ -253,8 +272,8 @@ impl System {
             }
             local::LocalEffect::Ranks(ranks, message) => {
                 for rank in ranks {
-                    if let Some(process) = self.current(host, rank) {
-                        process.hear(&message);
+                    if let Some(instance) = self.current(host, rank).map(|p| p.instance) {
+                        self.hears(instance, &message);
                     }
                 }
             }
@@ -267,9 +286,17 @@ impl System {
             local::LocalEffect::SignalAll(signal) => self.signal_all(host, signal),
             local::LocalEffect::Sweep => self.hosts[host].sweeping = true,
             local::LocalEffect::Exit { .. } => self.hosts[host].done = true,
+            local::LocalEffect::HasLeft(_) => {}
             local::LocalEffect::StopAll => self.suspends(host, true),
             local::LocalEffect::ContinueAll => self.suspends(host, false),
             other => panic!("{other:?} in this model"),
+        }
+    }
+
+    /// A host drops an image, unless its rank has moved: then another host has the file now.
+    fn drop_image(&mut self, host: usize, rank: Rank, epoch: Epoch) {
+        if self.image_home(rank, epoch) == host || self.moving.is_none() {
+            self.images.remove(&(rank, epoch));
         }
     }
 
@@ -282,9 +309,14 @@ impl System {
         }
     }
 
-    /// Neither generations nor incarnations ever fall.
-    fn begins(&mut self, host: usize, instance: ProcessInstance) {
+    /// Neither generations nor incarnations ever fall, except those of a move that was given up:
+    /// its process never starts. None is used twice.
+    fn begins(&mut self, host: usize, instance: ProcessInstance, moves: bool) {
         self.settles(host, instance);
+        let last = self.instances.get(&instance.rank);
+        if moves && last.is_some_and(|last| instance.incarnation < last.incarnation) {
+            return;
+        }
         if let Some(last) = self.instances.insert(instance.rank, instance)
             && (instance.incarnation <= last.incarnation || instance.generation < last.generation)
         {
@@ -293,16 +325,17 @@ impl System {
     }
 
     fn restore(&mut self, host: usize, instance: ProcessInstance, epoch: Epoch) {
-        self.begins(host, instance);
+        let moves = self.moving.is_some() && self.stored.moved_with.contains(&epoch);
+        self.begins(host, instance, moves);
         if self
             .leased
             .as_ref()
-            .is_some_and(|leased| !leased.has_committed(epoch))
+            .is_some_and(|leased| !moves && !leased.has_committed(epoch))
         {
             self.complain(format!("{epoch:?} is restored and was not committed"));
         }
         self.restores.push(SimRestore {
-            moves: false,
+            moves,
             instance,
             epoch,
             // As the host knows it: one generation, and not the first instance in it.
@@ -332,12 +365,14 @@ impl System {
     }
 
     /// One host's word reaches central at once: only the order of words counts there, and nothing
-    /// else comes between.
+    /// else comes between. That of several hosts does in a model that is made smaller so.
     pub fn settle(&mut self) {
-        while let [host] = &mut self.hosts[..]
-            && let Some(message) = host.up.pop_front()
+        let is_quick = self.hosts.len() == 1 || self.is_quick();
+        while is_quick
+            && let Some(host) = self.hosts.iter().position(|host| !host.up.is_empty())
+            && let Some(message) = self.hosts[host].up.pop_front()
         {
-            self.central(central::CentralInput::Local(0, message));
+            self.central(central::CentralInput::Local(host, message));
         }
         self.processes
             .sort_by_key(|p| (p.instance.rank, p.instance.incarnation));

@@ -37,7 +37,7 @@ impl System {
         } else {
             SimFile::Absent
         };
-        self.local(self.host_of(rank), input);
+        self.local(self.image_home(rank, epoch), input);
     }
 
     /// A restore ends the writing.
@@ -46,7 +46,7 @@ impl System {
         if let Some(image) = image.filter(|image| image.file == SimFile::Partial) {
             image.file = SimFile::Absent;
             let input = LocalInput::ImageNotStored(rank, epoch, None);
-            self.local(self.host_of(rank), input);
+            self.local(self.image_home(rank, epoch), input);
         }
     }
 
@@ -67,8 +67,8 @@ impl System {
         match image {
             Some(image) if image.file == SimFile::Whole => image.in_memory = false,
             _ => {
+                let host = self.image_home(rank, epoch);
                 self.images.remove(&(rank, epoch));
-                let host = self.host_of(rank);
                 self.local(host, LocalInput::ImageEnded(rank, epoch));
             }
         }

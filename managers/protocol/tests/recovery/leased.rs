@@ -69,6 +69,51 @@ pub struct Leased {
 }
 
 impl Leased {
+    fn new(hosts: usize, terms: Terms, job: Job) -> Leased {
+        Leased {
+            now: Time(0),
+            terms,
+            placement: job.placement.clone(),
+            lost: Vec::new(),
+            homes: BTreeMap::new(),
+            job,
+            hosts: vec![LeasedHost::default(); hosts],
+            question: None,
+            stored: false,
+            relaunches: 0,
+            moves: 0,
+            finished: BTreeSet::new(),
+            committed: BTreeSet::new(),
+        }
+    }
+
+    /// A job without leases, whose last host has no ranks at first, and can take some in.
+    pub fn without_leases(hosts: usize, ranks: u32, job: Job) -> Leased {
+        let job = Job {
+            placement: (0..ranks as usize).map(|rank| rank % (hosts - 1)).collect(),
+            failover: Some(Failover {
+                takes_in: true,
+                ..Failover::default()
+            }),
+            copies: None,
+            ..job
+        };
+        Leased::new(hosts, Terms::new(1000, 3000), job)
+    }
+
+    /// The last incarnation of a rank that was to be made on a host.
+    pub fn last_on(&self, host: usize, rank: Rank) -> Option<Incarnation> {
+        let of_rank = (rank, Incarnation(0))..=(rank, Incarnation(u32::MAX));
+        let mut homes = self.homes.range(of_rank).rev();
+        let there = homes.find(|(_, home)| **home == host);
+        there.map(|((_, incarnation), _)| *incarnation)
+    }
+
+    /// No process was ever to be made on this host.
+    pub fn has_never_had(&self, host: usize) -> bool {
+        !self.homes.values().any(|home| *home == host)
+    }
+
     pub fn committed(&mut self, epoch: Epoch) {
         self.committed.insert(epoch);
     }
@@ -88,9 +133,11 @@ impl Leased {
     }
 }
 
-fn host(terms: Terms, now: Time) -> Host {
+fn host(terms: Option<Terms>, now: Time) -> Host {
     let mut local = Local::new();
-    local.use_leases(terms, now);
+    if let Some(terms) = terms {
+        local.use_leases(terms, now);
+    }
     Host {
         local,
         up: Default::default(),
@@ -123,22 +170,8 @@ impl System {
             ..system.job()
         };
         system.central = Central::new(job.clone());
-        system.hosts = (0..hosts).map(|_| host(terms, Time(0))).collect();
-        system.leased = Some(Box::new(Leased {
-            now: Time(0),
-            terms,
-            placement: job.placement.clone(),
-            lost: Vec::new(),
-            homes: BTreeMap::new(),
-            job,
-            hosts: vec![LeasedHost::default(); hosts],
-            question: None,
-            stored: false,
-            relaunches: 0,
-            moves: 0,
-            finished: BTreeSet::new(),
-            committed: BTreeSet::new(),
-        }));
+        system.hosts = (0..hosts).map(|_| host(Some(terms), Time(0))).collect();
+        system.leased = Some(Box::new(Leased::new(hosts, terms, job)));
         system
     }
 
@@ -264,7 +297,9 @@ impl System {
     pub fn settles(&mut self, host: usize, instance: ProcessInstance) {
         if let Some(leased) = &mut self.leased {
             let key = (instance.rank, instance.incarnation);
-            leased.homes.insert(key, host);
+            if leased.homes.insert(key, host).is_some() {
+                self.complain(format!("{instance:?} is made twice"));
+            }
         }
     }
 
@@ -294,7 +329,7 @@ impl System {
         for index in 0..self.processes.len() {
             let process = &self.processes[index];
             let host = self.home_of(process.instance);
-            let same = process.instance.rank == successor.rank && process.acts();
+            let same = process.instance.rank == successor.rank && process.has_rank();
             if !same || host == home {
                 continue;
             }
@@ -405,7 +440,8 @@ impl System {
         for state in &mut leased.hosts {
             (state.still, state.dropped, state.granted) = (false, false, None);
         }
-        let (terms, now, job) = (leased.terms, leased.now, leased.job.clone());
+        let (now, job) = (leased.now, leased.job.clone());
+        let terms = job.leases.as_ref().map(|leases| leases.terms);
         self.hosts.iter_mut().for_each(|h| *h = host(terms, now));
         self.central = Central::new(job);
         self.central(CentralInput::Begin);

@@ -57,6 +57,7 @@ impl Action {
                 (state.host_of(rank), false)
             }
             Action::Ask
+            | Action::OfMoves(_)
             | Action::Signal
             | Action::StopJob
             | Action::CentralDies { .. }

@@ -4,12 +4,13 @@ mod drive;
 mod file_writing;
 mod leased;
 mod lost_hosts;
+mod rank_moves;
 
 pub use drive::FAULT;
-pub use rejoin_sim::job::process_model::{Process, ProcessStep, SimFile, SimImage, SimRestore};
-pub use rejoin_sim::job::stored::Stored;
+pub use rank_moves::{Environment, MoveAction, Request, move_properties};
 
 use leased::Leased;
+use rank_moves::MoveModel;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Rank};
 use rejoin_managers_protocol::central::{Central, Job, Record, Recovery};
 use rejoin_managers_protocol::checkpoint::{CopyInterval, Interval};
@@ -17,6 +18,8 @@ use rejoin_managers_protocol::local::{self, Local};
 use rejoin_managers_protocol::manager_messages::{End, ProcessInstance, ToCentral, ToLocal};
 use rejoin_managers_protocol::policy::RecoveryLimit;
 use rejoin_managers_protocol::verdict::Verdict;
+pub use rejoin_sim::job::process_model::{Process, ProcessStep, SimFile, SimImage, SimRestore};
+pub use rejoin_sim::job::stored::Stored;
 use rejoin_wire::ImageCost;
 use rejoin_wire::{Limits, ToManager, VERSION};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -46,6 +49,10 @@ pub struct Faults {
     pub signals: u8,
     /// Requests to stop with a last checkpoint.
     pub stops: u8,
+    /// Requests to move ranks.
+    pub moves: u8,
+    /// Hosts whose local manager has ended.
+    pub hosts: u8,
     /// Central managers that died.
     pub centrals: u8,
 }
@@ -88,8 +95,10 @@ pub struct System {
     pub alone: bool,
     /// Ranks that were told as lost alone and not as back.
     pub away: BTreeSet<Rank>,
-    /// Of a job whose hosts go by leases.
+    /// Of a job whose hosts go by leases, or whose ranks move.
     leased: Option<Box<Leased>>,
+    /// Of a job whose ranks move.
+    moving: Option<Box<MoveModel>>,
 }
 
 fn job(hosts: usize, ranks: u32, files: bool) -> Job {
@@ -148,6 +157,7 @@ impl System {
             alone: false,
             away: BTreeSet::new(),
             leased: None,
+            moving: None,
         }
     }
 
@@ -235,15 +245,16 @@ impl System {
 
     pub fn image(&mut self, index: usize, refuse: bool) {
         let Some(epoch) = self.wants(index) else {
-            return;
+            return self.stop_to_move(index, refuse);
         };
+        let home = self.home_of(self.processes[index].instance);
         let process = &mut self.processes[index];
         process.epoch = epoch;
         process.order = process.order.filter(|order| *order > epoch);
         let ProcessInstance {
             generation, rank, ..
         } = process.instance;
-        let image = SimImage::of(process, 0);
+        let image = SimImage::of(process, home);
         let pid = process.pid();
         let message = if refuse {
             ToManager::NotImaged {
@@ -317,22 +328,25 @@ impl System {
     }
 
     pub fn restored(&mut self, index: usize) {
+        let restore = self.restores.remove(index);
         let SimRestore {
             instance,
             epoch,
             alone,
             stop,
-            ..
-        } = self.restores.remove(index);
+            moves,
+        } = restore;
         let (rank, incarnation) = (instance.rank, instance.incarnation);
         let host = self.home_of(instance);
-        if host != self.host_of(rank) {
+        if host != self.host_of(rank) && !moves {
             let why = "it is on another host by now".to_string();
             return self.local(host, local::LocalInput::NotStarted(rank, incarnation, why));
         }
-        self.displace(instance);
+        if !moves {
+            self.displace(instance);
+        }
         if let Some(image) = self.images.get_mut(&(rank, epoch)) {
-            image.in_memory = true;
+            (image.in_memory, image.home) = (true, host);
             let image = *image;
             self.interrupt_writing(rank, epoch);
             if alone && image.step != ProcessStep::WaitsForAll {
@@ -340,6 +354,7 @@ impl System {
             }
             let mut process = Process::new(instance, ProcessStep::Back, image.step, Some(epoch));
             process.alone = alone;
+            let process = self.arrival(&restore, &image, process);
             let pid = process.pid();
             self.processes.push(process);
             self.local(host, local::LocalInput::Spawned(rank, incarnation, pid));
