@@ -37,6 +37,7 @@ impl Launcher {
                     self.user_log.again(&how, took);
                     let generation = self.central.view().generation;
                     self.observers.again(generation.0, &how, pid, took);
+                    self.control.moves_abandoned();
                     continue;
                 }
                 News::Unjournaled { why, remote } => {
