@@ -49,6 +49,7 @@ fn fate(rng: &mut Rng, seed: u64, until: u64) -> Fate {
         until,
         moves: rng.between(1, 12) as u32,
         asks: rng.below(3) as u32,
+        healths: rng.below(4) as u32,
         ..Fate::default()
     };
     if seed % 2 == 1 {
@@ -59,6 +60,7 @@ fn fate(rng: &mut Rng, seed: u64, until: u64) -> Fate {
         fate.files = rng.below(3) as u32;
         fate.refusals = rng.below(3) as u32;
         fate.images = rng.below(2) as u32;
+        fate.leaves = u32::from(rng.chance(20));
         fate.locals = u32::from(rng.chance(20));
         fate.signals = u32::from(rng.chance(10));
         fate.stops = u32::from(rng.chance(10));

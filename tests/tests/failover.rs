@@ -146,7 +146,7 @@ fn a_job_that_waits_for_its_next_launch_can_be_ended() {
     ended_before_it_goes_on(&hosts, "waits", |job, lost| {
         let all = hosts.processes(1, "rejoin-local");
         // It ends its ranks, but nobody has seen that: the lease is waited for.
-        kill(lost, libc::SIGTERM);
+        kill(lost, libc::SIGHUP);
         all_gone(&all, SOON);
         kill(job, libc::SIGTERM);
     });

@@ -340,7 +340,7 @@ fn orders_to_replace_a_host_wait_for_its_lease_also_in_the_next_central_manager(
     let mut job = Job::jacobi(&hosts, &with);
     job.until_in_files(2);
     // It ends its ranks, but nobody has seen that.
-    kill(hosts.processes(2, "rejoin-local")[0], libc::SIGTERM);
+    kill(hosts.processes(2, "rejoin-local")[0], libc::SIGHUP);
     job.until("host-replaced", 1);
     job.kill_central();
     job.until("central-again", 1);

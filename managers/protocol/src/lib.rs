@@ -25,6 +25,7 @@ mod committed_checkpoint;
 pub mod committed_levels;
 pub mod detector;
 mod failure_rate;
+pub mod host_health;
 pub mod interval;
 pub mod lease;
 pub mod levels;

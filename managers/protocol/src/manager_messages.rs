@@ -6,6 +6,7 @@
 //! for every generation.
 
 use crate::detector::{WatchOrder, WatchReport};
+use crate::host_health::HostHealth;
 use crate::levels::CommittedEpochs;
 use crate::region_commits::{RegionEpochs, RegionWait};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
@@ -253,6 +254,8 @@ pub enum ToLocal {
     },
     /// The job is over: kill every process of it at once.
     Kill,
+    /// The ranks can't leave this host as [`ToCentral::HostEnds`] asks: there is nowhere to go.
+    CanNotLeave,
     /// A renewal of the host's lease is granted.
     Granted {
         /// Number of the granted request.
@@ -570,6 +573,11 @@ pub enum ToCentral {
         /// The rank, and the latest of its instances that may have been here.
         instance: ProcessInstance,
     },
+    /// This host ends soon: its ranks are to move to others. It says so again until they have.
+    HostEnds,
+    /// The health command of this host has answered. Answers but [`HostHealth::Fine`] are
+    /// repeated.
+    Health(HostHealth),
     /// No process of the job is left on this host; [`ToLocal::Leave`] is awaited.
     Done,
     /// A local manager on another host than central's renews its lease.

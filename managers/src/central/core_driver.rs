@@ -303,6 +303,7 @@ mod tests {
             generation: Generation(0),
             hosts: vec!["a".into(), "b".into()],
             placement: vec![0, 1],
+            slots: Vec::new(),
             limit: None,
             spent: 0,
             recovery: None,

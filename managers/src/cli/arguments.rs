@@ -174,6 +174,21 @@ pub(super) struct JobArguments {
     /// manager, too
     #[arg(long, value_name = "TIME", default_value = "1", value_parser = probe_time, allow_hyphen_values = true)]
     pub(super) probe_timeout: u64,
+    /// Command that each local manager runs again and again (by sh -c) to ask how its host is: exit
+    /// code 0: fine, 1: suspect (the host gets no ranks while another one has room), 2: leave (its
+    /// ranks move to other hosts, as by rejoin drain). The first line of output is the reason
+    #[arg(long, value_name = "COMMAND")]
+    pub(super) health: Option<String>,
+    /// Time from one start of the command of --health to the next
+    #[arg(long, requires = "health", value_name = "TIME", default_value = "30", value_parser = milliseconds, allow_hyphen_values = true)]
+    pub(super) health_interval: u64,
+    /// The command of --health is killed after this time, and counts as one that gave no answer
+    #[arg(long, requires = "health", value_name = "TIME", default_value = "10", value_parser = milliseconds, allow_hyphen_values = true)]
+    pub(super) health_timeout: u64,
+    /// Time that the ranks of a host have to move to others after SIGTERM to its local manager; the
+    /// manager ends shortly before. none: it ends at once, as after a second SIGTERM
+    #[arg(long, value_name = "TIME|none", default_value = "60", value_parser = leave_deadline, allow_hyphen_values = true)]
+    pub(super) leave_deadline: LeaveDeadline,
     /// In which order ranks get places: slot or core (fill a host, neighbouring cores first, then
     /// the next host), socket or numa (the same, each socket or NUMA node of a host in turn), node
     /// (each host in turn)
@@ -384,6 +399,17 @@ pub(super) enum OutputAt {
 pub(super) enum Stdin {
     None,
     Rank(u32),
+}
+
+/// Milliseconds from SIGTERM to a local manager to its end, if it does not end at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LeaveDeadline(pub(super) Option<u64>);
+
+fn leave_deadline(text: &str) -> Result<LeaveDeadline, String> {
+    match text {
+        "none" => Ok(LeaveDeadline(None)),
+        time => milliseconds(time).map(|millis| LeaveDeadline(Some(millis))),
+    }
 }
 
 /// Most ranks of one program.

@@ -61,6 +61,9 @@ pub(super) fn machines(
         interval: job.probe_interval,
         timeout: job.probe_timeout,
     };
+    for (host, slots) in found.hosts.iter_mut().zip(&found.slots) {
+        host.slots = *slots;
+    }
     let agent = job.launch_agent.as_deref().unwrap_or(AGENT);
     let shown = || given("launch_agent", agent);
     let words = segments::words(agent).map_err(|e| format!("{}: {e}", shown()))?;
@@ -115,6 +118,7 @@ impl Finder {
                     name: if here { self.own.clone() } else { name.clone() },
                     here,
                     lost: false,
+                    slots: 0,
                 });
                 self.slots.push(0);
                 self.used.push(0);

@@ -9,8 +9,7 @@ use crate::host::network_interfaces;
 use crate::host::random::random;
 use crate::host::signal_reader;
 use crate::host::topology::places::{Bind, Binding, MappingPolicy};
-use crate::launch::launch_plan::ImagesPlace;
-use crate::launch::launch_plan::{LaunchPlan, Program};
+use crate::launch::launch_plan::{HealthPlan, ImagesPlace, LaunchPlan, Program};
 use crate::launch::machines::Machines;
 use crate::launch::tree::by_lookups;
 use crate::mpirun::{Launch, Show};
@@ -76,6 +75,8 @@ pub(super) fn launch(
         tree: None,
         probes: None,
         lookups: by_lookups(size)?,
+        health: health(job),
+        leave_deadline: job.leave_deadline.0,
     };
     Ok(Launch {
         plan,
@@ -132,6 +133,15 @@ fn reader(stdin: Stdin, size: u32) -> Result<Option<Rank>, String> {
         Stdin::Rank(rank) => Ok(Some(Rank(rank))),
         Stdin::None => Ok(None),
     }
+}
+
+/// The command that says how each host is.
+fn health(job: &JobArguments) -> Option<HealthPlan> {
+    job.health.clone().map(|command| HealthPlan {
+        command,
+        interval: job.health_interval,
+        limit: job.health_timeout,
+    })
 }
 
 fn shown(output: OutputAt) -> Show {

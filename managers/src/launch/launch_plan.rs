@@ -45,6 +45,17 @@ pub struct CopyPlan {
     pub moved: Vec<MovedRank>,
 }
 
+/// A command that says how a host is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HealthPlan {
+    /// For a shell.
+    pub command: String,
+    /// Milliseconds from one start of it to the next.
+    pub interval: u64,
+    /// Milliseconds that it may take.
+    pub limit: u64,
+}
+
 /// A folder for files of process images.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImagesPlace {
@@ -114,6 +125,11 @@ pub struct LaunchPlan {
     pub probes: Option<(DetectorSettings, TreePlace)>,
     /// Ranks get no table, but look cards up.
     pub lookups: bool,
+    /// Says how each host is; `None`: nobody asks.
+    pub health: Option<HealthPlan>,
+    /// Milliseconds from SIGTERM to a local manager to the end of its host; `None`: the manager
+    /// ends at once.
+    pub leave_deadline: Option<u64>,
 }
 
 impl LaunchPlan {
@@ -201,6 +217,8 @@ mod tests {
             tree: None,
             probes: None,
             lookups: false,
+            health: None,
+            leave_deadline: None,
         };
         let placement = [0, 1, 0];
         let first = plan.part(&placement, 0);

@@ -15,6 +15,8 @@ pub struct Machine {
     pub here: bool,
     /// It was lost, and is not used again.
     pub lost: bool,
+    /// How many ranks it takes before others get more.
+    pub slots: u32,
 }
 
 /// The ranks of one host, for the file of events.
@@ -52,6 +54,7 @@ impl Machines {
                 name,
                 here,
                 lost: false,
+                slots: 1,
             }],
             placement: vec![0; ranks],
             agent: Vec::new(),
@@ -161,6 +164,7 @@ mod tests {
             name: "there".into(),
             here: false,
             lost: false,
+            slots: 1,
         });
         machines.placement.push(1);
         machines.agent = vec!["ssh".into(), "-x".into()];
@@ -178,6 +182,7 @@ mod tests {
             name: name.into(),
             here: false,
             lost: false,
+            slots: 1,
         };
         machines.hosts.extend([other("b"), other("spare")]);
         machines.placement = vec![0, 0, 1, 1, 0];

@@ -45,6 +45,8 @@ pub const COPY_CALLS: u8 = 18;
 pub const COPY_ENDS: u8 = 19;
 /// Files of images that have got their names.
 pub const NAMED_FILES: u8 = 20;
+/// The output of the health command.
+pub const HEALTH: u8 = 21;
 
 /// The token of an event of a rank's process.
 pub fn of_process(kind: u8, incarnation: Incarnation, slot: usize) -> Token {

@@ -1,6 +1,7 @@
 //! The local manager: starts one host's ranks, watches them, passes their output on.
 
 mod copies;
+mod health_command;
 mod image_copying;
 mod image_events;
 mod images;
@@ -28,6 +29,7 @@ use crate::net::reactor::{Interest, Reactor, Token};
 use crate::stdio::Stream;
 use crate::{fault, host_clocks, logs};
 use copies::ImageCopies;
+use health_command::HealthCommand;
 pub(crate) use images::ImageNote;
 use images::{CheckpointRequests, PendingRestores, RankImages};
 use links::{CentralLink, MpirunLink, Peers};
@@ -117,6 +119,10 @@ struct LocalManager {
     /// Ranks that move to this host, with images of these numbers.
     arriving: BTreeMap<Rank, Epoch>,
     sweep: Sweep,
+    /// Of a job whose hosts have one.
+    health: Option<HealthCommand>,
+    /// Milliseconds from SIGTERM to the end of this host.
+    leave_deadline: Option<u64>,
 }
 
 impl LocalManager {
@@ -158,6 +164,8 @@ impl LocalManager {
             restores: PendingRestores::default(),
             arriving: BTreeMap::new(),
             sweep: Sweep::default(),
+            health: None,
+            leave_deadline: None,
         })
     }
 
@@ -214,6 +222,7 @@ impl LocalManager {
             self.requests.wait_limit(),
             self.peers.as_ref().and_then(|peers| peers.wait_limit()),
             self.copies.as_ref().and_then(|copies| copies.wait_limit()),
+            self.health.as_ref().and_then(HealthCommand::wait_limit),
             guarded.then(|| self.memory_at.saturating_duration_since(Instant::now())),
         ]
         .into_iter()
@@ -228,6 +237,7 @@ impl LocalManager {
         self.images.prepare(recovering, &self.reactor);
         self.retry_requests();
         self.guard_memory(Instant::now());
+        self.check_health();
         if self.core.deadline().is_some_and(|at| at <= self.now()) {
             self.queue.push_back(LocalInput::Tick);
         }
@@ -288,6 +298,10 @@ impl LocalManager {
             }
             LocalEffect::Watch(rank, incarnation, pid) => {
                 self.watch_caller(rank, incarnation, pid)?;
+            }
+            LocalEffect::Abandon => {
+                tracing::warn!("this host is told to end, and its ranks with it");
+                self.job_ended();
             }
             LocalEffect::SignalGroup(rank, signal) => self.signal_group(rank, signal),
             LocalEffect::SignalAll(signal) => {
@@ -366,6 +380,11 @@ impl LocalManager {
             kind::CENTRAL_DIAL => self.central_answered()?,
             kind::NAMED_FILES => self.take_named_files(),
             kind::COPY_ENDS => self.take_copy_ends()?,
+            kind::HEALTH => {
+                if let Some(health) = &mut self.health {
+                    health.read(&self.reactor);
+                }
+            }
             kind::COPY_CALLS => {
                 if let Some(copies) = &mut self.copies {
                     copies.called(token.index, &self.reactor)?;
@@ -393,10 +412,15 @@ impl LocalManager {
 
     fn read_signals(&mut self) {
         while let Some(signal) = self.signals.take() {
-            if signal != libc::SIGCHLD {
-                // Someone ends the manager itself: its ranks end with it, in order.
-                tracing::warn!(signal, "the local manager is told to end");
-                self.job_ended();
+            match self.leave_deadline.filter(|_| signal == libc::SIGTERM) {
+                _ if signal == libc::SIGCHLD => {}
+                // The host ends soon. Its ranks may have time to leave it.
+                Some(millis) => self.queue.push_back(LocalInput::Leave(millis)),
+                None => {
+                    // Someone ends the manager itself: its ranks end with it, in order.
+                    tracing::warn!(signal, "the local manager is told to end");
+                    self.job_ended();
+                }
             }
         }
         // Orphans that came to us are reaped; ranks are reaped where their end is noticed.
@@ -410,8 +434,22 @@ impl LocalManager {
                 descendants::reap(pid);
             } else {
                 let status = descendants::reap(pid);
-                self.forget(pid, status);
+                match &mut self.health {
+                    Some(health) if health.is_child(pid) => {
+                        let news = health.ended(status, &self.reactor);
+                        self.queue.extend(news.map(LocalInput::Health));
+                    }
+                    _ => self.forget(pid, status),
+                }
             }
+        }
+    }
+
+    /// Runs the health command when it is due, as long as the job runs.
+    fn check_health(&mut self) {
+        if let Some(health) = self.health.as_mut().filter(|_| !self.over) {
+            let news = health.run_timers(&self.reactor);
+            self.queue.extend(news.map(LocalInput::Health));
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::LocalManager;
 use super::copies::ImageCopies;
+use super::health_command::HealthCommand;
 use super::images::ImageStore;
 use super::links::{CentralLink, Peers};
 use super::local_rank::LocalRank;
@@ -37,6 +38,8 @@ impl LocalManager {
             let (input, end) = RankInput::open(rank, come_back, &self.reactor)?;
             (self.input, reader) = (Some(input), Some(end));
         }
+        self.leave_deadline = plan.leave_deadline;
+        self.health = plan.health.clone().map(HealthCommand::new);
         let (told, interactive) = (plan.binding.told, plan.interactive);
         plan.ranks.sort();
         self.ranks = plan

@@ -122,6 +122,8 @@ impl CentralNews {
             | Event::NotMoved { .. }
             | Event::MovesOver { .. }
             | Event::HostDrains { .. }
+            | Event::HostStays { .. }
+            | Event::NoHealth { .. }
             | Event::EmptyHostLost { .. } => true,
             Event::HostChanged(host) => {
                 let before = self.hosts.insert(host.name.clone(), host.condition);

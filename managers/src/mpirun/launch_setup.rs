@@ -89,6 +89,7 @@ fn job(launch: &Launch, failover: bool, takes_in: bool) -> Job {
         generation: launch.generation,
         hosts: launch.machines.names(),
         placement: launch.machines.placement.clone(),
+        slots: launch.machines.hosts.iter().map(|h| h.slots).collect(),
         limit: launch.limit,
         spent: match launch.launch {
             0 => 0,

@@ -140,6 +140,8 @@ impl EventLog {
             | Event::HostSuspected { .. }
             | Event::HostLinkLost { .. }
             | Event::HostDrains { .. }
+            | Event::HostStays { .. }
+            | Event::NoHealth { .. }
             | Event::EmptyHostLost { .. }
             | Event::HostChanged(_)
             | Event::HostReplaced { .. } => of_host(event, &mut line),
@@ -363,6 +365,8 @@ fn name(event: &Event) -> &'static str {
         Event::HostDrains { .. } => "host-drains",
         Event::EmptyHostLost { .. } => "empty-host-lost",
         Event::HostChanged(_) => "host-state",
+        Event::HostStays { .. } => "host-stays",
+        Event::NoHealth { .. } => "no-health",
         Event::Moving { .. } => "moving",
         Event::Moved { .. } => "moved",
         Event::NotMoved { .. } => "not-moved",
@@ -375,11 +379,18 @@ fn of_host<'a>(event: &'a Event, line: &mut Line<'a>) {
     match event {
         Event::HostSilent { name, .. }
         | Event::HostHeard { name }
-        | Event::HostAnswers { name }
-        | Event::HostDrains { name } => line.host = Some(name),
-        Event::EmptyHostLost { name, why } => {
+        | Event::HostAnswers { name } => line.host = Some(name),
+        Event::HostDrains { name, why } => {
+            line.host = Some(name);
+            line.cause.clone_from(why);
+        }
+        Event::EmptyHostLost { name, why } | Event::NoHealth { name, why } => {
             line.host = Some(name);
             line.cause = Some(why.clone());
+        }
+        Event::HostStays { name, why, refusal } => {
+            line.host = Some(name);
+            line.cause = Some(format!("{why}; {refusal}"));
         }
         Event::HostChanged(view) => {
             line.host = Some(&view.name);

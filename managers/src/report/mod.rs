@@ -5,6 +5,7 @@
 
 pub mod event_log;
 pub mod history;
+mod host_log;
 pub mod job_metrics;
 pub mod metrics_server;
 pub mod page;

@@ -279,6 +279,8 @@ impl QueryServer {
             | Event::HostDrains { .. }
             | Event::EmptyHostLost { .. }
             | Event::HostChanged(_)
+            | Event::HostStays { .. }
+            | Event::NoHealth { .. }
             | Event::Moving { .. }
             | Event::Moved { .. }
             | Event::NotMoved { .. } => {}
@@ -298,7 +300,8 @@ impl QueryServer {
         }
     }
 
-    /// The central manager ended, and moves under way with it.
+    /// The central manager ended, and moves under way with it. It may also have taken a request
+    /// that it has not begun.
     pub fn moves_abandoned(&mut self) {
         let why = "the job's central manager ended meanwhile: rejoin status shows where ranks are";
         let answer = Answer::Refused(why.into());

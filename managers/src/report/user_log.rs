@@ -2,8 +2,9 @@
 //! is restored, one for each limit of an image.
 
 use crate::error::system_text;
+use crate::report::host_log::HostLog;
 use rejoin_channel_table::{Epoch, Generation, Rank};
-use rejoin_managers_protocol::central::{Event, HostCondition, HostView, StopSignal};
+use rejoin_managers_protocol::central::{Event, StopSignal};
 use rejoin_managers_protocol::levels::Level;
 use rejoin_managers_protocol::verdict::{Described, SignalName};
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,6 +39,7 @@ pub struct UserLog {
     /// The same, of copies.
     not_copied: BTreeSet<String>,
     stretched: bool,
+    hosts: HostLog,
 }
 
 /// Why no checkpoint was taken, with the consequence and a remedy.
@@ -119,71 +121,6 @@ fn stopping(signal: Option<StopSignal>) -> String {
             SignalName(number),
             grace as f64 / 1e3
         ),
-    }
-}
-
-/// A host is silent, reachable again, or replaced; a rank has moved or can't.
-fn say_of_host(event: &Event) {
-    match event {
-        Event::HostSilent { name, .. } => {
-            say(&format!(
-                "host {name} is silent; its ranks are suspended until it is reachable again"
-            ));
-        }
-        Event::HostSuspected { name, by, failure } => say(&format!(
-            "host {name} answers neither host {by} ({failure}) nor the central manager; it is lost if that lasts"
-        )),
-        Event::HostAnswers { name } => say(&format!("host {name} answers again")),
-        Event::HostLinkLost { from, to, failure } => say(&format!(
-            "host {from} can't reach host {to} ({failure}), which the central manager reaches; check the network \
-             between them"
-        )),
-        Event::HostHeard { name } => say(&format!(
-            "host {name} is reachable again; its ranks continue"
-        )),
-        Event::HostReplaced {
-            name,
-            why,
-            to,
-            epoch: Epoch(epoch),
-            ..
-        } => say(&format!(
-            "host {name} is lost: {why}; its ranks continue on host {to}, and the job rolls back to checkpoint \
-             {epoch}"
-        )),
-        Event::HostDrains { name } => say(&format!(
-            "host {name} gets no ranks any more; those that it has move to other hosts"
-        )),
-        // Of other conditions, other events tell.
-        Event::HostChanged(HostView {
-            name,
-            condition: HostCondition::Left,
-            why: Some(why),
-        }) => say(&format!("host {name} has left the job: {why}")),
-        Event::EmptyHostLost { name, why } => {
-            say(&format!("host {name}, which has no ranks, is lost: {why}"));
-        }
-        Event::Moved {
-            rank,
-            from,
-            to,
-            took,
-            ..
-        } => say(&format!(
-            "rank {} has moved from host {from} to host {to} in {:.0} ms",
-            rank.0,
-            *took as f64 / 1e6
-        )),
-        Event::NotMoved {
-            rank,
-            host,
-            to,
-            why,
-        } => say(&format!(
-            "rank {} can't move to host {to} and continues on host {host}: {why}",
-            rank.0
-        )),
-        _ => {}
     }
 }
 
@@ -278,7 +215,11 @@ impl UserLog {
                 }
             }
             // Of hosts, and of where ranks are.
-            _ => say_of_host(event),
+            _ => {
+                if let Some(line) = self.hosts.message(event) {
+                    say(&line);
+                }
+            }
         }
     }
 

@@ -95,6 +95,8 @@ impl VerboseLog {
             | ToCentral::Renew { .. }
             | ToCentral::Watch(_)
             | ToCentral::Vacated { .. }
+            | ToCentral::Health(_)
+            | ToCentral::HostEnds
             | ToCentral::Done
             | ToCentral::Report(_) => {}
             ToCentral::ImageStored { .. }

@@ -298,6 +298,7 @@ impl<W: Work> JobWorld<W> {
                 let delay = self.rng.between(100_000, 3 * MILLI);
                 self.after(delay, Event::Swept(host));
             }
+            local::LocalEffect::Abandon => self.crash_local(host),
             local::LocalEffect::CopyImage(members, epoch) => {
                 self.copy_image(host, members, epoch)?;
             }

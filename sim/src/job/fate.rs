@@ -30,6 +30,10 @@ pub enum JobFault {
     Central(u64),
     /// Ranks are to move, to this host or where there is room.
     Move(SimMovers, Option<usize>),
+    /// The health command of this host answers.
+    Health(usize, SimHealth),
+    /// This host ends within so many milliseconds.
+    Leave(usize, u64),
     /// A client requests a checkpoint.
     Ask,
     /// The launcher gets a signal.
@@ -48,6 +52,17 @@ pub enum SimMovers {
     Host(usize),
     /// The same, for good.
     Drain(usize),
+}
+
+/// What a health command says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SimHealth {
+    /// The host is fine.
+    Fine,
+    /// The host is suspect.
+    Suspect,
+    /// Its ranks are to leave.
+    Leave,
 }
 
 /// How many faults of each kind, and in which span of time.
@@ -81,6 +96,10 @@ pub struct Fate {
     pub centrals: u32,
     /// Requests to move ranks.
     pub moves: u32,
+    /// Answers of health commands.
+    pub healths: u32,
+    /// Hosts that end soon.
+    pub leaves: u32,
     /// Asked checkpoints.
     pub asks: u32,
     /// Signals.
@@ -134,6 +153,17 @@ impl Fate {
                 _ => SimMovers::Ranks(rank(rng), rng.between(1, 4) as u32),
             };
             JobFault::Move(movers, rng.chance(50).then(|| host(rng)))
+        });
+        strike(self.healths, &|rng| {
+            let health = match rng.below(4) {
+                0 => SimHealth::Fine,
+                1 => SimHealth::Leave,
+                _ => SimHealth::Suspect,
+            };
+            JobFault::Health(host(rng), health)
+        });
+        strike(self.leaves, &|rng| {
+            JobFault::Leave(host(rng), rng.between(1, 20_000))
         });
         strike(self.asks, &|_| JobFault::Ask);
         strike(self.signals, &|_| JobFault::Signal);

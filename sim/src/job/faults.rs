@@ -1,12 +1,13 @@
 //! The effects of faults on a running job.
 
-use super::fate::SimMovers;
+use super::fate::{SimHealth, SimMovers};
 use super::process_model::{Process, ProcessStep, SimFile};
 use super::work::Work;
 use super::{Event, Host, JobFault, JobWorld, Key, MILLI};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, StopSignal};
-use rejoin_managers_protocol::local::Local;
+use rejoin_managers_protocol::host_health::HostHealth;
+use rejoin_managers_protocol::local::{Local, LocalInput};
 use rejoin_managers_protocol::manager_messages::End;
 use std::collections::BTreeSet;
 
@@ -24,16 +25,7 @@ impl<W: Work> JobWorld<W> {
                 }
                 Ok(())
             }
-            JobFault::Image(rank) => {
-                let epochs = self.epochs_of(rank);
-                match epochs.is_empty() {
-                    true => Ok(()),
-                    false => {
-                        let epoch = *self.rng.pick(&epochs);
-                        self.lose_image(rank, epoch)
-                    }
-                }
-            }
+            JobFault::Image(rank) => self.lose_some_image(rank),
             JobFault::Refuse => {
                 self.tally.refuses += 1;
                 Ok(())
@@ -63,7 +55,9 @@ impl<W: Work> JobWorld<W> {
                 self.down_for(time);
                 Ok(())
             }
-            JobFault::Move(movers, to) => self.move_ranks(movers, to),
+            JobFault::Move(..) | JobFault::Health(..) | JobFault::Leave(..) => {
+                self.change_hosts(fault)
+            }
             JobFault::Ask => self.central(central::CentralInput::Checkpoint),
             // The launcher keeps it until central is there.
             JobFault::Signal | JobFault::Stop(_) if self.central.is_none() => {
@@ -79,6 +73,38 @@ impl<W: Work> JobWorld<W> {
                 self.signalled = Some(self.boots).filter(|_| counts && there);
                 Ok(())
             }
+        }
+    }
+
+    fn lose_some_image(&mut self, rank: Rank) -> Result<(), String> {
+        let epochs = self.epochs_of(rank);
+        match epochs.is_empty() {
+            true => Ok(()),
+            false => {
+                let epoch = *self.rng.pick(&epochs);
+                self.lose_image(rank, epoch)
+            }
+        }
+    }
+
+    /// Ranks are to move, or hosts change.
+    fn change_hosts(&mut self, fault: JobFault) -> Result<(), String> {
+        match fault {
+            JobFault::Move(movers, to) => self.move_ranks(movers, to),
+            JobFault::Health(host, health) => {
+                let health = match health {
+                    SimHealth::Fine => HostHealth::Fine,
+                    SimHealth::Suspect => HostHealth::Suspect("it is hot".into()),
+                    SimHealth::Leave => HostHealth::Leave("it is broken".into()),
+                };
+                self.local(host, LocalInput::Health(health))
+            }
+            JobFault::Leave(host, millis) => {
+                self.tally.leaves += 1;
+                self.last_fault = self.last_fault.max(self.now + millis * MILLI);
+                self.local(host, LocalInput::Leave(millis))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -136,7 +162,7 @@ impl<W: Work> JobWorld<W> {
     }
 
     /// With a local manager, everything on its host ends.
-    fn crash_local(&mut self, host: usize) {
+    pub(super) fn crash_local(&mut self, host: usize) {
         if self.hosts[host].local.take().is_none() {
             return;
         }

@@ -49,6 +49,7 @@ impl Shape {
             generation: Generation(0),
             hosts: (0..self.hosts).map(|n| format!("host{n}")).collect(),
             placement: (0..self.ranks()).map(place).collect(),
+            slots: vec![self.per_host; self.hosts],
             limit: None,
             spent: 0,
             leases: self.leases.map(|terms| Leases {

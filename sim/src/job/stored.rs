@@ -329,6 +329,7 @@ impl Stored {
             | ToLocal::Signal { .. }
             | ToLocal::Granted { .. }
             | ToLocal::Watch(_)
+            | ToLocal::CanNotLeave
             | ToLocal::Report
             | ToLocal::Acknowledged { .. }
             | ToLocal::Kill => true,

@@ -50,6 +50,8 @@ pub struct Tally {
     pub cuts: u64,
     /// Dead local managers.
     pub locals: u64,
+    /// Hosts that were to end soon.
+    pub leaves: u64,
     /// Orders to suspend ranks.
     pub stops: u64,
     /// Hosts that were silent.
@@ -168,7 +170,7 @@ impl Tally {
 
 impl Tally {
     /// All counts.
-    fn counts(&mut self) -> [&mut u64; 41] {
+    fn counts(&mut self) -> [&mut u64; 42] {
         [
             &mut self.commits,
             &mut self.recoveries,
@@ -191,6 +193,7 @@ impl Tally {
             &mut self.parts,
             &mut self.cuts,
             &mut self.locals,
+            &mut self.leaves,
             &mut self.stops,
             &mut self.silent,
             &mut self.relaunches,

@@ -114,10 +114,8 @@ impl Central {
             ToCentral::AskRegionsNumber { .. } | ToCentral::RegionsStored { .. } => {
                 self.region_message(host, message, effects);
             }
-            ToCentral::Counters { instance, counters } => {
-                if self.ranks.is_live(host, instance) {
-                    effects.push(CentralEffect::Counters(instance.rank, counters));
-                }
+            ToCentral::Counters { instance, counters } if self.ranks.is_live(host, instance) => {
+                effects.push(CentralEffect::Counters(instance.rank, counters));
             }
             ToCentral::Finalizing { instance } => self.finalizing(now, host, instance, effects),
             ToCentral::Ended { instance, stage } => {
@@ -145,12 +143,14 @@ impl Central {
                     self.failed_too(now, failure, effects);
                 }
             }
+            ToCentral::HostEnds | ToCentral::Health(_) | ToCentral::Done => {
+                self.host_says(host, message, effects);
+            }
             ToCentral::Vacated { instance } => self.vacated(host, instance.rank, effects),
-            ToCentral::Done => self.host_done(host, effects),
             ToCentral::Renew { number } => self.hosts.renewed(now, host, number, effects),
             ToCentral::Watch(report) => self.watch_report(now, host, report, effects),
-            // No pending question, or the answer to a question of a predecessor.
-            ToCentral::Report(_) => {}
+            // Of an instance that has a successor; the answer to a question of a predecessor.
+            ToCentral::Counters { .. } | ToCentral::Report(_) => {}
             of_file => self.file_message(now, host, of_file, effects),
         }
     }

@@ -234,6 +234,25 @@ pub enum Event {
     HostDrains {
         /// Name of the host.
         name: String,
+        /// Why, one line; `None`: the user wants it.
+        why: Option<String>,
+    },
+    /// The ranks of a host are to leave it, and can't now. The host gets no other ranks, and it is
+    /// tried again.
+    HostStays {
+        /// Name of the host.
+        name: String,
+        /// Why ranks are to leave it, one line.
+        why: String,
+        /// Why they can't, one line.
+        refusal: String,
+    },
+    /// The health command of a host gives no answer.
+    NoHealth {
+        /// Name of the host.
+        name: String,
+        /// Why, one line.
+        why: String,
     },
     /// A host takes part in another way than before.
     HostChanged(HostView),

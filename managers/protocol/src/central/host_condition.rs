@@ -9,6 +9,8 @@ pub enum HostCondition {
     Active,
     /// It has no ranks and may get some.
     Spare,
+    /// It gets no ranks while another host has room, because its health command says so.
+    Suspect,
     /// It gets no ranks any more, and its local manager has not ended.
     Draining,
     /// It takes no part any more, because it was drained.
@@ -19,7 +21,7 @@ pub enum HostCondition {
 
 impl HostCondition {
     /// The names of all conditions.
-    pub const NAMES: [&str; 4] = ["active", "spare", "draining", "inactive"];
+    pub const NAMES: [&str; 5] = ["active", "spare", "suspect", "draining", "inactive"];
 
     /// Its name for users and files, one of [`HostCondition::NAMES`].
     #[must_use]
@@ -27,6 +29,7 @@ impl HostCondition {
         match self {
             HostCondition::Active => "active",
             HostCondition::Spare => "spare",
+            HostCondition::Suspect => "suspect",
             HostCondition::Draining => "draining",
             HostCondition::Left | HostCondition::Lost => "inactive",
         }

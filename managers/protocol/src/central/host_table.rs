@@ -3,6 +3,7 @@
 use super::event::Event;
 use super::host_condition::HostCondition;
 use super::interface::{CentralEffect, HostIndex, Leases, Record};
+use super::placement::UsableHost;
 use crate::lease::{Grantor, LeaseStatus};
 use crate::manager_messages::{Time, ToLocal};
 use rejoin_channel_table::{Incarnation, Rank};
@@ -20,6 +21,14 @@ struct HostState {
     why_lost: Option<String>,
     /// It gets no ranks any more.
     drains: bool,
+    /// Its health command says that it is suspect, for this reason.
+    suspect: Option<String>,
+    /// Why its ranks are to leave it, if it has said so itself.
+    leaves: Option<String>,
+    /// Why that can't be, as far as the user knows.
+    refusal: Option<String>,
+    /// How many ranks it takes before others get more.
+    slots: usize,
     /// It has got the order to start ranks.
     begun: bool,
     /// It is reached over a network: it had a lease at first.
@@ -50,8 +59,8 @@ pub(super) struct HostTable {
 }
 
 impl HostTable {
-    /// Hosts of these names, of which some have leases.
-    pub fn new(names: Vec<String>, leases: Option<&Leases>) -> HostTable {
+    /// Hosts of these names with so many slots each, of which some have leases.
+    pub fn new(names: Vec<String>, slots: &[u32], leases: Option<&Leases>) -> HostTable {
         let lease = |host| {
             let leases = leases.filter(|l| l.hosts.contains(&host))?;
             Some(Grantor::new(leases.terms))
@@ -63,6 +72,10 @@ impl HostTable {
             lost: false,
             why_lost: None,
             drains: false,
+            suspect: None,
+            leaves: None,
+            refusal: None,
+            slots: slots.get(host).map_or(usize::MAX, |slots| *slots as usize),
             begun: false,
             is_remote: lease(host).is_some(),
             lease: lease(host),
@@ -149,8 +162,13 @@ impl HostTable {
         match state {
             HostState { lost: true, .. } => (HostCondition::Lost, Some(why_lost())),
             HostState { left: true, .. } => left("its local manager has ended"),
-            HostState { drains: true, .. } if !state.done => (HostCondition::Draining, None),
+            HostState { drains: true, .. } if !state.done => {
+                (HostCondition::Draining, state.leaves.clone())
+            }
             HostState { drains: true, .. } => left("it is drained and has no local manager"),
+            HostState {
+                suspect: Some(why), ..
+            } => (HostCondition::Suspect, Some(why.clone())),
             _ if has_ranks => (HostCondition::Active, None),
             _ => (HostCondition::Spare, None),
         }
@@ -198,13 +216,45 @@ impl HostTable {
     }
 
     /// Hosts that can have ranks: those that take part, and those that had none so far.
-    pub fn usable(&self) -> impl Iterator<Item = HostIndex> {
+    pub fn usable(&self) -> impl Iterator<Item = UsableHost> {
         let usable = |(_, h): &(HostIndex, &HostState)| !h.lost && !h.left && !h.drains;
-        self.hosts
-            .iter()
-            .enumerate()
-            .filter(usable)
-            .map(|(host, _)| host)
+        let hosts = self.hosts.iter().enumerate().filter(usable);
+        hosts.map(|(host, state)| UsableHost {
+            host,
+            slots: state.slots,
+            is_suspect: state.suspect.is_some(),
+        })
+    }
+
+    /// The health command of a host says whether the host is suspect, and why.
+    pub fn set_suspect(&mut self, host: HostIndex, why: Option<String>) {
+        if let Some(state) = self.hosts.get_mut(host) {
+            self.changed |= state.suspect.is_some() != why.is_some();
+            state.suspect = why;
+        }
+    }
+
+    /// The ranks of a host are to leave it, for this reason.
+    pub fn set_leave_reason(&mut self, host: HostIndex, why: String) {
+        if let Some(state) = self.hosts.get_mut(host) {
+            state.leaves = Some(why);
+        }
+    }
+
+    /// Why the ranks of a host are to leave it, if it has said so itself.
+    pub fn leave_reason(&self, host: HostIndex) -> Option<String> {
+        self.hosts.get(host)?.leaves.clone()
+    }
+
+    /// The ranks of a host can't leave it, for this reason. Returns whether the user does not know.
+    pub fn note_refusal(&mut self, host: HostIndex, why: &str) -> bool {
+        let state = self.hosts.get_mut(host);
+        state.is_some_and(|state| state.refusal.replace(why.to_owned()).as_deref() != Some(why))
+    }
+
+    /// The host gets no ranks any more.
+    pub fn drains(&self, host: HostIndex) -> bool {
+        self.hosts.get(host).is_some_and(|state| state.drains)
     }
 
     /// The host gets no ranks any more. Returns whether that is new.

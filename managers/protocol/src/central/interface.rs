@@ -282,6 +282,9 @@ pub struct Job {
     pub generation: Generation,
     /// Names of the hosts.
     pub hosts: Vec<String>,
+    /// For each host how many ranks it takes before others get more. A host without a number has
+    /// room for all.
+    pub slots: Vec<u32>,
     /// For each rank its host.
     pub placement: Vec<HostIndex>,
     /// Time limit in milliseconds.

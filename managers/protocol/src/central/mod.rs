@@ -28,6 +28,7 @@ mod interface;
 mod job_clock;
 mod job_end;
 mod job_state;
+mod leaving_hosts;
 mod losses;
 mod moves;
 mod phase;

@@ -56,6 +56,7 @@ impl Local {
     pub(super) fn tick(&mut self, now: Time, effects: &mut Vec<LocalEffect>) {
         self.ask_again(now, effects);
         self.probe_tick(now, effects);
+        self.leaving_tick(now, effects);
         self.recovery_waits(now, effects);
         if let LocalPhase::Ending(Some(at)) = self.phase
             && at <= now

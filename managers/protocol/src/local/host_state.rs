@@ -7,6 +7,7 @@ use super::host_probes::HostProbes;
 use super::host_rollback::HostRollback;
 use super::image_table::ImageTable;
 use super::inputs::LocalEffect;
+use super::leave_time::LeaveTime;
 use super::process_table::ProcessTable;
 use crate::manager_messages::{Time, ToCentral};
 use rejoin_channel_table::{Epoch, Rank};
@@ -47,6 +48,8 @@ pub struct Local {
     pub(super) images: ImageTable,
     pub(super) copies: CopyTable,
     pub(super) lease: HostLease,
+    /// The ranks are to leave this host.
+    pub(super) leaving: Option<LeaveTime>,
     /// Of a job whose ranks look cards up.
     pub(super) lookups: Option<HostLookups>,
     /// Of a job whose local managers probe each other.
@@ -76,6 +79,7 @@ impl Local {
             images: ImageTable::default(),
             copies: CopyTable::default(),
             lease: HostLease::default(),
+            leaving: None,
             lookups: None,
             probes: None,
         }
@@ -91,6 +95,7 @@ impl Local {
         let ends = self.processes.iter().filter_map(|p| p.state().deadline());
         ends.chain(grace)
             .chain(self.lease.deadline())
+            .chain(self.leaving.as_ref().map(LeaveTime::deadline))
             .chain(self.lookups.as_ref().and_then(HostLookups::deadline))
             .chain(self.probes_deadline())
             .min()

@@ -2,6 +2,7 @@
 
 use crate::broadcast::Peer;
 use crate::detector::{ProbeFailure, ProbeMessage};
+use crate::host_health::HostHealth;
 use crate::lookup;
 use crate::manager_messages::{End, KeptFile, MovedRank, ProcessInstance, ToCentral, ToLocal};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
@@ -53,6 +54,10 @@ pub enum LocalInput {
     Probed(usize, ProbeMessage),
     /// There is no connection to the manager of this host, for this reason.
     NoConnection(usize, ProbeFailure),
+    /// The health command of this host has answered.
+    Health(HostHealth),
+    /// This host ends within so many milliseconds: its ranks are to leave.
+    Leave(u64),
     /// The deadline may have come.
     Tick,
     /// The sweep is over: no process is left.
@@ -62,6 +67,9 @@ pub enum LocalInput {
 /// An effect for the driver, which carries out effects in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LocalEffect {
+    /// Nothing waits for central any more: end what is left of the job here. Answer with
+    /// `CentralLost`.
+    Abandon,
     /// Start this process instance; answer with `Spawned` or `NotStarted`.
     Spawn(ProcessInstance),
     /// Stop the processes of this instance, and take all that it has written; answer with

@@ -3,6 +3,7 @@
 use super::host_state::{Local, LocalPhase};
 use super::inputs::LocalEffect;
 use super::rank_process::RankProcess;
+use crate::host_health::HostHealth;
 use crate::manager_messages::{Stage, Time, ToCentral, ToLocal};
 use crate::signal_numbers::{self, CONT, KILL, TERM, TSTP};
 use rejoin_channel_table::{Incarnation, Rank};
@@ -118,6 +119,13 @@ impl Local {
         // No successor comes any more.
         self.cancel_restore();
         self.phase = LocalPhase::Ending(Some(now.plus_millis(GRACE)));
+    }
+
+    /// The health command of this host has answered. At the end of the job nobody asks.
+    pub(super) fn health(&mut self, health: HostHealth, effects: &mut Vec<LocalEffect>) {
+        if matches!(self.phase, LocalPhase::Idle | LocalPhase::Running) {
+            self.tell(ToCentral::Health(health), effects);
+        }
     }
 
     /// Ends every process at once.

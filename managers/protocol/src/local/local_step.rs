@@ -63,6 +63,8 @@ impl Local {
             LocalInput::CopiesFound(found) => self.copies.adopt(found),
             LocalInput::Probed(host, message) => self.probed(now, host, message, effects),
             LocalInput::NoConnection(host, failure) => self.no_connection(host, failure),
+            LocalInput::Leave(millis) => self.leave_within(now, millis, effects),
+            LocalInput::Health(health) => self.health(health, effects),
             LocalInput::Tick => self.tick(now, effects),
             LocalInput::Swept => self.swept(effects),
         }
@@ -116,6 +118,7 @@ impl Local {
             } if generation == present || self.has_only_images(generation) => {
                 self.commit(epochs, abandoned, effects);
             }
+            ToLocal::CanNotLeave => self.can_not_leave(effects),
             ToLocal::Release { instance } => self.processes.release(instance),
             ToLocal::AllFinalized { generation } if generation == present => {
                 self.all_finalized(effects);

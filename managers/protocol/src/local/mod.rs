@@ -24,6 +24,8 @@ mod image_table;
 mod inputs;
 mod instance_state;
 mod lease_steps;
+mod leave_time;
+mod leaving;
 mod lifecycle;
 mod local_step;
 mod lookups;

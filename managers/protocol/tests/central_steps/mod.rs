@@ -21,6 +21,7 @@ pub fn job() -> Job {
         generation: Generation(0),
         hosts: vec!["a".into()],
         placement: vec![0; RANKS as usize],
+        slots: Vec::new(),
         limit: None,
         spent: 0,
         recovery: Some(Recovery {

@@ -1,6 +1,7 @@
 //! What is asked for: which ranks move, and where they go.
 
 use crate::central::interface::HostIndex;
+use crate::central::placement::{UsableHost, counts, preferred};
 use rejoin_channel_table::Rank;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +30,9 @@ pub struct MoveRequest {
 }
 
 impl MoveRequest {
+    /// The number of requests that come from hosts themselves, and not from a client.
+    pub const OF_HOST: u64 = 0;
+
     /// Where each rank goes that is not there already. `placement`: where ranks are now. `usable`:
     /// the hosts that can have ranks.
     ///
@@ -37,7 +41,7 @@ impl MoveRequest {
     pub(super) fn plan(
         &self,
         placement: &[HostIndex],
-        usable: &[HostIndex],
+        usable: &[UsableHost],
     ) -> Result<Vec<(Rank, HostIndex)>, String> {
         let all = (0u32..).map(Rank).zip(placement);
         let ranks: Vec<Rank> = match &self.movers {
@@ -51,16 +55,21 @@ impl MoveRequest {
             let last = placement.len().saturating_sub(1);
             return Err(format!("there is no rank {}: the last is {last}", rank.0));
         }
-        if self.to.is_some_and(|to| !usable.contains(&to)) {
+        let is_usable = |to| usable.iter().any(|one| one.host == to);
+        if self.to.is_some_and(|to| !is_usable(to)) {
             return Err("the host is lost, or has left the job".into());
         }
-        let mut count = vec![0usize; placement.iter().chain(usable).max().map_or(0, |m| m + 1)];
-        placement.iter().for_each(|host| count[*host] += 1);
+        let mut count = counts(placement);
+        let last = usable.iter().map(|one| one.host).max().unwrap_or(0);
+        count.resize(count.len().max(last + 1), 0);
         let mut plan = Vec::new();
         for rank in ranks {
             let from = placement[rank.index()];
-            let others = usable.iter().copied().filter(|host| *host != from);
-            let least = others.min_by_key(|host| count[*host]);
+            let others = usable.iter().filter(|one| one.host != from);
+            let others: Vec<UsableHost> = others.copied().collect();
+            let chosen = preferred(&others, &count, 1).into_iter();
+            let least = chosen.min_by_key(|one| (count[one.host] >= one.slots, count[one.host]));
+            let least = least.map(|one| one.host);
             let to = self.to.or(least).ok_or("there is no other host")?;
             let is_known = plan.iter().any(|(other, _)| *other == rank);
             if to != from && !is_known {
@@ -76,6 +85,14 @@ impl MoveRequest {
 mod tests {
     use super::*;
 
+    fn hosts<const N: usize>(numbers: [HostIndex; N]) -> [UsableHost; N] {
+        numbers.map(|host| UsableHost {
+            host,
+            slots: usize::MAX,
+            is_suspect: false,
+        })
+    }
+
     fn request(movers: Movers, to: Option<HostIndex>) -> MoveRequest {
         MoveRequest { id: 1, movers, to }
     }
@@ -83,23 +100,42 @@ mod tests {
     #[test]
     fn ranks_of_a_host_spread_over_the_others() {
         let all = request(Movers::Host(0), None);
-        let plan = all.plan(&[0, 0, 0, 1], &[0, 1, 2]).expect("a plan");
+        let plan = all.plan(&[0, 0, 0, 1], &hosts([0, 1, 2])).expect("a plan");
         assert_eq!(plan, [(Rank(0), 2), (Rank(1), 1), (Rank(2), 2)]);
+    }
+
+    #[test]
+    fn hosts_with_room_come_before_full_ones_and_suspect_ones_last() {
+        let host = |host, slots, is_suspect| UsableHost {
+            host,
+            slots,
+            is_suspect,
+        };
+        let usable = [
+            host(0, 9, false),
+            host(1, 2, false),
+            host(2, 1, false),
+            host(3, 9, true),
+        ];
+        let all = request(Movers::Host(0), None);
+        let plan = all.plan(&[0, 0, 0, 0, 1], &usable).expect("a plan");
+        let to: Vec<HostIndex> = plan.iter().map(|(_, to)| *to).collect();
+        assert_eq!(to, [2, 1, 3, 3]);
     }
 
     #[test]
     fn ranks_that_are_there_already_do_not_move() {
         let two = request(Movers::Ranks(vec![Rank(1), Rank(2), Rank(1)]), Some(1));
-        assert_eq!(two.plan(&[0, 0, 1], &[0, 1]), Ok(vec![(Rank(1), 1)]));
+        assert_eq!(two.plan(&[0, 0, 1], &hosts([0, 1])), Ok(vec![(Rank(1), 1)]));
     }
 
     #[test]
     fn what_can_not_be_is_refused() {
         let far = request(Movers::Ranks(vec![Rank(3)]), Some(1));
-        assert!(far.plan(&[0, 0, 1], &[0, 1]).is_err());
+        assert!(far.plan(&[0, 0, 1], &hosts([0, 1])).is_err());
         let lost = request(Movers::Ranks(vec![Rank(0)]), Some(2));
-        assert!(lost.plan(&[0, 0, 1], &[0, 1]).is_err());
+        assert!(lost.plan(&[0, 0, 1], &hosts([0, 1])).is_err());
         let alone = request(Movers::Host(0), None);
-        assert!(alone.plan(&[0, 0], &[0]).is_err());
+        assert!(alone.plan(&[0, 0], &hosts([0])).is_err());
     }
 }

@@ -6,6 +6,7 @@ use crate::central::event::Event;
 use crate::central::interface::{CentralEffect, HostIndex, Record};
 use crate::central::job_state::Central;
 use crate::central::phase::CentralPhase;
+use crate::central::placement::UsableHost;
 use crate::central::resume::Past;
 use crate::manager_messages::{Cause, MovedRank, ProcessInstance, Time, ToCentral, ToLocal};
 use crate::verdict::Described;
@@ -27,7 +28,7 @@ impl Central {
     }
 
     /// Why no rank can move in this job from now on.
-    fn refuses_moves(&self) -> Option<&'static str> {
+    pub(in crate::central) fn refuses_moves(&self) -> Option<&'static str> {
         let ends = self.end.verdict().is_some() || self.end.interrupted().is_some();
         match self.phase {
             _ if !self.mode.recovers() => Some("the job runs with --recovery none"),
@@ -80,8 +81,10 @@ impl Central {
         {
             self.visited.insert(host);
             effects.push(CentralEffect::Persist(Record::Draining(host)));
-            let name = self.hosts.name(host);
-            effects.push(CentralEffect::Event(Event::HostDrains { name }));
+            effects.push(CentralEffect::Event(Event::HostDrains {
+                name: self.hosts.name(host),
+                why: self.hosts.leave_reason(host),
+            }));
         }
         let planned = self.planned(&request);
         let moves = match planned {
@@ -119,21 +122,26 @@ impl Central {
         }
     }
 
+    /// The hosts that ranks can move to.
+    pub(in crate::central) fn usable_hosts(&self) -> Vec<UsableHost> {
+        let before = self.failover.iter().flat_map(|failover| &failover.lost);
+        let before: Vec<HostIndex> = before.copied().collect();
+        let usable = self.hosts.usable();
+        let usable = usable.filter(|one| !before.contains(&one.host));
+        let takes_in = self.failover.as_ref().is_some_and(|f| f.takes_in);
+        let has_link = |one: &UsableHost| {
+            takes_in || self.visited.contains(&one.host) || self.ranks.is_any_on(one.host)
+        };
+        usable.filter(has_link).collect()
+    }
+
     /// The moves of a request.
     fn planned(&self, request: &MoveRequest) -> Result<Vec<RankMove>, String> {
         let checkpoints = self.mode.checkpoints();
         if checkpoints.is_none_or(|c| c.committed().is_none()) {
             return Err("the job has no checkpoint that it could roll back to".into());
         }
-        let before = self.failover.iter().flat_map(|failover| &failover.lost);
-        let before: Vec<HostIndex> = before.copied().collect();
-        let usable = self.hosts.usable().filter(|host| !before.contains(host));
-        let takes_in = self.failover.as_ref().is_some_and(|f| f.takes_in);
-        let has_link = |host: &HostIndex| {
-            takes_in || self.visited.contains(host) || self.ranks.is_any_on(*host)
-        };
-        let usable: Vec<HostIndex> = usable.filter(has_link).collect();
-        let plan = request.plan(&self.ranks.placement(), &usable)?;
+        let plan = request.plan(&self.ranks.placement(), &self.usable_hosts())?;
         let mut moves = Vec::new();
         for (rank, to) in plan {
             if !self.ranks.is_computing(rank) {

@@ -1,6 +1,6 @@
 //! The moves that are asked for and under way.
 
-use super::move_request::MoveRequest;
+use super::move_request::{MoveRequest, Movers};
 use crate::central::interface::HostIndex;
 use crate::manager_messages::{ProcessInstance, Time};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
@@ -78,6 +78,19 @@ impl MoveTable {
     /// A request waits, and nothing is under way.
     pub fn is_waiting(&self) -> bool {
         !self.is_under_way() && !self.wanted.is_empty()
+    }
+
+    /// A request that drains this host waits, or moves of one are under way.
+    pub fn drains(&self, host: HostIndex) -> bool {
+        let waits = self
+            .wanted
+            .iter()
+            .any(|one| one.movers == Movers::Drain(host));
+        let order = self.under_way.iter();
+        waits
+            || order
+                .flat_map(|order| &order.moves)
+                .any(|(one, _)| one.from == host)
     }
 
     /// The next request.

@@ -12,7 +12,7 @@ use crate::central::event::Event;
 use crate::central::interface::{CentralEffect, HostIndex, RankPlacement, StoredState};
 use crate::central::job_state::Central;
 use crate::central::phase::CentralPhase;
-use crate::central::placement;
+use crate::central::placement::{self, UsableHost};
 use crate::manager_messages::{MovedRank, Time, ToLocal};
 use crate::verdict::Verdict;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
@@ -146,8 +146,13 @@ impl Central {
         let groups = self.copy_groups_of(&former);
         let mut hosts = former.clone();
         for (lost, _) in self.lost_hosts.hosts() {
-            let usable = self.hosts.usable().filter(|host| !before.contains(host));
-            hosts = placement::without(*lost, &hosts, usable)?;
+            let counts = placement::counts(&hosts);
+            let ranks = counts.get(*lost).copied().unwrap_or(0);
+            let usable = self.hosts.usable();
+            let usable = usable.filter(|one| !before.contains(&one.host));
+            let usable: Vec<UsableHost> = usable.collect();
+            let usable = placement::preferred(&usable, &counts, ranks).into_iter();
+            hosts = placement::without(*lost, &hosts, usable.map(|one| one.host))?;
         }
         let ranks = (0u32..).map(Rank).zip(former.iter().zip(&hosts));
         let moved = ranks.filter(|(_, (former, now))| former != now);

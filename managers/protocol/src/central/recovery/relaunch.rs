@@ -56,7 +56,8 @@ impl Central {
             .placement()
             .map_or(&[][..], |placement| &placement.lost[..]);
         let is_lost = |other: &HostIndex| before.contains(other) || replaced.contains(other);
-        let usable = (0..self.hosts.len()).filter(|other| !is_lost(other));
+        let gets_ranks = |other: &HostIndex| !is_lost(other) && !self.hosts.drains(*other);
+        let usable = (0..self.hosts.len()).filter(gets_ranks);
         Some((host, placement::without(host, &placement, usable)?))
     }
 

@@ -58,6 +58,8 @@ impl Node {
             copy_rate: None,
             probes: None,
             lookups: false,
+            health: None,
+            leave_deadline: None,
         };
         let place = TreePlace {
             position,

@@ -1,0 +1,99 @@
+//! Hosts that say themselves that ranks should not be there: by their health commands, or because
+//! their local managers are about to end.
+//!
+//! A host that is to leave is drained as by the user. It repeats its wish until its ranks are gone.
+//! So a drain that fails is tried again, and a central manager that was started again learns of it.
+
+use super::event::Event;
+use super::interface::{CentralEffect, HostIndex};
+use super::job_state::Central;
+use super::moves::{MoveRequest, Movers};
+use crate::host_health::HostHealth;
+use crate::manager_messages::{ToCentral, ToLocal};
+
+impl Central {
+    /// A local manager speaks for its host.
+    pub(super) fn host_says(
+        &mut self,
+        host: HostIndex,
+        message: ToCentral,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        match message {
+            ToCentral::HostEnds => self.host_leaves(host, effects),
+            ToCentral::Health(health) => self.health(host, health, effects),
+            ToCentral::Done => self.host_done(host, effects),
+            _ => {}
+        }
+    }
+
+    /// The health command of a host has answered.
+    fn health(&mut self, host: HostIndex, health: HostHealth, effects: &mut Vec<CentralEffect>) {
+        if self.hosts.is_done(host) {
+            return;
+        }
+        match health {
+            HostHealth::Fine => self.hosts.set_suspect(host, None),
+            HostHealth::Suspect(why) => self.hosts.set_suspect(host, Some(why)),
+            HostHealth::Leave(why) => self.leave_asked(host, why, effects),
+            HostHealth::NoAnswer(why) => {
+                let name = self.hosts.name(host);
+                effects.push(CentralEffect::Event(Event::NoHealth { name, why }));
+            }
+        }
+    }
+
+    /// The local manager of a host was told to end, and has a deadline. If its ranks can't move
+    /// before, it ends with them. A job that stops or ends anyway has no use for moves, and the
+    /// manager takes part until its deadline.
+    fn host_leaves(&mut self, host: HostIndex, effects: &mut Vec<CentralEffect>) {
+        if self.hosts.is_done(host) {
+            return;
+        }
+        self.leave_asked(host, "its local manager got SIGTERM".into(), effects);
+        if !self.mode.recovers() || self.has_nowhere_to_go(host) {
+            effects.push(CentralEffect::Send(host, ToLocal::CanNotLeave));
+        }
+    }
+
+    /// The ranks of a host are to leave it, for this reason.
+    fn leave_asked(&mut self, host: HostIndex, why: String, effects: &mut Vec<CentralEffect>) {
+        if self.moves.drains(host) || self.is_drained(host) {
+            return;
+        }
+        self.hosts.set_leave_reason(host, why.clone());
+        if let Some(refusal) = self.refuses_drain(host) {
+            if self.hosts.note_refusal(host, &refusal) {
+                effects.push(CentralEffect::Event(Event::HostStays {
+                    name: self.hosts.name(host),
+                    why,
+                    refusal,
+                }));
+            }
+            return;
+        }
+        self.moves.want(MoveRequest {
+            id: MoveRequest::OF_HOST,
+            movers: Movers::Drain(host),
+            to: None,
+        });
+    }
+
+    /// The host is drained already, and has no ranks.
+    fn is_drained(&self, host: HostIndex) -> bool {
+        self.hosts.drains(host) && !self.ranks.is_any_on(host)
+    }
+
+    /// Why a host can't be drained now.
+    fn refuses_drain(&self, host: HostIndex) -> Option<String> {
+        let refusal = self.refuses_moves().map(str::to_owned);
+        let nowhere = || "there is no other host".to_owned();
+        refusal.or_else(|| self.has_nowhere_to_go(host).then(nowhere))
+    }
+
+    /// A host has ranks, and no other one can take them in.
+    fn has_nowhere_to_go(&self, host: HostIndex) -> bool {
+        let mut others = self.usable_hosts().into_iter();
+        self.ranks.is_any_on(host) && !others.any(|other| other.host != host)
+    }
+}

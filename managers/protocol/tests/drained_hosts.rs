@@ -1,0 +1,225 @@
+//! Hosts that say themselves that ranks should not be there, and where the ranks go.
+
+mod central_steps;
+mod local_steps;
+
+use central_steps::{at, instance, job, step};
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_managers_protocol::central::{
+    Central, CentralEffect, CentralInput, Event, Failover, HostCondition, HostIndex, Job,
+    MoveRequest, Movers, Record, StopSignal,
+};
+use rejoin_managers_protocol::host_health::HostHealth;
+use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
+use rejoin_managers_protocol::manager_messages::{ToCentral, ToLocal};
+use rejoin_wire::{ImageCost, Limits};
+
+/// A rank on each of two hosts of two slots, and a spare host of one.
+fn three_hosts() -> Job {
+    Job {
+        hosts: vec!["a".into(), "b".into(), "spare".into()],
+        slots: vec![2, 2, 1],
+        placement: vec![0, 1],
+        failover: Some(Failover {
+            takes_in: true,
+            ..Failover::default()
+        }),
+        ..job()
+    }
+}
+
+fn hear(central: &mut Central, host: HostIndex, message: ToCentral) -> Vec<CentralEffect> {
+    step(central, at(1), CentralInput::Local(host, message))
+}
+
+/// A job that runs and has a checkpoint.
+fn running(job: Job) -> Central {
+    let ranks: Vec<(HostIndex, u32)> = job.placement.iter().copied().zip(0..).collect();
+    let mut central = Central::new(job);
+    step(&mut central, at(0), CentralInput::Begin);
+    for (host, rank) in ranks.clone() {
+        let registered = ToCentral::Registered {
+            instance: instance(rank, 0),
+            pid: 10 + rank,
+            card: BusinessCard::default(),
+            limits: Limits::default(),
+        };
+        hear(&mut central, host, registered);
+    }
+    for (host, rank) in ranks {
+        let imaged = ToCentral::Imaged {
+            instance: instance(rank, 0),
+            epoch: Epoch(1),
+            cost: ImageCost::default(),
+        };
+        hear(&mut central, host, imaged);
+    }
+    assert!(central.view().committed.is_some());
+    central
+}
+
+fn suspect() -> ToCentral {
+    ToCentral::Health(HostHealth::Suspect("hot".into()))
+}
+
+fn leave() -> ToCentral {
+    ToCentral::Health(HostHealth::Leave("broken".into()))
+}
+
+/// The ranks that are to move, and where.
+fn moves(effects: &[CentralEffect]) -> Vec<(Rank, HostIndex)> {
+    let moves = effects.iter().filter_map(|effect| match effect {
+        CentralEffect::Persist(Record::Moving { moves, .. }) => Some(moves),
+        _ => None,
+    });
+    moves.flatten().map(|one| (one.rank, one.to)).collect()
+}
+
+fn conditions(effects: &[CentralEffect]) -> Vec<(&str, HostCondition)> {
+    let changed = effects.iter().filter_map(|effect| match effect {
+        CentralEffect::Event(Event::HostChanged(host)) => Some((&host.name[..], host.condition)),
+        _ => None,
+    });
+    changed.collect()
+}
+
+fn migrate(rank: u32) -> CentralInput {
+    CentralInput::Move(MoveRequest {
+        id: 1,
+        movers: Movers::Ranks(vec![Rank(rank)]),
+        to: None,
+    })
+}
+
+#[test]
+fn a_host_that_is_to_leave_is_drained_once() {
+    let mut central = running(three_hosts());
+    let effects = hear(&mut central, 1, leave());
+    assert_eq!(moves(&effects), [(Rank(1), 2)]);
+    assert_eq!(conditions(&effects), [("b", HostCondition::Draining)]);
+    let drains = Event::HostDrains {
+        name: "b".into(),
+        why: Some("broken".into()),
+    };
+    assert!(effects.contains(&CentralEffect::Event(drains)));
+    assert_eq!(hear(&mut central, 1, leave()), []);
+    let views = central.host_views();
+    assert_eq!(views[1].why.as_deref(), Some("broken"));
+    // The rank can't leave; it is tried again when the host says so again.
+    let refused = ToCentral::NotImaged {
+        instance: instance(1, 0),
+        epoch: Epoch(2),
+        why: "no".into(),
+        outlives: false,
+    };
+    assert_eq!(moves(&hear(&mut central, 1, refused)), []);
+    assert_eq!(moves(&hear(&mut central, 1, leave())), [(Rank(1), 2)]);
+}
+
+#[test]
+fn a_suspect_host_gets_ranks_only_while_no_other_has_room() {
+    let used = |slots: [u32; 3]| Job {
+        slots: slots.into(),
+        placement: vec![0, 1, 1, 2],
+        ..three_hosts()
+    };
+    let mut central = running(used([4, 4, 4]));
+    let effects = hear(&mut central, 2, suspect());
+    assert_eq!(conditions(&effects), [("spare", HostCondition::Suspect)]);
+    assert_eq!(hear(&mut central, 2, suspect()), []);
+    let effects = step(&mut central, at(2), migrate(0));
+    assert_eq!(moves(&effects), [(Rank(0), 1)]);
+    let mut full = running(used([4, 2, 4]));
+    hear(&mut full, 2, suspect());
+    let effects = step(&mut full, at(2), migrate(0));
+    assert_eq!(moves(&effects), [(Rank(0), 2)]);
+    let mut well = running(used([4, 4, 4]));
+    hear(&mut well, 2, suspect());
+    let effects = hear(&mut well, 2, ToCentral::Health(HostHealth::Fine));
+    assert_eq!(conditions(&effects), [("spare", HostCondition::Active)]);
+    let effects = step(&mut well, at(2), migrate(0));
+    assert_eq!(moves(&effects), [(Rank(0), 2)]);
+}
+
+#[test]
+fn a_host_without_a_place_to_go_stays_and_that_is_told_once() {
+    let mut central = running(Job {
+        failover: None,
+        ..three_hosts()
+    });
+    let effects = hear(&mut central, 0, leave());
+    assert_eq!(moves(&effects), [(Rank(0), 1)]);
+    let stays = |effects: &[CentralEffect]| {
+        let is_it = |e: &&CentralEffect| matches!(e, CentralEffect::Event(Event::HostStays { .. }));
+        effects.iter().filter(is_it).count()
+    };
+    assert_eq!(stays(&hear(&mut central, 1, leave())), 1);
+    assert_eq!(hear(&mut central, 1, leave()), []);
+    // One that ends anyway is not kept waiting.
+    let effects = hear(&mut central, 1, ToCentral::HostEnds);
+    assert_eq!(effects, [CentralEffect::Send(1, ToLocal::CanNotLeave)]);
+}
+
+#[test]
+fn a_host_that_ends_soon_is_drained_unless_the_job_stops() {
+    let mut central = running(three_hosts());
+    let effects = hear(&mut central, 1, ToCentral::HostEnds);
+    assert_eq!(moves(&effects), [(Rank(1), 2)]);
+    assert_eq!(hear(&mut central, 1, ToCentral::HostEnds), []);
+    let mut stops = running(three_hosts());
+    let stop = StopSignal {
+        number: 15,
+        grace: 5000,
+    };
+    step(&mut stops, at(2), CentralInput::Stop(Some(stop)));
+    let effects = hear(&mut stops, 1, ToCentral::HostEnds);
+    assert_eq!(moves(&effects), []);
+    let refused = CentralEffect::Send(1, ToLocal::CanNotLeave);
+    assert!(!effects.contains(&refused), "{effects:?}");
+}
+
+/// A local manager with a rank that runs.
+fn local() -> Local {
+    let mut core = Local::new();
+    let spawn = ToLocal::Spawn {
+        generation: Generation(0),
+        ranks: vec![(Rank(0), Incarnation(0))],
+        hold: true,
+        from: None,
+        moved: Vec::new(),
+    };
+    let begun = LocalInput::Spawned(Rank(0), Incarnation(0), 77);
+    local_steps::steps(&mut core, vec![LocalInput::Central(spawn), begun]);
+    core
+}
+
+#[test]
+fn a_local_manager_says_that_it_leaves_until_its_time_is_over() {
+    let mut core = local();
+    let says = [LocalEffect::Central(ToCentral::HostEnds)];
+    let begin = vec![LocalInput::Leave(10_000)];
+    assert_eq!(local_steps::at(&mut core, at(0), begin), says);
+    let tick = || vec![LocalInput::Tick];
+    assert_eq!(local_steps::at(&mut core, at(1999), tick()), []);
+    assert_eq!(core.deadline(), Some(at(2000)));
+    assert_eq!(local_steps::at(&mut core, at(2000), tick()), says);
+    let over = local_steps::at(&mut core, at(9000), tick());
+    assert_eq!(over, [LocalEffect::Abandon]);
+    assert_eq!(local_steps::at(&mut core, at(9001), tick()), []);
+}
+
+#[test]
+fn a_local_manager_ends_at_once_when_it_is_told_twice_or_can_not_leave() {
+    let leave = || LocalInput::Leave(10_000);
+    let mut twice = local();
+    let effects = local_steps::steps(&mut twice, vec![leave(), leave()]);
+    assert_eq!(effects.last(), Some(&LocalEffect::Abandon));
+    let mut refused = local();
+    let order = LocalInput::Central(ToLocal::CanNotLeave);
+    let effects = local_steps::steps(&mut refused, vec![leave(), order.clone()]);
+    assert_eq!(effects.last(), Some(&LocalEffect::Abandon));
+    let mut idle = Local::new();
+    assert_eq!(local_steps::steps(&mut idle, vec![order]), []);
+    let effects = local_steps::steps(&mut idle, vec![leave()]);
+    assert_eq!(effects, [LocalEffect::Abandon]);
+}
