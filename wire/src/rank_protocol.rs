@@ -9,7 +9,7 @@ use crate::{Holds, ImageCost, Limits, ProcessMap, Welcome};
 pub const MANAGER_FD: &str = "REJOIN_MANAGER_FD";
 
 /// Version of the messages in this crate; both sides must have the same.
-pub const VERSION: u32 = 15;
+pub const VERSION: u32 = 16;
 
 /// A request by signal with this number concerns no checkpoint, because every rank that runs has
 /// passed it: the rank reads the messages of its manager.
@@ -20,6 +20,9 @@ pub const MOST_COUNTERS: usize = 64;
 
 /// Most lines about what an image can't bring back.
 pub const MOST_CAVEATS: usize = 16;
+
+/// Most ranks that a wait names.
+pub const MOST_AWAITED: usize = 16;
 
 /// Most files that an image names.
 pub const MOST_FILES: usize = 1024;
@@ -113,6 +116,14 @@ pub enum ToManager {
         rank: Rank,
         /// The oldest incarnation that is acceptable.
         least: Incarnation,
+    },
+    /// A call has been blocked for [`crate::RankOptions::probe_wait`]: are the hosts of the ranks
+    /// there that it waits for?
+    Waits {
+        /// The ranks, at most [`MOST_AWAITED`].
+        ranks: Vec<Rank>,
+        /// Any other rank may end the wait, too.
+        any: bool,
     },
     /// A line for the user, which changes nothing.
     Note {

@@ -93,6 +93,9 @@ pub struct RankOptions {
     pub eager_max: Option<u32>,
     /// Window per channel, in bytes.
     pub window: Option<u32>,
+    /// Milliseconds after which a blocked call has its manager probe hosts, each time that it lasts
+    /// for so long; never when absent.
+    pub probe_wait: Option<u64>,
     /// Report counters at the end (`--stats`).
     pub stats: bool,
     /// Data for images of this rank; without it no images are taken.

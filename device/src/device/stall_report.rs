@@ -1,10 +1,14 @@
 //! Reports of long waits, with their reason.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use rejoin_engine::{Operation, ReqId, Waiting};
 
+use rejoin_wire::{MOST_AWAITED, ToManager};
+
 use super::Device;
+use crate::error::Result;
 use crate::progress::Names;
 
 /// How many requests a report shows when any of them may end the wait.
@@ -24,6 +28,33 @@ impl Device {
             let me = self.member.rank();
             self.progress.stall.report(me, lasted, &what);
         }
+    }
+
+    /// How long a call is blocked before the manager is asked about it; `None`: it is not.
+    pub(super) fn probe_wait(&self) -> Option<Duration> {
+        self.member.settings().probe_wait.map(Duration::from_millis)
+    }
+
+    /// Once per period of a long wait, asks the manager whether the hosts are there that this rank
+    /// waits for. Collective calls are waits for single messages, too.
+    pub(super) fn ask_about_wait(&mut self, hint: Option<ReqId>) -> Result<()> {
+        let Some(period) = self.probe_wait() else {
+            return Ok(());
+        };
+        if !self.manager.is_there() || !self.progress.stall.asks(period) {
+            return Ok(());
+        }
+        let waiting = match hint.and_then(|request| self.engine.describe(request)) {
+            Some(waiting) => vec![waiting],
+            None => self.engine.waiting().take(MOST_AWAITED).collect(),
+        };
+        let mut ranks: Vec<_> = waiting.iter().filter_map(|waiting| waiting.peer).collect();
+        ranks.extend(self.engine.unfinished());
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks.truncate(MOST_AWAITED);
+        let any = waiting.iter().any(|waiting| waiting.peer.is_none()) || ranks.is_empty();
+        self.manager.send(&ToManager::Waits { ranks, any })
     }
 
     /// The description of a wait on `hint`; without one, of all incomplete requests.

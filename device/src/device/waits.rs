@@ -98,7 +98,8 @@ impl Device {
     /// Blocks in epoll until something has happened.
     fn block(&mut self, hint: Option<ReqId>, deadline: Option<Duration>) -> Result<()> {
         let stall_report = self.member.options().stall_report;
-        self.progress.stall.blocks(stall_report);
+        let probe_wait = self.probe_wait();
+        self.progress.stall.blocks(stall_report.or(probe_wait));
         self.engine.flush_all_acks();
         self.progress.grant(&mut self.engine);
         if self.flush_ready()? | self.drain_readable()? {
@@ -109,6 +110,7 @@ impl Device {
         if let Some(due) = self.run_timers()? {
             limit = limit.min(due.saturating_duration_since(Instant::now()));
         }
+        limit = limit.min(probe_wait.unwrap_or(LONGEST_BLOCK));
         if self.listeners.accepts_later() {
             limit = limit.min(Duration::from_millis(50));
         }
@@ -124,6 +126,7 @@ impl Device {
             self.progress.stall.moved();
         } else {
             self.report_stall(hint);
+            self.ask_about_wait(hint)?;
         }
         Ok(())
     }

@@ -33,6 +33,8 @@ struct LongWait {
     since: Instant,
     /// When it was last reported; at first its beginning.
     reported: Instant,
+    /// When the manager was last asked about it; at first its beginning.
+    asked: Instant,
 }
 
 impl LongWait {
@@ -42,7 +44,17 @@ impl LongWait {
         Self {
             since: now,
             reported: now,
+            asked: now,
         }
+    }
+
+    /// Whether the manager is to be asked again, once per period.
+    fn asks(&mut self, period: Duration) -> bool {
+        let is_due = self.asked.elapsed() >= period;
+        if is_due {
+            self.asked = Instant::now();
+        }
+        is_due
     }
 
     /// How long it has lasted, once per period.
@@ -94,6 +106,11 @@ impl Stall {
     pub(crate) fn lasts(&mut self, wanted: Option<Duration>) -> Option<Duration> {
         let period = self.period(wanted)?;
         self.wait.get_or_insert_with(LongWait::new).due(period)
+    }
+
+    /// The wait lasts: whether the manager is to be asked about it, once per period.
+    pub(crate) fn asks(&mut self, period: Duration) -> bool {
+        self.wait.get_or_insert_with(LongWait::new).asks(period)
     }
 
     /// A wait of rank `me` for a peer that copies a part of a body.

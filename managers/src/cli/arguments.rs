@@ -158,16 +158,18 @@ pub(super) struct JobArguments {
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = lease, allow_hyphen_values = true)]
     pub(super) host_lease: u64,
     /// How silent hosts are noticed: star (by the central manager), ring (local managers probe each
-    /// other, which also finds lost links between two hosts), none (not before --host-patience,
-    /// which is then also the length of a lease)
+    /// other, which also finds lost links between two hosts), sporadic (the same, but only while a
+    /// rank waits for a rank of another host), none (not before --host-patience, which is then
+    /// also the length of a lease)
     #[arg(
         long,
-        value_name = "star|ring|none",
+        value_name = "star|ring|sporadic|none",
         default_value = "star",
         hide_possible_values = true
     )]
     pub(super) detector: DetectorName,
-    /// Time between two probes of a host by --detector ring
+    /// Time between two probes of a host by --detector ring; with sporadic, how long a call of a
+    /// rank waits before the host of the other rank is probed, and between two such probes
     #[arg(long, value_name = "TIME", default_value = "1", value_parser = probe_time, allow_hyphen_values = true)]
     pub(super) probe_interval: u64,
     /// How long a host may take to answer a probe. One that takes longer is asked by the central
@@ -357,6 +359,8 @@ pub(super) enum DetectorName {
     Star,
     /// Each local manager probes another one
     Ring,
+    /// Local managers probe while their ranks wait
+    Sporadic,
     /// Nobody probes
     None,
 }
@@ -366,6 +370,7 @@ impl From<DetectorName> for Detector {
         match name {
             DetectorName::Star => Detector::Star,
             DetectorName::Ring => Detector::Ring,
+            DetectorName::Sporadic => Detector::Sporadic,
             DetectorName::None => Detector::None,
         }
     }

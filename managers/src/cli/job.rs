@@ -1,7 +1,8 @@
 //! From options to a launch: checks the options, numbers programs and hosts, and makes the plan.
 
 use super::arguments::{
-    BindTo, Carrier, Compression, Given, JobArguments, MapBy, OutputAt, ProgramArguments, Stdin,
+    BindTo, Carrier, Compression, DetectorName, Given, JobArguments, MapBy, OutputAt,
+    ProgramArguments, Stdin,
 };
 use super::{host_list, ports, stop_options};
 use crate::host::images_folder;
@@ -184,6 +185,7 @@ fn options(job: &JobArguments, takes_images: bool) -> Result<RankOptions, String
         port_range: job.port_range,
         spin: job.spin,
         eager_max: job.eager_max,
+        probe_wait: (job.detector == DetectorName::Sporadic).then_some(job.probe_interval),
         stats: job.stats,
         images: takes_images.then(Images::default),
         folder: folder(job)?,

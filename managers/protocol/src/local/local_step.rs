@@ -11,7 +11,10 @@ impl Local {
     pub fn step(&mut self, now: Time, input: LocalInput, effects: &mut Vec<LocalEffect>) {
         self.lease_tick(now, effects);
         match input {
-            LocalInput::Central(order) => self.order(now, order, effects),
+            LocalInput::Central(order) => {
+                self.places_change(&order);
+                self.order(now, order, effects);
+            }
             LocalInput::CentralLost => self.abandoned_by_central(effects),
             LocalInput::Spawned(rank, incarnation, pid) => {
                 self.spawned(now, rank, incarnation, pid, effects)
@@ -22,6 +25,9 @@ impl Local {
             LocalInput::Said(asker, incarnation, _, ToManager::LookUp { rank, least }) => {
                 let instance = self.processes.instance(asker, incarnation);
                 self.looks_up(now, instance, rank, least, effects);
+            }
+            LocalInput::Said(.., ToManager::Waits { ranks, any }) => {
+                self.rank_waits(now, ranks, any, effects);
             }
             LocalInput::LookedUp(from, message) => self.hear_lookup(now, from, message, effects),
             LocalInput::Said(rank, incarnation, pid, message) => {

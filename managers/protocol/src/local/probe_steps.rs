@@ -6,7 +6,9 @@ use super::inputs::LocalEffect;
 use crate::detector::{
     DetectorSettings, ProbeDuty, ProbeFailure, ProbeMessage, WatchOrder, WatchReport,
 };
-use crate::manager_messages::{Time, ToCentral};
+use crate::manager_messages::{Time, ToCentral, ToLocal};
+use rejoin_channel_table::Rank;
+use rejoin_wire::MOST_AWAITED;
 
 impl Local {
     /// The local managers of this job probe each other.
@@ -27,9 +29,57 @@ impl Local {
             }
             (WatchOrder::Watch(hosts), Some(probes)) => {
                 // What is due now comes with the next look at the clock, after answers.
+                // Central that was started again has not received earlier questions.
+                probes.forget_places();
                 probes.prober.watch(now, hosts);
             }
+            (WatchOrder::RankOn(rank, host), Some(probes)) => {
+                probes.rank_on(rank, host);
+                let mut duties = Vec::new();
+                probes.prober.wait_for(now, Some(host), &mut duties);
+                self.probe_duties(duties, effects);
+            }
             _ => {}
+        }
+    }
+
+    /// A rank of this host has been waiting for these for a while, or for any rank.
+    pub(super) fn rank_waits(
+        &mut self,
+        now: Time,
+        ranks: Vec<Rank>,
+        any: bool,
+        effects: &mut Vec<LocalEffect>,
+    ) {
+        let Some(probes) = &mut self.probes else {
+            return;
+        };
+        let (mut duties, mut asked) = (Vec::new(), Vec::new());
+        let is_elsewhere = |rank: &Rank| self.processes.of(*rank).is_none();
+        for rank in ranks.into_iter().take(MOST_AWAITED).filter(is_elsewhere) {
+            match probes.place_of(rank) {
+                (Some(host), _) => probes.prober.wait_for(now, Some(host), &mut duties),
+                (None, true) => asked.push(rank),
+                (None, false) => {}
+            }
+        }
+        if any {
+            probes.prober.wait_for(now, None, &mut duties);
+        }
+        for rank in asked {
+            self.tell(ToCentral::Watch(WatchReport::AskRank(rank)), effects);
+        }
+        self.probe_duties(duties, effects);
+    }
+
+    /// After some orders, ranks are on other hosts.
+    pub(super) fn places_change(&mut self, order: &ToLocal) {
+        if let (
+            Some(probes),
+            ToLocal::Start { .. } | ToLocal::Restore { .. } | ToLocal::Update { .. },
+        ) = (&mut self.probes, order)
+        {
+            probes.forget_places();
         }
     }
 

@@ -71,9 +71,9 @@ impl Local {
             | ToManager::Finalizing
             | ToManager::Counters { .. }
             | ToManager::LookUp { .. }
+            | ToManager::Waits { .. }
             | ToManager::Leave => {
-                let said = name_of(&message);
-                let why = format!("it said {said} when it was {stage:?}");
+                let why = format!("it said {} when it was {stage:?}", name_of(&message));
                 self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
             }
         }
