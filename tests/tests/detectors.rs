@@ -1,10 +1,10 @@
 //! Detectors: hosts that fall silent, lost links between two hosts, and busy machines. Root is
 //! needed, as in `hosts`.
 
-use rejoin_tests::hosts;
 use rejoin_tests::hosts::Hosts;
 use rejoin_tests::hosts::job::{Job, good, lines};
 use rejoin_tests::spinner::Spinner;
+use rejoin_tests::{Run, hosts, program};
 use std::time::Duration;
 
 /// Probes that are frequent enough for a test.
@@ -151,4 +151,24 @@ fn a_host_that_takes_in_ranks_joins_the_ring() {
     let done = job.end();
     good(&done);
     assert_eq!(lines(&done), lines(&undisturbed), "{}", done.text());
+}
+
+#[test]
+fn a_job_whose_table_goes_down_a_tree_has_a_ring_too() {
+    let hosts = hosts!(3);
+    let options = with("ring", &["--host", "h1:2,h2:1,h3:1"]);
+    let start = |run: Run| {
+        let run = run.env("REJOIN_TREE_FANOUT", "1");
+        let run = run.arg(program("jacobi")).arg("512").arg("2000").arg("500");
+        run.arg(Job::gate(&hosts))
+    };
+    let mut job = Job::start(&hosts, &options, start);
+    job.until("committed", 1);
+    hosts.cut_between(1, 2);
+    job.until("host-link-lost", 1);
+    hosts.heal();
+    let done = job.end();
+    good(&done);
+    let said = done.stderr();
+    assert!(said.contains("host h1 can't reach host h2"), "{said}");
 }
