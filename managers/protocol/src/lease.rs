@@ -64,7 +64,7 @@ impl Terms {
     }
 
     /// Milliseconds between renewals. Where they are not how silence is noticed, they are half as
-    /// frequent: a lease then outlasts one lost renewal instead of four.
+    /// frequent: a lease then outlasts one lost renewal instead of three.
     #[must_use]
     pub fn every(&self) -> u64 {
         match self.detection.detector {

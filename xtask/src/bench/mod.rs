@@ -3,6 +3,7 @@
 
 mod cases;
 mod contestants;
+mod detectors;
 mod intervals;
 mod options;
 mod plot;
@@ -20,6 +21,9 @@ pub fn run(args: Args) -> Result<()> {
         args.quick || args.rounds >= 5,
         "fewer than five rounds allow no verdict; --quick allows fewer"
     );
+    if args.names == ["detectors"] {
+        return detectors::run(&args);
+    }
     if !args.names.is_empty() {
         return survive::run(&args.names, &args);
     }
