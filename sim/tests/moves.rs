@@ -50,6 +50,7 @@ fn fate(rng: &mut Rng, seed: u64, until: u64) -> Fate {
         moves: rng.between(1, 12) as u32,
         asks: rng.below(3) as u32,
         healths: rng.below(4) as u32,
+        added: rng.below(3) as u32,
         ..Fate::default()
     };
     if seed % 2 == 1 {

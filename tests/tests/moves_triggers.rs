@@ -14,6 +14,15 @@ fn undisturbed(job: &Finished, alone: &Finished) {
     assert!(!job.stderr().contains("rolls back"), "{}", job.text());
 }
 
+/// What `rejoin` says, which did what it was told to.
+fn done(hosts: &Hosts, words: &[&str]) -> String {
+    let output = hosts.rejoin(words);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let wrong = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?}: {said}{wrong}");
+    said
+}
+
 /// A health command of all hosts, which runs the script of a host if it has one.
 fn health(hosts: &Hosts) -> String {
     let folder = hosts.folder().display().to_string();
@@ -47,13 +56,13 @@ fn ranks_leave_a_host_whose_health_command_says_so() {
     all_gone(&managers, SOON);
     job.until("host-state", 3);
     assert_eq!(hosts.states(), ["active", "inactive", "active"]);
-    let done = job.end();
+    let ended = job.end();
     assert!(
-        done.stderr().contains("(a fan is broken)"),
+        ended.stderr().contains("(a fan is broken)"),
         "{}",
-        done.text()
+        ended.text()
     );
-    undisturbed(&done, &alone);
+    undisturbed(&ended, &alone);
 }
 
 #[test]
@@ -95,9 +104,9 @@ fn ranks_leave_a_host_whose_manager_gets_sigterm() {
     job.until("moved", 2);
     all_gone(&managers, SOON);
     assert!(!hosts.places().contains(&"h2".to_owned()));
-    let done = job.end();
-    assert!(done.stderr().contains("got SIGTERM"), "{}", done.text());
-    undisturbed(&done, &alone);
+    let ended = job.end();
+    assert!(ended.stderr().contains("got SIGTERM"), "{}", ended.text());
+    undisturbed(&ended, &alone);
 }
 
 #[test]
@@ -105,7 +114,8 @@ fn a_manager_that_gets_sigterm_twice_ends_at_once_as_a_lost_host() {
     let hosts = hosts!(3);
     let alone = Job::undisturbed(&hosts, &[]);
     let mut job = Job::jacobi(&hosts, &["--spare", "h3"]);
-    job.until_in_files(1);
+    // What is in files of the host only is lost with it.
+    job.until_committed("partner", 1);
     let managers = hosts.processes(2, "rejoin-local");
     let manager = *managers.last().expect("a manager");
     kill(manager, libc::SIGTERM);
@@ -115,9 +125,9 @@ fn a_manager_that_gets_sigterm_twice_ends_at_once_as_a_lost_host() {
         kill(manager, libc::SIGTERM);
         !is_alive(manager)
     });
-    let done = job.end();
-    good(&done);
-    assert_eq!(lines(&done), lines(&alone), "{}", done.text());
+    let ended = job.end();
+    good(&ended);
+    assert_eq!(lines(&ended), lines(&alone), "{}", ended.text());
 }
 
 #[test]
@@ -132,6 +142,86 @@ fn a_job_whose_hosts_all_get_sigterm_ends_as_by_lost_hosts() {
     // There is nowhere to go for the second one, which tells so after its first ranks have come.
     let mpirun = job.child.id();
     wait_for(SOON, "the end of the job", || state(mpirun) == 'Z');
-    let done = job.end();
-    assert!(!done.output.status.success(), "{}", done.text());
+    let ended = job.end();
+    assert!(!ended.output.status.success(), "{}", ended.text());
+}
+
+#[test]
+fn ranks_spread_over_hosts_that_are_added() {
+    let hosts = hosts!(4);
+    let alone = Job::undisturbed(&hosts, &[]);
+    let mut job = Job::jacobi(&hosts, &[]);
+    job.until("committed", 1);
+    assert!(done(&hosts, &["migrate", "--balance"]).contains("there already"));
+    let said = done(&hosts, &["add-host", "h3:2,h4:2"]);
+    assert!(said.contains("h3:2,h4:2"), "{said}");
+    assert_eq!(hosts.states(), ["active", "active", "spare", "spare"]);
+    let again = hosts.rejoin(&["add-host", "h4"]);
+    let why = String::from_utf8_lossy(&again.stderr);
+    assert!(
+        !again.status.success() && why.contains("has or had a host h4"),
+        "{why}"
+    );
+    // The next central manager knows them, too.
+    job.kill_central();
+    job.until("central-again", 1);
+    assert!(done(&hosts, &["migrate", "--balance"]).contains("2 ranks have moved"));
+    let mut places = hosts.places();
+    places.sort();
+    assert_eq!(places, ["h1", "h2", "h3", "h4"]);
+    assert_eq!(hosts.states(), ["active"; 4]);
+    assert_eq!((job.events("host-added"), job.events("moved")), (2, 2));
+    undisturbed(&job.end(), &alone);
+}
+
+#[test]
+fn a_lost_rank_comes_back_on_a_host_that_was_added() {
+    let hosts = hosts!(3);
+    let alone = Job::undisturbed(&hosts, &[]);
+    let mut job = Job::jacobi(&hosts, &[]);
+    job.until("committed", 1);
+    done(&hosts, &["add-host", "h3:4"]);
+    done(&hosts, &["drain", "h2"]);
+    assert!(!hosts.places().contains(&"h2".to_owned()));
+    let before = job.events("committed");
+    job.until("committed", before + 2);
+    let rank = hosts.processes(3, "jacobi")[0];
+    kill(rank, libc::SIGKILL);
+    job.until("recovered", 1);
+    assert_eq!(
+        hosts.places().iter().filter(|host| *host == "h3").count(),
+        2
+    );
+    let ended = job.end();
+    good(&ended);
+    assert_eq!(lines(&ended), lines(&alone), "{}", ended.text());
+}
+
+#[test]
+fn two_ranks_exchange_their_hosts_and_come_back() {
+    let hosts = hosts!(2);
+    let alone = Job::undisturbed(&hosts, &[]);
+    let mut job = Job::jacobi(&hosts, &[]);
+    job.until("committed", 1);
+    for places in [["h1", "h2", "h1", "h2"], ["h1", "h1", "h2", "h2"]] {
+        done(&hosts, &["migrate", "--exchange", "1,2"]);
+        assert_eq!(hosts.places(), places);
+    }
+    assert_eq!(job.events("moved"), 4);
+    undisturbed(&job.end(), &alone);
+}
+
+#[test]
+fn a_host_of_eight_ranks_is_drained() {
+    let hosts = hosts!(3);
+    let eight = ["--host", "h1:2,h2:8", "--spare", "h3:8", "-n", "10"];
+    let alone = Job::undisturbed(&hosts, &eight);
+    let mut job = Job::jacobi(&hosts, &eight);
+    job.until("committed", 1);
+    assert!(done(&hosts, &["drain", "h2"]).contains("8 ranks have moved"));
+    assert_eq!(
+        hosts.places().iter().filter(|host| *host == "h3").count(),
+        8
+    );
+    undisturbed(&job.end(), &alone);
 }

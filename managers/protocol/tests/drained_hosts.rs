@@ -6,8 +6,8 @@ mod local_steps;
 use central_steps::{at, instance, job, step};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
-    Central, CentralEffect, CentralInput, Event, Failover, HostCondition, HostIndex, Job,
-    MoveRequest, Movers, Record, StopSignal,
+    AddedHost, Central, CentralEffect, CentralInput, Event, Failover, HostCondition, HostIndex,
+    HostsRequest, Job, MoveRequest, Movers, Record, StopSignal,
 };
 use rejoin_managers_protocol::host_health::HostHealth;
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
@@ -222,4 +222,76 @@ fn a_local_manager_ends_at_once_when_it_is_told_twice_or_can_not_leave() {
     assert_eq!(local_steps::steps(&mut idle, vec![order]), []);
     let effects = local_steps::steps(&mut idle, vec![leave()]);
     assert_eq!(effects, [LocalEffect::Abandon]);
+}
+
+fn add(id: u64, name: &str, is_remote: bool) -> CentralInput {
+    let added = AddedHost {
+        name: name.into(),
+        slots: 3,
+        is_remote,
+    };
+    CentralInput::AddHosts(HostsRequest {
+        id,
+        hosts: vec![added],
+    })
+}
+
+/// Why hosts can't be added, if a request is answered.
+fn added(effects: &[CentralEffect]) -> Option<Option<&str>> {
+    effects.iter().find_map(|effect| match effect {
+        CentralEffect::Event(Event::HostsAdded { why, .. }) => Some(why.as_deref()),
+        _ => None,
+    })
+}
+
+#[test]
+fn an_added_host_gets_ranks_and_the_next_central_manager_knows_it() {
+    let mut central = running(three_hosts());
+    let effects = step(&mut central, at(2), add(7, "new", false));
+    assert_eq!(added(&effects), Some(None));
+    assert_eq!(conditions(&effects), [("new", HostCondition::Spare)]);
+    let record = effects.iter().find_map(|effect| match effect {
+        CentralEffect::Persist(record) => Some(record.clone()),
+        _ => None,
+    });
+    // An input may come again, and the name only once.
+    let again = step(&mut central, at(2), add(7, "new", false));
+    assert_eq!((added(&again), again.len()), (Some(None), 1));
+    let other = step(&mut central, at(2), add(8, "new", false));
+    assert!(added(&other).flatten().is_some(), "{other:?}");
+    let to_new = CentralInput::Move(MoveRequest {
+        id: 1,
+        movers: Movers::Ranks(vec![Rank(1)]),
+        to: Some(3),
+    });
+    assert_eq!(moves(&step(&mut central, at(2), to_new)), [(Rank(1), 3)]);
+    let began = Record::Began {
+        generation: Generation(0),
+        incarnations: vec![Incarnation(0); 2],
+        at: at(0),
+    };
+    let records = [Some(began), record].into_iter().flatten().collect();
+    let mut next = Central::resume(three_hosts(), records);
+    assert_eq!(next.host_views()[3].name, "new");
+    let effects = step(&mut next, at(3), CentralInput::Begin);
+    let tells = |e: &CentralEffect| matches!(e, CentralEffect::HostAdded { host: 3, .. });
+    assert!(effects.iter().any(tells), "{effects:?}");
+}
+
+#[test]
+fn hosts_that_could_not_be_used_are_not_added() {
+    let why = |job: Job, input: CentralInput| {
+        let mut central = running(job);
+        let effects = step(&mut central, at(2), input);
+        let why = added(&effects).flatten().map(str::to_owned);
+        assert_eq!(central.host_views().len(), 3);
+        why.expect("a refusal")
+    };
+    assert!(why(three_hosts(), add(1, "b", false)).contains("host b"));
+    assert!(why(three_hosts(), add(1, "far", true)).contains("its own host only"));
+    let fixed = Job {
+        failover: None,
+        ..three_hosts()
+    };
+    assert!(why(fixed, add(1, "new", false)).contains("fixed places"));
 }

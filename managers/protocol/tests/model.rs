@@ -95,6 +95,7 @@ impl Stored {
             | Record::Moving { .. }
             | Record::Moved { .. }
             | Record::Draining(_)
+            | Record::HostAdded { .. }
             | Record::Relaunching(_) => {
                 panic!("nothing is recovered in this model")
             }
@@ -167,6 +168,7 @@ impl System {
                 | central::CentralEffect::AskRelaunchable { .. }
                 | central::CentralEffect::Placed(_)
                 | central::CentralEffect::Join(_)
+                | central::CentralEffect::HostAdded { .. }
                 | central::CentralEffect::Moved { .. }
                 | central::CentralEffect::MovedBack(..)
                 | central::CentralEffect::Relaunch(_) => {

@@ -45,10 +45,15 @@ impl CoreDriver {
     pub fn new(
         core: Central,
         journal: Option<Journal>,
-        (hosts, kinds): (HostLinks, LinkKinds),
-        names: Vec<String>,
+        (mut hosts, kinds): (HostLinks, LinkKinds),
+        mut names: Vec<String>,
         verbose_log: VerboseLog,
     ) -> CoreDriver {
+        // Those that an earlier central manager has added.
+        for added in core.host_views().into_iter().skip(names.len()) {
+            hosts.add_host();
+            names.push(added.name);
+        }
         CoreDriver {
             core,
             journal,
@@ -225,6 +230,13 @@ impl CoreDriver {
                 CentralEffect::Drop(host) => {
                     self.hosts.close(host, reactor);
                     others.push(CentralEffect::Drop(host));
+                }
+                CentralEffect::HostAdded { host, added } => {
+                    if host == self.names.len() {
+                        self.hosts.add_host();
+                        self.names.push(added.name.clone());
+                    }
+                    others.push(CentralEffect::HostAdded { host, added });
                 }
                 CentralEffect::Over(verdict) => {
                     self.verbose_log.over(&verdict);

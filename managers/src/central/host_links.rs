@@ -69,6 +69,8 @@ pub struct HostLinks {
     image_places: AskedPlaces,
     /// Where local managers reach each other.
     peer_places: AskedPlaces,
+    /// Kind of the events of links.
+    link_kind: u8,
 }
 
 impl HostLinks {
@@ -111,7 +113,15 @@ impl HostLinks {
             top: plan.tree.map(|place| Top::new(place, run, used, lookups)),
             image_places: AskedPlaces::default(),
             peer_places: AskedPlaces::default(),
+            link_kind: kinds.link,
         })
+    }
+
+    /// The job has one more host.
+    pub fn add_host(&mut self) {
+        let host = u32::try_from(self.links.len()).unwrap_or(u32::MAX);
+        let link = SessionLink::new(Token::indexed(self.link_kind, host));
+        self.links.push(Some(HostLink { link, open: true }));
     }
 
     fn open(&mut self, host: HostIndex) -> Option<&mut SessionLink> {

@@ -3,6 +3,7 @@
 use super::arguments::{Given, JobArguments, MapBy, ProgramArguments};
 use super::segments;
 use crate::launch::machines::{Machine, Machines};
+use crate::report::query::NamedHost;
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::detector::DetectorSettings;
 use rejoin_managers_protocol::lease::Terms;
@@ -40,7 +41,8 @@ pub(super) fn machines(
     };
     let mut placement = Vec::new();
     for (program, &count) in programs.iter().zip(counts) {
-        let named = program.host.as_deref().map(list).transpose()?;
+        let named = program.host.as_deref().map(list).transpose();
+        let named = named.map_err(|why| format!("--host {why}"))?;
         let here = || {
             vec![Slots {
                 name: "localhost".into(),
@@ -54,7 +56,7 @@ pub(super) fn machines(
     let total: usize = counts.iter().map(|&c| c as usize).sum();
     placement.truncate(total);
     for spare in job.spare.iter().flat_map(|s| s.split(',')) {
-        found.add(&list(spare)?);
+        found.add(&list(spare).map_err(|why| format!("--spare {why}"))?);
     }
     let detection = DetectorSettings {
         detector: job.detector.into(),
@@ -103,7 +105,7 @@ struct Finder {
 
 impl Finder {
     fn is_here(&self, name: &str) -> bool {
-        matches!(name, "localhost" | "127.0.0.1" | "::1") || name == self.own
+        is_own(name, &self.own)
     }
 
     /// Adds hosts, each once. Returns their numbers, in order.
@@ -161,6 +163,25 @@ impl Finder {
     }
 }
 
+/// The hosts of `a:2,b`, for a running job whose mpirun is on this host.
+pub(super) fn named(text: &str) -> Result<Vec<NamedHost>, String> {
+    let own = nix::unistd::gethostname().unwrap_or_default();
+    let own = own.to_string_lossy().into_owned();
+    let host = |Slots { name, slots }: Slots| {
+        let is_here = is_own(&name, &own);
+        NamedHost {
+            name: if is_here { own.clone() } else { name },
+            slots,
+            is_here,
+        }
+    };
+    Ok(list(text)?.into_iter().map(host).collect())
+}
+
+fn is_own(name: &str, own: &str) -> bool {
+    matches!(name, "localhost" | "127.0.0.1" | "::1") || name == own
+}
+
 /// Reads `a:2,b`.
 fn list(text: &str) -> Result<Vec<Slots>, String> {
     let one = |entry: &str| {
@@ -170,8 +191,8 @@ fn list(text: &str) -> Result<Vec<Slots>, String> {
             _ => (entry, None),
         };
         let slots = slots.map_or(Ok(1), number);
-        let slots = slots.map_err(|e| format!("--host {entry}: {e}"))?;
-        check(name).map_err(|e| format!("--host {text}: {e}"))?;
+        let slots = slots.map_err(|e| format!("{entry}: {e}"))?;
+        check(name).map_err(|e| format!("{text}: {e}"))?;
         Ok(Slots {
             name: name.into(),
             slots,

@@ -173,7 +173,9 @@ pub fn checkpoint(job: Option<&str>) -> i32 {
             say_line!("rejoin: job {name}: checkpoint {epoch} was aborted: {why}");
         }
         Some(Answer::Refused(why)) => say_line!("rejoin: job {name}: {why}"),
-        Some(Answer::Status(_) | Answer::Events { .. } | Answer::Moved { .. }) => {
+        Some(
+            Answer::Status(_) | Answer::Events { .. } | Answer::Moved { .. } | Answer::HostsAdded,
+        ) => {
             say_line!("rejoin: job {name} sent an answer to another question");
         }
         None => say_line!("rejoin: job {name} ended, or does not answer"),

@@ -1,48 +1,99 @@
-//! `rejoin migrate` and `rejoin drain`: ranks of a running job move to other hosts.
+//! `rejoin migrate` and `rejoin drain`: ranks of a running job move to other hosts. `rejoin
+//! add-host` adds hosts to it.
 
+use super::host_list;
 use super::jobs::{ask_named, one};
-use crate::report::query::{Answer, MoveOrder, What};
+use crate::report::query::{Answer, MoveOrder, NamedMovers, What};
 use crate::standard_output::print;
 use std::time::Duration;
 
 /// How long moves may take: checkpoints that are under way come first.
 const LIMIT: Duration = Duration::from_secs(600);
 
+/// How long it may take to add hosts: another central manager may be starting.
+const ADDING: Duration = Duration::from_secs(60);
+
+/// Which ranks `rejoin migrate` moves.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub(super) struct MigratedRanks {
+    /// Which ranks, as in 3 or 0,4-7; or the name of a host, for all of its ranks
+    #[arg(value_name = "RANKS|HOST")]
+    what: Option<String>,
+    /// Move as few ranks as possible so that all hosts have their shares of the ranks, by their
+    /// slots
+    #[arg(long, conflicts_with = "to")]
+    balance: bool,
+    /// Let two ranks exchange their hosts
+    #[arg(long, value_name = "RANK,RANK", conflicts_with = "to")]
+    exchange: Option<String>,
+}
+
+impl MigratedRanks {
+    fn movers(&self) -> Result<NamedMovers, String> {
+        if let Some(pair) = &self.exchange {
+            return match ranks(pair)?[..] {
+                [one, other] if one != other => Ok(NamedMovers::Exchange(one, other)),
+                _ => Err(format!(
+                    "--exchange {pair}: two ranks are needed, as in 2,5"
+                )),
+            };
+        }
+        let Some(what) = self.what.as_ref().filter(|_| !self.balance) else {
+            return Ok(NamedMovers::Balance);
+        };
+        let is_of_rank = |c: char| c.is_ascii_digit() || c == ',' || c == '-';
+        match what.chars().all(is_of_rank) {
+            true => ranks(what).map(NamedMovers::Ranks),
+            false => Ok(NamedMovers::Host(what.clone())),
+        }
+    }
+}
+
 /// `rejoin migrate`. Returns the exit code: 0 when all ranks are there.
 #[must_use]
-pub fn migrate(what: &str, to: Option<String>, job: Option<&str>) -> i32 {
-    let is_host = !what
-        .chars()
-        .all(|c| c.is_ascii_digit() || c == ',' || c == '-');
-    let order = match (is_host, ranks(what)) {
-        (true, _) => MoveOrder {
-            from: Some(what.to_owned()),
-            to,
-            ..MoveOrder::default()
-        },
-        (false, Ok(ranks)) => MoveOrder {
-            ranks,
-            to,
-            ..MoveOrder::default()
-        },
-        (false, Err(why)) => {
+pub(super) fn migrate(what: &MigratedRanks, to: Option<String>, job: Option<&str>) -> i32 {
+    match what.movers() {
+        Ok(movers) => carry_out(MoveOrder { movers, to }, job),
+        Err(why) => {
             say_line!("rejoin: {why}");
-            return 2;
+            2
         }
-    };
-    carry_out(order, job)
+    }
 }
 
 /// `rejoin drain`. Returns the exit code: 0 when the host has no ranks any more.
 #[must_use]
 pub fn drain(host: String, to: Option<String>, job: Option<&str>) -> i32 {
-    let order = MoveOrder {
-        from: Some(host),
-        to,
-        drains: true,
-        ..MoveOrder::default()
+    let movers = NamedMovers::Drain(host);
+    carry_out(MoveOrder { movers, to }, job)
+}
+
+/// `rejoin add-host`. Returns the exit code: 0 when the hosts are added.
+#[must_use]
+pub fn add_hosts(list: &str, job: Option<&str>) -> i32 {
+    let hosts = match host_list::named(list) {
+        Ok(hosts) => hosts,
+        Err(why) => {
+            say_line!("rejoin: {why}");
+            return 2;
+        }
     };
-    carry_out(order, job)
+    let name = match one(job) {
+        Ok(status) => status.job,
+        Err(said) => {
+            say_line!("rejoin: {said}");
+            return 1;
+        }
+    };
+    match ask_named(&name, What::AddHosts(hosts), ADDING) {
+        Ok(Some(Answer::HostsAdded)) => {
+            let text = format!("job {name}: ranks can move to {list} from now on\n");
+            return print("rejoin", &text);
+        }
+        other => complain(&name, other),
+    }
+    1
 }
 
 fn carry_out(order: MoveOrder, job: Option<&str>) -> i32 {
@@ -55,12 +106,19 @@ fn carry_out(order: MoveOrder, job: Option<&str>) -> i32 {
     };
     match ask_named(&name, What::Move(order), LIMIT) {
         Ok(Some(Answer::Moved { ranks, why })) => return tell(&name, &ranks, why),
+        other => complain(&name, other),
+    }
+    1
+}
+
+/// Says why there is no answer that is of use.
+fn complain(name: &str, answer: crate::error::Result<Option<Answer>>) {
+    match answer {
         Ok(Some(Answer::Refused(why))) => say_line!("rejoin: job {name}: {why}"),
         Ok(Some(_)) => say_line!("rejoin: job {name} sent an answer to another question"),
         Ok(None) => say_line!("rejoin: job {name} ended, or does not answer"),
         Err(error) => say_line!("rejoin: job {name}: {error}"),
     }
-    1
 }
 
 fn tell(name: &str, ranks: &[u32], why: Option<String>) -> i32 {
@@ -107,6 +165,34 @@ mod tests {
         assert_eq!(ranks("0,4-6"), Ok(vec![0, 4, 5, 6]));
         for wrong in ["", "1,", "3-1", "1-x", "0-99999999"] {
             assert!(ranks(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ranks_a_host_a_balance_or_an_exchange_are_given() {
+        let of = |what: Option<&str>, balance, exchange: Option<&str>| {
+            let given = MigratedRanks {
+                what: what.map(Into::into),
+                balance,
+                exchange: exchange.map(Into::into),
+            };
+            given.movers()
+        };
+        assert_eq!(
+            of(Some("1-2"), false, None),
+            Ok(NamedMovers::Ranks(vec![1, 2]))
+        );
+        assert_eq!(
+            of(Some("h2"), false, None),
+            Ok(NamedMovers::Host("h2".into()))
+        );
+        assert_eq!(of(None, true, None), Ok(NamedMovers::Balance));
+        assert_eq!(
+            of(None, false, Some("4,1")),
+            Ok(NamedMovers::Exchange(4, 1))
+        );
+        for wrong in ["4", "4,4", "1,2,3", "h1,h2"] {
+            assert!(of(None, false, Some(wrong)).is_err(), "{wrong}");
         }
     }
 }

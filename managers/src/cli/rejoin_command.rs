@@ -46,9 +46,8 @@ enum Command {
     /// Move ranks of a running job to another host, and wait until they are there. Only these ranks
     /// pause, and nothing is done again
     Migrate {
-        /// Which ranks, as in 3 or 0,4-7; or the name of a host, for all of its ranks
-        #[arg(value_name = "RANKS|HOST")]
-        what: String,
+        #[command(flatten)]
+        what: move_command::MigratedRanks,
         /// The host that takes them in; it is one of the job's, or one of mpirun --spare [default:
         /// the hosts with the fewest ranks]
         #[arg(long, value_name = "HOST")]
@@ -66,6 +65,16 @@ enum Command {
         /// The host that takes the ranks in [default: the hosts with the fewest ranks]
         #[arg(long, value_name = "HOST")]
         to: Option<String>,
+        /// Which job: the beginning of its name, or the process id of its mpirun [default: the only
+        /// one]
+        #[arg(long)]
+        job: Option<String>,
+    },
+    /// Add hosts to a running job: ranks can move there, and come there when another host is lost
+    AddHost {
+        /// The hosts, each with its number of slots [default: 1]
+        #[arg(value_name = "HOST[:SLOTS],...")]
+        hosts: String,
         /// Which job: the beginning of its name, or the process id of its mpirun [default: the only
         /// one]
         #[arg(long)]
@@ -114,6 +123,7 @@ pub fn main() -> i32 {
         Command::Checkpoint { job } => jobs::checkpoint(job.as_deref()),
         Command::Migrate { what, to, job } => move_command::migrate(&what, to, job.as_deref()),
         Command::Drain { host, to, job } => move_command::drain(host, to, job.as_deref()),
+        Command::AddHost { hosts, job } => move_command::add_hosts(&hosts, job.as_deref()),
         Command::Report { source, output } => report_command::run(&source, output.as_deref()),
         Command::Images { command } => images_command::run(&command),
         Command::Manual { prefix } => write_manual(&prefix),

@@ -254,6 +254,12 @@ impl CentralHandle {
             CentralEffect::AskStored { regions } => self.asks_stored = Some(regions),
             CentralEffect::AskRelaunchable { regions } => self.asks_relaunchable = Some(regions),
             CentralEffect::Placed(placement) => self.news.placed(placement),
+            CentralEffect::HostAdded { host, added } => {
+                if host == self.hosts.len() {
+                    self.hosts.push(added.name.clone());
+                }
+                self.news.placing(Placing::Added(host, added));
+            }
             CentralEffect::Join(host) => self.news.placing(Placing::Join(host)),
             CentralEffect::Moved { number, rank, to } => {
                 self.news.placing(Placing::Moved { number, rank, to });

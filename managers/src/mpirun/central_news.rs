@@ -3,7 +3,9 @@
 
 use crate::report::status_summary::StatusSummary;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
-use rejoin_managers_protocol::central::{Event, HostCondition, HostIndex, RankPlacement};
+use rejoin_managers_protocol::central::{
+    AddedHost, Event, HostCondition, HostIndex, RankPlacement,
+};
 use rejoin_managers_protocol::levels::{CommittedEpochs, Level};
 use rejoin_managers_protocol::region_commits::RegionEpochs;
 use rejoin_managers_protocol::verdict::Verdict;
@@ -31,6 +33,8 @@ pub(super) enum News {
 /// Where ranks are.
 #[derive(Debug, Clone)]
 pub(super) enum Placing {
+    /// The job has one more host, with this number.
+    Added(HostIndex, AddedHost),
     /// This host may get ranks.
     Join(HostIndex),
     /// A rank has moved to this host with its image of this number.
@@ -122,6 +126,8 @@ impl CentralNews {
             | Event::NotMoved { .. }
             | Event::MovesOver { .. }
             | Event::HostDrains { .. }
+            | Event::HostAdded { .. }
+            | Event::HostsAdded { .. }
             | Event::HostStays { .. }
             | Event::NoHealth { .. }
             | Event::EmptyHostLost { .. } => true,

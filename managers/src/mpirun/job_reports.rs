@@ -119,6 +119,7 @@ impl Launcher {
             None => {}
             Some(Asked::Checkpoint) => self.central.tell(CentralInput::Checkpoint),
             Some(Asked::Move(client, order)) => self.asked_to_move(client, &order),
+            Some(Asked::AddHosts(client, hosts)) => self.asked_to_add(client, hosts),
             Some(Asked::Events(client)) => {
                 let recent = self.observers.events.recent();
                 let answer = Answer::Events {

@@ -164,6 +164,12 @@ impl Streams {
         }
     }
 
+    /// The job has one more host.
+    pub fn add_host(&mut self) {
+        self.credit.push(0);
+        self.owed.push(0);
+    }
+
     /// Hosts are lost, and all ranks continue from their images of this checkpoint. Its marks have
     /// come, those of later ones may never come.
     pub fn moved(&mut self, epoch: Epoch) {

@@ -170,6 +170,11 @@ impl LocalManagers {
         Ok(())
     }
 
+    /// The job has one more host, which has no local manager.
+    pub fn add_host(&mut self) {
+        self.locals.push(None);
+    }
+
     fn start_one(
         &self,
         mut part: LaunchPlan,

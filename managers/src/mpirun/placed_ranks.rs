@@ -2,10 +2,12 @@
 
 use super::Launcher;
 use super::central_news::Placing;
-use crate::report::query::{Answer, MoveOrder};
+use crate::host::host_limits;
+use crate::launch::machines::Machine;
+use crate::report::query::{Answer, MoveOrder, NamedHost, NamedMovers};
 use rejoin_channel_table::Rank;
 use rejoin_managers_protocol::central::{
-    CentralInput, HostIndex, MoveRequest, Movers, RankPlacement,
+    AddedHost, CentralInput, HostIndex, HostsRequest, MoveRequest, Movers, RankPlacement,
 };
 
 impl Launcher {
@@ -35,6 +37,7 @@ impl Launcher {
     /// Ranks move, or are back where they were.
     pub(super) fn place(&mut self, placing: Placing) {
         match placing {
+            Placing::Added(host, added) => self.add_host(host, added),
             Placing::Join(host) => self.join(host),
             Placing::Moved { number, rank, to } => {
                 let place = self.launch.machines.placement.get_mut(rank.index());
@@ -55,6 +58,40 @@ impl Launcher {
                 }
             }
         }
+    }
+
+    /// The job has one more host, unless that is known.
+    fn add_host(&mut self, host: HostIndex, added: AddedHost) {
+        let machines = &mut self.launch.machines;
+        if host == machines.hosts.len() {
+            machines.hosts.push(Machine {
+                name: added.name,
+                here: !added.is_remote,
+                lost: false,
+                slots: added.slots,
+            });
+            self.hosts.add_host();
+            self.streams.add_host();
+        }
+    }
+
+    /// A client wants hosts to be added.
+    pub(super) fn asked_to_add(&mut self, client: u32, hosts: Vec<NamedHost>) {
+        let machines = &self.launch.machines;
+        let each = if self.launch.recovery.is_some() { 1 } else { 2 };
+        let count = machines.hosts.len() + hosts.len();
+        if let Err(why) = host_limits::allow_hosts(count, each) {
+            return self.control.answer(client, &Answer::Refused(why));
+        }
+        let added = |host: NamedHost| AddedHost {
+            name: host.name,
+            slots: host.slots,
+            is_remote: !host.is_here,
+        };
+        self.central.tell(CentralInput::AddHosts(HostsRequest {
+            id: u64::from(client),
+            hosts: hosts.into_iter().map(added).collect(),
+        }));
     }
 
     fn join(&mut self, host: HostIndex) {
@@ -79,10 +116,12 @@ impl Launcher {
             let at = machines.hosts.iter().position(|host| &host.name == name);
             at.ok_or_else(|| format!("the job has no host {name}"))
         };
-        let movers = match (&order.from, order.drains) {
-            (None, _) => Movers::Ranks(order.ranks.iter().copied().map(Rank).collect()),
-            (Some(name), false) => Movers::Host(position(name)?),
-            (Some(name), true) => Movers::Drain(position(name)?),
+        let movers = match &order.movers {
+            NamedMovers::Ranks(ranks) => Movers::Ranks(ranks.iter().copied().map(Rank).collect()),
+            NamedMovers::Host(name) => Movers::Host(position(name)?),
+            NamedMovers::Drain(name) => Movers::Drain(position(name)?),
+            NamedMovers::Balance => Movers::Balance,
+            NamedMovers::Exchange(one, other) => Movers::Exchange(Rank(*one), Rank(*other)),
         };
         Ok(MoveRequest {
             id: u64::from(client),

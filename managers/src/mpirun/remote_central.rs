@@ -239,6 +239,7 @@ impl RemoteCentral {
             | CentralInput::Stop(_)
             | CentralInput::Checkpoint
             | CentralInput::Move(_)
+            | CentralInput::AddHosts(_)
             | CentralInput::OutputLost(_) => {
                 let ends = |input: &CentralInput| match input {
                     CentralInput::Signal(signal) => signal_numbers::ends(*signal),

@@ -143,9 +143,11 @@ impl EventLog {
             | Event::HostStays { .. }
             | Event::NoHealth { .. }
             | Event::EmptyHostLost { .. }
+            | Event::HostAdded { .. }
             | Event::HostChanged(_)
             | Event::HostReplaced { .. } => of_host(event, &mut line),
-            Event::Moving { .. }
+            Event::HostsAdded { .. }
+            | Event::Moving { .. }
             | Event::Moved { .. }
             | Event::NotMoved { .. }
             | Event::MovesOver { .. } => of_move(event, &mut line),
@@ -365,6 +367,8 @@ fn name(event: &Event) -> &'static str {
         Event::HostDrains { .. } => "host-drains",
         Event::EmptyHostLost { .. } => "empty-host-lost",
         Event::HostChanged(_) => "host-state",
+        Event::HostAdded { .. } => "host-added",
+        Event::HostsAdded { .. } => "hosts-added",
         Event::HostStays { .. } => "host-stays",
         Event::NoHealth { .. } => "no-health",
         Event::Moving { .. } => "moving",
@@ -379,6 +383,7 @@ fn of_host<'a>(event: &'a Event, line: &mut Line<'a>) {
     match event {
         Event::HostSilent { name, .. }
         | Event::HostHeard { name }
+        | Event::HostAdded { name }
         | Event::HostAnswers { name } => line.host = Some(name),
         Event::HostDrains { name, why } => {
             line.host = Some(name);
@@ -450,6 +455,7 @@ fn of_move<'a>(event: &'a Event, line: &mut Line<'a>) {
             (line.host, line.to) = (Some(host.as_str()), Some(to.as_str()));
             line.cause = Some(why.clone());
         }
+        Event::HostsAdded { why, .. } => line.cause.clone_from(why),
         _ => {}
     }
 }

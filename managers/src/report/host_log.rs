@@ -49,6 +49,7 @@ impl HostLog {
                     "host {name} gets no ranks any more; those that it has move to other hosts{why}"
                 )
             }
+            Event::HostAdded { name } => format!("host {name} is added, and may get ranks"),
             Event::HostChanged(host) => return self.changed(host),
             Event::HostStays { name, why, refusal } => {
                 format!("ranks are to leave host {name} ({why}), and can't: {refusal}")

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 /// Version of these messages: both ends must have the same.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// Largest question, in bytes.
 pub const QUESTION_LIMIT: usize = 64 * 1024;
@@ -30,17 +30,41 @@ pub enum What {
     Events,
     /// Ranks are to move; the answer comes when that is over.
     Move(MoveOrder),
+    /// Hosts are to be added.
+    AddHosts(Vec<NamedHost>),
+}
+
+/// A host as the user names it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedHost {
+    /// Name of the host.
+    pub name: String,
+    /// How many ranks it takes before others get more.
+    pub slots: u32,
+    /// It is the host of mpirun.
+    pub is_here: bool,
+}
+
+/// Which ranks are to move.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NamedMovers {
+    /// These.
+    Ranks(Vec<u32>),
+    /// All of this host.
+    Host(String),
+    /// The same, and the host gets no ranks any more.
+    Drain(String),
+    /// As few as possible, so that all hosts have their shares.
+    Balance,
+    /// These two, which exchange their hosts.
+    Exchange(u32, u32),
 }
 
 /// Which ranks are to move, and where.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MoveOrder {
-    /// These ranks, if no host is named.
-    pub ranks: Vec<u32>,
-    /// All ranks of this host.
-    pub from: Option<String>,
-    /// That host gets no ranks any more.
-    pub drains: bool,
+    /// The ranks.
+    pub movers: NamedMovers,
     /// The host that takes them in; `None`: the hosts with the fewest ranks.
     pub to: Option<String>,
 }
@@ -71,6 +95,8 @@ pub enum Answer {
         /// Why others have not; `None`: all are where they are to be.
         why: Option<String>,
     },
+    /// All hosts that were named are added.
+    HostsAdded,
     /// That is not available.
     Refused(String),
     /// The events so far.

@@ -9,7 +9,7 @@ use crate::host::run_dir::{self, LocalListener};
 use crate::net::accept::{self, Pause};
 use crate::net::local_link::{Filled, LocalLink};
 use crate::net::reactor::{Interest, Reactor, Token};
-use crate::report::query::{Answer, MoveOrder, QUESTION_LIMIT, Question, VERSION, What};
+use crate::report::query::{Answer, MoveOrder, NamedHost, QUESTION_LIMIT, Question, VERSION, What};
 use nix::errno::Errno;
 use nix::sys::socket::{SockFlag, accept4, getsockopt, sockopt};
 use nix::unistd::getuid;
@@ -38,6 +38,8 @@ enum State {
     Waits(u32),
     /// Waits for the end of moves.
     Moves,
+    /// Waits for hosts that are added.
+    Hosts,
     /// Has its answer queued.
     Answered,
 }
@@ -67,6 +69,8 @@ pub enum Asked {
     /// That ranks move. The number of the client is that of the request, whose end
     /// [`QueryServer::event`] tells it.
     Move(u32, MoveOrder),
+    /// That hosts are added, with the same number.
+    AddHosts(u32, Vec<NamedHost>),
     /// Its events so far, to be given to [`QueryServer::answer`].
     Events(u32),
 }
@@ -185,6 +189,15 @@ impl QueryServer {
                     return Some(Asked::Move(index, order));
                 }
             },
+            What::AddHosts(hosts) => match view.course {
+                Course::Ending => "the job is ending",
+                _ => {
+                    if let Some(client) = self.clients.get_mut(&index) {
+                        client.state = State::Hosts;
+                    }
+                    return Some(Asked::AddHosts(index, hosts));
+                }
+            },
             What::Checkpoint if !view.recovers => {
                 "the job runs with --recovery none, which takes no checkpoints"
             }
@@ -259,7 +272,9 @@ impl QueryServer {
                 moved,
                 why,
             } => self.moves_over(*request, moved, why.as_ref()),
-            Event::Committed { .. }
+            Event::HostsAdded { request, why } => self.hosts_added(*request, why.as_ref()),
+            Event::HostAdded { .. }
+            | Event::Committed { .. }
             | Event::RegionsCommitted { .. }
             | Event::ImageLost { .. }
             | Event::NotStored { .. }
@@ -300,6 +315,16 @@ impl QueryServer {
         }
     }
 
+    /// A request to add hosts has come to its end.
+    fn hosts_added(&mut self, request: u64, why: Option<&String>) {
+        let index = u32::try_from(request).unwrap_or(LISTENER);
+        let client = self.clients.get(&index);
+        if client.is_some_and(|client| client.state == State::Hosts) {
+            let refused = why.cloned().map(Answer::Refused);
+            self.answer(index, &refused.unwrap_or(Answer::HostsAdded));
+        }
+    }
+
     /// The central manager ended, and moves under way with it. It may also have taken a request
     /// that it has not begun.
     pub fn moves_abandoned(&mut self) {
@@ -323,8 +348,7 @@ impl QueryServer {
 
     /// Answers those whose checkpoint can't come any more.
     pub fn settle(&mut self, view: &JobView) {
-        let waits =
-            |client: &Client| matches!(client.state, State::Wants | State::Waits(_) | State::Moves);
+        let waits = |client: &Client| !matches!(client.state, State::Connected | State::Answered);
         if !self.clients.values().any(waits) {
             return;
         }
@@ -346,7 +370,7 @@ impl QueryServer {
         }
         if matches!(view.course, Course::Finalizing | Course::Ending) {
             let answer = Answer::Refused("the job came to its end before".into());
-            let waits = |state| matches!(state, State::Wants | State::Moves);
+            let waits = |state| matches!(state, State::Wants | State::Moves | State::Hosts);
             self.answer_all(waits, &answer);
         }
     }
@@ -365,7 +389,7 @@ impl QueryServer {
             let patient = client.since.elapsed() < PATIENCE;
             match client.state {
                 State::Connected => patient,
-                State::Wants | State::Waits(_) | State::Moves => true,
+                State::Wants | State::Waits(_) | State::Moves | State::Hosts => true,
                 State::Answered => {
                     let token = Token::indexed(kind, index);
                     let interest = Interest { read: true, write };
@@ -384,7 +408,7 @@ impl QueryServer {
                 State::Connected | State::Answered => {
                     Some(PATIENCE.saturating_sub(client.since.elapsed()))
                 }
-                State::Wants | State::Waits(_) | State::Moves => None,
+                State::Wants | State::Waits(_) | State::Moves | State::Hosts => None,
             });
         timed.chain(self.pause.wait_limit()).min()
     }

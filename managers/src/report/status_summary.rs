@@ -63,6 +63,8 @@ impl StatusSummary {
             | Event::HostDrains { .. }
             | Event::EmptyHostLost { .. }
             | Event::HostChanged(_)
+            | Event::HostAdded { .. }
+            | Event::HostsAdded { .. }
             | Event::HostStays { .. }
             | Event::NoHealth { .. }
             | Event::Moving { .. }

@@ -101,6 +101,7 @@ impl<W: Work> JobWorld<W> {
             }
             central::CentralEffect::Relaunch(next) => self.relaunch(next)?,
             central::CentralEffect::Placed(placement) => self.place(placement)?,
+            central::CentralEffect::HostAdded { host, added } => self.add_host(host, added),
             central::CentralEffect::Join(host) => self.join_once(host),
             central::CentralEffect::Moved { rank, to, .. } => self.placed(&[(rank, to)]),
             central::CentralEffect::MovedBack(_, ranks) => self.placed(&ranks),

@@ -30,6 +30,8 @@ pub enum JobFault {
     Central(u64),
     /// Ranks are to move, to this host or where there is room.
     Move(SimMovers, Option<usize>),
+    /// A host of so many slots is added.
+    AddHost(u32),
     /// The health command of this host answers.
     Health(usize, SimHealth),
     /// This host ends within so many milliseconds.
@@ -52,6 +54,10 @@ pub enum SimMovers {
     Host(usize),
     /// The same, for good.
     Drain(usize),
+    /// As few as possible, for an even spread.
+    Balance,
+    /// These two, which exchange their hosts.
+    Exchange(Rank, Rank),
 }
 
 /// What a health command says.
@@ -96,6 +102,8 @@ pub struct Fate {
     pub centrals: u32,
     /// Requests to move ranks.
     pub moves: u32,
+    /// Hosts that are added.
+    pub added: u32,
     /// Answers of health commands.
     pub healths: u32,
     /// Hosts that end soon.
@@ -147,12 +155,19 @@ impl Fate {
             JobFault::Central(rng.between(1, 300) * MILLI)
         });
         strike(self.moves, &|rng| {
-            let movers = match rng.below(8) {
+            let movers = match rng.below(10) {
                 0 => SimMovers::Drain(host(rng)),
                 1 => SimMovers::Host(host(rng)),
+                2 => SimMovers::Balance,
+                3 => SimMovers::Exchange(rank(rng), rank(rng)),
                 _ => SimMovers::Ranks(rank(rng), rng.between(1, 4) as u32),
             };
-            JobFault::Move(movers, rng.chance(50).then(|| host(rng)))
+            let hosts = hosts + u64::from(self.added);
+            let to = rng.chance(50).then(|| rng.below(hosts) as usize);
+            JobFault::Move(movers, to)
+        });
+        strike(self.added, &|rng| {
+            JobFault::AddHost(rng.between(1, 4) as u32)
         });
         strike(self.healths, &|rng| {
             let health = match rng.below(4) {

@@ -55,9 +55,10 @@ impl<W: Work> JobWorld<W> {
                 self.down_for(time);
                 Ok(())
             }
-            JobFault::Move(..) | JobFault::Health(..) | JobFault::Leave(..) => {
-                self.change_hosts(fault)
-            }
+            JobFault::Move(..)
+            | JobFault::AddHost(_)
+            | JobFault::Health(..)
+            | JobFault::Leave(..) => self.change_hosts(fault),
             JobFault::Ask => self.central(central::CentralInput::Checkpoint),
             // The launcher keeps it until central is there.
             JobFault::Signal | JobFault::Stop(_) if self.central.is_none() => {
@@ -91,6 +92,7 @@ impl<W: Work> JobWorld<W> {
     fn change_hosts(&mut self, fault: JobFault) -> Result<(), String> {
         match fault {
             JobFault::Move(movers, to) => self.move_ranks(movers, to),
+            JobFault::AddHost(slots) => self.ask_for_host(slots),
             JobFault::Health(host, health) => {
                 let health = match health {
                     SimHealth::Fine => HostHealth::Fine,
@@ -117,6 +119,8 @@ impl<W: Work> JobWorld<W> {
             }
             SimMovers::Host(host) => central::Movers::Host(host),
             SimMovers::Drain(host) => central::Movers::Drain(host),
+            SimMovers::Balance => central::Movers::Balance,
+            SimMovers::Exchange(one, other) => central::Movers::Exchange(one, other),
         };
         self.tally.move_requests += 1;
         let id = self.tally.move_requests;
@@ -125,6 +129,29 @@ impl<W: Work> JobWorld<W> {
             movers,
             to,
         }))
+    }
+
+    fn ask_for_host(&mut self, slots: u32) -> Result<(), String> {
+        self.tally.added += 1;
+        let id = self.tally.added;
+        let added = central::AddedHost {
+            name: format!("added{id}"),
+            slots,
+            is_remote: self.shape.leases.is_some(),
+        };
+        let hosts = vec![added];
+        self.central(central::CentralInput::AddHosts(central::HostsRequest {
+            id,
+            hosts,
+        }))
+    }
+
+    /// The job has one more host, unless that is known. Requests to move name it like any other.
+    pub(super) fn add_host(&mut self, host: usize, added: central::AddedHost) {
+        if host == self.hosts.len() {
+            self.hosts.push(Host::spare(0));
+            self.added.push(added);
+        }
     }
 
     fn stop_job(&mut self, grace: Option<u64>) -> Result<(), String> {

@@ -41,7 +41,7 @@ use image_copies::SimCopies;
 use process_model::{Process, SimImage, SimRestore};
 use queue::Queue;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
-use rejoin_managers_protocol::central::{self, Central, HostIndex, Job, Record};
+use rejoin_managers_protocol::central::{self, AddedHost, Central, HostIndex, Job, Record};
 use rejoin_managers_protocol::detector::ProbeMessage;
 use rejoin_managers_protocol::lease::{DRIFT, STOPPING};
 use rejoin_managers_protocol::local::{self, Local};
@@ -167,6 +167,8 @@ pub struct JobWorld<W: Work> {
     outage: u64,
     tick: Option<u64>,
     hosts: Vec<Host>,
+    /// The hosts that this launch has added.
+    added: Vec<AddedHost>,
     processes: BTreeMap<Key, Process>,
     /// The host of each process that was to be made.
     homes: BTreeMap<Key, HostIndex>,
@@ -231,6 +233,7 @@ impl<W: Work> JobWorld<W> {
             outage: 0,
             tick: None,
             hosts: drifts.into_iter().enumerate().map(host).collect(),
+            added: Vec::new(),
             shape,
             processes: BTreeMap::new(),
             homes: BTreeMap::new(),

@@ -145,6 +145,13 @@ impl<W: Work> JobWorld<W> {
         for ((rank, _), image) in &mut self.images {
             image.home = next.placement[rank.index()];
         }
+        for added in std::mem::take(&mut self.added) {
+            if let Some(leases) = &mut self.job.leases {
+                leases.hosts.push(self.job.hosts.len());
+            }
+            self.job.hosts.push(added.name);
+            self.job.slots.push(added.slots);
+        }
         self.job.placement = next.placement;
         self.job.generation = next.generation;
         self.last_fault = self.last_fault.max(self.now);

@@ -155,6 +155,7 @@ impl Stored {
             Record::Moving { .. } | Record::Moved { .. } => self.store_move(record)?,
             Record::Began { .. }
             | Record::Draining(_)
+            | Record::HostAdded { .. }
             | Record::Started { .. }
             | Record::Settled(_)
             | Record::Memory(_)

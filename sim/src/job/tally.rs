@@ -50,6 +50,8 @@ pub struct Tally {
     pub cuts: u64,
     /// Dead local managers.
     pub locals: u64,
+    /// Hosts that were to be added.
+    pub added: u64,
     /// Hosts that were to end soon.
     pub leaves: u64,
     /// Orders to suspend ranks.
@@ -170,7 +172,7 @@ impl Tally {
 
 impl Tally {
     /// All counts.
-    fn counts(&mut self) -> [&mut u64; 42] {
+    fn counts(&mut self) -> [&mut u64; 43] {
         [
             &mut self.commits,
             &mut self.recoveries,
@@ -194,6 +196,7 @@ impl Tally {
             &mut self.cuts,
             &mut self.locals,
             &mut self.leaves,
+            &mut self.added,
             &mut self.stops,
             &mut self.silent,
             &mut self.relaunches,

@@ -73,7 +73,10 @@ impl Job {
         if !options.contains(&"--host") {
             all.extend(["--host", "h1:2,h2:2"]);
         }
-        all.extend(["-n", "4", "--checkpoint-interval", "0.1", "--spin", "0"]);
+        if !options.contains(&"-n") {
+            all.extend(["-n", "4"]);
+        }
+        all.extend(["--checkpoint-interval", "0.1", "--spin", "0"]);
         all.extend(options);
         let child = start(hosts.mpirun(all));
         Job {

@@ -72,6 +72,7 @@ impl Central {
             }
             CentralInput::Stop(signal) => self.stop_asked(now, signal, effects),
             CentralInput::Move(request) => self.move_asked(request, effects),
+            CentralInput::AddHosts(request) => self.hosts_asked(request, effects),
             CentralInput::OutputLost(why) => {
                 let lost = |why| Verdict::OutputLost { why };
                 self.decide(now, why.map_or(Verdict::Unread, lost), effects);

@@ -254,6 +254,18 @@ pub enum Event {
         /// Why, one line.
         why: String,
     },
+    /// A host was added: it has no ranks, and may get some.
+    HostAdded {
+        /// Name of the host.
+        name: String,
+    },
+    /// A request to add hosts is carried out, or can't be.
+    HostsAdded {
+        /// The number of the request.
+        request: u64,
+        /// Why no host was added; `None`: all were.
+        why: Option<String>,
+    },
     /// A host takes part in another way than before.
     HostChanged(HostView),
     /// A host without ranks is lost. The job does not need it.

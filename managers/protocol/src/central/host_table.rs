@@ -2,13 +2,14 @@
 
 use super::event::Event;
 use super::host_condition::HostCondition;
+use super::hosts_request::AddedHost;
 use super::interface::{CentralEffect, HostIndex, Leases, Record};
 use super::placement::UsableHost;
-use crate::lease::{Grantor, LeaseStatus};
+use crate::lease::{Grantor, LeaseStatus, Terms};
 use crate::manager_messages::{Time, ToLocal};
 use rejoin_channel_table::{Incarnation, Rank};
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 struct HostState {
     name: String,
     /// No more is expected from it.
@@ -35,6 +36,8 @@ struct HostState {
     is_remote: bool,
     /// Of a host that may fall silent.
     lease: Option<Grantor>,
+    /// The number of the request that has added it.
+    added_by: Option<u64>,
     /// The condition that the user knows; `None`: an earlier central manager may have told one.
     told: Option<HostCondition>,
 }
@@ -56,6 +59,8 @@ pub(super) struct HostTable {
     changed: bool,
     /// Hosts of which no more is expected, and which may still be probed.
     ended: Vec<HostIndex>,
+    /// Of hosts that may fall silent.
+    terms: Option<Terms>,
 }
 
 impl HostTable {
@@ -67,25 +72,58 @@ impl HostTable {
         };
         let host = |(host, name)| HostState {
             name,
-            done: false,
-            left: false,
-            lost: false,
-            why_lost: None,
-            drains: false,
-            suspect: None,
-            leaves: None,
-            refusal: None,
             slots: slots.get(host).map_or(usize::MAX, |slots| *slots as usize),
-            begun: false,
             is_remote: lease(host).is_some(),
             lease: lease(host),
-            told: None,
+            ..HostState::default()
         };
         HostTable {
             hosts: names.into_iter().enumerate().map(host).collect(),
             changed: false,
             ended: Vec::new(),
+            terms: leases.map(|leases| leases.terms),
         }
+    }
+
+    /// Adds a host, which takes no part until it gets ranks. Returns its number.
+    pub fn add(&mut self, request: u64, added: AddedHost) -> HostIndex {
+        let lease = self.terms.filter(|_| added.is_remote).map(Grantor::new);
+        self.hosts.push(HostState {
+            name: added.name,
+            done: true,
+            slots: added.slots as usize,
+            is_remote: added.is_remote,
+            lease,
+            added_by: Some(request),
+            ..HostState::default()
+        });
+        self.changed = true;
+        self.hosts.len() - 1
+    }
+
+    /// The hosts that were added.
+    pub fn added(&self) -> impl Iterator<Item = (HostIndex, AddedHost)> {
+        let hosts = self.hosts.iter().enumerate();
+        let added = hosts.filter(|(_, state)| state.added_by.is_some());
+        added.map(|(host, state)| {
+            let added = AddedHost {
+                name: state.name.clone(),
+                slots: u32::try_from(state.slots).unwrap_or(u32::MAX),
+                is_remote: state.is_remote,
+            };
+            (host, added)
+        })
+    }
+
+    /// This request has added a host of this name.
+    pub fn is_added_by(&self, request: u64, name: &str) -> bool {
+        let is_it = |state: &HostState| state.added_by == Some(request) && state.name == name;
+        self.hosts.iter().any(is_it)
+    }
+
+    /// Hosts that are reached over a network can take part.
+    pub fn has_leases(&self) -> bool {
+        self.terms.is_some()
     }
 
     pub fn len(&self) -> usize {

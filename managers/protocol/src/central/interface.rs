@@ -1,6 +1,7 @@
 //! Inputs and effects of the central manager's core.
 
 use super::event::Event;
+use super::hosts_request::{AddedHost, HostsRequest};
 use super::losses::Losses;
 use super::moves::{MoveRequest, RankMove};
 pub use super::placement::HostIndex;
@@ -38,6 +39,8 @@ pub enum CentralInput {
     Stop(Option<StopSignal>),
     /// Ranks are to move to other hosts.
     Move(MoveRequest),
+    /// Hosts are to be added.
+    AddHosts(HostsRequest),
     /// The ranks' output can't be written, for this reason; without one, it has no reader.
     OutputLost(Option<String>),
     /// The answer to [`CentralEffect::AskStored`]: the states that every rank has stored, the
@@ -92,6 +95,13 @@ pub enum CentralEffect {
     /// Ranks of lost hosts are on other hosts from now on. A host that has ranks now and no local
     /// manager gets one. It may come again.
     Placed(RankPlacement),
+    /// The job has one more host, with this number. It may come again.
+    HostAdded {
+        /// Number of the host.
+        host: HostIndex,
+        /// The host.
+        added: AddedHost,
+    },
     /// A host may get ranks: it gets a local manager, unless it has one. It may come again.
     Join(HostIndex),
     /// A rank has moved to this host. It may come again.
@@ -192,6 +202,13 @@ pub enum Record {
         generation: Generation,
         /// Their last checkpoint, from which one can come back alone.
         last: Option<Epoch>,
+    },
+    /// The job has one more host.
+    HostAdded {
+        /// The driver's number of the request.
+        request: u64,
+        /// The host.
+        added: AddedHost,
     },
     /// This host gets no ranks any more.
     Draining(HostIndex),

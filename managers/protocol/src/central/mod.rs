@@ -14,6 +14,7 @@
 //! event to its handler), `registration`, `checkpoints`, `file_commits`, `region_checkpoints`,
 //! `stopping`, `ending`, `moves`, `recovery`, `resume` and `watch_steps`.
 
+mod added_hosts;
 mod central_step;
 mod checkpoints;
 mod copy_groups;
@@ -24,6 +25,7 @@ mod file_commits;
 mod host_condition;
 mod host_table;
 mod host_views;
+mod hosts_request;
 mod interface;
 mod job_clock;
 mod job_end;
@@ -46,6 +48,7 @@ mod watch_steps;
 pub use copy_groups::{CopyGroups, Stripe};
 pub use event::Event;
 pub use host_condition::{HostCondition, HostView};
+pub use hosts_request::{AddedHost, HostsRequest};
 pub use interface::{
     CentralEffect, CentralInput, Failover, FailureHistory, HostIndex, Job, Leases, RankPlacement,
     Record, Recovery, Relaunch, StoredState,

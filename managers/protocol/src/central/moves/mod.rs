@@ -10,6 +10,7 @@
 //! come, and `move_steps` handles what happens. `former_hosts` knows which host has a rank's image
 //! of a checkpoint that was taken before the rank moved.
 
+mod balance;
 mod former_hosts;
 mod move_request;
 mod move_steps;

@@ -1,5 +1,6 @@
 //! What is asked for: which ranks move, and where they go.
 
+use super::balance::balance;
 use crate::central::interface::HostIndex;
 use crate::central::placement::{UsableHost, counts, preferred};
 use rejoin_channel_table::Rank;
@@ -15,6 +16,10 @@ pub enum Movers {
     /// The same, and the host gets no ranks any more. Its local manager ends when the job does not
     /// need its images.
     Drain(HostIndex),
+    /// As few as possible, so that all hosts have their shares of the ranks.
+    Balance,
+    /// These two, which exchange their hosts.
+    Exchange(Rank, Rank),
 }
 
 /// A request to move ranks.
@@ -43,6 +48,34 @@ impl MoveRequest {
         placement: &[HostIndex],
         usable: &[UsableHost],
     ) -> Result<Vec<(Rank, HostIndex)>, String> {
+        let known = |rank: Rank| placement.get(rank.index()).copied();
+        match self.movers {
+            Movers::Balance => Ok(balance(placement, usable)),
+            Movers::Exchange(one, other) => {
+                let hosts = (known(one), known(other));
+                let (Some(of_one), Some(of_other)) = hosts else {
+                    let rank = if hosts.0.is_none() { one } else { other };
+                    return Err(no_rank(rank, placement));
+                };
+                let is_usable = |host| usable.iter().any(|usable| usable.host == host);
+                if of_one == of_other {
+                    return Ok(Vec::new());
+                }
+                match is_usable(of_one) && is_usable(of_other) {
+                    true => Ok(vec![(one, of_other), (other, of_one)]),
+                    false => Err("one of the hosts is drained".into()),
+                }
+            }
+            _ => self.plan_to_others(placement, usable),
+        }
+    }
+
+    /// The same for ranks that move to other hosts, each for itself.
+    fn plan_to_others(
+        &self,
+        placement: &[HostIndex],
+        usable: &[UsableHost],
+    ) -> Result<Vec<(Rank, HostIndex)>, String> {
         let all = (0u32..).map(Rank).zip(placement);
         let ranks: Vec<Rank> = match &self.movers {
             Movers::Ranks(ranks) => ranks.clone(),
@@ -50,10 +83,10 @@ impl MoveRequest {
                 let on = all.filter(|(_, host)| *host == from);
                 on.map(|(rank, _)| rank).collect()
             }
+            Movers::Balance | Movers::Exchange(..) => Vec::new(),
         };
         if let Some(rank) = ranks.iter().find(|rank| rank.index() >= placement.len()) {
-            let last = placement.len().saturating_sub(1);
-            return Err(format!("there is no rank {}: the last is {last}", rank.0));
+            return Err(no_rank(*rank, placement));
         }
         let is_usable = |to| usable.iter().any(|one| one.host == to);
         if self.to.is_some_and(|to| !is_usable(to)) {
@@ -79,6 +112,11 @@ impl MoveRequest {
         }
         Ok(plan)
     }
+}
+
+fn no_rank(rank: Rank, placement: &[HostIndex]) -> String {
+    let last = placement.len().saturating_sub(1);
+    format!("there is no rank {}: the last is {last}", rank.0)
 }
 
 #[cfg(test)]
@@ -127,6 +165,16 @@ mod tests {
     fn ranks_that_are_there_already_do_not_move() {
         let two = request(Movers::Ranks(vec![Rank(1), Rank(2), Rank(1)]), Some(1));
         assert_eq!(two.plan(&[0, 0, 1], &hosts([0, 1])), Ok(vec![(Rank(1), 1)]));
+    }
+
+    #[test]
+    fn two_ranks_exchange_their_hosts() {
+        let two = request(Movers::Exchange(Rank(0), Rank(2)), None);
+        let plan = two.plan(&[0, 0, 1], &hosts([0, 1]));
+        assert_eq!(plan, Ok(vec![(Rank(0), 1), (Rank(2), 0)]));
+        assert_eq!(two.plan(&[0, 1, 0], &hosts([0, 1])), Ok(Vec::new()));
+        assert!(two.plan(&[0, 0], &hosts([0, 1])).is_err());
+        assert!(two.plan(&[0, 0, 1], &hosts([0])).is_err());
     }
 
     #[test]

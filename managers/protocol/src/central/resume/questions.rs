@@ -20,6 +20,7 @@ impl Central {
     /// Tells observers where the job stands, and prepares the hosts' state.
     fn prepare_hosts(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         effects.push(self.resumed());
+        self.tell_added(effects);
         let epochs = self.regions.epochs();
         if epochs.newest.is_some() {
             effects.push(CentralEffect::Event(Event::RegionsCommitted { epochs }));

@@ -95,6 +95,7 @@ impl Central {
                 past.finalized = true;
                 self.mode.set_last_checkpoint(last);
             }
+            Record::HostAdded { request, added } => self.recall_added(request, added),
             Record::HostDone(host) => self.hosts.recall_done(host),
             Record::Decided(verdict) => {
                 past.decided = true;

@@ -1,0 +1,82 @@
+//! Hosts that are added to the running job.
+//!
+//! A host that is added is a spare one: it gets a local manager as soon as ranks come to it.
+//! Central stores it before anyone knows its number.
+
+use super::event::Event;
+use super::hosts_request::{AddedHost, HostsRequest};
+use super::interface::{CentralEffect, HostIndex, Record};
+use super::job_state::Central;
+use super::phase::CentralPhase;
+
+impl Central {
+    /// Hosts are to be added. The request may come a second time, if another central manager has
+    /// carried it out.
+    pub(super) fn hosts_asked(&mut self, request: HostsRequest, effects: &mut Vec<CentralEffect>) {
+        let HostsRequest { id, mut hosts } = request;
+        hosts.retain(|added| !self.hosts.is_added_by(id, &added.name));
+        let why = self.refuses_hosts(&hosts);
+        if why.is_none() {
+            for added in hosts {
+                self.add_host(id, added, effects);
+            }
+        }
+        effects.push(CentralEffect::Event(Event::HostsAdded { request: id, why }));
+    }
+
+    fn add_host(&mut self, request: u64, added: AddedHost, effects: &mut Vec<CentralEffect>) {
+        effects.push(CentralEffect::Persist(Record::HostAdded {
+            request,
+            added: added.clone(),
+        }));
+        let name = added.name.clone();
+        let host = self.hosts.add(request, added.clone());
+        effects.push(CentralEffect::HostAdded { host, added });
+        effects.push(CentralEffect::Event(Event::HostAdded { name }));
+    }
+
+    /// Central was started again: its predecessor has added this host.
+    pub(super) fn recall_added(&mut self, request: u64, added: AddedHost) {
+        self.hosts.add(request, added);
+    }
+
+    /// The driver may not know which hosts were added.
+    pub(super) fn tell_added(&self, effects: &mut Vec<CentralEffect>) {
+        let added = self.hosts.added();
+        let tell = |(host, added): (HostIndex, AddedHost)| CentralEffect::HostAdded { host, added };
+        effects.extend(added.map(tell));
+    }
+
+    /// Why these hosts can't be added.
+    fn refuses_hosts(&self, hosts: &[AddedHost]) -> Option<String> {
+        let ends = matches!(
+            self.phase,
+            CentralPhase::Finalized
+                | CentralPhase::Ending
+                | CentralPhase::Relaunching(_)
+                | CentralPhase::Over
+        );
+        if ends || self.end.verdict().is_some() {
+            return Some("the job is ending".into());
+        }
+        if !self.mode.recovers() {
+            return Some("the job runs with --recovery none".into());
+        }
+        if !self.failover.as_ref().is_some_and(|f| f.takes_in) {
+            let why = "the job can't use other hosts: it has no files of images, or so many hosts or \
+                       ranks that they have fixed places";
+            return Some(why.into());
+        }
+        if !self.hosts.has_leases() && hosts.iter().any(|added| added.is_remote) {
+            let why = "the job was started on its own host only, where no other host reaches it: \
+                       start it with two hosts (--host)";
+            return Some(why.into());
+        }
+        let is_known = |added: &&AddedHost| self.hosts.position(&added.name).is_some();
+        let known = hosts.iter().find(is_known)?;
+        let name = &known.name;
+        Some(format!(
+            "the job has or had a host {name}; one that was lost or drained can't come back to it"
+        ))
+    }
+}

@@ -1,0 +1,24 @@
+//! A request to add hosts to the running job.
+
+use serde::{Deserialize, Serialize};
+
+/// A host that is added.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct AddedHost {
+    /// Name of the host.
+    pub name: String,
+    /// How many ranks it takes before others get more.
+    pub slots: u32,
+    /// It is reached over a network.
+    pub is_remote: bool,
+}
+
+/// A request to add hosts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct HostsRequest {
+    /// The driver's number of the request, which names it in
+    /// [`Event::HostsAdded`](super::Event::HostsAdded).
+    pub id: u64,
+    /// The hosts.
+    pub hosts: Vec<AddedHost>,
+}
