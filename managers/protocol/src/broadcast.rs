@@ -191,6 +191,12 @@ impl<P: Clone> Member<P> {
         }
     }
 
+    /// As many messages are under way as can be.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.casts.len() >= MOST
+    }
+
     /// When [`Member::tick`] has something to do.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
@@ -210,7 +216,7 @@ impl<P: Clone> Member<P> {
             return None;
         }
         self.renew(series);
-        if self.casts.len() >= MOST {
+        if self.is_full() {
             return None;
         }
         self.last += 1;

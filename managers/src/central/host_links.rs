@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::host::host_limits;
 use crate::host_clocks::now;
 use crate::launch::local_messages::{CentralToLocal, LocalToCentral};
-use crate::launch::tree::TreePlace;
+use crate::launch::tree::{TreePlace, goes_down};
 use crate::net::auth::central_key;
 use crate::net::local_link::Filled;
 use crate::net::manager_listener::{Listener, ListeningSockets, ProvedManager};
@@ -150,7 +150,8 @@ impl HostLinks {
             ToLocal::Watch(order) => ToLocal::Watch(self.with_peers(order)),
             order => order,
         };
-        self.queue(host, &CentralToLocal::Order(order))
+        let begin = self.top.as_ref().and_then(|top| top.without_table(&order));
+        self.queue(host, &CentralToLocal::Order(begin.unwrap_or(order)))
     }
 
     /// The order with the numbers by which local managers know each other.
@@ -182,12 +183,7 @@ impl HostLinks {
     /// # Errors
     /// The order is above the limit of messages.
     pub fn spread(&mut self, hosts: &[HostIndex], order: ToLocal) -> Result<()> {
-        let down = match &order {
-            ToLocal::Start { generation, .. } => Some(*generation),
-            ToLocal::Update { instance, .. } => Some(instance.generation),
-            _ => None,
-        };
-        if let (Some(generation), Some(top)) = (down, &mut self.top)
+        if let (Some(generation), Some(top)) = (goes_down(&order), &mut self.top)
             && let Some(outgoing) = top.cast(now(), generation, &order)?
         {
             return self.go_down(outgoing);
@@ -263,7 +259,7 @@ impl HostLinks {
                 }
                 LocalToCentral::Tree(message) => {
                     if let Some(top) = &mut self.top {
-                        let outgoing = top.heard(now(), host, message);
+                        let outgoing = top.heard(now(), host, message)?;
                         self.go_down(outgoing)?;
                     }
                 }
@@ -361,7 +357,7 @@ impl HostLinks {
     /// The system refuses to watch a socket.
     pub fn run_timers(&mut self, reactor: &Reactor) -> Result<()> {
         self.listener.drop_late(reactor)?;
-        let outgoing = self.top.as_mut().map(|top| top.tick(now()));
+        let outgoing = self.top.as_mut().map(|top| top.tick(now())).transpose()?;
         self.go_down(outgoing.unwrap_or_default())
     }
 
@@ -385,8 +381,11 @@ impl HostLinks {
         if let Some(Some(link)) = self.links.get_mut(host) {
             link.open = false;
         }
-        let outgoing = self.top.as_mut().map(|top| top.lost(now(), host));
-        if let Err(error) = self.go_down(outgoing.unwrap_or_default()) {
+        let Some(top) = &mut self.top else {
+            return;
+        };
+        let outgoing = top.lost(now(), host);
+        if let Err(error) = outgoing.and_then(|outgoing| self.go_down(outgoing)) {
             tracing::warn!(%error, "the table is not passed on");
         }
     }

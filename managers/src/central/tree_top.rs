@@ -8,7 +8,7 @@ use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::lookup::{self, Directory};
 use rejoin_managers_protocol::manager_messages::{ProcessInstance, Time, ToLocal};
 use rejoin_wire::ProcessMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -47,9 +47,7 @@ impl Lookups {
     /// ask.
     fn ahead(&mut self, order: &ToLocal) -> Option<ToLocal> {
         let ToLocal::Start {
-            generation,
-            table,
-            image,
+            generation, table, ..
         } = order
         else {
             return None;
@@ -61,13 +59,27 @@ impl Lookups {
                 .learn(*generation, rank, *incarnation, card, told);
         }
         let places = &self.places;
-        let place = |rank: usize| places.get(rank).copied().unwrap_or(usize::MAX);
-        Some(ToLocal::Begin {
-            generation: *generation,
-            process_map: ProcessMap::of(table, place),
-            image: *image,
+        begin(order, |rank| {
+            places.get(rank).copied().unwrap_or(usize::MAX)
         })
     }
+}
+
+/// The order with which ranks begin and ask, for a start. `place`: the position of a rank's host.
+fn begin(order: &ToLocal, place: impl Fn(usize) -> usize) -> Option<ToLocal> {
+    let ToLocal::Start {
+        generation,
+        table,
+        image,
+    } = order
+    else {
+        return None;
+    };
+    Some(ToLocal::Begin {
+        generation: *generation,
+        process_map: ProcessMap::of(table, place),
+        image: *image,
+    })
 }
 
 /// Messages to send, with their hosts.
@@ -82,6 +94,13 @@ pub(super) struct Top {
     addresses: Vec<Vec<SocketAddr>>,
     run: u64,
     under_way: Option<Stamp>,
+    /// Updates that wait, because too many messages are under way.
+    waiting: VecDeque<(Generation, ToLocal)>,
+    /// The message that carries the present addresses, once there is one.
+    carrier: Option<Stamp>,
+    /// All hosts have the present addresses: later messages do without them. They are the longest
+    /// part of an update.
+    are_known: bool,
     /// The messages sent so far, with their hosts. mpirun's links lose nothing, so once is enough.
     given: BTreeSet<(Stamp, usize, bool)>,
     /// Orders that may not come before the table.
@@ -100,6 +119,9 @@ impl Top {
             hosts,
             run,
             under_way: None,
+            waiting: VecDeque::new(),
+            carrier: None,
+            are_known: false,
             given: BTreeSet::new(),
             held: Vec::new(),
             lookups,
@@ -118,9 +140,20 @@ impl Top {
 
     /// A local manager says where it listens.
     pub fn listens(&mut self, host: HostIndex, addresses: Vec<SocketAddr>) {
-        if let Some(position) = self.position(host) {
+        let Some(position) = self.position(host) else {
+            return;
+        };
+        if self.addresses[position] != addresses {
             self.addresses[position] = addresses;
+            (self.carrier, self.are_known) = (None, false);
         }
+    }
+
+    /// What a host gets directly instead of the table, if ranks look cards up: the table of a large
+    /// job is too long for a message. The host knows which managers to ask, or asks central.
+    pub fn without_table(&self, order: &ToLocal) -> Option<ToLocal> {
+        self.lookups.as_ref()?;
+        begin(order, |_| usize::MAX)
     }
 
     /// Begins to spread the table of a generation. If ranks look cards up, the data with which they
@@ -131,8 +164,15 @@ impl Top {
         generation: Generation,
         order: &ToLocal,
     ) -> Result<Option<Outgoing>> {
-        if let (ToLocal::Update { instance, card }, Some(lookups)) = (order, &mut self.lookups) {
-            lookups.learn(*instance, card);
+        self.waiting.retain(|(of, _)| *of >= generation);
+        if let ToLocal::Update { instance, card } = order {
+            if let Some(lookups) = &mut self.lookups {
+                lookups.learn(*instance, card);
+            }
+            if self.member.is_full() || !self.waiting.is_empty() {
+                self.waiting.push_back((generation, order.clone()));
+                return Ok(Some(Outgoing::new()));
+            }
         }
         let ahead = self.lookups.as_mut().and_then(|l| l.ahead(order));
         let Some(begun) = &ahead else {
@@ -157,7 +197,11 @@ impl Top {
         generation: Generation,
         order: &ToLocal,
     ) -> Result<Option<Outgoing>> {
-        let Ok(payload) = TreeOrder::new(self.addresses.clone(), order) else {
+        let addresses = match self.are_known {
+            true => Vec::new(),
+            false => self.addresses.clone(),
+        };
+        let Ok(payload) = TreeOrder::new(addresses, order) else {
             // A direct send returns the error, which names the length.
             return Ok(None);
         };
@@ -168,6 +212,7 @@ impl Top {
         let stamp = self.member.cast(now, series, payload, &mut effects);
         if stamp.is_some() {
             self.under_way = stamp;
+            self.carrier = self.carrier.or(stamp);
         }
         Ok(stamp.map(|_| self.outgoing(effects)))
     }
@@ -178,12 +223,27 @@ impl Top {
         now: Time,
         host: HostIndex,
         message: BroadcastMessage<TreeOrder>,
-    ) -> Outgoing {
+    ) -> Result<Outgoing> {
         let mut effects = Vec::new();
         if let Some(position) = self.position(host) {
             self.member.hear(now, Some(position), message, &mut effects);
         }
-        self.outgoing(effects)
+        self.continues(now, effects)
+    }
+
+    /// Sends messages, and the updates that have waited for the end of others.
+    fn continues(
+        &mut self,
+        now: Time,
+        effects: Vec<BroadcastEffect<TreeOrder>>,
+    ) -> Result<Outgoing> {
+        let mut outgoing = self.outgoing(effects);
+        while !self.member.is_full()
+            && let Some((generation, order)) = self.waiting.pop_front()
+        {
+            outgoing.extend(self.cast_one(now, generation, &order)?.unwrap_or_default());
+        }
+        Ok(outgoing)
     }
 
     /// A local manager asks where a rank is. The answer.
@@ -204,21 +264,21 @@ impl Top {
     }
 
     /// A host's link is closed for good.
-    pub fn lost(&mut self, now: Time, host: HostIndex) -> Outgoing {
+    pub fn lost(&mut self, now: Time, host: HostIndex) -> Result<Outgoing> {
         let mut effects = Vec::new();
         if let Some(position) = self.position(host) {
             self.member.lost(now, position, &mut effects);
         }
-        self.outgoing(effects)
+        self.continues(now, effects)
     }
 
     /// Checks which members are late.
-    pub fn tick(&mut self, now: Time) -> Outgoing {
+    pub fn tick(&mut self, now: Time) -> Result<Outgoing> {
         let mut effects = Vec::new();
         if self.deadline().is_some_and(|at| at <= now) {
             self.member.tick(now, &mut effects);
         }
-        self.outgoing(effects)
+        self.continues(now, effects)
     }
 
     /// When [`Top::tick`] is due.
@@ -231,7 +291,7 @@ impl Top {
     /// `AllFinalized` follows messages of ranks that have the table, and an end needs no table.
     pub fn hold(&mut self, host: HostIndex, order: &ToLocal) -> bool {
         match order {
-            ToLocal::Checkpoint { .. } if self.under_way.is_some() => {
+            ToLocal::Checkpoint { .. } if self.is_spreading() => {
                 self.held.push((host, order.clone()));
                 true
             }
@@ -246,10 +306,15 @@ impl Top {
 
     /// The held orders, when all hosts have the table.
     pub fn released(&mut self) -> Vec<(HostIndex, ToLocal)> {
-        match self.under_way {
-            None => std::mem::take(&mut self.held),
-            Some(_) => Vec::new(),
+        match self.is_spreading() {
+            false => std::mem::take(&mut self.held),
+            true => Vec::new(),
         }
+    }
+
+    /// A table or an update is under way, or waits for its turn.
+    fn is_spreading(&self) -> bool {
+        self.under_way.is_some() || !self.waiting.is_empty()
     }
 
     fn outgoing(&mut self, effects: Vec<BroadcastEffect<TreeOrder>>) -> Outgoing {
@@ -270,6 +335,7 @@ impl Top {
                 }
                 BroadcastEffect::Complete(stamp) => {
                     tracing::debug!(?stamp, "all hosts have the table");
+                    self.are_known |= self.carrier.is_some_and(|carrier| carrier <= stamp);
                     if self.under_way == Some(stamp) {
                         self.under_way = None;
                     }
@@ -285,6 +351,7 @@ impl Top {
 mod tests {
     use super::*;
     use rejoin_channel_table::{Epoch, Incarnation};
+    use rejoin_managers_protocol::broadcast::MOST;
 
     const GENERATION: Generation = Generation(1);
 
@@ -319,6 +386,83 @@ mod tests {
         }
     }
 
+    fn heard(
+        top: &mut Top,
+        now: u64,
+        host: HostIndex,
+        message: BroadcastMessage<TreeOrder>,
+    ) -> Outgoing {
+        let out = top.heard(Time(now), host, message);
+        out.expect("no error")
+    }
+
+    fn update(number: u32) -> ToLocal {
+        ToLocal::Update {
+            instance: ProcessInstance {
+                generation: GENERATION,
+                rank: Rank(0),
+                incarnation: Incarnation(number),
+            },
+            card: BusinessCard::default(),
+        }
+    }
+
+    /// How many managers' addresses a message carries.
+    fn addresses(out: &Outgoing) -> usize {
+        let BroadcastMessage::Forward { payload, .. } = &out[0].1 else {
+            panic!("no message: {out:?}");
+        };
+        payload.addresses().len()
+    }
+
+    #[test]
+    fn an_update_carries_addresses_only_until_all_hosts_have_them() {
+        let mut top = top();
+        top.listens(2, vec!["10.0.0.1:99".parse().expect("an address")]);
+        let send = |top: &mut Top, number| {
+            let sent = top.cast(Time(0), GENERATION, &update(number));
+            sent.expect("no error").expect("it goes down the tree")
+        };
+        let first = send(&mut top, 1);
+        assert_eq!(addresses(&first), 3);
+        // Some host may not have the first.
+        assert_eq!(addresses(&send(&mut top, 2)), 3);
+        heard(&mut top, 1, 0, got(&first, Vec::new()));
+        assert_eq!(addresses(&send(&mut top, 3)), 0);
+        top.listens(2, vec!["10.0.0.1:98".parse().expect("an address")]);
+        assert_eq!(addresses(&send(&mut top, 4)), 3);
+    }
+
+    #[test]
+    fn many_updates_wait_for_each_other_and_a_checkpoint_for_all() {
+        let mut top = top();
+        let count = 3 * MOST;
+        let mut sent = Outgoing::new();
+        for number in 0..count {
+            let out = top.cast(Time(0), GENERATION, &update(number as u32));
+            sent.extend(out.expect("no error").expect("it goes down the tree"));
+        }
+        assert_eq!(sent.len(), MOST);
+        let checkpoint = ToLocal::Checkpoint {
+            generation: GENERATION,
+            epoch: Epoch(2),
+        };
+        assert!(top.hold(2, &checkpoint));
+        for number in 0..count {
+            assert_eq!(top.released(), [], "{number} have arrived");
+            let one = vec![sent[number].clone()];
+            sent.extend(heard(&mut top, 1, 0, got(&one, Vec::new())));
+        }
+        let order = |(_, message): &(HostIndex, BroadcastMessage<TreeOrder>)| match message {
+            BroadcastMessage::Forward { payload, .. } => payload.order().expect("an order"),
+            BroadcastMessage::Acknowledge { .. } => panic!("an answer"),
+        };
+        let arrived: Vec<ToLocal> = sent.iter().map(order).collect();
+        let all: Vec<ToLocal> = (0..count as u32).map(update).collect();
+        assert_eq!(arrived, all);
+        assert_eq!(top.released(), [(2, checkpoint)]);
+    }
+
     #[test]
     fn an_order_to_checkpoint_waits_for_the_table() {
         let mut top = top();
@@ -340,7 +484,7 @@ mod tests {
             moved: Vec::new(),
         };
         assert!(!top.hold(2, &restore));
-        assert!(top.heard(Time(1), 0, got(&out, Vec::new())).is_empty());
+        assert!(heard(&mut top, 1, 0, got(&out, Vec::new())).is_empty());
         assert_eq!(top.released(), [(3, order)]);
     }
 
@@ -348,12 +492,15 @@ mod tests {
     fn a_host_that_is_named_as_missing_gets_the_table_once() {
         let mut top = top();
         let out = cast(&mut top);
-        let to = top.heard(Time(1), 0, got(&out, vec![1]));
+        let to = heard(&mut top, 1, 0, got(&out, vec![1]));
         assert_eq!(to.iter().map(|(host, _)| *host).collect::<Vec<_>>(), [2]);
         let due = top.deadline().expect("it waits for the answer");
-        assert!(top.tick(due).is_empty(), "the link has it already");
+        assert!(
+            top.tick(due).expect("no error").is_empty(),
+            "the link has it already"
+        );
         assert!(top.deadline().is_some_and(|at| at > due));
-        assert!(top.lost(due, 2).is_empty());
+        assert!(top.lost(due, 2).expect("no error").is_empty());
         assert_eq!(top.deadline(), None);
     }
 
@@ -421,7 +568,7 @@ mod tests {
             epoch: Epoch(2),
         };
         assert!(top.hold(2, &checkpoint));
-        top.heard(Time(2), 0, got(&sent, Vec::new()));
+        heard(&mut top, 2, 0, got(&sent, Vec::new()));
         assert_eq!(top.released(), [(2, checkpoint)]);
         assert!(top.deadline().is_some(), "the table is under way");
     }

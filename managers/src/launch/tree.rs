@@ -2,6 +2,7 @@
 //! forwarded messages. [`rejoin_managers_protocol::broadcast`] decides how they are forwarded.
 
 use crate::error::{Error, Result};
+use rejoin_channel_table::Generation;
 use rejoin_managers_protocol::broadcast::{PATIENCE, Tree};
 use rejoin_managers_protocol::manager_messages::ToLocal;
 use rejoin_wire::codec::{CodecError, FrameReader, MANAGER_LIMIT, encode};
@@ -108,20 +109,31 @@ impl TreePlace {
     }
 }
 
+/// The generation of an order that goes down the tree, where there is one; `None`: it goes to each
+/// host directly.
+#[must_use]
+pub fn goes_down(order: &ToLocal) -> Option<Generation> {
+    match order {
+        ToLocal::Start { generation, .. } | ToLocal::Begin { generation, .. } => Some(*generation),
+        ToLocal::Update { instance, .. } => Some(instance.generation),
+        _ => None,
+    }
+}
+
 /// A message down the tree: an order, and the addresses of the local managers that forward it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeOrder(Arc<Inner>);
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Inner {
-    /// By position.
+    /// By position. Empty: as in an earlier message.
     addresses: Vec<Vec<SocketAddr>>,
     /// Encoded once for all.
     order: ByteBuf,
 }
 
 impl TreeOrder {
-    /// An order that these pass on.
+    /// An order that these pass on. Without addresses: all hosts know them.
     ///
     /// # Errors
     /// It is longer than a message of a manager may be.
@@ -139,10 +151,10 @@ impl TreeOrder {
         Ok(message)
     }
 
-    /// Where the host at a position listens.
+    /// Where each host listens, by position. Empty: as an earlier message has said.
     #[must_use]
-    pub fn addresses(&self, position: usize) -> &[SocketAddr] {
-        self.0.addresses.get(position).map_or(&[], Vec::as_slice)
+    pub fn addresses(&self) -> &[Vec<SocketAddr>] {
+        &self.0.addresses
     }
 
     /// The order.
@@ -172,7 +184,6 @@ impl<'de> Deserialize<'de> for TreeOrder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rejoin_channel_table::Generation;
 
     #[test]
     fn a_message_survives_the_wire_and_a_cut_one_is_refused() {
@@ -186,8 +197,7 @@ mod tests {
         reader.push(&frame);
         let got: TreeOrder = reader.next().unwrap().unwrap();
         assert_eq!(got.order(), Ok(order));
-        assert_eq!(got.addresses(1), [address]);
-        assert!(got.addresses(0).is_empty() && got.addresses(2).is_empty());
+        assert_eq!(got.addresses(), [vec![], vec![address]]);
         let cut = TreeOrder(Arc::new(Inner {
             addresses: Vec::new(),
             order: ByteBuf::from(vec![255; 3]),

@@ -9,7 +9,7 @@ use crate::host::host_limits;
 use crate::host_clocks;
 use crate::launch::launch_plan::LaunchPlan;
 use crate::launch::local_messages::PeerMessage;
-use crate::launch::tree::{TreeOrder, TreePlace};
+use crate::launch::tree::{TreeOrder, TreePlace, goes_down};
 use crate::local::kind;
 use crate::net::auth::{Whose, peer_key};
 use crate::net::dial::{Dialed, ManagerDialer};
@@ -58,8 +58,8 @@ pub struct Peers {
     key: JobKey,
     /// `None`: this host cannot be reached.
     listener: Option<Listener>,
-    /// The last order that was forwarded: it holds the addresses of the managers.
-    last_order: Option<TreeOrder>,
+    /// Where each manager listens, by position, as the last message with addresses has said.
+    addresses: Vec<Vec<SocketAddr>>,
     dialing: BTreeMap<u32, Dialing>,
     callers: BTreeMap<u32, Caller>,
     /// Of links, to tell an old one's events.
@@ -92,7 +92,7 @@ impl Peers {
             listener: listener
                 .inspect_err(|error| tracing::warn!(%error, "other hosts can't call"))
                 .ok(),
-            last_order: None,
+            addresses: Vec::new(),
             dialing: BTreeMap::new(),
             callers: BTreeMap::new(),
             number: 0,
@@ -149,8 +149,10 @@ impl Peers {
         message: BroadcastMessage<TreeOrder>,
         reactor: &Reactor,
     ) -> Result<()> {
-        if let BroadcastMessage::Forward { payload, .. } = &message {
-            self.last_order = Some(payload.clone());
+        if let BroadcastMessage::Forward { payload, .. } = &message
+            && !payload.addresses().is_empty()
+        {
+            self.addresses = payload.addresses().to_vec();
         }
         let mut effects = Vec::new();
         let from = from.map(|position| position as usize);
@@ -187,10 +189,7 @@ impl Peers {
                         }
                     }
                     BroadcastEffect::Deliver(payload) => match payload.order() {
-                        // Nothing else goes this way.
-                        Ok(order @ (ToLocal::Start { .. } | ToLocal::Begin { .. })) => {
-                            self.orders.push(order);
-                        }
+                        Ok(order) if goes_down(&order).is_some() => self.orders.push(order),
                         Ok(_) => tracing::warn!("an order that came by the wrong way"),
                         Err(error) => tracing::warn!(%error, "a malformed order"),
                     },
@@ -219,8 +218,8 @@ impl Peers {
     }
 
     fn dial(&mut self, to: u32, reactor: &Reactor) -> Result<bool> {
-        let order = self.last_order.as_ref();
-        let addresses = order.map_or(&[][..], |order| order.addresses(to as usize));
+        let addresses = self.addresses.get(to as usize);
+        let addresses = addresses.map_or(&[][..], Vec::as_slice);
         let known = self.probing.addresses(to);
         let addresses = known.unwrap_or(addresses);
         if addresses.is_empty() || to == self.place.position || to >= self.place.hosts {

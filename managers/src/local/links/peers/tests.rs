@@ -3,9 +3,10 @@
 use super::*;
 use crate::host::topology::places::Binding;
 use crate::net::auth::{self, CHALLENGE, HELLO};
-use rejoin_channel_table::{Generation, Incarnation, Rank};
+use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_ckpt::image::ImageCompression;
 use rejoin_managers_protocol::broadcast::Stamp;
+use rejoin_managers_protocol::manager_messages::ProcessInstance;
 use rejoin_wire::RankOptions;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -31,6 +32,14 @@ impl Node {
             interface: Some("127.0.0.0/8".into()),
             ..RankOptions::default()
         };
+        let place = TreePlace {
+            position,
+            hosts: 3,
+            fanout: 1,
+            // This test does not concern time limits.
+            patience: 600_000,
+            launch: 2,
+        };
         let plan = LaunchPlan {
             images: None,
             job: JOB,
@@ -48,7 +57,7 @@ impl Node {
             file_limit_ignored: false,
             lease: None,
             central: None,
-            tree: None,
+            tree: Some(place),
             name: None,
             claim: None,
             from: None,
@@ -60,14 +69,6 @@ impl Node {
             lookups: false,
             health: None,
             leave_deadline: None,
-        };
-        let place = TreePlace {
-            position,
-            hosts: 3,
-            fanout: 1,
-            // This test does not concern time limits.
-            patience: 600_000,
-            launch: 2,
         };
         let reactor = Reactor::new().expect("an epoll");
         let peers = Peers::new(&plan, place, &reactor);
@@ -152,6 +153,35 @@ fn a_word_goes_down_the_chain_and_the_answer_back() {
     // An answer uses the link of the question.
     let links = |n: &Node| (n.peers.dialing.len(), n.peers.callers.len());
     assert_eq!(nodes.each_ref().map(links), [(1, 0), (1, 1), (0, 1)]);
+}
+
+#[test]
+fn an_update_follows_the_table_and_needs_no_addresses() {
+    let mut nodes = [0, 1, 2].map(Node::new);
+    let addresses = nodes.iter().map(|n| vec![n.port()]).collect();
+    let update = ToLocal::Update {
+        instance: ProcessInstance {
+            generation: Generation(1),
+            rank: Rank(0),
+            incarnation: Incarnation(4),
+        },
+        card: BusinessCard::default(),
+    };
+    let table = TreeOrder::new(addresses, &start()).expect("a payload");
+    let payload = TreeOrder::new(Vec::new(), &update).expect("a payload");
+    nodes[0].given(&table);
+    let give = BroadcastMessage::Forward {
+        stamp: Stamp { number: 2, ..STAMP },
+        whole: true,
+        payload,
+    };
+    let first = &mut nodes[0];
+    let heard = first.peers.hear(None, give, &first.reactor);
+    heard.expect("a payload");
+    turns(&mut nodes, "two answers", |n| n[0].peers.up.len() == 2);
+    for node in &nodes {
+        assert_eq!(node.peers.orders, [start(), update.clone()]);
+    }
 }
 
 #[test]
@@ -254,7 +284,7 @@ fn a_question_goes_across_and_the_answer_comes_back_over_the_same_link() {
     // A manager without the addresses of the others cannot reach them.
     assert!(!ask(&mut nodes[0], 2, &question));
     let addresses = vec![vec![nodes[0].port()], Vec::new(), vec![nodes[1].port()]];
-    nodes[0].peers.last_order = Some(TreeOrder::new(addresses, &start()).expect("a payload"));
+    nodes[0].peers.addresses = addresses;
     assert!(!ask(&mut nodes[0], 1, &question), "it has no address");
     assert!(ask(&mut nodes[0], 2, &question));
     turns(&mut nodes, "a question", |n| !n[1].peers.lookups.is_empty());
