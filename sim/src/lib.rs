@@ -29,4 +29,5 @@ pub mod message_plan;
 pub mod node;
 pub mod rng;
 pub mod table_distribution;
+pub mod update_distribution;
 pub mod world;

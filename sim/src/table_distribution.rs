@@ -104,7 +104,8 @@ struct Distribution {
 }
 
 /// A card as ranks have them.
-fn card(rank: u32, host: usize) -> BusinessCard {
+#[must_use]
+pub fn card(rank: u32, host: usize) -> BusinessCard {
     let address = SocketAddr::from((Ipv4Addr::from(0x0a00_0000 + host as u32), 40_000));
     BusinessCard {
         addresses: vec![Address::Tcp(address)],
@@ -115,7 +116,7 @@ fn card(rank: u32, host: usize) -> BusinessCard {
     }
 }
 
-fn length<T: serde::Serialize>(value: &T) -> Result<usize, CodecError> {
+pub(crate) fn length<T: serde::Serialize>(value: &T) -> Result<usize, CodecError> {
     let mut out = Vec::new();
     codec::encode(value, codec::MANAGER_LIMIT, &mut out)?;
     Ok(out.len())
@@ -221,7 +222,7 @@ pub fn measure(
     Ok(spread.figure)
 }
 
-fn index(peer: Peer) -> usize {
+pub(crate) fn index(peer: Peer) -> usize {
     peer.map_or(0, |host| host + 1)
 }
 
