@@ -85,7 +85,8 @@ impl Peers {
         let listener = Listener::open(plan.job, key, choice, (kind::PEERS, most), reactor);
         Peers {
             member: Member::new(Some(place.position as usize), place.tree()),
-            has_tree: plan.tree.is_some(),
+            // Probes alone need none.
+            has_tree: plan.tree.is_some() || plan.probes.is_none(),
             place,
             job: plan.job,
             key: plan.key.clone(),
