@@ -480,6 +480,16 @@ impl StoredImage {
         }
     }
 
+    /// For the next image of a rank that moves, which is of no use without this one.
+    #[must_use]
+    pub fn as_bases_of_move(&self) -> BaseFiles {
+        let before = self.bases.files.iter().cloned();
+        let own = std::iter::once(Arc::clone(&self.file));
+        BaseFiles {
+            files: own.chain(before).take(MOST_BASES).collect(),
+        }
+    }
+
     /// For the next image. None for a named job, or if there are enough: the next image is complete
     /// in itself after a few, or when the others have become half as long as the first. So an image
     /// has few files, which take at most about one and a half times the room of a complete one, and

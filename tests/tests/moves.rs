@@ -212,7 +212,7 @@ fn all_move(cases: &[(&'static str, &'static [&'static str])], ordered: bool) {
 
 #[test]
 fn ranks_of_all_kinds_of_programs_move() {
-    let programs: [(&str, &[&str]); 7] = [
+    let programs: [(&str, &[&str]); 8] = [
         ("jacobi", &["512", "2500"]),
         ("cg", &["256", "1500"]),
         ("sort", &["50000", "60"]),
@@ -220,27 +220,12 @@ fn ranks_of_all_kinds_of_programs_move() {
         ("derived", &["128", "400"]),
         ("persistent", &["20000", "600"]),
         ("storm", &["7", "200"]),
+        ("remaps", &["4000"]),
     ];
     all_move(&programs, true);
 }
 
 #[test]
-fn a_rank_that_can_not_move_stays_and_says_why() {
-    let hosts = hosts!(2);
-    let start = |run: Run| run.arg(program("talkers")).arg("1500");
-    let mut job = Job::start(&hosts, &[], start);
-    job.until("committed", 1);
-    let output = hosts.rejoin(&["migrate", "1", "--to", "h2"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success(), "{said}");
-    assert!(said.contains("MPI_THREAD_MULTIPLE"), "{said}");
-    let done = job.end();
-    good(&done);
-    let told = "rank 1 can't move to host h2 and continues on host h1";
-    assert!(done.stderr().contains(told), "{}", done.text());
-}
-
-#[test]
 fn programs_with_threads_move() {
-    all_move(&[("pool", &["2000"])], false);
+    all_move(&[("pool", &["2000"]), ("talkers", &["1500"])], false);
 }

@@ -155,14 +155,16 @@ pub enum FromManager {
         /// The image's epoch.
         epoch: Epoch,
     },
-    /// Take an image of this number at the next safe point without entering an epoch, and wait
-    /// there. The process that comes of the image continues on another host, or this one does after
-    /// [`FromManager::Stay`].
+    /// Take an image of this number at the next safe point without entering an epoch.
     Move {
         /// The job's generation.
         generation: Generation,
         /// The number of the image, which no checkpoint has.
         number: Epoch,
+        /// Wait there. The process that comes of the image continues on another host, or this one
+        /// does after [`FromManager::Stay`]. Otherwise, the image is a copy ahead of that, and this
+        /// process continues.
+        stops: bool,
     },
     /// The rank continues here: no process comes of the image of this number.
     Stay {

@@ -23,6 +23,7 @@ mod compressed_block;
 mod error;
 mod extent_reader;
 mod header;
+mod load_order;
 mod page_hash;
 mod processor;
 mod records;
@@ -32,6 +33,7 @@ pub use compressed_block::{CompressedBlock, compression_room};
 pub use error::{ERROR_LENGTH, ImageError};
 pub use extent_reader::{ExtentReader, READER_BUFFER};
 pub use header::{HashesPlace, ImageHeader, ImageIdentity, MemoryLayout, TablePlace};
+pub use load_order::{LOAD_ORDER_LENGTH, LOAD_PATH, LOADED, LoadOrder};
 pub use page_hash::{PAGE_HASH_LENGTH, PageHash, checksum_of_pages};
 pub use processor::{ProcessorFeatures, WORDS};
 pub use records::{

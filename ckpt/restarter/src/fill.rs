@@ -30,6 +30,8 @@ const BATCH: u32 = 4;
 struct Work<'a> {
     files: &'a ImageFiles,
     table: &'a SavedTable<'a>,
+    /// Whether the pages of an extent are in memory already.
+    is_there: &'a dyn Fn(&SavedExtent) -> bool,
     /// The first extent that nobody has taken.
     next: AtomicU32,
     has_failed: AtomicBool,
@@ -44,36 +46,49 @@ struct Helper<'a> {
 }
 
 /// Memory for compressed blocks.
-struct Buffers(&'static mut [u8]);
+struct Buffers {
+    /// What is not taken yet.
+    rest: &'static mut [u8],
+    length: u64,
+}
 
 impl Buffers {
     /// For so many processes; none if no extent is compressed.
     fn for_processes(table: &SavedTable<'_>, count: usize) -> Result<Self, ImageError> {
         let mut extents = (0..table.extent_count()).filter_map(|number| table.extent(number));
         if !extents.any(|extent| extent.block.is_some()) {
-            return Ok(Self(&mut []));
+            return Ok(Self {
+                rest: &mut [],
+                length: 0,
+            });
         }
         let length = 2 * READER_BUFFER as u64 * count as u64;
-        own_mappings::own_memory(BUFFERS_AT, length).map(Self)
+        let rest = own_mappings::own_memory(BUFFERS_AT, length)?;
+        Ok(Self { rest, length })
     }
 
     /// A reader with two of the buffers, as far as there are any.
     fn take(&mut self) -> ExtentReader<'static> {
         let mut next = || {
-            let rest = core::mem::take(&mut self.0);
+            let rest = core::mem::take(&mut self.rest);
             let (buffer, rest) = rest.split_at_mut(READER_BUFFER.min(rest.len()));
-            self.0 = rest;
+            self.rest = rest;
             buffer
         };
         ExtentReader::new(next(), next())
     }
 }
 
-/// Fills all regions, which may be written now.
-pub fn all(files: &ImageFiles, table: &SavedTable<'_>) -> Result<(), ImageError> {
+/// Fills all regions, which may be written now, but for the extents that are there already.
+pub fn all(
+    files: &ImageFiles,
+    table: &SavedTable<'_>,
+    is_there: &dyn Fn(&SavedExtent) -> bool,
+) -> Result<(), ImageError> {
     let work = Work {
         files,
         table,
+        is_there,
         next: AtomicU32::new(0),
         has_failed: AtomicBool::new(false),
     };
@@ -108,6 +123,13 @@ pub fn all(files: &ImageFiles, table: &SavedTable<'_>) -> Result<(), ImageError>
         let helped = ended.ok().and(helped);
         result = result.and(helped.unwrap_or(Err(RestartStep::ReadImage.because()(5))));
     }
+    // No helper is left.
+    if count > 0 {
+        own_mappings::give_back(STACKS_AT, STACK * count as u64)?;
+    }
+    if buffers.length > 0 {
+        own_mappings::give_back(BUFFERS_AT, buffers.length)?;
+    }
     result
 }
 
@@ -136,8 +158,12 @@ impl Work<'_> {
             }
             for number in first..count.min(first + BATCH) {
                 let extent = self.table.extent(number);
-                let filled =
-                    extent.map_or(Err(ImageError::Malformed(12)), |e| self.fill(&e, reader));
+                let filled = extent.map_or(Err(ImageError::Malformed(12)), |extent| {
+                    match (self.is_there)(&extent) {
+                        true => Ok(()),
+                        false => self.fill(&extent, reader),
+                    }
+                });
                 filled.inspect_err(|_| self.has_failed.store(true, Ordering::Relaxed))?;
             }
         }

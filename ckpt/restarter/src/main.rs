@@ -1,10 +1,14 @@
-//! Makes a process of a process image: `rejoin-restarter IMAGE SOCKET JOB RANK EPOCH`.
+//! Makes a process of a process image: `rejoin-restarter IMAGE SOCKET JOB RANK EPOCH [wait]`.
 //!
 //! The program replaces itself by the process. So it uses no C library, lies at addresses that
 //! images leave out, and keeps its own state on a stack there. It checks the file before it
 //! touches its own memory ([`rejoin_image_format`]). If it can't make the process, it sends the
 //! reason over the socket and ends. Otherwise the process continues where it was saved, and has
 //! the socket.
+//!
+//! With `wait`, it loads the image and answers. Then orders for later images of the rank follow
+//! ([`rejoin_image_format::LoadOrder`]), of which it reads the pages that have changed. The process
+//! continues from the last one. So a rank that moves waits only for what it has written since.
 
 #![no_std]
 #![no_main]
@@ -13,19 +17,19 @@ mod cpu;
 mod fill;
 mod freestanding;
 mod image_files;
+mod loaded_image;
 mod own_mappings;
 mod rebuild;
 mod restart_arguments;
 mod system_calls;
+mod update;
 
-use image_files::ImageFiles;
-use rejoin_image_format::{HEADER_LENGTH, ImageError, ImageHeader, RESTARTER, SavedTable};
+use loaded_image::LoadedImage;
+use rejoin_image_format::{ImageError, LOAD_ORDER_LENGTH, LOADED, LoadOrder};
 use restart_arguments::RestartArguments;
 use system_calls as calls;
 use system_calls::RestartStep;
 
-/// Where the table is read to.
-const TABLE_AT: u64 = RESTARTER.start + (1 << 36);
 /// Code of a process that could not be made.
 const FAILED: i32 = 1;
 
@@ -50,30 +54,35 @@ unsafe extern "C" fn restarter_main(stack: *const u64) -> ! {
 
 /// Returns only if it fails.
 fn restart(arguments: &RestartArguments) -> Result<(), ImageError> {
-    let file = calls::open(&arguments.path).map_err(RestartStep::OpenImage.because())?;
-    let length = calls::length(file).map_err(RestartStep::ReadImage.because())?;
-    let mut page = [0; HEADER_LENGTH];
-    if length < HEADER_LENGTH as u64 {
-        return Err(ImageError::NotAnImage);
+    let mut image = LoadedImage::open(&arguments.path, arguments, arguments.epoch, 0)?;
+    own_mappings::replace(&image.table)?;
+    rebuild::regions(&image.files, &image.table)?;
+    image.files.close();
+    if arguments.waits {
+        image = follow(arguments, image)?;
     }
-    calls::read_at(file, &mut page, 0).map_err(RestartStep::ReadImage.because())?;
-    let header = ImageHeader::decode(&page, length)?;
-    let identity = &header.identity;
-    identity.check(arguments.job, arguments.rank, arguments.epoch)?;
-    header.processor.check(&cpu::features())?;
+    rebuild::protect(&image.table)?;
+    rebuild::set_layout(&image.header.layout, image.table.auxiliary());
+    cpu::resume(&image.thread, arguments.socket).map_err(RestartStep::SetUpThread.because())
+}
 
-    let bytes = own_mappings::own_memory(TABLE_AT, header.table.length)?;
-    calls::read_at(file, bytes, header.table.position).map_err(RestartStep::ReadImage.because())?;
-    let table = SavedTable::new(&header, bytes)?;
-    let mut threads = table.threads();
-    let (Some(thread), None) = (threads.next(), threads.next()) else {
-        return Err(ImageError::Threads(table.threads().count() as u32));
-    };
-    rebuild::check_files(&table)?;
-    let files = ImageFiles::open(file, &arguments.path, &table)?;
-    own_mappings::replace(&table)?;
-    rebuild::regions(&files, &table)?;
-    rebuild::set_layout(&header.layout, table.auxiliary());
-    files.close();
-    cpu::resume(&thread, arguments.socket).map_err(RestartStep::SetUpThread.because())
+/// Loads later images as orders come. Returns the last one.
+fn follow(arguments: &RestartArguments, first: LoadedImage) -> Result<LoadedImage, ImageError> {
+    let mut image = first;
+    for number in 1.. {
+        calls::send(arguments.socket, &LOADED);
+        let mut bytes = [0; LOAD_ORDER_LENGTH];
+        calls::receive(arguments.socket, &mut bytes).map_err(RestartStep::ReadImage.because())?;
+        let order = LoadOrder::decode(&bytes).ok_or(ImageError::Usage)?;
+        // Its table lies where that of the image before the present one was.
+        let next = LoadedImage::open(&order.path, arguments, order.epoch, number % 2)?;
+        update::regions(&image.table, &next)?;
+        next.files.close();
+        image.forget()?;
+        image = next;
+        if order.is_last {
+            break;
+        }
+    }
+    Ok(image)
 }

@@ -54,6 +54,13 @@ pub fn own_memory(at: u64, length: u64) -> Result<&'static mut [u8], ImageError>
     }
 }
 
+/// Gives memory of [`own_memory`] back.
+pub fn give_back(at: u64, length: u64) -> Result<(), ImageError> {
+    let rounded = length.next_multiple_of(PAGE).max(PAGE);
+    // SAFETY: the caller's memory is used no more.
+    unsafe { calls::unmap(at, rounded) }.map_err(RestartStep::Unmap.because())
+}
+
 /// Removes all mappings but those of this program, and moves the kernel's to where the process had
 /// them.
 pub fn replace(table: &SavedTable<'_>) -> Result<(), ImageError> {

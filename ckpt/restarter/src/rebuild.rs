@@ -48,21 +48,35 @@ fn open_file(
     }
 }
 
-/// Maps all regions but the kernel's, and fills them.
+/// Maps all regions but the kernel's, and fills them. They may be written until [`protect`].
 pub fn regions(files: &ImageFiles, table: &SavedTable<'_>) -> Result<(), ImageError> {
-    for (number, region) in table.regions().enumerate() {
-        let file = match region.kind {
-            RegionKind::Kernel => continue,
-            kind if kind.has_file() => Some(open_file(table, &region, number)?),
-            _ => None,
-        };
-        let mapped = map(&region, file);
-        if let Some(file) = file {
-            calls::close(file);
+    for (number, saved) in table.regions().enumerate() {
+        if saved.kind != RegionKind::Kernel {
+            region(table, &saved, number)?;
         }
-        mapped?;
     }
-    fill::all(files, table)?;
+    fill::all(files, table, &|_| false)
+}
+
+/// Maps a region.
+pub fn region(
+    table: &SavedTable<'_>,
+    region: &SavedRegion,
+    number: usize,
+) -> Result<(), ImageError> {
+    let file = match region.kind.has_file() {
+        true => Some(open_file(table, region, number)?),
+        false => None,
+    };
+    let mapped = map(region, file);
+    if let Some(file) = file {
+        calls::close(file);
+    }
+    mapped
+}
+
+/// Sets the access that the process has to each region.
+pub fn protect(table: &SavedTable<'_>) -> Result<(), ImageError> {
     for region in table.regions() {
         let access = u64::from(region.access);
         if region.kind != RegionKind::Kernel && access_for_now(&region) != access {
@@ -74,15 +88,14 @@ pub fn regions(files: &ImageFiles, table: &SavedTable<'_>) -> Result<(), ImageEr
     Ok(())
 }
 
-/// The access to a region until it is filled.
-fn access_for_now(region: &SavedRegion) -> u64 {
+/// The access to a region until all images are loaded.
+pub fn access_for_now(region: &SavedRegion) -> u64 {
     match region.extents {
         0 => region.access.into(),
         _ => u64::from(region.access) | READ_WRITE,
     }
 }
 
-/// Maps a region.
 fn map(region: &SavedRegion, file: Option<i32>) -> Result<(), ImageError> {
     let flags = match region.kind {
         RegionKind::PrivateFile => PRIVATE,

@@ -1,7 +1,9 @@
 //! The program's arguments.
 
+use rejoin_image_format::LOAD_PATH;
+
 /// Longest path of an image in bytes, with a zero byte at its end.
-pub const PATH: usize = 4096;
+pub const PATH: usize = LOAD_PATH;
 
 /// What the local manager asks for.
 pub struct RestartArguments {
@@ -15,6 +17,8 @@ pub struct RestartArguments {
     pub rank: u32,
     /// The checkpoint whose image it must be.
     pub epoch: u32,
+    /// The process does not continue from this image: orders for later ones follow.
+    pub waits: bool,
 }
 
 impl RestartArguments {
@@ -38,6 +42,7 @@ impl RestartArguments {
             job: number(3)?,
             rank: u32::try_from(number(4)?).ok()?,
             epoch: u32::try_from(number(5)?).ok()?,
+            waits: argument(6).is_some(),
         })
     }
 }

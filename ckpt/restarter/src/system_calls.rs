@@ -53,6 +53,7 @@ const EXIT_GROUP: u64 = 231;
 
 const READ_ONLY_CLOEXEC: u64 = 0o2_000_000;
 const NO_SIGNAL: u64 = 0x4000;
+const ADVICE_DROP: u64 = 4;
 const ADVICE_POPULATE_WRITE: u64 = 23;
 const EINTR: Errno = 4;
 
@@ -207,6 +208,15 @@ pub fn populate(start: u64, length: u64) {
     let _ = unsafe { call(MADVISE, [start, length, ADVICE_POPULATE_WRITE, 0, 0, 0]) };
 }
 
+/// Drops the contents of a private range: it reads as zeros, or as its file, from now on.
+///
+/// # Safety
+/// Nothing may use the range in another way.
+pub unsafe fn drop_contents(start: u64, length: u64) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    unsafe { call(MADVISE, [start, length, ADVICE_DROP, 0, 0, 0]) }.map(drop)
+}
+
 /// Processors that this process may use.
 pub fn processors() -> usize {
     let mut set = [0u64; 128];
@@ -278,6 +288,21 @@ pub fn end_with_parent() {
     const KILL: u64 = 9;
     // SAFETY: touches no memory.
     let _ = unsafe { call(PRCTL, [SET_DEATH_SIGNAL, KILL, 0, 0, 0, 0]) };
+}
+
+/// Fills `room` from a socket. An end before that is an error.
+pub fn receive(socket: i32, room: &mut [u8]) -> Result<(), Errno> {
+    const EPIPE: Errno = 32;
+    let mut done = 0;
+    while done < room.len() {
+        match read(socket, &mut room[done..]) {
+            Ok(0) => return Err(EPIPE),
+            Ok(count) => done += count,
+            Err(EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
 }
 
 /// Sends a message; nobody may be there to read it.

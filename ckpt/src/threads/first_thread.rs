@@ -23,6 +23,8 @@ struct Call {
     work: *mut c_void,
     registers: SavedRegisters,
     kernel: KernelState,
+    /// The taker's slot.
+    taker: Option<&'static ThreadSlot>,
 }
 
 /// What the first thread runs.
@@ -36,28 +38,32 @@ pub(super) fn in_first_thread(mut work: &mut dyn FnMut() -> CloneSide) {
     let first = thread_slots::find(pid)
         .filter(|slot| me != pid && slot.state.load(Ordering::Acquire) == state::PARKED);
     let side = match first {
-        Some(first) => call_first(first, (&raw mut work).cast()),
+        Some(first) => call_first(first, mine, (&raw mut work).cast()),
         None => {
             let side = work();
             if side == CloneSide::Clone {
-                thread_slots::next_process();
+                thread_slots::enter_clone(mine);
             }
             side
         }
     };
     if let Some(mine) = mine.filter(|_| side == CloneSide::Clone) {
-        mine.former.store(me, Ordering::Relaxed);
         mine.process
             .store(thread_slots::process(), Ordering::Relaxed);
         mine.tid.store(sys::tid(), Ordering::Release);
     }
 }
 
-fn call_first(first: &'static ThreadSlot, work: *mut c_void) -> CloneSide {
+fn call_first(
+    first: &'static ThreadSlot,
+    taker: Option<&'static ThreadSlot>,
+    work: *mut c_void,
+) -> CloneSide {
     let mut call = Call {
         work,
         registers: SavedRegisters::default(),
         kernel: KernelState::read(),
+        taker,
     };
     let place = &raw mut call;
     CALL.store(place, Ordering::Release);
@@ -92,9 +98,9 @@ pub(super) fn run_call(first: &'static ThreadSlot) {
     if work() == CloneSide::Same {
         return;
     }
-    let former = first.tid.swap(sys::pid(), Ordering::AcqRel);
-    first.former.store(former, Ordering::Relaxed);
-    thread_slots::next_process();
+    // SAFETY: as above.
+    thread_slots::enter_clone(unsafe { (*call).taker });
+    first.tid.store(sys::pid(), Ordering::Release);
     first
         .process
         .store(thread_slots::process(), Ordering::Relaxed);

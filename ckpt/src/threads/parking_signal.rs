@@ -227,10 +227,11 @@ fn park(slot: &'static ThreadSlot) {
     if is_new {
         // SAFETY: written above, in the process that the image is of.
         unsafe { (*slot.kernel.get()).assume_init_ref() }.restore();
-        slot.process
-            .store(thread_slots::process(), Ordering::Relaxed);
         slot.tid.store(sys::tid(), Ordering::Release);
+        // The state first: parked in this process, it would count as stopped.
         slot.state.store(state::RUNNING, Ordering::Release);
+        slot.process
+            .store(thread_slots::process(), Ordering::Release);
         first_thread::wait_to_run();
     }
     // SAFETY: the slot is this thread's again.

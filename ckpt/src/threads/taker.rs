@@ -121,9 +121,11 @@ impl Scan {
 
 /// Whether a thread is parked. Asks it to park if nobody has.
 fn is_parked(slot: &'static ThreadSlot, tid: i32) -> bool {
+    // Before the state, which a new thread changes first.
+    let is_of_here = slot.process.load(Ordering::Acquire) == thread_slots::process();
     match slot.state.load(Ordering::Acquire) {
         // In another process it is on its way out of its handler, as a new thread.
-        state::PARKED => slot.process.load(Ordering::Relaxed) == thread_slots::process(),
+        state::PARKED => is_of_here,
         state::RUNNING => {
             slot.hint.store(hint(tid).word(), Ordering::Relaxed);
             slot.state.store(state::ASKED, Ordering::Release);
@@ -223,7 +225,6 @@ pub(super) fn resume_others() {
         || thread_slots::all().filter(|slot| ![0, me].contains(&slot.tid.load(Ordering::Acquire)));
     if is_clone {
         parking_signal::forget_signals();
-        others().for_each(|slot| rename(slot, process));
         others()
             .filter(|slot| is_missing(slot, process))
             .for_each(first_thread::start_again);
@@ -251,18 +252,6 @@ fn restore_timers() {
     for caveat in caveats {
         let _ = sys::write_all(2, format!("rejoin: {caveat}\n").as_bytes());
     }
-}
-
-/// In a clone: the former number may soon be that of another thread.
-fn rename(slot: &'static ThreadSlot, process: u32) {
-    const NAMELESS: i32 = -1;
-    if slot.process.load(Ordering::Relaxed) == process {
-        return;
-    }
-    let is_parked = slot.state.load(Ordering::Acquire) == state::PARKED;
-    let tid = if is_parked { NAMELESS } else { 0 };
-    let former = slot.tid.swap(tid, Ordering::AcqRel);
-    slot.former.store(former, Ordering::Relaxed);
 }
 
 fn resume(slot: &'static ThreadSlot, process: u32) {

@@ -78,9 +78,26 @@ pub(super) fn process() -> u32 {
     PROCESS.load(Ordering::Acquire)
 }
 
-/// This process is a new one, restored from an image.
-pub(super) fn next_process() {
+/// The number of a thread that does not exist in this process yet.
+const NAMELESS: i32 = -1;
+
+/// This process is a new one, restored from an image, and the calling thread its only one. The
+/// former numbers of the others mean nothing: on another host the first new threads may have
+/// them. `taker`: the slot of the thread that parked the others, or that was one of them and is
+/// the calling thread.
+pub(super) fn enter_clone(taker: Option<&'static ThreadSlot>) {
     PROCESS.fetch_add(1, Ordering::AcqRel);
+    for slot in all() {
+        let is_taker = taker.is_some_and(|taker| std::ptr::eq(taker, slot));
+        let state = slot.state.load(Ordering::Acquire);
+        let comes_back = is_taker || matches!(state, state::PARKED | state::CALLED);
+        let former = slot.tid.load(Ordering::Acquire);
+        if former != 0 {
+            let tid = if comes_back { NAMELESS } else { 0 };
+            slot.former.store(former, Ordering::Relaxed);
+            slot.tid.store(tid, Ordering::Release);
+        }
+    }
 }
 
 /// Counts threads that have parked; the taker waits for its change.
@@ -198,5 +215,27 @@ mod tests {
         let before = all().count();
         assert!((2_000_000..2_000_040).all(|tid| of(tid).is_some()));
         assert_eq!(all().count(), before);
+        clones_forget_former_numbers();
+    }
+
+    /// The first new thread of a clone may have the former number of another one.
+    fn clones_forget_former_numbers() {
+        let [taker, parked, gone] = [3_000_000, 3_000_001, 3_000_002].map(|tid| {
+            let slot = of(tid).expect("memory");
+            slot.state.store(state::RUNNING, Ordering::Relaxed);
+            slot
+        });
+        parked.state.store(state::PARKED, Ordering::Relaxed);
+        let before = process();
+        enter_clone(Some(taker));
+        assert_eq!(process(), before + 1);
+        taker.tid.store(3_000_001, Ordering::Relaxed);
+        assert!(std::ptr::eq(find(3_000_001).expect("the taker"), taker));
+        assert_eq!(parked.tid.load(Ordering::Relaxed), NAMELESS);
+        assert_eq!(parked.former.load(Ordering::Relaxed), 3_000_001);
+        assert_eq!(gone.tid.load(Ordering::Relaxed), 0);
+        for slot in [taker, parked] {
+            slot.renew(0);
+        }
     }
 }

@@ -2,6 +2,10 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use rejoin_image_format::LoadOrder;
 
 pub use super::wire::ZygoteAnswer;
 use super::wire::{self, ANSWER, RestoreHead};
@@ -217,6 +221,33 @@ impl Zygote {
         };
         let bytes = head.encode().into_iter().chain(body).collect();
         self.outgoing = Some(Outgoing { bytes, fds });
+        self.flush()
+    }
+
+    /// In the place of a zygote that a restarter is about to make: orders it to load the image at
+    /// this path, of this number, which refers to the image before. The zygote comes of the last
+    /// one; requests to it may follow at once. `false` when the rest waits for [`Zygote::flush`].
+    ///
+    /// # Errors
+    /// As for [`Zygote::restore`].
+    pub fn load_next(
+        &mut self,
+        path: &Path,
+        epoch: u32,
+        is_last: bool,
+    ) -> Result<bool, ZygoteError> {
+        if self.outgoing.is_some() {
+            return Err(ZygoteError::Busy);
+        }
+        let path = path.as_os_str().as_bytes();
+        let order = LoadOrder::new(path, epoch, is_last).ok_or_else(|| {
+            std::io::Error::new(std::io::ErrorKind::InvalidFilename, "the path is too long")
+        })?;
+        let bytes = VecDeque::from(order.encode().to_vec());
+        self.outgoing = Some(Outgoing {
+            bytes,
+            fds: Vec::new(),
+        });
         self.flush()
     }
 

@@ -8,6 +8,7 @@ use std::os::fd::{IntoRawFd, RawFd};
 use crate::image::{ImageCompression, ImageError, SaveError};
 use crate::manifest::{Cut, Overwritten};
 use crate::{passed, sys};
+use rejoin_image_format::LOADED;
 
 /// Largest body of a restore request, in bytes.
 pub const BODY_LIMIT: usize = 1 << 20;
@@ -132,6 +133,8 @@ pub enum ZygoteAnswer {
     NotSaved(SaveError),
     /// No process could be made from a file; the restarter says so.
     NotMade(ImageError),
+    /// The restarter has loaded an image, and waits for the next one.
+    Loaded,
 }
 
 impl ZygoteAnswer {
@@ -151,6 +154,7 @@ impl ZygoteAnswer {
                 (11, fd as u64 | u64::from(is_shared) << 32)
             }
             Self::NotMade(error) => return error.encode(),
+            Self::Loaded => return LOADED,
         };
         let mut bytes = [0; ANSWER];
         bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
@@ -162,6 +166,9 @@ impl ZygoteAnswer {
     pub(super) fn decode(bytes: &[u8; ANSWER]) -> Option<Self> {
         if let Some(error) = ImageError::decode(bytes) {
             return Some(Self::NotMade(error));
+        }
+        if *bytes == LOADED {
+            return Some(Self::Loaded);
         }
         let [magic, kind, low, high] = words(bytes);
         let value = u64::from(high) << 32 | u64::from(low);
@@ -403,6 +410,7 @@ mod tests {
                 is_shared: true,
             }),
             ZygoteAnswer::NotMade(ImageError::OtherKernel),
+            ZygoteAnswer::Loaded,
             ZygoteAnswer::NotMade(ImageError::MemoryDamaged(0x7fff_0000_1000)),
         ] {
             assert_eq!(ZygoteAnswer::decode(&answer.encode()), Some(answer));

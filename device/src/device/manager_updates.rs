@@ -7,6 +7,7 @@ use rejoin_wire::FromManager;
 use super::Device;
 use crate::error::Result;
 use crate::manager;
+use crate::recovery::MoveImage;
 
 impl Device {
     /// Reads the manager's messages.
@@ -27,9 +28,14 @@ impl Device {
                     }
                     continue;
                 }
-                FromManager::Move { generation, number } => {
+                FromManager::Move {
+                    generation,
+                    number,
+                    stops,
+                } => {
                     if generation == present {
-                        self.recovery.checkpoint().request_move(number);
+                        let request = MoveImage { number, stops };
+                        self.recovery.checkpoint().request_move(request);
                     }
                     continue;
                 }

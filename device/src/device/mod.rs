@@ -536,7 +536,6 @@ impl Device {
     /// Wakes a thread that is blocked in [`Device::wait`].
     #[must_use]
     pub fn waker(&self) -> Waker {
-        self.recovery.note_threads();
         self.waker.clone()
     }
 }

@@ -1,5 +1,6 @@
 //! A rank moves to another host: it stops at a safe point with an image, and a process that is made
-//! of the image continues there (MPICH-GF's rejoin without a failure).
+//! of the image continues there (MPICH-GF's rejoin without a failure). Before that, it takes images
+//! without stopping, so that the other host has most of its memory.
 //!
 //! The image has a number of its own and begins no epoch: the rank stays in the one in which its
 //! peers are. For them, its links are cut and resume, as after any cut.
@@ -12,22 +13,22 @@ use rejoin_wire::ToManager;
 
 use super::Device;
 use crate::error::Result;
-use crate::recovery::NoImage;
+use crate::recovery::{MoveImage, NoImage};
 
 /// How long a wait for the manager's message lasts before it is looked for again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Device {
-    /// Takes an image of this number and waits until the manager says that the rank stays, or ends
-    /// this process. The other threads are parked meanwhile. In the process that is made of the
-    /// image, returns when it is back in the job.
+    /// Takes an image. If the rank stops, waits until the manager says that the rank stays here, or
+    /// ends this process. The other threads are parked meanwhile. In the process that is made of
+    /// the image, returns when it is back in the job.
     ///
     /// # Errors
     /// A manager that cannot be spoken to.
-    pub(super) fn move_away(&mut self, number: Epoch) -> Result<()> {
+    pub(super) fn move_away(&mut self, image: MoveImage) -> Result<()> {
+        let MoveImage { number, stops } = image;
         let generation = self.member.identity().generation;
-        let may_move = self.recovery.refuses_move();
-        let parked = may_move.and_then(|()| self.park_others().map_err(NoImage::from));
+        let parked = self.park_others().map_err(NoImage::from);
         let taken = parked
             .as_ref()
             .map_err(Clone::clone)
@@ -36,7 +37,10 @@ impl Device {
             Ok(Taken::Continued(image)) => {
                 self.report_image(number, &image)?;
                 drop(image);
-                self.await_stay(number)
+                match stops {
+                    true => self.await_stay(number),
+                    false => Ok(()),
+                }
             }
             Ok(Taken::Restored(restored)) => {
                 self.return_to_job(restored)?;

@@ -17,7 +17,7 @@ use rejoin_wire::ToManager;
 use super::Device;
 use crate::descriptors::OldDescriptors;
 use crate::error::{Error, Result};
-use crate::recovery::NoImage;
+use crate::recovery::{NoImage, SafePointRequest};
 
 pub use rejoin_ckpt::checkpoint_request::{Ask, is_pending};
 pub use rejoin_ckpt::threads::try_park_others;
@@ -85,21 +85,24 @@ impl Device {
     pub fn safe_point(&mut self) -> Result<()> {
         self.take_signalled_request()?;
         let before = self.member.identity();
-        // A restored process may have received the request for the next image on its way.
-        while let Some(epoch) = self.recovery.checkpoint().take() {
-            if epoch > self.engine.epoch() {
-                if self.recovery.waits_for_child() {
-                    self.recovery.checkpoint().request(epoch);
-                    break;
-                }
-                self.engine.set_epoch(epoch);
-                self.take_image(epoch)?;
+        // A process that a checkpoint or a move has restored may have received the next request on
+        // its way.
+        while let Some(request) = self.recovery.checkpoint().take_next() {
+            let is_late =
+                matches!(request, SafePointRequest::Checkpoint(e) if e <= self.engine.epoch());
+            if is_late {
+                continue;
             }
-        }
-        if let Some(number) = self.recovery.checkpoint().take_move() {
-            match self.recovery.waits_for_child() {
-                true => self.recovery.checkpoint().request_move(number),
-                false => self.move_away(number)?,
+            if self.recovery.waits_for_child() {
+                self.recovery.checkpoint().put_back(request);
+                break;
+            }
+            match request {
+                SafePointRequest::Checkpoint(epoch) => {
+                    self.engine.set_epoch(epoch);
+                    self.take_image(epoch)?;
+                }
+                SafePointRequest::Move(image) => self.move_away(image)?,
             }
         }
         if self.member.identity() == before {

@@ -4,9 +4,8 @@ mod imaging;
 mod pending_checkpoint;
 mod region_answers;
 
-pub(crate) use pending_checkpoint::PendingCheckpoint;
+pub(crate) use pending_checkpoint::{MoveImage, PendingCheckpoint, SafePointRequest};
 
-use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use rejoin_channel_table::{Epoch, Generation};
@@ -25,9 +24,6 @@ use region_answers::RegionAnswers;
 /// process's end.
 const WRAPPED: &str = "another program started the rank (a shell without exec, a debugger) and would continue without \
                        it after a failure; start the rank by exec, or directly";
-
-/// Why a rank can't move whose threads may all call the library.
-const MULTIPLE: &str = "ranks that use MPI_THREAD_MULTIPLE can't move yet";
 
 /// The longest time for which a request waits for a child process of the program to end.
 const LONGEST_CHILD_WAIT: Duration = Duration::from_secs(1);
@@ -88,8 +84,6 @@ pub(crate) struct RankRecovery {
     asked_after: Option<Epoch>,
     /// The rank continues here after its image of this number.
     stays: Option<Epoch>,
-    /// Several threads may call the library.
-    has_threads: Cell<bool>,
     /// The process that is to be the parent of this one, for an image of it to be taken.
     manager: Option<u32>,
     /// The costs of the last image since it was taken.
@@ -113,7 +107,6 @@ impl RankRecovery {
             region_answers: RegionAnswers::default(),
             asked_after: None,
             stays: None,
-            has_threads: Cell::new(false),
             manager: images.map(|images| images.manager),
             copied: Copied::default(),
             waits_since: None,
@@ -301,19 +294,6 @@ impl RankRecovery {
             .collect()
     }
 
-    /// Several threads may call the library from now on.
-    pub(crate) fn note_threads(&self) {
-        self.has_threads.set(true);
-    }
-
-    /// Why the rank can't move, if that is so.
-    pub(crate) fn refuses_move(&self) -> std::result::Result<(), NoImage> {
-        match self.has_threads.get() {
-            true => Err(MULTIPLE.to_owned().into()),
-            false => Ok(()),
-        }
-    }
-
     /// The rank continues here after its image of this number, or without one.
     pub(crate) fn stay(&mut self, number: Epoch) {
         self.checkpoint.withdraw_move(number);
@@ -385,7 +365,8 @@ mod tests {
         assert!(!recovery.is_pending());
         recovery.request(Epoch(4), Epoch(2));
         recovery.request(Epoch(3), Epoch(2));
-        assert_eq!(recovery.checkpoint().take(), Some(Epoch(4)));
+        let next = recovery.checkpoint().take_next();
+        assert_eq!(next, Some(SafePointRequest::Checkpoint(Epoch(4))));
         assert!(!recovery.is_pending());
     }
 }

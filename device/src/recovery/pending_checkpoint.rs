@@ -2,14 +2,32 @@
 
 use rejoin_channel_table::Epoch;
 
+/// The image with which a rank moves, or a copy ahead of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MoveImage {
+    /// Its number, which no checkpoint has.
+    pub(crate) number: Epoch,
+    /// The rank waits after it.
+    pub(crate) stops: bool,
+}
+
+/// What a rank does at its next safe point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SafePointRequest {
+    /// It takes the image of this epoch.
+    Checkpoint(Epoch),
+    /// It takes an image of its own, because it moves.
+    Move(MoveImage),
+}
+
 /// The one checkpoint request that has reached the device and is not met yet. It comes from the
 /// manager, by socket or signal, or from a peer of a later epoch. A signal that comes while the
 /// program computes is kept by the checkpointer until the device hears of it at the next call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PendingCheckpoint {
     epoch: Option<Epoch>,
-    /// The rank is to move, with an image of this number.
-    number: Option<Epoch>,
+    /// The rank is to move.
+    moving: Option<MoveImage>,
 }
 
 impl PendingCheckpoint {
@@ -17,14 +35,14 @@ impl PendingCheckpoint {
     pub(crate) fn new(first: Option<Epoch>) -> Self {
         Self {
             epoch: first,
-            number: None,
+            moving: None,
         }
     }
 
     /// Whether an image is to be taken at the next safe point.
     #[inline(always)]
     pub(crate) fn is_pending(&self) -> bool {
-        self.epoch.is_some() | self.number.is_some()
+        self.epoch.is_some() | self.moving.is_some()
     }
 
     /// A checkpoint of this epoch is requested; of two the later one counts.
@@ -32,23 +50,27 @@ impl PendingCheckpoint {
         self.epoch = self.epoch.max(Some(epoch));
     }
 
-    /// The pending one, once.
-    pub(crate) fn take(&mut self) -> Option<Epoch> {
-        self.epoch.take()
+    /// The rank is to move. A copy ahead that has not been taken is not needed any more.
+    pub(crate) fn request_move(&mut self, image: MoveImage) {
+        self.moving = Some(image);
     }
 
-    /// The rank is to move, with an image of this number.
-    pub(crate) fn request_move(&mut self, number: Epoch) {
-        self.number = Some(number);
+    /// The next request, once. A checkpoint comes before a move.
+    pub(crate) fn take_next(&mut self) -> Option<SafePointRequest> {
+        let checkpoint = self.epoch.take().map(SafePointRequest::Checkpoint);
+        checkpoint.or_else(|| self.moving.take().map(SafePointRequest::Move))
     }
 
-    /// The number of the image for a move, once.
-    pub(crate) fn take_move(&mut self) -> Option<Epoch> {
-        self.number.take()
+    /// The request is met later.
+    pub(crate) fn put_back(&mut self, request: SafePointRequest) {
+        match request {
+            SafePointRequest::Checkpoint(epoch) => self.request(epoch),
+            SafePointRequest::Move(image) => self.request_move(image),
+        }
     }
 
     /// The rank does not move with an image of this number.
     pub(crate) fn withdraw_move(&mut self, number: Epoch) {
-        self.number.take_if(|pending| *pending == number);
+        self.moving.take_if(|pending| pending.number == number);
     }
 }

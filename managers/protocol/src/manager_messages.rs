@@ -160,13 +160,35 @@ pub enum ToLocal {
         /// Number of the checkpoint.
         epoch: Epoch,
     },
-    /// This process stops at a safe point and stores an image of this number in a file. It waits
-    /// there.
+    /// This process takes an image of this number at a safe point, which goes to a file.
     Move {
         /// The process instance.
         instance: ProcessInstance,
         /// The number of the image, which no checkpoint has.
         number: Epoch,
+        /// The number of an earlier image of the same move, to which the file refers for what has
+        /// not changed.
+        base: Option<Epoch>,
+        /// The process waits at its image. Otherwise it continues, and the image is a copy ahead.
+        stops: bool,
+    },
+    /// Load this image of a rank that is to move here, which refers to the one before. A process of
+    /// the rank begins with [`ToLocal::Restore`]. Answered by [`ToCentral::Loaded`] or
+    /// [`ToCentral::NotLoaded`].
+    Load {
+        /// The job's generation.
+        generation: Generation,
+        /// The rank.
+        rank: Rank,
+        /// The number of the image.
+        number: Epoch,
+        /// The number of the host that has the file; `None`: all hosts see one folder.
+        holder: Option<usize>,
+    },
+    /// The rank does not move here: what was loaded of it is dropped.
+    Unload {
+        /// The rank.
+        rank: Rank,
     },
     /// This process continues where it is, after [`ToLocal::Move`].
     Stay {
@@ -490,6 +512,24 @@ pub enum ToCentral {
         rank: Rank,
         /// Of which epoch.
         epoch: Epoch,
+        /// One line for the user.
+        why: String,
+    },
+    /// The image that [`ToLocal::Load`] has named is loaded.
+    Loaded {
+        /// The rank.
+        rank: Rank,
+        /// The number of the image.
+        number: Epoch,
+        /// The length of its file in bytes.
+        bytes: u64,
+    },
+    /// The image that [`ToLocal::Load`] has named can't be loaded.
+    NotLoaded {
+        /// The rank.
+        rank: Rank,
+        /// The number of the image.
+        number: Epoch,
         /// One line for the user.
         why: String,
     },

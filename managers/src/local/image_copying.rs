@@ -21,7 +21,9 @@ impl LocalManager {
                     is_parity: members.len() > 1,
                 };
                 let why = "its partner keeps no files".to_string();
-                self.queue.push_back(LocalInput::ImageNotCopied(file, why));
+                if !self.copied_ahead(file, Err(&why)) {
+                    self.queue.push_back(LocalInput::ImageNotCopied(file, why));
+                }
             }
             return Ok(());
         };
@@ -58,6 +60,9 @@ impl LocalManager {
 
     fn copy_ended(&mut self, (file, end): CopyEnd) -> Result<()> {
         let KeptFile { rank, epoch, .. } = file;
+        if self.copied_ahead(file, end.as_ref().map(|_| ())) {
+            return Ok(());
+        }
         let copies = self.copies.as_mut().filter(|_| !file.is_parity);
         let awaited = copies.and_then(|copies| copies.take_awaited(rank, epoch));
         let Some(instance) = awaited else {

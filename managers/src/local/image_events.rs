@@ -108,12 +108,13 @@ impl LocalManager {
         }
     }
 
-    /// Has an image written to a file.
-    pub(super) fn write_image(&mut self, rank: Rank, epoch: Epoch) {
+    /// Has an image written to a file. `of_move`: it is one with which the rank moves; the file
+    /// refers to that of the image with the inner number.
+    pub(super) fn write_image(&mut self, rank: Rank, epoch: Epoch, of_move: Option<Option<Epoch>>) {
         let Some(slot) = self.slot(rank) else {
             return;
         };
-        if let Err(why) = self.images.write_file(slot, epoch, &self.reactor) {
+        if let Err(why) = self.images.write_file(slot, epoch, of_move, &self.reactor) {
             self.queue
                 .push_back(LocalInput::ImageNotStored(rank, epoch, Some(why)));
         }

@@ -47,6 +47,8 @@ pub const COPY_ENDS: u8 = 19;
 pub const NAMED_FILES: u8 = 20;
 /// The output of the health command.
 pub const HEALTH: u8 = 21;
+/// A restarter that loads images of a rank which is to move here.
+pub const LOADER: u8 = 22;
 
 /// The token of an event of a rank's process.
 pub fn of_process(kind: u8, incarnation: Incarnation, slot: usize) -> Token {

@@ -8,6 +8,7 @@ mod images;
 mod kind;
 mod link_messages;
 mod links;
+mod load_ahead;
 mod local_rank;
 mod memory_guard;
 mod moved_ranks;
@@ -31,7 +32,7 @@ use crate::{fault, host_clocks, logs};
 use copies::ImageCopies;
 use health_command::HealthCommand;
 pub(crate) use images::ImageNote;
-use images::{CheckpointRequests, PendingRestores, RankImages};
+use images::{CheckpointRequests, IncomingRanks, PendingRestores, RankImages};
 use links::{CentralLink, MpirunLink, Peers};
 use local_rank::LocalRank;
 use nix::sys::prctl;
@@ -118,6 +119,7 @@ struct LocalManager {
     restores: PendingRestores,
     /// Ranks that move to this host, with images of these numbers.
     arriving: BTreeMap<Rank, Epoch>,
+    incoming: IncomingRanks,
     sweep: Sweep,
     /// Of a job whose hosts have one.
     health: Option<HealthCommand>,
@@ -163,6 +165,7 @@ impl LocalManager {
             memory_at: Instant::now(),
             restores: PendingRestores::default(),
             arriving: BTreeMap::new(),
+            incoming: IncomingRanks::default(),
             sweep: Sweep::default(),
             health: None,
             leave_deadline: None,
@@ -345,7 +348,12 @@ impl LocalManager {
             LocalEffect::HasLeft(rank) => self.has_left(rank),
             LocalEffect::DropImage(rank, epoch) => self.drop_image(rank, epoch),
             LocalEffect::DropFromMemory(rank, epoch) => self.drop_from_memory(rank, epoch),
-            LocalEffect::WriteImage(rank, epoch) => self.write_image(rank, epoch),
+            LocalEffect::WriteImage(rank, epoch) => self.write_image(rank, epoch, None),
+            LocalEffect::WriteImageOfMove(rank, number, base) => {
+                self.write_image(rank, number, Some(base));
+            }
+            LocalEffect::Load(rank, number, holder) => self.load_ahead(rank, number, holder)?,
+            LocalEffect::Unload(rank) => self.unload(rank),
             LocalEffect::CopyImage(members, epoch) => self.copy_image(members, epoch)?,
             LocalEffect::DropCopy(file) => self.drop_copy(file),
             LocalEffect::StopAll => self.stop_all(),
@@ -379,6 +387,7 @@ impl LocalManager {
             kind::DIAL => self.mpirun_answered()?,
             kind::CENTRAL_DIAL => self.central_answered()?,
             kind::NAMED_FILES => self.take_named_files(),
+            kind::LOADER => self.loader_event(token),
             kind::COPY_ENDS => self.take_copy_ends()?,
             kind::HEALTH => {
                 if let Some(health) = &mut self.health {

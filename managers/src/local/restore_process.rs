@@ -97,7 +97,9 @@ impl LocalManager {
             has_other_hosts: self.is_plan(ProcessStarter::has_other_hosts),
             ..RestoreRequest::default()
         };
-        self.images.restore(slot, epoch, &request, &self.reactor)?;
+        let loader = self.incoming.take_loader(instance.rank, &self.reactor);
+        self.images
+            .restore(slot, epoch, &request, loader, &self.reactor)?;
         let bytes = self.images.restart_bytes(slot, epoch) + self.images.hashed_bytes(slot, epoch);
         Ok(PendingRestore::new(instance, epoch, (ends, socket)).reading(bytes))
     }
@@ -132,6 +134,8 @@ impl LocalManager {
         let pipes = [ends.out.0, ends.err.0];
         self.outputs
             .begin(slot, incarnation, pipes, begun, &self.reactor)?;
+        // The files from which it was loaded.
+        self.unload(instance.rank);
         self.told(slot, |rank, incarnation| {
             LocalInput::Spawned(rank, incarnation, pid)
         });

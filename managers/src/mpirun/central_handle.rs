@@ -16,7 +16,7 @@ use crate::report::status_summary::StatusSummary;
 use crate::report::verbose_log::VerboseLog;
 use rejoin_channel_table::Epoch;
 use rejoin_managers_protocol::central::{
-    CentralEffect, CentralInput, HostIndex, JobView, Relaunch, StoredState,
+    CentralEffect, CentralInput, Event, HostIndex, JobView, Relaunch, StoredState,
 };
 use rejoin_managers_protocol::levels::CommittedEpochs;
 use rejoin_managers_protocol::region_commits::RegionEpochs;
@@ -245,7 +245,14 @@ impl CentralHandle {
                 self.counters.insert(rank, counters);
             }
             CentralEffect::Drop(host) => self.dropped.push(host),
-            CentralEffect::Event(event) => self.news.event(event),
+            CentralEffect::Event(event) => {
+                if let (Event::MovesOver { request, .. }, Some(remote)) =
+                    (&event, self.core.remote_mut())
+                {
+                    remote.moves_over(*request);
+                }
+                self.news.event(event);
+            }
             CentralEffect::Resumed {
                 committed,
                 abandoned,

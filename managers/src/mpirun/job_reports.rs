@@ -37,7 +37,6 @@ impl Launcher {
                     self.user_log.again(&how, took);
                     let generation = self.central.view().generation;
                     self.observers.again(generation.0, &how, pid, took);
-                    self.control.moves_abandoned();
                     continue;
                 }
                 News::Unjournaled { why, remote } => {
@@ -46,7 +45,6 @@ impl Launcher {
                 }
                 News::Abandoned(epoch) => {
                     self.streams.settled(Settled::Aborted(epoch));
-                    self.control.moves_abandoned();
                     if self.control.abandoned() {
                         self.central.tell(CentralInput::Checkpoint);
                     }

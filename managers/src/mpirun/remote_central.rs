@@ -81,6 +81,8 @@ pub(super) struct RemoteCentral {
     /// Inputs that were not acknowledged yet, with their numbers.
     pending: VecDeque<(u64, CentralInput)>,
     next: u64,
+    /// Requests for moves that are not over, by their numbers. They are acknowledged before that.
+    moves: BTreeMap<u64, CentralInput>,
     /// The hosts that are lost.
     last: BTreeMap<HostIndex, CentralInput>,
     /// Clients that wait for the state of the job.
@@ -120,6 +122,7 @@ impl RemoteCentral {
             began: false,
             pending: VecDeque::new(),
             next: 0,
+            moves: BTreeMap::new(),
             last: BTreeMap::new(),
             asking: BTreeSet::new(),
             history: History::new(LIMIT),
@@ -134,8 +137,25 @@ impl RemoteCentral {
         Ok(remote)
     }
 
+    /// A request for moves is carried out as far as possible.
+    pub fn moves_over(&mut self, request: u64) {
+        self.moves.remove(&request);
+    }
+
+    /// Requests for moves that the last one has acknowledged, and not carried out, are pending
+    /// again.
+    fn repeat_moves(&mut self) {
+        for input in self.moves.values() {
+            if !self.pending.iter().any(|(_, other)| other == input) {
+                self.pending.push_back((self.next, input.clone()));
+                self.next += 1;
+            }
+        }
+    }
+
     /// Tells it all that it must know.
     fn begin(&mut self) -> Result<()> {
+        self.repeat_moves();
         self.link.queue(&MpirunToCentral::Begin(Box::new(Begin {
             job: self.setup.job.clone(),
             links: self.setup.links.clone(),
@@ -255,6 +275,9 @@ impl RemoteCentral {
                         self.kill();
                     }
                     self.asked_to_end = first.or(Some(Instant::now()));
+                }
+                if let CentralInput::Move(request) = &input {
+                    self.moves.insert(request.id, input.clone());
                 }
                 let number = self.next;
                 self.next += 1;

@@ -42,6 +42,8 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     took_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pause_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     repeated_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     interval_ms: Option<u64>,
@@ -439,11 +441,12 @@ fn of_move<'a>(event: &'a Event, line: &mut Line<'a>) {
             from,
             to,
             took,
+            pause,
             ..
         } => {
             line.rank = Some(rank.0);
             (line.host, line.to) = (Some(from.as_str()), Some(to.as_str()));
-            line.took_ns = Some(*took);
+            (line.took_ns, line.pause_ns) = (Some(*took), Some(*pause));
         }
         Event::NotMoved {
             rank,

@@ -60,27 +60,7 @@ impl HostLog {
             Event::EmptyHostLost { name, why } => {
                 format!("host {name}, which has no ranks, is lost: {why}")
             }
-            Event::Moved {
-                rank,
-                from,
-                to,
-                took,
-                ..
-            } => format!(
-                "rank {} has moved from host {from} to host {to} in {:.0} ms",
-                rank.0,
-                *took as f64 / 1e6
-            ),
-            Event::NotMoved {
-                rank,
-                host,
-                to,
-                why,
-            } => format!(
-                "rank {} can't move to host {to} and continues on host {host}: {why}",
-                rank.0
-            ),
-            _ => return None,
+            event => return of_move(event),
         })
     }
 
@@ -108,4 +88,33 @@ impl HostLog {
             _ => None,
         }
     }
+}
+
+/// The message about a rank that moves.
+fn of_move(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::Moved {
+            rank,
+            from,
+            to,
+            took,
+            pause,
+            ..
+        } => format!(
+            "rank {} has moved from host {from} to host {to} in {:.0} ms, paused for {:.0} ms",
+            rank.0,
+            *took as f64 / 1e6,
+            *pause as f64 / 1e6
+        ),
+        Event::NotMoved {
+            rank,
+            host,
+            to,
+            why,
+        } => format!(
+            "rank {} can't move to host {to} and continues on host {host}: {why}",
+            rank.0
+        ),
+        _ => return None,
+    })
 }

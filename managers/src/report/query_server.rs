@@ -325,14 +325,6 @@ impl QueryServer {
         }
     }
 
-    /// The central manager ended, and moves under way with it. It may also have taken a request
-    /// that it has not begun.
-    pub fn moves_abandoned(&mut self) {
-        let why = "the job's central manager ended meanwhile: rejoin status shows where ranks are";
-        let answer = Answer::Refused(why.into());
-        self.answer_all(|state| state == State::Moves, &answer);
-    }
-
     /// The checkpoint under way was abandoned because the central manager ended. Returns whether a
     /// client waits for one and needs another.
     pub fn abandoned(&mut self) -> bool {

@@ -99,7 +99,9 @@ impl VerboseLog {
             | ToCentral::HostEnds
             | ToCentral::Done
             | ToCentral::Report(_) => {}
-            ToCentral::ImageStored { .. }
+            ToCentral::Loaded { .. }
+            | ToCentral::NotLoaded { .. }
+            | ToCentral::ImageStored { .. }
             | ToCentral::ImageCopied { .. }
             | ToCentral::ImageNotCopied { .. }
             | ToCentral::ImageNotStored { .. } => self.heard_of_file(host, news),
@@ -111,6 +113,16 @@ impl VerboseLog {
             ToCentral::ImageStored { rank, epoch } => self.say(&format!(
                 "rank {}: its image of checkpoint {} is in a file",
                 rank.0, epoch.0
+            )),
+            ToCentral::Loaded {
+                rank,
+                number,
+                bytes,
+            } => self.say(&format!(
+                "host {host} has loaded rank {rank}'s image {number}, {bytes} bytes, while it runs"
+            )),
+            ToCentral::NotLoaded { rank, number, why } => self.say(&format!(
+                "host {host} can't load rank {rank}'s image {number}: {why}"
             )),
             ToCentral::ImageCopied { rank, epoch } => self.say(&format!(
                 "host {host} has a copy of rank {rank}'s image of checkpoint {epoch}"

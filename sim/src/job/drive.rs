@@ -242,6 +242,11 @@ impl<W: Work> JobWorld<W> {
                 self.drop_from_memory(rank, epoch)?;
             }
             local::LocalEffect::WriteImage(rank, epoch) => self.write_image(rank, epoch)?,
+            local::LocalEffect::WriteImageOfMove(rank, number, base) => {
+                self.refers_to(rank, base)?;
+                self.stored.moved_with.insert(number);
+                self.write_image(rank, number)?;
+            }
             local::LocalEffect::Central(message) => self.send_up(host, message),
             local::LocalEffect::Ranks(ranks, message) => {
                 let message = Rc::new(message);
@@ -306,6 +311,11 @@ impl<W: Work> JobWorld<W> {
             local::LocalEffect::DropCopy(file) => self.copies.drop(file),
             local::LocalEffect::Probe(to, message) => self.send_probe(host, to, message),
             local::LocalEffect::TakeIn(moved, _) => self.takes_in(host, moved)?,
+            local::LocalEffect::Load(rank, number, _) => {
+                let delay = self.rng.between(100_000, 20 * MILLI);
+                self.after(delay, Event::Loaded(host, rank, number));
+            }
+            local::LocalEffect::Unload(rank) => self.loaded.retain(|of, _| *of != (host, rank)),
             local::LocalEffect::Exit { .. }
             | local::LocalEffect::HasLeft(_)
             | local::LocalEffect::Caveats(..)

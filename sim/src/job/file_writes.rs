@@ -4,6 +4,7 @@ use super::process_model::SimFile;
 use super::work::Work;
 use super::{Event, JobWorld, MILLI};
 use rejoin_channel_table::{Epoch, Rank};
+use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::local::LocalInput;
 
 impl<W: Work> JobWorld<W> {
@@ -62,6 +63,43 @@ impl<W: Work> JobWorld<W> {
         (rank, epoch): (Rank, Epoch),
     ) -> Result<(), String> {
         self.local(self.image_home(rank, epoch), input)
+    }
+
+    /// The file of an image with which a rank moves refers to that of this one.
+    pub(super) fn refers_to(&self, rank: Rank, base: Option<Epoch>) -> Result<(), String> {
+        let file = |base| self.images.get(&(rank, base)).map(|image| image.file);
+        match base {
+            Some(base) if file(base) != Some(SimFile::Whole) => {
+                Err(format!("rank {} has no file of image {base}", rank.0))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A host has copied and loaded the image of a rank that is to move there, or can't.
+    pub(super) fn loads(
+        &mut self,
+        host: HostIndex,
+        rank: Rank,
+        number: Epoch,
+    ) -> Result<(), String> {
+        if self.hosts[host].local.is_none() {
+            return Ok(());
+        }
+        let image = self.images.get(&(rank, number));
+        let has_file = image.is_some_and(|image| {
+            image.file == SimFile::Whole && self.hosts[image.home].local.is_some()
+        });
+        let input = match (has_file, self.tally.fail_file()) {
+            (true, false) => {
+                self.loaded.insert((host, rank), number);
+                // Some of them are worth another copy.
+                LocalInput::Loaded(rank, number, self.rng.below(32 << 20))
+            }
+            (true, true) => LocalInput::NotLoaded(rank, number, "no space".into()),
+            (false, _) => LocalInput::NotLoaded(rank, number, "no such file".into()),
+        };
+        self.local(host, input)
     }
 
     /// The process of an image ends, because later images in memory count.

@@ -92,6 +92,8 @@ enum Event<E> {
     Restored(Key),
     /// The file of an image is whole.
     Written(Rank, Epoch),
+    /// A host has loaded the image of a rank that is to move there.
+    Loaded(HostIndex, Rank, Epoch),
     /// A copy of the file of an image is whole.
     Copied(KeptFile),
     /// A process that was told to retire is stopped.
@@ -174,6 +176,8 @@ pub struct JobWorld<W: Work> {
     homes: BTreeMap<Key, HostIndex>,
     /// Ranks that wait at images, or whose processes have ended there.
     paused: BTreeSet<Rank>,
+    /// The latest image that a host has loaded of a rank which is to move there.
+    loaded: BTreeMap<(HostIndex, Rank), Epoch>,
     /// When the last message to a process arrives.
     heard: BTreeMap<Key, u64>,
     /// The newest instance of each rank.
@@ -238,6 +242,7 @@ impl<W: Work> JobWorld<W> {
             processes: BTreeMap::new(),
             homes: BTreeMap::new(),
             paused: BTreeSet::new(),
+            loaded: BTreeMap::new(),
             heard: BTreeMap::new(),
             instances: BTreeMap::new(),
             images: BTreeMap::new(),
@@ -361,6 +366,7 @@ impl<W: Work> JobWorld<W> {
             Event::Safe(key) => self.safe(key),
             Event::Restored(key) => self.restored(key),
             Event::Written(rank, epoch) => self.written(rank, epoch),
+            Event::Loaded(host, rank, number) => self.loads(host, rank, number),
             Event::Copied(file) => self.copied(file),
             Event::Stopped(key) => self.stopped(key),
             Event::Ends(key, end) => self.ended(key, end),

@@ -49,8 +49,8 @@ pub struct Process {
     pub counts: bool,
     /// It has begun to end, and its manager has noticed.
     pub exiting: bool,
-    /// It is to move, with an image of this number.
-    pub moving: Option<Epoch>,
+    /// It is to take an image of this number, because it moves, and to wait at it or to continue.
+    pub moving: Option<(Epoch, bool)>,
     /// It waits at its image of this number.
     pub waits: Option<Epoch>,
     /// It comes from its rank's image of this number, while its predecessor waits.
@@ -156,12 +156,16 @@ impl Process {
                 assert_eq!(*generation, self.instance.generation);
                 self.order = self.order.max(Some(*epoch));
             }
-            FromManager::Move { generation, number } => {
+            FromManager::Move {
+                generation,
+                number,
+                stops,
+            } => {
                 assert_eq!(*generation, self.instance.generation);
-                self.moving = Some(*number);
+                self.moving = Some((*number, *stops));
             }
             FromManager::Stay { number, .. } => {
-                self.moving = self.moving.filter(|moving| moving != number);
+                self.moving = self.moving.filter(|(moving, _)| moving != number);
                 self.waits = self.waits.filter(|waits| waits != number);
             }
             FromManager::AllFinalized { .. } if self.step == ProcessStep::WaitsForAll => {

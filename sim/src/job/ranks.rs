@@ -184,13 +184,13 @@ impl<W: Work> JobWorld<W> {
         let process = self.processes.get(&key);
         let moves = process.filter(|p| p.inside() && p.asked.is_none());
         match moves.and_then(|process| process.moving) {
-            Some(number) => self.stops_to_move(key, number),
+            Some((number, stops)) => self.takes_image_of_move(key, number, stops),
             None => Ok(()),
         }
     }
 
-    /// A rank that is to move waits at its image of this number, or can't take one.
-    fn stops_to_move(&mut self, key: Key, number: Epoch) -> Result<(), String> {
+    /// A rank that is to move takes its image of this number, or can't. It may wait at it.
+    fn takes_image_of_move(&mut self, key: Key, number: Epoch, stops: bool) -> Result<(), String> {
         let refuse = self.tally.refuse();
         let home = self.home_of(key);
         let Some(process) = self.processes.get_mut(&key) else {
@@ -206,11 +206,13 @@ impl<W: Work> JobWorld<W> {
                 outlives: false,
             }
         } else {
-            process.waits = Some(number);
-            self.paused.insert(key.0);
             let image = SimImage::of(process, home);
             self.images.insert((key.0, number), image);
-            self.work.save(key.0, number);
+            if stops {
+                process.waits = Some(number);
+                self.paused.insert(key.0);
+                self.work.save(key.0, number);
+            }
             ToManager::Imaged {
                 generation,
                 epoch: number,

@@ -39,7 +39,7 @@ pub struct Stored {
     pub left: BTreeSet<HostIndex>,
     /// The last moves that were ordered.
     pub moving: Option<(Epoch, Vec<RankMove>)>,
-    /// The numbers of all moves.
+    /// The numbers of all images with which ranks have moved, or were to.
     pub moved_with: BTreeSet<Epoch>,
     /// The next launch.
     pub relaunching: Option<Relaunch>,
@@ -189,12 +189,11 @@ impl Stored {
             Record::Moving { number, moves } => {
                 check(number == self.ordered, "moves without a number")?;
                 check(!self.finalized, "moves after the release")?;
-                self.moved_with.insert(number);
                 self.moving = Some((number, moves));
             }
             Record::Moved { number, moved, .. } => {
                 let ordered = self.moving.as_ref();
-                let ordered = ordered.is_some_and(|(n, all)| *n == number && all.contains(&moved));
+                let ordered = ordered.is_some_and(|(n, all)| *n <= number && all.contains(&moved));
                 check(ordered, "a move that was not ordered")?;
             }
             _ => {}
@@ -281,7 +280,8 @@ impl Stored {
     /// Ranks move with images of this number.
     pub fn is_move(&self, number: Option<Epoch>) -> bool {
         let moving = self.moving.as_ref();
-        moving.is_some_and(|(of, _)| Some(*of) == number)
+        // Each copy ahead has a number of its own, and so has the last image.
+        moving.is_some_and(|(first, _)| number >= Some(*first) && number <= Some(self.ordered))
     }
 
     /// Whether a central manager that reads these records expects the order.
@@ -307,9 +307,12 @@ impl Stored {
             ToLocal::Restore {
                 generation, epoch, ..
             } => now(generation) && (epoch == self.committed || self.is_move(epoch)),
-            ToLocal::Move { instance, number } => {
-                now(instance.generation) && self.is_move(Some(number))
-            }
+            ToLocal::Move {
+                instance, number, ..
+            } => now(instance.generation) && self.is_move(Some(number)),
+            ToLocal::Load {
+                generation, number, ..
+            } => now(generation) && self.is_move(Some(number)),
             ToLocal::Update { instance, .. } => now(instance.generation),
             ToLocal::RegionsNumber {
                 generation, epoch, ..
@@ -325,6 +328,7 @@ impl Stored {
             ToLocal::Copy { epoch, .. } => self.history.contains(&epoch),
             ToLocal::Spawn { .. }
             | ToLocal::Stay { .. }
+            | ToLocal::Unload { .. }
             | ToLocal::Vacate { .. }
             | ToLocal::Release { .. }
             | ToLocal::Signal { .. }

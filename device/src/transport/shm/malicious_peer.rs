@@ -19,7 +19,7 @@ use super::{HandshakeRole, LinkSide, ShmEndpoint};
 use crate::links::{self, Intake, LinkFault, Live, STAGING};
 use crate::meter::Meter;
 use crate::program_memory as program;
-use crate::recovery::PendingCheckpoint;
+use crate::recovery::{PendingCheckpoint, SafePointRequest};
 use crate::transport::{AnyEndpoint, Copies, Endpoint, Piece, SendOutcome};
 
 /// The peer.
@@ -186,7 +186,7 @@ impl Tested {
             intake.read(&mut self.live)?;
         }
         if way & 4 != 0
-            && let Some(epoch) = self.checkpoint.take()
+            && let Some(SafePointRequest::Checkpoint(epoch)) = self.checkpoint.take_next()
         {
             self.engine.set_epoch(epoch);
         }

@@ -209,6 +209,8 @@ pub enum Event {
         incarnation: Incarnation,
         /// Nanoseconds since the order.
         took: u64,
+        /// Nanoseconds of these since the rank was to stop.
+        pause: u64,
     },
     /// A rank can't move, and continues where it is.
     NotMoved {

@@ -78,8 +78,10 @@ impl Local {
             effects.push(LocalEffect::DropImage(instance.rank, epoch));
             return;
         }
-        let moves = self.moves.get(&instance.rank) == Some(&epoch);
-        if moves && let Some(caveat) = caveats.first() {
+        let moves = self.moves.find(instance.rank, epoch);
+        if moves.is_some()
+            && let Some(caveat) = caveats.first()
+        {
             effects.push(LocalEffect::DropImage(instance.rank, epoch));
             let why = format!("a move would lose state of it: {}", one_line(caveat));
             return self.tell(
@@ -93,9 +95,10 @@ impl Local {
             );
         }
         self.images.add(instance.rank, epoch);
-        if moves {
+        if let Some(image) = moves {
             self.images.write(instance.rank, epoch);
-            effects.push(LocalEffect::WriteImage(instance.rank, epoch));
+            let base = image.base;
+            effects.push(LocalEffect::WriteImageOfMove(instance.rank, epoch, base));
         }
         if !caveats.is_empty() {
             let lines = caveats.iter().take(MOST_CAVEATS);
@@ -160,6 +163,11 @@ impl Local {
         effects: &mut Vec<LocalEffect>,
     ) {
         if self.images.set_file(rank, epoch, ImageFileState::Whole) {
+            let of_move = self.moves.find(rank, epoch);
+            if of_move.is_some_and(|image| !image.stops) {
+                // The rank must not copy pages for it any longer.
+                effects.push(LocalEffect::DropFromMemory(rank, epoch));
+            }
             self.tell(ToCentral::ImageStored { rank, epoch }, effects);
         }
     }

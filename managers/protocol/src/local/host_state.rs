@@ -8,10 +8,9 @@ use super::host_rollback::HostRollback;
 use super::image_table::ImageTable;
 use super::inputs::LocalEffect;
 use super::leave_time::LeaveTime;
+use super::move_images::MoveImages;
 use super::process_table::ProcessTable;
 use crate::manager_messages::{Time, ToCentral};
-use rejoin_channel_table::{Epoch, Rank};
-use std::collections::BTreeMap;
 
 /// How far the job has come on this host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -43,8 +42,8 @@ pub struct Local {
     /// The user has stopped the job from the terminal.
     pub(super) halted: bool,
     pub(super) restore: HostRollback,
-    /// Ranks that are to wait at an image of this number, until it is decided where they continue.
-    pub(super) moves: BTreeMap<Rank, Epoch>,
+    /// Images of ranks that are about to move.
+    pub(super) moves: MoveImages,
     pub(super) images: ImageTable,
     pub(super) copies: CopyTable,
     pub(super) lease: HostLease,
@@ -75,7 +74,7 @@ impl Local {
             held_signal: None,
             halted: false,
             restore: HostRollback::default(),
-            moves: BTreeMap::new(),
+            moves: MoveImages::default(),
             images: ImageTable::default(),
             copies: CopyTable::default(),
             lease: HostLease::default(),

@@ -46,6 +46,11 @@ pub enum LocalInput {
     ImageCopied(KeptFile),
     /// It can't be made, for this reason.
     ImageNotCopied(KeptFile, String),
+    /// The image of this number of a rank that is to move here is loaded; its file has so many
+    /// bytes.
+    Loaded(Rank, Epoch, u64),
+    /// It can't be loaded, for this reason.
+    NotLoaded(Rank, Epoch, String),
     /// There are copies and parities from an earlier launch of the job.
     CopiesFound(Vec<KeptFile>),
     /// Another manager, or central, says this of where ranks are.
@@ -91,6 +96,14 @@ pub enum LocalEffect {
     DropFromMemory(Rank, Epoch),
     /// Have an image write its file; answer with `ImageStored` or `ImageNotStored`.
     WriteImage(Rank, Epoch),
+    /// The same for an image with which the rank moves. The file refers to the image of the other
+    /// number.
+    WriteImageOfMove(Rank, Epoch, Option<Epoch>),
+    /// Load the image of this number, of a rank that is to move here, from the host of this number
+    /// or from the folder of all hosts; answer with `Loaded` or `NotLoaded`.
+    Load(Rank, Epoch, Option<usize>),
+    /// Drop what was loaded of a rank, if anything was.
+    Unload(Rank),
     /// Copy the file of this checkpoint that this rank has stored on the host of this number, or
     /// store the parity of several; answer with `ImageCopied` or `ImageNotCopied`.
     CopyImage(Vec<(Rank, usize)>, Epoch),

@@ -56,6 +56,20 @@ impl Local {
                 });
             }
             LocalInput::Retired(rank, incarnation) => self.has_retired(rank, incarnation, effects),
+            LocalInput::Probed(host, message) => self.probed(now, host, message, effects),
+            LocalInput::NoConnection(host, failure) => self.no_connection(host, failure),
+            LocalInput::Leave(millis) => self.leave_within(now, millis, effects),
+            LocalInput::Health(health) => self.health(health, effects),
+            LocalInput::Tick => self.tick(now, effects),
+            LocalInput::Swept => self.swept(effects),
+            input => self.step_of_image(input, effects),
+        }
+        self.sweep_when_empty(effects);
+    }
+
+    /// An input about images and their files.
+    fn step_of_image(&mut self, input: LocalInput, effects: &mut Vec<LocalEffect>) {
+        match input {
             LocalInput::ImageEnded(rank, epoch) => self.image_ended(rank, epoch, None, effects),
             LocalInput::ImageGivenUp(rank, epoch, why) => {
                 self.image_ended(rank, epoch, Some(why), effects);
@@ -66,23 +80,22 @@ impl Local {
             }
             LocalInput::ImageCopied(file) => self.image_copied(file, effects),
             LocalInput::ImageNotCopied(file, why) => self.image_not_copied(file, why, effects),
+            LocalInput::Loaded(rank, number, bytes) => self.loaded(rank, number, bytes, effects),
+            LocalInput::NotLoaded(rank, number, why) => {
+                self.not_loaded(rank, number, why, effects);
+            }
             LocalInput::CopiesFound(found) => self.copies.adopt(found),
-            LocalInput::Probed(host, message) => self.probed(now, host, message, effects),
-            LocalInput::NoConnection(host, failure) => self.no_connection(host, failure),
-            LocalInput::Leave(millis) => self.leave_within(now, millis, effects),
-            LocalInput::Health(health) => self.health(health, effects),
-            LocalInput::Tick => self.tick(now, effects),
-            LocalInput::Swept => self.swept(effects),
+            _ => {}
         }
-        self.sweep_when_empty(effects);
     }
 
     /// An order of central.
     pub(super) fn order(&mut self, now: Time, order: ToLocal, effects: &mut Vec<LocalEffect>) {
         let present = self.processes.generation();
         match order {
-            ToLocal::Leave { keeps_files } => self.leave(keeps_files, effects),
-            ToLocal::Copy { members, epoch } => self.copy_image(members, epoch, effects),
+            ToLocal::Leave { .. } | ToLocal::Copy { .. } | ToLocal::Unload { .. } => {
+                self.order_of_files(order, effects);
+            }
             // The asking central manager has not received it.
             ToLocal::Report | ToLocal::End { .. } | ToLocal::Kill
                 if self.phase == LocalPhase::Done =>
@@ -93,24 +106,12 @@ impl Local {
             ToLocal::Spawn { .. } | ToLocal::Restore { .. } => {
                 self.order_processes(now, order, effects);
             }
-            ToLocal::Start {
-                generation,
-                table,
-                image,
-            } if generation == present && self.phase == LocalPhase::Running => {
-                self.take_table(generation, table, image, effects);
-            }
-            ToLocal::Begin {
-                generation,
-                process_map,
-                image,
-            } if generation == present && self.phase == LocalPhase::Running => {
-                self.begin_without_table(generation, process_map, image, effects);
-            }
+            ToLocal::Start { .. } | ToLocal::Begin { .. } => self.order_to_begin(order, effects),
             ToLocal::Checkpoint { generation, epoch } if generation == present => {
                 self.request_images(generation, epoch, effects);
             }
             ToLocal::Move { .. }
+            | ToLocal::Load { .. }
             | ToLocal::Stay { .. }
             | ToLocal::Vacate { .. }
             | ToLocal::Update { .. } => self.order_of_move(now, order, effects),
@@ -140,12 +141,44 @@ impl Local {
             ToLocal::Report => self.report(effects),
             ToLocal::Acknowledged { instance } => self.processes.acknowledged(instance),
             // Stale news of an older generation, or an order that came twice.
-            ToLocal::Start { .. }
-            | ToLocal::Begin { .. }
-            | ToLocal::Checkpoint { .. }
+            ToLocal::Checkpoint { .. }
             | ToLocal::Commit { .. }
             | ToLocal::AllFinalized { .. }
             | ToLocal::End { .. } => {}
+        }
+    }
+
+    /// All ranks have registered: those of this host begin, with the table or ahead of it.
+    fn order_to_begin(&mut self, order: ToLocal, effects: &mut Vec<LocalEffect>) {
+        let present = self.processes.generation();
+        let runs = self.phase == LocalPhase::Running;
+        match order {
+            ToLocal::Start {
+                generation,
+                table,
+                image,
+            } if generation == present && runs => {
+                self.take_table(generation, table, image, effects);
+            }
+            ToLocal::Begin {
+                generation,
+                process_map,
+                image,
+            } if generation == present && runs => {
+                self.begin_without_table(generation, process_map, image, effects);
+            }
+            // An older generation.
+            _ => {}
+        }
+    }
+
+    /// An order about files of images, or about the end of this host.
+    fn order_of_files(&mut self, order: ToLocal, effects: &mut Vec<LocalEffect>) {
+        match order {
+            ToLocal::Leave { keeps_files } => self.leave(keeps_files, effects),
+            ToLocal::Copy { members, epoch } => self.copy_image(members, epoch, effects),
+            ToLocal::Unload { rank } => effects.push(LocalEffect::Unload(rank)),
+            _ => {}
         }
     }
 

@@ -29,6 +29,7 @@ mod leaving;
 mod lifecycle;
 mod local_step;
 mod lookups;
+mod move_images;
 mod move_orders;
 mod probe_steps;
 mod process_exit;

@@ -1,12 +1,15 @@
 //! Ranks that leave this host while the job runs, and updates about ranks that have moved or come
 //! back.
 //!
-//! A rank that is to move stops at a safe point with an image of a number of its own, which goes to
-//! a file. It waits there until its successor has registered on the other host
-//! ([`ToLocal::Vacate`]), or the move is given up ([`ToLocal::Stay`]).
+//! A rank that is to move first takes images while it runs, which the other host loads
+//! ([`ToLocal::Load`]). Each has a number of its own, goes to a file, and refers to the one before.
+//! Then the rank stops at a safe point with a last one. It waits there until its successor has
+//! registered on the other host ([`ToLocal::Vacate`]), or the move is given up ([`ToLocal::Stay`]).
 
 use super::host_state::{Local, LocalPhase};
 use super::inputs::LocalEffect;
+use super::move_images::OrderedImage;
+use super::rank_messages::one_line;
 use super::rank_process::RankProcess;
 use crate::manager_messages::{ProcessInstance, Time, ToCentral, ToLocal};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Rank};
@@ -22,7 +25,25 @@ impl Local {
     ) {
         let present = self.processes.generation();
         match order {
-            ToLocal::Move { instance, number } => self.begin_move(instance, number, effects),
+            ToLocal::Move {
+                instance,
+                number,
+                base,
+                stops,
+            } => {
+                let image = OrderedImage {
+                    number,
+                    base,
+                    stops,
+                };
+                self.begin_move(instance, image, effects);
+            }
+            ToLocal::Load {
+                generation,
+                rank,
+                number,
+                holder,
+            } if generation >= present => self.load(rank, number, holder, effects),
             ToLocal::Stay { instance, number } => self.stay(instance, number, effects),
             ToLocal::Vacate { instance } => self.vacate(now, instance, effects),
             ToLocal::Update { instance, card } if instance.generation == present => {
@@ -33,13 +54,62 @@ impl Local {
         }
     }
 
-    /// This process is to wait at an image of this number, which goes to a file.
+    /// A rank is about to move here: its image of this number is loaded ahead.
+    fn load(
+        &mut self,
+        rank: Rank,
+        number: Epoch,
+        holder: Option<usize>,
+        effects: &mut Vec<LocalEffect>,
+    ) {
+        match self.phase {
+            LocalPhase::Idle | LocalPhase::Running => {
+                effects.push(LocalEffect::Load(rank, number, holder));
+            }
+            _ => {
+                let why = "the job ends on its host".to_string();
+                self.not_loaded(rank, number, why, effects);
+            }
+        }
+    }
+
+    /// The image of a rank that is to move here is loaded.
+    pub(super) fn loaded(
+        &self,
+        rank: Rank,
+        number: Epoch,
+        bytes: u64,
+        effects: &mut Vec<LocalEffect>,
+    ) {
+        let loaded = ToCentral::Loaded {
+            rank,
+            number,
+            bytes,
+        };
+        self.tell(loaded, effects);
+    }
+
+    /// The image of a rank that is to move here can't be loaded.
+    pub(super) fn not_loaded(
+        &self,
+        rank: Rank,
+        number: Epoch,
+        why: String,
+        effects: &mut Vec<LocalEffect>,
+    ) {
+        let why = one_line(&why);
+        let not_loaded = ToCentral::NotLoaded { rank, number, why };
+        self.tell(not_loaded, effects);
+    }
+
+    /// This process is to take such an image, which goes to a file.
     fn begin_move(
         &mut self,
         instance: ProcessInstance,
-        number: Epoch,
+        image: OrderedImage,
         effects: &mut Vec<LocalEffect>,
     ) {
+        let OrderedImage { number, stops, .. } = image;
         let ProcessInstance {
             generation,
             rank,
@@ -58,8 +128,12 @@ impl Local {
             };
             return self.tell(refusal, effects);
         }
-        self.moves.insert(rank, number);
-        let order = FromManager::Move { generation, number };
+        self.moves.order(rank, image);
+        let order = FromManager::Move {
+            generation,
+            number,
+            stops,
+        };
         effects.push(LocalEffect::Ranks(vec![rank], order));
     }
 
@@ -70,7 +144,8 @@ impl Local {
             rank,
             incarnation,
         } = instance;
-        self.drop_image_of_move(rank, number, effects);
+        let latest = self.drop_images_of_move(rank, effects);
+        let number = latest.unwrap_or(number);
         let process = self.processes.find(rank, incarnation);
         if process.is_some_and(|process| process.has_begun()) {
             let order = FromManager::Stay { generation, number };
@@ -78,11 +153,19 @@ impl Local {
         }
     }
 
-    fn drop_image_of_move(&mut self, rank: Rank, number: Epoch, effects: &mut Vec<LocalEffect>) {
-        if self.moves.remove(&rank).is_some() {
-            self.images.remove(rank, number);
-            effects.push(LocalEffect::DropImage(rank, number));
+    /// Drops the images with which a rank has moved, or does not move. Returns the number of the
+    /// latest.
+    pub(super) fn drop_images_of_move(
+        &mut self,
+        rank: Rank,
+        effects: &mut Vec<LocalEffect>,
+    ) -> Option<Epoch> {
+        let numbers = self.moves.take(rank);
+        for number in &numbers {
+            self.images.remove(rank, *number);
+            effects.push(LocalEffect::DropImage(rank, *number));
         }
+        numbers.first().copied()
     }
 
     /// A rank is not on this host any more.
@@ -93,9 +176,8 @@ impl Local {
             return self.tell(ToCentral::Vacated { instance }, effects);
         }
         self.restore.forget(rank);
-        if let Some(number) = self.moves.get(&rank).copied() {
-            self.drop_image_of_move(rank, number, effects);
-        }
+        effects.push(LocalEffect::Unload(rank));
+        self.drop_images_of_move(rank, effects);
         let Some(process) = self.processes.of_mut(rank) else {
             return self.tell(ToCentral::Vacated { instance }, effects);
         };

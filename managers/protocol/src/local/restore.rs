@@ -32,7 +32,7 @@ impl Local {
         let adds = generation == self.processes.generation();
         self.processes.enter(generation);
         for (rank, _) in &ranks {
-            self.moves.remove(rank);
+            self.drop_images_of_move(*rank, effects);
             if let Some(process) = self.processes.of_mut(*rank) {
                 process.set_leaves_host(false);
                 if process.state_mut().retire(now) {

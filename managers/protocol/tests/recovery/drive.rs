@@ -258,15 +258,6 @@ impl System {
             }
             local::LocalEffect::DropImage(rank, epoch) => self.drop_image(host, rank, epoch),
             local::LocalEffect::DropFromMemory(rank, epoch) => self.drop_from_memory(rank, epoch),
-            local::LocalEffect::WriteImage(rank, epoch) => {
-                inputs.extend(self.write_image(rank, epoch));
-            }
-            local::LocalEffect::CopyImage(members, epoch) => {
-                inputs.extend(self.copy_image(host, &members, epoch));
-            }
-            local::LocalEffect::DropCopy(file) => {
-                self.copies.remove(&(file.rank, file.epoch));
-            }
             local::LocalEffect::Central(message) => {
                 self.hosts[host].up.push_back(message);
             }
@@ -289,6 +280,29 @@ impl System {
             local::LocalEffect::HasLeft(_) => {}
             local::LocalEffect::StopAll => self.suspends(host, true),
             local::LocalEffect::ContinueAll => self.suspends(host, false),
+            other => inputs.extend(self.perform_on_files(host, other)),
+        }
+    }
+
+    /// An effect on files of images. Returns what the host says of it.
+    fn perform_on_files(
+        &mut self,
+        host: usize,
+        effect: local::LocalEffect,
+    ) -> Option<local::LocalInput> {
+        match effect {
+            local::LocalEffect::WriteImage(rank, epoch) => self.write_image(rank, epoch),
+            local::LocalEffect::WriteImageOfMove(rank, number, _) => {
+                self.stored.moved_with.insert(number);
+                self.write_image(rank, number)
+            }
+            local::LocalEffect::Load(rank, number, _) => Some(self.load(rank, number)),
+            local::LocalEffect::Unload(_) => None,
+            local::LocalEffect::CopyImage(members, epoch) => self.copy_image(host, &members, epoch),
+            local::LocalEffect::DropCopy(file) => {
+                self.copies.remove(&(file.rank, file.epoch));
+                None
+            }
             other => panic!("{other:?} in this model"),
         }
     }

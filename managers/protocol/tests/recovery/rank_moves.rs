@@ -2,10 +2,11 @@
 //! break one rule each, and the models.
 
 use super::leased::Leased;
-use super::{Faults, Process, ProcessStep, SimImage, SimRestore, System};
+use super::{Faults, Process, ProcessStep, SimFile, SimImage, SimRestore, System};
 use crate::{Action, Jobs, NONE, TWO, check};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::central::{CentralInput, Event, MoveRequest, Movers, Record};
+use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::manager_messages::{ProcessInstance, ToLocal};
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_tests::models::{FULL, soak};
@@ -96,7 +97,7 @@ impl MoveModel {
             (Environment::StaysForVacate, ToLocal::Vacate { instance }) => {
                 vec![ToLocal::Stay {
                     instance,
-                    number: Epoch(2),
+                    number: Epoch(3),
                 }]
             }
             (_, order) => vec![order],
@@ -196,17 +197,17 @@ impl System {
         image.map_or_else(|| self.host_of(rank), |image| image.home)
     }
 
-    /// A process that can stop at an image of its move.
+    /// A process that can take an image of its move.
     pub fn is_to_stop(&self, index: usize) -> bool {
         let process = &self.processes[index];
         process.inside() && process.asked.is_none() && process.moving.is_some()
     }
 
-    /// It stops there, or can take no image.
+    /// It stops there, or continues if the image is a copy ahead, or can take no image.
     pub fn stop_to_move(&mut self, index: usize, refuse: bool) {
         let home = self.home_of(self.processes[index].instance);
         let process = &mut self.processes[index];
-        let Some(number) = process.moving.take() else {
+        let Some((number, stops)) = process.moving.take() else {
             return;
         };
         let (instance, pid) = (process.instance, process.pid());
@@ -219,7 +220,7 @@ impl System {
                 outlives: false,
             }
         } else {
-            process.waits = Some(number);
+            process.waits = Some(number).filter(|_| stops);
             let image = SimImage::of(process, home);
             self.images.insert((instance.rank, number), image);
             ToManager::Imaged {
@@ -233,6 +234,15 @@ impl System {
             }
         };
         self.says(index, message);
+    }
+
+    /// A host has loaded a copy ahead of a rank that is to move there, or can't.
+    pub fn load(&self, rank: Rank, number: Epoch) -> LocalInput {
+        let image = self.images.get(&(rank, number));
+        match image.is_some_and(|image| image.file == SimFile::Whole) {
+            true => LocalInput::Loaded(rank, number, 0),
+            false => LocalInput::NotLoaded(rank, number, "there is no file".into()),
+        }
     }
 
     /// The process that a restore makes of a rank's image for a move. The rank's state advances in

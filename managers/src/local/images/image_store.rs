@@ -138,13 +138,28 @@ impl ImageStore {
         epoch: Epoch,
         image: &StoredImage,
     ) -> io::Result<(u32, OwnedFd)> {
+        self.start_restarter((self.ranks[slot], epoch), image.path(), false)
+    }
+
+    /// Starts a restarter for this image of a rank: its number, and the socket to it. `waits`: it
+    /// loads the image, and then waits for later ones.
+    ///
+    /// # Errors
+    /// The system's reason why it does not start.
+    pub fn start_restarter(
+        &self,
+        (rank, epoch): (u32, Epoch),
+        path: &Path,
+        waits: bool,
+    ) -> io::Result<(u32, OwnedFd)> {
         let (ours, theirs) = UnixStream::pair()?;
         let mut restarter = Command::new(&self.restarter);
         restarter
-            .arg(image.path())
+            .arg(path)
             // Its standard input is the socket.
             .args(["0", &self.job.to_string()])
-            .args([self.ranks[slot].to_string(), epoch.0.to_string()])
+            .args([rank.to_string(), epoch.0.to_string()])
+            .args(waits.then_some("wait"))
             .env_clear()
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())

@@ -1,5 +1,6 @@
 //! One image of a rank: a frozen process that makes others of itself, a file, or both.
 
+use super::image_loader::ImageLoader;
 use super::image_note::ImageNote;
 use super::image_store::ImageStore;
 use rejoin_channel_table::{Epoch, Generation, Incarnation};
@@ -143,6 +144,23 @@ impl RankImage {
     /// Whether the image has a whole file.
     pub fn is_stored(&self) -> bool {
         matches!(self.file, ImageFile::Stored(_))
+    }
+
+    /// Makes a process of the file, in a restarter that has loaded the images to which it refers.
+    /// Returns the reason if that fails.
+    pub fn load_last(&mut self, loader: ImageLoader) -> Result<&mut Zygote, String> {
+        let ImageFile::Stored(file) = &self.file else {
+            return Err("its image is gone".into());
+        };
+        let ImageLoader { pid, mut zygote } = loader;
+        match zygote.load_next(file.path(), self.epoch.0, true) {
+            Ok(true) => {}
+            Ok(false) => return Err("its restarter takes no orders".into()),
+            Err(error) => return Err(error.to_string()),
+        }
+        self.pid = pid;
+        (self.is_there, self.prepared) = (false, false);
+        Ok(self.zygote.insert(zygote))
     }
 
     /// Makes a process of the file. Returns the reason if that fails.

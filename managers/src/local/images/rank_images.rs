@@ -1,9 +1,10 @@
 //! Images of this host's ranks.
 
 use super::file_thread::{FileThread, NamedFile};
+use super::image_loader::ImageLoader;
 use super::image_store::ImageStore;
 use super::rank_image::{ImageFile, ImageReport, RankImage};
-use crate::error::{Context, Result};
+use crate::error::{Context, Result, system_text};
 use crate::host::descendants;
 use crate::local::kind;
 use crate::net::reactor::{Interest, Reactor, Token};
@@ -16,6 +17,7 @@ use rejoin_managers_protocol::manager_messages::KeptFile;
 use rejoin_wire::ToManager;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Time from a commit or a recovery until processes are made ahead for the next recovery. So this
@@ -273,9 +275,9 @@ impl RankImages {
             ZygoteAnswer::NotMade(error) => {
                 let file = std::mem::take(&mut image.file);
                 self.discard(file);
-                let why = error.to_string();
-                ImageEvent::Lost { why }
+                lost(&error.to_string())
             }
+            ZygoteAnswer::Loaded => lost("its restarter waits for a later image"),
         };
         Some((epoch, event))
     }
@@ -315,18 +317,30 @@ impl RankImages {
         }
     }
 
-    /// Has an image write its file, or says why it does not.
+    /// Has an image write its file, or says why it does not. `of_move`: the rank moves with it, and
+    /// the file refers to that of the image with the inner number.
     pub fn write_file(
         &mut self,
         slot: usize,
         epoch: Epoch,
+        of_move: Option<Option<Epoch>>,
         reactor: &Reactor,
     ) -> std::result::Result<(), String> {
         let store = self.store.as_ref().ok_or("its host keeps no files")?;
         let images = &mut self.ranks[slot];
-        let stored = images.iter().filter(|i| i.epoch < epoch && i.is_stored());
-        let before = stored.max_by_key(|i| i.epoch).and_then(RankImage::stored);
-        let bases = before.map(StoredImage::as_bases).unwrap_or_default();
+        let bases = match of_move {
+            Some(base) => {
+                let base = images.iter().find(|i| Some(i.epoch) == base);
+                let base = base.and_then(RankImage::stored);
+                base.map(StoredImage::as_bases_of_move)
+            }
+            None => {
+                let stored = images.iter().filter(|i| i.epoch < epoch && i.is_stored());
+                let before = stored.max_by_key(|i| i.epoch).and_then(RankImage::stored);
+                before.map(StoredImage::as_bases)
+            }
+        };
+        let bases = bases.unwrap_or_default();
         let image = images.iter_mut().find(|i| i.epoch == epoch);
         let image = image.ok_or("its image is gone")?;
         let sent = image.begin_file(slot, store, bases)?;
@@ -523,12 +537,49 @@ impl RankImages {
         image.is_some_and(|image| image.holds.together == Some(generation))
     }
 
-    /// Has an image make a process, or says why it does not.
+    /// The file of an image with which a rank of another host moves here.
+    ///
+    /// # Errors
+    /// The reason why there is none.
+    pub fn file_of(&self, rank: Rank, number: Epoch) -> std::result::Result<StoredImage, String> {
+        let store = self.store.as_ref().ok_or("its host keeps no files")?;
+        let found = store.folder().find(rank.0, number.0);
+        found.map_err(|error| system_text(&error))
+    }
+
+    /// Starts a restarter that loads this image and waits for later ones: its number, and the
+    /// socket to it.
+    ///
+    /// # Errors
+    /// The reason why it does not start.
+    pub fn start_loader(
+        &self,
+        rank: Rank,
+        number: Epoch,
+        path: &Path,
+    ) -> std::result::Result<(u32, OwnedFd), String> {
+        let store = self.store.as_ref().ok_or("its host keeps no files")?;
+        let started = store.start_restarter((rank.0, number), path, true);
+        started.map_err(|error| system_text(&error))
+    }
+
+    /// Removes files with which a rank has moved here, or does not: each refers to those before it.
+    pub fn remove_files(&self, mut files: Vec<StoredImage>) {
+        if let Some(thread) = &self.files {
+            while let Some(file) = files.pop() {
+                thread.remove(file);
+            }
+        }
+    }
+
+    /// Has an image make a process, or says why it does not. `loader` has loaded images to which
+    /// this one refers.
     pub fn restore(
         &mut self,
         slot: usize,
         epoch: Epoch,
         request: &RestoreRequest<'_>,
+        loader: Option<ImageLoader>,
         reactor: &Reactor,
     ) -> std::result::Result<(), String> {
         let image = self.ranks[slot].iter_mut().find(|i| i.epoch == epoch);
@@ -546,7 +597,10 @@ impl RankImages {
                 Err(error) => return Err(error.to_string()),
             }
         }
-        let zygote = image.restart(slot, self.store.as_ref())?;
+        let zygote = match loader {
+            Some(loader) => image.load_last(loader)?,
+            None => image.restart(slot, self.store.as_ref())?,
+        };
         let added = reactor.add(&*zygote, token(slot, epoch), Interest::READ_AND_WRITE);
         added.map_err(|e| e.to_string())?;
         // What the socket does not take now leaves when it can be written to.
@@ -604,7 +658,6 @@ impl RankImages {
     }
 }
 
-/// An image has written no file, or can't continue from one.
 /// Why an image makes no process, if a file was overwritten since.
 fn overwritten(pid: u32, file: Overwritten) -> String {
     let path = std::fs::read_link(format!("/proc/{pid}/fd/{}", file.fd));
@@ -622,6 +675,7 @@ fn overwritten(pid: u32, file: Overwritten) -> String {
     )
 }
 
+/// An image has written no file, or can't continue from one.
 fn not_saved(image: &RankImage, why: SaveError) -> ImageEvent {
     let was_stored = image.is_stored();
     match why {
@@ -633,6 +687,12 @@ fn not_saved(image: &RankImage, why: SaveError) -> ImageEvent {
             why: Some(why.to_string()),
         },
     }
+}
+
+/// An image that has ended.
+fn lost(why: &str) -> ImageEvent {
+    let why = why.to_owned();
+    ImageEvent::Lost { why }
 }
 
 fn end_process(image: &mut RankImage, reactor: &Reactor) {

@@ -1,17 +1,21 @@
 //! Ranks that move to other hosts while the job runs.
 //!
-//! A rank stops at a safe point with an image in a file, and waits. A process is made of the image
-//! on the other host, in the same generation with the next incarnation. When it has registered,
-//! central stores the move, tells all ranks the new card (the *update*), and ends the old process.
-//! Nothing rolls back: the image is the rank's present state, and its links resume as after a cut.
-//! Until then the old process can go on, so whatever fails before leaves the rank where it was.
+//! While a rank runs, the other host loads a copy of its memory, and then copies of what the rank
+//! has written since, until little is left (*pre-copy*). Then the rank stops at a safe point with a
+//! last image, and waits. A process is made of the images on the other host, in the same generation
+//! with the next incarnation. When it has registered, central stores the move, tells all ranks the
+//! new card (the *update*), and ends the old process. Nothing rolls back: the image is the rank's
+//! present state, and its links resume as after a cut. Until then the old process can go on, so
+//! whatever fails before leaves the rank where it was.
 //!
 //! `move_request` says what is asked for and where the ranks go, `move_table` how far moves have
-//! come, and `move_steps` handles what happens. `former_hosts` knows which host has a rank's image
-//! of a checkpoint that was taken before the rank moved.
+//! come. `move_steps` begins and ends them, and `move_messages` handles what hosts say meanwhile.
+//! `former_hosts` knows which host has a rank's image of a checkpoint that was taken before the
+//! rank moved.
 
 mod balance;
 mod former_hosts;
+mod move_messages;
 mod move_request;
 mod move_steps;
 mod move_table;

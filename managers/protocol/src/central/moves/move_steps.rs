@@ -1,4 +1,4 @@
-//! The steps of a move, and what ends one before its time.
+//! The beginning and the end of moves, and what ends one before its time.
 
 use super::move_request::{MoveRequest, Movers};
 use super::move_table::{MoveStage, RankMove};
@@ -8,11 +8,9 @@ use crate::central::job_state::Central;
 use crate::central::phase::CentralPhase;
 use crate::central::placement::UsableHost;
 use crate::central::resume::Past;
-use crate::manager_messages::{Cause, MovedRank, ProcessInstance, Time, ToCentral, ToLocal};
-use crate::verdict::Described;
-use rejoin_channel_table::{BusinessCard, Epoch, Rank};
-use rejoin_wire::Limits;
-use std::collections::BTreeSet;
+use crate::manager_messages::{ProcessInstance, Time, ToLocal};
+use rejoin_channel_table::{Epoch, Rank};
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Central {
     /// Ranks are to move.
@@ -50,8 +48,11 @@ impl Central {
         now: Time,
         effects: &mut Vec<CentralEffect>,
     ) {
-        if self.moves.is_under_way() && self.moves.deadline().is_some_and(|due| due <= now) {
-            self.void_moves("it took too long", effects);
+        let overdue = self.moves.overdue(now);
+        if !overdue.is_empty() {
+            for rank in overdue {
+                self.void_move(rank, "it took too long", effects);
+            }
             self.moves_ended(now, effects);
         }
         while self.moves.is_waiting() {
@@ -116,8 +117,12 @@ impl Central {
             self.hosts.join(one.to);
             self.visited.extend([one.from, one.to]);
             effects.push(CentralEffect::Join(one.to));
-            let instance = self.ranks.instance(one.rank);
-            let order = ToLocal::Move { instance, number };
+            let order = ToLocal::Move {
+                instance: self.ranks.instance(one.rank),
+                number,
+                base: None,
+                stops: false,
+            };
             effects.push(CentralEffect::Send(one.from, order));
         }
     }
@@ -157,179 +162,6 @@ impl Central {
         Ok(moves)
     }
 
-    /// Takes a message that concerns a move. Returns other messages.
-    pub(in crate::central) fn move_message(
-        &mut self,
-        now: Time,
-        host: HostIndex,
-        message: ToCentral,
-        effects: &mut Vec<CentralEffect>,
-    ) -> Option<ToCentral> {
-        let Some(number) = self.moves.number() else {
-            return Some(message);
-        };
-        match message {
-            ToCentral::Imaged { epoch, .. } | ToCentral::ImageStored { epoch, .. }
-                if epoch == number =>
-            {
-                if let ToCentral::ImageStored { rank, .. } = message {
-                    self.image_is_there(host, rank, number, effects);
-                }
-            }
-            ToCentral::NotImaged {
-                instance,
-                epoch,
-                why,
-                ..
-            } if epoch == number && self.ranks.is_live(host, instance) => {
-                self.give_up_move(now, instance.rank, &why, effects);
-            }
-            ToCentral::ImageLost {
-                instance,
-                epoch,
-                why,
-            } if epoch == number => {
-                let why = why.unwrap_or_else(|| "its image was ended".into());
-                self.give_up_move(now, instance.rank, &why, effects);
-            }
-            ToCentral::ImageNotStored { rank, epoch, why } if epoch == number => {
-                let why = why.unwrap_or_else(|| "its image was interrupted".into());
-                self.give_up_move(now, rank, &why, effects);
-            }
-            other => return self.arrival_message(now, host, other, effects),
-        }
-        None
-    }
-
-    /// A message about a process that is made on another host.
-    fn arrival_message(
-        &mut self,
-        now: Time,
-        host: HostIndex,
-        message: ToCentral,
-        effects: &mut Vec<CentralEffect>,
-    ) -> Option<ToCentral> {
-        let instance = match &message {
-            ToCentral::Spawned { instance, .. }
-            | ToCentral::Registered { instance, .. }
-            | ToCentral::ExitDetected { instance, .. }
-            | ToCentral::ExitStatus { instance, .. }
-            | ToCentral::Failed { instance, .. }
-            | ToCentral::Ended { instance, .. } => *instance,
-            _ => return Some(message),
-        };
-        let Some(arriving) = self.moves.arriving(host, instance) else {
-            return Some(message);
-        };
-        match message {
-            ToCentral::Spawned { .. } => {}
-            ToCentral::Registered {
-                pid, card, limits, ..
-            } => self.arrived(now, &arriving, (pid, card, limits), effects),
-            ToCentral::ExitStatus { cause, .. } | ToCentral::Failed { cause, .. } => {
-                let why = match cause {
-                    Cause::NotStarted { why } => why,
-                    other => Described(&other).to_string(),
-                };
-                self.give_up_move(now, instance.rank, &why, effects);
-            }
-            _ => self.give_up_move(now, instance.rank, "its new process has ended", effects),
-        }
-        None
-    }
-
-    /// The rank waits at its image, which is in a file: the other host makes a process of it.
-    fn image_is_there(
-        &mut self,
-        host: HostIndex,
-        rank: Rank,
-        number: Epoch,
-        effects: &mut Vec<CentralEffect>,
-    ) {
-        let Some(one) = self.moves.stored(host, rank, number) else {
-            return;
-        };
-        let generation = self.ranks.generation();
-        if !self.hosts.begins(one.to) {
-            self.begin_without_ranks(one.to, number, effects);
-        }
-        let moved = MovedRank {
-            rank,
-            moves: true,
-            holder: self.copies_files().then_some(one.from),
-            others: Vec::new(),
-        };
-        let order = ToLocal::Restore {
-            generation,
-            epoch: Some(number),
-            ranks: vec![(rank, one.incarnation)],
-            moved: vec![moved],
-        };
-        effects.push(CentralEffect::Send(one.to, order));
-    }
-
-    /// A host gets its first order, and has no rank yet.
-    fn begin_without_ranks(
-        &mut self,
-        host: HostIndex,
-        number: Epoch,
-        effects: &mut Vec<CentralEffect>,
-    ) {
-        let generation = self.ranks.generation();
-        let checkpoints = self.mode.checkpoints();
-        let begin = ToLocal::Spawn {
-            generation,
-            ranks: Vec::new(),
-            hold: self.mode.recovers(),
-            from: None,
-            moved: Vec::new(),
-        };
-        effects.push(CentralEffect::Send(host, begin));
-        let commit = ToLocal::Commit {
-            generation,
-            epochs: checkpoints.map(|c| c.epochs()).unwrap_or_default(),
-            abandoned: Epoch(number.0.saturating_sub(1)),
-        };
-        effects.push(CentralEffect::Send(host, commit));
-    }
-
-    /// The new process has registered: from here on the rank is there.
-    fn arrived(
-        &mut self,
-        now: Time,
-        one: &RankMove,
-        (pid, card, limits): (u32, BusinessCard, Limits),
-        effects: &mut Vec<CentralEffect>,
-    ) {
-        let number = self.moves.number().unwrap_or_default();
-        let since = self.moves.since().unwrap_or(now);
-        let before = self.ranks.instance(one.rank);
-        effects.push(CentralEffect::Persist(Record::Moved {
-            number,
-            moved: one.clone(),
-            card: Box::new(card.clone()),
-        }));
-        self.moves.moved(one.rank);
-        self.has_moved(number, one);
-        self.ranks.arrived(one.rank, (pid, card, limits));
-        effects.push(CentralEffect::Moved {
-            number,
-            rank: one.rank,
-            to: one.to,
-        });
-        self.tell_moved(one.rank, effects);
-        let vacate = ToLocal::Vacate { instance: before };
-        effects.push(CentralEffect::Send(one.from, vacate));
-        effects.push(CentralEffect::Event(Event::Moved {
-            rank: one.rank,
-            from: self.hosts.name(one.from),
-            to: self.hosts.name(one.to),
-            incarnation: one.incarnation,
-            took: now.0.saturating_sub(since.0),
-        }));
-        self.moves_ended(now, effects);
-    }
-
     /// Gives a rank that has moved the table, and tells all others where it is.
     pub(in crate::central) fn tell_moved(&self, rank: Rank, effects: &mut Vec<CentralEffect>) {
         let Some(table) = self.ranks.table() else {
@@ -350,16 +182,22 @@ impl Central {
     }
 
     /// A rank stays where it is.
-    fn give_up_move(&mut self, now: Time, rank: Rank, why: &str, effects: &mut Vec<CentralEffect>) {
+    pub(super) fn give_up_move(
+        &mut self,
+        now: Time,
+        rank: Rank,
+        why: &str,
+        effects: &mut Vec<CentralEffect>,
+    ) {
         self.void_move(rank, why, effects);
         self.moves_ended(now, effects);
     }
 
     fn void_move(&mut self, rank: Rank, why: &str, effects: &mut Vec<CentralEffect>) {
-        let number = self.moves.number().unwrap_or_default();
-        let Some((one, stage)) = self.moves.give_up(rank, why) else {
+        let Some(progress) = self.moves.give_up(rank, why) else {
             return;
         };
+        let (one, stage, number) = (&progress.one, progress.stage, progress.number);
         let instance = self.ranks.instance(rank);
         effects.push(CentralEffect::Event(Event::NotMoved {
             rank,
@@ -373,6 +211,11 @@ impl Central {
                 ..instance
             };
             effects.push(CentralEffect::Send(one.to, ToLocal::Vacate { instance }));
+        }
+        let has_copy = progress.copies.0 > 0 || stage == MoveStage::Loading;
+        if has_copy && stage != MoveStage::Restoring {
+            let unload = ToLocal::Unload { rank };
+            effects.push(CentralEffect::Send(one.to, unload));
         }
         let stay = ToLocal::Stay { instance, number };
         effects.push(CentralEffect::Send(one.from, stay));
@@ -427,9 +270,17 @@ impl Central {
                 let number = *number;
                 let stay = ToLocal::Stay { instance, number };
                 effects.push(CentralEffect::Send(one.from, stay));
+                let unload = ToLocal::Unload { rank: one.rank };
+                effects.push(CentralEffect::Send(one.to, unload));
             }
         }
-        for (number, one) in &past.moved {
+        // The last move of each rank: an earlier one would send its input to a host that it left.
+        let latest: BTreeMap<Rank, &(Epoch, RankMove)> = past
+            .moved
+            .iter()
+            .map(|moved| (moved.1.rank, moved))
+            .collect();
+        for (number, one) in latest.into_values() {
             effects.push(CentralEffect::Moved {
                 number: *number,
                 rank: one.rank,
@@ -456,7 +307,7 @@ impl Central {
 
     /// If no rank is on its way any more: says so. A checkpoint follows, so that the new hosts have
     /// images, and what has waited.
-    fn moves_ended(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
+    pub(super) fn moves_ended(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         if self.close_request(now, effects) {
             self.finalize_when_complete(now, effects);
         }

@@ -7,8 +7,15 @@ use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Milliseconds after which a move is given up.
+/// Milliseconds after which a move is given up whose rank waits.
 const LIMIT: u64 = 120_000;
+/// Milliseconds for one copy ahead of a rank that runs.
+const COPY_LIMIT: u64 = 3_600_000;
+/// Most copies ahead.
+const MOST_COPIES: u32 = 5;
+/// After a copy of so few bytes the rank stops: it waits no longer for the rest than for the other
+/// steps.
+const SMALL: u64 = 8 << 20;
 
 /// A rank that moves.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -26,19 +33,85 @@ pub struct RankMove {
 /// How far a move has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum MoveStage {
+    /// The rank takes an image, a copy ahead, and continues.
+    Copying,
+    /// The other host loads the copy.
+    Loading,
     /// The rank is to stop, with an image in a file.
     Stopping,
     /// A process is made of the image on the other host.
     Restoring,
 }
 
+/// A move that is under way.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct MoveProgress {
+    /// The move.
+    pub one: RankMove,
+    /// How far it has come.
+    pub stage: MoveStage,
+    /// The number of its latest image.
+    pub number: Epoch,
+    /// The copies ahead that are loaded, and the bytes of the latest one.
+    pub copies: (u32, u64),
+    /// Since when the rank is to stop.
+    pub stops_since: Option<Time>,
+    /// When the stage began.
+    stage_since: Time,
+}
+
+impl MoveProgress {
+    fn new(one: RankMove, number: Epoch, now: Time) -> Self {
+        Self {
+            one,
+            stage: MoveStage::Copying,
+            number,
+            copies: (0, 0),
+            stops_since: None,
+            stage_since: now,
+        }
+    }
+
+    /// The next stage begins.
+    fn enter(&mut self, stage: MoveStage, now: Time) {
+        (self.stage, self.stage_since) = (stage, now);
+        if stage == MoveStage::Stopping {
+            self.stops_since = Some(now);
+        }
+    }
+
+    /// When the move is given up, unless it goes on before. While the rank runs, it may take long
+    /// to copy its memory.
+    fn deadline(&self) -> Time {
+        self.stage_since.plus_millis(match self.stage {
+            MoveStage::Loading | MoveStage::Copying => COPY_LIMIT,
+            MoveStage::Stopping | MoveStage::Restoring => LIMIT,
+        })
+    }
+
+    /// Whether this host is to load the image of this number.
+    pub fn is_loading(&self, host: HostIndex, number: Epoch) -> bool {
+        self.stage == MoveStage::Loading && self.number == number && self.one.to == host
+    }
+
+    /// A copy is loaded, and was so long. Whether another one is worth it: it would hold much less
+    /// than this one.
+    fn is_worth_another(&mut self, bytes: u64) -> bool {
+        let (count, before) = self.copies;
+        self.copies = (count + 1, bytes);
+        let shrinks = count == 0 || bytes < before / 4 * 3;
+        bytes > SMALL && shrinks && self.copies.0 < MOST_COPIES
+    }
+}
+
 /// Moves that are carried out together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct MoveOrder {
     request: u64,
+    /// The number of the first image of each rank.
     number: Epoch,
     since: Time,
-    moves: Vec<(RankMove, MoveStage)>,
+    moves: Vec<MoveProgress>,
     /// The ranks that are on their new hosts.
     moved: Vec<Rank>,
     /// Why others are not.
@@ -90,7 +163,7 @@ impl MoveTable {
         waits
             || order
                 .flat_map(|order| &order.moves)
-                .any(|(one, _)| one.from == host)
+                .any(|progress| progress.one.from == host)
     }
 
     /// The next request.
@@ -98,28 +171,30 @@ impl MoveTable {
         self.wanted.pop_front()
     }
 
-    /// Moves of this number begin.
+    /// Moves begin, with images of this number.
     pub(super) fn begin(&mut self, now: Time, request: u64, number: Epoch, moves: &[RankMove]) {
-        let stopping = |one: &RankMove| (one.clone(), MoveStage::Stopping);
+        let begun = |one: &RankMove| MoveProgress::new(one.clone(), number, now);
         self.under_way = Some(MoveOrder {
             request,
             number,
             since: now,
-            moves: moves.iter().map(stopping).collect(),
+            moves: moves.iter().map(begun).collect(),
             moved: Vec::new(),
             why: None,
         });
     }
 
-    /// The number of the moves under way.
-    pub fn number(&self) -> Option<Epoch> {
-        self.under_way.as_ref().map(|order| order.number)
+    /// When a move under way is given up.
+    pub fn deadline(&self) -> Option<Time> {
+        let moves = self.under_way.iter().flat_map(|order| &order.moves);
+        moves.map(MoveProgress::deadline).min()
     }
 
-    /// When the moves under way are given up.
-    pub fn deadline(&self) -> Option<Time> {
-        let order = self.under_way.as_ref()?;
-        Some(order.since.plus_millis(LIMIT))
+    /// The ranks whose moves have taken too long.
+    pub(super) fn overdue(&self, now: Time) -> Vec<Rank> {
+        let moves = self.under_way.iter().flat_map(|order| &order.moves);
+        let late = moves.filter(|progress| progress.deadline() <= now);
+        late.map(|progress| progress.one.rank).collect()
     }
 
     /// Since when the moves are under way.
@@ -127,27 +202,65 @@ impl MoveTable {
         self.under_way.as_ref().map(|order| order.since)
     }
 
-    fn find(&mut self, rank: Rank) -> Option<&mut (RankMove, MoveStage)> {
+    fn find(&mut self, rank: Rank) -> Option<&mut MoveProgress> {
         let order = self.under_way.as_mut()?;
-        order.moves.iter_mut().find(|(one, _)| one.rank == rank)
+        order.moves.iter_mut().find(|p| p.one.rank == rank)
     }
 
-    /// The rank's image of this number is in a file. Returns its move, once.
+    /// The move of a rank that is under way.
+    pub(super) fn of(&self, rank: Rank) -> Option<&MoveProgress> {
+        let moves = self.under_way.iter().flat_map(|order| &order.moves);
+        moves.into_iter().find(|progress| progress.one.rank == rank)
+    }
+
+    /// Whether an image of this number belongs to the rank's move under way; `Some(true)`: it is
+    /// the latest one.
+    pub(super) fn has_image(&self, rank: Rank, number: Epoch) -> Option<bool> {
+        let first = self.under_way.as_ref()?.number;
+        let latest = self.of(rank)?.number;
+        (first..=latest)
+            .contains(&number)
+            .then_some(number == latest)
+    }
+
+    /// The rank's latest image is in a file on its host. Returns the move, in the stage that
+    /// begins.
     pub(super) fn stored(
         &mut self,
+        now: Time,
         host: HostIndex,
         rank: Rank,
-        number: Epoch,
-    ) -> Option<RankMove> {
-        if self.number() != Some(number) {
+    ) -> Option<MoveProgress> {
+        let progress = self.find(rank).filter(|p| p.one.from == host)?;
+        let next = match progress.stage {
+            MoveStage::Copying => MoveStage::Loading,
+            MoveStage::Stopping => MoveStage::Restoring,
+            MoveStage::Loading | MoveStage::Restoring => return None,
+        };
+        progress.enter(next, now);
+        Some(progress.clone())
+    }
+
+    /// The other host has loaded the copy of this number. Returns whether the rank stops next, with
+    /// an image of the number `next`, or takes another copy.
+    pub(super) fn loaded(
+        &mut self,
+        now: Time,
+        (host, rank, number): (HostIndex, Rank, Epoch),
+        bytes: u64,
+        next: Epoch,
+    ) -> Option<MoveProgress> {
+        let progress = self.find(rank)?;
+        if !progress.is_loading(host, number) {
             return None;
         }
-        let (one, stage) = self.find(rank)?;
-        if *stage != MoveStage::Stopping || one.from != host {
-            return None;
-        }
-        *stage = MoveStage::Restoring;
-        Some(one.clone())
+        let stage = match progress.is_worth_another(bytes) {
+            true => MoveStage::Copying,
+            false => MoveStage::Stopping,
+        };
+        progress.enter(stage, now);
+        progress.number = next;
+        Some(progress.clone())
     }
 
     /// The move of a rank that is under way to this host in this instance.
@@ -155,25 +268,26 @@ impl MoveTable {
         &mut self,
         host: HostIndex,
         instance: ProcessInstance,
-    ) -> Option<RankMove> {
-        let (one, stage) = self.find(instance.rank)?;
+    ) -> Option<MoveProgress> {
+        let progress = self.find(instance.rank)?;
+        let one = &progress.one;
         let is_it = one.to == host && one.incarnation == instance.incarnation;
-        (is_it && *stage == MoveStage::Restoring).then(|| one.clone())
+        (is_it && progress.stage == MoveStage::Restoring).then(|| progress.clone())
     }
 
     /// A rank is on its new host.
     pub(super) fn moved(&mut self, rank: Rank) {
         if let Some(order) = &mut self.under_way {
-            order.moves.retain(|(one, _)| one.rank != rank);
+            order.moves.retain(|progress| progress.one.rank != rank);
             order.moved.push(rank);
         }
     }
 
-    /// A rank does not move. Returns its move and how far it had come.
-    pub(super) fn give_up(&mut self, rank: Rank, why: &str) -> Option<(RankMove, MoveStage)> {
+    /// A rank does not move. Returns how far its move had come.
+    pub(super) fn give_up(&mut self, rank: Rank, why: &str) -> Option<MoveProgress> {
         let found = self.find(rank)?.clone();
         if let Some(order) = &mut self.under_way {
-            order.moves.retain(|(one, _)| one.rank != rank);
+            order.moves.retain(|progress| progress.one.rank != rank);
             order.why.get_or_insert_with(|| why.to_string());
         }
         Some(found)
@@ -181,10 +295,8 @@ impl MoveTable {
 
     /// The ranks that are on their way.
     pub(super) fn ranks(&self) -> Vec<RankMove> {
-        let order = self.under_way.iter();
-        order
-            .flat_map(|order| order.moves.iter().map(|(one, _)| one.clone()))
-            .collect()
+        let moves = self.under_way.iter().flat_map(|order| &order.moves);
+        moves.map(|progress| progress.one.clone()).collect()
     }
 
     /// The end of the moves under way, once no rank is on its way.
@@ -195,5 +307,91 @@ impl MoveTable {
             moved: order.moved,
             why: order.why,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RANK: Rank = Rank(3);
+    const FROM: HostIndex = 0;
+    const TO: HostIndex = 2;
+
+    fn begun() -> MoveTable {
+        let mut table = MoveTable::default();
+        let one = RankMove {
+            rank: RANK,
+            from: FROM,
+            to: TO,
+            incarnation: Incarnation(5),
+        };
+        table.begin(Time(0), 1, Epoch(10), &[one]);
+        table
+    }
+
+    /// Loads copies of these lengths one after another. Returns how many were taken before the rank
+    /// is to stop.
+    fn copies(lengths: &[u64]) -> usize {
+        let mut table = begun();
+        for (at, bytes) in lengths.iter().enumerate() {
+            let number = Epoch(10 + at as u32);
+            let progress = table.stored(Time(1), FROM, RANK).expect("a file");
+            assert_eq!(
+                (progress.stage, progress.number),
+                (MoveStage::Loading, number)
+            );
+            assert!(
+                table.stored(Time(1), FROM, RANK).is_none(),
+                "it was said before"
+            );
+            let next = Epoch(number.0 + 1);
+            let other = (FROM, RANK, number);
+            assert!(table.loaded(Time(2), other, *bytes, next).is_none());
+            let loaded = table.loaded(Time(2), (TO, RANK, number), *bytes, next);
+            if loaded.expect("a copy").stage == MoveStage::Stopping {
+                return at + 1;
+            }
+        }
+        panic!("the rank runs on");
+    }
+
+    #[test]
+    fn copies_end_when_little_is_left_or_they_shrink_no_more() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(copies(&[MIB]), 1);
+        assert_eq!(copies(&[256 * MIB, MIB]), 2);
+        assert_eq!(copies(&[256 * MIB, 100 * MIB, 30 * MIB, 8 * MIB]), 4);
+        assert_eq!(copies(&[256 * MIB, 250 * MIB]), 2);
+        let many: Vec<u64> = (0..9).map(|at| (10_000 * MIB) >> at).collect();
+        assert_eq!(copies(&many), MOST_COPIES as usize);
+    }
+
+    #[test]
+    fn images_before_the_latest_belong_to_the_move_and_change_nothing() {
+        let mut table = begun();
+        table.stored(Time(1), FROM, RANK).expect("a file");
+        let loaded = (TO, RANK, Epoch(10));
+        let progress = table.loaded(Time(2), loaded, 7, Epoch(12)).expect("loaded");
+        assert_eq!(
+            (progress.stage, progress.number),
+            (MoveStage::Stopping, Epoch(12))
+        );
+        assert_eq!(table.has_image(RANK, Epoch(10)), Some(false));
+        assert_eq!(table.has_image(RANK, Epoch(12)), Some(true));
+        assert_eq!(table.has_image(RANK, Epoch(13)), None);
+        assert_eq!(table.has_image(Rank(4), Epoch(12)), None);
+    }
+
+    #[test]
+    fn a_rank_that_waits_is_given_up_sooner_than_one_that_runs() {
+        let mut table = begun();
+        assert_eq!(table.deadline(), Some(Time(0).plus_millis(COPY_LIMIT)));
+        table.stored(Time(0), FROM, RANK).expect("a file");
+        let loaded = (TO, RANK, Epoch(10));
+        table.loaded(Time(7), loaded, 7, Epoch(11)).expect("loaded");
+        assert_eq!(table.deadline(), Some(Time(7).plus_millis(LIMIT)));
+        assert!(table.overdue(Time(7)).is_empty());
+        assert_eq!(table.overdue(Time(7).plus_millis(LIMIT)), [RANK]);
     }
 }

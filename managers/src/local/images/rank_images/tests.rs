@@ -151,7 +151,9 @@ fn an_image_that_has_taken_its_order_is_watched_for_answers_only() {
     ours.set_nonblocking(true).unwrap();
     while ours.write(&[0; 4096]).is_ok() {}
     let request = RestoreRequest::default();
-    let restored = world.images.restore(0, Epoch(3), &request, &world.reactor);
+    let restored = world
+        .images
+        .restore(0, Epoch(3), &request, None, &world.reactor);
     assert_eq!(restored, Ok(()));
     let waited = |world: &mut World| {
         let mut tokens = Vec::new();

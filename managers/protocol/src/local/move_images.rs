@@ -1,0 +1,44 @@
+//! The images with which ranks of this host move.
+
+use rejoin_channel_table::{Epoch, Rank};
+use std::collections::BTreeMap;
+
+/// An image that was ordered for a move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct OrderedImage {
+    /// The number, which no checkpoint has.
+    pub number: Epoch,
+    /// The number of the image before, to which its file refers.
+    pub base: Option<Epoch>,
+    /// The rank waits at it.
+    pub stops: bool,
+}
+
+/// The images with which ranks of this host move, in the order of their numbers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct MoveImages {
+    ordered: BTreeMap<Rank, Vec<OrderedImage>>,
+}
+
+impl MoveImages {
+    /// An image is ordered, unless it was before.
+    pub fn order(&mut self, rank: Rank, image: OrderedImage) {
+        let images = self.ordered.entry(rank).or_default();
+        if images.iter().all(|before| before.number < image.number) {
+            images.push(image);
+        }
+    }
+
+    /// The image of this number of a rank.
+    pub fn find(&self, rank: Rank, number: Epoch) -> Option<OrderedImage> {
+        let images = self.ordered.get(&rank)?;
+        images.iter().find(|image| image.number == number).copied()
+    }
+
+    /// Forgets the images of a rank. Returns their numbers, the latest first: an image refers to
+    /// those before it.
+    pub fn take(&mut self, rank: Rank) -> Vec<Epoch> {
+        let images = self.ordered.remove(&rank).unwrap_or_default();
+        images.iter().rev().map(|image| image.number).collect()
+    }
+}

@@ -1,0 +1,121 @@
+//! Ranks that are about to move here, and what is loaded of them.
+
+use super::image_loader::ImageLoader;
+use crate::local::kind;
+use crate::net::reactor::{Reactor, Token};
+use rejoin_channel_table::{Epoch, Rank};
+use rejoin_ckpt::store::StoredImage;
+use rejoin_ckpt::twin::manager::ZygoteAnswer;
+use std::collections::BTreeMap;
+
+/// A rank that is about to move here.
+#[derive(Default)]
+struct IncomingRank {
+    /// The files of its images, the latest last: each refers to those before it.
+    files: Vec<StoredImage>,
+    loader: Option<ImageLoader>,
+    /// The image that is being copied or loaded.
+    pending: Option<Epoch>,
+}
+
+/// What a loader says.
+pub enum LoaderEvent {
+    /// The image of this number is loaded; its file has so many bytes.
+    Loaded(Epoch, u64),
+    /// It has ended for this reason, while it loaded the image of the number, if it did.
+    Ended(Option<Epoch>, String),
+}
+
+/// The ranks that are about to move here.
+#[derive(Default)]
+pub struct IncomingRanks {
+    ranks: BTreeMap<Rank, IncomingRank>,
+}
+
+impl IncomingRanks {
+    /// The image of this number is to be copied or loaded.
+    pub fn expect(&mut self, rank: Rank, number: Epoch) {
+        self.ranks.entry(rank).or_default().pending = Some(number);
+    }
+
+    /// The image that is being copied or loaded will not be.
+    pub fn give_up(&mut self, rank: Rank) {
+        if let Some(incoming) = self.ranks.get_mut(&rank) {
+            incoming.pending = None;
+        }
+    }
+
+    /// Whether the image of this number is being copied or loaded.
+    pub fn awaits(&self, rank: Rank, number: Epoch) -> bool {
+        let incoming = self.ranks.get(&rank);
+        incoming.is_some_and(|incoming| incoming.pending == Some(number))
+    }
+
+    /// The file of the next image is here. Returns whether a loader has its order; otherwise there
+    /// is none yet.
+    ///
+    /// # Errors
+    /// The loader takes no order, for this reason.
+    pub fn load(
+        &mut self,
+        rank: Rank,
+        number: Epoch,
+        file: StoredImage,
+    ) -> std::result::Result<bool, String> {
+        let incoming = self.ranks.entry(rank).or_default();
+        let path = file.path().to_path_buf();
+        incoming.files.push(file);
+        let Some(loader) = &mut incoming.loader else {
+            return Ok(false);
+        };
+        match loader.zygote.load_next(&path, number.0, false) {
+            Ok(true) => Ok(true),
+            Ok(false) => Err("its restarter takes no orders".into()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// A loader has begun with the first image.
+    pub fn begin(&mut self, rank: Rank, loader: ImageLoader) {
+        self.ranks.entry(rank).or_default().loader = Some(loader);
+    }
+
+    /// The next message of a rank's loader, or its end.
+    pub fn event(&mut self, rank: Rank) -> Option<LoaderEvent> {
+        let incoming = self.ranks.get_mut(&rank)?;
+        let why = match incoming.loader.as_mut()?.zygote.answer() {
+            Ok(None) => return None,
+            Ok(Some(ZygoteAnswer::Loaded)) => {
+                let number = incoming.pending.take()?;
+                let bytes = incoming.files.last().map_or(0, StoredImage::bytes);
+                return Some(LoaderEvent::Loaded(number, bytes));
+            }
+            Ok(Some(ZygoteAnswer::NotMade(why))) => why.to_string(),
+            Ok(Some(_)) => "its restarter can't be understood".into(),
+            Err(error) => error.to_string(),
+        };
+        Some(LoaderEvent::Ended(incoming.pending.take(), why))
+    }
+
+    /// The loader of a rank, for its process. It is not watched any more.
+    pub fn take_loader(&mut self, rank: Rank, reactor: &Reactor) -> Option<ImageLoader> {
+        let loader = self.ranks.get_mut(&rank)?.loader.take()?;
+        reactor.remove(&loader.zygote);
+        Some(loader)
+    }
+
+    /// Forgets a rank. Returns the image that was being copied or loaded, and its files.
+    pub fn remove(&mut self, rank: Rank) -> Option<(Option<Epoch>, Vec<StoredImage>)> {
+        let incoming = self.ranks.remove(&rank)?;
+        Some((incoming.pending, incoming.files))
+    }
+
+    /// Whose events are those of a rank's loader.
+    pub fn token(rank: Rank, number: Epoch) -> Token {
+        Token {
+            kind: kind::LOADER,
+            incarnation: number.0,
+            index: rank.0,
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Ranks that are about to move here: while they run on their hosts, this one copies their images
+//! and loads them. When a rank stops, only what it has written since is left.
+
+use super::LocalManager;
+use super::images::{ImageLoader, IncomingRanks, LoaderEvent};
+use crate::error::Result;
+use crate::net::reactor::{Interest, Token};
+use rejoin_channel_table::{Epoch, Rank};
+use rejoin_ckpt::twin::manager::Zygote;
+use rejoin_managers_protocol::local::LocalInput;
+use rejoin_managers_protocol::manager_messages::KeptFile;
+
+impl LocalManager {
+    /// Loads the image of a rank that is to move here, as soon as its file is.
+    pub(super) fn load_ahead(
+        &mut self,
+        rank: Rank,
+        number: Epoch,
+        holder: Option<usize>,
+    ) -> Result<()> {
+        self.incoming.expect(rank, number);
+        match holder {
+            Some(holder) => self.copy_image(vec![(rank, holder)], number),
+            None => {
+                self.load_file(rank, number);
+                Ok(())
+            }
+        }
+    }
+
+    /// The copy of a file has come to its end. Returns whether it is that of an image which is
+    /// loaded ahead.
+    pub(super) fn copied_ahead(
+        &mut self,
+        file: KeptFile,
+        end: std::result::Result<(), &String>,
+    ) -> bool {
+        let KeptFile { rank, epoch, .. } = file;
+        if file.is_parity || !self.incoming.awaits(rank, epoch) {
+            return false;
+        }
+        if let Some(copies) = &mut self.copies {
+            // It is no copy for the loss of a host.
+            copies.cancel(file);
+        }
+        match end {
+            Ok(()) => self.load_file(rank, epoch),
+            Err(why) => self.not_loaded(rank, epoch, why),
+        }
+        true
+    }
+
+    fn load_file(&mut self, rank: Rank, number: Epoch) {
+        if let Err(why) = self.begin_loading(rank, number) {
+            self.not_loaded(rank, number, &why);
+        }
+    }
+
+    fn begin_loading(&mut self, rank: Rank, number: Epoch) -> std::result::Result<(), String> {
+        let file = self.images.file_of(rank, number)?;
+        let path = file.path().to_path_buf();
+        if self.incoming.load(rank, number, file)? {
+            return Ok(());
+        }
+        let (pid, socket) = self.images.start_loader(rank, number, &path)?;
+        let zygote = Zygote::new(socket).map_err(|e| e.to_string())?;
+        let token = IncomingRanks::token(rank, number);
+        let added = self.reactor.add(&zygote, token, Interest::READ);
+        self.incoming.begin(rank, ImageLoader { pid, zygote });
+        added.map(drop).map_err(|e| e.to_string())
+    }
+
+    /// What the loader of a rank says.
+    pub(super) fn loader_event(&mut self, token: Token) {
+        let rank = Rank(token.index);
+        while let Some(event) = self.incoming.event(rank) {
+            match event {
+                LoaderEvent::Loaded(number, bytes) => {
+                    let loaded = LocalInput::Loaded(rank, number, bytes);
+                    self.queue.push_back(loaded);
+                }
+                LoaderEvent::Ended(pending, why) => {
+                    self.end_loader(rank);
+                    if let Some(number) = pending {
+                        self.not_loaded(rank, number, &why);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn end_loader(&mut self, rank: Rank) {
+        let loader = self.incoming.take_loader(rank, &self.reactor);
+        loader.into_iter().for_each(ImageLoader::end);
+    }
+
+    fn not_loaded(&mut self, rank: Rank, number: Epoch, why: &str) {
+        self.incoming.give_up(rank);
+        let why = format!("its image can't be loaded there: {why}");
+        self.queue
+            .push_back(LocalInput::NotLoaded(rank, number, why));
+    }
+
+    /// Drops what was loaded of a rank: it is here, or does not come.
+    pub(super) fn unload(&mut self, rank: Rank) {
+        self.end_loader(rank);
+        let Some((pending, files)) = self.incoming.remove(rank) else {
+            return;
+        };
+        if let (Some(epoch), Some(copies)) = (pending, &mut self.copies) {
+            copies.cancel(KeptFile {
+                rank,
+                epoch,
+                is_parity: false,
+            });
+        }
+        self.images.remove_files(files);
+    }
+}
