@@ -349,6 +349,8 @@ pub struct RankReport {
     pub asked: Option<Epoch>,
     /// What its program waits for while it stores its registered memory.
     pub regions: RegionWait,
+    /// The number of its latest image for a move, of which this host does not know the end.
+    pub moves: Option<Epoch>,
     /// The epochs from which it can be restored.
     pub images: Vec<Epoch>,
 }

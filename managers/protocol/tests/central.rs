@@ -433,30 +433,14 @@ fn a_central_manager_that_is_started_again_in_the_middle_of_a_checkpoint_orders_
     for taken in 0..=RANKS {
         let mut central = Central::resume(job(), records.clone());
         step(&mut central, at(1), CentralInput::Begin);
-        let rank = |rank: u32| RankReport {
-            rank: Rank(rank),
-            incarnation: none,
-            stage: Stage::Registered,
-            pid: 10 + rank,
-            card: Some(card.clone()),
-            limits: Some(Limits::default()),
-            waits: false,
-            ended: false,
-            asked: None,
-            regions: RegionWait::default(),
+        let report = report(|rank| RankReport {
             images: if rank < taken {
                 vec![Epoch(1)]
             } else {
                 Vec::new()
             },
-        };
-        let report = Report {
-            generation: Some(generation),
-            signalled: None,
-            lacks_table: false,
-            ranks: (0..RANKS).map(rank).collect(),
-            exits: Vec::new(),
-        };
+            ..computing(rank)
+        });
         let effects = step(
             &mut central,
             at(2),
@@ -466,6 +450,68 @@ fn a_central_manager_that_is_started_again_in_the_middle_of_a_checkpoint_orders_
         assert!(effects.contains(&requested), "{taken}: {effects:?}");
         assert_eq!(central.verdict(), None, "{taken}");
     }
+}
+
+/// The report of a rank that computes.
+fn computing(rank: u32) -> RankReport {
+    RankReport {
+        rank: Rank(rank),
+        incarnation: Incarnation(0),
+        stage: Stage::Registered,
+        pid: 10 + rank,
+        card: Some(BusinessCard::default()),
+        limits: Some(Limits::default()),
+        waits: false,
+        ended: false,
+        asked: None,
+        regions: RegionWait::default(),
+        moves: None,
+        images: Vec::new(),
+    }
+}
+
+/// The report of a host that has all ranks.
+fn report(rank: impl Fn(u32) -> RankReport) -> Report {
+    Report {
+        generation: Some(Generation(0)),
+        signalled: None,
+        lacks_table: false,
+        ranks: (0..RANKS).map(rank).collect(),
+        exits: Vec::new(),
+    }
+}
+
+/// The rank waits at its image of a move that the journal does not name any more: the order to stay
+/// was lost with the last central manager.
+#[test]
+fn a_rank_that_a_lost_order_leaves_at_its_image_continues_under_the_next_central_manager() {
+    let (generation, none) = (Generation(0), Incarnation(0));
+    let records = vec![
+        Record::Began {
+            generation,
+            incarnations: vec![none; RANKS as usize],
+            at: at(0),
+        },
+        Record::Started {
+            generation,
+            table: vec![(none, BusinessCard::default()); RANKS as usize],
+        },
+    ];
+    let mut central = Central::resume(job(), records);
+    step(&mut central, at(1), CentralInput::Begin);
+    let report = report(|rank| RankReport {
+        moves: (rank == 1).then_some(Epoch(6)),
+        ..computing(rank)
+    });
+    let report = said(ToCentral::Report(Box::new(report)));
+    let effects = step(&mut central, at(2), report);
+    let stays = effects.iter().filter_map(|effect| match effect {
+        CentralEffect::Send(0, ToLocal::Stay { instance, number }) => {
+            Some((instance.rank, *number))
+        }
+        _ => None,
+    });
+    assert_eq!(stays.collect::<Vec<_>>(), [(Rank(1), Epoch(6))]);
 }
 
 /// A job on two hosts with leases. The second is lost for a reason that proves no end. Returns the

@@ -85,6 +85,7 @@ fn report_of(rank: u32, images: Vec<Epoch>) -> RankReport {
         ended: false,
         asked: None,
         regions: RegionWait::default(),
+        moves: None,
         images,
     }
 }

@@ -35,6 +35,11 @@ impl MoveImages {
         images.iter().find(|image| image.number == number).copied()
     }
 
+    /// The number of the latest image of a rank.
+    pub fn latest(&self, rank: Rank) -> Option<Epoch> {
+        Some(self.ordered.get(&rank)?.last()?.number)
+    }
+
     /// Forgets the images of a rank. Returns their numbers, the latest first: an image refers to
     /// those before it.
     pub fn take(&mut self, rank: Rank) -> Vec<Epoch> {

@@ -47,6 +47,7 @@ impl Local {
             ended: false,
             asked: None,
             regions: RegionWait::default(),
+            moves: None,
             images: self.images.of(rank).collect(),
         }
     }
@@ -66,6 +67,7 @@ impl Local {
             said.ended = process.state().is_settled();
             said.asked = process.asked();
             said.regions = process.region_wait();
+            said.moves = self.moves.latest(instance.rank);
         }
         said
     }

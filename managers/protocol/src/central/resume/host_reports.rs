@@ -101,17 +101,22 @@ impl Central {
     }
 
     /// Ranks that hosts report, and that are on others: messages about that may not have arrived.
+    /// Nor may those that ranks stay where they are: no move outlives a central manager.
     fn vacate_strays(&mut self, reports: &Reports, effects: &mut Vec<CentralEffect>) {
         for (host, report) in reports.iter().enumerate() {
             for said in report.iter().flat_map(|report| &report.ranks) {
-                if self.ranks.is_on(said.rank, host) {
-                    continue;
-                }
                 let instance = ProcessInstance {
                     generation: self.ranks.generation(),
                     rank: said.rank,
                     incarnation: said.incarnation,
                 };
+                if self.ranks.is_on(said.rank, host) {
+                    if let Some(number) = said.moves {
+                        let stay = ToLocal::Stay { instance, number };
+                        effects.push(CentralEffect::Send(host, stay));
+                    }
+                    continue;
+                }
                 effects.push(CentralEffect::Send(host, ToLocal::Vacate { instance }));
                 self.returning.insert((said.rank, host));
             }
