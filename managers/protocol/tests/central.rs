@@ -3,7 +3,9 @@
 
 mod central_steps;
 
-use central_steps::{RANKS, at, instance, job, killed, register, running, said, step};
+use central_steps::{
+    RANKS, at, computing, instance, job, killed, register, report, running, said, step,
+};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, END_BOUND, Event, Failover, Job, Leases, Record,
@@ -12,10 +14,10 @@ use rejoin_managers_protocol::central::{
 use rejoin_managers_protocol::checkpoint::{CopyInterval, Interval, REQUEST_LIMIT};
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::manager_messages::{
-    Cause, End, ProcessInstance, RankReport, Report, Stage, ToCentral, ToLocal,
+    Cause, End, ProcessInstance, RankReport, Stage, ToCentral, ToLocal,
 };
 use rejoin_managers_protocol::policy::{RecoveryLimit, Refusal};
-use rejoin_managers_protocol::region_commits::{RegionEpochs, RegionWait};
+use rejoin_managers_protocol::region_commits::RegionEpochs;
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_wire::ImageCost;
 use rejoin_wire::Limits;
@@ -450,68 +452,6 @@ fn a_central_manager_that_is_started_again_in_the_middle_of_a_checkpoint_orders_
         assert!(effects.contains(&requested), "{taken}: {effects:?}");
         assert_eq!(central.verdict(), None, "{taken}");
     }
-}
-
-/// The report of a rank that computes.
-fn computing(rank: u32) -> RankReport {
-    RankReport {
-        rank: Rank(rank),
-        incarnation: Incarnation(0),
-        stage: Stage::Registered,
-        pid: 10 + rank,
-        card: Some(BusinessCard::default()),
-        limits: Some(Limits::default()),
-        waits: false,
-        ended: false,
-        asked: None,
-        regions: RegionWait::default(),
-        moves: None,
-        images: Vec::new(),
-    }
-}
-
-/// The report of a host that has all ranks.
-fn report(rank: impl Fn(u32) -> RankReport) -> Report {
-    Report {
-        generation: Some(Generation(0)),
-        signalled: None,
-        lacks_table: false,
-        ranks: (0..RANKS).map(rank).collect(),
-        exits: Vec::new(),
-    }
-}
-
-/// The rank waits at its image of a move that the journal does not name any more: the order to stay
-/// was lost with the last central manager.
-#[test]
-fn a_rank_that_a_lost_order_leaves_at_its_image_continues_under_the_next_central_manager() {
-    let (generation, none) = (Generation(0), Incarnation(0));
-    let records = vec![
-        Record::Began {
-            generation,
-            incarnations: vec![none; RANKS as usize],
-            at: at(0),
-        },
-        Record::Started {
-            generation,
-            table: vec![(none, BusinessCard::default()); RANKS as usize],
-        },
-    ];
-    let mut central = Central::resume(job(), records);
-    step(&mut central, at(1), CentralInput::Begin);
-    let report = report(|rank| RankReport {
-        moves: (rank == 1).then_some(Epoch(6)),
-        ..computing(rank)
-    });
-    let report = said(ToCentral::Report(Box::new(report)));
-    let effects = step(&mut central, at(2), report);
-    let stays = effects.iter().filter_map(|effect| match effect {
-        CentralEffect::Send(0, ToLocal::Stay { instance, number }) => {
-            Some((instance.rank, *number))
-        }
-        _ => None,
-    });
-    assert_eq!(stays.collect::<Vec<_>>(), [(Rank(1), Epoch(6))]);
 }
 
 /// A job on two hosts with leases. The second is lost for a reason that proves no end. Returns the

@@ -7,9 +7,10 @@ use rejoin_managers_protocol::central::{
 };
 use rejoin_managers_protocol::checkpoint::{CopyInterval, Interval};
 use rejoin_managers_protocol::manager_messages::{
-    Cause, End, ProcessInstance, Stage, Time, ToCentral,
+    Cause, End, ProcessInstance, RankReport, Report, Stage, Time, ToCentral,
 };
 use rejoin_managers_protocol::policy::RecoveryLimit;
+use rejoin_managers_protocol::region_commits::RegionWait;
 use rejoin_wire::{ImageCost, Limits};
 
 /// Ranks of the job.
@@ -139,4 +140,33 @@ pub fn imaged(central: &mut Central, now: Time, epoch: u32, number: u32) -> Vec<
 pub fn stored(central: &mut Central, now: Time, rank: u32, epoch: u32) -> Vec<CentralEffect> {
     let (rank, epoch) = (Rank(rank), Epoch(epoch));
     step(central, now, said(ToCentral::ImageStored { rank, epoch }))
+}
+
+/// The report of a rank that computes.
+pub fn computing(rank: u32) -> RankReport {
+    RankReport {
+        rank: Rank(rank),
+        incarnation: Incarnation(0),
+        stage: Stage::Registered,
+        pid: 10 + rank,
+        card: Some(BusinessCard::default()),
+        limits: Some(Limits::default()),
+        waits: false,
+        ended: false,
+        asked: None,
+        regions: RegionWait::default(),
+        moves: None,
+        images: Vec::new(),
+    }
+}
+
+/// The report of a host that has all ranks.
+pub fn report(rank: impl Fn(u32) -> RankReport) -> Report {
+    Report {
+        generation: Some(Generation(0)),
+        signalled: None,
+        lacks_table: false,
+        ranks: (0..RANKS).map(rank).collect(),
+        exits: Vec::new(),
+    }
 }

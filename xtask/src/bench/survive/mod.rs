@@ -7,6 +7,7 @@ mod image_costs;
 mod images;
 mod job;
 mod modes;
+mod moves;
 mod overhead;
 mod recovery;
 
@@ -19,7 +20,7 @@ use job::Setting;
 type Case = fn(&Setting) -> Result<Vec<Figure>>;
 
 /// The cases in the order of the table.
-const CASES: [(&str, Case); 7] = [
+const CASES: [(&str, Case); 8] = [
     ("recovery", recovery::run),
     ("checkpoint", checkpoint::run),
     ("images", images::run),
@@ -27,6 +28,7 @@ const CASES: [(&str, Case); 7] = [
     ("image-costs", image_costs::run),
     ("overhead", overhead::run),
     ("modes", modes::run),
+    ("moves", moves::run),
 ];
 
 /// Measures the named cases; `survive` names all. Earlier figures of other cases stay in the table.
