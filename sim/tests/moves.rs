@@ -47,7 +47,7 @@ fn fate(rng: &mut Rng, seed: u64, until: u64) -> Fate {
     let mut fate = Fate {
         from: if rng.chance(30) { 0 } else { 10 * MILLI },
         until,
-        moves: rng.between(1, 12) as u32,
+        moves: rng.between(2, 16) as u32,
         asks: rng.below(3) as u32,
         healths: rng.below(4) as u32,
         added: rng.below(3) as u32,

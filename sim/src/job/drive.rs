@@ -312,7 +312,7 @@ impl<W: Work> JobWorld<W> {
             local::LocalEffect::Probe(to, message) => self.send_probe(host, to, message),
             local::LocalEffect::TakeIn(moved, _) => self.takes_in(host, moved)?,
             local::LocalEffect::Load(rank, number, _) => {
-                let delay = self.rng.between(100_000, 20 * MILLI);
+                let delay = self.rng.between(100_000, 5 * MILLI);
                 self.after(delay, Event::Loaded(host, rank, number));
             }
             local::LocalEffect::Unload(rank) => self.loaded.retain(|of, _| *of != (host, rank)),

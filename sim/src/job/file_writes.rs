@@ -94,7 +94,7 @@ impl<W: Work> JobWorld<W> {
             (true, false) => {
                 self.loaded.insert((host, rank), number);
                 // Some of them are worth another copy.
-                LocalInput::Loaded(rank, number, self.rng.below(32 << 20))
+                LocalInput::Loaded(rank, number, self.rng.below(12 << 20))
             }
             (true, true) => LocalInput::NotLoaded(rank, number, "no space".into()),
             (false, _) => LocalInput::NotLoaded(rank, number, "no such file".into()),
