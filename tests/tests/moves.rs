@@ -45,6 +45,30 @@ fn a_rank_moves_to_another_host_and_back() {
 }
 
 #[test]
+fn an_update_goes_down_the_tree_to_ranks_with_and_without_the_table() {
+    let hosts = hosts!(3);
+    let options = ["--host", "h1:2,h2:1,h3:1", "--verbose"];
+    let alone = Job::undisturbed(&hosts, &options);
+    for table in ["whole", "lazy"] {
+        let gate = Job::gate(&hosts);
+        let mut job = Job::start(&hosts, &options, |run| {
+            let run = run.env("REJOIN_TREE_FANOUT", "1");
+            let run = run.env("REJOIN_TABLE", table).arg(program("jacobi"));
+            run.arg("512").arg("2000").arg("500").arg(gate)
+        });
+        job.until("committed", 2);
+        // Below central are h1, then h2, then h3.
+        for (rank, host) in [("0", "h3"), ("3", "h2"), ("0", "h1")] {
+            assert!(migrate(&hosts, rank, host).contains("has moved"), "{table}");
+        }
+        assert_eq!(hosts.places(), ["h1", "h1", "h2", "h2"]);
+        let done = job.end();
+        assert!(!done.stderr().contains("wrong way"), "{}", done.text());
+        undisturbed(&done, &alone);
+    }
+}
+
+#[test]
 fn a_host_is_drained_and_its_manager_ends() {
     let hosts = hosts!(3);
     let alone = Job::undisturbed(&hosts, &[]);
