@@ -20,7 +20,6 @@ use rejoin_managers_protocol::policy::{RecoveryLimit, Refusal};
 use rejoin_managers_protocol::region_commits::RegionEpochs;
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_wire::ImageCost;
-use rejoin_wire::Limits;
 
 /// All ranks were ordered to begin anew, in this generation.
 fn begins_anew(effects: &[CentralEffect], number: u32) -> bool {
