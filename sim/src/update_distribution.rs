@@ -1,6 +1,6 @@
 //! How long the update of one rank takes to all ranks, and what it costs. The simulation runs the
-//! cores of [`broadcast`]. Links have a latency, the work of managers takes time, and messages may
-//! be lost or come twice.
+//! cores of [`rejoin_managers_protocol::broadcast`]. Links have a latency, the work of managers
+//! takes time, and messages may be lost or come twice.
 
 use crate::job::queue::Queue;
 use crate::rng::Rng;
