@@ -26,8 +26,11 @@ pub(crate) enum SafePointRequest {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PendingCheckpoint {
     epoch: Option<Epoch>,
-    /// The rank is to move.
-    moving: Option<MoveImage>,
+    /// The rank is to take an image of this number, because it moves. Apart from `stops`, so that
+    /// the fast path compares one word.
+    number: Option<Epoch>,
+    /// It waits after this image.
+    stops: bool,
 }
 
 impl PendingCheckpoint {
@@ -35,14 +38,15 @@ impl PendingCheckpoint {
     pub(crate) fn new(first: Option<Epoch>) -> Self {
         Self {
             epoch: first,
-            moving: None,
+            number: None,
+            stops: false,
         }
     }
 
     /// Whether an image is to be taken at the next safe point.
     #[inline(always)]
     pub(crate) fn is_pending(&self) -> bool {
-        self.epoch.is_some() | self.moving.is_some()
+        self.epoch.is_some() | self.number.is_some()
     }
 
     /// A checkpoint of this epoch is requested; of two the later one counts.
@@ -52,13 +56,16 @@ impl PendingCheckpoint {
 
     /// The rank is to move. A copy ahead that has not been taken is not needed any more.
     pub(crate) fn request_move(&mut self, image: MoveImage) {
-        self.moving = Some(image);
+        (self.number, self.stops) = (Some(image.number), image.stops);
     }
 
     /// The next request, once. A checkpoint comes before a move.
     pub(crate) fn take_next(&mut self) -> Option<SafePointRequest> {
         let checkpoint = self.epoch.take().map(SafePointRequest::Checkpoint);
-        checkpoint.or_else(|| self.moving.take().map(SafePointRequest::Move))
+        checkpoint.or_else(|| {
+            let (number, stops) = (self.number.take()?, self.stops);
+            Some(SafePointRequest::Move(MoveImage { number, stops }))
+        })
     }
 
     /// The request is met later.
@@ -71,6 +78,6 @@ impl PendingCheckpoint {
 
     /// The rank does not move with an image of this number.
     pub(crate) fn withdraw_move(&mut self, number: Epoch) {
-        self.moving.take_if(|pending| pending.number == number);
+        self.number.take_if(|pending| *pending == number);
     }
 }
