@@ -80,7 +80,7 @@ impl MoveProgress {
         }
     }
 
-    /// When the move is given up, unless it goes on before. While the rank runs, it may take long
+    /// When the move is given up, unless it continues before. While the rank runs, it may take long
     /// to copy its memory.
     fn deadline(&self) -> Time {
         self.stage_since.plus_millis(match self.stage {
