@@ -534,6 +534,17 @@ static const struct {
     { "locked_calls", locked_calls },
 };
 
+/* A manager that has seen a handler may send its request just after MPI_Finalize. */
+static void send_late_requests(void)
+{
+    const int signals[] = { SIGRTMAX - 2, 33 };
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        siginfo_t info = { .si_signo = signals[i], .si_code = SI_QUEUE };
+        info.si_pid = getpid();
+        CHECK(syscall(SYS_rt_tgsigqueueinfo, getpid(), syscall(SYS_gettid), signals[i], &info) == 0);
+    }
+}
+
 int main(int argc, char **argv)
 {
     void (*run)(long) = NULL;
@@ -563,5 +574,6 @@ int main(int argc, char **argv)
     }
     printf("rank %d is through\n", rank);
     MPI_Finalize();
+    send_late_requests();
     return 0;
 }

@@ -80,13 +80,19 @@ pub(super) fn install() -> sys::Sys<()> {
     unsafe { action.set(SIGNAL) }.map(drop)
 }
 
-/// Puts the program's action back, unless another one stands, or a signal is still on its way.
+/// Puts the program's action back, unless another one stands, or a signal is still on its way. The
+/// default action would end the process: a manager that has just seen the handler sends its request
+/// in spite of this. So the signal is ignored instead.
 pub(super) fn remove() {
     MEET.store(std::ptr::null_mut(), Ordering::Release);
     let is_ours = SignalAction::read(SIGNAL).handler == handle as *const () as usize;
     if is_ours && UNDER_WAY.load(Ordering::Acquire) == 0 {
-        // SAFETY: it stood there before.
-        let _ = unsafe { former().set(SIGNAL) };
+        let mut action = former();
+        if action.handler == libc::SIG_DFL {
+            action.handler = libc::SIG_IGN;
+        }
+        // SAFETY: it stood there before, or is no function.
+        let _ = unsafe { action.set(SIGNAL) };
     }
 }
 
