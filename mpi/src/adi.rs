@@ -237,6 +237,11 @@ impl Dev {
         ask!(self, d => d.locality(), t => t.locality())
     }
 
+    /// The host that this process is on now: equal for ranks that can share memory.
+    pub fn local_host(&self) -> String {
+        ask!(self, d => d.local_host().to_owned(), t => t.local_host())
+    }
+
     /// Name of the host of `rank`.
     pub fn host_of(&self, rank: Rank) -> String {
         ask!(self, d => d.host_of(rank).to_string(), _t => format!("test{}", rank.0))

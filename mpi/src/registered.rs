@@ -128,7 +128,7 @@ impl Mpi {
     }
 
     /// Loads the registered memory from the newest checkpoint that all ranks can use. Collective
-    /// over the world.
+    /// over the world in a job that was started with `--restart`.
     ///
     /// A process restored from an image is in the job before it runs again, so this call does
     /// nothing for it. A process that was restored to a place before this call gets the same answer
@@ -137,14 +137,18 @@ impl Mpi {
     /// # Errors
     /// `NoSuchFile` without a checkpoint that all ranks can use, `Io` where a rank cannot load it.
     pub fn rejoin_state(&self, registered: &Registered) -> Result<()> {
-        if self.maximum(registered.any())? == 0 {
-            return Ok(());
-        }
         let from = self.state_folder().zip(self.restart_from());
         let Some((folder, newest)) = from else {
+            // All ranks know this, so a rank that has moved may call alone.
+            if registered.any() == 0 {
+                return Ok(());
+            }
             let text = "this job was not started with --images and --restart";
             return Err(Error::new(ErrorClass::NoSuchFile, text));
         };
+        if self.maximum(registered.any())? == 0 {
+            return Ok(());
+        }
         let mut wanted = Wanted {
             job: None,
             rank: self.rank().0,

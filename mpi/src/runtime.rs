@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use thread_sync::ThreadSync;
 use world_member::WorldMember;
+use xxhash_rust::xxh3::xxh3_128;
 
 /// The MPI state of a process.
 ///
@@ -222,10 +223,16 @@ impl Mpi {
         self.member.live_communicators()
     }
 
-    /// Which ranks of the job share a host, and what a message within a host costs.
+    /// Which ranks of the job shared a host when the program began, and what a message within a
+    /// host costs. Algorithms of all ranks follow it, also after a rank has moved.
     #[inline(always)]
     pub(crate) fn locality(&self) -> &JobLocality {
         self.member.locality()
+    }
+
+    /// A digest of the host that this process is on now: equal for ranks that can share memory.
+    pub(crate) fn local_host(&self) -> [u8; 16] {
+        xxh3_128(self.dev().local_host().as_bytes()).to_le_bytes()
     }
 
     /// A context id that no communicator of this process has; `None`: all are in use.

@@ -45,6 +45,24 @@ fn a_rank_moves_to_another_host_and_back() {
 }
 
 #[test]
+fn a_new_communicator_of_a_host_has_the_ranks_that_are_there_now() {
+    let hosts = hosts!(2);
+    let gate = Job::gate(&hosts);
+    let mut job = Job::start(&hosts, &["--verbose"], |run| {
+        run.arg(program("neighbours")).arg(&gate)
+    });
+    job.until("committed", 1);
+    assert!(migrate(&hosts, "1", "h2").contains("rank 1 has moved"));
+    let done = job.end();
+    good(&done);
+    for (rank, with) in ["0", "1 2 3", "1 2 3", "1 2 3"].iter().enumerate() {
+        let says = format!("rank {rank} shares memory with {with}");
+        let told = lines(&done).iter().any(|line| line.ends_with(&says));
+        assert!(told, "{says}: {}", done.text());
+    }
+}
+
+#[test]
 fn an_update_goes_down_the_tree_to_ranks_with_and_without_the_table() {
     let hosts = hosts!(3);
     let options = ["--host", "h1:2,h2:1,h3:1", "--verbose"];

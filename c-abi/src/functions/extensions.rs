@@ -56,9 +56,9 @@ pub fn x_checkpoint(mpi: &AbiState) -> Result<()> {
 
 /// `MPI_Rejoin`, which has two meanings. In MPICH-GF, a restored process calls it to take part in
 /// the job again: its channels get new addresses, and others learn them. Here the library has done
-/// that when the program continues, also for a rank that has moved, so the call succeeds at once.
-/// In a job with registered memory, it loads the memory from the newest checkpoint that all ranks
-/// can use. Collective over `MPI_COMM_WORLD`.
+/// that when the program continues, also for a rank that has moved, so the call succeeds at once
+/// and any rank may make it. In a job that was started with `--restart`, it loads registered memory
+/// from the newest checkpoint that all ranks can use. Then it is collective over `MPI_COMM_WORLD`.
 pub fn rejoin(mpi: &AbiState) -> Result<()> {
     mpi.core()?.rejoin_state(&mpi.regions)
 }

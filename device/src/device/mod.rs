@@ -143,6 +143,12 @@ impl Device {
         self.links.book().host(rank).unwrap_or_default()
     }
 
+    /// The host that this process is on now: equal for ranks that can share memory.
+    #[must_use]
+    pub fn local_host(&self) -> &str {
+        &self.member.card().local_host.0
+    }
+
     /// Which ranks share a host, and what a message within a host costs. The cost is the same on
     /// all ranks, because it follows from the launcher's settings, not from the abilities or
     /// variables of one rank.

@@ -213,6 +213,11 @@ impl Port {
         JobLocality::new((0..s.n).map(|rank| rank / s.per_host), LocalCost::Copy)
     }
 
+    pub(super) fn local_host(&self) -> String {
+        let per_host = self.s().per_host;
+        format!("host {}", self.rank / per_host)
+    }
+
     pub(super) fn isend(
         &mut self,
         to: Rank,

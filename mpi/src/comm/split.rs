@@ -69,12 +69,16 @@ impl Mpi {
         Ok(Some(self.build(contexts, group)))
     }
 
-    /// Rank of the first member of `comm` on this host, and whether all are on it.
-    fn my_host(&self, comm: &Communicator) -> (usize, bool) {
-        let locality = comm.locality(self.locality());
-        let here = |r: usize| locality.of(r) == locality.of(comm.rank());
-        let first = (0..comm.size()).find(|&r| here(r)).unwrap_or(comm.rank());
-        (first, (0..comm.size()).all(here))
+    /// Rank of the first member of `comm` on this host, and whether all are on it. Each member says
+    /// where it is now: ranks move, and members need not hear of that at the same time.
+    fn my_host(&self, comm: &Communicator) -> Result<(usize, bool)> {
+        let mine = self.local_host();
+        let state = CallState::new(self);
+        let ctx = Ctx::of_all(comm, CREATION_TAG, &state);
+        let all = state.wait(ctx.tell_all(&mine))?;
+        let mut here = all.chunks_exact(mine.len()).map(|theirs| theirs == mine);
+        let first = here.position(|here| here).unwrap_or(comm.rank());
+        Ok((first, first == 0 && here.all(|here| here)))
     }
 
     /// `MPI_Comm_split_type`. Hardware below the host is not known: unguided splits give the hosts
@@ -87,7 +91,8 @@ impl Mpi {
         key: i32,
         info: Option<&Info>,
     ) -> Result<Option<Rc<Communicator>>> {
-        let (host, one_host) = self.my_host(comm);
+        check::intra(comm)?;
+        let (host, one_host) = self.my_host(comm)?;
         let host = host as i32;
         let named = match info {
             Some(info) => info.get("mpi_hw_resource_type")?,

@@ -18,9 +18,9 @@ const EXTENSIONS: &str = r"
    has the job's images taken; returns when that is done. MPI_ERR_IO, or MPI_ERR_OTHER when it was aborted: what was
    stored before stands.
    MPI_Rejoin (MPIX_Rejoin), by all ranks of MPI_COMM_WORLD: fills the registered memory from the newest checkpoint
-   that all ranks can use (mpirun --images DIR --restart); MPI_ERR_NO_SUCH_FILE when there is none. Without
-   registered memory it says whether this process is in the job: one that came back from an image is there
-   already. */
+   that all ranks can use (mpirun --images DIR --restart); MPI_ERR_NO_SUCH_FILE when there is none. In a job
+   that was started without --restart any rank may call alone: a process that came back from an image, or has moved,
+   is in the job already. */
 ";
 
 /// Renders the header.
