@@ -3,6 +3,8 @@
 use crate::central::interface::HostIndex;
 use crate::central::placement::{UsableHost, counts};
 use rejoin_channel_table::Rank;
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
 
 /// The fewest moves after which each host has its share of the ranks by its slots, and none has
 /// more ranks than slots as long as there is room. A suspect host has a share only if the others
@@ -45,19 +47,52 @@ fn with_shares(ranks: usize, usable: &[UsableHost]) -> Vec<UsableHost> {
 /// Of equally full ones, those come first that have the rank already.
 fn shares(ranks: usize, hosts: &[UsableHost], now: &[usize]) -> Vec<usize> {
     let mut shares = vec![0usize; now.len()];
-    let slots = |one: &UsableHost| one.slots.max(1) as u128;
+    let next = |(order, one): (usize, &UsableHost), share: usize| NextShare {
+        fill: share as u128 + 1,
+        slots: one.slots.max(1) as u128,
+        is_new: share >= now[one.host],
+        order,
+        host: one.host,
+    };
+    let hosts: Vec<(usize, &UsableHost)> = hosts.iter().enumerate().collect();
+    let mut queue: BinaryHeap<Reverse<NextShare>> =
+        hosts.iter().map(|one| Reverse(next(*one, 0))).collect();
     for _ in 0..ranks {
-        let least = hosts.iter().min_by(|one, other| {
-            let fill = |of: &UsableHost| shares[of.host] as u128 + 1;
-            let order = (fill(one) * slots(other)).cmp(&(fill(other) * slots(one)));
-            let has = |of: &UsableHost| shares[of.host] < now[of.host];
-            order.then(has(other).cmp(&has(one)))
-        });
-        if let Some(least) = least {
-            shares[least.host] += 1;
-        }
+        let Some(mut least) = queue.peek_mut() else {
+            break;
+        };
+        let Reverse(NextShare { order, host, .. }) = *least;
+        shares[host] += 1;
+        *least = Reverse(next(hosts[order], shares[host]));
     }
     shares
+}
+
+/// A host that is offered one more rank. The least full one comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct NextShare {
+    /// Its ranks with that one.
+    fill: u128,
+    slots: u128,
+    /// The rank would have to move there.
+    is_new: bool,
+    /// Its place in the list of hosts.
+    order: usize,
+    host: HostIndex,
+}
+
+impl Ord for NextShare {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let fullness = (self.fill * other.slots).cmp(&(other.fill * self.slots));
+        let rest = (self.is_new, self.order).cmp(&(other.is_new, other.order));
+        fullness.then(rest)
+    }
+}
+
+impl PartialOrd for NextShare {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 #[cfg(test)]

@@ -134,9 +134,10 @@ impl Central {
         let usable = self.hosts.usable();
         let usable = usable.filter(|one| !before.contains(&one.host));
         let takes_in = self.failover.as_ref().is_some_and(|f| f.takes_in);
-        let has_link = |one: &UsableHost| {
-            takes_in || self.visited.contains(&one.host) || self.ranks.is_any_on(one.host)
-        };
+        // One look at the ranks: with many hosts, one for each takes minutes.
+        let has_ranks = self.ranks.hosts_with_ranks(self.hosts.len());
+        let has_link =
+            |one: &UsableHost| takes_in || self.visited.contains(&one.host) || has_ranks[one.host];
         usable.filter(has_link).collect()
     }
 
