@@ -125,7 +125,7 @@ pub(crate) fn length<T: serde::Serialize>(value: &T) -> Result<usize, CodecError
 impl Sizes {
     fn new(way: TableRoute, ranks: u32, per_host: u32) -> Result<Sizes, CodecError> {
         let host = |rank: u32| (rank / per_host) as usize;
-        let entry = |rank| (Incarnation(0), card(rank, host(rank)));
+        let entry = |rank| (Incarnation(0), Arc::new(card(rank, host(rank))));
         let (generation, image) = (Generation(0), None);
         let table: Vec<_> = (0..ranks).map(entry).collect();
         let start = match way {

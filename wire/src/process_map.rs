@@ -7,6 +7,7 @@
 use rejoin_channel_table::book::Site;
 use rejoin_channel_table::{AddressBook, BusinessCard, Incarnation};
 use serde::{Deserialize, Serialize};
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 /// Consecutive ranks of one incarnation at one location.
@@ -58,13 +59,14 @@ impl ProcessMap {
     /// tree.
     #[must_use]
     pub fn of(
-        table: &[(Incarnation, BusinessCard)],
+        table: &[(Incarnation, impl Borrow<BusinessCard>)],
         position: impl Fn(usize) -> usize,
     ) -> ProcessMap {
         let mut process_map = ProcessMap::default();
         // The locations of each position: there is seldom more than one.
         let mut known = BTreeMap::<u32, Vec<u32>>::new();
         for (rank, (incarnation, card)) in table.iter().enumerate() {
+            let card = card.borrow();
             let position = u32::try_from(position(rank)).unwrap_or(u32::MAX);
             let here = known.entry(position).or_default();
             let same = |location: &&u32| {

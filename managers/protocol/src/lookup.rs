@@ -76,7 +76,7 @@ pub struct Directory {
     generation: Generation,
     /// For each rank its host's position.
     places: Arc<[usize]>,
-    known: BTreeMap<Rank, (Incarnation, BusinessCard)>,
+    known: BTreeMap<Rank, (Incarnation, Arc<BusinessCard>)>,
     questions: BTreeMap<Rank, Question>,
 }
 
@@ -115,7 +115,7 @@ impl Directory {
         generation: Generation,
         rank: Rank,
         incarnation: Incarnation,
-        card: BusinessCard,
+        card: impl Into<Arc<BusinessCard>>,
         effects: &mut Vec<LookupEffect>,
     ) {
         self.renew(generation);
@@ -123,12 +123,14 @@ impl Directory {
         if generation < self.generation || known || rank.index() >= self.places.len() {
             return;
         }
-        self.known.insert(rank, (incarnation, card.clone()));
+        let card = card.into();
+        self.known.insert(rank, (incarnation, Arc::clone(&card)));
         let answers = |q: &Question| q.least <= incarnation;
         if self.questions.get(&rank).is_some_and(answers)
             && let Some(question) = self.questions.remove(&rank)
         {
             let to = question.askers.into_iter().collect();
+            let card = BusinessCard::clone(&card);
             effects.push(LookupEffect::Tell(to, rank, incarnation, card));
         }
     }
@@ -226,7 +228,8 @@ impl Directory {
 
     fn at_least(&self, rank: Rank, least: Incarnation) -> Option<(Incarnation, BusinessCard)> {
         let known = self.known.get(&rank);
-        known.filter(|known| known.0 >= least).cloned()
+        let (incarnation, card) = known.filter(|known| known.0 >= least)?;
+        Some((*incarnation, BusinessCard::clone(card)))
     }
 
     fn again(&mut self, now: Time, rank: Rank, effects: &mut Vec<LookupEffect>) {

@@ -14,6 +14,7 @@ use rejoin_wire::ImageCost;
 use rejoin_wire::Limits;
 use rejoin_wire::ProcessMap;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// A moment, in nanoseconds by a clock that all drivers of one machine share (CLOCK_BOOTTIME), so
 /// that a core that was started again continues with it. Cores only compare and add.
@@ -149,7 +150,7 @@ pub enum ToLocal {
         /// The job's generation.
         generation: Generation,
         /// Incarnation and card of each rank, in rank order.
-        table: Vec<(Incarnation, BusinessCard)>,
+        table: Vec<(Incarnation, Arc<BusinessCard>)>,
         /// The epoch of the image that each rank takes at the end of `MPI_Init`.
         image: Option<Epoch>,
     },

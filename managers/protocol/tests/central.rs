@@ -427,7 +427,7 @@ fn a_central_manager_that_is_started_again_in_the_middle_of_a_checkpoint_orders_
         Record::Requested { epoch: Epoch(1) },
         Record::Started {
             generation,
-            table: vec![(none, card.clone()); RANKS as usize],
+            table: vec![(none, std::sync::Arc::new(card.clone())); RANKS as usize],
         },
     ];
     // Each rank has taken its image, some have, or none has.

@@ -15,6 +15,7 @@ use rejoin_managers_protocol::manager_messages::{
 use rejoin_wire::{
     FromManager, Holds, ImageCost, Limits, MOST_COUNTERS, ProcessMap, ToManager, VERSION,
 };
+use std::sync::Arc;
 
 const R: Rank = Rank(4);
 const I: Incarnation = Incarnation(0);
@@ -636,7 +637,7 @@ fn orders_of_an_earlier_generation_change_nothing() {
     ];
     steps(&mut core, inputs);
     let generation = Generation(0);
-    let table = vec![(next, BusinessCard::default()); 5];
+    let table = vec![(next, Arc::new(BusinessCard::default())); 5];
     let process_map = ProcessMap::of(&table, |_| 0);
     let (epoch, image) = (Epoch(1), None);
     let earlier = [

@@ -9,6 +9,7 @@ use rejoin_managers_protocol::lookup::{LookupMessage, PATIENCE};
 use rejoin_managers_protocol::manager_messages::{Cause, Time, ToCentral, ToLocal};
 use rejoin_wire::ProcessMap;
 use rejoin_wire::{FromManager, Limits, ToManager, VERSION};
+use std::sync::Arc;
 
 const GENERATION: Generation = Generation(0);
 const FIRST: Incarnation = Incarnation(0);
@@ -24,8 +25,8 @@ fn card(rank: Rank) -> BusinessCard {
     }
 }
 
-fn table() -> Vec<(Incarnation, BusinessCard)> {
-    [HERE, THERE].map(|rank| (FIRST, card(rank))).into()
+fn table() -> Vec<(Incarnation, Arc<BusinessCard>)> {
+    [HERE, THERE].map(|rank| (FIRST, card(rank).into())).into()
 }
 
 fn process_map() -> ProcessMap {

@@ -6,6 +6,7 @@ use central_steps::{RANKS, at, computing, job, report, said, step};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{Central, CentralEffect, CentralInput, Record};
 use rejoin_managers_protocol::manager_messages::{RankReport, ToCentral, ToLocal};
+use std::sync::Arc;
 
 /// The rank waits at its image of a move that the journal does not name any more: the order to stay
 /// was lost with the last central manager.
@@ -20,7 +21,7 @@ fn a_rank_that_a_lost_order_leaves_at_its_image_continues_under_the_next_central
         },
         Record::Started {
             generation,
-            table: vec![(none, BusinessCard::default()); RANKS as usize],
+            table: vec![(none, Arc::new(BusinessCard::default())); RANKS as usize],
         },
     ];
     let mut central = Central::resume(job(), records);

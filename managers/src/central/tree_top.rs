@@ -54,7 +54,7 @@ impl Lookups {
         };
         for (rank, (incarnation, card)) in (0..).map(Rank).zip(table) {
             // No rank waits here for an answer.
-            let (card, told) = (card.clone(), &mut Vec::new());
+            let (card, told) = (Arc::clone(card), &mut Vec::new());
             self.directory
                 .learn(*generation, rank, *incarnation, card, told);
         }
@@ -521,7 +521,9 @@ mod tests {
             pid,
             ..BusinessCard::default()
         };
-        let table: Vec<_> = (0..3).map(|pid| (Incarnation(4), card(pid))).collect();
+        let table: Vec<_> = (0..3)
+            .map(|pid| (Incarnation(4), Arc::new(card(pid))))
+            .collect();
         let order = ToLocal::Start {
             generation: GENERATION,
             table: table.clone(),

@@ -16,6 +16,7 @@ use crate::verdict::Verdict;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_wire::ImageCost;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// An input of the driver to the core.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -138,7 +139,7 @@ pub enum Record {
         /// The job's generation.
         generation: Generation,
         /// Incarnation and card of each rank, in rank order.
-        table: Vec<(Incarnation, BusinessCard)>,
+        table: Vec<(Incarnation, Arc<BusinessCard>)>,
     },
     /// The number of a checkpoint that is about to be requested.
     Requested {

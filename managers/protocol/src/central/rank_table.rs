@@ -6,6 +6,7 @@ use crate::verdict::Verdict;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_wire::Limits;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// A rank at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +33,8 @@ struct RankState {
     highest: Incarnation,
     stage: Stage,
     pid: u32,
-    card: Option<BusinessCard>,
+    /// Shared with the tables that are made of it: a large job has many cards.
+    card: Option<Arc<BusinessCard>>,
     limits: Option<Limits>,
     ended: bool,
     /// It is coming back alone, since this time.
@@ -151,7 +153,7 @@ impl RankTable {
     pub fn arrived(&mut self, rank: Rank, (pid, card, limits): (u32, BusinessCard, Limits)) {
         let rank = &mut self.ranks[rank.index()];
         rank.stage = Stage::Registered;
-        (rank.pid, rank.card, rank.limits) = (pid, Some(card), Some(limits));
+        (rank.pid, rank.card, rank.limits) = (pid, Some(card.into()), Some(limits));
     }
 
     /// Whether a rank is on this host.
@@ -267,7 +269,7 @@ impl RankTable {
             return false;
         };
         rank.pid = pid;
-        let is_new = rank.card.replace(card).is_none();
+        let is_new = rank.card.replace(card.into()).is_none();
         rank.limits = Some(limits);
         rank.stage = rank.stage.max(Stage::Registered);
         self.registered += u32::from(is_new);
@@ -341,7 +343,7 @@ impl RankTable {
     }
 
     /// Incarnation and card of each rank, once all are known.
-    pub fn table(&self) -> Option<Vec<(Incarnation, BusinessCard)>> {
+    pub fn table(&self) -> Option<Vec<(Incarnation, Arc<BusinessCard>)>> {
         let cards = self.ranks.iter();
         let cards = cards.map(|r| Some((r.incarnation, r.card.clone()?)));
         cards.collect()
@@ -349,7 +351,7 @@ impl RankTable {
 
     /// The same for ranks that register one after the other. With many ranks, looking at all of
     /// them at each message would take longer than the messages.
-    pub fn complete_table(&mut self) -> Option<Vec<(Incarnation, BusinessCard)>> {
+    pub fn complete_table(&mut self) -> Option<Vec<(Incarnation, Arc<BusinessCard>)>> {
         let open = |r: &RankState| r.card.is_none();
         if let Some(more) = self.ranks[self.complete..].iter().position(open) {
             self.complete += more;
@@ -398,9 +400,9 @@ impl RankTable {
 
     /// Central was started again after the release of all ranks. Ranks that come back alone send
     /// nothing any more: an old card does for them.
-    pub fn recall_cards(&mut self, cards: &[BusinessCard]) {
+    pub fn recall_cards(&mut self, cards: &[Arc<BusinessCard>]) {
         for (rank, card) in self.ranks.iter_mut().zip(cards) {
-            rank.card = Some(card.clone());
+            rank.card = Some(Arc::clone(card));
         }
     }
 
@@ -416,7 +418,7 @@ impl RankTable {
         rank.stage = said.stage;
         rank.ended = said.ended;
         if said.stage >= Stage::Registered {
-            rank.card = said.card.clone().or(rank.card.take());
+            rank.card = said.card.clone().map(Arc::new).or(rank.card.take());
             rank.limits = said.limits;
         }
     }

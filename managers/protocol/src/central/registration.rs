@@ -7,6 +7,7 @@ use super::recovery::GlobalRestore;
 use crate::manager_messages::{Time, ToLocal};
 use crate::verdict::Verdict;
 use rejoin_channel_table::{BusinessCard, Incarnation, Rank};
+use std::sync::Arc;
 
 impl Central {
     /// The job's processes were first started at this time.
@@ -82,7 +83,7 @@ impl Central {
     fn start(
         &mut self,
         now: Time,
-        table: Vec<(Incarnation, BusinessCard)>,
+        table: Vec<(Incarnation, Arc<BusinessCard>)>,
         effects: &mut Vec<CentralEffect>,
     ) {
         let before = std::mem::replace(&mut self.phase, CentralPhase::Running);

@@ -9,6 +9,7 @@ use crate::manager_messages::{Cause, ProcessInstance, Stage, Time};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_wire::FromManager;
 use rejoin_wire::ProcessMap;
+use std::sync::Arc;
 
 impl Local {
     /// Ranks of this host look cards up, in a job of so many ranks. `position` is the place of this
@@ -42,15 +43,16 @@ impl Local {
     pub(super) fn take_table(
         &mut self,
         generation: Generation,
-        table: Vec<(Incarnation, BusinessCard)>,
+        table: Vec<(Incarnation, Arc<BusinessCard>)>,
         image: Option<Epoch>,
         effects: &mut Vec<LocalEffect>,
     ) {
         let fits = |l: &HostLookups| table.len() == l.size() as usize;
         if !self.lookups.as_ref().is_some_and(fits) {
+            let own = |(incarnation, card)| (incarnation, Arc::unwrap_or_clone(card));
             let start = FromManager::Start {
                 generation,
-                table,
+                table: table.into_iter().map(own).collect(),
                 image,
             };
             return self.start(start, effects);

@@ -9,7 +9,7 @@ use crate::central::phase::CentralPhase;
 use crate::central::placement::UsableHost;
 use crate::central::resume::Past;
 use crate::manager_messages::{ProcessInstance, Time, ToLocal};
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{BusinessCard, Epoch, Rank};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Central {
@@ -168,9 +168,10 @@ impl Central {
         let Some(table) = self.ranks.table() else {
             return;
         };
-        let Some((_, card)) = table.get(rank.index()).cloned() else {
+        let Some((_, card)) = table.get(rank.index()) else {
             return;
         };
+        let card = BusinessCard::clone(card);
         let instance = self.ranks.instance(rank);
         let start = ToLocal::Start {
             generation: instance.generation,

@@ -5,6 +5,7 @@ use crate::central::moves::RankMove;
 use crate::committed_levels::{CommittedCheckpoint, LastCommits};
 use crate::manager_messages::{Report, Time};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation};
+use std::sync::Arc;
 
 /// Milliseconds that a host has for its report.
 pub const REPORT_BOUND: u64 = 10_000;
@@ -16,7 +17,7 @@ pub(in crate::central) struct Past {
     /// The last generation in which all ranks were released from `MPI_Init`.
     pub started: Option<Generation>,
     /// Where their ranks listened.
-    pub cards: Vec<BusinessCard>,
+    pub cards: Vec<Arc<BusinessCard>>,
     /// The checkpoint that the job last rolled back to.
     pub restored: Option<Option<Epoch>>,
     /// The highest that was ever requested.

@@ -169,7 +169,7 @@ impl Central {
             past.committed.partner = None;
         }
         if let Some(place) = past.cards.get_mut(moved.rank.index()) {
-            *place = card;
+            *place = card.into();
         }
         if let Some((_, moves)) = &mut past.moving {
             moves.retain(|one| one.rank != moved.rank);
