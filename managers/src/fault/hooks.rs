@@ -32,6 +32,7 @@ pub fn before_central(effect: &FromCentral, course: impl FnOnce() -> Course) -> 
                 Record::RegionsCommitted { .. } => (None, Some(Point::RegionsCommitted)),
                 Record::Started { .. } => (Some(Point::AllRegistered), Some(Point::StartPersisted)),
                 Record::Restoring { .. } => (None, Some(Point::RestorePersisted)),
+                Record::Moved { .. } => (Some(Point::MoveReported), Some(Point::MovePersisted)),
                 Record::Finalized { .. } => (None, Some(Point::FinalizedPersisted)),
                 _ => (None, None),
             };
@@ -47,6 +48,7 @@ pub fn before_central(effect: &FromCentral, course: impl FnOnce() -> Course) -> 
             ToLocal::Restore { .. } => Some(Point::RestoreSent),
             ToLocal::Start { .. } => Some(Point::StartSent),
             ToLocal::AllFinalized { .. } => Some(Point::FinalizedSent),
+            ToLocal::Move { stops: true, .. } => Some(Point::MoveStopSent),
             _ => None,
         },
         _ => None,
@@ -63,7 +65,8 @@ pub fn after_central(point: Option<Point>) {
             | Point::CommitSent
             | Point::RestoreSent
             | Point::StartSent
-            | Point::FinalizedSent),
+            | Point::FinalizedSent
+            | Point::MoveStopSent),
         ) => when_sent(point),
         Some(point) => at(point),
     }
@@ -79,6 +82,7 @@ pub fn said(input: &LocalInput) {
         LocalInput::Said(.., ToManager::Register { .. }) => at(Point::Registered),
         LocalInput::Said(.., ToManager::Finalizing) => at(Point::Finalizing),
         LocalInput::Central(ToLocal::Commit { .. }) => at(Point::CommitHeard),
+        LocalInput::Central(ToLocal::Update { .. }) => at(Point::UpdateHeard),
         LocalInput::ImageEnded(..) => at(Point::TwinKilled),
         LocalInput::ExitDetected(..) | LocalInput::ChildEnded(.., End::Signaled(_)) => {
             at(Point::ExitDetected)
@@ -106,6 +110,7 @@ pub fn before_local(effect: &FromLocal, first: impl FnOnce() -> bool) -> Option<
         FromLocal::Ranks(_, FromManager::Start { .. } | FromManager::Begin { .. }) => {
             Some(Point::AllStarted)
         }
+        FromLocal::Ranks(_, FromManager::Card { .. }) => Some(Point::UpdatePassed),
         _ => None,
     }
 }

@@ -105,6 +105,16 @@ points! {
     FinalizedSent "finalized-sent",
     /// Half of a host's ranks have been told so.
     DuringFinalized "during-finalized",
+    /// A rank that is to move has been told to stop.
+    MoveStopSent "move-stop-sent",
+    /// The new process of a rank that moves has registered; central has not stored it.
+    MoveReported "move-reported",
+    /// The move is stored; nobody knows.
+    MovePersisted "move-persisted",
+    /// A local manager has the update; its ranks do not know.
+    UpdateHeard "update-heard",
+    /// All of a host's ranks have been told of it.
+    UpdatePassed "update-passed",
 }
 
 /// The fault at one point.
