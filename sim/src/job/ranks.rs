@@ -402,8 +402,7 @@ impl<W: Work> JobWorld<W> {
         };
         let host = self.home_of(key);
         if host != self.host_of(key.0) && !restore.moves {
-            let why = "it is on another host by now".to_string();
-            return self.local(host, local::LocalInput::NotStarted(key.0, key.1, why));
+            return self.not_restored(key, restore.stop, "it is on another host by now");
         }
         if !restore.moves {
             self.displace(key)?;
@@ -436,9 +435,15 @@ impl<W: Work> JobWorld<W> {
                 false => Ok(()),
             };
         }
-        let why = "its image is gone".to_string();
-        self.local(host, local::LocalInput::NotStarted(key.0, key.1, why))?;
-        match restore.stop {
+        self.not_restored(key, restore.stop, "its image is gone")
+    }
+
+    /// No process comes of an image. `stop`: it was told to retire meanwhile.
+    fn not_restored(&mut self, key: Key, stop: bool, why: &str) -> Result<(), String> {
+        let host = self.home_of(key);
+        let not_started = local::LocalInput::NotStarted(key.0, key.1, why.into());
+        self.local(host, not_started)?;
+        match stop {
             true => self.local(host, local::LocalInput::Retired(key.0, key.1)),
             false => Ok(()),
         }
