@@ -170,12 +170,16 @@ impl HostTable {
         self.hosts.iter().enumerate().filter(|(_, h)| !h.done)
     }
 
-    /// Nothing is expected from hosts without ranks. `by_host`: the ranks of each host.
-    pub fn without_ranks_done(&mut self, by_host: &[Vec<(Rank, Incarnation)>]) {
-        let hosts = self.hosts.iter_mut().zip(by_host).enumerate();
-        for (host, (state, _)) in hosts.filter(|(_, (_, ranks))| ranks.is_empty()) {
-            state.done = true;
-            self.ended.push(host);
+    /// Nothing is expected from hosts without ranks. The others take part, also those that were
+    /// added. `by_host`: the ranks of each host.
+    pub fn with_ranks_take_part(&mut self, by_host: &[Vec<(Rank, Incarnation)>]) {
+        for (host, ranks) in by_host.iter().enumerate() {
+            if !ranks.is_empty() {
+                self.join(host);
+            } else if let Some(state) = self.hosts.get_mut(host) {
+                state.done = true;
+                self.ended.push(host);
+            }
         }
     }
 

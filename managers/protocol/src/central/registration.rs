@@ -32,7 +32,7 @@ impl Central {
             None => self.begin_above_requested(effects),
         }
         let by_host = self.ranks.by_host(self.hosts.len());
-        self.hosts.without_ranks_done(&by_host);
+        self.hosts.with_ranks_take_part(&by_host);
         let hold = self.mode.recovers();
         for (host, ranks) in by_host.into_iter().enumerate() {
             if !ranks.is_empty() {

@@ -26,13 +26,14 @@ impl Central {
             effects.push(CentralEffect::Event(Event::RegionsCommitted { epochs }));
         }
         self.end.tell_again(effects);
-        self.hosts.count_leases_from(now);
         let by_host = self.ranks.by_host(self.hosts.len());
-        self.hosts.without_ranks_done(&by_host);
+        self.hosts.with_ranks_take_part(&by_host);
         for host in &self.visited {
             self.hosts.join(*host);
             effects.push(CentralEffect::Join(*host));
         }
+        // Any of them may have a lease of the last central manager.
+        self.hosts.count_leases_from(now);
         effects.extend(self.placement().cloned().map(CentralEffect::Placed));
     }
 
