@@ -4,19 +4,19 @@
 mod central_steps;
 mod local_steps;
 
-use central_steps::{at, instance, job, step};
+use central_steps::{at, computing, instance, job, step};
 use local_steps::steps;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
-    Central, CentralEffect, CentralInput, Event, Failover, HostCondition, HostView, Job, Leases,
-    RankPlacement, Record, Recovery, StoredState,
+    AddedHost, Central, CentralEffect, CentralInput, Event, Failover, HostCondition, HostView,
+    HostsRequest, Job, Leases, RankMove, RankPlacement, Record, Recovery, StoredState,
 };
 use rejoin_managers_protocol::checkpoint::Interval;
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::levels::CommittedEpochs;
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
 use rejoin_managers_protocol::manager_messages::{
-    Cause, End, KeptFile, MovedRank, Report, Stage, ToCentral, ToLocal,
+    Cause, End, KeptFile, MovedRank, RankReport, Report, Stage, ToCentral, ToLocal,
 };
 use rejoin_managers_protocol::region_commits::RegionEpochs;
 use rejoin_managers_protocol::verdict::Verdict;
@@ -79,23 +79,27 @@ fn register_all(central: &mut Central, hosts: [usize; 2], number: u32) -> Vec<Ce
 }
 
 /// Every rank takes its image of an epoch, which goes to files, and each file is copied.
-fn into_files(central: &mut Central, epoch: u32) {
+fn into_files(central: &mut Central, epoch: u32) -> Vec<CentralEffect> {
     let epoch = Epoch(epoch);
+    let mut effects = Vec::new();
     for (host, rank) in [(0, 0), (1, 1)] {
         let imaged = ToCentral::Imaged {
             instance: instance(rank, 0),
             epoch,
             cost: ImageCost::default(),
         };
-        hear(central, host, imaged);
+        effects.extend(hear(central, host, imaged));
     }
     for (host, rank) in [(0, Rank(0)), (1, Rank(1))] {
-        hear(central, host, ToCentral::ImageStored { rank, epoch });
+        let stored = ToCentral::ImageStored { rank, epoch };
+        effects.extend(hear(central, host, stored));
     }
     for (host, rank) in [(0, Rank(0)), (1, Rank(1))] {
-        hear(central, 1 - host, ToCentral::ImageCopied { rank, epoch });
+        let copied = ToCentral::ImageCopied { rank, epoch };
+        effects.extend(hear(central, 1 - host, copied));
     }
     assert_eq!(central.view().on_partners.map(|(e, _)| e), Some(epoch));
+    effects
 }
 
 /// A job that runs under leases, with its first checkpoint in files.
@@ -106,7 +110,7 @@ fn running_on(job: Job) -> (Central, Vec<Record>) {
         effects.extend(hear(&mut central, host, ToCentral::Renew { number: 0 }));
     }
     effects.extend(register_all(&mut central, [0, 1], 0));
-    into_files(&mut central, 1);
+    effects.extend(into_files(&mut central, 1));
     (central, records(&effects))
 }
 
@@ -372,6 +376,109 @@ fn the_next_central_manager_waits_for_a_whole_lease_and_orders_what_is_missing()
     assert_eq!(central.deadline(), Some(at(500 + FENCE)));
     let effects = step(&mut central, at(500 + FENCE), CentralInput::Tick);
     assert!(matches!(orders(&effects)[..], [(2, ToLocal::Spawn { .. })]));
+}
+
+fn report_of(ranks: Vec<RankReport>, generation: u32) -> ToCentral {
+    ToCentral::Report(Box::new(Report {
+        generation: Some(Generation(generation)),
+        signalled: None,
+        lacks_table: false,
+        ranks,
+        exits: Vec::new(),
+    }))
+}
+
+/// A host that was added takes in the ranks of a lost one, and then central dies.
+#[test]
+fn the_next_central_manager_asks_an_added_host_that_has_taken_in_ranks() {
+    let (mut central, mut stored) = running_on(two_hosts());
+    let added = HostsRequest {
+        id: 1,
+        hosts: vec![AddedHost {
+            name: "new".into(),
+            slots: 2,
+            is_remote: true,
+        }],
+    };
+    let effects = step(&mut central, at(50), CentralInput::AddHosts(added));
+    stored.extend(records(&effects));
+    step(&mut central, at(100), CentralInput::HostEnded(1, why()));
+    let effects = step(&mut central, at(101), says(&[1]));
+    assert!(matches!(
+        orders(&effects)[..],
+        [_, (2, ToLocal::Spawn { .. })]
+    ));
+    stored.extend(records(&effects));
+    let mut central = Central::resume(two_hosts(), stored);
+    let effects = step(&mut central, at(500), CentralInput::Begin);
+    let asks = CentralEffect::Send(2, ToLocal::Report);
+    assert!(effects.contains(&asks), "{effects:?}");
+    step(&mut central, at(500), CentralInput::HostGone(1, why()));
+    let back = |rank| RankReport {
+        incarnation: Incarnation(1),
+        images: vec![Epoch(1)],
+        ..computing(rank)
+    };
+    assert_eq!(hear(&mut central, 0, report_of(vec![back(0)], 1)), []);
+    let effects = hear(&mut central, 2, report_of(vec![back(1)], 1));
+    let started = |e: &CentralEffect| matches!(e, CentralEffect::Persist(Record::Started { .. }));
+    assert!(effects.iter().any(started), "{effects:?}");
+    assert_eq!(central.verdict(), None);
+}
+
+/// The only image in memory was where the rank was before it moved, and that host is lost. There
+/// are files, so the ranks are not lost with it.
+#[test]
+fn a_rollback_to_an_image_of_a_lost_former_host_begins_the_next_launch() {
+    let (_, mut stored) = running_on(three_hosts());
+    let moved = RankMove {
+        rank: Rank(1),
+        from: 1,
+        to: 2,
+        incarnation: Incarnation(1),
+    };
+    let number = Epoch(2);
+    stored.push(Record::Moving {
+        number,
+        moves: vec![moved.clone()],
+    });
+    stored.push(Record::Moved {
+        number,
+        moved,
+        card: Box::default(),
+    });
+    let mut central = Central::resume(three_hosts(), stored);
+    step(&mut central, at(500), CentralInput::Begin);
+    step(&mut central, at(500), CentralInput::HostEnded(1, why()));
+    let at_checkpoint = |rank, incarnation, images: &[u32]| RankReport {
+        incarnation: Incarnation(incarnation),
+        images: images.iter().copied().map(Epoch).collect(),
+        ..computing(rank)
+    };
+    hear(
+        &mut central,
+        0,
+        report_of(vec![at_checkpoint(0, 0, &[1])], 0),
+    );
+    let report = report_of(vec![at_checkpoint(1, 1, &[])], 0);
+    let effects = hear(&mut central, 2, report);
+    let next = CentralEffect::Persist(Record::Requested { epoch: Epoch(3) });
+    assert!(effects.contains(&next), "{effects:?}");
+    let killed = ToCentral::Failed {
+        instance: instance(0, 0),
+        pid: 10,
+        cause: Cause::Ended {
+            end: End::Signaled(9),
+            stage: Stage::Registered,
+        },
+    };
+    let effects = hear(&mut central, 0, killed);
+    let lost = |e: &CentralEffect| matches!(e, CentralEffect::Decided(Verdict::HostLost { host, .. }) if host == "b");
+    assert!(effects.iter().any(lost), "{effects:?}");
+    hear(&mut central, 0, ToCentral::Done);
+    let effects = hear(&mut central, 2, ToCentral::Done);
+    let asks = |e: &CentralEffect| matches!(e, CentralEffect::AskStored { .. });
+    assert!(effects.iter().any(asks), "{effects:?}");
 }
 
 /// The core of a host with rank 0, which has a copy of rank 1's file.

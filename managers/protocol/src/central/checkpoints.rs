@@ -40,7 +40,9 @@ impl Central {
     pub(super) fn checkpoint_asked(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         match (&self.phase, self.mode.checkpoints_mut()) {
             (CentralPhase::Running, _) => self.request_all(now, effects),
-            (CentralPhase::Restoring(_), Some(checkpoints)) => checkpoints.request_later(),
+            (CentralPhase::Restoring(_) | CentralPhase::Resuming(_), Some(checkpoints)) => {
+                checkpoints.request_later();
+            }
             _ => {}
         }
     }

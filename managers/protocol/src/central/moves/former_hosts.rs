@@ -2,6 +2,7 @@
 
 use crate::central::interface::HostIndex;
 use rejoin_channel_table::{Epoch, Rank};
+use std::collections::BTreeSet;
 
 /// A move that counts as long as the job may roll back behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,16 +51,20 @@ impl FormerHosts {
         self.moves.retain(|one| one.number <= epoch);
     }
 
+    /// The ranks whose images of this checkpoint are on this host, though they are on others.
+    #[must_use]
+    pub fn ranks_at(&self, host: HostIndex, epoch: Epoch) -> BTreeSet<Rank> {
+        let ranks = self.ranks_of(host).into_iter();
+        ranks
+            .filter(|rank| self.at(*rank, epoch) == Some(host))
+            .collect()
+    }
+
     /// The ranks whose images of a checkpoint are on this host, though they are on others.
     #[must_use]
     pub fn ranks_of(&self, host: HostIndex) -> Vec<Rank> {
         let on = self.moves.iter().filter(|one| one.host == host);
         on.map(|one| one.rank).collect()
-    }
-
-    /// The images on this host are lost.
-    pub fn lose(&mut self, host: HostIndex) {
-        self.moves.retain(|one| one.host != host);
     }
 }
 
@@ -76,6 +81,8 @@ mod tests {
         assert_eq!(former.placement_at(Epoch(5), &[0, 1]), [0, 2]);
         assert_eq!(former.placement_at(Epoch(7), &[0, 1]), [0, 1]);
         assert_eq!(former.ranks_of(2), [Rank(1)]);
+        assert_eq!(former.ranks_at(2, Epoch(5)), BTreeSet::from([Rank(1)]));
+        assert_eq!(former.ranks_at(2, Epoch(3)), BTreeSet::new());
         former.forget_before(Epoch(5));
         assert_eq!(former.at(Rank(1), Epoch(5)), Some(2));
         former.roll_back(Epoch(5));

@@ -56,12 +56,32 @@ impl Central {
             name: self.hosts.name(host),
             why,
         }));
-        let epoch = self.mode.checkpoints().and_then(|c| c.committed());
-        let ranks = self.former_hosts.ranks_of(host);
-        self.former_hosts.lose(host);
-        for rank in ranks {
-            self.image_lost(now, rank, epoch.unwrap_or_default(), None, effects);
+        let outlives = self.epoch_without_hosts();
+        let checkpoints = self.mode.checkpoints();
+        let counted = checkpoints.map(|c| c.epochs()).unwrap_or_default();
+        for epoch in counted.newest_first() {
+            let ranks = self.former_hosts.ranks_at(host, epoch);
+            if Some(epoch) == outlives && !ranks.is_empty() {
+                // Until there is a newer one, a rollback begins a launch with the files.
+                self.checkpoint_asked(now, effects);
+                continue;
+            }
+            for rank in ranks {
+                self.image_lost(now, rank, epoch, None, effects);
+            }
         }
+    }
+
+    /// A rollback to this checkpoint needs the image of a rank that has moved since, and its host
+    /// of that time is lost: files elsewhere may replace it in the next launch.
+    pub(super) fn lost_former_host(&self, epoch: Epoch) -> Option<Verdict> {
+        let ranks = (0..self.ranks.count()).map(Rank);
+        let mut former = ranks.filter_map(|rank| Some((rank, self.former_hosts.at(rank, epoch)?)));
+        let (rank, host) = former.find(|(_, host)| self.hosts.is_lost(*host))?;
+        Some(Verdict::HostLost {
+            host: self.hosts.name(host),
+            why: format!("it had the image of rank {}, which had moved", rank.0),
+        })
     }
 
     /// It is about to be decided how the job continues without a host. A central manager that was
@@ -145,14 +165,15 @@ impl Central {
             .placement_at(from, &self.ranks.placement());
         let groups = self.copy_groups_of(&former);
         let mut hosts = former.clone();
-        for (lost, _) in self.lost_hosts.hosts() {
+        // Also those without ranks now, which ranks have left since.
+        for lost in self.hosts.lost() {
             let counts = placement::counts(&hosts);
-            let ranks = counts.get(*lost).copied().unwrap_or(0);
+            let ranks = counts.get(lost).copied().unwrap_or(0);
             let usable = self.hosts.usable();
             let usable = usable.filter(|one| !before.contains(&one.host));
             let usable: Vec<UsableHost> = usable.collect();
             let usable = placement::preferred(&usable, &counts, ranks).into_iter();
-            hosts = placement::without(*lost, &hosts, usable.map(|one| one.host))?;
+            hosts = placement::without(lost, &hosts, usable.map(|one| one.host))?;
         }
         let ranks = (0u32..).map(Rank).zip(former.iter().zip(&hosts));
         let moved = ranks.filter(|(_, (former, now))| former != now);

@@ -57,8 +57,12 @@ impl Central {
             .map_or(&[][..], |placement| &placement.lost[..]);
         let is_lost = |other: &HostIndex| before.contains(other) || replaced.contains(other);
         let gets_ranks = |other: &HostIndex| !is_lost(other) && !self.hosts.drains(*other);
-        let usable = (0..self.hosts.len()).filter(gets_ranks);
-        Some((host, placement::without(host, &placement, usable)?))
+        let usable = || (0..self.hosts.len()).filter(gets_ranks);
+        // One that was lost beside this one may be reached again by then.
+        let present = usable().filter(|other| !self.hosts.is_lost(*other));
+        let next = placement::without(host, &placement, present);
+        let next = next.or_else(|| placement::without(host, &placement, usable()));
+        Some((host, next?))
     }
 
     /// One step while the relaunch is decided and its moment waited for.

@@ -20,6 +20,9 @@ impl Central {
         epoch: Option<Epoch>,
         effects: &mut Vec<CentralEffect>,
     ) {
+        if let Some(verdict) = epoch.and_then(|epoch| self.lost_former_host(epoch)) {
+            return self.decide(now, verdict, effects);
+        }
         let since = match &self.phase {
             CentralPhase::Restoring(restoring) => restoring.since,
             _ => now,
