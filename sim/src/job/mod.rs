@@ -59,6 +59,9 @@ const KILL: i32 = 9;
 /// longer.
 const PATIENCE: u64 = 200_000 * MILLI;
 
+/// Nanoseconds after which an event is looked at again whose process is suspended.
+const DELAY: u64 = 2 * MILLI;
+
 /// Events that come while their process is suspended are looked at again so often, in all. More are
 /// a process that stays suspended.
 const MOST_DELAYS: u64 = 5_000_000;
@@ -180,6 +183,8 @@ pub struct JobWorld<W: Work> {
     loaded: BTreeMap<(HostIndex, Rank), Epoch>,
     /// When the last message to a process arrives.
     heard: BTreeMap<Key, u64>,
+    /// When messages come to a process that was suspended.
+    delayed: BTreeMap<Key, u64>,
     /// The newest instance of each rank.
     instances: BTreeMap<Rank, ProcessInstance>,
     images: BTreeMap<(Rank, Epoch), SimImage>,
@@ -244,6 +249,7 @@ impl<W: Work> JobWorld<W> {
             paused: BTreeSet::new(),
             loaded: BTreeMap::new(),
             heard: BTreeMap::new(),
+            delayed: BTreeMap::new(),
             instances: BTreeMap::new(),
             images: BTreeMap::new(),
             copies: SimCopies::default(),
@@ -289,12 +295,12 @@ impl<W: Work> JobWorld<W> {
             if self.over.is_some() && matches!(event, Event::Work(_)) {
                 continue;
             }
-            self.delays += u64::from(self.is_suspended(&event));
-            if self.delays > MOST_DELAYS {
-                return Err(self.stuck());
-            }
-            if self.is_suspended(&event) {
-                self.queue.at(time + 2 * MILLI, event);
+            if let Some(later) = self.delay(&event) {
+                self.delays += 1;
+                if self.delays > MOST_DELAYS {
+                    return Err(self.stuck());
+                }
+                self.queue.at(later, event);
                 continue;
             }
             self.note(&event);
@@ -320,7 +326,23 @@ impl<W: Work> JobWorld<W> {
         self.trace.push_back(line);
     }
 
-    /// Whether the event's process is suspended. The event then comes later, in the same order.
+    /// When the event comes instead, if its process is suspended. All that are delayed come again
+    /// at the same times. So they stay in their order, and no message overtakes one of them.
+    fn delay(&mut self, event: &Event<W::Event>) -> Option<u64> {
+        let key = match event {
+            Event::Hear(key, _) => Some(*key),
+            _ => None,
+        };
+        let waits = key.and_then(|key| self.delayed.get(&key).copied());
+        let later = match self.is_suspended(event) {
+            true => (self.now / DELAY + 1) * DELAY,
+            false => waits.filter(|later| *later > self.now)?,
+        };
+        self.delayed.extend(key.map(|key| (key, later)));
+        Some(later)
+    }
+
+    /// Whether the event's process is suspended.
     fn is_suspended(&self, event: &Event<W::Event>) -> bool {
         let key = match event {
             Event::Hear(key, _) | Event::Act(key) | Event::Safe(key) => Some(*key),
