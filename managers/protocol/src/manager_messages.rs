@@ -323,6 +323,8 @@ pub struct Report {
     pub lacks_table: bool,
     /// Its ranks, in their order.
     pub ranks: Vec<RankReport>,
+    /// Ranks of other hosts of which it has loaded images, or is to: they were to move here.
+    pub loads: Vec<Rank>,
     /// Exits, some of them unexpected, of which central may not know.
     pub exits: Vec<ProcessExit>,
 }

@@ -364,6 +364,7 @@ fn the_next_central_manager_waits_for_a_whole_lease_and_orders_what_is_missing()
             signalled: None,
             lacks_table: false,
             ranks: Vec::new(),
+            loads: Vec::new(),
             exits: Vec::new(),
         }))
     };
@@ -384,6 +385,7 @@ fn report_of(ranks: Vec<RankReport>, generation: u32) -> ToCentral {
         signalled: None,
         lacks_table: false,
         ranks,
+        loads: Vec::new(),
         exits: Vec::new(),
     }))
 }

@@ -119,6 +119,7 @@ fn a_central_manager_that_is_started_again_knows_the_signals() {
         signalled: None,
         lacks_table: false,
         ranks: Vec::new(),
+        loads: Vec::new(),
         exits: Vec::new(),
     };
     step(

@@ -1,17 +1,18 @@
 //! Ranks that were about to move when the central manager died.
 
 mod central_steps;
+mod local_steps;
 
 use central_steps::{RANKS, at, computing, job, report, said, step};
+use local_steps::steps;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{Central, CentralEffect, CentralInput, Record};
-use rejoin_managers_protocol::manager_messages::{RankReport, ToCentral, ToLocal};
+use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
+use rejoin_managers_protocol::manager_messages::{RankReport, Report, ToCentral, ToLocal};
 use std::sync::Arc;
 
-/// The rank waits at its image of a move that the journal does not name any more: the order to stay
-/// was lost with the last central manager.
-#[test]
-fn a_rank_that_a_lost_order_leaves_at_its_image_continues_under_the_next_central_manager() {
+/// A central manager of a job that runs, which has asked its host for a report.
+fn resumed() -> Central {
     let (generation, none) = (Generation(0), Incarnation(0));
     let records = vec![
         Record::Began {
@@ -26,6 +27,14 @@ fn a_rank_that_a_lost_order_leaves_at_its_image_continues_under_the_next_central
     ];
     let mut central = Central::resume(job(), records);
     step(&mut central, at(1), CentralInput::Begin);
+    central
+}
+
+/// The rank waits at its image of a move that the journal does not name any more: the order to stay
+/// was lost with the last central manager.
+#[test]
+fn a_rank_that_a_lost_order_leaves_at_its_image_continues_under_the_next_central_manager() {
+    let mut central = resumed();
     let report = report(|rank| RankReport {
         moves: (rank == 1).then_some(Epoch(6)),
         ..computing(rank)
@@ -39,4 +48,39 @@ fn a_rank_that_a_lost_order_leaves_at_its_image_continues_under_the_next_central
         _ => None,
     });
     assert_eq!(stays.collect::<Vec<_>>(), [(Rank(1), Epoch(6))]);
+}
+
+/// The order to drop what was loaded was lost with the last central manager, and the journal does
+/// not name the move.
+#[test]
+fn what_a_host_has_loaded_of_a_rank_that_does_not_come_is_dropped_under_the_next_central_manager() {
+    let mut local = Local::new();
+    let load = ToLocal::Load {
+        generation: Generation(0),
+        rank: Rank(7),
+        number: Epoch(6),
+        holder: None,
+    };
+    steps(&mut local, vec![LocalInput::Central(load)]);
+    let loads = |local: &mut Local| {
+        let effects = steps(local, vec![LocalInput::Central(ToLocal::Report)]);
+        match &effects[..] {
+            [LocalEffect::Central(ToCentral::Report(report))] => report.loads.clone(),
+            _ => panic!("{effects:?}"),
+        }
+    };
+    let loaded = loads(&mut local);
+    assert_eq!(loaded, [Rank(7)]);
+    let mut central = resumed();
+    let report = Report {
+        loads: loaded,
+        ..report(computing)
+    };
+    let report = said(ToCentral::Report(Box::new(report)));
+    let effects = step(&mut central, at(2), report);
+    let unload = ToLocal::Unload { rank: Rank(7) };
+    assert!(effects.contains(&CentralEffect::Send(0, unload.clone())));
+    let effects = steps(&mut local, vec![LocalInput::Central(unload)]);
+    assert_eq!(effects, [LocalEffect::Unload(Rank(7))]);
+    assert_eq!(loads(&mut local), []);
 }

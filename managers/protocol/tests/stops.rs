@@ -335,6 +335,7 @@ fn a_stop_survives_the_central_manager() {
             signalled: None,
             lacks_table: false,
             ranks: ranks.collect(),
+            loads: Vec::new(),
             exits: Vec::new(),
         };
         let mut effects = step(

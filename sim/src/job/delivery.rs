@@ -52,12 +52,28 @@ impl<W: Work> JobWorld<W> {
     /// The next order arrives, if the local manager has not dialed another run of central.
     pub(super) fn arrives_down(&mut self, host: HostIndex, run: u32) -> Result<(), String> {
         match self.hosts[host].link.next_down(self.now, run) {
-            NextMessage::Message(order) => self.local(host, LocalInput::Central(order)),
+            NextMessage::Message(order) => {
+                self.has_unloaded(host, &order)?;
+                self.local(host, LocalInput::Central(order))
+            }
             NextMessage::Later(at) => {
                 self.queue.at(at, Event::Down(host, run));
                 Ok(())
             }
             NextMessage::Nothing => Ok(()),
+        }
+    }
+
+    /// When all ranks are released, none moves, and no host has loaded anything of a rank that does
+    /// not come.
+    fn has_unloaded(&self, host: HostIndex, order: &ToLocal) -> Result<(), String> {
+        let mut loading = self.loading.keys();
+        match (order, loading.find(|(loads, _)| *loads == host)) {
+            (ToLocal::AllFinalized { .. }, Some((_, rank))) => Err(format!(
+                "host {host} keeps what it has loaded of rank {}",
+                rank.0
+            )),
+            _ => Ok(()),
         }
     }
 

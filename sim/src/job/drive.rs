@@ -313,9 +313,12 @@ impl<W: Work> JobWorld<W> {
             local::LocalEffect::TakeIn(moved, _) => self.takes_in(host, moved)?,
             local::LocalEffect::Load(rank, number, _) => {
                 let delay = self.rng.between(100_000, 5 * MILLI);
+                self.loading.insert((host, rank), number);
                 self.after(delay, Event::Loaded(host, rank, number));
             }
-            local::LocalEffect::Unload(rank) => self.loaded.retain(|of, _| *of != (host, rank)),
+            local::LocalEffect::Unload(rank) => {
+                self.loading.remove(&(host, rank));
+            }
             local::LocalEffect::Exit { .. }
             | local::LocalEffect::HasLeft(_)
             | local::LocalEffect::Caveats(..)

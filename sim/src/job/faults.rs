@@ -205,6 +205,7 @@ impl<W: Work> JobWorld<W> {
         let here = |key: &Key| homes.get(key) == Some(&host);
         self.processes.retain(|key, _| !here(key));
         self.restores.retain(|key, _| !here(key));
+        self.loading.retain(|(loads, _), _| *loads != host);
         self.copies.lose_host(host);
         let is_there = |host: usize| self.hosts[host].local.is_some();
         let of_host = self.images.iter().filter(|(_, image)| image.home == host);

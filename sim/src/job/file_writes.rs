@@ -83,7 +83,8 @@ impl<W: Work> JobWorld<W> {
         rank: Rank,
         number: Epoch,
     ) -> Result<(), String> {
-        if self.hosts[host].local.is_none() {
+        let is_meant = self.loading.get(&(host, rank)) == Some(&number);
+        if self.hosts[host].local.is_none() || !is_meant {
             return Ok(());
         }
         let image = self.images.get(&(rank, number));
@@ -92,7 +93,6 @@ impl<W: Work> JobWorld<W> {
         });
         let input = match (has_file, self.tally.fail_file()) {
             (true, false) => {
-                self.loaded.insert((host, rank), number);
                 // Some of them are worth another copy.
                 LocalInput::Loaded(rank, number, self.rng.below(12 << 20))
             }

@@ -179,8 +179,8 @@ pub struct JobWorld<W: Work> {
     homes: BTreeMap<Key, HostIndex>,
     /// Ranks that wait at images, or whose processes have ended there.
     paused: BTreeSet<Rank>,
-    /// The latest image that a host has loaded of a rank which is to move there.
-    loaded: BTreeMap<(HostIndex, Rank), Epoch>,
+    /// The latest image that a host loads, or has loaded, of a rank which is to move there.
+    loading: BTreeMap<(HostIndex, Rank), Epoch>,
     /// When the last message to a process arrives.
     heard: BTreeMap<Key, u64>,
     /// When messages come to a process that was suspended.
@@ -247,7 +247,7 @@ impl<W: Work> JobWorld<W> {
             processes: BTreeMap::new(),
             homes: BTreeMap::new(),
             paused: BTreeSet::new(),
-            loaded: BTreeMap::new(),
+            loading: BTreeMap::new(),
             heard: BTreeMap::new(),
             delayed: BTreeMap::new(),
             instances: BTreeMap::new(),

@@ -122,6 +122,7 @@ impl<W: Work> JobWorld<W> {
         self.homes.clear();
         self.instances.clear();
         self.restores.clear();
+        self.loading.clear();
         self.records.clear();
         self.queue.retain(|event| matches!(event, Event::Fault(_)));
         (self.tick, self.crashes, self.signalled) = (None, None, None);

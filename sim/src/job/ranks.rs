@@ -420,6 +420,7 @@ impl<W: Work> JobWorld<W> {
             let mut process = Process::new(restore.instance, ProcessStep::Back, image.step, from);
             process.alone = restore.alone;
             if restore.moves {
+                self.loading.remove(&(host, key.0));
                 (process.from, process.epoch) = (image.from, image.epoch);
                 (process.arrives, process.has_work) = (from, false);
             }

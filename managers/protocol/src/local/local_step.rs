@@ -177,7 +177,7 @@ impl Local {
         match order {
             ToLocal::Leave { keeps_files } => self.leave(keeps_files, effects),
             ToLocal::Copy { members, epoch } => self.copy_image(members, epoch, effects),
-            ToLocal::Unload { rank } => effects.push(LocalEffect::Unload(rank)),
+            ToLocal::Unload { rank } => self.unload(rank, effects),
             _ => {}
         }
     }

@@ -1,7 +1,7 @@
-//! The images with which ranks of this host move.
+//! The images with which ranks of this host move, and ranks of other hosts that are to move here.
 
 use rejoin_channel_table::{Epoch, Rank};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An image that was ordered for a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -18,6 +18,8 @@ pub(super) struct OrderedImage {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct MoveImages {
     ordered: BTreeMap<Rank, Vec<OrderedImage>>,
+    /// Ranks that are to move here, whose images were to be loaded.
+    loads: BTreeSet<Rank>,
 }
 
 impl MoveImages {
@@ -27,6 +29,21 @@ impl MoveImages {
         if images.iter().all(|before| before.number < image.number) {
             images.push(image);
         }
+    }
+
+    /// Images of a rank of another host are loaded here.
+    pub fn load(&mut self, rank: Rank) {
+        self.loads.insert(rank);
+    }
+
+    /// A rank whose images were loaded is here, or does not come.
+    pub fn unload(&mut self, rank: Rank) {
+        self.loads.remove(&rank);
+    }
+
+    /// The ranks whose images are loaded here.
+    pub fn loads(&self) -> Vec<Rank> {
+        self.loads.iter().copied().collect()
     }
 
     /// The image of this number of a rank.

@@ -64,6 +64,7 @@ impl Local {
     ) {
         match self.phase {
             LocalPhase::Idle | LocalPhase::Running => {
+                self.moves.load(rank);
                 effects.push(LocalEffect::Load(rank, number, holder));
             }
             _ => {
@@ -71,6 +72,12 @@ impl Local {
                 self.not_loaded(rank, number, why, effects);
             }
         }
+    }
+
+    /// A rank does not move here: drops what is loaded of it.
+    pub(super) fn unload(&mut self, rank: Rank, effects: &mut Vec<LocalEffect>) {
+        self.moves.unload(rank);
+        effects.push(LocalEffect::Unload(rank));
     }
 
     /// The image of a rank that is to move here is loaded.
@@ -176,7 +183,7 @@ impl Local {
             return self.tell(ToCentral::Vacated { instance }, effects);
         }
         self.restore.forget(rank);
-        effects.push(LocalEffect::Unload(rank));
+        self.unload(rank, effects);
         self.drop_images_of_move(rank, effects);
         let Some(process) = self.processes.of_mut(rank) else {
             return self.tell(ToCentral::Vacated { instance }, effects);

@@ -19,6 +19,7 @@ impl Local {
             signalled: self.signalled,
             lacks_table: self.lacks_table(),
             ranks: self.rank_reports(),
+            loads: self.moves.loads(),
             exits: self.processes.exits(),
         };
         self.tell(ToCentral::Report(Box::new(report)), effects);

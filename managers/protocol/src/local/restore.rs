@@ -32,6 +32,8 @@ impl Local {
         let adds = generation == self.processes.generation();
         self.processes.enter(generation);
         for (rank, _) in &ranks {
+            // What is loaded is used, or a vacated rank drops it.
+            self.moves.unload(*rank);
             self.drop_images_of_move(*rank, effects);
             if let Some(process) = self.processes.of_mut(*rank) {
                 process.set_leaves_host(false);

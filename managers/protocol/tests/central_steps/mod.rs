@@ -167,6 +167,7 @@ pub fn report(rank: impl Fn(u32) -> RankReport) -> Report {
         signalled: None,
         lacks_table: false,
         ranks: (0..RANKS).map(rank).collect(),
+        loads: Vec::new(),
         exits: Vec::new(),
     }
 }

@@ -272,8 +272,6 @@ impl Central {
                 let number = *number;
                 let stay = ToLocal::Stay { instance, number };
                 effects.push(CentralEffect::Send(one.from, stay));
-                let unload = ToLocal::Unload { rank: one.rank };
-                effects.push(CentralEffect::Send(one.to, unload));
             }
         }
         // The last move of each rank: an earlier one would send its input to a host that it left.

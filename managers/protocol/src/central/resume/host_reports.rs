@@ -101,9 +101,14 @@ impl Central {
     }
 
     /// Ranks that hosts report, and that are on others: messages about that may not have arrived.
-    /// Nor may those that ranks stay where they are: no move outlives a central manager.
+    /// Nor may those that ranks stay where they are, and that what is loaded of them is dropped: no
+    /// move outlives a central manager.
     fn vacate_strays(&mut self, reports: &Reports, effects: &mut Vec<CentralEffect>) {
         for (host, report) in reports.iter().enumerate() {
+            for rank in report.iter().flat_map(|report| &report.loads).copied() {
+                let unload = ToLocal::Unload { rank };
+                effects.push(CentralEffect::Send(host, unload));
+            }
             for said in report.iter().flat_map(|report| &report.ranks) {
                 let instance = ProcessInstance {
                     generation: self.ranks.generation(),
