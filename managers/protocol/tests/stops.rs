@@ -4,9 +4,9 @@
 mod central_steps;
 
 use central_steps::{
-    RANKS, at, imaged, instance, job, killed, register, running_with, said, step, stored,
+    RANKS, at, computing, imaged, instance, job, killed, register, running_with, said, step, stored,
 };
-use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_channel_table::{Epoch, Generation, Rank};
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, Event, Job, Record, Recovery, SAME_SIGNAL, StopSignal,
 };
@@ -14,9 +14,7 @@ use rejoin_managers_protocol::interval::Interval;
 use rejoin_managers_protocol::manager_messages::{
     RankReport, Report, Stage, Time, ToCentral, ToLocal,
 };
-use rejoin_managers_protocol::region_commits::RegionWait;
 use rejoin_managers_protocol::verdict::Verdict;
-use rejoin_wire::Limits;
 
 const TERM: i32 = 15;
 const GRACE: u64 = 5000;
@@ -75,18 +73,8 @@ fn records(effects: &[CentralEffect]) -> Vec<Record> {
 /// A rank that computes and has these images.
 fn report_of(rank: u32, images: Vec<Epoch>) -> RankReport {
     RankReport {
-        rank: Rank(rank),
-        incarnation: Incarnation(0),
-        stage: Stage::Registered,
-        pid: 10 + rank,
-        card: Some(BusinessCard::default()),
-        limits: Some(Limits::default()),
-        waits: false,
-        ended: false,
-        asked: None,
-        regions: RegionWait::default(),
-        moves: None,
         images,
+        ..computing(rank)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use rejoin_channel_table::{Epoch, Generation};
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
-use rejoin_wire::FromManager;
+use rejoin_wire::{FromManager, ImageCost, ToManager};
 
 /// How far a process has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -134,6 +134,28 @@ impl Process {
         );
         let acts = self.acts() && self.waits.is_none();
         acts && self.asked.is_none() && (!waits || self.repeats_reports())
+    }
+
+    /// Its report of the image of this number, or that it can't take the image (`refuses`).
+    pub fn image_report(&self, number: Epoch, refuses: bool) -> ToManager {
+        let generation = self.instance.generation;
+        if refuses {
+            return ToManager::NotImaged {
+                generation,
+                epoch: number,
+                why: "it has threads".into(),
+                outlives: false,
+            };
+        }
+        ToManager::Imaged {
+            generation,
+            epoch: number,
+            pid: self.pid() + 1000 * number.0,
+            cost: ImageCost::default(),
+            streams: [true; 2],
+            caveats: Vec::new(),
+            holds: Default::default(),
+        }
     }
 
     /// Handles a message from its manager.

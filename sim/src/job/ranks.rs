@@ -6,7 +6,6 @@ use super::{Event, JobWorld, Key, MILLI};
 use rejoin_channel_table::{BusinessCard, Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::local;
 use rejoin_managers_protocol::manager_messages::End;
-use rejoin_wire::ImageCost;
 use rejoin_wire::{FromManager, Limits, ToManager, VERSION};
 
 impl<W: Work> JobWorld<W> {
@@ -197,15 +196,8 @@ impl<W: Work> JobWorld<W> {
             return Ok(());
         };
         process.moving = None;
-        let (generation, pid) = (process.instance.generation, process.pid());
-        let message = if refuse {
-            ToManager::NotImaged {
-                generation,
-                epoch: number,
-                why: "it has threads".into(),
-                outlives: false,
-            }
-        } else {
+        let message = process.image_report(number, refuse);
+        if !refuse {
             let image = SimImage::of(process, home);
             self.images.insert((key.0, number), image);
             if stops {
@@ -213,16 +205,7 @@ impl<W: Work> JobWorld<W> {
                 self.paused.insert(key.0);
                 self.work.save(key.0, number);
             }
-            ToManager::Imaged {
-                generation,
-                epoch: number,
-                pid: pid + 1000 * number.0,
-                cost: ImageCost::default(),
-                streams: [true; 2],
-                caveats: Vec::new(),
-                holds: Default::default(),
-            }
-        };
+        }
         self.send_to_local(key, message)
     }
 
@@ -279,29 +262,14 @@ impl<W: Work> JobWorld<W> {
         };
         process.epoch = epoch;
         process.order = process.order.filter(|order| *order > epoch);
-        let generation = process.instance.generation;
         let image = SimImage::of(process, home);
-        let pid = process.pid();
-        let message = if refuse {
-            self.work.forget(key.0, epoch);
-            ToManager::NotImaged {
-                generation,
-                epoch,
-                why: "it has threads".into(),
-                outlives: false,
+        let message = process.image_report(epoch, refuse);
+        match refuse {
+            true => self.work.forget(key.0, epoch),
+            false => {
+                self.images.insert((key.0, epoch), image);
             }
-        } else {
-            self.images.insert((key.0, epoch), image);
-            ToManager::Imaged {
-                generation,
-                epoch,
-                pid: pid + 1000 * epoch.0,
-                cost: ImageCost::default(),
-                streams: [true; 2],
-                caveats: Vec::new(),
-                holds: Default::default(),
-            }
-        };
+        }
         self.send_to_local(key, message)
     }
 

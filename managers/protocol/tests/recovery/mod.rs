@@ -20,7 +20,6 @@ use rejoin_managers_protocol::policy::RecoveryLimit;
 use rejoin_managers_protocol::verdict::Verdict;
 pub use rejoin_sim::job::process_model::{Process, ProcessStep, SimFile, SimImage, SimRestore};
 pub use rejoin_sim::job::stored::Stored;
-use rejoin_wire::ImageCost;
 use rejoin_wire::{Limits, ToManager, VERSION};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -252,30 +251,11 @@ impl System {
         let process = &mut self.processes[index];
         process.epoch = epoch;
         process.order = process.order.filter(|order| *order > epoch);
-        let ProcessInstance {
-            generation, rank, ..
-        } = process.instance;
-        let image = SimImage::of(process, home);
-        let pid = process.pid();
-        let message = if refuse {
-            ToManager::NotImaged {
-                generation,
-                epoch,
-                why: "it has threads".into(),
-                outlives: false,
-            }
-        } else {
-            self.images.insert((rank, epoch), image);
-            ToManager::Imaged {
-                generation,
-                epoch,
-                pid: pid + 1000 * epoch.0,
-                cost: ImageCost::default(),
-                streams: [true; 2],
-                caveats: Vec::new(),
-                holds: Default::default(),
-            }
-        };
+        let message = process.image_report(epoch, refuse);
+        if !refuse {
+            let image = SimImage::of(process, home);
+            self.images.insert((process.instance.rank, epoch), image);
+        }
         self.says(index, message);
     }
 

@@ -10,7 +10,7 @@ use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::manager_messages::{ProcessInstance, ToLocal};
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_tests::models::{FULL, soak};
-use rejoin_wire::{FromManager, ImageCost, ToManager};
+use rejoin_wire::FromManager;
 use stateright::{Checker, HasDiscoveries, Model, Path, Property};
 use std::collections::BTreeMap;
 
@@ -210,29 +210,12 @@ impl System {
         let Some((number, stops)) = process.moving.take() else {
             return;
         };
-        let (instance, pid) = (process.instance, process.pid());
-        let generation = instance.generation;
-        let message = if refuse {
-            ToManager::NotImaged {
-                generation,
-                epoch: number,
-                why: "it has threads".into(),
-                outlives: false,
-            }
-        } else {
+        let message = process.image_report(number, refuse);
+        if !refuse {
             process.waits = Some(number).filter(|_| stops);
             let image = SimImage::of(process, home);
-            self.images.insert((instance.rank, number), image);
-            ToManager::Imaged {
-                generation,
-                epoch: number,
-                pid: pid + 1000 * number.0,
-                cost: ImageCost::default(),
-                streams: [true; 2],
-                caveats: Vec::new(),
-                holds: Default::default(),
-            }
-        };
+            self.images.insert((process.instance.rank, number), image);
+        }
         self.says(index, message);
     }
 
