@@ -1,7 +1,7 @@
 //! The data that a rank gets from its manager before `MPI_Init` can begin, and the limits that all
 //! ranks must share.
 
-use rejoin_channel_table::{Identity, JobKey};
+use rejoin_channel_table::{Identity, JobKey, LanId};
 use serde::{Deserialize, Serialize};
 
 /// The data that a rank needs before `MPI_Init` can begin.
@@ -85,6 +85,9 @@ pub struct RankOptions {
     pub interface: Option<String>,
     /// First and last TCP port to listen on (`--port-range`); any when absent.
     pub port_range: Option<(u16, u16)>,
+    /// Site of the host, as the user gave it; empty: the device tells local networks apart by their
+    /// addresses.
+    pub lan: LanId,
     /// Microseconds to spin before blocking (`--spin`); the device chooses when absent.
     pub spin: Option<u32>,
     /// Largest message that is copied and complete at once, in bytes.

@@ -50,11 +50,12 @@ impl RankListeners {
         } else {
             settings.host.clone()
         };
-        let lan = options.lan.clone();
+        let lan = options.lan.clone().map(LanId);
+        let lan = lan.or_else(|| Some(settings.lan.clone()).filter(|lan| !lan.0.is_empty()));
         BusinessCard {
             addresses: self.listeners.addresses().take(MAX_ADDRESSES).collect(),
             host,
-            lan: LanId(lan.unwrap_or_else(|| self.listeners.lan().to_owned())),
+            lan: lan.unwrap_or_else(|| LanId(self.listeners.lan().to_owned())),
             local_host: LocalHostId(os::local_host_id()),
             pid: std::process::id(),
         }

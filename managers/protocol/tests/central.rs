@@ -302,6 +302,7 @@ fn a_rank_that_takes_no_last_image_is_not_waited_for_without_end() {
 fn a_time_limit_counts_on_when_the_job_is_launched_again() {
     let limited = |spent| Job {
         slots: Vec::new(),
+        lans: Vec::new(),
         limit: Some(1000),
         spent,
         ..job()

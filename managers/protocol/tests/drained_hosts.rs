@@ -4,7 +4,7 @@ mod central_steps;
 mod local_steps;
 
 use central_steps::{at, instance, job, step};
-use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, LanId, Rank};
 use rejoin_managers_protocol::central::{
     AddedHost, Central, CentralEffect, CentralInput, Event, Failover, HostCondition, HostIndex,
     HostsRequest, Job, MoveRequest, Movers, Record, StopSignal,
@@ -229,6 +229,7 @@ fn add(id: u64, name: &str, is_remote: bool) -> CentralInput {
         name: name.into(),
         slots: 3,
         is_remote,
+        lan: LanId("far".into()),
     };
     CentralInput::AddHosts(HostsRequest {
         id,
@@ -272,7 +273,8 @@ fn an_added_host_gets_ranks_and_the_next_central_manager_knows_it() {
     };
     let records = [Some(began), record].into_iter().flatten().collect();
     let mut next = Central::resume(three_hosts(), records);
-    assert_eq!(next.host_views()[3].name, "new");
+    let view = &next.host_views()[3];
+    assert_eq!((&view.name[..], &view.lan.0[..]), ("new", "far"));
     let effects = step(&mut next, at(3), CentralInput::Begin);
     let tells = |e: &CentralEffect| matches!(e, CentralEffect::HostAdded { host: 3, .. });
     assert!(effects.iter().any(tells), "{effects:?}");

@@ -6,7 +6,7 @@ mod local_steps;
 
 use central_steps::{at, computing, instance, job, step};
 use local_steps::steps;
-use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, LanId, Rank};
 use rejoin_managers_protocol::central::{
     AddedHost, Central, CentralEffect, CentralInput, Event, Failover, HostCondition, HostView,
     HostsRequest, Job, Leases, RankMove, RankPlacement, Record, Recovery, StoredState,
@@ -174,6 +174,7 @@ fn asks_and_tells_that_b_is_lost() -> [CentralEffect; 2] {
         name: "b".into(),
         condition: HostCondition::Lost,
         why: Some(format!("it is lost: {}", why())),
+        lan: LanId::default(),
     };
     [
         CentralEffect::AskRelaunchable { regions },

@@ -362,6 +362,7 @@ impl Model for Jobs {
                 hosts: (0..count).map(|n| format!("host{n}")).collect(),
                 placement: self.ranks.iter().map(|(host, _)| *host).collect(),
                 slots: Vec::new(),
+                lans: Vec::new(),
                 limit: self.limit.then_some(1),
                 spent: 0,
                 recovery: None,

@@ -316,6 +316,7 @@ mod tests {
             hosts: vec!["a".into(), "b".into()],
             placement: vec![0, 1],
             slots: Vec::new(),
+            lans: Vec::new(),
             limit: None,
             spent: 0,
             recovery: None,

@@ -145,11 +145,12 @@ pub(super) struct JobArguments {
     /// them
     #[arg(long, value_name = "SIGNAL,...", requires = "grace", value_delimiter = ',', default_value = "TERM", value_parser = stop_signal)]
     pub(super) stop_signal: Vec<i32>,
-    /// Read the hosts from a file: a line each, NAME, NAME:SLOTS or NAME slots=SLOTS
+    /// Read the hosts from a file: a line each, NAME[@SITE][:SLOTS] or NAME [slots=SLOTS]
+    /// [site=SITE]
     #[arg(long, alias = "machinefile", value_name = "FILE")]
     pub(super) hostfile: Option<PathBuf>,
     /// Hosts that are kept free for the ranks of a host that is lost
-    #[arg(long, value_name = "NAME,...")]
+    #[arg(long, value_name = "NAME[@SITE],...")]
     pub(super) spare: Option<String>,
     /// How long a host may be silent before it counts as lost
     #[arg(long, value_name = "TIME", default_value = "30", value_parser = milliseconds, allow_hyphen_values = true)]
@@ -298,8 +299,14 @@ pub(super) struct ProgramArguments {
     #[arg(long, alias = "wd", value_name = "DIR")]
     pub(super) wdir: Option<PathBuf>,
     /// Hosts to run on, each with the number of ranks that it takes before the next host has its
-    /// turn [default: 1]
-    #[arg(short = 'H', long, alias = "hosts", value_name = "NAME[:SLOTS],...")]
+    /// turn [default: 1]. SITE names the local network of the host and of those before it: what all
+    /// hosts get crosses a slow link to a site once
+    #[arg(
+        short = 'H',
+        long,
+        alias = "hosts",
+        value_name = "NAME[@SITE][:SLOTS],..."
+    )]
     pub(super) host: Option<String>,
     /// Program and its arguments
     #[arg(

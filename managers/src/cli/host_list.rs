@@ -4,16 +4,20 @@ use super::arguments::{Given, JobArguments, MapBy, ProgramArguments};
 use super::segments;
 use crate::launch::machines::{Machine, Machines};
 use crate::report::query::NamedHost;
+use rejoin_channel_table::LanId;
+use rejoin_channel_table::card::MAX_NAME;
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::detector::DetectorSettings;
 use rejoin_managers_protocol::lease::Terms;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// A host's name and how many ranks it takes before the next one has its turn.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A host's name, its site, and how many ranks it takes before the next one has its turn.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Slots {
     name: String,
+    /// Empty: none is named.
+    lan: LanId,
     slots: u32,
 }
 
@@ -47,17 +51,19 @@ pub(super) fn machines(
             vec![Slots {
                 name: "localhost".into(),
                 slots: 1,
+                ..Slots::default()
             }]
         };
         let slots = named.or_else(|| from_file.clone()).unwrap_or_else(here);
-        let indices = found.add(&slots);
+        let indices = found.add(&slots)?;
         placement.extend(found.place(&indices, count, job.map_by));
     }
     let total: usize = counts.iter().map(|&c| c as usize).sum();
     placement.truncate(total);
-    for spare in job.spare.iter().flat_map(|s| s.split(',')) {
-        found.add(&list(spare).map_err(|why| format!("--spare {why}"))?);
+    if let Some(spare) = &job.spare {
+        found.add(&list(spare).map_err(|why| format!("--spare {why}"))?)?;
     }
+    found.share_site();
     let detection = DetectorSettings {
         detector: job.detector.into(),
         interval: job.probe_interval,
@@ -109,10 +115,10 @@ impl Finder {
     }
 
     /// Adds hosts, each once. Returns their numbers, in order.
-    fn add(&mut self, list: &[Slots]) -> Vec<HostIndex> {
+    fn add(&mut self, list: &[Slots]) -> Result<Vec<HostIndex>, String> {
         let mut indices = Vec::new();
         let mut fresh = Vec::new();
-        for Slots { name, slots } in list {
+        for Slots { name, lan, slots } in list {
             let here = self.is_here(name);
             let same = |h: &Machine| h.name == *name || (h.here && here);
             let index = self.hosts.iter().position(same).unwrap_or_else(|| {
@@ -121,12 +127,19 @@ impl Finder {
                     here,
                     lost: false,
                     slots: 0,
+                    lan: LanId::default(),
                 });
                 self.slots.push(0);
                 self.used.push(0);
                 fresh.push(self.hosts.len() - 1);
                 self.hosts.len() - 1
             });
+            let known = &mut self.hosts[index].lan;
+            if known.0.is_empty() {
+                known.clone_from(lan);
+            } else if !lan.0.is_empty() && known != lan {
+                return Err(format!("host {name} is at two sites: {known} and {lan}"));
+            }
             if fresh.contains(&index) {
                 // Named twice, it has both.
                 self.slots[index] = self.slots[index].saturating_add(*slots);
@@ -135,7 +148,15 @@ impl Finder {
                 indices.push(index);
             }
         }
-        indices
+        Ok(indices)
+    }
+
+    /// Hosts without a site are where this one is.
+    fn share_site(&mut self) {
+        let own = self.hosts.iter().find(|host| host.here);
+        let own = own.map(|host| host.lan.clone()).unwrap_or_default();
+        let nowhere = self.hosts.iter_mut().filter(|host| host.lan.0.is_empty());
+        nowhere.for_each(|host| host.lan.clone_from(&own));
     }
 
     /// Places ranks: up to the slots, then round again.
@@ -163,16 +184,17 @@ impl Finder {
     }
 }
 
-/// The hosts of `a:2,b`, for a running job whose mpirun is on this host.
+/// The hosts of `a:2,b@site`, for a running job whose mpirun is on this host.
 pub(super) fn named(text: &str) -> Result<Vec<NamedHost>, String> {
     let own = nix::unistd::gethostname().unwrap_or_default();
     let own = own.to_string_lossy().into_owned();
-    let host = |Slots { name, slots }: Slots| {
+    let host = |Slots { name, lan, slots }: Slots| {
         let is_here = is_own(&name, &own);
         NamedHost {
             name: if is_here { own.clone() } else { name },
             slots,
             is_here,
+            lan,
         }
     };
     Ok(list(text)?.into_iter().map(host).collect())
@@ -182,28 +204,61 @@ fn is_own(name: &str, own: &str) -> bool {
     matches!(name, "localhost" | "127.0.0.1" | "::1") || name == own
 }
 
-/// Reads `a:2,b`.
+/// Reads `a:2,b,c@site:4`. Hosts before one that names a site share it, up to the one before that
+/// does.
 fn list(text: &str) -> Result<Vec<Slots>, String> {
     let one = |entry: &str| {
-        let (name, slots) = match entry.rsplit_once(':') {
-            // An IPv6 address has several colons and no slots.
-            Some((name, slots)) if !name.contains(':') => (name, Some(slots)),
-            _ => (entry, None),
+        let (name, lan, slots) = match entry.split_once('@') {
+            Some((name, rest)) => {
+                let (site, slots) = rest.split_once(':').unzip();
+                let site = site.unwrap_or(rest);
+                if name.matches(':').count() == 1 {
+                    return Err(format!("{entry}: slots follow the site (HOST@SITE:SLOTS)"));
+                }
+                (name, check_site(site).map(|()| site), slots)
+            }
+            None => match entry.rsplit_once(':') {
+                // An IPv6 address has several colons and no slots.
+                Some((name, slots)) if !name.contains(':') => (name, Ok(""), Some(slots)),
+                _ => (entry, Ok(""), None),
+            },
         };
         let slots = slots.map_or(Ok(1), number);
-        let slots = slots.map_err(|e| format!("{entry}: {e}"))?;
-        check(name).map_err(|e| format!("{text}: {e}"))?;
+        let lan = lan.and_then(|lan| Ok((lan, check(name)?)));
+        let (lan, ()) = lan.map_err(|e| format!("{text}: {e}"))?;
         Ok(Slots {
             name: name.into(),
-            slots,
+            lan: LanId(lan.into()),
+            slots: slots.map_err(|e| format!("{entry}: {e}"))?,
         })
     };
-    text.split(',').map(|entry| one(entry.trim())).collect()
+    let found: Result<Vec<Slots>, String> =
+        text.split(',').map(|entry| one(entry.trim())).collect();
+    let mut found = found?;
+    let mut site = LanId::default();
+    for host in found.iter_mut().rev() {
+        match host.lan.0.is_empty() {
+            true => host.lan.clone_from(&site),
+            false => site.clone_from(&host.lan),
+        }
+    }
+    Ok(found)
 }
 
 fn number(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|n| (1..=MOST_SLOTS).contains(n));
     number.ok_or_else(|| format!("'{text}' is no number of slots from 1 to {MOST_SLOTS}"))
+}
+
+/// A name of a site: a word.
+pub(super) fn check_site(name: &str) -> Result<(), String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    match !name.is_empty() && name.len() <= MAX_NAME && name.chars().all(fits) {
+        true => Ok(()),
+        false => Err(format!(
+            "'{name}' is no name of a site (HOST@SITE:SLOTS): letters, digits, '.', '_' and '-'"
+        )),
+    }
 }
 
 /// A name that an agent can't take for an option.
@@ -218,7 +273,7 @@ fn check(name: &str) -> Result<(), String> {
     }
 }
 
-/// Reads a host file: a host a line, `name`, `name:2`, `name slots=2`.
+/// Reads a host file: a host a line, `name`, `name@site:2`, `name slots=2 site=name`.
 fn hostfile(path: &Path) -> Result<Vec<Slots>, String> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|e| {
@@ -244,14 +299,19 @@ fn hostfile_lines(text: &str) -> Result<Vec<Slots>, String> {
         };
         let mut entry = list(first).map_err(|e| format!("line {at}: {e}"))?;
         for word in words {
-            let value = match word.split_once('=') {
-                Some(("slots", value)) => value,
+            let set: Result<(), String> = match word.split_once('=') {
+                Some(("slots", value)) => {
+                    number(value).map(|slots| entry.iter_mut().for_each(|host| host.slots = slots))
+                }
+                Some(("site", value)) => check_site(value).map(|()| {
+                    let site = LanId(value.into());
+                    entry.iter_mut().for_each(|host| host.lan.clone_from(&site));
+                }),
                 // Words of other launchers that have no use here.
                 Some(("max_slots" | "max-slots", _)) => continue,
-                _ => return Err(format!("line {at}: '{word}' is not slots=N")),
+                _ => Err(format!("'{word}' is neither slots=N nor site=NAME")),
             };
-            let slots = number(value).map_err(|e| format!("line {at}: {e}"))?;
-            entry.iter_mut().for_each(|e| e.slots = slots);
+            set.map_err(|e| format!("line {at}: {e}"))?;
         }
         found.extend(entry);
     }
@@ -273,7 +333,7 @@ mod tests {
 
     fn placed(hosts: &str, count: u32, by: MapBy) -> Vec<HostIndex> {
         let mut finder = finder();
-        let indices = finder.add(&list(hosts).unwrap());
+        let indices = finder.add(&list(hosts).unwrap()).unwrap();
         finder.place(&indices, count, by)
     }
 
@@ -289,7 +349,8 @@ mod tests {
     #[test]
     fn this_host_has_many_names() {
         let mut finder = finder();
-        let indices = finder.add(&list("localhost:2,b,here,127.0.0.1").unwrap());
+        let hosts = list("localhost:2,b,here,127.0.0.1").unwrap();
+        let indices = finder.add(&hosts).unwrap();
         assert_eq!((indices, &finder.slots[..]), (vec![0, 1], &[4, 1][..]));
         assert!(finder.hosts[0].here && !finder.hosts[1].here);
         assert_eq!(finder.hosts[0].name, "here");
@@ -304,12 +365,46 @@ mod tests {
         for (wrong, what) in [
             ("a slots=x", "line 1: 'x' is no number"),
             ("a\nb cpus=2", "line 2: 'cpus=2'"),
+            ("a site=x/y", "line 1: 'x/y' is no name of a site"),
             ("a:0", "'0' is no number"),
             ("-oProxyCommand=x", "no name of a host"),
         ] {
             let said = hostfile_lines(wrong).unwrap_err();
             assert!(said.contains(what), "{wrong}: {said}");
         }
+    }
+
+    #[test]
+    fn hosts_have_the_site_that_the_list_names_next() {
+        let sites = |text: &str| {
+            let mut finder = finder();
+            finder.add(&list(text)?)?;
+            finder.share_site();
+            let hosts = finder.hosts.iter().zip(&finder.slots);
+            let shown = hosts.map(|(h, slots)| format!("{}@{}:{slots}", h.name, h.lan));
+            Ok::<_, String>(shown.collect::<Vec<_>>().join(" "))
+        };
+        for (text, wanted) in [
+            ("a,b:2", "a@:1 b@:2"),
+            ("a,b@x,c:3,d@y:2", "a@x:1 b@x:1 c@y:3 d@y:2"),
+            ("a@x,b", "a@x:1 b@:1"),
+            // Without a site, it is where mpirun is.
+            ("a@x,localhost@y,b", "a@x:1 here@y:1 b@y:1"),
+            ("::1@x:4,fe80::2@y", "here@x:4 fe80::2@y:1"),
+            ("a@x,a:3", "a@x:4"),
+        ] {
+            assert_eq!(sites(text).as_deref(), Ok(wanted), "{text}");
+        }
+        assert_eq!(
+            sites("a@x,a@y").unwrap_err(),
+            "host a is at two sites: x and y"
+        );
+        for wrong in ["a@", "a@:2", "a@x y", "a@x@y", "@x", "a:2@x"] {
+            assert!(sites(wrong).is_err(), "{wrong}");
+        }
+        let found = hostfile_lines("a@x slots=2\nb slots=3 site=y\n").unwrap();
+        let found: Vec<_> = found.iter().map(|h| (&h.lan.0[..], h.slots)).collect();
+        assert_eq!(found, [("x", 2), ("y", 3)]);
     }
 
     #[test]

@@ -233,12 +233,22 @@ fn hosts(status: &JobStatus) -> String {
     let mut out = String::new();
     let name = status.hosts.iter().map(|host| host.host.len()).max();
     let name = name.unwrap_or(0).max("host".len());
-    let _ = writeln!(out, "  {:name$}  {:8}  {:>6}", "host", "state", "ranks");
+    let sites = status.hosts.iter().filter_map(|host| host.site.as_ref());
+    let site = sites.map(|site| site.len().max("site".len())).max();
+    // Jobs whose hosts are at one place have no such column.
+    let column = |text: &str| site.map_or(String::new(), |width| format!("  {text:width$}"));
+    let head = column("site");
+    let _ = writeln!(
+        out,
+        "  {:name$}{head}  {:8}  {:>6}",
+        "host", "state", "ranks"
+    );
     for host in &status.hosts {
+        let site = column(host.site.as_deref().unwrap_or("-"));
         let why = host.cause.as_ref().map(|why| format!("  ({why})"));
         let _ = writeln!(
             out,
-            "  {:name$}  {:8}  {:>6}{}",
+            "  {:name$}{site}  {:8}  {:>6}{}",
             host.host,
             host.state,
             host.ranks,
@@ -320,6 +330,7 @@ mod tests {
         };
         let host = |host: &str, state: &str, why: Option<&str>, ranks| HostStatus {
             host: host.into(),
+            site: None,
             state: state.into(),
             cause: why.map(Into::into),
             ranks,
@@ -385,6 +396,17 @@ job 00000000000000ab  ./app, 2 ranks, running for 12.3 s  (mpirun 77, --recovery
        1  a          101  running            1      7
 ";
         assert_eq!(table(&some()), want);
+    }
+
+    #[test]
+    fn sites_are_a_column_if_some_host_has_one() {
+        let mut status = some();
+        status.hosts[1].site = Some("north".into());
+        let want = "  host  site   state      ranks
+  a     -      active         2
+  b     north  draining       0  (x)
+";
+        assert_eq!(hosts(&status), want);
     }
 
     #[test]

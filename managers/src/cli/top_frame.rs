@@ -231,6 +231,7 @@ mod tests {
         };
         let host = |name: &str| HostStatus {
             host: name.into(),
+            site: None,
             state: if name == "a" { "active" } else { "inactive" }.into(),
             cause: (name == "b").then(|| "it is lost".into()),
             ranks: 0,

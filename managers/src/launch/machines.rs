@@ -1,5 +1,6 @@
 //! The hosts of a job, and which ranks are placed where.
 
+use rejoin_channel_table::LanId;
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::central::{Failover, Leases};
 use rejoin_managers_protocol::lease::Terms;
@@ -17,6 +18,8 @@ pub struct Machine {
     pub lost: bool,
     /// How many ranks it takes before others get more.
     pub slots: u32,
+    /// Its site; empty: none is known.
+    pub lan: LanId,
 }
 
 /// The ranks of one host, for the file of events.
@@ -24,6 +27,9 @@ pub struct Machine {
 pub struct PlacedRanks<'a> {
     /// Name of the host.
     pub host: &'a str,
+    /// Its site, if one is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub site: Option<&'a str>,
     /// Runs of ranks: the first one and the last one of each.
     pub ranks: Vec<(u32, u32)>,
 }
@@ -55,6 +61,7 @@ impl Machines {
                 here,
                 lost: false,
                 slots: 1,
+                lan: LanId::default(),
             }],
             placement: vec![0; ranks],
             agent: Vec::new(),
@@ -92,6 +99,7 @@ impl Machines {
     pub fn placed_ranks(&self) -> Vec<PlacedRanks<'_>> {
         let hosts = self.hosts.iter().map(|host| PlacedRanks {
             host: &host.name,
+            site: (!host.lan.0.is_empty()).then_some(host.lan.0.as_str()),
             ranks: Vec::new(),
         });
         let mut hosts: Vec<_> = hosts.collect();
@@ -165,6 +173,7 @@ mod tests {
             here: false,
             lost: false,
             slots: 1,
+            lan: LanId::default(),
         });
         machines.placement.push(1);
         machines.agent = vec!["ssh".into(), "-x".into()];
@@ -183,6 +192,7 @@ mod tests {
             here: false,
             lost: false,
             slots: 1,
+            lan: LanId::default(),
         };
         machines.hosts.extend([other("b"), other("spare")]);
         machines.placement = vec![0, 0, 1, 1, 0];

@@ -90,6 +90,9 @@ fn job(launch: &Launch, failover: bool, takes_in: bool) -> Job {
         hosts: launch.machines.names(),
         placement: launch.machines.placement.clone(),
         slots: launch.machines.hosts.iter().map(|h| h.slots).collect(),
+        lans: (launch.machines.hosts.iter())
+            .map(|h| h.lan.clone())
+            .collect(),
         limit: launch.limit,
         spent: match launch.launch {
             0 => 0,

@@ -188,6 +188,7 @@ impl LocalManagers {
             launch: self.launch,
             host: number,
         });
+        part.options.lan.clone_from(&machines.hosts[host].lan);
         let detection = machines.terms.detection;
         if machines.is_networked() && detection.probes() {
             let place = TreePlace::of_peer(number, self.launch);

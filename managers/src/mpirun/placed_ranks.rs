@@ -69,6 +69,7 @@ impl Launcher {
                 here: !added.is_remote,
                 lost: false,
                 slots: added.slots,
+                lan: added.lan,
             });
             self.hosts.add_host();
             self.streams.add_host();
@@ -87,6 +88,7 @@ impl Launcher {
             name: host.name,
             slots: host.slots,
             is_remote: !host.is_here,
+            lan: host.lan,
         };
         self.central.tell(CentralInput::AddHosts(HostsRequest {
             id: u64::from(client),

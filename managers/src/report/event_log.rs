@@ -36,6 +36,8 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    site: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<String>,
@@ -402,6 +404,7 @@ fn of_host<'a>(event: &'a Event, line: &mut Line<'a>) {
         Event::HostChanged(view) => {
             line.host = Some(&view.name);
             line.state = Some(view.condition.name());
+            line.site = Some(view.lan.0.as_str()).filter(|site| !site.is_empty());
             line.cause.clone_from(&view.why);
         }
         Event::HostReplaced {

@@ -70,6 +70,7 @@ impl HostLog {
             name,
             condition,
             why,
+            lan: _,
         } = host;
         let why = why.as_deref().unwrap_or_default();
         let was_suspect = self.suspect.remove(name);

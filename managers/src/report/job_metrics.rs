@@ -280,7 +280,7 @@ impl JobMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rejoin_channel_table::{Epoch, Generation};
+    use rejoin_channel_table::{Epoch, Generation, LanId};
     use rejoin_managers_protocol::central::Course;
     use rejoin_managers_protocol::checkpoint::CheckpointCost;
     use rejoin_managers_protocol::levels::{CommittedEpochs, Level};
@@ -309,6 +309,7 @@ mod tests {
             name: name.into(),
             condition,
             why: None,
+            lan: LanId::default(),
         };
         let spare = host("c", HostCondition::Spare);
         metrics.launched();

@@ -1,11 +1,12 @@
 //! Questions of `rejoin` to a running `mpirun`, and their answers: frames of the managers' codec
 //! over the job's socket in the run directory.
 
+use rejoin_channel_table::LanId;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 /// Version of these messages: both ends must have the same.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// Largest question, in bytes.
 pub const QUESTION_LIMIT: usize = 64 * 1024;
@@ -43,6 +44,8 @@ pub struct NamedHost {
     pub slots: u32,
     /// It is the host of mpirun.
     pub is_here: bool,
+    /// Its site; empty: none is known.
+    pub lan: LanId,
 }
 
 /// Which ranks are to move.
@@ -165,6 +168,8 @@ pub struct JobStatus {
 pub struct HostStatus {
     /// Name of the host.
     pub host: String,
+    /// Its site, if the user has named one.
+    pub site: Option<String>,
     /// `active`, `spare`, `draining` or `inactive`.
     pub state: String,
     /// Why, one line; of a host that takes part as usual, nothing.

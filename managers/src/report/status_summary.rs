@@ -172,6 +172,7 @@ impl StatusSummary {
 fn host_status(view: &HostView) -> HostStatus {
     HostStatus {
         host: view.name.clone(),
+        site: (!view.lan.0.is_empty()).then(|| view.lan.0.clone()),
         state: view.condition.name().into(),
         cause: view.why.clone(),
         ranks: 0,

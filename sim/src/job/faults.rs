@@ -138,6 +138,7 @@ impl<W: Work> JobWorld<W> {
             name: format!("added{id}"),
             slots,
             is_remote: self.shape.leases.is_some(),
+            lan: rejoin_channel_table::LanId::default(),
         };
         let hosts = vec![added];
         self.central(central::CentralInput::AddHosts(central::HostsRequest {

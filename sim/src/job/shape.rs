@@ -50,6 +50,7 @@ impl Shape {
             hosts: (0..self.hosts).map(|n| format!("host{n}")).collect(),
             placement: (0..self.ranks()).map(place).collect(),
             slots: vec![self.per_host; self.hosts],
+            lans: Vec::new(),
             limit: None,
             spent: 0,
             leases: self.leases.map(|terms| Leases {

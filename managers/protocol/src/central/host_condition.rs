@@ -1,5 +1,6 @@
 //! The condition of each host, as the user sees it.
 
+use rejoin_channel_table::LanId;
 use serde::{Deserialize, Serialize};
 
 /// How a host takes part in the job.
@@ -45,4 +46,6 @@ pub struct HostView {
     pub condition: HostCondition,
     /// Why, one line; of a host that takes part as usual, nothing.
     pub why: Option<String>,
+    /// Its site, as the user gave it; empty: none is known.
+    pub lan: LanId,
 }

@@ -3,15 +3,17 @@
 use super::event::Event;
 use super::host_condition::HostCondition;
 use super::hosts_request::AddedHost;
-use super::interface::{CentralEffect, HostIndex, Leases, Record};
+use super::interface::{CentralEffect, HostIndex, Job, Record};
 use super::placement::UsableHost;
 use crate::lease::{Grantor, LeaseStatus, Terms};
 use crate::manager_messages::{Time, ToLocal};
-use rejoin_channel_table::{Incarnation, Rank};
+use rejoin_channel_table::{Incarnation, LanId, Rank};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 struct HostState {
     name: String,
+    /// Its site.
+    lan: LanId,
     /// No more is expected from it.
     done: bool,
     /// It has reported so, and that is stored.
@@ -64,21 +66,26 @@ pub(super) struct HostTable {
 }
 
 impl HostTable {
-    /// Hosts of these names with so many slots each, of which some have leases.
-    pub fn new(names: Vec<String>, slots: &[u32], leases: Option<&Leases>) -> HostTable {
+    /// The hosts of a job, of which some have leases.
+    pub fn new(job: &Job) -> HostTable {
+        let leases = job.leases.as_ref();
         let lease = |host| {
             let leases = leases.filter(|l| l.hosts.contains(&host))?;
             Some(Grantor::new(leases.terms))
         };
-        let host = |(host, name)| HostState {
-            name,
-            slots: slots.get(host).map_or(usize::MAX, |slots| *slots as usize),
+        let host = |(host, name): (HostIndex, &String)| HostState {
+            name: name.clone(),
+            lan: job.lans.get(host).cloned().unwrap_or_default(),
+            slots: job
+                .slots
+                .get(host)
+                .map_or(usize::MAX, |slots| *slots as usize),
             is_remote: lease(host).is_some(),
             lease: lease(host),
             ..HostState::default()
         };
         HostTable {
-            hosts: names.into_iter().enumerate().map(host).collect(),
+            hosts: job.hosts.iter().enumerate().map(host).collect(),
             changed: false,
             ended: Vec::new(),
             terms: leases.map(|leases| leases.terms),
@@ -90,6 +97,7 @@ impl HostTable {
         let lease = self.terms.filter(|_| added.is_remote).map(Grantor::new);
         self.hosts.push(HostState {
             name: added.name,
+            lan: added.lan,
             done: true,
             slots: added.slots as usize,
             is_remote: added.is_remote,
@@ -110,6 +118,7 @@ impl HostTable {
                 name: state.name.clone(),
                 slots: u32::try_from(state.slots).unwrap_or(u32::MAX),
                 is_remote: state.is_remote,
+                lan: state.lan.clone(),
             };
             (host, added)
         })
@@ -132,6 +141,11 @@ impl HostTable {
 
     pub fn name(&self, host: HostIndex) -> String {
         self.hosts[host].name.clone()
+    }
+
+    /// The site of a host; empty: none is known.
+    pub fn lan(&self, host: HostIndex) -> LanId {
+        self.hosts[host].lan.clone()
     }
 
     /// The number of the host of this name.
@@ -160,7 +174,7 @@ impl HostTable {
         effects.extend(open.map(|host| CentralEffect::Send(host, message())));
     }
 
-    /// Sends a message that is too long to be sent to each host separately.
+    /// Sends a message to each host that takes part, where the driver may send it once to many.
     pub fn spread(&self, message: ToLocal, effects: &mut Vec<CentralEffect>) {
         let hosts = self.open().map(|(host, _)| host).collect();
         effects.push(CentralEffect::SendAll(hosts, message));

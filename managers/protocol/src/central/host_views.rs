@@ -25,6 +25,7 @@ impl Central {
                 name: self.hosts.name(host),
                 condition,
                 why,
+                lan: self.hosts.lan(host),
             }
         };
         hosts.map(view).collect()

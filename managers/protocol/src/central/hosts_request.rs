@@ -1,5 +1,6 @@
 //! A request to add hosts to the running job.
 
+use rejoin_channel_table::LanId;
 use serde::{Deserialize, Serialize};
 
 /// A host that is added.
@@ -11,6 +12,8 @@ pub struct AddedHost {
     pub slots: u32,
     /// It is reached over a network.
     pub is_remote: bool,
+    /// Its site; empty: none is known.
+    pub lan: LanId,
 }
 
 /// A request to add hosts.

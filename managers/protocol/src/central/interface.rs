@@ -13,7 +13,7 @@ use crate::manager_messages::{MovedRank, Time, ToCentral, ToLocal};
 use crate::policy::{self, History};
 use crate::region_commits::RegionEpochs;
 use crate::verdict::Verdict;
-use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, LanId, Rank};
 use rejoin_wire::ImageCost;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -303,6 +303,8 @@ pub struct Job {
     /// For each host how many ranks it takes before others get more. A host without a number has
     /// room for all.
     pub slots: Vec<u32>,
+    /// For each host its site. A host without one is at no site that is known.
+    pub lans: Vec<LanId>,
     /// For each rank its host.
     pub placement: Vec<HostIndex>,
     /// Time limit in milliseconds.

@@ -78,7 +78,7 @@ impl Central {
         let mut central = Central {
             phase: CentralPhase::Starting,
             watch: watch_of(&job),
-            hosts: HostTable::new(job.hosts, &job.slots, job.leases.as_ref()),
+            hosts: HostTable::new(&job),
             ranks: RankTable::new(job.generation, first, &job.placement),
             clock: JobClock::new(job.limit, job.spent),
             end: JobEnd::default(),

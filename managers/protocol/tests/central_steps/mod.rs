@@ -23,6 +23,7 @@ pub fn job() -> Job {
         hosts: vec!["a".into()],
         placement: vec![0; RANKS as usize],
         slots: Vec::new(),
+        lans: Vec::new(),
         limit: None,
         spent: 0,
         recovery: Some(Recovery {

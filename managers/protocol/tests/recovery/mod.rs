@@ -106,6 +106,7 @@ fn job(hosts: usize, ranks: u32, files: bool) -> Job {
         hosts: (0..hosts).map(|n| format!("host{n}")).collect(),
         placement: (0..ranks as usize).map(|r| r % hosts).collect(),
         slots: Vec::new(),
+        lans: Vec::new(),
         limit: None,
         spent: 0,
         recovery: Some(Recovery {
