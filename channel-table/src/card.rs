@@ -52,6 +52,8 @@ pub enum Address {
     Tcp(SocketAddr),
     /// A local socket, over which ranks of one host pass shared memory to each other.
     Local(LocalSocketName),
+    /// A TCP listener, as other sites reach it: a router passes the port on.
+    Advertised(SocketAddr),
 }
 
 impl fmt::Display for Address {
@@ -59,6 +61,7 @@ impl fmt::Display for Address {
         match self {
             Address::Tcp(a) => write!(f, "tcp {a}"),
             Address::Local(name) => write!(f, "local {name}"),
+            Address::Advertised(a) => write!(f, "tcp {a} from other sites"),
         }
     }
 }
@@ -178,13 +181,24 @@ impl BusinessCard {
 
     /// The addresses of `peer`, in the order in which to try them from here. Addresses that cannot
     /// work are left out: the loopback of another host, a link-local address from outside the link.
+    /// From another site, an advertised address is the only one: at the others, other machines may
+    /// answer.
     pub fn order(&self, peer: &BusinessCard) -> Vec<Address> {
         let proximity = self.proximity(peer);
+        let advertised = peer.addresses.iter().filter_map(|address| match address {
+            Address::Advertised(at) if proximity == Proximity::Remote => Some(Address::Tcp(*at)),
+            _ => None,
+        });
+        let advertised: Vec<Address> = advertised.collect();
+        if !advertised.is_empty() {
+            return advertised;
+        }
         let mut ranked: Vec<(u8, usize, Address)> = Vec::with_capacity(peer.addresses.len());
         for (position, &address) in peer.addresses.iter().enumerate() {
             let preference = match address {
                 Address::Tcp(socket) => preference(proximity, socket.ip()),
                 Address::Local(_) => (proximity == Proximity::SameHost).then_some(0),
+                Address::Advertised(_) => None,
             };
             if let Some(preference) = preference {
                 ranked.push((preference, position, address));
@@ -259,6 +273,7 @@ mod tests {
             .map(|address| match address {
                 Address::Tcp(a) => a.ip().to_string(),
                 Address::Local(name) => name.to_string(),
+                Address::Advertised(_) => panic!("no address to dial"),
             })
             .collect()
     }
@@ -297,6 +312,19 @@ mod tests {
         assert_eq!(same_host, [&"0a".repeat(16), "127.0.0.1", "10.0.0.2"]);
         assert_eq!(order(&card(&[], "lan", "other"), &peer), ["10.0.0.2"]);
         assert_eq!(order(&card(&[], "far", "other"), &peer), ["10.0.0.2"]);
+    }
+
+    #[test]
+    fn other_sites_dial_the_advertised_address_only() {
+        let mut peer = card(&["127.0.0.1:1", "10.0.0.2:1"], "lan", "host");
+        let outer = "203.0.113.1:5000".parse().unwrap();
+        peer.addresses.insert(0, Address::Advertised(outer));
+        assert_eq!(order(&card(&[], "lan", "other"), &peer), ["10.0.0.2"]);
+        let same_host = order(&card(&[], "lan", "host"), &peer);
+        assert_eq!(same_host, ["127.0.0.1", "10.0.0.2"]);
+        for far in ["far", ""] {
+            assert_eq!(order(&card(&[], far, "other"), &peer), ["203.0.113.1"]);
+        }
     }
 
     #[test]

@@ -179,7 +179,7 @@ pub fn misdirect_local(table: &mut [(Incarnation, BusinessCard)], local: LocalSo
 pub fn tcp(address: &Address) -> Option<SocketAddr> {
     match address {
         Address::Tcp(at) => Some(*at),
-        Address::Local(_) => None,
+        Address::Local(_) | Address::Advertised(_) => None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rejoin_channel_table::{JobId, JobKey};
+use rejoin_managers::net::address::ListenAt;
 use rejoin_managers::net::manager_listener::Listener;
 use rejoin_managers::net::reactor::{Reactor, Token};
 use std::fs::File;
@@ -25,8 +26,12 @@ fn callers_wait_until_there_is_a_descriptor_for_them() {
     setrlimit(Resource::RLIMIT_NOFILE, 100.min(hard), hard).unwrap();
     let mut reactor = Reactor::new().unwrap();
     let key = JobKey::new([1; 32]);
-    let mut listener = Listener::open(JobId(5), key, Some("lo"), (KNOCK, 8), &reactor).unwrap();
-    let mut caller = TcpStream::connect(listener.addresses()[0]).unwrap();
+    let lo = ListenAt {
+        interface: Some("lo".into()),
+        advertised: None,
+    };
+    let mut listener = Listener::open(JobId(5), key, &lo, (KNOCK, 8), &reactor).unwrap();
+    let mut caller = TcpStream::connect(listener.reach().seen_from(true)[0]).unwrap();
     caller.write_all(&[0xff; 4096]).unwrap();
     caller.set_nonblocking(true).unwrap();
     let mut all = Vec::new();

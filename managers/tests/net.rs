@@ -2,7 +2,7 @@
 //! survives. Over loopback, without processes.
 
 use rejoin_channel_table::{JobId, JobKey};
-use rejoin_managers::net::address::ManagerAddress;
+use rejoin_managers::net::address::{ListenAt, ManagerAddress};
 use rejoin_managers::net::auth::Whose;
 use rejoin_managers::net::dial::{Dialed, ManagerDialer};
 use rejoin_managers::net::local_link::Filled;
@@ -35,22 +35,25 @@ struct World {
     dials: u32,
 }
 
+fn lo() -> ListenAt {
+    ListenAt {
+        interface: Some("lo".into()),
+        advertised: None,
+    }
+}
+
 impl World {
     fn new(key: u8, launch: u32) -> World {
         let reactor = Reactor::new().unwrap();
         let true_key = JobKey::new([1; 32]);
-        let listener = Listener::open(JOB, true_key, Some("lo"), (KNOCK, 64), &reactor).unwrap();
+        let listener = Listener::open(JOB, true_key, &lo(), (KNOCK, 64), &reactor).unwrap();
         let whose = Whose {
             job: JOB,
             launch,
             host: 3,
         };
-        let addresses = listener
-            .addresses()
-            .iter()
-            .copied()
-            .map(Into::into)
-            .collect();
+        let addresses = listener.reach().seen_from(true);
+        let addresses = addresses.into_iter().map(Into::into).collect();
         let dialer = ManagerDialer::new(
             JobKey::new([key; 32]),
             whose,
@@ -71,7 +74,7 @@ impl World {
     }
 
     fn address(&self) -> SocketAddr {
-        self.listener.addresses()[0]
+        self.listener.reach().seen_from(true)[0]
     }
 
     /// Continues until something holds; whether it did, within a bound.
@@ -244,7 +247,7 @@ fn refusals_prove_no_end_before_patience_is_over() {
     assert!(world.until(|w, dialed| dialed == Dialed::Connected && w.dials > 0));
     // That address has no listener any more.
     let key = JobKey::new([1; 32]);
-    world.listener = Listener::open(JOB, key, Some("lo"), (KNOCK, 64), &world.reactor).unwrap();
+    world.listener = Listener::open(JOB, key, &lo(), (KNOCK, 64), &world.reactor).unwrap();
     world.theirs.detach(&world.reactor);
     world.wants = true;
     world.dials = 0;

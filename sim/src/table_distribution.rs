@@ -203,7 +203,9 @@ pub fn measure(
         sizes,
         queue: Queue::default(),
         busy: vec![0; hosts + 1],
-        members: peers().map(|peer| Member::new(peer, tree)).collect(),
+        members: peers()
+            .map(|peer| Member::new(peer, tree.clone()))
+            .collect(),
         directories: if asks {
             peers().map(directory).collect()
         } else {

@@ -23,6 +23,8 @@ pub struct UpdateLoad {
     pub per_host: u32,
     /// Children of each manager.
     pub fanout: usize,
+    /// Sites of the hosts, each with as many; central is at the first.
+    pub sites: usize,
     /// Updates that central sends one after the other.
     pub updates: u32,
     /// A recovery begins after so many of them: a message of the next generation follows.
@@ -62,6 +64,8 @@ pub struct UpdateFigure {
     pub messages: u64,
     /// Bytes between managers.
     pub bytes: u64,
+    /// Updates between managers of different sites.
+    pub crossings: u64,
 }
 
 /// Nanoseconds until central learns that a manager has ended.
@@ -81,6 +85,7 @@ enum Event {
 struct UpdateRun<'a> {
     costs: Costs,
     load: UpdateLoad,
+    per_site: usize,
     faults: &'a UpdateFaults,
     rng: Rng,
     update_bytes: usize,
@@ -120,18 +125,22 @@ pub fn measure(
 ) -> Result<UpdateFigure, String> {
     let hosts = load.ranks.div_ceil(load.per_host) as usize;
     let sizes = sizes(load).map_err(|error| error.to_string())?;
-    let tree = Tree::new(hosts, load.fanout).with_patience(PATIENCE);
+    let each = hosts.div_ceil(load.sites);
+    let ends = (1..=load.sites).map(|site| hosts.min(site * each));
+    let tree = Tree::new(hosts, load.fanout).with_sites(ends);
+    let tree = tree.with_patience(PATIENCE);
     let peers = std::iter::once(None).chain((0..hosts).map(Some));
     let mut spread = UpdateRun {
         costs,
         load,
+        per_site: each,
         faults,
         rng: Rng::new(seed),
         update_bytes: sizes.0,
         acknowledge_bytes: sizes.1,
         queue: Queue::default(),
         busy: vec![0; hosts + 1],
-        members: peers.map(|peer| Member::new(peer, tree)).collect(),
+        members: peers.map(|peer| Member::new(peer, tree.clone())).collect(),
         ticks: vec![None; hosts + 1],
         is_ended: vec![false; hosts],
         waiting: VecDeque::new(),
@@ -249,6 +258,10 @@ impl UpdateRun<'_> {
             BroadcastMessage::Acknowledge { .. } => self.acknowledge_bytes,
         };
         let sent = self.work(now, from, bytes);
+        let site = |peer: Peer| peer.map_or(0, |host| host / self.per_site);
+        if matches!(message, BroadcastMessage::Forward { .. }) && site(from) != site(to) {
+            self.figure.crossings += 1;
+        }
         self.figure.messages += 1;
         self.figure.bytes += bytes as u64;
         if from.is_none() || to.is_none() {
@@ -357,6 +370,7 @@ mod tests {
         ranks: 10_000,
         per_host: 8,
         fanout: 8,
+        sites: 1,
         updates: 1,
         recovery_after: None,
     };
@@ -377,6 +391,29 @@ mod tests {
         assert!(large.broadcast < 2 * small.broadcast, "{small:?} {large:?}");
         assert_eq!(large.propagation, small.propagation);
         assert_eq!(large.messages, 2 * large.hosts as u64);
+    }
+
+    #[test]
+    fn an_update_crosses_to_each_site_once() {
+        let none = UpdateFaults::default();
+        let load = UpdateLoad {
+            sites: 5,
+            updates: 20,
+            ..JOB
+        };
+        let figure = spread(load, &none, 1);
+        assert_eq!(figure.crossings, 4 * 20);
+        assert_eq!(figure.messages, 2 * 20 * figure.hosts as u64);
+        let one = spread(UpdateLoad { updates: 20, ..JOB }, &none, 1);
+        // One level more, at most.
+        assert!(figure.broadcast < 2 * one.broadcast, "{figure:?} {one:?}");
+        // The first hosts of two sites end: of their sites, the hosts below them are adopted.
+        let faults = UpdateFaults {
+            ended: vec![(250, 0), (500, 0)],
+            ..UpdateFaults::default()
+        };
+        let figure = spread(load, &faults, 1);
+        assert!(figure.crossings <= 20 * (2 + 2 * 2 * (1 + 8)), "{figure:?}");
     }
 
     #[test]

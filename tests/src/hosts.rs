@@ -8,6 +8,7 @@
 
 pub mod job;
 mod shown_status;
+pub mod wide_link;
 
 use crate::folder::place;
 use crate::processes::{eldest_of_each_rank, is_alive, wait_for};

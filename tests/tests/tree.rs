@@ -36,21 +36,6 @@ fn start_with(
     words.iter().fold(run, |run, word| run.arg(word)).start()
 }
 
-/// Waits until a host's local manager has a connection with those of these hosts.
-fn connected(hosts: &Hosts, host: usize, others: &[usize]) {
-    let manager = hosts.processes(host, "rejoin-local");
-    assert_eq!(manager.len(), 1, "h{host}");
-    wait_for(SOON, &format!("links of h{host} with {others:?}"), || {
-        let all = hosts.exec(host, &["ss", "-Htnp", "state", "established"]);
-        let own = || all.lines().filter(|line| line.contains("\"rejoin-local\""));
-        let there = |other: &usize| {
-            let address = format!(" 10.77.0.{other}:");
-            own().any(|line| line.contains(&address))
-        };
-        others.iter().all(there)
-    });
-}
-
 /// Lines of a stream, as they come.
 fn lines_of(stream: impl std::io::Read + Send + 'static) -> Receiver<String> {
     let (to, lines) = channel();
@@ -132,8 +117,8 @@ fn recovers(table: &str) {
     let job = start(&paced, &[]);
     happened("committed");
     // Central has h1 and h2, h1 has h3 and h4, h2 has h5.
-    connected(&hosts, 1, &[3, 4]);
-    connected(&hosts, 2, &[5]);
+    hosts.connected(1, &[3, 4]);
+    hosts.connected(2, &[5]);
     kill(hosts.processes(5, "jacobi")[0], libc::SIGKILL);
     happened("recovered");
     std::fs::write(&gate, "").expect("the gate");
@@ -189,8 +174,8 @@ fn hosts_below_a_suspended_manager_get_the_table_from_above_it() {
     };
     assert!(from(0) && from(2) && from(3), "{started:?}");
     // h3 was adopted by h1, not by central alone.
-    connected(&hosts, 1, &[3]);
-    connected(&hosts, 3, &[1, 4]);
+    hosts.connected(1, &[3]);
+    hosts.connected(3, &[1, 4]);
     kill(manager, libc::SIGCONT);
     until(&shown, "1 of 4", 1);
     end(child);

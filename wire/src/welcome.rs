@@ -3,6 +3,7 @@
 
 use rejoin_channel_table::{Identity, JobKey, LanId};
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 
 /// The data that a rank needs before `MPI_Init` can begin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +89,8 @@ pub struct RankOptions {
     /// Site of the host, as the user gave it; empty: the device tells local networks apart by their
     /// addresses.
     pub lan: LanId,
+    /// Address at which the ports of `port_range` are reached from other sites.
+    pub advertised: Option<IpAddr>,
     /// Microseconds to spin before blocking (`--spin`); the device chooses when absent.
     pub spin: Option<u32>,
     /// Largest message that is copied and complete at once, in bytes.

@@ -273,7 +273,7 @@ pub(crate) fn is_local(address: &Address) -> bool {
 /// An address in messages to the user.
 pub(crate) fn address_text(address: &Address) -> String {
     match address {
-        Address::Tcp(at) => at.to_string(),
+        Address::Tcp(at) | Address::Advertised(at) => at.to_string(),
         Address::Local(_) => "shared memory".to_owned(),
     }
 }

@@ -1,10 +1,11 @@
 //! The listeners of a rank, to which peers connect.
 
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
 use rejoin_channel_table::card::MAX_ADDRESSES;
-use rejoin_channel_table::{BusinessCard, LanId, LocalHostId};
+use rejoin_channel_table::{Address, BusinessCard, LanId, LocalHostId};
 use rejoin_wire::{RankOptions, Transport};
 
 use crate::descriptors::OldDescriptors;
@@ -52,13 +53,33 @@ impl RankListeners {
         };
         let lan = options.lan.clone().map(LanId);
         let lan = lan.or_else(|| Some(settings.lan.clone()).filter(|lan| !lan.0.is_empty()));
+        let own = self.listeners.addresses();
+        let advertised = settings.advertised.and_then(|to| self.advertised(to));
         BusinessCard {
-            addresses: self.listeners.addresses().take(MAX_ADDRESSES).collect(),
+            addresses: advertised
+                .into_iter()
+                .chain(own)
+                .take(MAX_ADDRESSES)
+                .collect(),
             host,
             lan: lan.unwrap_or_else(|| LanId(self.listeners.lan().to_owned())),
             local_host: LocalHostId(os::local_host_id()),
             pid: std::process::id(),
         }
+    }
+
+    /// The address at which other sites reach a listener.
+    fn advertised(&self, to: IpAddr) -> Option<Address> {
+        let ports = self
+            .listeners
+            .addresses()
+            .filter_map(|address| match address {
+                Address::Tcp(at) if at.is_ipv6() == to.is_ipv6() => Some((at.ip(), at.port())),
+                _ => None,
+            });
+        // With a choice of interfaces, loopback has a listener of its own, which no router reaches.
+        let (_, port) = ports.min_by_key(|(ip, _)| ip.is_loopback())?;
+        Some(Address::Advertised(SocketAddr::new(to, port)))
     }
 
     /// Takes one connection that waits at a listener; `None` when there is none. An error is a lack

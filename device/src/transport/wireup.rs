@@ -19,7 +19,7 @@ use super::{AnyEndpoint, Copies, tcp};
 /// When the system refuses at once.
 pub(crate) fn connect(address: &Address) -> io::Result<Socket> {
     match address {
-        Address::Tcp(at) => tcp::connect(*at),
+        Address::Tcp(at) | Address::Advertised(at) => tcp::connect(*at),
         Address::Local(name) => shm::connect(*name),
     }
 }

@@ -8,87 +8,22 @@
 //! acknowledges a repeated one. Messages of one run of central in one generation are delivered in
 //! the order in which they were sent. A newer generation or run ends the older.
 //!
-//! Hosts have positions from 0, as in a heap with central at its top: with `k` children each,
-//! central has 0 to `k-1`, and position `p` has `k(p+1)` to `k(p+1)+k-1`.
+//! [`broadcast_tree`](super::broadcast_tree) has the shape of the tree. With each generation or run
+//! it may be another one: hosts that are lost are left out, and others have joined.
 
 use crate::manager_messages::Time;
 use rejoin_channel_table::Generation;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
-/// Milliseconds that a child has for each level of its subtree, unless the tree says otherwise.
-pub const PATIENCE: u64 = 250;
+pub use crate::broadcast_tree::{PATIENCE, Peer, Tree};
+
 /// How often a host other than central gives to one that does not answer.
 pub const TRIES: u32 = 3;
 /// Messages under way at a time.
 pub const MOST: usize = 16;
 /// Longest wait between two tries of central, as a power of two of the first.
 const SLOWEST: u32 = 6;
-
-/// A member of the tree: central (`None`), or the local manager of the host at a position.
-pub type Peer = Option<usize>;
-
-/// The shape of the tree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Tree {
-    size: usize,
-    fanout: usize,
-    patience: u64,
-}
-
-impl Tree {
-    /// So many hosts, each with so many children at most (at least one).
-    #[must_use]
-    pub fn new(size: usize, fanout: usize) -> Tree {
-        let fanout = fanout.max(1);
-        Tree {
-            size,
-            fanout,
-            patience: PATIENCE,
-        }
-    }
-
-    /// A child has so many milliseconds for each level of its subtree. This must be more than a
-    /// message takes to all children, or hosts are adopted that only wait for their turn.
-    #[must_use]
-    pub fn with_patience(self, patience: u64) -> Tree {
-        Tree { patience, ..self }
-    }
-
-    /// Positions of a peer's children.
-    #[must_use]
-    pub fn children(&self, peer: Peer) -> Range<usize> {
-        let first = peer.map_or(0, |p| p.saturating_add(1).saturating_mul(self.fanout));
-        first.min(self.size)..first.saturating_add(self.fanout).min(self.size)
-    }
-
-    /// The parent of a position.
-    #[must_use]
-    pub fn parent(&self, position: usize) -> Peer {
-        (position / self.fanout).checked_sub(1)
-    }
-
-    /// Whether a position is another one or below it.
-    #[must_use]
-    pub fn is_within(&self, mut position: usize, above: usize) -> bool {
-        while position > above {
-            match self.parent(position) {
-                Some(parent) => position = parent,
-                None => return false,
-            }
-        }
-        position == above
-    }
-
-    /// Levels below a position.
-    #[must_use]
-    pub fn height(&self, position: usize) -> u32 {
-        let first = |p: usize| Some(self.children(Some(p)).start).filter(|c| *c < self.size);
-        let below = std::iter::successors(first(position), |p| first(*p));
-        u32::try_from(below.count()).unwrap_or(u32::MAX)
-    }
-}
 
 /// Which message it is. Later ones are greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -116,6 +51,8 @@ pub enum BroadcastMessage<P> {
         stamp: Stamp,
         /// For the receiver's whole subtree, or for itself alone.
         whole: bool,
+        /// Positions that the tree of this generation and run leaves out, ascending.
+        absent: Vec<usize>,
         /// The message itself.
         payload: P,
     },
@@ -173,6 +110,8 @@ pub struct Member<P> {
     /// Messages whose whole subtree has answered, the latest ones.
     through: BTreeMap<u32, Vec<usize>>,
     lost: BTreeSet<usize>,
+    /// At central: the hosts that the tree of the next generation or run leaves out.
+    leaves_out: BTreeSet<usize>,
 }
 
 impl<P: Clone> Member<P> {
@@ -188,7 +127,25 @@ impl<P: Clone> Member<P> {
             last: 0,
             through: BTreeMap::new(),
             lost: BTreeSet::new(),
+            leaves_out: BTreeSet::new(),
         }
+    }
+
+    /// Central: the tree of the next generation or run is without these hosts, and with all others.
+    pub fn leave_out(&mut self, absent: BTreeSet<usize>) {
+        self.leaves_out = absent;
+    }
+
+    /// The present tree has a place for this host.
+    #[must_use]
+    pub fn reaches(&self, position: usize) -> bool {
+        self.tree.has(position)
+    }
+
+    /// No message is under way.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.casts.is_empty()
     }
 
     /// As many messages are under way as can be.
@@ -215,7 +172,7 @@ impl<P: Clone> Member<P> {
         if self.me.is_some() || series < self.series {
             return None;
         }
-        self.renew(series);
+        self.renew(series, &self.leaves_out.clone());
         if self.is_full() {
             return None;
         }
@@ -238,8 +195,13 @@ impl<P: Clone> Member<P> {
             BroadcastMessage::Forward {
                 stamp,
                 whole,
+                absent,
                 payload,
             } => {
+                if self.me.is_none() || stamp.series() < self.series {
+                    return;
+                }
+                self.renew(stamp.series(), &absent.into_iter().collect());
                 self.given(now, from, stamp, whole, payload, effects);
             }
             BroadcastMessage::Acknowledge {
@@ -307,9 +269,10 @@ impl<P: Clone> Member<P> {
     }
 
     /// A newer series ends the older.
-    fn renew(&mut self, series: (Generation, u64)) {
+    fn renew(&mut self, series: (Generation, u64), absent: &BTreeSet<usize>) {
         if series > self.series {
             self.series = series;
+            self.tree = self.tree.without(absent);
             self.casts.clear();
             self.early.clear();
             self.through.clear();
@@ -354,7 +317,7 @@ impl<P: Clone> Member<P> {
                 return;
             };
             let tries = cast.duties.get(&position).map_or(0, |duty| duty.tries + 1);
-            let first = self.tree.patience.saturating_mul(u64::from(1 + levels));
+            let first = self.tree.patience().saturating_mul(u64::from(1 + levels));
             let wait = first.saturating_mul(1 << tries.min(SLOWEST));
             let duty = Duty {
                 whole,
@@ -366,6 +329,7 @@ impl<P: Clone> Member<P> {
             let give = BroadcastMessage::Forward {
                 stamp,
                 whole,
+                absent: self.tree.absent().to_vec(),
                 payload,
             };
             effects.push(BroadcastEffect::Send(Some(position), give));
@@ -418,10 +382,6 @@ impl<P: Clone> Member<P> {
         payload: P,
         effects: &mut Vec<BroadcastEffect<P>>,
     ) {
-        if self.me.is_none() || stamp.series() < self.series {
-            return;
-        }
-        self.renew(stamp.series());
         let number = stamp.number;
         // Central has not more under way, so one further ahead is none of its messages.
         if number > self.last.saturating_add(MOST as u32) {
@@ -466,7 +426,7 @@ impl<P: Clone> Member<P> {
         missing: Vec<usize>,
         effects: &mut Vec<BroadcastEffect<P>>,
     ) {
-        let (tree, central) = (self.tree, self.me.is_none());
+        let (tree, central) = (&self.tree, self.me.is_none());
         let Some(cast) = self.casts.get_mut(&number) else {
             return;
         };
@@ -533,28 +493,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tree_is_a_heap_with_central_at_its_top() {
-        let tree = Tree::new(9, 2);
-        assert_eq!(tree.children(None), 0..2);
-        assert_eq!(tree.children(Some(0)), 2..4);
-        assert_eq!(tree.children(Some(1)), 4..6);
-        assert_eq!(tree.children(Some(2)), 6..8);
-        assert_eq!(tree.children(Some(3)), 8..9);
-        assert!(tree.children(Some(4)).is_empty());
-        for position in 0..9 {
-            let parent = tree.parent(position);
-            assert!(tree.children(parent).contains(&position));
-        }
-        assert!(tree.is_within(8, 0) && tree.is_within(8, 3) && !tree.is_within(8, 1));
-        assert!(tree.is_within(1, 1) && !tree.is_within(0, 1));
-        let heights: Vec<u32> = (0..9).map(|p| tree.height(p)).collect();
-        assert_eq!(heights, [2, 1, 1, 1, 0, 0, 0, 0, 0]);
-    }
-
-    #[test]
     fn forged_positions_do_no_harm() {
-        let tree = Tree::new(3, 0);
-        assert!(tree.children(Some(usize::MAX)).is_empty());
         let mut central = Member::new(None, Tree::new(3, 2));
         let mut effects = Vec::new();
         let stamp = central.cast(Time(0), (Generation(0), 0), 'x', &mut effects);
@@ -578,6 +517,7 @@ mod tests {
                 number,
             },
             whole: true,
+            absent: Vec::new(),
             payload: number,
         };
         let mut effects = Vec::new();

@@ -19,6 +19,7 @@
 
 mod background_level;
 pub mod broadcast;
+pub mod broadcast_tree;
 pub mod central;
 pub mod checkpoint;
 mod committed_checkpoint;

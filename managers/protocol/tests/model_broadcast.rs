@@ -29,7 +29,15 @@ struct Budget {
 struct Job {
     hosts: usize,
     fanout: usize,
+    /// Where the hosts near central end; the others are at another site.
+    near: usize,
     budget: Budget,
+}
+
+impl Job {
+    fn tree(&self) -> Tree {
+        Tree::new(0, self.fanout).with_sites([self.near, self.hosts])
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,6 +48,7 @@ struct Letter {
     stamp: Stamp,
     whole: bool,
     missing: Vec<usize>,
+    absent: Vec<usize>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -49,6 +58,11 @@ struct State {
     letters: BTreeSet<Letter>,
     /// Crashed, and central does not know yet.
     untold: BTreeSet<usize>,
+    /// Crashed, and central knows.
+    told: BTreeSet<usize>,
+    /// The host to which each message has crossed to the other site. Messages that come twice, and
+    /// those to hosts that are adopted, are not counted.
+    crossed: BTreeSet<(Stamp, usize)>,
     delivered: Vec<Vec<u32>>,
     cast: Vec<Stamp>,
     complete: Vec<Stamp>,
@@ -82,15 +96,22 @@ impl State {
                         BroadcastMessage::Forward {
                             stamp,
                             whole,
+                            absent,
                             payload,
-                        } => Letter {
-                            from: me,
-                            to,
-                            give: Some(payload),
-                            stamp,
-                            whole,
-                            missing: Vec::new(),
-                        },
+                        } => {
+                            if me.is_none() {
+                                self.crossed.extend(to.map(|to| (stamp, to)));
+                            }
+                            Letter {
+                                from: me,
+                                to,
+                                give: Some(payload),
+                                stamp,
+                                whole,
+                                missing: Vec::new(),
+                                absent,
+                            }
+                        }
                         BroadcastMessage::Acknowledge {
                             stamp,
                             whole,
@@ -102,6 +123,7 @@ impl State {
                             stamp,
                             whole,
                             missing,
+                            absent: Vec::new(),
                         },
                     };
                     self.letters.insert(letter);
@@ -124,11 +146,13 @@ impl State {
             stamp,
             whole,
             missing,
+            absent,
         } = letter;
         let message = match give {
             Some(payload) => BroadcastMessage::Forward {
                 stamp,
                 whole,
+                absent,
                 payload,
             },
             None => BroadcastMessage::Acknowledge {
@@ -149,6 +173,7 @@ impl State {
         let number = self.cast.len() as u32;
         let series = (Generation(u32::from(number > 1)), 7);
         let mut effects = Vec::new();
+        self.central.leave_out(self.told.clone());
         let stamp = self.central.cast(Time(0), series, number, &mut effects);
         self.cast.extend(stamp);
         self.perform(None, effects);
@@ -188,13 +213,15 @@ impl Model for Job {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        let tree = Tree::new(self.hosts, self.fanout);
-        let host = |position| Some(Member::new(Some(position), tree));
+        let tree = self.tree();
+        let host = |position| Some(Member::new(Some(position), tree.clone()));
         vec![State {
-            central: Member::new(None, tree),
+            central: Member::new(None, tree.clone()),
             hosts: (0..self.hosts).map(host).collect(),
             letters: BTreeSet::new(),
             untold: BTreeSet::new(),
+            told: BTreeSet::new(),
+            crossed: BTreeSet::new(),
             delivered: vec![Vec::new(); self.hosts],
             cast: Vec::new(),
             complete: Vec::new(),
@@ -228,10 +255,10 @@ impl Model for Job {
             actions.extend(alive.map(Action::Crash));
         }
         if left.cuts > 0 {
-            let tree = Tree::new(self.hosts, self.fanout);
+            let tree = self.tree();
             let below = |n| {
-                tree.children(Some(n))
-                    .map(move |child| Action::Cut(n, child))
+                let children = tree.children(Some(n)).into_iter();
+                children.map(move |child| Action::Cut(n, child))
             };
             actions.extend((0..self.hosts).flat_map(below));
         }
@@ -264,6 +291,7 @@ impl Model for Job {
             }
             Action::TellLost(host) => {
                 state.untold.remove(&host);
+                state.told.insert(host);
                 let mut effects = Vec::new();
                 state.central.lost(Time(0), host, &mut effects);
                 state.perform(None, effects);
@@ -302,6 +330,18 @@ impl Model for Job {
                 "no more is on its way than a few letters a host",
                 |_, s: &State| s.letters.len() <= 8 * s.hosts.len() * s.cast.len().max(1),
             ),
+            Property::always(
+                "undisturbed, a message crosses to a site once",
+                |job: &Job, s: &State| {
+                    let far = |(_, host): &&(Stamp, usize)| *host >= job.near;
+                    let stamps: Vec<Stamp> = s.crossed.iter().filter(far).map(|c| c.0).collect();
+                    let disturbed = job.budget.losses + job.budget.early + job.budget.cuts > 0;
+                    let lost = s.told.iter().filter(|host| **host >= job.near).count();
+                    // The message that is under way when a host is lost goes to those below it.
+                    let twice = stamps.windows(2).filter(|two| two[0] == two[1]).count();
+                    disturbed || twice <= lost * (job.hosts - job.near)
+                },
+            ),
             Property::sometimes(
                 "central adopts the children of a crashed host",
                 |_, s: &State| s.hosts[0].is_none() && s.is_done(),
@@ -337,6 +377,7 @@ const BUDGET: Budget = Budget {
 const FOUR: Job = Job {
     hosts: 4,
     fanout: 2,
+    near: 4,
     budget: BUDGET,
 };
 
@@ -382,7 +423,34 @@ fn words_in_order_and_a_new_generation() {
     let job = Job {
         hosts: 3 + usize::from(soak()),
         fanout: 1,
+        near: 3 + usize::from(soak()),
         budget,
     };
     check("messages", job);
+}
+
+/// One host near central and three at another site.
+const SITES: Job = Job {
+    near: 1,
+    fanout: 1,
+    ..FOUR
+};
+
+#[test]
+fn a_message_crosses_to_a_site_once() {
+    let budget = Budget {
+        messages: 3,
+        ..BUDGET
+    };
+    check("sites", Job { budget, ..SITES });
+}
+
+#[test]
+fn the_first_host_of_a_site_crashes_between_generations() {
+    let budget = Budget {
+        messages: 2 + u32::from(FULL),
+        crashes: 1,
+        ..BUDGET
+    };
+    check("speakers", Job { budget, ..SITES });
 }

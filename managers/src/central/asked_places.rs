@@ -1,20 +1,20 @@
 //! Addresses of hosts, for hosts that ask for them. Central only passes them on.
 
+use crate::net::address::ManagerReach;
 use rejoin_managers_protocol::central::HostIndex;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 /// The addresses that hosts have told, and questions that wait for others.
 #[derive(Debug, Default)]
 pub(super) struct AskedPlaces {
-    known: BTreeMap<HostIndex, Vec<SocketAddr>>,
+    known: BTreeMap<HostIndex, ManagerReach>,
     /// Who asks, and about which host.
     questions: Vec<(HostIndex, HostIndex)>,
 }
 
 impl AskedPlaces {
     /// A host asks about another. Returns the addresses, if they are known.
-    pub fn ask(&mut self, asker: HostIndex, host: HostIndex) -> Option<Vec<SocketAddr>> {
+    pub fn ask(&mut self, asker: HostIndex, host: HostIndex) -> Option<ManagerReach> {
         let known = self.known.get(&host).cloned();
         if known.is_none() {
             self.questions.push((asker, host));
@@ -23,8 +23,8 @@ impl AskedPlaces {
     }
 
     /// A host tells its addresses. Returns the hosts that have asked for them.
-    pub fn learn(&mut self, host: HostIndex, addresses: Vec<SocketAddr>) -> Vec<HostIndex> {
-        self.known.insert(host, addresses);
+    pub fn learn(&mut self, host: HostIndex, reach: ManagerReach) -> Vec<HostIndex> {
+        self.known.insert(host, reach);
         let about = |(_, about): &mut (HostIndex, HostIndex)| *about == host;
         let answered = self.questions.extract_if(.., about);
         answered.map(|(asker, _)| asker).collect()

@@ -51,7 +51,7 @@ impl CoreDriver {
     ) -> CoreDriver {
         // Those that an earlier central manager has added.
         for added in core.host_views().into_iter().skip(names.len()) {
-            hosts.add_host();
+            hosts.add_host(added.lan);
             names.push(added.name);
         }
         CoreDriver {
@@ -233,7 +233,7 @@ impl CoreDriver {
                 }
                 CentralEffect::HostAdded { host, added } => {
                     if host == self.names.len() {
-                        self.hosts.add_host();
+                        self.hosts.add_host(added.lan.clone());
                         self.names.push(added.name.clone());
                     }
                     others.push(CentralEffect::HostAdded { host, added });

@@ -6,18 +6,19 @@
 //! reports managers that have ended, and leases detect silence.
 
 use super::asked_places::AskedPlaces;
-use super::tree_top::{Lookups, Outgoing, Top};
+use super::tree_top::{Outgoing, TREES, Top};
 use crate::error::Result;
 use crate::host::host_limits;
 use crate::host_clocks::now;
 use crate::launch::local_messages::{CentralToLocal, LocalToCentral};
-use crate::launch::tree::{TreePlace, goes_down};
+use crate::launch::tree::{JobTree, goes_down};
+use crate::net::address::ManagerReach;
 use crate::net::auth::central_key;
 use crate::net::local_link::Filled;
 use crate::net::manager_listener::{Listener, ListeningSockets, ProvedManager};
 use crate::net::reactor::{Reactor, Token};
 use crate::net::session_link::SessionLink;
-use rejoin_channel_table::{JobId, JobKey};
+use rejoin_channel_table::{JobId, JobKey, LanId};
 use rejoin_managers_protocol::central::{HostIndex, Job};
 use rejoin_managers_protocol::detector::{WatchOrder, WatchReport};
 use rejoin_managers_protocol::manager_messages::{ToCentral, ToLocal};
@@ -37,8 +38,8 @@ pub struct LinkPlan {
     pub launch: u32,
     /// How often a central manager was started for this launch before.
     pub restarts: u32,
-    /// The first place in the tree, if there is one.
-    pub tree: Option<TreePlace>,
+    /// The tree, if there is one.
+    pub tree: Option<JobTree>,
     /// Ranks look cards up.
     pub lookups: bool,
 }
@@ -63,7 +64,9 @@ pub struct HostLinks {
     links: Vec<Option<HostLink>>,
     listener: Listener,
     launch: u32,
-    /// Of a job on many hosts.
+    /// The site of each host.
+    lans: Vec<LanId>,
+    /// Of a job on many hosts, or at several sites.
     top: Option<Top>,
     /// Where the files of hosts' images are copied.
     image_places: AskedPlaces,
@@ -104,21 +107,25 @@ impl HostLinks {
         let instance = u64::from(plan.restarts);
         let kind = (kinds.caller, most);
         let listener = Listener::new(plan.id, key, sockets, kind, instance, reactor)?;
-        let run = (u64::from(plan.launch) << 32) | instance;
-        let lookups = plan.lookups.then(|| Lookups::new(&job.placement, &used));
+        let run = (u64::from(plan.launch) << 48) | (instance * TREES);
+        let top = |tree| Top::new(tree, run, &job.placement, plan.lookups);
         Ok(HostLinks {
             links,
             listener,
             launch: plan.launch,
-            top: plan.tree.map(|place| Top::new(place, run, used, lookups)),
+            lans: (0..hosts)
+                .map(|host| job.lans.get(host).cloned().unwrap_or_default())
+                .collect(),
+            top: plan.tree.as_ref().map(top),
             image_places: AskedPlaces::default(),
             peer_places: AskedPlaces::default(),
             link_kind: kinds.link,
         })
     }
 
-    /// The job has one more host.
-    pub fn add_host(&mut self) {
+    /// The job has one more host, at this site.
+    pub fn add_host(&mut self, lan: LanId) {
+        self.lans.push(lan);
         let host = u32::try_from(self.links.len()).unwrap_or(u32::MAX);
         let link = SessionLink::new(Token::indexed(self.link_kind, host));
         self.links.push(Some(HostLink { link, open: true }));
@@ -141,11 +148,6 @@ impl HostLinks {
     /// # Errors
     /// The order is above the limit of messages.
     pub fn order(&mut self, host: HostIndex, order: ToLocal) -> Result<()> {
-        if let Some(top) = &mut self.top
-            && top.hold(host, &order)
-        {
-            return Ok(());
-        }
         let order = match order {
             ToLocal::Watch(order) => ToLocal::Watch(self.with_peers(order)),
             order => order,
@@ -168,17 +170,18 @@ impl HostLinks {
     /// is one.
     fn peer_of(&self, host: HostIndex) -> usize {
         let top = self.top.as_ref();
-        top.map_or(host, |top| top.position(host).unwrap_or(usize::MAX))
+        // Positions are those of all hosts but the added ones.
+        top.map_or(host, |top| top.position(host).unwrap_or(host))
     }
 
     /// The host whose manager has this number.
     fn host_of_peer(&self, peer: usize) -> HostIndex {
         let top = self.top.as_ref();
-        top.map_or(peer, |top| top.host_at(peer).unwrap_or(usize::MAX))
+        top.map_or(peer, |top| top.host_at(peer).unwrap_or(peer))
     }
 
-    /// Queues an order to several hosts. The table of ranks and updates of it go down the tree, if
-    /// there is one.
+    /// Queues an order to several hosts. The table of ranks, updates of it and requests for
+    /// checkpoints go down the tree, if there is one.
     ///
     /// # Errors
     /// The order is above the limit of messages.
@@ -186,7 +189,13 @@ impl HostLinks {
         if let (Some(generation), Some(top)) = (goes_down(&order), &mut self.top)
             && let Some(outgoing) = top.cast(now(), generation, &order)?
         {
-            return self.go_down(outgoing);
+            self.go_down(outgoing)?;
+            let reaches =
+                |host: &HostIndex| self.top.as_ref().is_some_and(|top| top.reaches(*host));
+            let apart: Vec<HostIndex> = hosts.iter().filter(|h| !reaches(h)).copied().collect();
+            return apart
+                .into_iter()
+                .try_for_each(|host| self.order(host, order.clone()));
         }
         hosts
             .iter()
@@ -196,10 +205,6 @@ impl HostLinks {
     fn go_down(&mut self, outgoing: Outgoing) -> Result<()> {
         for (host, message) in outgoing {
             self.queue(host, &CentralToLocal::Tree(message))?;
-        }
-        let released = self.top.as_mut().map(Top::released);
-        for (host, order) in released.unwrap_or_default() {
-            self.queue(host, &CentralToLocal::Order(order))?;
         }
         Ok(())
     }
@@ -243,7 +248,8 @@ impl HostLinks {
                 LocalToCentral::Listens(addresses) => self.listens(host, addresses)?,
                 LocalToCentral::GivesImages(addresses) => self.gives_images(host, addresses)?,
                 LocalToCentral::AskImages(about) => {
-                    if let Some(addresses) = self.image_places.ask(host, about as usize) {
+                    if let Some(reach) = self.image_places.ask(host, about as usize) {
+                        let addresses = self.seen_from(host, about as usize, &reach);
                         let answer = CentralToLocal::ImagesAt {
                             host: about,
                             addresses,
@@ -253,7 +259,8 @@ impl HostLinks {
                 }
                 LocalToCentral::AskPeer(peer) => {
                     let about = self.host_of_peer(peer as usize);
-                    if let Some(addresses) = self.peer_places.ask(host, about) {
+                    if let Some(reach) = self.peer_places.ask(host, about) {
+                        let addresses = self.seen_from(host, about, &reach);
                         self.queue(host, &CentralToLocal::PeerAt { peer, addresses })?;
                     }
                 }
@@ -277,39 +284,45 @@ impl HostLinks {
 
     /// The addresses of a local manager. That from which it called comes first: of its other
     /// addresses some may mean nothing elsewhere, or another machine.
-    fn sorted(&mut self, host: HostIndex, mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    fn sorted(&mut self, host: HostIndex, reach: ManagerReach) -> ManagerReach {
         let seen = self.open(host).and_then(|link| link.peer());
-        addresses.sort_by_key(|address| Some(address.ip()) != seen);
-        addresses
+        reach.with_first(seen)
+    }
+
+    /// The addresses at which a host dials another.
+    fn seen_from(&self, from: HostIndex, to: HostIndex, reach: &ManagerReach) -> Vec<SocketAddr> {
+        reach.seen_from(self.lans.get(from) == self.lans.get(to))
     }
 
     /// A local manager says where others copy the files of its images.
-    fn gives_images(&mut self, host: HostIndex, addresses: Vec<SocketAddr>) -> Result<()> {
-        let addresses = self.sorted(host, addresses);
-        let askers = self.image_places.learn(host, addresses.clone());
-        let answer = CentralToLocal::ImagesAt {
-            host: u32::try_from(host).unwrap_or(u32::MAX),
-            addresses,
-        };
-        askers
-            .into_iter()
-            .try_for_each(|to| self.queue(to, &answer))
+    fn gives_images(&mut self, host: HostIndex, reach: ManagerReach) -> Result<()> {
+        let reach = self.sorted(host, reach);
+        let askers = self.image_places.learn(host, reach.clone());
+        let number = u32::try_from(host).unwrap_or(u32::MAX);
+        askers.into_iter().try_for_each(|to| {
+            let answer = CentralToLocal::ImagesAt {
+                host: number,
+                addresses: self.seen_from(to, host, &reach),
+            };
+            self.queue(to, &answer)
+        })
     }
 
     /// A local manager says where others reach it.
-    fn listens(&mut self, host: HostIndex, addresses: Vec<SocketAddr>) -> Result<()> {
-        let addresses = self.sorted(host, addresses);
+    fn listens(&mut self, host: HostIndex, reach: ManagerReach) -> Result<()> {
+        let reach = self.sorted(host, reach);
         if let Some(top) = &mut self.top {
-            top.listens(host, addresses.clone());
+            top.listens(host, reach.clone());
         }
-        let askers = self.peer_places.learn(host, addresses.clone());
-        let answer = CentralToLocal::PeerAt {
-            peer: u32::try_from(self.peer_of(host)).unwrap_or(u32::MAX),
-            addresses,
-        };
-        askers
-            .into_iter()
-            .try_for_each(|to| self.queue(to, &answer))
+        let askers = self.peer_places.learn(host, reach.clone());
+        let peer = u32::try_from(self.peer_of(host)).unwrap_or(u32::MAX);
+        askers.into_iter().try_for_each(|to| {
+            let answer = CentralToLocal::PeerAt {
+                peer,
+                addresses: self.seen_from(to, host, &reach),
+            };
+            self.queue(to, &answer)
+        })
     }
 
     /// The message with the numbers of hosts.

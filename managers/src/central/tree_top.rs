@@ -1,7 +1,8 @@
 //! Central's part of the tree that the table goes down: it is the top.
 
 use crate::error::Result;
-use crate::launch::tree::{TreeOrder, TreePlace};
+use crate::launch::tree::{JobTree, TreeOrder};
+use crate::net::address::ManagerReach;
 use rejoin_channel_table::{BusinessCard, Generation, Rank};
 use rejoin_managers_protocol::broadcast::{BroadcastEffect, BroadcastMessage, Member, Stamp};
 use rejoin_managers_protocol::central::HostIndex;
@@ -9,7 +10,6 @@ use rejoin_managers_protocol::lookup::{self, Directory};
 use rejoin_managers_protocol::manager_messages::{ProcessInstance, Time, ToLocal};
 use rejoin_wire::ProcessMap;
 use std::collections::{BTreeSet, VecDeque};
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// Answers local managers that ask for a card that they do not know.
@@ -20,9 +20,9 @@ pub(super) struct Lookups {
 }
 
 impl Lookups {
-    /// Makes it for ranks placed on hosts, which are in ascending order.
-    pub fn new(placement: &[HostIndex], hosts: &[HostIndex]) -> Lookups {
-        let place = |host| hosts.binary_search(host).unwrap_or(usize::MAX);
+    /// Makes it for ranks placed on hosts, whose positions are given.
+    fn new(placement: &[HostIndex], positions: &[usize]) -> Lookups {
+        let place = |host: &HostIndex| positions.get(*host).copied().unwrap_or(usize::MAX);
         let places: Arc<[usize]> = placement.iter().map(place).collect();
         Lookups {
             directory: Directory::new(None, Arc::clone(&places)),
@@ -82,17 +82,27 @@ fn begin(order: &ToLocal, place: impl Fn(usize) -> usize) -> Option<ToLocal> {
     })
 }
 
+/// More trees than a run of central has.
+pub(super) const TREES: u64 = 1 << 16;
+
 /// Messages to send, with their hosts.
 pub(super) type Outgoing = Vec<(HostIndex, BroadcastMessage<TreeOrder>)>;
 
 /// The top of the tree.
 pub(super) struct Top {
     member: Member<TreeOrder>,
-    /// The host at each position, ascending.
+    /// The host at each position.
     hosts: Vec<HostIndex>,
+    /// The position of each host.
+    positions: Vec<usize>,
+    /// The positions of hosts that have a manager.
+    present: BTreeSet<usize>,
     /// Where each listens, as far as it has said.
-    addresses: Vec<Vec<SocketAddr>>,
+    addresses: Vec<ManagerReach>,
+    /// The number of the run of central, raised each time that the tree changes.
     run: u64,
+    /// The generation in which the tree was changed last.
+    arranged: Option<Generation>,
     under_way: Option<Stamp>,
     /// Updates that wait, because too many messages are under way.
     waiting: VecDeque<(Generation, ToLocal)>,
@@ -103,34 +113,50 @@ pub(super) struct Top {
     are_known: bool,
     /// The messages sent so far, with their hosts. mpirun's links lose nothing, so once is enough.
     given: BTreeSet<(Stamp, usize, bool)>,
-    /// Orders that may not come before the table.
-    held: Vec<(HostIndex, ToLocal)>,
+    /// A request for a checkpoint, which may not come before the table.
+    held: Option<(Generation, ToLocal)>,
     /// Of a job whose ranks look cards up.
     lookups: Option<Lookups>,
 }
 
 impl Top {
-    /// For these hosts, in ascending order. A later central manager has a greater number of the
-    /// run.
-    pub fn new(place: TreePlace, run: u64, hosts: Vec<HostIndex>, lookups: Option<Lookups>) -> Top {
+    /// For a job whose ranks are placed like this. A later central manager has a greater number of
+    /// the run, by at least [`TREES`]. `has_lookups`: ranks look cards up.
+    pub fn new(tree: &JobTree, run: u64, placement: &[HostIndex], has_lookups: bool) -> Top {
+        let hosts = tree.hosts().to_vec();
+        let mut positions = vec![usize::MAX; hosts.len()];
+        for (position, host) in hosts.iter().enumerate() {
+            positions[*host] = position;
+        }
+        let present = placement.iter().filter_map(|host| positions.get(*host));
         Top {
-            member: Member::new(None, place.tree()),
-            addresses: vec![Vec::new(); hosts.len()],
+            member: Member::new(None, tree.tree()),
+            present: present.copied().collect(),
+            addresses: vec![ManagerReach::default(); hosts.len()],
+            lookups: has_lookups.then(|| Lookups::new(placement, &positions)),
             hosts,
+            positions,
             run,
+            arranged: None,
             under_way: None,
             waiting: VecDeque::new(),
             carrier: None,
             are_known: false,
             given: BTreeSet::new(),
-            held: Vec::new(),
-            lookups,
+            held: None,
         }
     }
 
-    /// The position of a host.
+    /// The position of a host. One that was added later has none.
     pub fn position(&self, host: HostIndex) -> Option<usize> {
-        self.hosts.binary_search(&host).ok()
+        self.positions.get(host).copied()
+    }
+
+    /// The present tree reaches a host. Another one, whose manager has come later, is told directly
+    /// until the next generation.
+    pub fn reaches(&self, host: HostIndex) -> bool {
+        let position = self.position(host);
+        position.is_some_and(|position| self.member.reaches(position))
     }
 
     /// The host at a position.
@@ -139,12 +165,13 @@ impl Top {
     }
 
     /// A local manager says where it listens.
-    pub fn listens(&mut self, host: HostIndex, addresses: Vec<SocketAddr>) {
+    pub fn listens(&mut self, host: HostIndex, reach: ManagerReach) {
         let Some(position) = self.position(host) else {
             return;
         };
-        if self.addresses[position] != addresses {
-            self.addresses[position] = addresses;
+        self.present.insert(position);
+        if self.addresses[position] != reach {
+            self.addresses[position] = reach;
             (self.carrier, self.are_known) = (None, false);
         }
     }
@@ -165,6 +192,12 @@ impl Top {
         order: &ToLocal,
     ) -> Result<Option<Outgoing>> {
         self.waiting.retain(|(of, _)| *of >= generation);
+        self.held.take_if(|(of, _)| *of < generation);
+        if matches!(order, ToLocal::Checkpoint { .. }) && self.is_spreading() {
+            // A rank without the table can't enter an epoch.
+            self.held = Some((generation, order.clone()));
+            return Ok(Some(Outgoing::new()));
+        }
         if let ToLocal::Update { instance, card } = order {
             if let Some(lookups) = &mut self.lookups {
                 lookups.learn(*instance, card);
@@ -197,6 +230,7 @@ impl Top {
         generation: Generation,
         order: &ToLocal,
     ) -> Result<Option<Outgoing>> {
+        self.arrange(generation);
         let addresses = match self.are_known {
             true => Vec::new(),
             false => self.addresses.clone(),
@@ -215,6 +249,26 @@ impl Top {
             self.carrier = self.carrier.or(stamp);
         }
         Ok(stamp.map(|_| self.outgoing(effects)))
+    }
+
+    /// Changes the tree, if hosts have come or are lost. Hosts come in with a new generation only:
+    /// what they were told directly before may still be on its way. Within a generation, a message
+    /// that is under way keeps its tree.
+    fn arrange(&mut self, generation: Generation) {
+        let is_newer = self.arranged.is_none_or(|before| generation > before);
+        let all = 0..self.hosts.len();
+        let is_out = |position: &usize| {
+            !self.present.contains(position) || !is_newer && !self.member.reaches(*position)
+        };
+        let absent: BTreeSet<usize> = all.filter(is_out).collect();
+        let is_lost = |position: &usize| self.member.reaches(*position);
+        if !is_newer && (!self.member.is_idle() || !absent.iter().any(is_lost)) {
+            return;
+        }
+        self.member.leave_out(absent);
+        self.run += 1;
+        self.arranged = Some(generation);
+        (self.carrier, self.are_known) = (None, false);
     }
 
     /// A local manager says this.
@@ -243,6 +297,11 @@ impl Top {
         {
             outgoing.extend(self.cast_one(now, generation, &order)?.unwrap_or_default());
         }
+        if !self.is_spreading()
+            && let Some((generation, order)) = self.held.take()
+        {
+            outgoing.extend(self.cast_one(now, generation, &order)?.unwrap_or_default());
+        }
         Ok(outgoing)
     }
 
@@ -267,6 +326,7 @@ impl Top {
     pub fn lost(&mut self, now: Time, host: HostIndex) -> Result<Outgoing> {
         let mut effects = Vec::new();
         if let Some(position) = self.position(host) {
+            self.present.remove(&position);
             self.member.lost(now, position, &mut effects);
         }
         self.continues(now, effects)
@@ -284,32 +344,6 @@ impl Top {
     /// When [`Top::tick`] is due.
     pub fn deadline(&self) -> Option<Time> {
         self.member.deadline()
-    }
-
-    /// Holds an order that may not arrive before the table under way. A rank without the table
-    /// can't enter an epoch. All other orders are valid at any time: `Commit` is about images,
-    /// `AllFinalized` follows messages of ranks that have the table, and an end needs no table.
-    pub fn hold(&mut self, host: HostIndex, order: &ToLocal) -> bool {
-        match order {
-            ToLocal::Checkpoint { .. } if self.is_spreading() => {
-                self.held.push((host, order.clone()));
-                true
-            }
-            ToLocal::Restore { .. } => {
-                // Of an older generation.
-                self.held.retain(|(held, _)| *held != host);
-                false
-            }
-            _ => false,
-        }
-    }
-
-    /// The held orders, when all hosts have the table.
-    pub fn released(&mut self) -> Vec<(HostIndex, ToLocal)> {
-        match self.is_spreading() {
-            false => std::mem::take(&mut self.held),
-            true => Vec::new(),
-        }
     }
 
     /// A table or an update is under way, or waits for its turn.
@@ -348,230 +382,4 @@ impl Top {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use rejoin_channel_table::{Epoch, Incarnation};
-    use rejoin_managers_protocol::broadcast::MOST;
-
-    const GENERATION: Generation = Generation(1);
-
-    /// A chain of three hosts, of which number 1 has no ranks.
-    fn top() -> Top {
-        let place = TreePlace {
-            position: 0,
-            hosts: 3,
-            fanout: 1,
-            patience: 100,
-            launch: 0,
-        };
-        Top::new(place, 1, vec![0, 2, 3], None)
-    }
-
-    fn cast(top: &mut Top) -> Outgoing {
-        let order = ToLocal::AllFinalized {
-            generation: GENERATION,
-        };
-        let sent = top.cast(Time(0), GENERATION, &order);
-        sent.expect("no error").expect("it goes down the tree")
-    }
-
-    fn got(out: &Outgoing, missing: Vec<usize>) -> BroadcastMessage<TreeOrder> {
-        let BroadcastMessage::Forward { stamp, whole, .. } = out[0].1 else {
-            panic!("no message: {out:?}");
-        };
-        BroadcastMessage::Acknowledge {
-            stamp,
-            whole,
-            missing,
-        }
-    }
-
-    fn heard(
-        top: &mut Top,
-        now: u64,
-        host: HostIndex,
-        message: BroadcastMessage<TreeOrder>,
-    ) -> Outgoing {
-        let out = top.heard(Time(now), host, message);
-        out.expect("no error")
-    }
-
-    fn update(number: u32) -> ToLocal {
-        ToLocal::Update {
-            instance: ProcessInstance {
-                generation: GENERATION,
-                rank: Rank(0),
-                incarnation: Incarnation(number),
-            },
-            card: BusinessCard::default(),
-        }
-    }
-
-    /// How many managers' addresses a message carries.
-    fn addresses(out: &Outgoing) -> usize {
-        let BroadcastMessage::Forward { payload, .. } = &out[0].1 else {
-            panic!("no message: {out:?}");
-        };
-        payload.addresses().len()
-    }
-
-    #[test]
-    fn an_update_carries_addresses_only_until_all_hosts_have_them() {
-        let mut top = top();
-        top.listens(2, vec!["10.0.0.1:99".parse().expect("an address")]);
-        let send = |top: &mut Top, number| {
-            let sent = top.cast(Time(0), GENERATION, &update(number));
-            sent.expect("no error").expect("it goes down the tree")
-        };
-        let first = send(&mut top, 1);
-        assert_eq!(addresses(&first), 3);
-        // Some host may not have the first.
-        assert_eq!(addresses(&send(&mut top, 2)), 3);
-        heard(&mut top, 1, 0, got(&first, Vec::new()));
-        assert_eq!(addresses(&send(&mut top, 3)), 0);
-        top.listens(2, vec!["10.0.0.1:98".parse().expect("an address")]);
-        assert_eq!(addresses(&send(&mut top, 4)), 3);
-    }
-
-    #[test]
-    fn many_updates_wait_for_each_other_and_a_checkpoint_for_all() {
-        let mut top = top();
-        let count = 3 * MOST;
-        let mut sent = Outgoing::new();
-        for number in 0..count {
-            let out = top.cast(Time(0), GENERATION, &update(number as u32));
-            sent.extend(out.expect("no error").expect("it goes down the tree"));
-        }
-        assert_eq!(sent.len(), MOST);
-        let checkpoint = ToLocal::Checkpoint {
-            generation: GENERATION,
-            epoch: Epoch(2),
-        };
-        assert!(top.hold(2, &checkpoint));
-        for number in 0..count {
-            assert_eq!(top.released(), [], "{number} have arrived");
-            let one = vec![sent[number].clone()];
-            sent.extend(heard(&mut top, 1, 0, got(&one, Vec::new())));
-        }
-        let order = |(_, message): &(HostIndex, BroadcastMessage<TreeOrder>)| match message {
-            BroadcastMessage::Forward { payload, .. } => payload.order().expect("an order"),
-            BroadcastMessage::Acknowledge { .. } => panic!("an answer"),
-        };
-        let arrived: Vec<ToLocal> = sent.iter().map(order).collect();
-        let all: Vec<ToLocal> = (0..count as u32).map(update).collect();
-        assert_eq!(arrived, all);
-        assert_eq!(top.released(), [(2, checkpoint)]);
-    }
-
-    #[test]
-    fn an_order_to_checkpoint_waits_for_the_table() {
-        let mut top = top();
-        let order = ToLocal::Checkpoint {
-            generation: GENERATION,
-            epoch: Epoch(2),
-        };
-        assert!(!top.hold(3, &order), "nothing is under way");
-        let out = cast(&mut top);
-        assert_eq!(out.len(), 1);
-        assert_eq!(out[0].0, 0);
-        assert!(top.hold(3, &order) && top.hold(2, &order));
-        assert!(!top.hold(3, &ToLocal::Kill));
-        assert_eq!(top.released(), []);
-        let restore = ToLocal::Restore {
-            generation: GENERATION.next(),
-            epoch: None,
-            ranks: Vec::new(),
-            moved: Vec::new(),
-        };
-        assert!(!top.hold(2, &restore));
-        assert!(heard(&mut top, 1, 0, got(&out, Vec::new())).is_empty());
-        assert_eq!(top.released(), [(3, order)]);
-    }
-
-    #[test]
-    fn a_host_that_is_named_as_missing_gets_the_table_once() {
-        let mut top = top();
-        let out = cast(&mut top);
-        let to = heard(&mut top, 1, 0, got(&out, vec![1]));
-        assert_eq!(to.iter().map(|(host, _)| *host).collect::<Vec<_>>(), [2]);
-        let due = top.deadline().expect("it waits for the answer");
-        assert!(
-            top.tick(due).expect("no error").is_empty(),
-            "the link has it already"
-        );
-        assert!(top.deadline().is_some_and(|at| at > due));
-        assert!(top.lost(due, 2).expect("no error").is_empty());
-        assert_eq!(top.deadline(), None);
-    }
-
-    #[test]
-    fn ranks_begin_ahead_of_the_table_and_central_answers_for_who_does_not_know() {
-        let place = TreePlace {
-            position: 0,
-            hosts: 2,
-            fanout: 1,
-            patience: 100,
-            launch: 0,
-        };
-        // Host 1 has no ranks, the first two are on host 2.
-        let hosts = vec![0, 2];
-        let lookups = Lookups::new(&[2, 2, 0], &hosts);
-        let mut top = Top::new(place, 1, hosts, Some(lookups));
-        let card = |pid| BusinessCard {
-            pid,
-            ..BusinessCard::default()
-        };
-        let table: Vec<_> = (0..3)
-            .map(|pid| (Incarnation(4), Arc::new(card(pid))))
-            .collect();
-        let order = ToLocal::Start {
-            generation: GENERATION,
-            table: table.clone(),
-            image: Some(Epoch(1)),
-        };
-        let sent = top.cast(Time(0), GENERATION, &order);
-        let sent = sent.expect("no error").expect("it goes down the tree");
-        let orders = sent.iter().map(|(host, message)| match message {
-            BroadcastMessage::Forward { payload, .. } => {
-                (*host, payload.order().expect("an order"))
-            }
-            BroadcastMessage::Acknowledge { .. } => panic!("an answer"),
-        });
-        let orders: Vec<_> = orders.collect();
-        let ahead = ToLocal::Begin {
-            generation: GENERATION,
-            process_map: ProcessMap::of(&table, |rank| [1, 1, 0][rank]),
-            image: Some(Epoch(1)),
-        };
-        assert_eq!(orders, [(0, ahead), (0, order)]);
-        let ask = |rank, least| lookup::LookupMessage::Where {
-            generation: GENERATION,
-            rank,
-            least: Incarnation(least),
-        };
-        let here = lookup::LookupMessage::Here {
-            generation: GENERATION,
-            rank: Rank(1),
-            incarnation: Incarnation(4),
-            card: card(1),
-        };
-        assert_eq!(top.answer_lookup(Time(1), 2, ask(Rank(1), 4)), Some(here));
-        for (rank, least) in [(Rank(1), 5), (Rank(3), 0), (Rank(u32::MAX), 0)] {
-            let generation = GENERATION;
-            let unknown = lookup::LookupMessage::Unknown { generation, rank };
-            assert_eq!(
-                top.answer_lookup(Time(1), 2, ask(rank, least)),
-                Some(unknown)
-            );
-        }
-        // A checkpoint waits until all have begun, not for the table.
-        let checkpoint = ToLocal::Checkpoint {
-            generation: GENERATION,
-            epoch: Epoch(2),
-        };
-        assert!(top.hold(2, &checkpoint));
-        heard(&mut top, 2, 0, got(&sent, Vec::new()));
-        assert_eq!(top.released(), [(2, checkpoint)]);
-        assert!(top.deadline().is_some(), "the table is under way");
-    }
-}
+mod tests;

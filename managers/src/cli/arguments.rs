@@ -149,6 +149,11 @@ pub(super) struct JobArguments {
     /// [site=SITE]
     #[arg(long, alias = "machinefile", value_name = "FILE")]
     pub(super) hostfile: Option<PathBuf>,
+    /// A site whose hosts have private addresses: others reach them at this address, where a router
+    /// passes the ports on. Each host of the site has an equal part of them, in the order of the
+    /// hosts; ports stay the same. May be given for several sites
+    #[arg(long, value_name = "NAME=ADDRESS:FIRST-LAST")]
+    pub(super) site: Vec<String>,
     /// Hosts that are kept free for the ranks of a host that is lost
     #[arg(long, value_name = "NAME[@SITE],...")]
     pub(super) spare: Option<String>,

@@ -1,11 +1,11 @@
 //! Host lists: the hosts that the user names, and the ranks of each.
 
+use super::advertised_site::{self, AdvertisedSite};
 use super::arguments::{Given, JobArguments, MapBy, ProgramArguments};
 use super::segments;
 use crate::launch::machines::{Machine, Machines};
 use crate::report::query::NamedHost;
 use rejoin_channel_table::LanId;
-use rejoin_channel_table::card::MAX_NAME;
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::detector::DetectorSettings;
 use rejoin_managers_protocol::lease::Terms;
@@ -72,6 +72,9 @@ pub(super) fn machines(
     for (host, slots) in found.hosts.iter_mut().zip(&found.slots) {
         host.slots = *slots;
     }
+    for text in &job.site {
+        AdvertisedSite::parse(text)?.divide(&mut found.hosts)?;
+    }
     let agent = job.launch_agent.as_deref().unwrap_or(AGENT);
     let shown = || given("launch_agent", agent);
     let words = segments::words(agent).map_err(|e| format!("{}: {e}", shown()))?;
@@ -128,6 +131,7 @@ impl Finder {
                     lost: false,
                     slots: 0,
                     lan: LanId::default(),
+                    advertised: None,
                 });
                 self.slots.push(0);
                 self.used.push(0);
@@ -215,7 +219,7 @@ fn list(text: &str) -> Result<Vec<Slots>, String> {
                 if name.matches(':').count() == 1 {
                     return Err(format!("{entry}: slots follow the site (HOST@SITE:SLOTS)"));
                 }
-                (name, check_site(site).map(|()| site), slots)
+                (name, advertised_site::check(site).map(|()| site), slots)
             }
             None => match entry.rsplit_once(':') {
                 // An IPv6 address has several colons and no slots.
@@ -248,17 +252,6 @@ fn list(text: &str) -> Result<Vec<Slots>, String> {
 fn number(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|n| (1..=MOST_SLOTS).contains(n));
     number.ok_or_else(|| format!("'{text}' is no number of slots from 1 to {MOST_SLOTS}"))
-}
-
-/// A name of a site: a word.
-pub(super) fn check_site(name: &str) -> Result<(), String> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    match !name.is_empty() && name.len() <= MAX_NAME && name.chars().all(fits) {
-        true => Ok(()),
-        false => Err(format!(
-            "'{name}' is no name of a site (HOST@SITE:SLOTS): letters, digits, '.', '_' and '-'"
-        )),
-    }
 }
 
 /// A name that an agent can't take for an option.
@@ -303,7 +296,7 @@ fn hostfile_lines(text: &str) -> Result<Vec<Slots>, String> {
                 Some(("slots", value)) => {
                     number(value).map(|slots| entry.iter_mut().for_each(|host| host.slots = slots))
                 }
-                Some(("site", value)) => check_site(value).map(|()| {
+                Some(("site", value)) => advertised_site::check(value).map(|()| {
                     let site = LanId(value.into());
                     entry.iter_mut().for_each(|host| host.lan.clone_from(&site));
                 }),

@@ -1,5 +1,6 @@
 //! The command lines of `mpirun` and `rejoin`.
 
+mod advertised_site;
 pub mod arguments;
 mod duration;
 mod host_list;

@@ -5,6 +5,7 @@
 
 use super::launch_plan::LaunchPlan;
 use super::tree::TreeOrder;
+use crate::net::address::ManagerReach;
 use crate::stdio::{Begun, Stream};
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::broadcast::BroadcastMessage;
@@ -150,9 +151,9 @@ pub enum LocalToCentral {
     /// News of its ranks.
     News(ToCentral),
     /// Where other local managers reach this one.
-    Listens(Vec<SocketAddr>),
+    Listens(ManagerReach),
     /// Where other local managers copy the files of this host's images.
-    GivesImages(Vec<SocketAddr>),
+    GivesImages(ManagerReach),
     /// Where are the files of this host's images copied? Central answers once it knows.
     AskImages(u32),
     /// Where is the local manager of this number reached? Central answers once it knows.

@@ -1,11 +1,14 @@
 //! The hosts of a job, and which ranks are placed where.
 
+use crate::net::address::ListenAt;
 use rejoin_channel_table::LanId;
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::central::{Failover, Leases};
 use rejoin_managers_protocol::lease::Terms;
+use rejoin_wire::RankOptions;
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
+use std::net::IpAddr;
 
 /// One host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +23,8 @@ pub struct Machine {
     pub slots: u32,
     /// Its site; empty: none is known.
     pub lan: LanId,
+    /// Where other sites reach its part of the ports of its site, if the user has named that.
+    pub advertised: Option<(IpAddr, (u16, u16))>,
 }
 
 /// The ranks of one host, for the file of events.
@@ -62,12 +67,44 @@ impl Machines {
                 lost: false,
                 slots: 1,
                 lan: LanId::default(),
+                advertised: None,
             }],
             placement: vec![0; ranks],
             agent: Vec::new(),
             program: OsString::new(),
             terms: Terms::new(5000, 30_000),
         }
+    }
+
+    /// A host is at the site of this one.
+    #[must_use]
+    pub fn is_near(&self, host: HostIndex) -> bool {
+        let own = self.sites()[0];
+        self.hosts.get(host).is_some_and(|host| host.lan == *own)
+    }
+
+    /// Where managers of this host listen for others.
+    #[must_use]
+    pub fn listen_at(&self, options: &RankOptions) -> ListenAt {
+        let own = self.hosts.iter().find(|host| host.here);
+        ListenAt {
+            interface: options.interface.clone(),
+            advertised: own.and_then(|host| host.advertised),
+        }
+    }
+
+    /// The sites, each once: that of this host, and then the others in the order of the hosts.
+    #[must_use]
+    pub fn sites(&self) -> Vec<&LanId> {
+        const NOWHERE: &LanId = &LanId(String::new());
+        let own = self.hosts.iter().find(|host| host.here);
+        let mut sites = vec![own.map_or(NOWHERE, |host| &host.lan)];
+        for host in &self.hosts {
+            if !sites.contains(&&host.lan) {
+                sites.push(&host.lan);
+            }
+        }
+        sites
     }
 
     /// The hosts' names.
@@ -174,6 +211,7 @@ mod tests {
             lost: false,
             slots: 1,
             lan: LanId::default(),
+            advertised: None,
         });
         machines.placement.push(1);
         machines.agent = vec!["ssh".into(), "-x".into()];
@@ -193,6 +231,7 @@ mod tests {
             lost: false,
             slots: 1,
             lan: LanId::default(),
+            advertised: None,
         };
         machines.hosts.extend([other("b"), other("spare")]);
         machines.placement = vec![0, 0, 1, 1, 0];

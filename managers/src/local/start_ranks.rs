@@ -85,7 +85,7 @@ impl LocalManager {
         let claim = store.claim().unwrap_or_default();
         let copies = ImageCopies::open(plan, store.folder(), claim, &self.reactor)?;
         if let (Some(copies), Some(central)) = (&copies, &mut self.central) {
-            central.gives_images(copies.addresses());
+            central.gives_images(copies.reach());
         }
         self.copies = copies.map(Box::new);
         Ok(())
@@ -155,15 +155,16 @@ impl LocalManager {
         if let Some((settings, _)) = probes {
             self.core.use_probes(*settings);
         }
-        if let Some(place) = plan.tree.or(probes.map(|(_, place)| *place)) {
-            let peers = Peers::new(plan, place, &self.reactor);
+        let place = plan.tree.as_ref().or(probes.map(|(_, place)| place));
+        if let Some(place) = place {
+            let peers = Peers::new(plan, place.clone(), &self.reactor);
             if let Some(central) = &mut self.central {
-                central.listens(peers.addresses());
+                central.listens(peers.reach());
             }
             self.peers = Some(Box::new(peers));
         }
         if plan.lookups {
-            let position = plan.tree.map_or(0, |place| place.position as usize);
+            let position = (plan.tree.as_ref()).map_or(0, |place| place.position as usize);
             self.core.use_lookups(position, plan.size);
         }
     }

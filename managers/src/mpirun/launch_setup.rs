@@ -17,7 +17,7 @@ use crate::host::signal_reader::{FORWARDED, Signals};
 use crate::host_clocks;
 use crate::launch::machines::Machines;
 use crate::launch::named_job::NamedJob;
-use crate::launch::tree::TreePlace;
+use crate::launch::tree::JobTree;
 use crate::net::manager_listener::ListeningSockets;
 use crate::net::reactor::{Interest, Reactor, Token};
 use crate::report::progress_line::ProgressLine;
@@ -112,12 +112,12 @@ fn job(launch: &Launch, failover: bool, takes_in: bool) -> Job {
 fn listen_for_central(launch: &Launch) -> Result<(ListeningSockets, CentralAddresses)> {
     let plan = &launch.plan;
     let mut sockets = match launch.machines.is_networked() {
-        true => ListeningSockets::open(plan.options.interface.as_deref())?,
+        true => ListeningSockets::open(&launch.machines.listen_at(&plan.options))?,
         false => ListeningSockets::default(),
     };
     let local = format!("rejoin-{}-{}", run_dir::name(plan.job), launch.launch);
     sockets.add_local(&local)?;
-    let net = sockets.addresses().to_vec();
+    let net = sockets.reach().clone();
     Ok((sockets, CentralAddresses { net, local }))
 }
 
@@ -126,12 +126,12 @@ fn central_setup(
     launch: &Launch,
     failover: bool,
     sockets: ListeningSockets,
-    tree: Option<TreePlace>,
+    tree: Option<JobTree>,
 ) -> CentralSetup {
     let plan = &launch.plan;
     CentralSetup {
-        // The tree and the look-ups have fixed places.
-        job: job(launch, failover, tree.is_none() && !plan.lookups),
+        // Who looks cards up asks the manager of the place at which a rank began.
+        job: job(launch, failover, !plan.lookups),
         links: LinkPlan {
             id: plan.job,
             key: plan.key.clone(),
@@ -182,10 +182,9 @@ impl Launcher {
             link: kind::LINK,
             net: kind::NET,
         };
-        let used = (0..machines.hosts.len()).filter(|&host| machines.ranks_on(host) > 0);
-        let tree = TreePlace::first(used.count(), plan.size, launch.launch)?;
+        let tree = JobTree::new(machines, plan.size, launch.launch)?;
         let (sockets, addresses) = listen_for_central(&launch)?;
-        let launched = (launch.launch, tree);
+        let launched = (launch.launch, tree.clone());
         let hosts = LocalManagers::start(plan, machines, launched, addresses, kinds, &reactor)?;
         reactor.add(&signals, Token::single(kind::SIGNALS), Interest::READ)?;
         let failover = state_folder.is_prepared();

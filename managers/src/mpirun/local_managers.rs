@@ -14,8 +14,8 @@ use crate::launch::launch_agent::LaunchAgent;
 use crate::launch::launch_plan::{CentralPlace, LaunchPlan};
 use crate::launch::local_messages::{LocalToMpirun, MpirunToLocal};
 use crate::launch::machines::Machines;
-use crate::launch::tree::TreePlace;
-use crate::net::address::ManagerAddress;
+use crate::launch::tree::{JobTree, TreePlace};
+use crate::net::address::{ManagerAddress, ManagerReach};
 use crate::net::auth::Whose;
 use crate::net::invite::Invitation;
 use crate::net::local_link::{Filled, LocalLink};
@@ -27,7 +27,6 @@ use crate::report::user_log;
 use rejoin_channel_table::JobKey;
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_wire::codec::MANAGER_LIMIT;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// A manager on another host that does not call in this time does not come.
@@ -66,6 +65,8 @@ pub(super) struct LocalManagers {
     /// Lost ones that were not reported yet.
     gone: Vec<LostManager>,
     central: CentralAddresses,
+    /// The tree that orders go down, if there is one.
+    tree: Option<JobTree>,
     /// Kind of the events of links.
     link_kind: u8,
 }
@@ -83,16 +84,17 @@ pub(super) struct LostManager {
 /// Where central listens for local managers.
 pub(super) struct CentralAddresses {
     /// For other hosts.
-    pub net: Vec<SocketAddr>,
+    pub net: ManagerReach,
     /// For this host.
     pub local: String,
 }
 
 impl CentralAddresses {
     /// For a host, which is this one or another.
-    fn of(&self, remote: bool) -> Vec<ManagerAddress> {
-        match remote {
-            true => self.net.iter().copied().map(Into::into).collect(),
+    fn of(&self, machines: &Machines, host: HostIndex) -> Vec<ManagerAddress> {
+        let net = || self.net.seen_from(machines.is_near(host));
+        match machines.is_remote(host) {
+            true => net().into_iter().map(Into::into).collect(),
             false => vec![ManagerAddress::Local(self.local.clone())],
         }
     }
@@ -108,16 +110,16 @@ pub(super) struct Kinds {
 impl LocalManagers {
     /// Starts a local manager for each host that has ranks, and gives it its part of the plan. The
     /// index of a link's events is the host. `launch` counts how often that was done for this job
-    /// before, `tree` is the first place in the tree that the table goes down.
+    /// before, `tree` is the tree that orders go down.
     pub fn start(
         plan: &LaunchPlan,
         machines: &Machines,
-        (launch, tree): (u32, Option<TreePlace>),
+        (launch, tree): (u32, Option<JobTree>),
         central: CentralAddresses,
         kinds: Kinds,
         reactor: &Reactor,
     ) -> Result<LocalManagers> {
-        let choice = plan.options.interface.as_deref();
+        let at = machines.listen_at(&plan.options);
         let listener = machines
             .is_networked()
             .then(|| {
@@ -125,12 +127,9 @@ impl LocalManagers {
                     kinds.net,
                     host_limits::callers(host_limits::launcher(machines.hosts.len())),
                 );
-                Listener::open(plan.job, plan.key.clone(), choice, kind, reactor)
+                Listener::open(plan.job, plan.key.clone(), &at, kind, reactor)
             })
             .transpose()?;
-        let used: Vec<HostIndex> = (0..machines.hosts.len())
-            .filter(|&host| machines.ranks_on(host) > 0)
-            .collect();
         let mut hosts = LocalManagers {
             locals: Vec::with_capacity(machines.hosts.len()),
             listener,
@@ -138,11 +137,11 @@ impl LocalManagers {
             patience: machines.terms.lost_after(),
             gone: Vec::new(),
             central,
+            tree,
             link_kind: kinds.link,
         };
         for host in 0..machines.hosts.len() {
-            let mut part = plan.part(&machines.placement, host);
-            part.tree = tree.zip(used.binary_search(&host).ok()).map(place_at);
+            let part = plan.part(&machines.placement, host);
             let local = match part.ranks.is_empty() {
                 true => None,
                 false => Some(hosts.start_one(part, machines, host, reactor)?),
@@ -183,16 +182,22 @@ impl LocalManagers {
         reactor: &Reactor,
     ) -> Result<ManagerEntry> {
         let number = u32::try_from(host).unwrap_or(u32::MAX);
+        part.tree = self.tree.as_ref().and_then(|tree| tree.place(host));
         part.central = Some(CentralPlace {
-            addresses: self.central.of(machines.is_remote(host)),
+            addresses: self.central.of(machines, host),
             launch: self.launch,
             host: number,
         });
-        part.options.lan.clone_from(&machines.hosts[host].lan);
+        let machine = &machines.hosts[host];
+        part.options.lan.clone_from(&machine.lan);
+        if let Some((address, ports)) = machine.advertised {
+            part.options.advertised = Some(address);
+            part.options.port_range = Some(ports);
+        }
         let detection = machines.terms.detection;
         if machines.is_networked() && detection.probes() {
-            let place = TreePlace::of_peer(number, self.launch);
-            part.probes = Some((detection, part.tree.unwrap_or(place)));
+            let place = || TreePlace::of_peer(number, self.launch);
+            part.probes = Some((detection, part.tree.clone().unwrap_or_else(place)));
         }
         let token = Token::indexed(self.link_kind, number);
         match machines.is_remote(host) {
@@ -215,8 +220,10 @@ impl LocalManagers {
             launch: self.launch,
             host: u32::try_from(host).unwrap_or(u32::MAX),
         };
-        let addresses = self.listener.as_ref().map_or(&[][..], Listener::addresses);
-        let invitation = Invitation::new(whose, part.key.clone(), addresses.to_vec());
+        let reach = self.listener.as_ref().map(Listener::reach);
+        let addresses = reach.map(|reach| reach.seen_from(machines.is_near(host)));
+        let key = part.key.clone();
+        let invitation = Invitation::new(whose, key, addresses.unwrap_or_default());
         let agent = LaunchAgent::start(&machines.command(host), &invitation)?;
         let mut link = SessionLink::new(token);
         // The key goes with the invitation only.
@@ -448,12 +455,6 @@ impl LocalManagers {
     fn open(&mut self, host: HostIndex) -> Option<&mut ManagerEntry> {
         self.locals.get_mut(host)?.as_mut().filter(|l| l.open)
     }
-}
-
-/// The place at a position of the same tree.
-fn place_at((first, position): (TreePlace, usize)) -> TreePlace {
-    let position = u32::try_from(position).unwrap_or(u32::MAX);
-    TreePlace { position, ..first }
 }
 
 impl RemoteManager {

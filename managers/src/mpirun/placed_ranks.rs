@@ -70,6 +70,7 @@ impl Launcher {
                 lost: false,
                 slots: added.slots,
                 lan: added.lan,
+                advertised: None,
             });
             self.hosts.add_host();
             self.streams.add_host();
@@ -82,6 +83,17 @@ impl Launcher {
         let each = if self.launch.recovery.is_some() { 1 } else { 2 };
         let count = machines.hosts.len() + hosts.len();
         if let Err(why) = host_limits::allow_hosts(count, each) {
+            return self.control.answer(client, &Answer::Refused(why));
+        }
+        let has_ports = |host: &&NamedHost| {
+            let mut same = machines.hosts.iter().filter(|known| known.lan == host.lan);
+            same.any(|known| known.advertised.is_some())
+        };
+        if let Some(host) = hosts.iter().find(has_ports) {
+            let (name, lan) = (&host.name, &host.lan);
+            let why = format!(
+                "host {name} can't be added: the hosts of site {lan} share all its ports (--site)"
+            );
             return self.control.answer(client, &Answer::Refused(why));
         }
         let added = |host: NamedHost| AddedHost {

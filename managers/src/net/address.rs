@@ -1,6 +1,7 @@
 //! Addresses by which other hosts reach this one.
 
 use crate::host::network_interfaces;
+use rejoin_wire::RankOptions;
 use serde::{Deserialize, Serialize};
 use socket2::SockAddr;
 use std::fmt;
@@ -13,6 +14,67 @@ pub enum ManagerAddress {
     Net(SocketAddr),
     /// For its own host: a name of an abstract socket.
     Local(String),
+}
+
+/// Where a manager is reached by others on other hosts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ManagerReach {
+    /// The addresses of its host.
+    inside: Vec<SocketAddr>,
+    /// The address at which its site is reached from others, if the user has named one.
+    outside: Option<SocketAddr>,
+}
+
+impl ManagerReach {
+    /// The addresses of a host, and the one for other sites.
+    #[must_use]
+    pub fn new(inside: Vec<SocketAddr>, outside: Option<SocketAddr>) -> ManagerReach {
+        ManagerReach { inside, outside }
+    }
+
+    /// The addresses to dial from the same site, or from another one. There, the addresses of the
+    /// host may be those of other machines.
+    #[must_use]
+    pub fn seen_from(&self, same_site: bool) -> Vec<SocketAddr> {
+        match self.outside.filter(|_| !same_site) {
+            Some(outside) => vec![outside],
+            None => self.inside.clone(),
+        }
+    }
+
+    /// With this address before the others of the host.
+    #[must_use]
+    pub fn with_first(mut self, first: Option<IpAddr>) -> ManagerReach {
+        self.inside
+            .sort_by_key(|address| Some(address.ip()) != first);
+        self
+    }
+
+    /// Nobody reaches it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.inside.is_empty() && self.outside.is_none()
+    }
+}
+
+/// Where to listen.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListenAt {
+    /// An interface or a network that the user chose.
+    pub interface: Option<String>,
+    /// The ports, and the address at which these are reached from other sites.
+    pub advertised: Option<(IpAddr, (u16, u16))>,
+}
+
+impl ListenAt {
+    /// What the options of ranks of a host say, for their manager.
+    #[must_use]
+    pub fn of(options: &RankOptions) -> ListenAt {
+        ListenAt {
+            interface: options.interface.clone(),
+            advertised: options.advertised.zip(options.port_range),
+        }
+    }
 }
 
 impl From<SocketAddr> for ManagerAddress {

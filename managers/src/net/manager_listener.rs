@@ -1,7 +1,7 @@
 //! The side of mpirun and of the central manager in connections of local managers. A caller must
 //! prove within a bounded time that it belongs to the job.
 
-use super::address;
+use super::address::{self, ListenAt, ManagerReach};
 use super::auth::{self, AuthNonce, HELLO, PROOF, Whose};
 use crate::error::{Context, Error, Result};
 use crate::host::random::random;
@@ -26,16 +26,20 @@ const FIRST: u32 = 1000;
 #[derive(Debug, Default)]
 pub struct ListeningSockets {
     sockets: Vec<Socket>,
-    addresses: Vec<SocketAddr>,
+    reach: ManagerReach,
 }
 
 impl ListeningSockets {
-    /// Listens on this host's addresses, or on those that the user chose.
+    /// Listens on this host's addresses, or on those that the user chose. With an address for other
+    /// sites, the ports are those that are forwarded from there.
     ///
     /// # Errors
     /// There is no address that others could reach, or the system refuses.
-    pub fn open(choice: Option<&str>) -> Result<ListeningSockets> {
+    pub fn open(at: &ListenAt) -> Result<ListeningSockets> {
+        let choice = at.interface.as_deref();
         let reachable = address::usable(choice);
+        let ports = at.advertised.map(|(_, ports)| ports);
+        let (mut inside, mut outside) = (Vec::new(), None);
         let places: Vec<IpAddr> = match choice {
             Some(_) => reachable.clone(),
             None => vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()],
@@ -43,7 +47,7 @@ impl ListeningSockets {
         let mut listening = ListeningSockets::default();
         let mut last = None;
         for place in places {
-            match listen(place) {
+            match listen(place, ports) {
                 Ok((socket, port)) => {
                     listening.sockets.push(socket);
                     let own = if place.is_unspecified() {
@@ -51,12 +55,16 @@ impl ListeningSockets {
                     } else {
                         vec![SocketAddr::new(place, port)]
                     };
-                    listening.addresses.extend(own);
+                    inside.extend(own);
+                    let advertised = at.advertised.map(|(address, _)| address);
+                    let fits = advertised.filter(|to| to.is_ipv6() == place.is_ipv6());
+                    let forwarded = fits.map(|to| SocketAddr::new(to, port));
+                    outside = outside.or(forwarded);
                 }
                 Err(error) => last = Some(error),
             }
         }
-        if listening.addresses.is_empty() {
+        if inside.is_empty() {
             let why = last.map_or(String::new(), |e| {
                 format!(": {}", crate::error::system_text(&e))
             });
@@ -64,6 +72,7 @@ impl ListeningSockets {
                 "this host has no address that other hosts could call back{why}"
             )));
         }
+        listening.reach = ManagerReach::new(inside, outside);
         Ok(listening)
     }
 
@@ -79,8 +88,8 @@ impl ListeningSockets {
 
     /// Where other hosts reach them.
     #[must_use]
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+    pub fn reach(&self) -> &ManagerReach {
+        &self.reach
     }
 
     /// Their descriptors, which a child may inherit.
@@ -98,7 +107,7 @@ impl ListeningSockets {
         let sockets: std::io::Result<_> = sockets.collect();
         Ok(ListeningSockets {
             sockets: sockets.context("keep the listening sockets")?,
-            addresses: self.addresses.clone(),
+            reach: self.reach.clone(),
         })
     }
 
@@ -112,7 +121,7 @@ impl ListeningSockets {
         let socket = |number: &RawFd| unsafe { Socket::from_raw_fd(*number) };
         ListeningSockets {
             sockets: numbers.iter().map(socket).collect(),
-            addresses: Vec::new(),
+            reach: ManagerReach::default(),
         }
     }
 }
@@ -159,11 +168,11 @@ impl Listener {
     pub fn open(
         job: JobId,
         key: JobKey,
-        choice: Option<&str>,
+        at: &ListenAt,
         kind: (u8, usize),
         reactor: &Reactor,
     ) -> Result<Listener> {
-        Listener::new(job, key, ListeningSockets::open(choice)?, kind, 0, reactor)
+        Listener::new(job, key, ListeningSockets::open(at)?, kind, 0, reactor)
     }
 
     /// Takes calls from these sockets; `kind` is that of its events. At most so many callers are
@@ -202,8 +211,8 @@ impl Listener {
 
     /// Where local managers call back.
     #[must_use]
-    pub fn addresses(&self) -> &[SocketAddr] {
-        self.listening.addresses()
+    pub fn reach(&self) -> &ManagerReach {
+        self.listening.reach()
     }
 
     /// When [`Listener::drop_late`] is due.
@@ -368,12 +377,28 @@ fn listen_locally(name: &str) -> std::io::Result<Socket> {
     Ok(socket)
 }
 
-fn listen(place: IpAddr) -> std::io::Result<(Socket, u16)> {
-    let at = SocketAddr::new(place, 0);
+/// Listens at the first free port of a range, or at any.
+fn listen(place: IpAddr, ports: Option<(u16, u16)>) -> std::io::Result<(Socket, u16)> {
+    let (first, last) = ports.unwrap_or((0, 0));
+    let mut why = ErrorKind::AddrNotAvailable.into();
+    for port in first..=last {
+        match listen_at(SocketAddr::new(place, port)) {
+            Ok(listening) => return Ok(listening),
+            Err(error) => why = error,
+        }
+    }
+    Err(why)
+}
+
+fn listen_at(at: SocketAddr) -> std::io::Result<(Socket, u16)> {
     let domain = Domain::for_address(at);
     let socket = Socket::new(domain, Type::STREAM.cloexec(), Some(Protocol::TCP))?;
-    if place.is_ipv6() {
+    if at.is_ipv6() {
         socket.set_only_v6(true)?;
+    }
+    if at.port() != 0 {
+        // A port of a range may still have old connections in TIME_WAIT.
+        socket.set_reuse_address(true)?;
     }
     socket.set_nonblocking(true)?;
     socket.bind(&SockAddr::from(at))?;

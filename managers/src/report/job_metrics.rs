@@ -285,6 +285,15 @@ mod tests {
     use rejoin_managers_protocol::checkpoint::CheckpointCost;
     use rejoin_managers_protocol::levels::{CommittedEpochs, Level};
 
+    fn host(name: &str, condition: HostCondition) -> HostView {
+        HostView {
+            name: name.into(),
+            condition,
+            why: None,
+            lan: LanId::default(),
+        }
+    }
+
     #[test]
     fn metrics_count_events_and_have_units_in_their_names() {
         let at = |seconds: u64| Time(seconds * 1_000_000_000);
@@ -305,12 +314,6 @@ mod tests {
         metrics.event(&commit(3, Level::Memory, 50_000_000, Some(cost)));
         metrics.event(&commit(2, Level::File, 500_000_000, None));
         metrics.event(&Event::HostHeard { name: "a".into() });
-        let host = |name: &str, condition| HostView {
-            name: name.into(),
-            condition,
-            why: None,
-            lan: LanId::default(),
-        };
         let spare = host("c", HostCondition::Spare);
         metrics.launched();
         metrics.hosts(&["a", "b"].map(|name| host(name, HostCondition::Active)));

@@ -76,7 +76,10 @@ impl Job {
         if !options.contains(&"-n") {
             all.extend(["-n", "4"]);
         }
-        all.extend(["--checkpoint-interval", "0.1", "--spin", "0"]);
+        if !options.contains(&"--checkpoint-interval") {
+            all.extend(["--checkpoint-interval", "0.1"]);
+        }
+        all.extend(["--spin", "0"]);
         all.extend(options);
         let child = start(hosts.mpirun(all));
         Job {

@@ -63,7 +63,7 @@ impl Central {
             return Some("the job runs with --recovery none".into());
         }
         if !self.failover.as_ref().is_some_and(|f| f.takes_in) {
-            let why = "the job can't use other hosts: it has no files of images, or so many hosts or \
+            let why = "the job can't use other hosts: it has no files of images, or so many \
                        ranks that they have fixed places";
             return Some(why.into());
         }

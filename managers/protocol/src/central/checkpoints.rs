@@ -30,8 +30,8 @@ impl Central {
     fn request_all(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         if let Some(epoch) = self.request(now, effects) {
             let generation = self.ranks.generation();
-            let request = || ToLocal::Checkpoint { generation, epoch };
-            self.hosts.send_all(request, effects);
+            let request = ToLocal::Checkpoint { generation, epoch };
+            self.hosts.spread(request, effects);
         }
     }
 

@@ -12,7 +12,7 @@ use rejoin_channel_table::{Incarnation, LanId, Rank};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 struct HostState {
     name: String,
-    /// Its site.
+    /// The site that the user has named for it; empty: none.
     lan: LanId,
     /// No more is expected from it.
     done: bool,

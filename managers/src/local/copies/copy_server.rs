@@ -6,6 +6,7 @@ use crate::error::{Result, system_text};
 use crate::host::host_limits;
 use crate::launch::launch_plan::LaunchPlan;
 use crate::local::kind;
+use crate::net::address::{ListenAt, ManagerReach};
 use crate::net::auth::image_key;
 use crate::net::manager_listener::Listener;
 use crate::net::reactor::Reactor;
@@ -13,7 +14,7 @@ use rejoin_ckpt::store::ImageFolder;
 use rejoin_managers_protocol::manager_messages::KeptFile;
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -50,11 +51,11 @@ impl CopyServer {
         reactor: &Reactor,
     ) -> Result<CopyServer> {
         let key = image_key(&plan.key, launch, host);
-        let choice = plan.options.interface.as_deref();
+        let at = ListenAt::of(&plan.options);
         let most = host_limits::callers(host_limits::local(plan.ranks.len() as u64, true));
         let calls = (kind::COPY_CALLS, most);
         Ok(CopyServer {
-            listener: Listener::open(plan.job, key, choice, calls, reactor)?,
+            listener: Listener::open(plan.job, key, &at, calls, reactor)?,
             served: Arc::new(served),
             host,
             launch,
@@ -62,8 +63,8 @@ impl CopyServer {
     }
 
     /// Where other hosts reach it.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        self.listener.addresses()
+    pub fn reach(&self) -> &ManagerReach {
+        self.listener.reach()
     }
 
     /// A new connection, or the next step of a caller's proof.

@@ -14,6 +14,7 @@ mod parity_note;
 use crate::error::{Context, Result};
 use crate::launch::launch_plan::LaunchPlan;
 use crate::local::kind;
+use crate::net::address::ManagerReach;
 use crate::net::auth::Whose;
 use crate::net::reactor::{Interest, Reactor, Token};
 use copy_maker::CopyMaker;
@@ -136,9 +137,9 @@ impl ImageCopies {
     }
 
     /// Where other hosts copy this one's files.
-    pub fn addresses(&self) -> Vec<SocketAddr> {
+    pub fn reach(&self) -> ManagerReach {
         let server = self.server.as_ref();
-        server.map_or_else(Vec::new, |server| server.addresses().to_vec())
+        server.map_or_else(ManagerReach::default, |server| server.reach().clone())
     }
 
     /// Has a file of another host copied, or the parity of several made. Returns the hosts of which

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::launch::launch_plan::CentralPlace;
 use crate::launch::local_messages::{CentralToLocal, LocalToCentral};
 use crate::local::kind;
+use crate::net::address::ManagerReach;
 use crate::net::auth::{Whose, central_key};
 use crate::net::local_link::Filled;
 use crate::net::reactor::{Reactor, Token};
@@ -14,7 +15,6 @@ use crate::net::session_link::SessionLink;
 use rejoin_channel_table::{JobId, JobKey};
 use rejoin_managers_protocol::lease::Terms;
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A local manager's link to the central manager.
@@ -24,9 +24,9 @@ pub struct CentralLink {
     open: bool,
     /// The first message to each central manager: the addresses at which other local managers reach
     /// this one.
-    listens: Option<Vec<SocketAddr>>,
+    listens: Option<ManagerReach>,
     /// Then those at which they copy the files of images.
-    gives_images: Option<Vec<SocketAddr>>,
+    gives_images: Option<ManagerReach>,
     /// The hosts whose such addresses are asked for.
     asks_images: BTreeSet<u32>,
     /// The local managers whose addresses are asked for.
@@ -61,14 +61,14 @@ impl CentralLink {
     }
 
     /// Has each central manager told where other local managers reach this one.
-    pub fn listens(&mut self, addresses: Vec<SocketAddr>) {
-        self.listens = Some(addresses);
+    pub fn listens(&mut self, reach: ManagerReach) {
+        self.listens = Some(reach);
     }
 
     /// Has each central manager told where other local managers copy the files of this host's
     /// images.
-    pub fn gives_images(&mut self, addresses: Vec<SocketAddr>) {
-        self.gives_images = Some(addresses);
+    pub fn gives_images(&mut self, reach: ManagerReach) {
+        self.gives_images = Some(reach);
     }
 
     /// Asks each central manager where the files of a host's images are copied, until one has

@@ -11,6 +11,7 @@ use crate::launch::launch_plan::LaunchPlan;
 use crate::launch::local_messages::PeerMessage;
 use crate::launch::tree::{TreeOrder, TreePlace, goes_down};
 use crate::local::kind;
+use crate::net::address::{ListenAt, ManagerReach};
 use crate::net::auth::{Whose, peer_key};
 use crate::net::dial::{Dialed, ManagerDialer};
 use crate::net::local_link::Filled;
@@ -59,7 +60,7 @@ pub struct Peers {
     /// `None`: this host cannot be reached.
     listener: Option<Listener>,
     /// Where each manager listens, by position, as the last message with addresses has said.
-    addresses: Vec<Vec<SocketAddr>>,
+    addresses: Vec<ManagerReach>,
     dialing: BTreeMap<u32, Dialing>,
     callers: BTreeMap<u32, Caller>,
     /// Of links, to tell an old one's events.
@@ -77,12 +78,12 @@ impl Peers {
     /// A manager without links, whose listener takes calls from now on.
     pub fn new(plan: &LaunchPlan, place: TreePlace, reactor: &Reactor) -> Peers {
         let key = peer_key(&plan.key, place.launch, place.position);
-        let choice = plan.options.interface.as_deref();
+        let at = ListenAt::of(&plan.options);
         let most = host_limits::callers(host_limits::local(
             plan.ranks.len() as u64,
             plan.options.images.is_some(),
         ));
-        let listener = Listener::open(plan.job, key, choice, (kind::PEERS, most), reactor);
+        let listener = Listener::open(plan.job, key, &at, (kind::PEERS, most), reactor);
         Peers {
             member: Member::new(Some(place.position as usize), place.tree()),
             // Probes alone need none.
@@ -105,9 +106,9 @@ impl Peers {
     }
 
     /// Addresses at which other local managers reach this one; none if they can't.
-    pub fn addresses(&self) -> Vec<SocketAddr> {
+    pub fn reach(&self) -> ManagerReach {
         let listener = self.listener.as_ref();
-        listener.map_or_else(Vec::new, |l| l.addresses().to_vec())
+        listener.map_or_else(ManagerReach::default, |l| l.reach().clone())
     }
 
     /// An event of the listener, of a dial or of a link.
@@ -219,14 +220,14 @@ impl Peers {
     }
 
     fn dial(&mut self, to: u32, reactor: &Reactor) -> Result<bool> {
-        let addresses = self.addresses.get(to as usize);
-        let addresses = addresses.map_or(&[][..], Vec::as_slice);
-        let known = self.probing.addresses(to);
-        let addresses = known.unwrap_or(addresses);
-        if addresses.is_empty() || to == self.place.position || to >= self.place.hosts {
+        let reach = self.addresses.get(to as usize);
+        let seen = || reach.map(|reach| reach.seen_from(self.place.shares_site(to)));
+        let known = self.probing.addresses(to).map(<[SocketAddr]>::to_vec);
+        let addresses = known.or_else(seen).unwrap_or_default();
+        if addresses.is_empty() || to == self.place.position {
             return Ok(false);
         }
-        let addresses = addresses.iter().copied().map(Into::into).collect();
+        let addresses = addresses.into_iter().map(Into::into).collect();
         let key = peer_key(&self.key, self.place.launch, to);
         let whose = Whose {
             job: self.job,
@@ -291,9 +292,7 @@ impl Peers {
         };
         let ProvedManager { whose, theirs, .. } = arrival;
         let from = whose.host;
-        let right = whose.launch == self.place.launch
-            && from < self.place.hosts
-            && from != self.place.position;
+        let right = whose.launch == self.place.launch && from != self.place.position;
         let Some(socket) = listener.answer(arrival, right.then_some(0)) else {
             return Ok(());
         };

@@ -34,7 +34,7 @@ impl Node {
         };
         let place = TreePlace {
             position,
-            hosts: 3,
+            sites: vec![3],
             fanout: 1,
             // This test does not concern time limits.
             patience: 600_000,
@@ -57,7 +57,7 @@ impl Node {
             file_limit_ignored: false,
             lease: None,
             central: None,
-            tree: Some(place),
+            tree: Some(place.clone()),
             name: None,
             claim: None,
             from: None,
@@ -72,7 +72,7 @@ impl Node {
         };
         let reactor = Reactor::new().expect("an epoll");
         let peers = Peers::new(&plan, place, &reactor);
-        assert_eq!(peers.addresses().len(), 1);
+        assert_eq!(peers.reach().seen_from(true).len(), 1);
         Node { peers, reactor }
     }
 
@@ -97,6 +97,7 @@ impl Node {
         let give = BroadcastMessage::Forward {
             stamp: STAMP,
             whole: true,
+            absent: Vec::new(),
             payload: payload.clone(),
         };
         self.peers
@@ -105,7 +106,7 @@ impl Node {
     }
 
     fn port(&self) -> SocketAddr {
-        self.peers.addresses()[0]
+        self.peers.reach().seen_from(true)[0]
     }
 }
 
@@ -114,6 +115,11 @@ const STAMP: Stamp = Stamp {
     run: 2,
     number: 1,
 };
+
+/// A manager at these addresses.
+fn at(addresses: &[SocketAddr]) -> ManagerReach {
+    ManagerReach::new(addresses.to_vec(), None)
+}
 
 fn start() -> ToLocal {
     ToLocal::Start {
@@ -142,7 +148,7 @@ fn got(missing: &[usize]) -> Vec<BroadcastMessage<TreeOrder>> {
 #[test]
 fn a_word_goes_down_the_chain_and_the_answer_back() {
     let mut nodes = [0, 1, 2].map(Node::new);
-    let addresses = nodes.iter().map(|n| vec![n.port()]).collect();
+    let addresses = nodes.iter().map(|n| at(&[n.port()])).collect();
     let payload = TreeOrder::new(addresses, &start()).expect("a payload");
     nodes[0].given(&payload);
     turns(&mut nodes, "an answer", |n| !n[0].peers.up.is_empty());
@@ -158,7 +164,7 @@ fn a_word_goes_down_the_chain_and_the_answer_back() {
 #[test]
 fn an_update_follows_the_table_and_needs_no_addresses() {
     let mut nodes = [0, 1, 2].map(Node::new);
-    let addresses = nodes.iter().map(|n| vec![n.port()]).collect();
+    let addresses = nodes.iter().map(|n| at(&[n.port()])).collect();
     let update = ToLocal::Update {
         instance: ProcessInstance {
             generation: Generation(1),
@@ -173,6 +179,7 @@ fn an_update_follows_the_table_and_needs_no_addresses() {
     let give = BroadcastMessage::Forward {
         stamp: Stamp { number: 2, ..STAMP },
         whole: true,
+        absent: Vec::new(),
         payload,
     };
     let first = &mut nodes[0];
@@ -190,7 +197,11 @@ fn who_can_not_be_reached_is_named_and_gone_around() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let silent = nobody.local_addr().expect("its number");
     // It listens, and says nothing.
-    let addresses = vec![vec![nodes[0].port()], vec![silent], vec![nodes[1].port()]];
+    let addresses = vec![
+        at(&[nodes[0].port()]),
+        at(&[silent]),
+        at(&[nodes[1].port()]),
+    ];
     let payload = TreeOrder::new(addresses, &start()).expect("a payload");
     nodes[0].given(&payload);
     turns(&mut nodes, "an answer", |n| !n[0].peers.up.is_empty());
@@ -202,6 +213,39 @@ fn who_can_not_be_reached_is_named_and_gone_around() {
     alone.given(&payload);
     assert_eq!(alone.peers.up, got(&[2]));
     assert!(alone.peers.dialing.is_empty());
+}
+
+#[test]
+fn a_manager_of_another_site_is_dialed_at_its_outer_address() {
+    let mut near = Node::new(0);
+    let mut far = Node::new(2);
+    near.peers.place.sites = vec![2, 3];
+    // At its own address another machine may listen.
+    let other = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let other = other.local_addr().expect("its number");
+    near.peers.addresses = vec![
+        at(&[]),
+        ManagerReach::new(vec![other], Some(far.port())),
+        ManagerReach::new(vec![other], Some(far.port())),
+    ];
+    let question = lookup::LookupMessage::Unknown {
+        generation: Generation(1),
+        rank: Rank(2),
+    };
+    let across = PeerMessage::LookUp(question.clone());
+    for to in [1, 2] {
+        let sent = near.peers.send(to, &across, &near.reactor);
+        assert!(sent.expect("no error"));
+    }
+    let end = Instant::now() + SOON;
+    while far.peers.lookups.is_empty() {
+        assert!(Instant::now() < end, "a question");
+        near.turn();
+        far.turn();
+    }
+    assert_eq!(far.peers.lookups, [(0, question)]);
+    let tried = near.peers.dialing[&1].dialer.trouble();
+    assert!(tried.contains(&other.to_string()), "{tried}");
 }
 
 #[test]
@@ -255,7 +299,6 @@ fn only_members_of_the_tree_are_taken_in() {
         (0, 2, peer_key(&key(), 2, 0)),
         (0, 1, right.clone()),
         (1, 2, right.clone()),
-        (3, 2, right.clone()),
     ] {
         let taken = call(&mut node, host, launch, &key);
         assert!(taken.is_none(), "{host} {launch}");
@@ -283,7 +326,7 @@ fn a_question_goes_across_and_the_answer_comes_back_over_the_same_link() {
     };
     // A manager without the addresses of the others cannot reach them.
     assert!(!ask(&mut nodes[0], 2, &question));
-    let addresses = vec![vec![nodes[0].port()], Vec::new(), vec![nodes[1].port()]];
+    let addresses = vec![at(&[nodes[0].port()]), at(&[]), at(&[nodes[1].port()])];
     nodes[0].peers.addresses = addresses;
     assert!(!ask(&mut nodes[0], 1, &question), "it has no address");
     assert!(ask(&mut nodes[0], 2, &question));
