@@ -78,8 +78,12 @@ impl Launcher {
     }
 
     /// A client wants hosts to be added.
-    pub(super) fn asked_to_add(&mut self, client: u32, hosts: Vec<NamedHost>) {
+    pub(super) fn asked_to_add(&mut self, client: u32, mut hosts: Vec<NamedHost>) {
         let machines = &self.launch.machines;
+        // Hosts without a site are where mpirun is.
+        let own = machines.sites()[0];
+        let nowhere = hosts.iter_mut().filter(|host| host.lan.0.is_empty());
+        nowhere.for_each(|host| host.lan.clone_from(own));
         let each = if self.launch.recovery.is_some() { 1 } else { 2 };
         let count = machines.hosts.len() + hosts.len();
         if let Err(why) = host_limits::allow_hosts(count, each) {
