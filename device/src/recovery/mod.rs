@@ -82,7 +82,7 @@ pub(crate) struct RankRecovery {
     region_answers: RegionAnswers,
     /// The program waits for a checkpoint later than this one.
     asked_after: Option<Epoch>,
-    /// The rank continues here after its image of this number.
+    /// The rank continues here after its images up to this number.
     stays: Option<Epoch>,
     /// The process that is to be the parent of this one, for an image of it to be taken.
     manager: Option<u32>,
@@ -294,15 +294,16 @@ impl RankRecovery {
             .collect()
     }
 
-    /// The rank continues here after its image of this number, or without one.
+    /// The rank continues here after its images up to this number, or without one. A second order
+    /// may have the number of an earlier image of the same move.
     pub(crate) fn stay(&mut self, number: Epoch) {
         self.checkpoint.withdraw_move(number);
-        self.stays = Some(number);
+        self.stays = self.stays.max(Some(number));
     }
 
     /// Whether the rank continues here after its image of this number.
     pub(crate) fn stays(&self, number: Epoch) -> bool {
-        self.stays == Some(number)
+        self.stays >= Some(number)
     }
 
     /// The manager's answers to this rank, while it stores its registered memory.
@@ -368,5 +369,25 @@ mod tests {
         let next = recovery.checkpoint().take_next();
         assert_eq!(next, Some(SafePointRequest::Checkpoint(Epoch(4))));
         assert!(!recovery.is_pending());
+    }
+
+    #[test]
+    fn a_rank_stays_after_a_late_order_with_an_earlier_number() {
+        let mut recovery = RankRecovery::new(None);
+        let image = |number| MoveImage {
+            number: Epoch(number),
+            stops: true,
+        };
+        recovery.stay(Epoch(3));
+        recovery.stay(Epoch(2));
+        assert!(recovery.stays(Epoch(3)) && !recovery.stays(Epoch(4)));
+        // The image that is pending belongs to a later move.
+        recovery.checkpoint().request_move(image(5));
+        recovery.stay(Epoch(4));
+        let next = recovery.checkpoint().take_next();
+        assert_eq!(next, Some(SafePointRequest::Move(image(5))));
+        recovery.checkpoint().request_move(image(6));
+        recovery.stay(Epoch(6));
+        assert_eq!(recovery.checkpoint().take_next(), None);
     }
 }

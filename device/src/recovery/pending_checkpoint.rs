@@ -76,8 +76,8 @@ impl PendingCheckpoint {
         }
     }
 
-    /// The rank does not move with an image of this number.
+    /// The rank does not move with an image up to this number.
     pub(crate) fn withdraw_move(&mut self, number: Epoch) {
-        self.number.take_if(|pending| *pending == number);
+        self.number.take_if(|pending| *pending <= number);
     }
 }
