@@ -99,7 +99,7 @@ impl Copier {
         let mut draft = Draft::new(file, order.parts.len());
         let (mut progress, mut since) = (0, Instant::now());
         loop {
-            if self.void.contain(order.file) {
+            if self.void.contain(order.number) {
                 return Err("it is not wanted any more".into());
             }
             let why = match self.attempt(order, &mut draft) {
@@ -132,7 +132,7 @@ impl Copier {
         let target = Target::of(order, &sources)?;
         let (mut made, mut buffer) = (vec![0; CHUNK], vec![0; CHUNK]);
         while draft.done < target.bytes {
-            if self.void.contain(order.file) {
+            if self.void.contain(order.number) {
                 return Err(unwanted());
             }
             made.fill(0);
@@ -199,7 +199,7 @@ impl Copier {
     /// Waits until the next bytes may come.
     fn keep_to_rate(&mut self, order: &CopyOrder, length: usize) {
         let mut left = self.rate.pause_after(length, Instant::now());
-        while !left.is_zero() && !self.void.contain(order.file) {
+        while !left.is_zero() && !self.void.contain(order.number) {
             let step = left.min(PAUSE);
             thread::sleep(step);
             left -= step;

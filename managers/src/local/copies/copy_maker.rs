@@ -4,7 +4,6 @@
 use super::copier::Copier;
 use super::copy_order::{CopyEnd, CopyMember, CopyOrder, VoidOrders};
 use nix::sys::eventfd::EventFd;
-use rejoin_managers_protocol::manager_messages::KeptFile;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -14,7 +13,8 @@ use std::thread;
 /// The thread, which ends with this value.
 pub(super) struct CopyMaker {
     orders: Sender<CopyOrder>,
-    ends: Receiver<CopyEnd>,
+    /// With the numbers of the orders.
+    ends: Receiver<(u64, CopyEnd)>,
     wake: Arc<EventFd>,
     void: VoidOrders,
 }
@@ -35,7 +35,7 @@ impl CopyMaker {
             .spawn(move || {
                 for order in to_do {
                     let end = copier.carry_out(&order);
-                    if done.send((order.file, end)).is_err() {
+                    if done.send((order.number, (order.file, end))).is_err() {
                         return;
                     }
                     // A full counter wakes as well.
@@ -61,18 +61,18 @@ impl CopyMaker {
         self.void.add_all();
     }
 
-    /// A file that is being made is not wanted any more.
-    pub fn cancel(&self, file: KeptFile) {
-        self.void.add(file);
+    /// The order of this number, which has not ended, is not wanted any more.
+    pub fn cancel(&self, number: u64) {
+        self.void.add(number);
     }
 
-    /// The next copy that has come to its end.
-    pub fn next(&self) -> Option<CopyEnd> {
+    /// The next copy that has come to its end, with the number of its order.
+    pub fn next(&self) -> Option<(u64, CopyEnd)> {
         // An empty counter says so.
         let _ = self.wake.read();
-        let end = self.ends.try_recv().ok()?;
-        self.void.remove(end.0);
-        Some(end)
+        let (number, end) = self.ends.try_recv().ok()?;
+        self.void.remove(number);
+        Some((number, end))
     }
 }
 

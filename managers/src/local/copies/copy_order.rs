@@ -25,6 +25,9 @@ pub(super) struct NeededFile {
 /// A file that is to be made.
 #[derive(Debug, Clone)]
 pub(super) struct CopyOrder {
+    /// The number of the order, which names it: a file may be wanted again after an order for it
+    /// was cancelled.
+    pub number: u64,
     /// The file.
     pub file: KeptFile,
     /// The files of which it is made: it is their exclusive or. A single one is copied.
@@ -90,25 +93,25 @@ pub(super) struct CopyMember {
 /// Orders that are not wanted any more.
 #[derive(Debug, Clone, Default)]
 pub(super) struct VoidOrders {
-    files: Arc<Mutex<BTreeSet<KeptFile>>>,
+    numbers: Arc<Mutex<BTreeSet<u64>>>,
     /// None is wanted.
     is_over: Arc<AtomicBool>,
 }
 
 impl VoidOrders {
-    /// Whether this file is not wanted any more.
-    pub fn contain(&self, file: KeptFile) -> bool {
-        self.is_over.load(Ordering::Relaxed) || self.files().contains(&file)
+    /// Whether the order of this number is not wanted any more.
+    pub fn contain(&self, number: u64) -> bool {
+        self.is_over.load(Ordering::Relaxed) || self.numbers().contains(&number)
     }
 
-    /// This file is not wanted any more.
-    pub fn add(&self, file: KeptFile) {
-        self.files().insert(file);
+    /// The order of this number is not wanted any more.
+    pub fn add(&self, number: u64) {
+        self.numbers().insert(number);
     }
 
-    /// The order for this file has ended.
-    pub fn remove(&self, file: KeptFile) {
-        self.files().remove(&file);
+    /// The order of this number has ended.
+    pub fn remove(&self, number: u64) {
+        self.numbers().remove(&number);
     }
 
     /// No file is wanted any more.
@@ -116,8 +119,8 @@ impl VoidOrders {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    fn files(&self) -> std::sync::MutexGuard<'_, BTreeSet<KeptFile>> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    fn numbers(&self) -> std::sync::MutexGuard<'_, BTreeSet<u64>> {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

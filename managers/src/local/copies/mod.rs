@@ -80,8 +80,10 @@ pub(super) struct ImageCopies {
     lost: BTreeMap<Rank, LostFile>,
     /// The number of this host.
     own: u32,
-    /// Orders that have not come to their end.
-    under_way: BTreeSet<KeptFile>,
+    /// Orders that are wanted and have not come to their end, by their numbers.
+    under_way: BTreeMap<KeptFile, u64>,
+    /// The number of the next order.
+    next_number: u64,
     /// The copies that this host has.
     made: BTreeSet<KeptFile>,
     /// Processes that begin once their file is here.
@@ -130,8 +132,9 @@ impl ImageCopies {
                 .filter_map(|moved| Some((moved.rank, LostFile::of(moved)?)))
                 .collect(),
             own: central.host,
-            under_way: BTreeSet::new(),
+            under_way: BTreeMap::new(),
             made: BTreeSet::new(),
+            next_number: 0,
             awaited: BTreeMap::new(),
         }))
     }
@@ -195,9 +198,12 @@ impl ImageCopies {
             return unknown;
         }
         let WantedFile { file, parts } = wanted;
-        if !self.under_way.insert(file) {
+        if self.under_way.contains_key(&file) {
             return unknown;
         }
+        let number = self.next_number;
+        self.next_number += 1;
+        self.under_way.insert(file, number);
         let parts = parts.into_iter().map(|(file, host)| NeededFile {
             file,
             host,
@@ -206,6 +212,7 @@ impl ImageCopies {
         let is_awaited = !file.is_parity && self.awaited.contains_key(&(file.rank, file.epoch));
         let urgent = self.urgent.as_ref().filter(|_| is_awaited);
         urgent.unwrap_or(&self.maker).order(CopyOrder {
+            number,
             file,
             parts: parts.collect(),
             is_awaited,
@@ -236,8 +243,9 @@ impl ImageCopies {
         let rank = moved.rank;
         let is_copy = |file: &KeptFile| file.rank == rank && !file.is_parity;
         self.unplaced.retain(|wanted| !is_copy(&wanted.file));
-        for file in self.under_way.iter().filter(|file| is_copy(file)) {
-            self.maker.cancel(*file);
+        let files = self.under_way.keys().copied().filter(is_copy);
+        for file in files.collect::<Vec<_>>() {
+            self.void(file);
         }
         self.made.retain(|file| !is_copy(file));
         self.lost.remove(&rank);
@@ -252,10 +260,16 @@ impl ImageCopies {
     /// A copy is not wanted any more. Whether this host has it.
     pub fn cancel(&mut self, file: KeptFile) -> bool {
         self.unplaced.retain(|wanted| wanted.file != file);
-        if self.under_way.contains(&file) {
-            self.maker.cancel(file);
-        }
+        self.void(file);
         self.made.remove(&file)
+    }
+
+    /// An order for this file that is under way is not wanted any more.
+    fn void(&mut self, file: KeptFile) {
+        if let Some(number) = self.under_way.remove(&file) {
+            let makers = [Some(&self.maker), self.urgent.as_ref()];
+            makers.into_iter().flatten().for_each(|m| m.cancel(number));
+        }
     }
 
     /// Does the due work.
@@ -279,8 +293,18 @@ impl ImageCopies {
 
     /// The next copy that has come to its end.
     pub fn next_end(&mut self) -> Option<CopyEnd> {
-        let urgent = self.urgent.as_ref().and_then(CopyMaker::next);
-        let end = urgent.or_else(|| self.maker.next())?;
+        let end = loop {
+            let urgent = self.urgent.as_ref().and_then(CopyMaker::next);
+            let (number, end) = urgent.or_else(|| self.maker.next())?;
+            // A later order for the file counts.
+            if self
+                .under_way
+                .get(&end.0)
+                .is_none_or(|last| *last == number)
+            {
+                break end;
+            }
+        };
         let (file, result) = &end;
         self.under_way.remove(file);
         let is_awaited = !file.is_parity && self.awaited.contains_key(&(file.rank, file.epoch));
@@ -326,10 +350,17 @@ impl ImageCopies {
 
     /// A process that waits for its file is not wanted any more; `false` if it is none.
     pub fn forget_awaited(&mut self, rank: Rank, incarnation: Incarnation) -> bool {
-        let before = self.awaited.len();
-        self.awaited
-            .retain(|_, awaited| (awaited.rank, awaited.incarnation) != (rank, incarnation));
-        self.awaited.len() < before
+        let is_it =
+            |awaited: &ProcessInstance| (awaited.rank, awaited.incarnation) == (rank, incarnation);
+        let awaited = self.awaited.extract_if(.., |_, awaited| is_it(awaited));
+        let forgotten: Vec<(Rank, Epoch)> = awaited.map(|(key, _)| key).collect();
+        for (rank, epoch) in &forgotten {
+            let file = copy_of(*rank, *epoch);
+            self.unplaced.retain(|wanted| wanted.file != file);
+            // Its host may be lost: other processes must not wait for it.
+            self.void(file);
+        }
+        !forgotten.is_empty()
     }
 }
 
