@@ -333,10 +333,18 @@ impl Coordinator {
         self.pending.is_none() && !files && !copies
     }
 
-    /// No checkpoint can be requested now: [`Coordinator::schedule`] requests it later.
+    /// No checkpoint can be requested now: [`Coordinator::schedule`] or [`Coordinator::take_up`]
+    /// requests it later.
     pub fn put_off(&mut self) {
         self.due = None;
         self.another = true;
+    }
+
+    /// Checkpoints can be requested again: one that was put off is due now.
+    pub fn take_up(&mut self, now: Time) {
+        if self.another && self.due.is_none() {
+            self.schedule(now);
+        }
     }
 
     /// A checkpoint of registered memory has this number, which was not given yet.

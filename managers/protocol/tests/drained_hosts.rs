@@ -297,3 +297,37 @@ fn hosts_that_could_not_be_used_are_not_added() {
     };
     assert!(why(fixed, add(1, "new", false)).contains("fixed places"));
 }
+
+#[test]
+fn a_checkpoint_follows_that_waited_for_a_request_of_which_nothing_comes() {
+    let mut central = running(three_hosts());
+    step(&mut central, at(2), CentralInput::Checkpoint);
+    // The first rank is there already.
+    let request = MoveRequest {
+        id: 7,
+        movers: Movers::Ranks(vec![Rank(0)]),
+        to: Some(0),
+    };
+    assert_eq!(step(&mut central, at(3), CentralInput::Move(request)), []);
+    step(&mut central, at(4), CentralInput::Checkpoint);
+    let mut effects = Vec::new();
+    for rank in [0, 1] {
+        let imaged = ToCentral::Imaged {
+            instance: instance(rank, 0),
+            epoch: Epoch(2),
+            cost: ImageCost::default(),
+        };
+        let input = CentralInput::Local(rank as HostIndex, imaged);
+        effects.extend(step(&mut central, at(5), input));
+    }
+    let is_over = |effect: &CentralEffect| {
+        matches!(
+            effect,
+            CentralEffect::Event(Event::MovesOver { request: 7, .. })
+        )
+    };
+    assert!(effects.iter().any(is_over), "{effects:?}");
+    let effects = step(&mut central, at(6), CentralInput::Tick);
+    let requested = CentralEffect::Event(Event::Requested(Epoch(3)));
+    assert!(effects.contains(&requested), "{effects:?}");
+}

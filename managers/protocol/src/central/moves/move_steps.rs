@@ -91,10 +91,10 @@ impl Central {
         let moves = match planned {
             Ok(moves) if moves.is_empty() => {
                 self.end_drained(effects);
-                return over(request.id, Vec::new(), None, effects);
+                return self.nothing_moves(now, request.id, None, effects);
             }
             Ok(moves) => moves,
-            Err(why) => return over(request.id, Vec::new(), Some(why), effects),
+            Err(why) => return self.nothing_moves(now, request.id, Some(why), effects),
         };
         let Some(number) = self.mode.checkpoints_mut().map(|c| c.take_number()) else {
             return;
@@ -124,6 +124,20 @@ impl Central {
                 stops: false,
             };
             effects.push(CentralEffect::Send(one.from, order));
+        }
+    }
+
+    /// A request is over at once. The checkpoint that waited for it follows.
+    fn nothing_moves(
+        &mut self,
+        now: Time,
+        request: u64,
+        why: Option<String>,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        over(request, Vec::new(), why, effects);
+        if let Some(checkpoints) = self.mode.checkpoints_mut().filter(|_| !self.moves.is_any()) {
+            checkpoints.take_up(now);
         }
     }
 
