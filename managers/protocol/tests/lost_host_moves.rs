@@ -576,3 +576,31 @@ fn a_host_takes_in_a_rank_and_keeps_the_copy_of_its_file() {
     let effects = steps(&mut core, vec![commit(3, 3)]);
     assert_eq!(effects, [LocalEffect::DropImage(Rank(1), Epoch(1))]);
 }
+
+#[test]
+fn a_rank_that_is_here_already_may_come_back_from_the_file_of_another_host() {
+    let mut core = host_with_a_copy();
+    let order = |number, holder| {
+        let moved = MovedRank {
+            rank: Rank(1),
+            moves: false,
+            holder: Some(holder),
+            others: Vec::new(),
+        };
+        let number = Incarnation(number);
+        let order = ToLocal::Restore {
+            generation: Generation(number.0),
+            epoch: Some(Epoch(1)),
+            ranks: vec![(Rank(0), number), (Rank(1), number)],
+            moved: vec![moved.clone()],
+        };
+        (LocalInput::Central(order), moved)
+    };
+    let (first, _) = order(1, 0);
+    let retired = LocalInput::Retired(Rank(0), Incarnation(0));
+    steps(&mut core, vec![first, retired]);
+    let (second, moved) = order(2, 3);
+    let effects = steps(&mut core, vec![second]);
+    let taken_in = LocalEffect::TakeIn(moved, Some(Epoch(1)));
+    assert!(effects.contains(&taken_in), "{effects:?}");
+}

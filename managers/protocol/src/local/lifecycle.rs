@@ -31,7 +31,7 @@ impl Local {
         };
         self.phase = LocalPhase::Running;
         self.hold = hold;
-        self.take_in(moved, from, effects);
+        self.take_in(moved, (from, &[]), effects);
         if let Some(epoch) = from {
             self.images
                 .continue_from(epoch, ranks.iter().map(|(rank, _)| *rank));

@@ -27,7 +27,7 @@ impl Local {
         if ranks.is_empty() {
             return;
         }
-        self.take_in(moved, epoch, effects);
+        self.take_in(moved, (epoch, &ranks), effects);
         // Others that come back alone, too, do so still.
         let adds = generation == self.processes.generation();
         self.processes.enter(generation);
@@ -49,16 +49,18 @@ impl Local {
         self.take_over(effects);
     }
 
-    /// Ranks of a lost host are ranks of this one from now on, if they are not yet.
+    /// Ranks of a lost host are ranks of this one from now on, if they are not yet. One that has
+    /// moved here before may come `back` from a file of another host as well.
     pub(super) fn take_in(
         &mut self,
         moved: Vec<MovedRank>,
-        epoch: Option<Epoch>,
+        (epoch, back): (Option<Epoch>, &[(Rank, Incarnation)]),
         effects: &mut Vec<LocalEffect>,
     ) {
         for moved in moved {
             let process = self.processes.of(moved.rank);
-            if process.is_none_or(RankProcess::leaves_host) {
+            let comes_back = back.iter().any(|(rank, _)| *rank == moved.rank);
+            if comes_back || process.is_none_or(RankProcess::leaves_host) {
                 // What was a copy is the file of the rank's image now.
                 self.copies.forget_rank(moved.rank);
                 effects.push(LocalEffect::TakeIn(moved, epoch));
