@@ -26,9 +26,9 @@ use std::time::{Duration, Instant};
 const JOBS: [(usize, usize); 5] = [(2, 2), (2, 4), (4, 4), (4, 8), (8, 8)];
 /// The ends of the parts but the last one.
 const POINTS: [&str; 5] = [
-    "move-stop-sent",
+    "stop-sent",
     "registered",
-    "move-persisted",
+    "moved-persisted",
     "update-heard",
     "update-passed",
 ];

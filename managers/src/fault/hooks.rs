@@ -12,6 +12,7 @@ pub fn heard(news: &ToCentral) {
         match news {
             ToCentral::Imaged { .. } => at(Point::ImageReported),
             ToCentral::ExitDetected { .. } | ToCentral::Failed { .. } => at(Point::FailureNoticed),
+            ToCentral::Loaded { .. } => at(Point::CopyLoaded),
             _ => {}
         }
     }
@@ -32,8 +33,9 @@ pub fn before_central(effect: &FromCentral, course: impl FnOnce() -> Course) -> 
                 Record::RegionsCommitted { .. } => (None, Some(Point::RegionsCommitted)),
                 Record::Started { .. } => (Some(Point::AllRegistered), Some(Point::StartPersisted)),
                 Record::Restoring { .. } => (None, Some(Point::RestorePersisted)),
-                Record::Moved { .. } => (Some(Point::MoveReported), Some(Point::MovePersisted)),
                 Record::Finalized { .. } => (None, Some(Point::FinalizedPersisted)),
+                Record::Moving { .. } => (None, Some(Point::MovePersisted)),
+                Record::Moved { .. } => (Some(Point::MoveArrived), Some(Point::MovedPersisted)),
                 _ => (None, None),
             };
             before.into_iter().for_each(at);
@@ -45,10 +47,19 @@ pub fn before_central(effect: &FromCentral, course: impl FnOnce() -> Course) -> 
             }
             ToLocal::Checkpoint { .. } => Some(Point::RequestSent),
             ToLocal::Commit { .. } => Some(Point::CommitSent),
+            ToLocal::Restore { moved, .. } if moved.iter().any(|one| one.moves) => {
+                Some(Point::MoveRestoreSent)
+            }
             ToLocal::Restore { .. } => Some(Point::RestoreSent),
             ToLocal::Start { .. } => Some(Point::StartSent),
             ToLocal::AllFinalized { .. } => Some(Point::FinalizedSent),
-            ToLocal::Move { stops: true, .. } => Some(Point::MoveStopSent),
+            ToLocal::Move { stops: true, .. } => Some(Point::StopSent),
+            ToLocal::Move { base: None, .. } => Some(Point::MoveSent),
+            ToLocal::Load { .. } => {
+                at(Point::BeforeLoad);
+                Some(Point::LoadSent)
+            }
+            ToLocal::Update { .. } => Some(Point::UpdateSent),
             _ => None,
         },
         _ => None,
@@ -66,7 +77,11 @@ pub fn after_central(point: Option<Point>) {
             | Point::RestoreSent
             | Point::StartSent
             | Point::FinalizedSent
-            | Point::MoveStopSent),
+            | Point::MoveSent
+            | Point::LoadSent
+            | Point::StopSent
+            | Point::MoveRestoreSent
+            | Point::UpdateSent),
         ) => when_sent(point),
         Some(point) => at(point),
     }

@@ -7,9 +7,13 @@
 //! file. The manager appends a line to it before it kills: the request, the nanoseconds of the
 //! monotonic clock, and `VICTIM:PID` for each process that is there. A request that the file lists
 //! is not repeated, so a restarted manager does not die at the same point again.
+//!
+//! `POINT:*=wait` kills nobody: the manager waits at the point while a test does what it likes
+//! (`fault/wait.rs`).
 
 mod hooks;
 mod victims;
+mod wait;
 
 pub use hooks::{after_central, after_local, before_central, before_local, halfway, heard, said};
 
@@ -34,6 +38,10 @@ macro_rules! points {
         impl Point {
             /// All points with their names.
             pub const ALL: &[(&str, Point)] = &[$(($name, Point::$variant),)*];
+
+            fn name(self) -> &'static str {
+                match self { $(Point::$variant => $name,)* }
+            }
         }
     };
 }
@@ -105,12 +113,26 @@ points! {
     FinalizedSent "finalized-sent",
     /// Half of a host's ranks have been told so.
     DuringFinalized "during-finalized",
-    /// A rank that is to move has been told to stop.
-    MoveStopSent "move-stop-sent",
-    /// The new process of a rank that moves has registered; central has not stored it.
-    MoveReported "move-reported",
-    /// The move is stored; nobody knows.
+    /// That ranks move is stored; no message was sent yet.
     MovePersisted "move-persisted",
+    /// The former host has been told that a rank moves: it takes a first image.
+    MoveSent "move-sent",
+    /// Central is about to have the other host load an image of the rank that runs.
+    BeforeLoad "before-load",
+    /// The other host has been told to load it.
+    LoadSent "load-sent",
+    /// Central gets the report that it is loaded.
+    CopyLoaded "copy-loaded",
+    /// The rank has been told to stop.
+    StopSent "stop-sent",
+    /// The other host has been told to make a process of the rank that waits.
+    MoveRestoreSent "move-restore-sent",
+    /// The rank's new process has registered; it is not stored that the rank has moved.
+    MoveArrived "move-arrived",
+    /// It is stored; no message was sent yet.
+    MovedPersisted "moved-persisted",
+    /// The hosts have been told.
+    UpdateSent "update-sent",
     /// A local manager has the update; its ranks do not know.
     UpdateHeard "update-heard",
     /// All of a host's ranks have been told of it.
@@ -200,15 +222,19 @@ fn parse_one(text: &str) -> Result<Fault, String> {
         nth => nth.parse().ok().filter(|n| *n > 0).map(Some),
     };
     let victims = victims.split('+').map(|name| {
-        let known = "no such victim; there are rank-N, twin-N, local, central, nobody";
+        let known = "no such victim; there are rank-N, twin-N, local, central, nobody, wait";
         Victim::of(name).ok_or_else(|| wrong(known))
     });
+    let victims: Vec<Victim> = victims.collect::<Result<_, _>>()?;
+    if victims.len() > 1 && victims.contains(&Victim::Wait) {
+        return Err(wrong("wait has no other victims"));
+    }
     Ok(Fault {
         text: text.to_owned(),
         point: *point,
         nth: nth.ok_or_else(|| wrong("NTH is a whole number from 1, or *"))?,
         passed: AtomicU32::new(0),
-        victims: victims.collect::<Result<_, _>>()?,
+        victims,
     })
 }
 
@@ -245,7 +271,9 @@ impl Plan {
                 Some(nth) => passed == nth && !self.is_done(fault),
                 None => true,
             };
-            if is_it {
+            if is_it && fault.victims == [Victim::Wait] {
+                wait::at(self.file.as_deref(), fault.point);
+            } else if is_it {
                 self.inject(fault);
             }
         }
@@ -307,6 +335,7 @@ mod tests {
             ("retired=rank", "no such victim"),
             ("retired=rank--1", "no such victim"),
             ("retired=", "no such victim"),
+            ("retired:*=wait+central", "wait has no other victims"),
         ] {
             let error = parse(text).expect_err(text);
             assert!(error.contains(expected), "{error}");

@@ -12,6 +12,8 @@ pub(super) enum Victim {
     Local,
     Central,
     Nobody,
+    /// No process: the manager waits.
+    Wait,
 }
 
 /// The kernel's names of the processes of a job.
@@ -28,6 +30,7 @@ impl Victim {
             "local" => Some(Victim::Local),
             "central" => Some(Victim::Central),
             "nobody" => Some(Victim::Nobody),
+            "wait" => Some(Victim::Wait),
             _ => number("rank-")
                 .map(Victim::Rank)
                 .or_else(|| number("twin-").map(Victim::Twin)),
@@ -43,6 +46,7 @@ impl fmt::Display for Victim {
             Victim::Local => write!(f, "local"),
             Victim::Central => write!(f, "central"),
             Victim::Nobody => write!(f, "nobody"),
+            Victim::Wait => write!(f, "wait"),
         }
     }
 }
@@ -92,7 +96,7 @@ pub(super) fn find(victims: &[Victim]) -> Vec<(Victim, u32)> {
     let mut found = Vec::new();
     for &victim in victims {
         let pids: Vec<u32> = match victim {
-            Victim::Nobody => Vec::new(),
+            Victim::Nobody | Victim::Wait => Vec::new(),
             Victim::Local => called(LOCAL).map(|s| s.pid).take(1).collect(),
             // Without one of its own, mpirun's process is central's.
             Victim::Central => vec![called(CENTRAL).next().map_or(root, |s| s.pid)],
