@@ -7,6 +7,7 @@
 //! Root is needed. There is no ssh: the launch agent of the tests enters the host's namespaces.
 
 pub mod job;
+pub mod moves;
 mod shown_status;
 pub mod wide_link;
 
@@ -328,12 +329,28 @@ impl Hosts {
     /// # Panics
     /// When it can't be started.
     pub fn rejoin(&self, args: &[&str]) -> std::process::Output {
-        let mut command = inside(self.hub.pid, &["-n", "-u"]);
+        self.command(args).output().expect("starting rejoin")
+    }
+
+    /// The same, started, with both streams piped.
+    ///
+    /// # Panics
+    /// When it can't be started.
+    pub fn start_rejoin(&self, args: &[&str]) -> Child {
+        let mut command = self.command(args);
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("starting rejoin")
+    }
+
+    /// `rejoin` on the hub, which sees no jobs in the machine's `/tmp`.
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = inside(self.hub.pid, &["-n", "-u", "-m"]);
         command
             .arg(prefix().join("bin/rejoin"))
             .args(args)
-            .env("XDG_RUNTIME_DIR", &self.folder);
-        command.output().expect("starting rejoin")
+            .env("XDG_RUNTIME_DIR", &self.folder)
+            .stdin(Stdio::null());
+        command
     }
 
     /// Runs a command on a host, to its end. Returns what it wrote.

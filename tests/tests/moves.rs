@@ -3,29 +3,14 @@
 
 use rejoin_tests::hosts::Hosts;
 use rejoin_tests::hosts::job::{Job, SOON, good, lines};
+use rejoin_tests::hosts::moves::{done, undisturbed};
 use rejoin_tests::job::Numbers;
 use rejoin_tests::processes::{all_gone, is_alive, kill};
 use rejoin_tests::{Finished, Run, hosts, program};
 use std::io::Write as _;
-use std::process::Output;
-
-/// `rejoin` did what it was told to.
-fn done(output: &Output) -> String {
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let wrong = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}{wrong}");
-    said
-}
-
-/// The job has ended with the same output, and never rolled back.
-fn undisturbed(job: &Finished, alone: &Finished) {
-    good(job);
-    assert_eq!(lines(job), lines(alone), "{}", job.text());
-    assert!(!job.stderr().contains("rolls back"), "{}", job.text());
-}
 
 fn migrate(hosts: &Hosts, what: &str, to: &str) -> String {
-    done(&hosts.rejoin(&["migrate", what, "--to", to]))
+    done(hosts, &["migrate", what, "--to", to])
 }
 
 #[test]
@@ -93,7 +78,7 @@ fn a_host_is_drained_and_its_manager_ends() {
     let mut job = Job::jacobi(&hosts, &["--spare", "h3"]);
     job.until("committed", 1);
     let managers = hosts.processes(2, "rejoin-local");
-    let said = done(&hosts.rejoin(&["drain", "h2"]));
+    let said = done(&hosts, &["drain", "h2"]);
     assert!(said.contains("2 ranks have moved"), "{said}");
     assert!(!hosts.places().contains(&"h2".to_owned()));
     assert_eq!(job.events("host-drains"), 1);

@@ -1,27 +1,11 @@
 //! What makes ranks move: the health command of a host, SIGTERM to a local manager, and the user.
 //! The answer is that of an undisturbed job. Root is needed, as in `hosts`.
 
-use rejoin_tests::Finished;
 use rejoin_tests::hosts;
 use rejoin_tests::hosts::Hosts;
 use rejoin_tests::hosts::job::{Job, SOON, good, lines};
+use rejoin_tests::hosts::moves::{done, undisturbed};
 use rejoin_tests::processes::{all_gone, is_alive, kill, state, wait_for};
-
-/// The job has ended with the same output, and never rolled back.
-fn undisturbed(job: &Finished, alone: &Finished) {
-    good(job);
-    assert_eq!(lines(job), lines(alone), "{}", job.text());
-    assert!(!job.stderr().contains("rolls back"), "{}", job.text());
-}
-
-/// What `rejoin` says, which did what it was told to.
-fn done(hosts: &Hosts, words: &[&str]) -> String {
-    let output = hosts.rejoin(words);
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let wrong = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{words:?}: {said}{wrong}");
-    said
-}
 
 /// A health command of all hosts, which runs the script of a host if it has one.
 fn health(hosts: &Hosts) -> String {

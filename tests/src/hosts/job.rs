@@ -160,7 +160,11 @@ impl Job {
         }
     }
 
-    fn has_not_reached(&mut self, what: &str) -> ! {
+    /// Ends the job and the test, which waits for this in vain.
+    ///
+    /// # Panics
+    /// Always, with the output of the job.
+    pub fn has_not_reached(&mut self, what: &str) -> ! {
         let pid = self.child.id();
         let end = match state(pid) {
             'Z' => "the job ended before it",
