@@ -4,7 +4,9 @@
 //! `docs/bench/rejoin-broadcast.{tsv,svg,md}`. The run is a simulation of virtual time: it gives
 //! the same figures everywhere.
 
-use plotters::coord::Shift;
+mod pages;
+
+use pages::{Line, Panel, draw, seconds_label, size, time};
 use plotters::prelude::*;
 use rejoin_sim::table_distribution::{Costs, Figure, TableRoute, measure};
 use std::error::Error;
@@ -26,44 +28,39 @@ const WAYS: [(&str, TableRoute, RGBColor); 3] = [
     ),
 ];
 
-/// A panel of the plot: what it shows, the value, the label of a power of ten.
-struct Panel {
-    title: &'static str,
-    value: fn(&Figure) -> f64,
-    /// Powers of ten at the bottom and the top.
-    range: (i32, i32),
-    label: fn(i32) -> String,
-}
+/// A panel of the plot, and the value that it shows.
+type ValuePanel = (Panel, fn(&Figure) -> f64);
 
-const PANELS: [Panel; 2] = [
-    Panel {
-        title: "time until the last rank has it",
-        value: |f| f.time as f64 / 1e9,
-        range: (-4, 2),
-        label: |power| match power {
-            ..-3 => format!("{} µs", 10_u32.pow((power + 6) as u32)),
-            -3..0 => format!("{} ms", 10_u32.pow((power + 3) as u32)),
-            _ => format!("{} s", 10_u32.pow(power as u32)),
+const PANELS: [ValuePanel; 2] = [
+    (
+        Panel {
+            title: "time until the last rank has it",
+            range: (-4, 2),
+            label: seconds_label,
         },
-    },
-    Panel {
-        title: "bytes that central sends and takes",
-        value: |f| f.bytes as f64,
-        range: (2, 11),
-        label: |power| match power {
-            ..3 => format!("{} B", 10_u32.pow(power as u32)),
-            3..6 => format!("{} kB", 10_u32.pow((power - 3) as u32)),
-            6..9 => format!("{} MB", 10_u32.pow((power - 6) as u32)),
-            _ => format!("{} GB", 10_u32.pow((power - 9) as u32)),
+        |f| f.time as f64 / 1e9,
+    ),
+    (
+        Panel {
+            title: "bytes that central sends and takes",
+            range: (2, 11),
+            label: bytes_label,
         },
-    },
+        |f| f.bytes as f64,
+    ),
 ];
+
+fn bytes_label(power: i32) -> String {
+    match power {
+        ..3 => format!("{} B", 10_u32.pow(power as u32)),
+        3..6 => format!("{} kB", 10_u32.pow((power - 3) as u32)),
+        6..9 => format!("{} MB", 10_u32.pow((power - 6) as u32)),
+        _ => format!("{} GB", 10_u32.pow((power - 9) as u32)),
+    }
+}
 
 /// Width and height of the plot in pixels.
 const SIZE: (u32, u32) = (840, 380);
-// Readable on light and on dark pages: the background is the page's.
-const TEXT: RGBColor = RGBColor(0x80, 0x87, 0x90);
-
 type Rows = Vec<(&'static str, RGBColor, Vec<Figure>)>;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -134,71 +131,17 @@ fn page(rows: &Rows, costs: Costs) -> Result<String, std::fmt::Error> {
     Ok(text)
 }
 
-fn time(nanos: u64) -> String {
-    match nanos as f64 / 1e6 {
-        ms if ms < 10.0 => format!("{ms:.2} ms"),
-        ms if ms < 1000.0 => format!("{ms:.0} ms"),
-        ms => format!("{:.1} s", ms / 1000.0),
-    }
-}
-
-fn size(bytes: u64) -> String {
-    match bytes as f64 {
-        b if b < 1e3 => format!("{b} B"),
-        b if b < 1e6 => format!("{:.1} kB", b / 1e3),
-        b if b < 1e9 => format!("{:.1} MB", b / 1e6),
-        b => format!("{:.1} GB", b / 1e9),
-    }
-}
-
 fn plot(path: &Path, rows: &Rows) -> Result<(), Box<dyn Error>> {
     let area = SVGBackend::new(path, SIZE).into_drawing_area();
-    for (panel, part) in PANELS.iter().zip(area.split_evenly((1, PANELS.len()))) {
-        draw(&part, panel, rows)?;
+    let ranks = f64::from(RANKS[0])..f64::from(RANKS[RANKS.len() - 1]);
+    for ((panel, value), part) in PANELS.iter().zip(area.split_evenly((1, PANELS.len()))) {
+        let line = |(name, colour, figures): &(&'static str, RGBColor, Vec<Figure>)| {
+            let points = figures.iter().map(|f| (f64::from(f.ranks), value(f)));
+            (*name, *colour, points.collect())
+        };
+        let lines: Vec<Line> = rows.iter().map(line).collect();
+        draw(&part, panel, ranks.clone(), &lines)?;
     }
     area.present()?;
-    Ok(())
-}
-
-fn draw<B: DrawingBackend>(
-    area: &DrawingArea<B, Shift>,
-    panel: &Panel,
-    rows: &Rows,
-) -> Result<(), Box<dyn Error>>
-where
-    B::ErrorType: 'static,
-{
-    let font = ("sans-serif", 12).into_font().color(&TEXT);
-    let power = |power: i32| 10_f64.powi(power);
-    let ranks = f64::from(RANKS[0])..f64::from(RANKS[RANKS.len() - 1]);
-    let values = power(panel.range.0)..power(panel.range.1);
-    let mut chart = ChartBuilder::on(area)
-        .caption(panel.title, ("sans-serif", 14).into_font().color(&TEXT))
-        .margin(10)
-        .x_label_area_size(36)
-        .y_label_area_size(60)
-        .build_cartesian_2d(ranks.log_scale(), values.log_scale())?;
-    chart
-        .configure_mesh()
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(TEXT.mix(0.4))
-        .axis_style(TEXT)
-        .label_style(font.clone())
-        .x_desc("ranks")
-        .x_label_formatter(&|ranks| format!("{ranks:.0}"))
-        .y_label_formatter(&|value| (panel.label)(value.log10().round() as i32))
-        .draw()?;
-    for (name, colour, figures) in rows {
-        let points = figures
-            .iter()
-            .map(|f| (f64::from(f.ranks), (panel.value)(f)));
-        let style = colour.stroke_width(2);
-        let line = chart.draw_series(LineSeries::new(points, style))?;
-        let key = move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style);
-        line.label(*name).legend(key);
-    }
-    let keys = SeriesLabelPosition::UpperLeft;
-    let mut labels = chart.configure_series_labels();
-    labels.position(keys).label_font(font).draw()?;
     Ok(())
 }

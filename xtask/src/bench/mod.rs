@@ -5,9 +5,11 @@ mod cases;
 mod contestants;
 mod detectors;
 mod intervals;
+mod move_parts;
 mod options;
 mod plot;
 mod report;
+mod row_plot;
 mod run;
 mod samples;
 mod survive;
@@ -23,6 +25,9 @@ pub fn run(args: Args) -> Result<()> {
     );
     if args.names == ["detectors"] {
         return detectors::run(&args);
+    }
+    if args.names == ["rejoin-cost"] {
+        return move_parts::run(&args);
     }
     if !args.names.is_empty() {
         return survive::run(&args.names, &args);

@@ -17,6 +17,8 @@ pub struct Setting {
     pub rounds: usize,
     /// A look, not a figure.
     pub quick: bool,
+    /// Where figures and plots are written.
+    pub out: PathBuf,
 }
 
 /// The result of a run.
@@ -81,6 +83,7 @@ impl Setting {
             programs,
             rounds: args.rounds,
             quick: args.quick,
+            out: crate::workspace::root().join(&args.out),
         })
     }
 

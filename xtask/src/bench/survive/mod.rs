@@ -40,8 +40,8 @@ pub fn run(names: &[String], args: &Args) -> Result<()> {
         }
     }
     let setting = Setting::prepare(args)?;
-    let out = crate::workspace::root().join(&args.out);
-    std::fs::create_dir_all(&out)?;
+    let out = &setting.out;
+    std::fs::create_dir_all(out)?;
     for (name, case) in CASES {
         if !names.iter().any(|n| n == name || n == "survive") {
             continue;
@@ -51,7 +51,7 @@ pub fn run(names: &[String], args: &Args) -> Result<()> {
         for figure in &measured {
             println!("{}", figure.line());
         }
-        figures::store(&out, &CASES.map(|(name, _)| name), name, &measured)?;
+        figures::store(out, &CASES.map(|(name, _)| name), name, &measured)?;
     }
     println!("written to {}", out.join("recovery.md").display());
     Ok(())
