@@ -1,7 +1,7 @@
 //! Moving a rank against saving and restarting the whole job: 4 ranks of 256 MB on two hosts, in
-//! pairs. In each, the last rank moves to a third host; then the job stops with a last checkpoint
-//! in a folder in memory that all hosts share, and is restarted on the same two hosts. The hosts are
-//! network namespaces of this machine; root is needed.
+//! pairs. In each, the last rank moves to a third host. Then the job stops with a last checkpoint,
+//! in a folder in memory that all hosts share, and is restarted on the same two hosts. The hosts
+//! are network namespaces of this machine; root is needed.
 //!
 //! `REJOIN_PREFIX=… cargo run -p rejoin-tests --example move_or_restart [PAIRS [MB [PERCENT]]]`
 //!
@@ -19,9 +19,9 @@ use rejoin_tests::gaps::{Gap, gaps, now};
 use rejoin_tests::hosts::Hosts;
 use rejoin_tests::processes::{is_alive, kill, wait_for};
 use rejoin_tests::{Run, finish, program, root};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const RANKS: usize = 4;
 /// A move or a restart is over long before this.
@@ -55,7 +55,7 @@ impl Drop for Tmpfs {
 /// The job, and its files.
 struct Paired<'a> {
     hosts: &'a Hosts,
-    images: &'a Path,
+    images: PathBuf,
     gaps: PathBuf,
     events: PathBuf,
     /// What the program is told: megabytes, percent.
@@ -64,17 +64,17 @@ struct Paired<'a> {
 
 impl Paired<'_> {
     fn run(&self, options: &[&str]) -> Run {
-        let all = "--host h1:2,h2:2 --spare h3 -n 4 --checkpoint-interval 5 --grace 100s";
-        let run = self
-            .hosts
-            .mpirun(all.split(' ').chain(options.iter().copied()));
-        let run = run.arg("--images").arg(self.images);
-        let run = run
-            .arg("--events")
-            .arg(&self.events)
-            .arg(program("migrant"));
+        let all = "--host h1:2,h2:2 --spare h3 --checkpoint-interval 5 --grace 100s";
+        let all = all.split(' ').chain(options.iter().copied());
+        let run = self.hosts.mpirun(all).arg("--images").arg(&self.images);
+        run.arg("--events").arg(&self.events)
+    }
+
+    fn first(&self) -> Child {
+        let run = self.run(&["--job-name", "pair", "-n", "4"]);
         let [megabytes, percent] = &self.words;
-        run.arg(megabytes).arg(percent).arg(LONG).arg(&self.gaps)
+        let run = run.arg(program("migrant")).arg(megabytes).arg(percent);
+        run.arg(LONG).arg(&self.gaps).start()
     }
 
     /// Waits until the job has taken so many checkpoints in files since its last start.
@@ -100,7 +100,7 @@ impl Paired<'_> {
             };
             ranks.clone().map(of).collect()
         };
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         while begun.elapsed() < SOON {
             if let Some(gaps) = found() {
                 return Ok(gaps);
@@ -162,12 +162,12 @@ fn main() {
     let end = gaps.with_extension("end");
     let paired = Paired {
         hosts: &hosts,
-        images: &images.0,
+        images: images.0.clone(),
         gaps,
         events,
         words: [megabytes, percent],
     };
-    let mut job = paired.run(&["--job-name", "pair"]).start();
+    let mut job = paired.first();
     let mut measured = 0;
     for number in 1..=pairs {
         paired.until_in_files(job.id(), 2);
@@ -195,5 +195,6 @@ fn main() {
             break;
         }
     }
+    drop(images);
     assert!(measured > 0, "nothing was measured");
 }

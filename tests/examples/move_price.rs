@@ -1,6 +1,6 @@
-//! What a move costs a job in run time: the same work of 4 ranks on two hosts with moves and without,
-//! in turns. The last rank moves to a third host and back. The hosts are network namespaces of this
-//! machine; root is needed.
+//! What a move costs a job in run time: the same work of 4 ranks on two hosts with moves and
+//! without, in turns. The last rank moves to a third host and back. The hosts are network
+//! namespaces of this machine; root is needed.
 //!
 //! `REJOIN_PREFIX=… cargo run -p rejoin-tests --example move_price PROGRAM STEPS [PAIRS [MOVES]]`
 //!

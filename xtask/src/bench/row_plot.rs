@@ -41,7 +41,7 @@ pub fn letters(row: u32, side: HPos) -> TextStyle<'static> {
     font.pos(Pos::new(side, VPos::Center))
 }
 
-/// Draws the frame with the names; `mark` draws each row at its height, from the bottom of the plot.
+/// Draws the frame with the names; `mark` draws each row at its height above the axis.
 pub fn rows<'b, A>(
     path: &'b Path,
     frame: &Frame,
@@ -87,7 +87,7 @@ where
 }
 
 /// A name, and the least, the median and the greatest value.
-pub type Spread = (String, [f64; 3]);
+pub type SampleRow = (String, [f64; 3]);
 
 /// The least, the median and the greatest of samples; `None`: there are none.
 pub fn spread(samples: &[f64]) -> Option<[f64; 3]> {
@@ -104,7 +104,7 @@ pub fn spreads<A>(
     frame: &Frame,
     axis: A,
     limits: [f64; 2],
-    all: &[Spread],
+    all: &[SampleRow],
 ) -> Result<()>
 where
     A: AsRangedCoord<Value = f64>,

@@ -2,14 +2,14 @@
 
 use super::detector_runs::Runs;
 use super::detector_table::{BASE, cases, overhead, pair, settings};
-use crate::bench::row_plot::{Frame, Spread, spread, spreads};
+use crate::bench::row_plot::{Frame, SampleRow, spread, spreads};
 use anyhow::Result;
 use std::path::Path;
 
 /// The axis runs from minus to plus so many percent.
 const LIMIT: f64 = 30.0;
 
-fn rows(runs: &Runs) -> Vec<Spread> {
+fn rows(runs: &Runs) -> Vec<SampleRow> {
     let mut rows = Vec::new();
     for case in cases(runs) {
         for setting in settings(runs).into_iter().filter(|name| *name != BASE) {

@@ -3,7 +3,7 @@
 use super::figures::Figure;
 use super::job::{Setting, numbers};
 use super::overhead::steps;
-use crate::bench::row_plot::{Frame, Spread, spread, spreads};
+use crate::bench::row_plot::{Frame, SampleRow, spread, spreads};
 use anyhow::{Context, Result, ensure};
 use plotters::prelude::IntoLogRange;
 use std::path::Path;
@@ -72,7 +72,7 @@ fn beside_restart(setting: &Setting) -> Result<Vec<Figure>> {
         ("job restarts: from the signal", &took_all),
     ];
     let named = |(name, samples): &(&str, &Vec<f64>)| Some(((*name).into(), spread(samples)?));
-    let rows: Vec<Spread> = rows.iter().filter_map(named).collect();
+    let rows: Vec<SampleRow> = rows.iter().filter_map(named).collect();
     plot(&setting.out.join("moves.svg"), &rows)?;
     let times = |more: &[f64], less: &[f64]| -> Vec<f64> {
         more.iter()
@@ -103,7 +103,7 @@ fn beside_restart(setting: &Setting) -> Result<Vec<Figure>> {
     ])
 }
 
-fn plot(path: &Path, rows: &[Spread]) -> Result<()> {
+fn plot(path: &Path, rows: &[SampleRow]) -> Result<()> {
     let frame = Frame {
         title: "Moving a rank beside saving and restarting the job, ms (median, least, greatest)",
         row: 22,
