@@ -401,6 +401,7 @@ fn the_next_central_manager_asks_an_added_host_that_has_taken_in_ranks() {
             name: "new".into(),
             slots: 2,
             is_remote: true,
+            lan: LanId::default(),
         }],
     };
     let effects = step(&mut central, at(50), CentralInput::AddHosts(added));

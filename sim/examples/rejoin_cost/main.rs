@@ -62,6 +62,7 @@ fn main() -> Done<()> {
             ranks,
             per_host: PER_HOST,
             fanout: FANOUT,
+            sites: 1,
             updates,
             recovery_after: None,
         };

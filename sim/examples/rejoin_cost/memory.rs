@@ -172,6 +172,7 @@ fn central(ranks: u32) -> Central {
     let mut central = Central::new(Job {
         generation: Generation(0),
         hosts: (0..hosts).map(|n| format!("node{n:05}")).collect(),
+        lans: Vec::new(),
         slots: Vec::new(),
         placement: (0..ranks).map(|rank| (rank / PER_HOST) as usize).collect(),
         limit: None,
