@@ -32,7 +32,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 mod file_names;
 mod folder_claim;
@@ -129,7 +129,7 @@ impl ImageFolder {
             file: Arc::new(StoredFile {
                 path,
                 bytes,
-                stays: self.stays,
+                stays: AtomicBool::new(self.stays),
             }),
             bases: BaseFiles::default(),
         })
@@ -353,7 +353,7 @@ impl PartialImage {
         let file = StoredFile {
             path: self.path.clone(),
             bytes,
-            stays: self.stays,
+            stays: AtomicBool::new(self.stays),
         };
         if self.stays {
             // The image's name appears last.
@@ -383,7 +383,7 @@ impl Drop for PartialImage {
 struct StoredFile {
     path: PathBuf,
     bytes: u64,
-    stays: bool,
+    stays: AtomicBool,
 }
 
 impl StoredFile {
@@ -394,7 +394,7 @@ impl StoredFile {
 
 impl Drop for StoredFile {
     fn drop(&mut self) {
-        if !self.stays {
+        if !*self.stays.get_mut() {
             let _ = fs::remove_file(&self.path);
             let _ = fs::remove_file(self.note_path());
         }
@@ -474,10 +474,8 @@ impl StoredImage {
 
     /// Removes it: nothing is restored from it any more. One to which others refer stays until they
     /// are gone.
-    pub fn remove(mut self) {
-        if let Some(file) = Arc::get_mut(&mut self.file) {
-            file.stays = false;
-        }
+    pub fn remove(self) {
+        self.file.stays.store(false, Ordering::Relaxed);
     }
 
     /// For the next image of a rank that moves, which is of no use without this one.
@@ -496,7 +494,7 @@ impl StoredImage {
     /// twice that for a moment.
     #[must_use]
     pub fn as_bases(&self) -> BaseFiles {
-        if self.file.stays {
+        if self.file.stays.load(Ordering::Relaxed) {
             return BaseFiles::default();
         }
         let before = self.bases.files.iter().cloned();
@@ -594,6 +592,22 @@ mod tests {
         drop((image, complete, changed));
         images.remove_if_empty();
         fs::remove_dir(&folder).expect("empty");
+    }
+
+    #[test]
+    fn a_removed_file_goes_with_the_last_image_that_refers_to_it() {
+        let folder = std::env::temp_dir().join(format!("rejoin-removed-{}", std::process::id()));
+        let images = ImageFolder::new(&folder, 1, None).that_stays();
+        let first = images.begin(0, 1, BaseFiles::default()).expect("a file");
+        let first = first.complete(b"note").expect("a name");
+        let path = first.path().to_owned();
+        // The next image of a move is being written when the move is given up.
+        let next = images.begin(0, 2, first.as_bases_of_move());
+        first.remove();
+        assert!(path.exists(), "the next image refers to it");
+        drop(next.expect("a file"));
+        assert!(!path.exists() && !path.with_extension("note").exists());
+        fs::remove_dir_all(&folder).expect("its folder");
     }
 
     #[test]
