@@ -232,7 +232,12 @@ impl LocalManager {
         if restoring {
             self.not_arrived(slot, format!("its image: {why}"));
         }
-        if self.images.lose_image(slot, epoch, &self.reactor) {
+        // That of a move is of no use to another launch.
+        let known = match self.arrived_with(rank, epoch) {
+            true => self.images.drop_image(slot, epoch, &self.reactor),
+            false => self.images.lose_image(slot, epoch, &self.reactor),
+        };
+        if known {
             self.queue.push_back(LocalInput::ImageEnded(rank, epoch));
         }
     }
