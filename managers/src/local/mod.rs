@@ -118,7 +118,7 @@ struct LocalManager {
     memory_at: Instant,
     restores: PendingRestores,
     /// Ranks that move to this host, with images of these numbers.
-    arriving: BTreeMap<Rank, moved_ranks::Arrival>,
+    arriving: BTreeMap<Rank, moved_ranks::RankArrival>,
     incoming: IncomingRanks,
     sweep: Sweep,
     /// Of a job whose hosts have one.

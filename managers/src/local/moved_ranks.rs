@@ -10,7 +10,7 @@ use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::manager_messages::{MovedRank, ProcessInstance};
 
 /// How a rank came to this host that has moved.
-pub(super) struct Arrival {
+pub(super) struct RankArrival {
     /// The number of the image with which it moves.
     number: Epoch,
     /// mpirun knows that its output continues here.
@@ -26,7 +26,7 @@ impl LocalManager {
         if let Some(number) = epoch.filter(|_| moved.moves) {
             self.arriving.insert(
                 rank,
-                Arrival {
+                RankArrival {
                     number,
                     is_told: false,
                 },
