@@ -233,7 +233,7 @@ impl LocalManager {
             self.not_arrived(slot, format!("its image: {why}"));
         }
         // That of a move is of no use to another launch.
-        let known = match self.arrived_with(rank, epoch) {
+        let known = match self.arrivals.came_with(rank, epoch) {
             true => self.images.drop_image(slot, epoch, &self.reactor),
             false => self.images.lose_image(slot, epoch, &self.reactor),
         };

@@ -12,6 +12,7 @@ mod load_ahead;
 mod local_rank;
 mod memory_guard;
 mod moved_ranks;
+mod rank_arrivals;
 mod rank_events;
 mod rank_socket;
 mod restore_process;
@@ -37,13 +38,14 @@ use links::{CentralLink, MpirunLink, Peers};
 use local_rank::LocalRank;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
+use rank_arrivals::RankArrivals;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
 use rejoin_managers_protocol::manager_messages::Time;
 use rejoin_wire::FromManager;
 use rejoin_wire::codec::{MANAGER_LIMIT, encode};
 use start::ProcessStarter;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use streams::{RankInput, RankOutputs};
 use sweep::Sweep;
@@ -117,8 +119,7 @@ struct LocalManager {
     /// When to look at the memory of this host again.
     memory_at: Instant,
     restores: PendingRestores,
-    /// Ranks that move to this host, with images of these numbers.
-    arriving: BTreeMap<Rank, moved_ranks::RankArrival>,
+    arrivals: RankArrivals,
     incoming: IncomingRanks,
     sweep: Sweep,
     /// Of a job whose hosts have one.
@@ -164,7 +165,7 @@ impl LocalManager {
             copies: None,
             memory_at: Instant::now(),
             restores: PendingRestores::default(),
-            arriving: BTreeMap::new(),
+            arrivals: RankArrivals::default(),
             incoming: IncomingRanks::default(),
             sweep: Sweep::default(),
             health: None,

@@ -9,29 +9,13 @@ use crate::launch::local_messages::LocalToMpirun;
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::manager_messages::{MovedRank, ProcessInstance};
 
-/// How a rank came to this host that has moved.
-pub(super) struct RankArrival {
-    /// The number of the image with which it moves.
-    number: Epoch,
-    /// mpirun knows that its output continues here.
-    is_told: bool,
-}
-
 impl LocalManager {
     /// A rank of another host is on this one from now on. It gets the next slot, unless it was here
     /// before. It comes back from the file of its image of this number.
     pub(super) fn take_in(&mut self, moved: MovedRank, epoch: Option<Epoch>) -> Result<()> {
         let rank = moved.rank;
-        self.arriving.remove(&rank);
-        if let Some(number) = epoch.filter(|_| moved.moves) {
-            self.arriving.insert(
-                rank,
-                RankArrival {
-                    number,
-                    is_told: false,
-                },
-            );
-        }
+        let number = epoch.filter(|_| moved.moves);
+        self.arrivals.expect(rank, number);
         let slot = self.slot(rank);
         let Some(starter) = &mut self.starter else {
             return Ok(());
@@ -102,9 +86,7 @@ impl LocalManager {
     /// Says where the output of a process belongs that is made of an image. Output of a rank that
     /// moves continues; that of one that rolls back may come a second time.
     pub(super) fn tell_position(&mut self, rank: Rank, epoch: Epoch) -> Result<()> {
-        let mut arrival = self.arriving.get_mut(&rank);
-        let arrival = arrival.as_mut().filter(|arrival| arrival.number == epoch);
-        let arrives = arrival.is_some_and(|arrival| !std::mem::replace(&mut arrival.is_told, true));
+        let arrives = self.arrivals.arrives(rank, epoch);
         self.mpirun.tell(&match arrives {
             true => LocalToMpirun::Arrives {
                 rank,
@@ -115,12 +97,6 @@ impl LocalManager {
                 epoch: Some(epoch),
             },
         })
-    }
-
-    /// Whether a rank has come to this host, or was to come, with this image.
-    pub(super) fn arrived_with(&self, rank: Rank, epoch: Epoch) -> bool {
-        let arrival = self.arriving.get(&rank);
-        arrival.is_some_and(|arrival| arrival.number == epoch)
     }
 
     /// A process is to be made of an image: takes it from its file, if it is not here. Returns
