@@ -23,7 +23,6 @@ use std::sync::Arc;
 use std::time::Instant;
 use thread_sync::ThreadSync;
 use world_member::WorldMember;
-use xxhash_rust::xxh3::xxh3_128;
 
 /// The MPI state of a process.
 ///
@@ -230,9 +229,15 @@ impl Mpi {
         self.member.locality()
     }
 
-    /// A digest of the host that this process is on now: equal for ranks that can share memory.
-    pub(crate) fn local_host(&self) -> [u8; 16] {
-        xxh3_128(self.dev().local_host().as_bytes()).to_le_bytes()
+    /// The host that this process is on now, in a fixed length: equal for ranks that can share
+    /// memory. A longer name has its beginning cut off, which says least.
+    pub(crate) fn local_host(&self) -> [u8; 128] {
+        let mut fixed = [0; 128];
+        let name = self.dev().local_host();
+        for (to, from) in fixed.iter_mut().zip(name.bytes().rev()) {
+            *to = from;
+        }
+        fixed
     }
 
     /// A context id that no communicator of this process has; `None`: all are in use.

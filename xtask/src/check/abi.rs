@@ -53,7 +53,7 @@ pub fn symbols(root: &Path, library: &Path, report: &mut Report) -> Result<()> {
 }
 
 /// Most bytes of a stripped library: each rank loads it.
-const SIZE_LIMIT: u64 = 13 << 18;
+const SIZE_LIMIT: u64 = 105 << 15;
 
 /// Checks the size of an installed `library`, which is stripped.
 pub fn size(library: &Path, report: &mut Report) -> Result<()> {
