@@ -8,6 +8,15 @@ use rejoin_tests::{finish, hosts, program};
 use std::io::Write;
 use std::time::Duration;
 
+/// A job whose ranks can't continue on other hosts: it waits so many seconds for a silent one.
+fn without_files(hosts: &Hosts, patience: &str) -> Job {
+    let options = ["--images", "none", "--host-lease", "1"];
+    Job::jacobi(
+        hosts,
+        &[&options[..], &["--host-patience", patience]].concat(),
+    )
+}
+
 /// Waits until no process of a job of `jacobi` is left on a host.
 fn nothing_of_a_job(hosts: &Hosts, host: usize) {
     for name in ["jacobi", "rejoin-twin", "rejoin-local"] {
@@ -294,17 +303,7 @@ fn ranks_of_a_host_that_is_cut_off_are_suspended_and_go_on() {
     let hosts = hosts!(2);
     let undisturbed = Job::undisturbed(&hosts, &[]);
     for how in [Cut::Both, Cut::Out, Cut::In] {
-        let mut job = Job::jacobi(
-            &hosts,
-            &[
-                "--images",
-                "none",
-                "--host-lease",
-                "1",
-                "--host-patience",
-                "60",
-            ],
-        );
+        let mut job = without_files(&hosts, "60");
         job.until("committed", 1);
         hosts.cut(2, how);
         job.until("host-silent", 1);
@@ -399,17 +398,7 @@ fn what_runs_elsewhere_ends_when_mpirun_does() {
 fn hosts_are_not_blamed_for_a_standstill_of_mpirun() {
     let hosts = hosts!(2);
     let undisturbed = Job::undisturbed(&hosts, &[]);
-    let mut job = Job::jacobi(
-        &hosts,
-        &[
-            "--images",
-            "none",
-            "--host-lease",
-            "1",
-            "--host-patience",
-            "2",
-        ],
-    );
+    let mut job = without_files(&hosts, "2");
     job.until("committed", 1);
     let mpirun = job.child.id();
     let central = children(mpirun).into_iter().find(|pid| {
@@ -439,17 +428,7 @@ fn hosts_are_not_blamed_for_a_standstill_of_mpirun() {
 fn a_frozen_host_is_found_silent_and_goes_on_when_it_thaws() {
     let hosts = hosts!(2);
     let undisturbed = Job::undisturbed(&hosts, &[]);
-    let mut job = Job::jacobi(
-        &hosts,
-        &[
-            "--images",
-            "none",
-            "--host-lease",
-            "1",
-            "--host-patience",
-            "60",
-        ],
-    );
+    let mut job = without_files(&hosts, "60");
     job.until("committed", 1);
     if !hosts.freeze(2) {
         let _ = job.end();
@@ -466,17 +445,7 @@ fn a_frozen_host_is_found_silent_and_goes_on_when_it_thaws() {
 #[test]
 fn a_host_without_power_ends_the_job_and_is_named() {
     let mut hosts = hosts!(2);
-    let mut job = Job::jacobi(
-        &hosts,
-        &[
-            "--images",
-            "none",
-            "--host-lease",
-            "1",
-            "--host-patience",
-            "2",
-        ],
-    );
+    let mut job = without_files(&hosts, "2");
     job.until("committed", 1);
     hosts.kill(2);
     let done = job.end();
