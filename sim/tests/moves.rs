@@ -113,6 +113,7 @@ fn check(run: impl Fn(u64) -> Result<Tally, String>) {
     println!("{count} seeds, {all:?}");
     if std::env::var("REJOIN_MOVE_SEEDS").is_err() {
         let enough = all.live_moves > count && all.failed_moves > 20 && all.recoveries > 100;
+        let enough = enough && all.commits_in_moves > 100;
         assert!(enough, "{all:?}");
     }
 }

@@ -312,7 +312,9 @@ impl<W: Work> JobWorld<W> {
             local::LocalEffect::Probe(to, message) => self.send_probe(host, to, message),
             local::LocalEffect::TakeIn(moved, _) => self.takes_in(host, moved)?,
             local::LocalEffect::Load(rank, number, _) => {
-                let delay = self.rng.between(100_000, 5 * MILLI);
+                // Some take longer than several checkpoints.
+                let most = if self.rng.chance(20) { 100 } else { 5 };
+                let delay = self.rng.between(100_000, most * MILLI);
                 self.loading.insert((host, rank), number);
                 self.after(delay, Event::Loaded(host, rank, number));
             }

@@ -246,6 +246,7 @@ impl<W: Work> JobWorld<W> {
     pub(super) fn crash_central(&mut self) {
         self.crashes = None;
         self.central = None;
+        self.tally.moving = 0;
         self.tick = None;
         for host in &mut self.hosts {
             host.link.central_died(self.boots, &mut self.rng);

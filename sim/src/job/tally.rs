@@ -1,6 +1,7 @@
 //! Counts of the events of a run, and the verdicts that they allow.
 
 use rejoin_managers_protocol::central::Event;
+use rejoin_managers_protocol::levels::Level;
 use rejoin_managers_protocol::manager_messages::{Cause, End};
 use rejoin_managers_protocol::policy::Refusal;
 use rejoin_managers_protocol::verdict::Verdict;
@@ -10,6 +11,10 @@ use rejoin_managers_protocol::verdict::Verdict;
 pub struct Tally {
     /// Checkpoints that were committed.
     pub commits: u64,
+    /// Of these, while ranks were about to move.
+    pub commits_in_moves: u64,
+    /// The ranks that this run of central moves.
+    pub(super) moving: u64,
     /// Completed recoveries.
     pub recoveries: u64,
     /// Ranks that came back alone and left.
@@ -110,8 +115,19 @@ impl Tally {
             Event::HostSilent { .. } => self.silent += 1,
             Event::HostSuspected { .. } => self.suspected += 1,
             Event::HostLinkLost { .. } => self.links_lost += 1,
-            Event::Moved { .. } => self.live_moves += 1,
-            Event::NotMoved { .. } => self.failed_moves += 1,
+            Event::Moving { .. } => self.moving += 1,
+            Event::Moved { .. } => {
+                self.live_moves += 1;
+                self.moving = self.moving.saturating_sub(1);
+            }
+            Event::NotMoved { .. } => {
+                self.failed_moves += 1;
+                self.moving = self.moving.saturating_sub(1);
+            }
+            Event::Committed {
+                level: Level::Memory,
+                ..
+            } if self.moving > 0 => self.commits_in_moves += 1,
             _ => {}
         }
     }
@@ -172,9 +188,10 @@ impl Tally {
 
 impl Tally {
     /// All counts.
-    fn counts(&mut self) -> [&mut u64; 43] {
+    fn counts(&mut self) -> [&mut u64; 44] {
         [
             &mut self.commits,
+            &mut self.commits_in_moves,
             &mut self.recoveries,
             &mut self.alone,
             &mut self.lone_losses,

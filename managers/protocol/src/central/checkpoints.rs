@@ -14,10 +14,10 @@ use rejoin_wire::ImageCost;
 impl Central {
     /// Gives the next checkpoint its number and stores that. `None` when one is under way.
     pub(super) fn request(&mut self, now: Time, effects: &mut Vec<CentralEffect>) -> Option<Epoch> {
-        let moves = self.phase == CentralPhase::Running && self.moves.is_any();
+        let waits = self.phase == CentralPhase::Running && !self.moves.allows_checkpoint();
         let checkpoints = self.mode.checkpoints_mut()?;
         // Before the first one nothing moves.
-        if moves && checkpoints.committed().is_some() {
+        if waits && checkpoints.committed().is_some() {
             checkpoints.put_off();
             return None;
         }
@@ -154,6 +154,7 @@ impl Central {
         cost: ImageCost,
         effects: &mut Vec<CentralEffect>,
     ) {
+        let begins_files = self.begins_files();
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
         };
@@ -169,7 +170,7 @@ impl Central {
         let cost = Some(checkpoints.cost_so_far());
         let took = checkpoints.commit(now, epoch);
         // The images of the last checkpoint are needed for too short a time.
-        if self.phase == CentralPhase::Running {
+        if begins_files {
             checkpoints.begin_files(now);
         }
         let stretched = checkpoints.newly_stretched();
@@ -291,6 +292,7 @@ impl Central {
         why: Option<String>,
         effects: &mut Vec<CentralEffect>,
     ) {
+        let begins_files = self.begins_files();
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
         };
@@ -303,7 +305,7 @@ impl Central {
         let target = checkpoints.newest_whole();
         let after = checkpoints.epochs();
         let is_given_up = (before.writing, before.copying) != (after.writing, after.copying);
-        if is_given_up && self.phase == CentralPhase::Running {
+        if is_given_up && begins_files {
             // A newer checkpoint in memory is written instead.
             checkpoints.begin_files(now);
             checkpoints.continue_pursuit(now);

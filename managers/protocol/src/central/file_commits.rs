@@ -98,6 +98,7 @@ impl Central {
             at,
             cost,
         }));
+        let begins = self.begins_files();
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
         };
@@ -106,7 +107,7 @@ impl Central {
             _ => checkpoints.commit_files(now),
         };
         // Of a checkpoint that was committed in memory meanwhile.
-        if self.phase == CentralPhase::Running {
+        if begins {
             checkpoints.begin_files(now);
         }
         let counted = checkpoints.epochs();
@@ -142,13 +143,14 @@ impl Central {
         why: Option<String>,
         effects: &mut Vec<CentralEffect>,
     ) {
+        let begins = self.begins_files();
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
         };
         if !checkpoints.not_stored(now, epoch, why.is_some()) {
             return;
         }
-        if self.phase == CentralPhase::Running {
+        if begins {
             checkpoints.begin_files(now);
         }
         let file = checkpoints.epochs().file;
@@ -173,13 +175,14 @@ impl Central {
         why: String,
         effects: &mut Vec<CentralEffect>,
     ) {
+        let begins = self.begins_files();
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
         };
         if !checkpoints.not_copied(now, epoch) {
             return;
         }
-        if self.phase == CentralPhase::Running {
+        if begins {
             checkpoints.begin_files(now);
         }
         let partner = checkpoints.epochs().partner;
@@ -193,9 +196,16 @@ impl Central {
         }));
     }
 
+    /// Whether files can be begun: the job runs, and no rank is about to leave the host on which
+    /// its file would be written.
+    pub(super) fn begins_files(&self) -> bool {
+        self.phase == CentralPhase::Running && !self.moves.is_any_leaving()
+    }
+
     /// All ranks are restored: files that the failure has kept from being written are begun.
     pub(super) fn write_files_again(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
-        let Some(checkpoints) = self.mode.checkpoints_mut() else {
+        let begins = self.begins_files();
+        let Some(checkpoints) = self.mode.checkpoints_mut().filter(|_| begins) else {
             return;
         };
         let before = checkpoints.epochs();

@@ -210,7 +210,8 @@ impl Central {
             _ if self.lost_hosts.is_pending() => return self.clock.limit_at(),
             CentralPhase::Running => {
                 let checkpoints = self.mode.checkpoints();
-                let copies = checkpoints.and_then(|c| c.copies_due_at());
+                let begins = checkpoints.filter(|_| self.begins_files());
+                let copies = begins.and_then(|c| c.copies_due_at());
                 let moves = self.moves.deadline();
                 earlier(
                     moves,

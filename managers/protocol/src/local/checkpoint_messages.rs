@@ -122,7 +122,8 @@ impl Local {
         abandoned: Epoch,
         effects: &mut Vec<LocalEffect>,
     ) {
-        let superseded = self.images.commit(committed, abandoned);
+        let moves = |rank, epoch| self.moves.find(rank, epoch).is_some();
+        let superseded = self.images.commit(committed, abandoned, moves);
         effects.extend(superseded.into_iter().map(|image| match image {
             Superseded::Everywhere(rank, epoch) => LocalEffect::DropImage(rank, epoch),
             Superseded::InMemory(rank, epoch) => LocalEffect::DropFromMemory(rank, epoch),

@@ -41,8 +41,14 @@ pub(super) struct ImageTable {
 
 impl ImageTable {
     /// From now on the images of `committed` count, and those of epochs above `abandoned`. Returns
-    /// the images that are there and do not count there.
-    pub fn commit(&mut self, committed: CommittedEpochs, abandoned: Epoch) -> Vec<Superseded> {
+    /// the images that are there and do not count there. `moves`: whether a rank is about to move
+    /// with an image, which stays then.
+    pub fn commit(
+        &mut self,
+        committed: CommittedEpochs,
+        abandoned: Epoch,
+        moves: impl Fn(Rank, Epoch) -> bool,
+    ) -> Vec<Superseded> {
         self.committed = committed;
         self.abandoned = self.abandoned.max(abandoned);
         if !std::mem::take(&mut self.resumed) {
@@ -51,6 +57,9 @@ impl ImageTable {
         let counts = |epoch| committed.contains(epoch) || epoch > self.abandoned;
         let mut superseded = Vec::new();
         self.images.retain(|(rank, epoch), file| {
+            if moves(*rank, *epoch) {
+                return true;
+            }
             let only_file = committed.is_in_files(*epoch)
                 && committed.memory != Some(*epoch)
                 && *file == ImageFileState::Whole;
@@ -87,7 +96,7 @@ impl ImageTable {
 
     /// The job continues from this checkpoint, of which these ranks have images.
     pub fn continue_from(&mut self, epoch: Epoch, ranks: impl Iterator<Item = Rank>) {
-        self.commit(CommittedEpochs::only(Some(epoch)), epoch);
+        self.commit(CommittedEpochs::only(Some(epoch)), epoch, |_, _| false);
         let images = ranks.map(|rank| ((rank, epoch), ImageFileState::Whole));
         self.images.extend(images);
     }

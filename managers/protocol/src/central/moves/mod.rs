@@ -1,12 +1,14 @@
 //! Ranks that move to other hosts while the job runs.
 //!
 //! While a rank runs, the other host loads a copy of its memory, and then copies of what the rank
-//! has written since, until little is left (*pre-copy*). Then the rank stops at a safe point with a
-//! last image, and waits. A process is made of the images on the other host, in the same generation
-//! with the next incarnation. When it has registered, central stores the move, tells all ranks the
-//! new card (the *update*), and ends the old process. Nothing rolls back: the image is the rank's
-//! present state, and its links resume as after a cut. Until then the old process can go on, so
-//! whatever fails before leaves the rank where it was.
+//! has written since, until little is left (*pre-copy*). Checkpoints come between these images: a
+//! copy may take long, and work would be at risk. Then, when no file of a checkpoint is under way
+//! on the host that the rank leaves, the rank stops at a safe point with a last image, and waits. A
+//! process is made of the images on the other host, in the same generation with the next
+//! incarnation. When it has registered, central stores the move, tells all ranks the new card (the
+//! *update*), and ends the old process. Nothing rolls back: the image is the rank's present state,
+//! and its links resume as after a cut. Until then the old process can go on, so whatever fails
+//! before leaves the rank where it was.
 //!
 //! `move_request` says what is asked for and where the ranks go, `move_table` how far moves have
 //! come. `move_steps` begins and ends them, and `move_messages` handles what hosts say meanwhile.

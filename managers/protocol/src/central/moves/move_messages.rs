@@ -59,11 +59,12 @@ impl Central {
         effects: &mut Vec<CentralEffect>,
     ) {
         let why = match message {
+            ToCentral::Imaged { .. } => return self.moves.taken(rank),
             ToCentral::ImageStored { .. } => {
                 return self.image_is_there(now, host, rank, effects);
             }
             ToCentral::Loaded { bytes, .. } => {
-                return self.copy_is_loaded(now, (host, rank, number), bytes, effects);
+                return self.moves.loaded(now, (host, rank, number), bytes);
             }
             ToCentral::NotImaged { instance, why, .. } if self.ranks.is_live(host, instance) => why,
             ToCentral::ImageLost { why, .. } => why.unwrap_or_else(|| "its image was ended".into()),
@@ -162,33 +163,29 @@ impl Central {
         effects.push(CentralEffect::Send(one.to, order));
     }
 
-    /// The other host has loaded a copy ahead: the rank takes another one, or stops.
-    fn copy_is_loaded(
-        &mut self,
-        now: Time,
-        (host, rank, number): (HostIndex, Rank, Epoch),
-        bytes: u64,
-        effects: &mut Vec<CentralEffect>,
-    ) {
-        let is_it = |p: &MoveProgress| p.is_loading(host, number);
-        if !self.moves.of(rank).is_some_and(is_it) {
+    /// Ranks whose copies are loaded take another one, or stop. A rank that stops must not have
+    /// files of checkpoints under way on the host that it leaves.
+    pub(super) fn order_images(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
+        let checkpoints = self.mode.checkpoints();
+        let Some(checkpoints) = checkpoints.filter(|c| c.pending().is_none()) else {
             return;
+        };
+        for rank in self.moves.awaiting_images(checkpoints.is_quiet()) {
+            let Some(number) = self.mode.checkpoints_mut().map(|c| c.take_number()) else {
+                return;
+            };
+            let Some((progress, before)) = self.moves.next_image(now, rank, number) else {
+                return;
+            };
+            effects.push(CentralEffect::Persist(Record::Requested { epoch: number }));
+            let order = ToLocal::Move {
+                instance: self.ranks.instance(rank),
+                number,
+                base: Some(before),
+                stops: progress.stage == MoveStage::Stopping,
+            };
+            effects.push(CentralEffect::Send(progress.one.from, order));
         }
-        let Some(next) = self.mode.checkpoints_mut().map(|c| c.take_number()) else {
-            return;
-        };
-        let loaded = (host, rank, number);
-        let Some(progress) = self.moves.loaded(now, loaded, bytes, next) else {
-            return;
-        };
-        effects.push(CentralEffect::Persist(Record::Requested { epoch: next }));
-        let order = ToLocal::Move {
-            instance: self.ranks.instance(rank),
-            number: next,
-            base: Some(number),
-            stops: progress.stage == MoveStage::Stopping,
-        };
-        effects.push(CentralEffect::Send(progress.one.from, order));
     }
 
     /// A host gets its first order, and has no rank yet.

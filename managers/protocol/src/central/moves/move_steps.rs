@@ -55,6 +55,10 @@ impl Central {
             }
             self.moves_ended(now, effects);
         }
+        if self.moves.is_under_way() && !self.decides_on_loss() {
+            self.order_images(now, effects);
+            self.checkpoint_between_copies(now);
+        }
         while self.moves.is_waiting() {
             if let Some(why) = self.refuses_moves() {
                 if let Some(request) = self.moves.take_wanted() {
@@ -72,6 +76,14 @@ impl Central {
                 return;
             };
             self.begin_moves(now, request, effects);
+        }
+    }
+
+    /// A checkpoint that was due while ranks took copies ahead.
+    fn checkpoint_between_copies(&mut self, now: Time) {
+        let allows = self.phase == CentralPhase::Running && self.moves.allows_checkpoint();
+        if let Some(checkpoints) = self.mode.checkpoints_mut().filter(|_| allows) {
+            checkpoints.take_up(now);
         }
     }
 

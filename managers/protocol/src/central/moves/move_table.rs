@@ -37,6 +37,8 @@ pub(super) enum MoveStage {
     Copying,
     /// The other host loads the copy.
     Loading,
+    /// The other host has loaded the copy. The next image follows when no checkpoint is under way.
+    Loaded,
     /// The rank is to stop, with an image in a file.
     Stopping,
     /// A process is made of the image on the other host.
@@ -52,6 +54,12 @@ pub(super) struct MoveProgress {
     pub stage: MoveStage,
     /// The number of its latest image.
     pub number: Epoch,
+    /// The numbers of the images before it. Checkpoints have numbers between these.
+    earlier: Vec<Epoch>,
+    /// The rank has taken its latest image.
+    is_taken: bool,
+    /// The rank stops with its next image.
+    stops_next: bool,
     /// The copies ahead that are loaded, and the bytes of the latest one.
     pub copies: (u32, u64),
     /// Since when the rank is to stop.
@@ -66,6 +74,9 @@ impl MoveProgress {
             one,
             stage: MoveStage::Copying,
             number,
+            earlier: Vec::new(),
+            is_taken: false,
+            stops_next: false,
             copies: (0, 0),
             stops_since: None,
             stage_since: now,
@@ -84,9 +95,27 @@ impl MoveProgress {
     /// to copy its memory.
     fn deadline(&self) -> Time {
         self.stage_since.plus_millis(match self.stage {
-            MoveStage::Loading | MoveStage::Copying => COPY_LIMIT,
+            MoveStage::Copying | MoveStage::Loading | MoveStage::Loaded => COPY_LIMIT,
             MoveStage::Stopping | MoveStage::Restoring => LIMIT,
         })
+    }
+
+    /// The rank runs and has no image to take: it can take that of a checkpoint.
+    fn allows_checkpoint(&self) -> bool {
+        match self.stage {
+            MoveStage::Copying => self.is_taken,
+            MoveStage::Loading => true,
+            MoveStage::Loaded | MoveStage::Stopping | MoveStage::Restoring => false,
+        }
+    }
+
+    /// The rank is about to leave its host.
+    fn is_leaving(&self) -> bool {
+        match self.stage {
+            MoveStage::Copying | MoveStage::Loading => false,
+            MoveStage::Loaded => self.stops_next,
+            MoveStage::Stopping | MoveStage::Restoring => true,
+        }
     }
 
     /// Whether this host is to load the image of this number.
@@ -108,8 +137,6 @@ impl MoveProgress {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct MoveOrder {
     request: u64,
-    /// The number of the first image of each rank.
-    number: Epoch,
     since: Time,
     moves: Vec<MoveProgress>,
     /// The ranks that are on their new hosts.
@@ -138,9 +165,25 @@ impl MoveTable {
         self.wanted.push_back(request);
     }
 
-    /// Something is asked for or under way: no checkpoint is requested meanwhile.
+    /// Something is asked for or under way.
     pub fn is_any(&self) -> bool {
         self.is_under_way() || !self.wanted.is_empty()
+    }
+
+    /// Whether a checkpoint can be requested: between the copies ahead, and not before moves that
+    /// wait for the end of the last one.
+    pub fn allows_checkpoint(&self) -> bool {
+        match &self.under_way {
+            None => self.wanted.is_empty(),
+            Some(order) => order.moves.iter().all(MoveProgress::allows_checkpoint),
+        }
+    }
+
+    /// Some rank is about to leave its host: files of images are not begun, because those of one
+    /// checkpoint are written and copied on the same hosts.
+    pub fn is_any_leaving(&self) -> bool {
+        let moves = self.under_way.iter().flat_map(|order| &order.moves);
+        moves.into_iter().any(MoveProgress::is_leaving)
     }
 
     /// Some rank is on its way.
@@ -176,7 +219,6 @@ impl MoveTable {
         let begun = |one: &RankMove| MoveProgress::new(one.clone(), number, now);
         self.under_way = Some(MoveOrder {
             request,
-            number,
             since: now,
             moves: moves.iter().map(begun).collect(),
             moved: Vec::new(),
@@ -216,11 +258,16 @@ impl MoveTable {
     /// Whether an image of this number belongs to the rank's move under way; `Some(true)`: it is
     /// the latest one.
     pub(super) fn has_image(&self, rank: Rank, number: Epoch) -> Option<bool> {
-        let first = self.under_way.as_ref()?.number;
-        let latest = self.of(rank)?.number;
-        (first..=latest)
-            .contains(&number)
-            .then_some(number == latest)
+        let progress = self.of(rank)?;
+        let is_latest = progress.number == number;
+        (is_latest || progress.earlier.contains(&number)).then_some(is_latest)
+    }
+
+    /// The rank has taken its latest image.
+    pub(super) fn taken(&mut self, rank: Rank) {
+        if let Some(progress) = self.find(rank) {
+            progress.is_taken = true;
+        }
     }
 
     /// The rank's latest image is in a file on its host. Returns the move, in the stage that
@@ -235,32 +282,53 @@ impl MoveTable {
         let next = match progress.stage {
             MoveStage::Copying => MoveStage::Loading,
             MoveStage::Stopping => MoveStage::Restoring,
-            MoveStage::Loading | MoveStage::Restoring => return None,
+            MoveStage::Loading | MoveStage::Loaded | MoveStage::Restoring => return None,
         };
         progress.enter(next, now);
         Some(progress.clone())
     }
 
-    /// The other host has loaded the copy of this number. Returns whether the rank stops next, with
-    /// an image of the number `next`, or takes another copy.
+    /// The other host has loaded the copy of this number, which is so long.
     pub(super) fn loaded(
         &mut self,
         now: Time,
         (host, rank, number): (HostIndex, Rank, Epoch),
         bytes: u64,
-        next: Epoch,
-    ) -> Option<MoveProgress> {
-        let progress = self.find(rank)?;
-        if !progress.is_loading(host, number) {
-            return None;
+    ) {
+        let progress = self.find(rank);
+        if let Some(progress) = progress.filter(|p| p.is_loading(host, number)) {
+            progress.stops_next = !progress.is_worth_another(bytes);
+            progress.enter(MoveStage::Loaded, now);
         }
-        let stage = match progress.is_worth_another(bytes) {
-            true => MoveStage::Copying,
-            false => MoveStage::Stopping,
-        };
-        progress.enter(stage, now);
-        progress.number = next;
-        Some(progress.clone())
+    }
+
+    /// The ranks that can take their next images. `may_stop`: also those that stop with it.
+    pub(super) fn awaiting_images(&self, may_stop: bool) -> Vec<Rank> {
+        let moves = self.under_way.iter().flat_map(|order| &order.moves);
+        let ready = moves.filter(|p| p.stage == MoveStage::Loaded && (may_stop || !p.stops_next));
+        ready.map(|progress| progress.one.rank).collect()
+    }
+
+    /// The rank is to take its next image, of this number. Returns the move, and the number of the
+    /// image before.
+    pub(super) fn next_image(
+        &mut self,
+        now: Time,
+        rank: Rank,
+        number: Epoch,
+    ) -> Option<(MoveProgress, Epoch)> {
+        let progress = self.find(rank)?;
+        let before = std::mem::replace(&mut progress.number, number);
+        progress.earlier.push(before);
+        progress.is_taken = false;
+        progress.enter(
+            match progress.stops_next {
+                true => MoveStage::Stopping,
+                false => MoveStage::Copying,
+            },
+            now,
+        );
+        Some((progress.clone(), before))
     }
 
     /// The move of a rank that is under way to this host in this instance.
@@ -330,6 +398,17 @@ mod tests {
         table
     }
 
+    /// The other host has loaded a copy, and the rank is to take the next image.
+    fn load(table: &mut MoveTable, number: Epoch, bytes: u64, next: u32) -> MoveProgress {
+        table.loaded(Time(7), (TO, RANK, number), bytes);
+        assert_eq!(table.awaiting_images(true), [RANK]);
+        let (progress, before) = table
+            .next_image(Time(7), RANK, Epoch(next))
+            .expect("it moves");
+        assert_eq!(before, number);
+        progress
+    }
+
     /// Loads copies of these lengths one after another. Returns how many were taken before the rank
     /// is to stop.
     fn copies(lengths: &[u64]) -> usize {
@@ -345,11 +424,9 @@ mod tests {
                 table.stored(Time(1), FROM, RANK).is_none(),
                 "it was said before"
             );
-            let next = Epoch(number.0 + 1);
-            let other = (FROM, RANK, number);
-            assert!(table.loaded(Time(2), other, *bytes, next).is_none());
-            let loaded = table.loaded(Time(2), (TO, RANK, number), *bytes, next);
-            if loaded.expect("a copy").stage == MoveStage::Stopping {
+            table.loaded(Time(2), (FROM, RANK, number), *bytes);
+            assert_eq!(table.awaiting_images(true), [], "another host has said it");
+            if load(&mut table, number, *bytes, number.0 + 1).stage == MoveStage::Stopping {
                 return at + 1;
             }
         }
@@ -371,16 +448,44 @@ mod tests {
     fn images_before_the_latest_belong_to_the_move_and_change_nothing() {
         let mut table = begun();
         table.stored(Time(1), FROM, RANK).expect("a file");
-        let loaded = (TO, RANK, Epoch(10));
-        let progress = table.loaded(Time(2), loaded, 7, Epoch(12)).expect("loaded");
+        let progress = load(&mut table, Epoch(10), 7, 12);
         assert_eq!(
             (progress.stage, progress.number),
             (MoveStage::Stopping, Epoch(12))
         );
         assert_eq!(table.has_image(RANK, Epoch(10)), Some(false));
         assert_eq!(table.has_image(RANK, Epoch(12)), Some(true));
+        assert_eq!(table.has_image(RANK, Epoch(11)), None, "of a checkpoint");
         assert_eq!(table.has_image(RANK, Epoch(13)), None);
         assert_eq!(table.has_image(Rank(4), Epoch(12)), None);
+    }
+
+    #[test]
+    fn checkpoints_come_between_copies_and_before_the_rank_stops() {
+        let mut table = begun();
+        let state = |table: &MoveTable| (table.allows_checkpoint(), table.is_any_leaving());
+        assert_eq!(state(&table), (false, false), "an image is to be taken");
+        table.taken(RANK);
+        assert_eq!(state(&table), (true, false));
+        table.stored(Time(1), FROM, RANK).expect("a file");
+        assert_eq!(state(&table), (true, false));
+        table.loaded(Time(2), (TO, RANK, Epoch(10)), SMALL + 1);
+        assert_eq!(state(&table), (false, false));
+        assert_eq!(table.awaiting_images(false), [RANK]);
+        table
+            .next_image(Time(2), RANK, Epoch(12))
+            .expect("it moves");
+        table.taken(RANK);
+        table.stored(Time(3), FROM, RANK).expect("a file");
+        table.loaded(Time(4), (TO, RANK, Epoch(12)), 1);
+        assert_eq!(state(&table), (false, true));
+        assert_eq!(table.awaiting_images(false), [], "files are under way");
+        assert_eq!(table.awaiting_images(true), [RANK]);
+        table
+            .next_image(Time(5), RANK, Epoch(13))
+            .expect("it moves");
+        table.taken(RANK);
+        assert_eq!(state(&table), (false, true));
     }
 
     #[test]
@@ -388,8 +493,7 @@ mod tests {
         let mut table = begun();
         assert_eq!(table.deadline(), Some(Time(0).plus_millis(COPY_LIMIT)));
         table.stored(Time(0), FROM, RANK).expect("a file");
-        let loaded = (TO, RANK, Epoch(10));
-        table.loaded(Time(7), loaded, 7, Epoch(11)).expect("loaded");
+        load(&mut table, Epoch(10), 7, 11);
         assert_eq!(table.deadline(), Some(Time(7).plus_millis(LIMIT)));
         assert!(table.overdue(Time(7)).is_empty());
         assert_eq!(table.overdue(Time(7).plus_millis(LIMIT)), [RANK]);
