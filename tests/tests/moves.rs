@@ -96,6 +96,10 @@ fn a_host_is_drained_and_its_manager_ends() {
         !refused.status.success() && why.contains("lost, or has left"),
         "{why}"
     );
+    // It comes back as another host of its name.
+    done(&hosts.rejoin(&["add-host", "h2:2"]));
+    assert!(migrate(&hosts, "0", "h2").contains("rank 0 has moved"));
+    assert!(hosts.places().contains(&"h2".to_owned()));
     undisturbed(&job.end(), &alone);
 }
 

@@ -143,7 +143,7 @@ fn ranks_spread_over_hosts_that_are_added() {
     let again = hosts.rejoin(&["add-host", "h4"]);
     let why = String::from_utf8_lossy(&again.stderr);
     assert!(
-        !again.status.success() && why.contains("has or had a host h4"),
+        !again.status.success() && why.contains("has a host h4, or has lost it"),
         "{why}"
     );
     // The next central manager knows them, too.

@@ -178,24 +178,9 @@ fn a_host_that_ends_soon_is_drained_unless_the_job_stops() {
     assert!(!effects.contains(&refused), "{effects:?}");
 }
 
-/// A local manager with a rank that runs.
-fn local() -> Local {
-    let mut core = Local::new();
-    let spawn = ToLocal::Spawn {
-        generation: Generation(0),
-        ranks: vec![(Rank(0), Incarnation(0))],
-        hold: true,
-        from: None,
-        moved: Vec::new(),
-    };
-    let begun = LocalInput::Spawned(Rank(0), Incarnation(0), 77);
-    local_steps::steps(&mut core, vec![LocalInput::Central(spawn), begun]);
-    core
-}
-
 #[test]
 fn a_local_manager_says_that_it_leaves_until_its_time_is_over() {
-    let mut core = local();
+    let mut core = local_steps::with_a_rank();
     let says = [LocalEffect::Central(ToCentral::HostEnds)];
     let begin = vec![LocalInput::Leave(10_000)];
     assert_eq!(local_steps::at(&mut core, at(0), begin), says);
@@ -211,10 +196,10 @@ fn a_local_manager_says_that_it_leaves_until_its_time_is_over() {
 #[test]
 fn a_local_manager_ends_at_once_when_it_is_told_twice_or_can_not_leave() {
     let leave = || LocalInput::Leave(10_000);
-    let mut twice = local();
+    let mut twice = local_steps::with_a_rank();
     let effects = local_steps::steps(&mut twice, vec![leave(), leave()]);
     assert_eq!(effects.last(), Some(&LocalEffect::Abandon));
-    let mut refused = local();
+    let mut refused = local_steps::with_a_rank();
     let order = LocalInput::Central(ToLocal::CanNotLeave);
     let effects = local_steps::steps(&mut refused, vec![leave(), order.clone()]);
     assert_eq!(effects.last(), Some(&LocalEffect::Abandon));
@@ -278,6 +263,32 @@ fn an_added_host_gets_ranks_and_the_next_central_manager_knows_it() {
     let effects = step(&mut next, at(3), CentralInput::Begin);
     let tells = |e: &CentralEffect| matches!(e, CentralEffect::HostAdded { host: 3, .. });
     assert!(effects.iter().any(tells), "{effects:?}");
+}
+
+#[test]
+fn a_host_that_was_drained_comes_back_when_its_local_manager_has_ended() {
+    let mut central = running(three_hosts());
+    let drain = CentralInput::Move(MoveRequest {
+        id: 1,
+        movers: Movers::Drain(2),
+        to: None,
+    });
+    step(&mut central, at(2), drain);
+    assert_eq!(central.host_views()[2].condition, HostCondition::Left);
+    let again = step(&mut central, at(2), add(7, "spare", false));
+    assert_eq!(added(&again), Some(None));
+    hear(&mut central, 1, leave());
+    let refused = step(&mut central, at(3), add(8, "b", false));
+    assert!(added(&refused).flatten().is_some(), "{refused:?}");
+    hear(&mut central, 1, ToCentral::Done);
+    let again = step(&mut central, at(3), add(9, "b", false));
+    assert_eq!(added(&again), Some(None));
+    let views = central.host_views();
+    let last = views.last().expect("hosts");
+    assert_eq!(
+        (&last.name[..], last.condition),
+        ("b", HostCondition::Spare)
+    );
 }
 
 #[test]

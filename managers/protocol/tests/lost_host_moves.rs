@@ -5,7 +5,7 @@ mod central_steps;
 mod local_steps;
 
 use central_steps::{at, computing, instance, job, step};
-use local_steps::steps;
+use local_steps::{steps, with_a_rank};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, LanId, Rank};
 use rejoin_managers_protocol::central::{
     AddedHost, Central, CentralEffect, CentralInput, Event, Failover, HostCondition, HostView,
@@ -487,18 +487,9 @@ fn a_rollback_to_an_image_of_a_lost_former_host_begins_the_next_launch() {
 
 /// The core of a host with rank 0, which has a copy of rank 1's file.
 fn host_with_a_copy() -> Local {
-    let mut core = Local::new();
-    let spawn = ToLocal::Spawn {
-        generation: Generation(0),
-        ranks: vec![(Rank(0), Incarnation(0))],
-        hold: true,
-        from: None,
-        moved: Vec::new(),
-    };
+    let mut core = with_a_rank();
     let epochs = CommittedEpochs::only(Some(Epoch(1)));
     let inputs = vec![
-        LocalInput::Central(spawn),
-        LocalInput::Spawned(Rank(0), Incarnation(0), 10),
         LocalInput::CopiesFound(vec![copy_of(1)]),
         LocalInput::Central(ToLocal::Commit {
             generation: Generation(0),

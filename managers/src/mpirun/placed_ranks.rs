@@ -131,7 +131,8 @@ impl Launcher {
     fn move_request(&self, client: u32, order: &MoveOrder) -> Result<MoveRequest, String> {
         let machines = &self.launch.machines;
         let position = |name: &String| {
-            let at = machines.hosts.iter().position(|host| &host.name == name);
+            // A host that was drained may have come back as another one.
+            let at = machines.hosts.iter().rposition(|host| &host.name == name);
             at.ok_or_else(|| format!("the job has no host {name}"))
         };
         let movers = match &order.movers {

@@ -1,7 +1,8 @@
 //! Hosts that are added to the running job.
 //!
 //! A host that is added is a spare one: it gets a local manager as soon as ranks come to it.
-//! Central stores it before anyone knows its number.
+//! Central stores it before anyone knows its number. A host that was drained comes back as another
+//! one of the same name. One that was lost does not: processes of it may be there still.
 
 use super::event::Event;
 use super::hosts_request::{AddedHost, HostsRequest};
@@ -72,11 +73,13 @@ impl Central {
                        start it with two hosts (--host)";
             return Some(why.into());
         }
-        let is_known = |added: &&AddedHost| self.hosts.position(&added.name).is_some();
-        let known = hosts.iter().find(is_known)?;
+        let known = hosts
+            .iter()
+            .find(|added| self.hosts.takes_name(&added.name))?;
         let name = &known.name;
         Some(format!(
-            "the job has or had a host {name}; one that was lost or drained can't come back to it"
+            "the job has a host {name}, or has lost it; a drained one can come back when its local \
+             manager has ended"
         ))
     }
 }

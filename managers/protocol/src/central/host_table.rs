@@ -148,9 +148,17 @@ impl HostTable {
         self.hosts[host].lan.clone()
     }
 
-    /// The number of the host of this name.
+    /// The number of the lost host of this name, or of the host that got it last.
     pub fn position(&self, name: &str) -> Option<HostIndex> {
-        self.hosts.iter().position(|h| h.name == name)
+        let lost = self.hosts.iter().position(|h| h.name == name && h.lost);
+        lost.or_else(|| self.hosts.iter().rposition(|h| h.name == name))
+    }
+
+    /// A host of this name is or was there. One whose local manager has ended can come back, as
+    /// another host.
+    pub fn takes_name(&self, name: &str) -> bool {
+        let is_gone = |h: &HostState| h.left || (h.drains && h.done && !h.lost);
+        self.hosts.iter().any(|h| h.name == name && !is_gone(h))
     }
 
     /// No more is expected from this host.
