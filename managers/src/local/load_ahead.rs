@@ -9,6 +9,7 @@ use rejoin_channel_table::{Epoch, Rank};
 use rejoin_ckpt::twin::manager::Zygote;
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::manager_messages::KeptFile;
+use std::path::Path;
 
 impl LocalManager {
     /// Loads the image of a rank that is to move here, as soon as its file is.
@@ -59,10 +60,21 @@ impl LocalManager {
     fn begin_loading(&mut self, rank: Rank, number: Epoch) -> std::result::Result<(), String> {
         let file = self.images.file_of(rank, number)?;
         let path = file.path().to_path_buf();
-        if self.incoming.load(rank, number, file)? {
+        if self.incoming.load(rank, number, file) == Ok(true) {
             return Ok(());
         }
-        let (pid, socket) = self.images.start_loader(rank, number, &path)?;
+        // There is no loader yet, or it has ended: the files are here.
+        self.end_loader(rank);
+        self.start_loader(rank, number, &path)
+    }
+
+    fn start_loader(
+        &mut self,
+        rank: Rank,
+        number: Epoch,
+        path: &Path,
+    ) -> std::result::Result<(), String> {
+        let (pid, socket) = self.images.start_loader(rank, number, path)?;
         let zygote = Zygote::new(socket).map_err(|e| e.to_string())?;
         let token = IncomingRanks::token(rank, number);
         let added = self.reactor.add(&zygote, token, Interest::READ);
@@ -79,14 +91,32 @@ impl LocalManager {
                     let loaded = LocalInput::Loaded(rank, number, bytes);
                     self.queue.push_back(loaded);
                 }
-                LoaderEvent::Ended(pending, why) => {
+                LoaderEvent::Refused(pending, why) => {
                     self.end_loader(rank);
                     if let Some(number) = pending {
                         self.not_loaded(rank, number, &why);
                     }
                     return;
                 }
+                LoaderEvent::Ended(pending, why) => {
+                    self.end_loader(rank);
+                    if let Some(number) = pending {
+                        self.load_again(rank, number, &why);
+                    }
+                    return;
+                }
             }
+        }
+    }
+
+    /// The loader of a rank has ended, for this reason: another one loads the file.
+    fn load_again(&mut self, rank: Rank, number: Epoch, why: &str) {
+        let begun = match self.incoming.load_again(rank, number) {
+            Some(path) => self.start_loader(rank, number, &path),
+            None => Err(why.to_owned()),
+        };
+        if let Err(why) = begun {
+            self.not_loaded(rank, number, &why);
         }
     }
 

@@ -7,21 +7,28 @@ use rejoin_channel_table::{Epoch, Rank};
 use rejoin_ckpt::store::StoredImage;
 use rejoin_ckpt::twin::manager::ZygoteAnswer;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// A rank that is about to move here.
 #[derive(Default)]
 struct IncomingRank {
     /// The files of its images, the latest last: each refers to those before it.
     files: Vec<StoredImage>,
+    /// The number of the latest.
+    latest: Option<Epoch>,
     loader: Option<ImageLoader>,
     /// The image that is being copied or loaded.
     pending: Option<Epoch>,
+    /// The image that a second loader has begun to load.
+    again: Option<Epoch>,
 }
 
 /// What a loader says.
 pub enum LoaderEvent {
     /// The image of this number is loaded; its file has so many bytes.
     Loaded(Epoch, u64),
+    /// It has refused the image of the number, for this reason.
+    Refused(Option<Epoch>, String),
     /// It has ended for this reason, while it loaded the image of the number, if it did.
     Ended(Option<Epoch>, String),
 }
@@ -65,6 +72,7 @@ impl IncomingRanks {
         let incoming = self.ranks.entry(rank).or_default();
         let path = file.path().to_path_buf();
         incoming.files.push(file);
+        incoming.latest = Some(number);
         let Some(loader) = &mut incoming.loader else {
             return Ok(false);
         };
@@ -83,18 +91,37 @@ impl IncomingRanks {
     /// The next message of a rank's loader, or its end.
     pub fn event(&mut self, rank: Rank) -> Option<LoaderEvent> {
         let incoming = self.ranks.get_mut(&rank)?;
-        let why = match incoming.loader.as_mut()?.zygote.answer() {
+        // Without the file of one that is still being copied, another loader can wait.
+        let latest = incoming.latest;
+        let pending = incoming.pending.filter(|number| latest == Some(*number));
+        let event = match incoming.loader.as_mut()?.zygote.answer() {
             Ok(None) => return None,
             Ok(Some(ZygoteAnswer::Loaded)) => {
-                let number = incoming.pending.take()?;
+                let number = pending?;
+                incoming.pending = None;
                 let bytes = incoming.files.last().map_or(0, StoredImage::bytes);
                 return Some(LoaderEvent::Loaded(number, bytes));
             }
-            Ok(Some(ZygoteAnswer::NotMade(why))) => why.to_string(),
-            Ok(Some(_)) => "its restarter can't be understood".into(),
-            Err(error) => error.to_string(),
+            Ok(Some(ZygoteAnswer::NotMade(why))) => LoaderEvent::Refused(pending, why.to_string()),
+            Ok(Some(_)) => {
+                LoaderEvent::Refused(pending, "its restarter can't be understood".into())
+            }
+            Err(error) => LoaderEvent::Ended(pending, error.to_string()),
         };
-        Some(LoaderEvent::Ended(incoming.pending.take(), why))
+        incoming.pending.take_if(|_| pending.is_some());
+        Some(event)
+    }
+
+    /// The loader has ended while it loaded the image of this number. Returns the file for another
+    /// loader, which is tried once.
+    pub fn load_again(&mut self, rank: Rank, number: Epoch) -> Option<PathBuf> {
+        let incoming = self.ranks.get_mut(&rank)?;
+        let path = incoming.files.last()?.path().to_path_buf();
+        let is_new = incoming.again.replace(number) != Some(number);
+        is_new.then(|| {
+            incoming.pending = Some(number);
+            path
+        })
     }
 
     /// The loader of a rank, for its process. It is not watched any more.

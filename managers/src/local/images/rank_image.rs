@@ -60,6 +60,9 @@ pub(super) struct RankImage {
     pub prepared: bool,
     /// Its process has said that it is there.
     pub is_there: bool,
+    /// Its process is to come of a restarter that has loaded earlier images of the rank. If that
+    /// ends, the files are still there.
+    pub by_loader: bool,
 }
 
 impl RankImage {
@@ -130,6 +133,7 @@ impl RankImage {
             input: note.input,
             prepared: false,
             is_there: false,
+            by_loader: false,
         }
     }
 
@@ -148,7 +152,7 @@ impl RankImage {
 
     /// Makes a process of the file, in a restarter that has loaded the images to which it refers.
     /// Returns the reason if that fails.
-    pub fn load_last(&mut self, loader: ImageLoader) -> Result<&mut Zygote, String> {
+    pub fn load_last(&mut self, loader: ImageLoader) -> Result<(), String> {
         let ImageFile::Stored(file) = &self.file else {
             return Err("its image is gone".into());
         };
@@ -159,8 +163,9 @@ impl RankImage {
             Err(error) => return Err(error.to_string()),
         }
         self.pid = pid;
-        (self.is_there, self.prepared) = (false, false);
-        Ok(self.zygote.insert(zygote))
+        (self.is_there, self.prepared, self.by_loader) = (false, false, true);
+        self.zygote = Some(zygote);
+        Ok(())
     }
 
     /// Makes a process of the file. Returns the reason if that fails.
@@ -177,7 +182,7 @@ impl RankImage {
             started.map_err(|e| format!("its image can't be started from a file: {e}"))?;
         let zygote = Zygote::new(socket).map_err(|e| e.to_string())?;
         self.pid = pid;
-        (self.is_there, self.prepared) = (false, false);
+        (self.is_there, self.prepared, self.by_loader) = (false, false, false);
         Ok(self.zygote.insert(zygote))
     }
 }

@@ -189,6 +189,7 @@ impl RankImages {
             partial,
             prepared: false,
             is_there: false,
+            by_loader: false,
         });
         Ok(())
     }
@@ -411,8 +412,9 @@ impl RankImages {
             reactor.remove(&zygote);
         }
         image.pid = 0;
-        // One that ended before it was there would end again.
-        image.is_there
+        // One that ended before it was there would end again, unless it was no process of this file
+        // alone.
+        image.is_there || image.by_loader
     }
 
     fn take(&mut self, slot: usize, epoch: Epoch) -> Option<RankImage> {
@@ -584,7 +586,7 @@ impl RankImages {
     ) -> std::result::Result<(), String> {
         let image = self.ranks[slot].iter_mut().find(|i| i.epoch == epoch);
         let image = image.ok_or_else(|| format!("its image of checkpoint {} is gone", epoch.0))?;
-        let outlives = image.is_stored() && image.is_there;
+        let outlives = image.is_stored() && (image.is_there || image.by_loader);
         if let Some(zygote) = &mut image.zygote {
             match zygote.restore(request) {
                 Ok(true) => return Ok(()),
@@ -597,9 +599,10 @@ impl RankImages {
                 Err(error) => return Err(error.to_string()),
             }
         }
-        let zygote = match loader {
-            Some(loader) => image.load_last(loader)?,
-            None => image.restart(slot, self.store.as_ref())?,
+        let zygote = match loader.map(|loader| image.load_last(loader)) {
+            // If the loader has ended, the files are still there.
+            Some(Ok(())) => image.zygote.as_mut().ok_or("its restarter is gone")?,
+            Some(Err(_)) | None => image.restart(slot, self.store.as_ref())?,
         };
         let added = reactor.add(&*zygote, token(slot, epoch), Interest::READ_AND_WRITE);
         added.map_err(|e| e.to_string())?;
