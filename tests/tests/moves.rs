@@ -97,7 +97,7 @@ fn a_host_is_drained_and_its_manager_ends() {
         "{why}"
     );
     // It comes back as another host of its name.
-    done(&hosts.rejoin(&["add-host", "h2:2"]));
+    done(&hosts, &["add-host", "h2:2"]);
     assert!(migrate(&hosts, "0", "h2").contains("rank 0 has moved"));
     assert!(hosts.places().contains(&"h2".to_owned()));
     undisturbed(&job.end(), &alone);
