@@ -155,58 +155,6 @@ fn a_central_manager_that_dies_leaves_ranks_where_they_are_or_go() {
     undisturbed(&job.end(), &alone);
 }
 
-/// Kills the process that loads the memory of a rank on this host, while `is_over` is not true.
-/// Returns whether there was one.
-fn kill_loader(hosts: &Hosts, number: usize, is_over: impl Fn() -> bool) -> bool {
-    while !is_over() {
-        // The kernel keeps 15 bytes of the name. What has become the rank has other arguments.
-        let loads = |pid: &u32| {
-            let arguments = std::fs::read(format!("/proc/{pid}/cmdline"));
-            arguments.is_ok_and(|arguments| arguments.ends_with(b"wait\0"))
-        };
-        let mut all = hosts.processes(number, "rejoin-restarte").into_iter();
-        if let Some(loader) = all.find(loads) {
-            kill(loader, libc::SIGKILL);
-            return true;
-        }
-    }
-    false
-}
-
-#[test]
-fn a_rank_moves_though_the_process_is_killed_that_has_loaded_its_memory() {
-    const LEAST: u32 = 4;
-    let hosts = hosts!(2);
-    let alone = Job::undisturbed(&hosts, &[]);
-    let mut job = Job::jacobi(&hosts, &[]);
-    job.until("committed", 1);
-    let mut moved = 0;
-    for round in 0..20 {
-        let to = 2 - round % 2;
-        let (killed, output) = std::thread::scope(|scope| {
-            let name = format!("h{to}");
-            let moves = scope.spawn({
-                let hosts = &hosts;
-                move || hosts.rejoin(&["migrate", "1", "--to", &name])
-            });
-            let killed = kill_loader(&hosts, to, || moves.is_finished());
-            (killed, moves.join().expect("a thread"))
-        });
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let wrong = String::from_utf8_lossy(&output.stderr).into_owned();
-        // At the last moment it has become the rank.
-        let is_rank = killed && wrong.contains("SIGKILL");
-        assert!(output.status.success() || is_rank, "{said}{wrong}");
-        moved += u32::from(killed && said.contains("has moved"));
-        if moved == LEAST {
-            break;
-        }
-    }
-    assert_eq!(moved, LEAST, "moves whose loader was killed");
-    assert_eq!(job.events("recovered"), 0);
-    undisturbed(&job.end(), &alone);
-}
-
 #[test]
 fn standard_input_follows_the_rank_that_reads_it() {
     let text: String = (0..40_000).map(|i| format!("line {i}\n")).collect();

@@ -236,6 +236,9 @@ fn the_loader_is_killed_at_each_point() {
             loaders.into_iter().for_each(|pid| kill(pid, libc::SIGKILL));
         });
         agrees(&ended);
+        // Another loader has the files. By the last point, the rank itself may have been killed.
+        let moves = ended.0.output.status.success() || point == "move-restore-sent";
+        assert!(moves, "{point}: {}", said(&ended.0));
         all.until_clean();
     }
     assert_eq!(all.job.events("recovered"), 0);
