@@ -361,17 +361,8 @@ impl Model for Jobs {
                 generation: GENERATION,
                 hosts: (0..count).map(|n| format!("host{n}")).collect(),
                 placement: self.ranks.iter().map(|(host, _)| *host).collect(),
-                slots: Vec::new(),
-                lans: Vec::new(),
                 limit: self.limit.then_some(1),
-                spent: 0,
-                recovery: None,
-
-                leases: None,
-                failover: None,
-                from: None,
-                requested: rejoin_channel_table::Epoch(0),
-                copies: None,
+                ..Job::default()
             }),
             hosts: (0..count).map(|_| host()).collect(),
             ranks: self.ranks.iter().map(process).collect(),

@@ -297,7 +297,7 @@ mod tests {
     use crate::net::local_link::Filled;
     use crate::net::manager_listener::ListeningSockets;
     use crate::net::session_link::SessionLink;
-    use rejoin_channel_table::{Generation, JobId, JobKey};
+    use rejoin_channel_table::{JobId, JobKey};
     use rejoin_managers_protocol::central::Job;
     use rejoin_managers_protocol::manager_messages::ToLocal;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -312,19 +312,9 @@ mod tests {
     /// The driver of a job with a rank on each of two hosts, which call at this name.
     fn driver(name: &str, reactor: &Reactor) -> CoreDriver {
         let job = Job {
-            generation: Generation(0),
             hosts: vec!["a".into(), "b".into()],
             placement: vec![0, 1],
-            slots: Vec::new(),
-            lans: Vec::new(),
-            limit: None,
-            spent: 0,
-            recovery: None,
-            leases: None,
-            failover: None,
-            from: None,
-            requested: rejoin_channel_table::Epoch(0),
-            copies: None,
+            ..Job::default()
         };
         let plan = LinkPlan {
             id: JOB,

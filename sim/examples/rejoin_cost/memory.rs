@@ -5,10 +5,9 @@ use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, Job, MoveRequest, Movers, Recovery,
 };
-use rejoin_managers_protocol::checkpoint::{CopyInterval, Interval};
+use rejoin_managers_protocol::checkpoint::Interval;
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
 use rejoin_managers_protocol::manager_messages::{ProcessInstance, Time, ToCentral, ToLocal};
-use rejoin_managers_protocol::policy::RecoveryLimit;
 use rejoin_sim::table_distribution::card;
 use rejoin_wire::{ImageCost, Limits, ProcessMap, ToManager, VERSION};
 use std::process::Command;
@@ -170,25 +169,13 @@ fn steps_of_move(central: &mut Central, rank: u32) -> Done<[u64; 2]> {
 fn central(ranks: u32) -> Central {
     let hosts = ranks.div_ceil(PER_HOST) as usize;
     let mut central = Central::new(Job {
-        generation: Generation(0),
         hosts: (0..hosts).map(|n| format!("node{n:05}")).collect(),
-        lans: Vec::new(),
-        slots: Vec::new(),
         placement: (0..ranks).map(|rank| (rank / PER_HOST) as usize).collect(),
-        limit: None,
-        spent: 0,
         recovery: Some(Recovery {
             interval: Interval::Asked,
-            files: None,
-            limit: RecoveryLimit::default(),
-            accepts_outliving: false,
-            copies: CopyInterval::EachTime,
+            ..Recovery::default()
         }),
-        leases: None,
-        failover: None,
-        from: None,
-        requested: Epoch(0),
-        copies: None,
+        ..Job::default()
     });
     timed(&mut central, CentralInput::Begin);
     let host = |rank: u32| (rank / PER_HOST) as usize;

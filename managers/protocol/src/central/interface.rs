@@ -293,8 +293,9 @@ pub struct FailureHistory {
     pub losses: Losses,
 }
 
-/// The data with which central starts.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// The data with which central starts. By default there is no host and no rank, and a failure ends
+/// the job.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Job {
     /// Generation of the job's first processes.
     pub generation: Generation,

@@ -5,11 +5,10 @@ use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, Event, Job, Recovery,
 };
-use rejoin_managers_protocol::checkpoint::{CopyInterval, Interval};
+use rejoin_managers_protocol::checkpoint::Interval;
 use rejoin_managers_protocol::manager_messages::{
     Cause, End, ProcessInstance, RankReport, Report, Stage, Time, ToCentral,
 };
-use rejoin_managers_protocol::policy::RecoveryLimit;
 use rejoin_managers_protocol::region_commits::RegionWait;
 use rejoin_wire::{ImageCost, Limits};
 
@@ -19,25 +18,13 @@ pub const RANKS: u32 = 2;
 /// Two ranks on one host.
 pub fn job() -> Job {
     Job {
-        generation: Generation(0),
         hosts: vec!["a".into()],
         placement: vec![0; RANKS as usize],
-        slots: Vec::new(),
-        lans: Vec::new(),
-        limit: None,
-        spent: 0,
         recovery: Some(Recovery {
             interval: Interval::Asked,
-            files: None,
-            limit: RecoveryLimit::default(),
-            accepts_outliving: false,
-            copies: CopyInterval::EachTime,
+            ..Recovery::default()
         }),
-        leases: None,
-        failover: None,
-        from: None,
-        requested: Epoch(0),
-        copies: None,
+        ..Job::default()
     }
 }
 

@@ -13,10 +13,9 @@ use leased::Leased;
 use rank_moves::MoveModel;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Rank};
 use rejoin_managers_protocol::central::{Central, Job, Record, Recovery};
-use rejoin_managers_protocol::checkpoint::{CopyInterval, Interval};
+use rejoin_managers_protocol::checkpoint::Interval;
 use rejoin_managers_protocol::local::{self, Local};
 use rejoin_managers_protocol::manager_messages::{End, ProcessInstance, ToCentral, ToLocal};
-use rejoin_managers_protocol::policy::RecoveryLimit;
 use rejoin_managers_protocol::verdict::Verdict;
 pub use rejoin_sim::job::process_model::{Process, ProcessStep, SimFile, SimImage, SimRestore};
 pub use rejoin_sim::job::stored::Stored;
@@ -102,25 +101,15 @@ pub struct System {
 
 fn job(hosts: usize, ranks: u32, files: bool) -> Job {
     Job {
-        generation: Generation(0),
         hosts: (0..hosts).map(|n| format!("host{n}")).collect(),
         placement: (0..ranks as usize).map(|r| r % hosts).collect(),
-        slots: Vec::new(),
-        lans: Vec::new(),
-        limit: None,
-        spent: 0,
         recovery: Some(Recovery {
             interval: Interval::Asked,
             files: files.then_some(Interval::Auto),
-            limit: RecoveryLimit::default(),
-            accepts_outliving: false,
-            copies: CopyInterval::EachTime,
+            ..Recovery::default()
         }),
-        leases: None,
-        failover: None,
-        from: None,
-        requested: Epoch(0),
         copies: files.then_some(1),
+        ..Job::default()
     }
 }
 
