@@ -107,12 +107,12 @@ impl RankTable {
     }
 
     pub fn incarnations(&self) -> Vec<Incarnation> {
-        self.ranks.iter().map(|r| r.incarnation).collect()
+        self.all().map(|r| r.incarnation).collect()
     }
 
     /// For each rank its host.
     pub fn placement(&self) -> Vec<HostIndex> {
-        self.ranks.iter().map(|r| r.host).collect()
+        self.all().map(|r| r.host).collect()
     }
 
     /// From now on the ranks are on these hosts.
@@ -158,13 +158,13 @@ impl RankTable {
 
     /// Whether a rank is on this host.
     pub fn is_any_on(&self, host: HostIndex) -> bool {
-        self.ranks.iter().any(|rank| rank.host == host)
+        self.all().any(|rank| rank.host == host)
     }
 
     /// For each of so many hosts whether some rank is there.
     pub fn hosts_with_ranks(&self, hosts: usize) -> Vec<bool> {
         let mut any = vec![false; hosts];
-        for rank in &self.ranks {
+        for rank in self.all() {
             if let Some(host) = any.get_mut(rank.host) {
                 *host = true;
             }
@@ -208,8 +208,17 @@ impl RankTable {
         })
     }
 
+    /// All ranks, in their order. With many ranks, no message may have central look at all of them
+    /// once for each host: tests count the looks.
+    fn all(&self) -> impl Iterator<Item = &RankState> {
+        let all = self.ranks.iter();
+        #[cfg(test)]
+        let all = all.inspect(|_| looks::count());
+        all
+    }
+
     fn numbered(&self) -> impl Iterator<Item = (Rank, &RankState)> {
-        (0u32..).map(Rank).zip(&self.ranks)
+        (0u32..).map(Rank).zip(self.all())
     }
 
     /// The rank of this instance, unless the news is of an older instance or from the wrong host.
@@ -344,7 +353,7 @@ impl RankTable {
 
     /// Incarnation and card of each rank, once all are known.
     pub fn table(&self) -> Option<Vec<(Incarnation, Arc<BusinessCard>)>> {
-        let cards = self.ranks.iter();
+        let cards = self.all();
         let cards = cards.map(|r| Some((r.incarnation, r.card.clone()?)));
         cards.collect()
     }
@@ -364,7 +373,7 @@ impl RankTable {
 
     /// Every rank has called `MPI_Finalize`.
     pub fn all_finalizing(&self) -> bool {
-        self.ranks.iter().all(|r| r.stage >= Stage::Finalizing)
+        self.all().all(|r| r.stage >= Stage::Finalizing)
     }
 
     /// Every rank rolls back: a new generation begins.
@@ -436,7 +445,7 @@ impl RankTable {
         let ended = |(_, r): &(Rank, &RankState)| r.ended && r.stage == Stage::Spawned;
         let absent = self.numbered().find(ended);
         self.absent = absent.map(|(rank, _)| rank);
-        let known = self.ranks.iter().filter(|rank| rank.card.is_some());
+        let known = self.all().filter(|rank| rank.card.is_some());
         self.registered = u32::try_from(known.count()).unwrap_or(u32::MAX);
     }
 
@@ -448,5 +457,24 @@ impl RankTable {
                 state.alone_since = Some(since);
             }
         }
+    }
+}
+
+/// How often central has looked at a rank while it went through all of them.
+#[cfg(test)]
+pub(super) mod looks {
+    use std::cell::Cell;
+
+    thread_local! {
+        static LOOKS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(super) fn count() {
+        LOOKS.set(LOOKS.get() + 1);
+    }
+
+    /// The number of looks of this thread since the last call.
+    pub fn take() -> u64 {
+        LOOKS.take()
     }
 }

@@ -21,6 +21,8 @@ mod move_messages;
 mod move_request;
 mod move_steps;
 mod move_table;
+#[cfg(test)]
+mod planning_cost;
 
 pub use former_hosts::FormerHosts;
 pub use move_request::{MoveRequest, Movers};
