@@ -40,14 +40,6 @@ static void act(int signal)
         _exit(8);
 }
 
-/* Whether there is more to wait for, as rank 0 sees it. */
-static int is_closed(const char *gate)
-{
-    int closed = rank == 0 && access(gate, F_OK) != 0;
-    MPI_Bcast(&closed, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    return closed;
-}
-
 static void nap(void)
 {
     struct timespec rest = {0, 5000000};

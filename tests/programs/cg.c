@@ -41,14 +41,6 @@ static void apply(const double *p, double *out, double *edge)
         }
 }
 
-/* Whether there is more to wait for, as rank 0 sees it. */
-static int is_closed(const char *gate)
-{
-    int closed = rank == 0 && access(gate, F_OK) != 0;
-    MPI_Bcast(&closed, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    return closed;
-}
-
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);

@@ -1,6 +1,8 @@
 /* Every blocking collective against the answer computed by hand, for sizes that meet every
- * algorithm, with MPI_IN_PLACE, derived types and a user's non-commutative operation. With an
- * argument, it prints a hash of rounded sums. */
+ * algorithm, with MPI_IN_PLACE, derived types and a user's non-commutative operation.
+ *
+ *   coll [bits]        with bits, it prints a hash of rounded sums
+ *   coll until GATE    again and again until GATE exists */
 #include "check.h"
 
 static int rank, size;
@@ -292,16 +294,18 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    for (int i = 0; i < 20; i++)
-        MPI_Barrier(MPI_COMM_WORLD);
-    bcasts();
-    reductions();
-    exchanges();
-    all_to_all_uneven();
-    reduce_scatters();
-    ordered();
-    columns();
-    if (argc > 1) {
+    do {
+        for (int i = 0; i < 20; i++)
+            MPI_Barrier(MPI_COMM_WORLD);
+        bcasts();
+        reductions();
+        exchanges();
+        all_to_all_uneven();
+        reduce_scatters();
+        ordered();
+        columns();
+    } while (argc == 3 && is_closed(argv[2]));
+    if (argc == 2) {
         unsigned long long hash = rounded();
         if (rank == 0)
             printf("coll: bits %016llx\n", hash);

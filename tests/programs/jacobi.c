@@ -47,14 +47,6 @@ static double relax(double *from, double *to)
     return change;
 }
 
-/* Whether there is more to wait for, as rank 0 sees it. */
-static int is_closed(const char *gate)
-{
-    int closed = rank == 0 && access(gate, F_OK) != 0;
-    MPI_Bcast(&closed, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    return closed;
-}
-
 static double checksum(double *grid)
 {
     double mine = 0, all = 0;

@@ -6,13 +6,6 @@
 #include <omp.h>
 #include <unistd.h>
 
-static int is_closed(const char *gate)
-{
-    int closed = gate && access(gate, F_OK) != 0;
-    MPI_Bcast(&closed, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    return closed;
-}
-
 int main(int argc, char **argv)
 {
     int rank, size, given;

@@ -1,5 +1,7 @@
 /* Point-to-point by the standard: modes, wildcards, order, probes, persistent requests,
- * cancellation, many requests at once.  Any number of ranks; the partner is (rank ^ 1). */
+ * cancellation, many requests at once.  Any number of ranks; the partner is (rank ^ 1).
+ *
+ *   p2p [GATE]    again and again until GATE exists */
 #include "check.h"
 
 static int rank, size, partner;
@@ -233,15 +235,17 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     partner = rank ^ 1;
-    modes();
-    synchronous_waits_for_its_match();
-    order_and_wildcards();
-    probes();
-    persistent();
-    any_and_some();
-    cancelled();
-    many_unexpected();
-    large();
+    do {
+        modes();
+        synchronous_waits_for_its_match();
+        order_and_wildcards();
+        probes();
+        persistent();
+        any_and_some();
+        cancelled();
+        many_unexpected();
+        large();
+    } while (argc > 1 && is_closed(argv[1]));
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0)
         printf("p2p: right on %d ranks\n", size);

@@ -119,13 +119,6 @@ static void add_up(int round)
     CHECK(pthread_mutex_unlock(&lock) == 0);
 }
 
-static int is_closed(const char *gate)
-{
-    int closed = gate && access(gate, F_OK) != 0;
-    MPI_Bcast(&closed, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    return closed;
-}
-
 int main(int argc, char **argv)
 {
     int given, rounds;

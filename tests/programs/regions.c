@@ -29,14 +29,6 @@ static void store(int rank)
     }
 }
 
-/* Whether there is more to wait for, as rank 0 sees it. */
-static int is_closed(int rank, const char *gate)
-{
-    int closed = rank == 0 && access(gate, F_OK) != 0;
-    MPI_Bcast(&closed, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    return closed;
-}
-
 int main(int argc, char **argv)
 {
     int rank, size;
@@ -85,7 +77,7 @@ int main(int argc, char **argv)
             MPI_Abort(MPI_COMM_WORLD, 5);
         }
     }
-    while (argc > 4 && is_closed(rank, argv[4])) {
+    while (argc > 4 && is_closed(argv[4])) {
         usleep(pace);
         store(rank);
     }

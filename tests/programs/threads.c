@@ -1,5 +1,7 @@
 /* MPI_THREAD_MULTIPLE: threads of two ranks talk pairwise, block in waits while others post,
- * and call collectives on communicators of their own. Their destructors call MPI, too. */
+ * and call collectives on communicators of their own. Their destructors call MPI, too.
+ *
+ *   threads [GATE]    again and again until GATE exists */
 #include "check.h"
 #include <pthread.h>
 
@@ -62,10 +64,12 @@ int main(int argc, char **argv)
     for (int i = 0; i < THREADS; i++)
         MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
     CHECK(pthread_key_create(&last, at_end) == 0);
-    for (long i = 0; i < THREADS; i++)
-        CHECK(pthread_create(&t[i], NULL, work, (void *)i) == 0);
-    for (int i = 0; i < THREADS; i++)
-        pthread_join(t[i], NULL);
+    do {
+        for (long i = 0; i < THREADS; i++)
+            CHECK(pthread_create(&t[i], NULL, work, (void *)i) == 0);
+        for (int i = 0; i < THREADS; i++)
+            pthread_join(t[i], NULL);
+    } while (argc > 1 && is_closed(argv[1]));
     for (int i = 0; i < THREADS; i++)
         MPI_Comm_free(&comms[i]);
     if (rank == 0)

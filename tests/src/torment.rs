@@ -134,7 +134,12 @@ fn survives(case: &Case, seed: u64) -> u32 {
     killed
 }
 
-fn number(variable: &str, default: u64) -> u64 {
+/// A number that a variable of the environment names.
+///
+/// # Panics
+/// When it is none.
+#[must_use]
+pub fn number(variable: &str, default: u64) -> u64 {
     match std::env::var(variable) {
         Ok(text) => text
             .parse()

@@ -1,12 +1,12 @@
 //! Ranks move to other hosts while the job runs: nothing rolls back, and the answer is the same.
-//! Root is needed, as in `hosts`. `REJOIN_MOVES_SEED` takes other moments (1 by default).
+//! Root is needed, as in `hosts`.
 
 use rejoin_tests::hosts::Hosts;
 use rejoin_tests::hosts::job::{Job, SOON, good, lines};
 use rejoin_tests::hosts::moves::{done, undisturbed};
 use rejoin_tests::job::Numbers;
-use rejoin_tests::processes::{all_gone, is_alive, kill};
-use rejoin_tests::{Finished, Run, hosts, program};
+use rejoin_tests::processes::{all_gone, kill};
+use rejoin_tests::{Run, hosts, program};
 use std::io::Write as _;
 
 fn migrate(hosts: &Hosts, what: &str, to: &str) -> String {
@@ -53,11 +53,9 @@ fn an_update_goes_down_the_tree_to_ranks_with_and_without_the_table() {
     let options = ["--host", "h1:2,h2:1,h3:1", "--verbose"];
     let alone = Job::undisturbed(&hosts, &options);
     for table in ["whole", "lazy"] {
-        let gate = Job::gate(&hosts);
-        let mut job = Job::start(&hosts, &options, |run| {
+        let mut job = Job::jacobi_with(&hosts, &options, |run| {
             let run = run.env("REJOIN_TREE_FANOUT", "1");
-            let run = run.env("REJOIN_TABLE", table).arg(program("jacobi"));
-            run.arg("512").arg("2000").arg("500").arg(gate)
+            run.env("REJOIN_TABLE", table)
         });
         job.until("committed", 2);
         // Below central are h1, then h2, then h3.
@@ -178,85 +176,4 @@ fn standard_input_follows_the_rank_that_reads_it() {
     }
     drop(input);
     undisturbed(&job.end(), &alone);
-}
-
-/// A program whose ranks move at seeded moments.
-struct Case {
-    name: &'static str,
-    args: &'static [&'static str],
-    /// The order of a rank's lines is the same in every run.
-    ordered: bool,
-}
-
-/// Moves of each program, at least.
-const MOVES: usize = 30;
-
-/// Runs a program until its ranks have moved so often. Returns how often.
-fn moved(case: &Case, seed: u64) -> usize {
-    let Some(hosts) = Hosts::up(3) else {
-        return MOVES;
-    };
-    let start = |run: Run| case.args.iter().fold(run.arg(program(case.name)), Run::arg);
-    let shown = |done: &Finished| {
-        let mut lines = lines(done);
-        if !case.ordered {
-            lines.sort();
-        }
-        lines
-    };
-    let alone = Job::start(&hosts, &[], start).end();
-    good(&alone);
-    let mut numbers = Numbers(seed);
-    let mut moved = 0;
-    while moved < MOVES {
-        let job = Job::start(&hosts, &["--spare", "h3"], start);
-        let pid = job.child.id();
-        while is_alive(pid) && moved < MOVES {
-            let rank = numbers.below(4).to_string();
-            let to = format!("h{}", 1 + numbers.below(3));
-            // It fails when the job ends, or has not begun.
-            let output = hosts.rejoin(&["migrate", &rank, "--to", &to]);
-            let said = String::from_utf8_lossy(&output.stdout).into_owned();
-            moved += usize::from(said.contains("has moved"));
-        }
-        let done = job.end();
-        good(&done);
-        assert_eq!(shown(&done), shown(&alone), "{}", done.text());
-        assert!(!done.stderr().contains("rolls back"), "{}", done.text());
-    }
-    println!("{}: {moved} moves, seed {seed}", case.name);
-    moved
-}
-
-fn all_move(cases: &[(&'static str, &'static [&'static str])], ordered: bool) {
-    let first = std::env::var("REJOIN_MOVES_SEED").ok();
-    let first = first.and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    for (seed, (name, args)) in (first..).zip(cases) {
-        let case = Case {
-            name,
-            args,
-            ordered,
-        };
-        assert!(moved(&case, seed) >= MOVES);
-    }
-}
-
-#[test]
-fn ranks_of_all_kinds_of_programs_move() {
-    let programs: [(&str, &[&str]); 8] = [
-        ("jacobi", &["512", "2500"]),
-        ("cg", &["256", "1500"]),
-        ("sort", &["50000", "60"]),
-        ("master", &["2000", "200000"]),
-        ("derived", &["128", "400"]),
-        ("persistent", &["20000", "600"]),
-        ("storm", &["7", "200"]),
-        ("remaps", &["4000"]),
-    ];
-    all_move(&programs, true);
-}
-
-#[test]
-fn programs_with_threads_move() {
-    all_move(&[("pool", &["2000"]), ("talkers", &["1500"])], false);
 }

@@ -40,8 +40,13 @@ impl Job {
     /// `jacobi` with two ranks on each of two hosts, for a second or more. It waits for the
     /// permission to end.
     pub fn jacobi(hosts: &Hosts, options: &[&str]) -> Job {
+        Job::jacobi_with(hosts, options, |run| run)
+    }
+
+    /// The same, whose run gets more before it is started.
+    pub fn jacobi_with(hosts: &Hosts, options: &[&str], more: impl FnOnce(Run) -> Run) -> Job {
         let gate = Job::gate(hosts);
-        Job::start(hosts, options, |run| jacobi(run).arg("500").arg(gate))
+        Job::start(hosts, options, |run| jacobi(more(run)).arg("500").arg(gate))
     }
 
     /// The file that a job of these hosts waits for before it ends.
