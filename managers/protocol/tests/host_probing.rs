@@ -108,6 +108,26 @@ fn a_manager_that_was_late_itself_waits_once_more() {
 }
 
 #[test]
+fn a_host_counts_as_suspected_though_the_one_that_missed_it_has_left() {
+    let mut watch = HostWatch::new(settings(Detector::Ring));
+    let mut effects = Vec::new();
+    (0..3).for_each(|host| watch.join(host, &mut effects));
+    let failure = ProbeFailure::Silent;
+    watch.suspect(at(0), (0, 1), failure, &mut effects);
+    watch.leave(0, &mut effects);
+    watch.tick(at(49), &mut effects);
+    let suspected = WatchEffect::Suspected {
+        host: 1,
+        by: 0,
+        failure,
+    };
+    assert!(!effects.contains(&suspected), "{effects:?}");
+    watch.tick(at(50), &mut effects);
+    assert_eq!(effects.last(), Some(&suspected));
+    assert_eq!(watch.deadline(), None);
+}
+
+#[test]
 fn a_link_counts_as_lost_when_a_living_host_is_missed_twice_and_is_tried_again_later() {
     let mut watch = HostWatch::new(settings(Detector::Ring));
     let mut effects = Vec::new();

@@ -48,6 +48,8 @@ pub enum WatchEffect {
 /// A host that has not answered a probe.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Suspicion {
+    /// The host that has probed it first, which may have left since.
+    first: (usize, ProbeFailure),
     /// The hosts that have probed it.
     by: BTreeMap<usize, ProbeFailure>,
     /// Number of central's question.
@@ -164,6 +166,7 @@ impl HostWatch {
         } else {
             self.number += 1;
             let suspicion = Suspicion {
+                first: (by, failure),
                 by: BTreeMap::from([(by, failure)]),
                 number: self.number,
                 due: Some(now.plus_millis(self.settings.timeout)),
@@ -228,13 +231,12 @@ impl HostWatch {
     /// Looks at the clock. Answers that have arrived must have been passed on before.
     pub fn tick(&mut self, now: Time, effects: &mut Vec<WatchEffect>) {
         for (host, suspicion) in &mut self.suspicions {
-            if suspicion.due.take_if(|due| *due <= now).is_some()
-                && let Some((by, failure)) = suspicion.by.first_key_value()
-            {
+            if suspicion.due.take_if(|due| *due <= now).is_some() {
+                let (by, failure) = suspicion.first;
                 effects.push(WatchEffect::Suspected {
                     host: *host,
-                    by: *by,
-                    failure: *failure,
+                    by,
+                    failure,
                 });
             }
         }
