@@ -5,7 +5,9 @@
 //! REJOIN_PREFIX=… cargo run -p rejoin-tests --example detector_costs -- ROUNDS [HPCC]
 //! ```
 //!
-//! `HPCC` is the program of HPC Challenge with its `hpccinf.txt` beside it. Prints a line per run:
+//! `HPCC` is the program of HPC Challenge with its `hpccinf.txt` beside it. `cg`, `sort` and `HPCC`
+//! run with as many ranks as the machine has cores and with one less, the first two also with 8
+//! ranks; each rank has a host of its own. Prints a line per run:
 //!
 //! - `cost`, program, hosts, setting, seconds, processor seconds of all processes of the hosts;
 //! - `notice`, setting, seconds from the loss of a host to the first event about it, and to the
@@ -28,6 +30,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 const LOADED: Duration = Duration::from_secs(8);
 
 /// A detector and its times.
+#[derive(Clone, Copy)]
 struct Setting {
     name: &'static str,
     options: &'static [&'static str],
@@ -63,7 +66,8 @@ const COSTS: [Setting; 10] = [
     setting("none", &["--detector", "none"]),
 ];
 
-const NOTICES: [Setting; 6] = [
+/// Two settings that notice lost hosts, and may raise alarms.
+const STARS: [Setting; 2] = [
     setting(
         "star, lease 1",
         &["--detector", "star", "--host-lease", "1"],
@@ -72,6 +76,11 @@ const NOTICES: [Setting; 6] = [
         "star, lease 5",
         &["--detector", "star", "--host-lease", "5"],
     ),
+];
+
+const NOTICES: [Setting; 6] = [
+    STARS[0],
+    STARS[1],
     setting(
         "ring 0.1, timeout 0.3, lease 5",
         &[
@@ -95,14 +104,8 @@ const NOTICES: [Setting; 6] = [
 ];
 
 const LOADS: [Setting; 5] = [
-    setting(
-        "star, lease 1",
-        &["--detector", "star", "--host-lease", "1"],
-    ),
-    setting(
-        "star, lease 5",
-        &["--detector", "star", "--host-lease", "5"],
-    ),
+    STARS[0],
+    STARS[1],
     setting(
         "ring 0.1, timeout 0.1",
         &[
@@ -166,24 +169,41 @@ fn cost(hosts: &Hosts, used: usize, words: &[&str], setting: &Setting) {
     );
 }
 
+/// The input of HPC Challenge for so many ranks, in one row.
+fn hpcc_input(text: &str, ranks: usize) -> String {
+    let line = |(number, line): (usize, &str)| match number {
+        11 => "1            Ps\n".to_owned(),
+        12 => format!("{ranks}            Qs\n"),
+        _ => format!("{line}\n"),
+    };
+    (1..).zip(text.lines()).map(line).collect()
+}
+
 fn costs(rounds: usize, hpcc: Option<&str>) {
-    let hosts = Hosts::up(8).expect("hosts");
+    /// More than most machines have cores.
+    const MANY: usize = 8;
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    let hosts = Hosts::up(MANY.max(cores)).expect("hosts");
     let (cg, sort) = (program("cg"), program("sort"));
     let (cg, sort) = (cg.to_str().expect("UTF-8"), sort.to_str().expect("UTF-8"));
-    let mut cases: Vec<(usize, Vec<&str>)> = vec![
-        (1, vec![cg, "400", "1500"]),
-        (2, vec![cg, "400", "1500"]),
-        (8, vec![cg, "400", "600"]),
-        (2, vec![sort, "40000", "60"]),
-        (8, vec![sort, "10000", "40"]),
-    ];
-    if let Some(hpcc) = hpcc {
+    // As many ranks as cores, and one less.
+    let few = [cores.saturating_sub(1).max(1), cores];
+    let mut cases: Vec<(usize, Vec<&str>)> = Vec::new();
+    cases.extend(few.map(|used| (used, vec![cg, "400", "1500"])));
+    cases.push((MANY, vec![cg, "400", "600"]));
+    cases.extend(few.map(|used| (used, vec![sort, "40000", "60"])));
+    cases.push((MANY, vec![sort, "10000", "40"]));
+    let input = hpcc.map(|hpcc| {
+        cases.extend(few.map(|used| (used, vec![hpcc])));
         let input = Path::new(hpcc).with_file_name("hpccinf.txt");
-        std::fs::copy(input, hosts.folder().join("hpccinf.txt")).expect("hpccinf.txt");
-        cases.push((4, vec![hpcc]));
-    }
+        std::fs::read_to_string(input).expect("hpccinf.txt")
+    });
     for round in 0..rounds {
         for (used, words) in &cases {
+            if let Some(input) = &input {
+                let file = hosts.folder().join("hpccinf.txt");
+                std::fs::write(file, hpcc_input(input, *used)).expect("hpccinf.txt");
+            }
             turns(COSTS.len(), round).for_each(|at| cost(&hosts, *used, words, &COSTS[at]));
         }
     }
