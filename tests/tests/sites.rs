@@ -3,17 +3,10 @@
 
 use rejoin_tests::hosts;
 use rejoin_tests::hosts::Hosts;
-use rejoin_tests::hosts::job::{Job, good, lines};
+use rejoin_tests::hosts::job::{Job, good};
+use rejoin_tests::hosts::moves::{done, right};
 use rejoin_tests::processes::kill;
 use rejoin_tests::program;
-
-fn done(hosts: &Hosts, words: &[&str]) -> String {
-    let output = hosts.rejoin(words);
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let wrong = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{words:?}: {said}{wrong}");
-    said
-}
 
 fn sites(hosts: &Hosts) -> Vec<String> {
     let status = hosts.status();
@@ -74,14 +67,7 @@ fn an_update_crosses_the_link_to_a_site_once() {
     assert_eq!(none, ["-"; 7]);
     assert_eq!(two[1..3], ["near", "far"]);
     assert!(sited + (FAR - 2) * UPDATE < flat, "{sited} {flat}");
-    // Central tells the first host of each site.
-    let tells = log
-        .lines()
-        .filter(|line| line.contains("the table goes to a host"));
-    let tells: Vec<&str> = tells.collect();
-    assert!(tells.len() as u64 >= 2 * MOVES, "{}", tells.len());
-    let wrong = |line: &&&str| !line.contains("host=0") && !line.contains("host=2");
-    assert_eq!(tells.iter().find(wrong), None);
+    tells_first_hosts_only(&log, &[0, 2], MOVES as usize);
 }
 
 #[test]
@@ -111,9 +97,7 @@ fn the_next_host_of_a_site_speaks_for_it_when_the_first_is_lost() {
     // All hear of a move from there.
     let said = done(&hosts, &["migrate", "0", "--to", "h5"]);
     assert!(said.contains("has moved"), "{said}");
-    let finished = job.end();
-    good(&finished);
-    assert_eq!(lines(&finished), lines(&alone), "{}", finished.text());
+    right(&job.end(), &alone);
 }
 
 #[test]
@@ -144,7 +128,53 @@ fn ranks_of_private_networks_meet_at_the_addresses_of_their_routers() {
     }
     let committed = job.events("committed");
     job.until("committed", committed + 2);
+    right(&job.end(), &alone);
+}
+
+#[test]
+fn the_tree_of_sites_stands_under_the_next_central_manager() {
+    let hosts = hosts!(5);
+    hosts.split(3);
+    let options = ["--host", "h1,h2@near,h3,h4,h5@far", "-n", "5"];
+    let alone = Job::undisturbed(&hosts, &options);
+    let mut job = Job::jacobi_with(&hosts, &options, |run| {
+        run.env("REJOIN_LOG", "rejoin_managers::central::tree_top=debug")
+    });
+    job.until("committed", 2);
+    for round in 1..=3 {
+        job.kill_central();
+        job.until("central-again", round);
+        assert_eq!(sites(&hosts), ["near", "near", "far", "far", "far"]);
+        // All hear of moves to the other site and back. The last rollback may have taken one back.
+        for _ in 0..2 {
+            let to = ["h5", "h1"][usize::from(hosts.places()[0] == "h5")];
+            assert!(done(&hosts, &["migrate", "0", "--to", to]).contains("has moved"));
+            assert_eq!(hosts.places()[0], to);
+        }
+        // A rank comes back.
+        let recovered = job.events("recovered");
+        kill(hosts.processes(4, "jacobi")[0], libc::SIGKILL);
+        job.until("recovered", recovered + 1);
+        let committed = job.events("committed");
+        job.until("committed", committed + 1);
+        hosts.connected(3, &[4, 5]);
+    }
     let finished = job.end();
-    good(&finished);
-    assert_eq!(lines(&finished), lines(&alone), "{}", finished.text());
+    right(&finished, &alone);
+    tells_first_hosts_only(&finished.stderr(), &[0, 2], 6);
+}
+
+/// Central has told these hosts only, so many times each.
+fn tells_first_hosts_only(log: &str, first: &[usize], times: usize) {
+    let tells = log
+        .lines()
+        .filter(|line| line.contains("the table goes to a host"));
+    let tells: Vec<&str> = tells.collect();
+    let told = |host: &usize| format!("host={host}");
+    for host in first.iter().map(told) {
+        let times_told = tells.iter().filter(|line| line.contains(&host)).count();
+        assert!(times_told >= times, "{host}: {times_told}");
+    }
+    let is_wrong = |line: &&&str| !first.iter().map(told).any(|host| line.contains(&host));
+    assert_eq!(tells.iter().find(is_wrong), None);
 }
