@@ -1,10 +1,11 @@
 //! Detectors: hosts that fall silent, lost links between two hosts, and busy machines. Root is
 //! needed, as in `hosts`.
 
+use rejoin_tests::hosts;
 use rejoin_tests::hosts::Hosts;
-use rejoin_tests::hosts::job::{Job, good, lines};
+use rejoin_tests::hosts::job::{Job, good};
+use rejoin_tests::hosts::moves::right;
 use rejoin_tests::spinner::Spinner;
-use rejoin_tests::{Run, hosts, program};
 use std::time::Duration;
 
 /// Probes that are frequent enough for a test.
@@ -38,6 +39,7 @@ fn images(hosts: &Hosts) -> String {
 #[test]
 fn a_silent_host_is_noticed_by_each_detector_and_the_answer_is_the_same() {
     for detector in ["star", "ring", "sporadic", "none"] {
+        println!("{detector}");
         let mut hosts = hosts!(3);
         let undisturbed = Job::undisturbed(&hosts, &[]);
         // Without a detector, nothing but the patience ends the wait.
@@ -54,20 +56,14 @@ fn a_silent_host_is_noticed_by_each_detector_and_the_answer_is_the_same() {
         let suspicions = usize::from(["ring", "sporadic"].contains(&detector));
         assert_eq!(job.events("host-suspected"), suspicions, "{detector}");
         assert_eq!(job.events("host-link-lost"), 0, "{detector}");
-        let done = job.end();
-        good(&done);
-        assert_eq!(
-            lines(&done),
-            lines(&undisturbed),
-            "{detector}: {}",
-            done.text()
-        );
+        right(&job.end(), &undisturbed);
     }
 }
 
 #[test]
 fn a_lost_link_between_two_hosts_is_reported_once_and_ends_no_host() {
     for detector in ["star", "ring", "sporadic"] {
+        println!("{detector}");
         let hosts = hosts!(3);
         let layout = ["--host", "h1:2,h2:1,h3:1", "--host-lease", "1"];
         let undisturbed = Job::undisturbed(&hosts, &layout);
@@ -87,14 +83,7 @@ fn a_lost_link_between_two_hosts_is_reported_once_and_ends_no_host() {
             assert_eq!(job.events(event), 0, "{detector}: {event}");
         }
         hosts.heal();
-        let done = job.end();
-        good(&done);
-        assert_eq!(
-            lines(&done),
-            lines(&undisturbed),
-            "{detector}: {}",
-            done.text()
-        );
+        right(&job.end(), &undisturbed);
     }
 }
 
@@ -130,9 +119,7 @@ fn the_ring_notices_two_neighbours_that_are_lost_at_once() {
     job.until("host-suspected", 2);
     job.until("host-replaced", 2);
     job.until("recovered", 1);
-    let done = job.end();
-    good(&done);
-    assert_eq!(lines(&done), lines(&undisturbed), "{}", done.text());
+    right(&job.end(), &undisturbed);
 }
 
 #[test]
@@ -148,21 +135,14 @@ fn a_host_that_takes_in_ranks_joins_the_ring() {
     hosts.kill(3);
     job.until("host-suspected", 2);
     job.until("recovered", 2);
-    let done = job.end();
-    good(&done);
-    assert_eq!(lines(&done), lines(&undisturbed), "{}", done.text());
+    right(&job.end(), &undisturbed);
 }
 
 #[test]
 fn a_job_whose_table_goes_down_a_tree_has_a_ring_too() {
     let hosts = hosts!(3);
     let options = with("ring", &["--host", "h1:2,h2:1,h3:1"]);
-    let start = |run: Run| {
-        let run = run.env("REJOIN_TREE_FANOUT", "1");
-        let run = run.arg(program("jacobi")).arg("512").arg("2000").arg("500");
-        run.arg(Job::gate(&hosts))
-    };
-    let mut job = Job::start(&hosts, &options, start);
+    let mut job = Job::jacobi_with(&hosts, &options, |run| run.env("REJOIN_TREE_FANOUT", "1"));
     job.until("committed", 1);
     hosts.cut_between(1, 2);
     job.until("host-link-lost", 1);

@@ -7,7 +7,7 @@ use rejoin_tests::hosts::Hosts;
 use rejoin_tests::hosts::job::{Job, SOON};
 use rejoin_tests::hosts::moves::{LOADER, Migration, Points, right};
 use rejoin_tests::processes::{kill, wait_for};
-use rejoin_tests::{Finished, hosts, program};
+use rejoin_tests::{Finished, hosts};
 use std::time::Instant;
 
 /// The points, in the order in which a move comes to them. Before each of them are: the order, the
@@ -52,13 +52,10 @@ struct Disturbed {
 impl Disturbed {
     fn start(hosts: Hosts, spares: &str) -> Disturbed {
         let alone = Job::undisturbed(&hosts, &[]);
-        let (points, gate) = (Points::of(&hosts), Job::gate(&hosts));
+        let points = Points::of(&hosts);
         let own = own(&hosts);
         let options = ["--spare", spares, "--images", &own, "--host-lease", "1"];
-        let mut job = Job::start(&hosts, &options, |run| {
-            let run = points.prepare(run, &POINTS).arg(program(NAME));
-            run.arg("512").arg("2000").arg("500").arg(gate)
-        });
+        let mut job = Job::jacobi_with(&hosts, &options, |run| points.prepare(run, &POINTS));
         job.until_in_files(1);
         Disturbed {
             hosts,
