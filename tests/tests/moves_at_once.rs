@@ -7,12 +7,12 @@ use rejoin_tests::hosts::job::{Job, SOON, good, lines};
 use rejoin_tests::hosts::moves::{Migration, Points, done, rejoin, right};
 use rejoin_tests::job::Numbers;
 use rejoin_tests::processes::{all_gone, descendants, kill};
+use rejoin_tests::torment::number;
 use rejoin_tests::{Finished, Run, finish, hosts, program};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn seed() -> u64 {
-    let seed = std::env::var("REJOIN_MOVES_SEED").ok();
-    let seed = seed.and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let seed = number("REJOIN_MOVES_SEED", 1);
     println!("seed {seed}");
     seed
 }
@@ -80,14 +80,14 @@ const PHASES: [&str; 5] = [
     "moved-persisted",
 ];
 
-/// Ends a job while its second rank moves. Returns its output.
+/// Ends a job while its second rank moves. Returns its output, and what is said of the move.
 fn ends(
     hosts: &Hosts,
     point: &str,
     options: &[&str],
     program: impl FnOnce(Run) -> Run,
     end: impl FnOnce(&Hosts, &Job),
-) -> Finished {
+) -> (Finished, Finished) {
     let points = Points::of(hosts);
     let all = [&["--spare", "h3"], options].concat();
     let mut job = Job::start(hosts, &all, |run| program(points.prepare(run, &PHASES)));
@@ -105,7 +105,7 @@ fn ends(
     println!("{point}: {}{}", said.stdout(), said.stderr());
     all_gone(&processes, SOON);
     hosts.nothing_runs("jacobi");
-    done
+    (done, said)
 }
 
 fn open_gate(hosts: &Hosts, _: &Job) {
@@ -122,7 +122,7 @@ fn a_job_ends_while_a_rank_moves() {
             let run = run.arg(program("jacobi")).arg("512").arg("2000");
             run.arg("0").arg(gate)
         };
-        let ended = ends(&hosts, point, &[], start, open_gate);
+        let (ended, _) = ends(&hosts, point, &[], start, open_gate);
         good(&ended);
         assert_eq!(lines(&ended), lines(&alone), "{point}: {}", ended.text());
     }
@@ -134,7 +134,7 @@ fn a_job_aborts_while_a_rank_moves() {
     for point in PHASES {
         let gate = Job::gate(&hosts);
         let start = |run: Run| run.arg(program("abort_at")).arg(gate).arg("7");
-        let ended = ends(&hosts, point, &[], start, open_gate);
+        let (ended, _) = ends(&hosts, point, &[], start, open_gate);
         let code = ended.output.status.code();
         assert_eq!(code, Some(7), "{point}: {}", ended.text());
         hosts.nothing_runs("abort_at");
@@ -154,7 +154,7 @@ fn a_job_is_ended_by_a_signal_while_a_rank_moves() {
                 .arg(gate)
         };
         let stop = |_: &Hosts, job: &Job| kill(job.child.id(), libc::SIGTERM);
-        let ended = ends(&hosts, point, &[], start, stop);
+        let (ended, _) = ends(&hosts, point, &[], start, stop);
         let code = ended.output.status.code();
         assert_eq!(code, Some(143), "{point}: {}", ended.text());
     }
@@ -165,25 +165,57 @@ fn a_job_stops_with_a_last_checkpoint_while_a_rank_moves() {
     let hosts = hosts!(3);
     let alone = Job::undisturbed(&hosts, &[]);
     for point in PHASES {
-        let images = hosts.folder().join(format!("images-{point}"));
-        std::fs::create_dir_all(&images).expect("a folder");
-        let images = images.to_str().expect("a path in UTF-8");
-        let gate = Job::gate(&hosts);
-        let work = |run: Run| run.arg(program("jacobi")).arg("512").arg("2000").arg("0");
-        let named = ["--images", images, "--job-name", "night", "--grace", "60s"];
         let stop = |_: &Hosts, job: &Job| kill(job.child.id(), libc::SIGTERM);
-        let start = |run: Run| work(run).arg(&gate);
-        let first = ends(&hosts, point, &named, start, stop);
-        let code = first.output.status.code();
-        assert_eq!(code, Some(85), "{point}: {}", first.text());
-        let again = ["--images", images, "--restart=night"];
-        let second = Job::start(&hosts, &again, |run| run).end();
-        good(&second);
-        let mut both = [lines(&first), lines(&second)].concat();
-        both.sort();
-        let mut whole = lines(&alone);
-        whole.sort();
-        assert_eq!(both, whole, "{point}: {}{}", first.text(), second.text());
+        stops(&hosts, &alone, point, ["--grace", "60s"], stop);
+    }
+}
+
+/// The job stops while its second rank moves, and continues. Returns what is said of the move.
+fn stops(
+    hosts: &Hosts,
+    alone: &Finished,
+    point: &str,
+    option: [&str; 2],
+    stop: impl FnOnce(&Hosts, &Job),
+) -> Finished {
+    let images = hosts.folder().join(format!("images-{point}{}", option[0]));
+    std::fs::create_dir_all(&images).expect("a folder");
+    let images = images.to_str().expect("a path in UTF-8");
+    let gate = Job::gate(hosts);
+    let work = |run: Run| run.arg(program("jacobi")).arg("512").arg("2000").arg("0");
+    let named = [&["--images", images, "--job-name", "night"], &option[..]].concat();
+    let start = |run: Run| work(run).arg(&gate);
+    let (first, said) = ends(hosts, point, &named, start, stop);
+    let code = first.output.status.code();
+    assert_eq!(code, Some(85), "{point}: {}", first.text());
+    let again = ["--images", images, "--restart=night"];
+    let second = Job::start(hosts, &again, |run| run).end();
+    good(&second);
+    let mut both = [lines(&first), lines(&second)].concat();
+    both.sort();
+    let mut whole = lines(alone);
+    whole.sort();
+    assert_eq!(both, whole, "{point}: {}{}", first.text(), second.text());
+    said
+}
+
+#[test]
+fn a_rank_stays_if_the_time_comes_at_which_the_job_stops() {
+    const SECONDS: u64 = 6;
+    let hosts = hosts!(3);
+    let alone = Job::undisturbed(&hosts, &[]);
+    for point in ["move-sent", "load-sent"] {
+        let time = format!("+{SECONDS}s");
+        let begun = Instant::now();
+        let at_time = |_: &Hosts, _: &Job| {
+            // Nothing happens before that could be waited for: central waits at the point.
+            let left = Duration::from_secs(SECONDS + 1).saturating_sub(begun.elapsed());
+            std::thread::sleep(left);
+        };
+        let said = stops(&hosts, &alone, point, ["--stop-at", &time], at_time);
+        assert!(!said.output.status.success(), "{}", said.text());
+        let reason = "the job came to its end before";
+        assert!(said.stderr().contains(reason), "{}", said.text());
     }
 }
 

@@ -4,6 +4,7 @@
 
 use rejoin_image_format::{HEADER_LENGTH, ImageHeader};
 use rejoin_tests::hosts::job::{Job, SOON};
+use rejoin_tests::hosts::memory_limit::MemoryLimit;
 use rejoin_tests::hosts::moves::{Migration, Points, done, rejoin, right, undisturbed};
 use rejoin_tests::hosts::{Cut, Hosts};
 use rejoin_tests::processes::wait_for;
@@ -79,13 +80,11 @@ fn a_rank_stays_whose_next_host_has_a_weaker_processor() {
     let alone = Job::undisturbed(&hosts, &[]);
     let images = hosts.folder().join("images");
     fs::create_dir_all(&images).expect("a folder");
-    let (points, gate) = (Points::of(&hosts), Job::gate(&hosts));
+    let points = Points::of(&hosts);
     let folder = images.to_str().expect("a path in UTF-8");
-    let mut job = Job::start(&hosts, &["--images", folder, "--spare", "h3"], |run| {
-        let run = points.prepare(run, &["before-load"]);
-        let run = run.arg(program("jacobi")).arg("512").arg("2000");
-        run.arg("500").arg(gate)
-    });
+    let options = ["--images", folder, "--spare", "h3"];
+    let waits = |run| points.prepare(run, &["before-load"]);
+    let mut job = Job::jacobi_with(&hosts, &options, waits);
     job.until_in_files(1);
     points.want("before-load");
     let mut moves = Migration::start(&hosts, 1, "h3");
@@ -99,19 +98,75 @@ fn a_rank_stays_whose_next_host_has_a_weaker_processor() {
     undisturbed(&job.end(), &alone);
 }
 
+/// The bytes that a process has in its data, its heap and other memory of its own.
+fn data(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a status");
+    let mut lines = status.lines();
+    let data = lines.find_map(|line| line.strip_prefix("VmData:"));
+    let kilobytes = data.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.expect("a size") * 1024
+}
+
+/// From now on a process and those that it starts get no more of such memory.
+fn limit_data(pid: u32, bytes: u64) {
+    let limit = libc::rlimit {
+        rlim_cur: bytes,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    let none = std::ptr::null_mut();
+    // SAFETY: the new limits are valid, and the old ones are not asked for.
+    let set = unsafe { libc::prlimit(pid as i32, libc::RLIMIT_DATA, &limit, none) };
+    assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn a_rank_stays_whose_next_host_has_too_little_memory() {
+    const SPARE: u64 = 16 << 20;
+    let hosts = hosts!(3);
+    // 64 MiB of each rank.
+    let large = |run: Run| run.arg(program("jacobi")).arg("4096").arg("50");
+    let alone = Job::start(&hosts, &[], large).end();
+    let gate = Job::gate(&hosts);
+    let mut job = Job::start(&hosts, &["--spare", "h3"], |run| {
+        large(run).arg("500").arg(&gate)
+    });
+    job.until_in_files(1);
+    let there_and_back = || {
+        for to in ["h3", "h1"] {
+            assert!(done(&hosts, &["migrate", "1", "--to", to]).contains("has moved"));
+        }
+    };
+    // The local manager stays there.
+    there_and_back();
+    let manager = hosts.processes(3, "rejoin-local")[0];
+    let stays = |job: &mut Job, reason: &str| {
+        refused(&rejoin(&hosts, &["migrate", "1", "--to", "h3"]), reason);
+        assert_eq!(hosts.places(), ["h1", "h1", "h2", "h2"]);
+        hosts.settle(job, "jacobi");
+    };
+    limit_data(manager, data(manager) + SPARE);
+    stays(&mut job, "refused to map memory");
+    limit_data(manager, libc::RLIM_INFINITY);
+    there_and_back();
+    // What is too much is noticed when it is used: the system kills the largest process. With so
+    // little memory, what loads the rank does not get larger than the local manager.
+    let limit = MemoryLimit::set(manager, SPARE / 2);
+    if limit.is_some() {
+        stays(&mut job, "host h3 is lost");
+    }
+    right(&job.end(), &alone);
+}
+
 #[test]
 fn a_rank_stays_whose_next_host_is_lost_while_it_loads() {
     // It loses its power, or is cut off.
     for cut in [false, true] {
         let mut hosts = hosts!(3);
         let alone = Job::undisturbed(&hosts, &[]);
-        let (points, gate) = (Points::of(&hosts), Job::gate(&hosts));
+        let points = Points::of(&hosts);
         let options = ["--spare", "h3", "--host-lease", "1"];
-        let mut job = Job::start(&hosts, &options, |run| {
-            let run = points.prepare(run, &["load-sent"]);
-            let run = run.arg(program("jacobi")).arg("512").arg("2000");
-            run.arg("500").arg(gate)
-        });
+        let waits = |run| points.prepare(run, &["load-sent"]);
+        let mut job = Job::jacobi_with(&hosts, &options, waits);
         job.until_in_files(1);
         points.want("load-sent");
         let mut moves = Migration::start(&hosts, 1, "h3");
