@@ -98,7 +98,8 @@ impl Disturbed {
         self.job.until_committed("partner", newest + 1);
     }
 
-    /// The same, and that there are no files of the move.
+    /// The same, and that there are no files of the move, or of checkpoints before the newest of
+    /// which there are copies.
     fn until_clean(&mut self) {
         self.until_imaged();
         let (own, begun) = (own(&self.hosts), Instant::now());
@@ -108,9 +109,10 @@ impl Disturbed {
             let managed = self.managed().into_iter();
             let mut left: Vec<String> = managed.flat_map(|n| self.hosts.files(n, &own)).collect();
             let committed = self.job.committed("memory");
+            let copied = self.job.committed("partner").last().copied();
             left.retain(|file| {
-                let epoch = epoch_of(file);
-                epoch < latest && epoch.is_some_and(|epoch| !committed.contains(&epoch))
+                let is_void = |epoch| Some(epoch) < copied || !committed.contains(&epoch);
+                epoch_of(file).is_some_and(|epoch| Some(epoch) < latest && is_void(epoch))
             });
             if left.is_empty() {
                 return;
@@ -211,8 +213,7 @@ fn the_central_manager_is_killed_at_each_point() {
         // The next one carries the request out.
         assert!(is_there, "{point}: {}", said(&ended));
         assert!(ended.output.status.success(), "{point}: {}", said(&ended));
-        // A file of the move may stay until the job ends (docs/limits.md).
-        all.until_imaged();
+        all.until_clean();
     }
     assert_eq!(all.job.events("recovered"), 0);
     all.end();

@@ -7,8 +7,11 @@ use central_steps::{RANKS, at, computing, job, report, said, step};
 use local_steps::steps;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{Central, CentralEffect, CentralInput, Record};
+use rejoin_managers_protocol::levels::CommittedEpochs;
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
-use rejoin_managers_protocol::manager_messages::{RankReport, Report, ToCentral, ToLocal};
+use rejoin_managers_protocol::manager_messages::{
+    MovedRank, ProcessInstance, RankReport, Report, ToCentral, ToLocal,
+};
 use std::sync::Arc;
 
 /// A central manager of a job that runs, which has asked its host for a report.
@@ -83,4 +86,54 @@ fn what_a_host_has_loaded_of_a_rank_that_does_not_come_is_dropped_under_the_next
     let effects = steps(&mut local, vec![LocalInput::Central(unload)]);
     assert_eq!(effects, [LocalEffect::Unload(Rank(7))]);
     assert_eq!(loads(&mut local), []);
+}
+
+/// A rank was to move to this host, and its process there is on its way out when the next central
+/// manager has it moved here again.
+#[test]
+fn the_image_of_a_move_is_dropped_also_if_the_process_of_an_earlier_move_is_still_there() {
+    let mut local = Local::new();
+    let instance = |incarnation| ProcessInstance {
+        generation: Generation(0),
+        rank: Rank(7),
+        incarnation: Incarnation(incarnation),
+    };
+    let restore = |number, incarnation| ToLocal::Restore {
+        generation: Generation(0),
+        epoch: Some(Epoch(number)),
+        ranks: vec![(Rank(7), Incarnation(incarnation))],
+        moved: vec![MovedRank {
+            rank: Rank(7),
+            moves: true,
+            holder: None,
+            others: Vec::new(),
+        }],
+    };
+    let begin = ToLocal::Spawn {
+        generation: Generation(0),
+        ranks: Vec::new(),
+        hold: true,
+        from: None,
+        moved: Vec::new(),
+    };
+    let commit = |abandoned| ToLocal::Commit {
+        generation: Generation(0),
+        epochs: CommittedEpochs::default(),
+        abandoned: Epoch(abandoned),
+    };
+    let vacate = ToLocal::Vacate {
+        instance: instance(1),
+    };
+    let orders = [begin, restore(6, 1), vacate, commit(6), restore(8, 2)];
+    let orders = orders.into_iter().map(LocalInput::Central).collect();
+    let effects = steps(&mut local, orders);
+    assert!(effects.contains(&LocalEffect::DropImage(Rank(7), Epoch(6))));
+    let inputs = vec![
+        LocalInput::Retired(Rank(7), Incarnation(1)),
+        LocalInput::Spawned(Rank(7), Incarnation(2), 10),
+    ];
+    let effects = steps(&mut local, inputs);
+    assert!(effects.contains(&LocalEffect::Restore(instance(2), Epoch(8))));
+    let effects = steps(&mut local, vec![LocalInput::Central(commit(9))]);
+    assert_eq!(effects, [LocalEffect::DropImage(Rank(7), Epoch(8))]);
 }

@@ -44,8 +44,10 @@ impl LocalManager {
     pub(super) fn drop_copy(&mut self, file: KeptFile) {
         let copies = self.copies.as_mut();
         let is_made = copies.is_some_and(|copies| copies.cancel(file));
-        // The file of a rank that is on this host by now goes with its image.
-        if is_made && (file.is_parity || self.slot(file.rank).is_none()) {
+        // The file of a rank that is on this host by now goes with its image. One that has left
+        // keeps its slot.
+        let slot = self.slot(file.rank).filter(|_| !file.is_parity);
+        if is_made && !slot.is_some_and(|slot| self.images.has(slot, file.epoch)) {
             self.images.remove_copy(file);
         }
     }

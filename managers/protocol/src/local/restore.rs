@@ -63,6 +63,10 @@ impl Local {
             if comes_back || process.is_none_or(RankProcess::leaves_host) {
                 // What was a copy is the file of the rank's image now.
                 self.copies.forget_rank(moved.rank);
+                if let Some(epoch) = epoch {
+                    // Also if an earlier process of the rank is still on its way out.
+                    self.images.add_stored(moved.rank, epoch);
+                }
                 effects.push(LocalEffect::TakeIn(moved, epoch));
             }
         }
