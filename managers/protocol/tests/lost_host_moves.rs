@@ -569,6 +569,39 @@ fn a_host_takes_in_a_rank_and_keeps_the_copy_of_its_file() {
     assert_eq!(effects, [LocalEffect::DropImage(Rank(1), Epoch(1))]);
 }
 
+/// It moves here with an image of its own. Its last checkpoint still counts.
+#[test]
+fn a_host_drops_the_copy_of_a_rank_that_has_moved_there_when_its_checkpoint_counts_no_more() {
+    let mut core = host_with_a_copy();
+    let order = ToLocal::Restore {
+        generation: Generation(0),
+        epoch: Some(Epoch(2)),
+        ranks: vec![(Rank(1), Incarnation(1))],
+        moved: vec![MovedRank {
+            rank: Rank(1),
+            moves: true,
+            holder: Some(0),
+            others: Vec::new(),
+        }],
+    };
+    let commit = |epochs| ToLocal::Commit {
+        generation: Generation(0),
+        epochs,
+        abandoned: Epoch(2),
+    };
+    let before = commit(CommittedEpochs::only(Some(Epoch(1))));
+    let orders = [order, before].map(LocalInput::Central);
+    let effects = steps(&mut core, orders.into());
+    let dropped = |effect: &&LocalEffect| matches!(effect, LocalEffect::DropCopy(_));
+    assert_eq!(effects.iter().find(dropped), None);
+    let after = commit(CommittedEpochs::only(Some(Epoch(3))));
+    let effects = steps(&mut core, vec![LocalInput::Central(after)]);
+    assert!(
+        effects.contains(&LocalEffect::DropCopy(copy_of(1))),
+        "{effects:?}"
+    );
+}
+
 #[test]
 fn a_rank_that_is_here_already_may_come_back_from_the_file_of_another_host() {
     let mut core = host_with_a_copy();

@@ -26,7 +26,7 @@ impl LocalManager {
         if let Some(copies) = &mut self.copies
             && !copies.is_awaited(rank)
         {
-            copies.take_in(&moved, &self.reactor)?;
+            copies.take_in(&moved, epoch, &self.reactor)?;
         }
         let slot = match slot {
             Some(slot) => slot,

@@ -108,13 +108,18 @@ impl<W: Work> JobWorld<W> {
     }
 
     /// A rank is on this host from now on.
-    pub(super) fn takes_in(&mut self, host: HostIndex, moved: MovedRank) -> Result<(), String> {
+    pub(super) fn takes_in(
+        &mut self,
+        host: HostIndex,
+        moved: MovedRank,
+        epoch: Option<Epoch>,
+    ) -> Result<(), String> {
         // One that central has dropped may have got the order late.
         let is_meant = moved.moves || self.host_of(moved.rank) == host;
         if !is_meant && !self.hosts[host].link.is_dropped() {
             return Err(format!("host {host} takes in {moved:?}"));
         }
-        self.copies.take_in(host, moved.rank);
+        self.copies.take_in(host, moved.rank, epoch);
         Ok(())
     }
 

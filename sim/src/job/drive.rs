@@ -310,7 +310,7 @@ impl<W: Work> JobWorld<W> {
             }
             local::LocalEffect::DropCopy(file) => self.copies.drop(file),
             local::LocalEffect::Probe(to, message) => self.send_probe(host, to, message),
-            local::LocalEffect::TakeIn(moved, _) => self.takes_in(host, moved)?,
+            local::LocalEffect::TakeIn(moved, epoch) => self.takes_in(host, moved, epoch)?,
             local::LocalEffect::Load(rank, number, _) => {
                 // Some take longer than several checkpoints.
                 let most = if self.rng.chance(20) { 100 } else { 5 };

@@ -64,11 +64,14 @@ impl SimCopies {
         self.copies.retain(|_, copy| copy.host != host);
     }
 
-    /// This rank is on a host that may have a copy: the copy is its file now.
-    pub fn take_in(&mut self, host: HostIndex, rank: Rank) {
+    /// This rank is on a host that may have a copy, and comes back from its image of this epoch:
+    /// the copy is its file now.
+    pub fn take_in(&mut self, host: HostIndex, rank: Rank, epoch: Option<Epoch>) {
         let is_copy = |file: &KeptFile| file.rank == rank && !file.is_parity;
-        self.copies
-            .retain(|file, copy| !is_copy(file) || copy.host != host);
+        self.copies.retain(|file, copy| {
+            let stays = copy.is_whole && Some(file.epoch) != epoch;
+            !is_copy(file) || copy.host != host || stays
+        });
     }
 
     /// A copy does not count any more.

@@ -36,10 +36,13 @@ impl CopyTable {
         void
     }
 
-    /// The files of this rank are no copies any more: the rank is on this host.
-    pub fn forget_rank(&mut self, rank: Rank) {
-        self.copies
-            .retain(|file, _| file.rank != rank || file.is_parity);
+    /// This rank is on this host, and comes back from the file of its image of this epoch, which is
+    /// no copy any more. Whole ones of other epochs stay as long as these count.
+    pub fn take_in(&mut self, rank: Rank, epoch: Option<Epoch>) {
+        self.copies.retain(|file, state| {
+            let stays = *state == CopyState::Whole && Some(file.epoch) != epoch;
+            file.rank != rank || file.is_parity || stays
+        });
     }
 
     /// This one is to be made, unless it is there. Returns its state before.

@@ -62,7 +62,7 @@ impl Local {
             let comes_back = back.iter().any(|(rank, _)| *rank == moved.rank);
             if comes_back || process.is_none_or(RankProcess::leaves_host) {
                 // What was a copy is the file of the rank's image now.
-                self.copies.forget_rank(moved.rank);
+                self.copies.take_in(moved.rank, epoch);
                 if let Some(epoch) = epoch {
                     // Also if an earlier process of the rank is still on its way out.
                     self.images.add_stored(moved.rank, epoch);

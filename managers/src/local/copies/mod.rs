@@ -234,12 +234,17 @@ impl ImageCopies {
         self.made.extend(found);
     }
 
-    /// A rank of a lost host is on this one from now on. What this host had copied of it is the
-    /// file of its image now.
+    /// A rank of another host is on this one from now on, and comes back from its image of this
+    /// epoch. If this host has copied that, it is the file of the rank's image now.
     ///
     /// # Errors
     /// The thread for these copies can't be started.
-    pub fn take_in(&mut self, moved: &MovedRank, reactor: &Reactor) -> Result<()> {
+    pub fn take_in(
+        &mut self,
+        moved: &MovedRank,
+        epoch: Option<Epoch>,
+        reactor: &Reactor,
+    ) -> Result<()> {
         let rank = moved.rank;
         let is_copy = |file: &KeptFile| file.rank == rank && !file.is_parity;
         self.unplaced.retain(|wanted| !is_copy(&wanted.file));
@@ -247,7 +252,8 @@ impl ImageCopies {
         for file in files.collect::<Vec<_>>() {
             self.void(file);
         }
-        self.made.retain(|file| !is_copy(file));
+        self.made
+            .retain(|file| !is_copy(file) || Some(file.epoch) != epoch);
         self.lost.remove(&rank);
         self.lost
             .extend(LostFile::of(moved).map(|lost| (rank, lost)));
