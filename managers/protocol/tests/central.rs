@@ -504,6 +504,7 @@ fn relaunch(generation: u32) -> Relaunch {
     Relaunch {
         generation: Generation(generation),
         lost: 1,
+        drained: Vec::new(),
         placement: vec![0, 0],
         state: StoredState::Regions(Epoch(7)),
         requested: Epoch(0),

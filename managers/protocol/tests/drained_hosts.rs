@@ -7,7 +7,7 @@ use central_steps::{at, instance, job, step};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, LanId, Rank};
 use rejoin_managers_protocol::central::{
     AddedHost, Central, CentralEffect, CentralInput, Event, Failover, HostCondition, HostIndex,
-    HostsRequest, Job, MoveRequest, Movers, Record, StopSignal,
+    HostsRequest, Job, MoveRequest, Movers, Record, Relaunch, StopSignal, StoredState,
 };
 use rejoin_managers_protocol::host_health::HostHealth;
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
@@ -341,4 +341,73 @@ fn a_checkpoint_follows_that_waited_for_a_request_of_which_nothing_comes() {
     let effects = step(&mut central, at(6), CentralInput::Tick);
     let requested = CentralEffect::Event(Event::Requested(Epoch(3)));
     assert!(effects.contains(&requested), "{effects:?}");
+}
+
+/// The next launch of a job that loses this host, whose other hosts are done then.
+fn without(central: &mut Central, lost: HostIndex, others: &[HostIndex]) -> Relaunch {
+    let stored = || vec![StoredState::Regions(Epoch(7))];
+    let gone = CentralInput::HostGone(lost, "no power".into());
+    let mut effects = step(central, at(5), gone);
+    effects.extend(step(central, at(5), CentralInput::Relaunchable(stored())));
+    for other in others {
+        effects.extend(hear(central, *other, ToCentral::Done));
+    }
+    effects.extend(step(central, at(6), CentralInput::Stored(stored())));
+    let next = effects.iter().find_map(|effect| match effect {
+        CentralEffect::Relaunch(next) => Some(next.clone()),
+        _ => None,
+    });
+    next.unwrap_or_else(|| panic!("{effects:?}"))
+}
+
+fn launched_again(next: &Relaunch, lost: &[HostIndex]) -> Job {
+    Job {
+        placement: next.placement.clone(),
+        failover: Some(Failover {
+            lost: lost.into(),
+            drained: next.drained.clone(),
+            takes_in: true,
+        }),
+        ..three_hosts()
+    }
+}
+
+#[test]
+fn a_drained_host_gets_ranks_in_later_launches_only_if_there_is_no_other() {
+    let drain = || {
+        CentralInput::Move(MoveRequest {
+            id: 1,
+            movers: Movers::Drain(2),
+            to: None,
+        })
+    };
+    // Without the drain, the ranks of a lost host go to the one without ranks.
+    let next = without(&mut running(three_hosts()), 1, &[0]);
+    assert_eq!(
+        (&next.placement[..], &next.drained[..]),
+        (&[0, 2][..], &[][..])
+    );
+    let mut central = running(three_hosts());
+    step(&mut central, at(2), drain());
+    let next = without(&mut central, 1, &[0]);
+    assert_eq!(
+        (&next.placement[..], &next.drained[..]),
+        (&[0, 0][..], &[2][..])
+    );
+    let mut central = running(launched_again(&next, &[1]));
+    assert_eq!(central.host_views()[2].condition, HostCondition::Left);
+    let to_drained = CentralInput::Move(MoveRequest {
+        id: 2,
+        movers: Movers::Ranks(vec![Rank(0)]),
+        to: Some(2),
+    });
+    assert_eq!(moves(&step(&mut central, at(2), to_drained)), []);
+    // It can come back as another host of its name.
+    let again = step(&mut central.clone(), at(2), add(7, "spare", false));
+    assert_eq!(added(&again), Some(None));
+    let last = without(&mut central, 0, &[]);
+    assert_eq!(
+        (&last.placement[..], &last.drained[..]),
+        (&[2, 2][..], &[2][..])
+    );
 }

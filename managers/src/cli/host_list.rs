@@ -129,6 +129,7 @@ impl Finder {
                     name: if here { self.own.clone() } else { name.clone() },
                     here,
                     lost: false,
+                    drained: false,
                     slots: 0,
                     lan: LanId::default(),
                     advertised: None,

@@ -19,6 +19,8 @@ pub struct Machine {
     pub here: bool,
     /// It was lost, and is not used again.
     pub lost: bool,
+    /// It was drained, or was to be, and gets ranks only if there is no other.
+    pub drained: bool,
     /// How many ranks it takes before others get more.
     pub slots: u32,
     /// Its site; empty: none is known.
@@ -65,6 +67,7 @@ impl Machines {
                 name,
                 here,
                 lost: false,
+                drained: false,
                 slots: 1,
                 lan: LanId::default(),
                 advertised: None,
@@ -117,10 +120,14 @@ impl Machines {
     /// them in within this launch.
     #[must_use]
     pub fn failover(&self, takes_in: bool) -> Failover {
-        let hosts = self.hosts.iter().enumerate();
-        let lost = hosts.filter(|(_, host)| host.lost).map(|(host, _)| host);
+        let all = |is_it: fn(&Machine) -> bool| {
+            let hosts = self.hosts.iter().enumerate();
+            let all = hosts.filter(|(_, host)| is_it(host)).map(|(host, _)| host);
+            all.collect()
+        };
         Failover {
-            lost: lost.collect(),
+            lost: all(|host| host.lost),
+            drained: all(|host| host.drained),
             takes_in,
         }
     }
@@ -209,6 +216,7 @@ mod tests {
             name: "there".into(),
             here: false,
             lost: false,
+            drained: false,
             slots: 1,
             lan: LanId::default(),
             advertised: None,
@@ -229,6 +237,7 @@ mod tests {
             name: name.into(),
             here: false,
             lost: false,
+            drained: false,
             slots: 1,
             lan: LanId::default(),
             advertised: None,

@@ -279,6 +279,7 @@ mod tests {
             name: number.to_string(),
             here: here == Some(number),
             lost: false,
+            drained: false,
             slots: 1,
             lan: LanId((*site).into()),
             advertised: None,

@@ -179,6 +179,9 @@ pub(super) fn after(launch: &Launch, relaunch: &Relaunch) -> Launch {
     if let Some(lost) = next.machines.hosts.get_mut(relaunch.lost) {
         lost.lost = true;
     }
+    for (host, machine) in next.machines.hosts.iter_mut().enumerate() {
+        machine.drained = relaunch.drained.contains(&host);
+    }
     next.machines.placement.clone_from(&relaunch.placement);
     next.generation = relaunch.generation;
     next.launch += 1;

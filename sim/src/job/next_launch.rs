@@ -140,6 +140,7 @@ impl<W: Work> JobWorld<W> {
         if let Some(failover) = &mut self.job.failover {
             failover.lost.append(&mut self.lost);
             failover.lost.push(next.lost);
+            failover.drained.clone_from(&next.drained);
         }
         (self.placement, self.from) = (next.placement.clone(), from);
         (self.job.from, self.job.requested) = (from, next.requested);

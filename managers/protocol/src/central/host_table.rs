@@ -73,6 +73,7 @@ impl HostTable {
             let leases = leases.filter(|l| l.hosts.contains(&host))?;
             Some(Grantor::new(leases.terms))
         };
+        let drained = job.failover.as_ref().map(|failover| &failover.drained);
         let host = |(host, name): (HostIndex, &String)| HostState {
             name: name.clone(),
             lan: job.lans.get(host).cloned().unwrap_or_default(),
@@ -82,6 +83,7 @@ impl HostTable {
                 .map_or(usize::MAX, |slots| *slots as usize),
             is_remote: lease(host).is_some(),
             lease: lease(host),
+            drains: drained.is_some_and(|drained| drained.contains(&host)),
             ..HostState::default()
         };
         HostTable {
@@ -326,6 +328,13 @@ impl HostTable {
         self.changed = true;
         let state = self.hosts.get_mut(host);
         state.is_some_and(|state| !std::mem::replace(&mut state.drains, true))
+    }
+
+    /// Hosts that get no ranks any more.
+    pub fn drained(&self) -> Vec<HostIndex> {
+        (0..self.hosts.len())
+            .filter(|host| self.drains(*host))
+            .collect()
     }
 
     /// Hosts that get no ranks any more, and still take part.

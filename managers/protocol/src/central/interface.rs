@@ -267,6 +267,8 @@ pub struct Relaunch {
     pub generation: Generation,
     /// The lost host.
     pub lost: HostIndex,
+    /// Hosts that were drained, or were to be: they get ranks only if there is no other.
+    pub drained: Vec<HostIndex>,
     /// For each rank its host from now on.
     pub placement: Vec<HostIndex>,
     /// From what the next launch continues.
@@ -333,6 +335,8 @@ pub struct Job {
 pub struct Failover {
     /// Hosts that earlier launches have lost.
     pub lost: Vec<HostIndex>,
+    /// Hosts that were drained in earlier launches, or were to be.
+    pub drained: Vec<HostIndex>,
     /// Other hosts of this launch can take in the ranks of a lost one.
     pub takes_in: bool,
 }

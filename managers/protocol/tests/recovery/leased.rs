@@ -426,9 +426,10 @@ impl System {
         (leased.job.from, leased.job.requested) = (from, next.requested);
         leased.job.generation = next.generation;
         leased.job.placement = next.placement;
-        let lost = &mut leased.job.failover.get_or_insert_default().lost;
-        lost.append(&mut leased.lost);
-        lost.push(next.lost);
+        let failover = leased.job.failover.get_or_insert_default();
+        failover.lost.append(&mut leased.lost);
+        failover.lost.push(next.lost);
+        failover.drained = next.drained;
         let lost = leased.job.failover.iter().flat_map(|f| &f.lost);
         if lost
             .into_iter()

@@ -15,6 +15,7 @@ fn tree(placement: &[HostIndex], sites: &[&str]) -> JobTree {
         name: "x".into(),
         here: false,
         lost: false,
+        drained: false,
         slots: 1,
         lan: LanId((*site).into()),
         advertised: None,

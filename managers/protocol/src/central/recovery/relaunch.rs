@@ -56,12 +56,13 @@ impl Central {
             .placement()
             .map_or(&[][..], |placement| &placement.lost[..]);
         let is_lost = |other: &HostIndex| before.contains(other) || replaced.contains(other);
-        let gets_ranks = |other: &HostIndex| !is_lost(other) && !self.hosts.drains(*other);
-        let usable = || (0..self.hosts.len()).filter(gets_ranks);
-        // One that was lost beside this one may be reached again by then.
-        let present = usable().filter(|other| !self.hosts.is_lost(*other));
-        let next = placement::without(host, &placement, present);
-        let next = next.or_else(|| placement::without(host, &placement, usable()));
+        let others = (0..self.hosts.len()).filter(|other| *other != host && !is_lost(other));
+        // One that was drained is better than none, and one that was lost beside this one may be
+        // reached again by then.
+        let flaws = |other: HostIndex| (self.hosts.is_lost(other), self.hosts.drains(other));
+        let least = others.clone().map(flaws).min()?;
+        let best = others.filter(|other| flaws(*other) == least);
+        let next = placement::without(host, &placement, best);
         Some((host, next?))
     }
 
@@ -119,6 +120,7 @@ impl Central {
                 requested: self.last_number(),
                 generation: self.ranks.generation().next(),
                 lost: host,
+                drained: self.hosts.drained(),
                 placement,
                 state,
             })
