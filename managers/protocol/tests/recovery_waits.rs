@@ -1,14 +1,21 @@
-//! The local manager's core while a rollback waits for a process.
+//! The managers' cores while a rollback waits for a process.
 
+mod central_steps;
 mod local_steps;
 
+use central_steps::{job, step};
 use local_steps::{at, steps};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_managers_protocol::central::{
+    Central, CentralEffect, CentralInput, Job, MoveRequest, Movers,
+};
 use rejoin_managers_protocol::local::{FIRST_NOTE, Local, LocalEffect, LocalInput, RECOVERY_BOUND};
 use rejoin_managers_protocol::manager_messages::{
-    Cause, ProcessInstance, Time, ToCentral, ToLocal,
+    Cause, End, ProcessInstance, Stage, Time, ToCentral, ToLocal,
 };
+use rejoin_managers_protocol::policy::Refusal;
 use rejoin_managers_protocol::signal_numbers::{CONT, TSTP};
+use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_wire::{Holds, ImageCost, Limits, ToManager, VERSION};
 
 const R: Rank = Rank(4);
@@ -27,8 +34,8 @@ fn register(incarnation: Incarnation) -> ToManager {
     }
 }
 
-/// A core whose rank has an image of epoch 1, and the order to restore the rank from it at time 0.
-fn rolls_back() -> Local {
+/// A core whose rank has an image of epoch 1.
+fn has_image() -> Local {
     let mut core = Local::new();
     let spawn = ToLocal::Spawn {
         generation: Generation(0),
@@ -46,26 +53,64 @@ fn rolls_back() -> Local {
         cost: ImageCost::default(),
         caveats: Vec::new(),
     };
-    let order = ToLocal::Restore {
-        generation: Generation(1),
-        epoch: Some(Epoch(1)),
-        ranks: vec![(R, I.next())],
-        moved: Vec::new(),
-    };
     let until = vec![
         LocalInput::Central(spawn),
         LocalInput::Spawned(R, I, CHILD),
         LocalInput::Said(R, I, CHILD, register(I)),
         LocalInput::Said(R, I, CHILD, imaged),
-        LocalInput::Central(order),
     ];
-    let effects = steps(&mut core, until);
+    steps(&mut core, until);
+    core
+}
+
+/// The order to restore the rank from that image.
+fn restore() -> LocalInput {
+    LocalInput::Central(ToLocal::Restore {
+        generation: Generation(1),
+        epoch: Some(Epoch(1)),
+        ranks: vec![(R, I.next())],
+        moved: Vec::new(),
+    })
+}
+
+/// A core with such an order at time 0.
+fn rolls_back() -> Local {
+    let mut core = has_image();
+    let effects = steps(&mut core, vec![restore()]);
     assert_eq!(effects.last(), Some(&LocalEffect::Retire(R, I)));
     core
 }
 
+/// A core whose rank has moved to another host at time 0.
+fn has_moved() -> Local {
+    let mut core = has_image();
+    let vacate = ToLocal::Vacate {
+        instance: instance(0, I),
+    };
+    let effects = steps(&mut core, vec![LocalInput::Central(vacate)]);
+    assert_eq!(effects.last(), Some(&LocalEffect::Retire(R, I)));
+    core
+}
+
+fn instance(generation: u32, incarnation: Incarnation) -> ProcessInstance {
+    ProcessInstance {
+        generation: Generation(generation),
+        rank: R,
+        incarnation,
+    }
+}
+
 fn waits(text: &str) -> LocalEffect {
     LocalEffect::Waits(R, format!("the recovery waits: {text}"))
+}
+
+/// A process of this instance does not make room, for this reason.
+fn does_not_stop(instance: ProcessInstance, why: String) -> LocalEffect {
+    LocalEffect::Central(ToCentral::Failed {
+        instance,
+        pid: 0,
+        cause: Cause::NotStarted { why },
+    })
 }
 
 fn millis(count: u64) -> Time {
@@ -74,14 +119,9 @@ fn millis(count: u64) -> Time {
 
 /// The successor of the rank's first process does not come, for this reason.
 fn not_restored(pid: u32, why: &str) -> LocalEffect {
-    let instance = ProcessInstance {
-        generation: Generation(1),
-        rank: R,
-        incarnation: I.next(),
-    };
     let why = why.to_string();
     LocalEffect::Central(ToCentral::Failed {
-        instance,
+        instance: instance(1, I.next()),
         pid,
         cause: Cause::NotStarted { why },
     })
@@ -105,6 +145,38 @@ fn a_process_that_does_not_stop_is_reported_and_ends_the_wait_for_its_successor(
     let restored = at(&mut core, first, vec![LocalInput::Retired(R, I)]);
     assert!(matches!(restored[..], [LocalEffect::Restore(_, Epoch(1))]));
     assert_eq!(core.deadline(), None);
+}
+
+#[test]
+fn a_process_that_does_not_stop_after_its_rank_has_moved_is_reported() {
+    let mut core = has_moved();
+    let first = millis(FIRST_NOTE);
+    assert_eq!(core.deadline(), Some(first));
+    let text = "its process 10 has not stopped, and the rank is on another host, for";
+    let effects = at(&mut core, first, vec![LocalInput::Tick]);
+    assert_eq!(effects, [LocalEffect::Waits(R, format!("{text} 10 s"))]);
+    // A rollback may wait for it: only central knows that.
+    let bound = millis(RECOVERY_BOUND);
+    let effects = at(&mut core, bound, vec![LocalInput::Tick]);
+    let says = does_not_stop(instance(0, I), format!("{text} 120 s"));
+    assert_eq!(effects, [says]);
+    let effects = at(&mut core, bound, vec![LocalInput::Retired(R, I)]);
+    let instance = instance(0, I);
+    let left = LocalEffect::Central(ToCentral::Vacated { instance });
+    assert!(effects.contains(&left), "{effects:?}");
+    assert_eq!(core.deadline(), None);
+}
+
+#[test]
+fn the_wait_for_a_process_that_does_not_stop_has_a_bound_when_its_rank_comes_back() {
+    let mut core = has_moved();
+    steps(&mut core, vec![restore()]);
+    let text = "its process 10 has not stopped, and its successor must wait for that, for";
+    let effects = at(&mut core, millis(FIRST_NOTE), vec![LocalInput::Tick]);
+    assert_eq!(effects, [waits(&format!("{text} 10 s"))]);
+    let bound = millis(RECOVERY_BOUND);
+    let effects = at(&mut core, bound, vec![LocalInput::Tick]);
+    assert_eq!(effects, [not_restored(0, &format!("{text} 120 s"))]);
 }
 
 #[test]
@@ -138,4 +210,110 @@ fn a_restored_process_that_does_not_register_is_reported_and_fails() {
     let message = register(next);
     steps(&mut core, vec![LocalInput::Said(R, next, CALLER, message)]);
     assert_eq!(core.deadline(), None);
+}
+
+fn hear(central: &mut Central, host: usize, message: ToCentral) -> Vec<CentralEffect> {
+    step(central, Time(1), CentralInput::Local(host, message))
+}
+
+fn of_central(rank: u32, incarnation: u32) -> ProcessInstance {
+    ProcessInstance {
+        generation: Generation(0),
+        rank: Rank(rank),
+        incarnation: Incarnation(incarnation),
+    }
+}
+
+fn has_registered(instance: ProcessInstance) -> ToCentral {
+    ToCentral::Registered {
+        instance,
+        pid: 10,
+        card: BusinessCard::default(),
+        limits: Limits::default(),
+    }
+}
+
+/// A job on two hosts, whose first rank has moved to the second one since the checkpoint.
+fn has_moved_since_its_checkpoint() -> Central {
+    let mut central = Central::new(Job {
+        hosts: vec!["a".into(), "b".into()],
+        placement: vec![0, 1],
+        ..job()
+    });
+    step(&mut central, Time(0), CentralInput::Begin);
+    for rank in [0, 1] {
+        let registered = has_registered(of_central(rank, 0));
+        hear(&mut central, rank as usize, registered);
+    }
+    for rank in [0, 1] {
+        let imaged = ToCentral::Imaged {
+            instance: of_central(rank, 0),
+            epoch: Epoch(1),
+            cost: ImageCost::default(),
+        };
+        hear(&mut central, rank as usize, imaged);
+    }
+    let request = MoveRequest {
+        id: 1,
+        movers: Movers::Ranks(vec![Rank(0)]),
+        to: Some(1),
+    };
+    step(&mut central, Time(1), CentralInput::Move(request));
+    let stored = |number| ToCentral::ImageStored {
+        rank: Rank(0),
+        epoch: Epoch(number),
+    };
+    let loaded = ToCentral::Loaded {
+        rank: Rank(0),
+        number: Epoch(2),
+        bytes: 0,
+    };
+    hear(&mut central, 0, stored(2));
+    hear(&mut central, 1, loaded);
+    hear(&mut central, 0, stored(3));
+    let effects = hear(&mut central, 1, has_registered(of_central(0, 1)));
+    let vacate = ToLocal::Vacate {
+        instance: of_central(0, 0),
+    };
+    assert!(effects.contains(&CentralEffect::Send(0, vacate)));
+    central
+}
+
+#[test]
+fn a_rollback_for_which_a_process_does_not_make_room_ends_the_job() {
+    let hangs = |incarnation| ToCentral::Failed {
+        instance: of_central(0, incarnation),
+        pid: 0,
+        cause: Cause::NotStarted {
+            why: "it hangs".into(),
+        },
+    };
+    let mut central = has_moved_since_its_checkpoint();
+    // Nothing waits for the process that the rank has left behind.
+    assert_eq!(hear(&mut central, 0, hangs(0)), []);
+    let killed = ToCentral::Failed {
+        instance: of_central(1, 0),
+        pid: 11,
+        cause: Cause::Ended {
+            end: End::Signaled(9),
+            stage: Stage::Registered,
+        },
+    };
+    let effects = hear(&mut central, 1, killed);
+    let vacate = ToLocal::Vacate {
+        instance: of_central(0, 1),
+    };
+    assert!(effects.contains(&CentralEffect::Send(1, vacate)));
+    let is_restored =
+        |effect: &CentralEffect| matches!(effect, CentralEffect::Send(0, ToLocal::Restore { .. }));
+    assert!(!effects.iter().any(is_restored), "{effects:?}");
+    hear(&mut central, 1, hangs(1));
+    let Some(Verdict::Failed {
+        refusal: Some(Refusal::NotRestored { rank, host, why }),
+        ..
+    }) = central.verdict()
+    else {
+        panic!("{:?}", central.verdict());
+    };
+    assert_eq!((*rank, &host[..], &why[..]), (Rank(0), "b", "it hangs"));
 }

@@ -138,11 +138,7 @@ impl Central {
                 cause,
             } => {
                 let failure = Failure::new(host, instance, pid, cause);
-                if self.ranks.failed(host, instance) {
-                    self.failed(now, failure, effects);
-                } else {
-                    self.failed_too(now, failure, effects);
-                }
+                self.has_failed(now, failure, effects);
             }
             ToCentral::HostEnds | ToCentral::Health(_) | ToCentral::Done => {
                 self.host_says(host, message, effects);

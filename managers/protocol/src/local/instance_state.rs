@@ -31,7 +31,7 @@ pub(super) enum ReplacedEnd {
 /// How far an instance has made room for its successor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Retirement {
-    /// It got the order. A rollback waits for it, unless the job ends.
+    /// It got the order. A rollback waits for it, or may have to, unless the job ends.
     Stopping(Option<RecoveryWait>),
     /// It can do nothing any more.
     Done,

@@ -191,7 +191,6 @@ impl Local {
         process.set_leaves_host(true);
         let incarnation = process.instance().incarnation;
         if process.state_mut().retire(now) {
-            process.state_mut().stop_waits();
             effects.push(LocalEffect::Retire(rank, incarnation));
         }
         self.leave_vacated(effects);

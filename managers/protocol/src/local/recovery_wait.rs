@@ -1,5 +1,6 @@
-//! The waits of a rollback for a process: it is to stop, or to register again. A process that hangs
-//! in the kernel does neither. The user is told, and after a bound the rank does not come back.
+//! The waits of a rollback for a process: it is to stop, or to register again. A rollback may also
+//! have to wait for one whose rank is on another host. A process that hangs in the kernel does
+//! neither. The user is told, and after a bound the rank does not come back.
 
 use crate::manager_messages::Time;
 
@@ -17,6 +18,8 @@ pub const RECOVERY_BOUND: u64 = 120_000;
 pub(super) enum Awaited {
     /// It stops, and makes room for its successor.
     Stop,
+    /// It stops, because its rank is on another host.
+    Departure,
     /// It comes from an image, and calls its manager.
     Registration,
 }
@@ -26,6 +29,7 @@ impl Awaited {
     pub fn missing(self) -> &'static str {
         match self {
             Awaited::Stop => "has not stopped, and its successor must wait for that",
+            Awaited::Departure => "has not stopped, and the rank is on another host",
             Awaited::Registration => "comes from an image and has not called its manager",
         }
     }

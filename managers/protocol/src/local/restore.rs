@@ -133,8 +133,8 @@ impl Local {
         states.for_each(InstanceState::stop_waits);
     }
 
-    /// Tells the user of processes that a rollback waits for. After a bound, central learns that
-    /// the rank does not come back.
+    /// Tells the user of processes that a rollback waits for, or may have to. After a bound, it
+    /// tells central that the rank does not come back.
     pub(super) fn recovery_waits(&mut self, now: Time, effects: &mut Vec<LocalEffect>) {
         let suspended = self.lease.is_suspended() || self.halted;
         let mut due = Vec::new();
@@ -143,6 +143,12 @@ impl Local {
                 process.state_mut().suspended(now);
             }
             let duty = process.state_mut().recovery_wait_due(now);
+            let leaves = process.leaves_host();
+            let awaited = |awaited| match awaited {
+                Awaited::Stop if leaves => Awaited::Departure,
+                other => other,
+            };
+            let duty = duty.map(|(which, duty)| (awaited(which), duty));
             due.extend(duty.map(|duty| (process.instance(), process.pid(), duty)));
         }
         for (instance, pid, (awaited, duty)) in due {
@@ -155,6 +161,9 @@ impl Local {
             };
             let text = format!("{process} {missing}, for {seconds} s");
             match (duty, awaited) {
+                (WaitDuty::Note(_), Awaited::Departure) => {
+                    effects.push(LocalEffect::Waits(rank, text));
+                }
                 (WaitDuty::Note(_), _) => {
                     let text = format!("the recovery waits: {text}");
                     effects.push(LocalEffect::Waits(rank, text));
@@ -163,8 +172,10 @@ impl Local {
                     let cause = Cause::NotStarted { why: text };
                     self.fail(rank, incarnation, cause, effects);
                 }
-                (WaitDuty::End(_), Awaited::Stop) => {
-                    let successor = self.ordered(rank).unwrap_or(incarnation);
+                (WaitDuty::End(_), _) => {
+                    // Of a rank that is elsewhere, this host knows no successor.
+                    let successor = self.ordered(rank).filter(|_| awaited == Awaited::Stop);
+                    let successor = successor.unwrap_or(incarnation);
                     let news = ToCentral::Failed {
                         instance: self.processes.instance(rank, successor),
                         pid: 0,

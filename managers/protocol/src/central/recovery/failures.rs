@@ -15,8 +15,24 @@ use crate::verdict::{Described, Verdict};
 use rejoin_channel_table::{Epoch, Rank};
 
 impl Central {
+    /// A host reports a failure.
+    pub(in crate::central) fn has_failed(
+        &mut self,
+        now: Time,
+        failure: Failure,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        if self.is_return_hindered(&failure) {
+            self.not_restored(now, failure, effects);
+        } else if self.ranks.failed(failure.host, failure.instance) {
+            self.failed(now, failure, effects);
+        } else {
+            self.failed_too(now, failure, effects);
+        }
+    }
+
     /// A rank failed: either ranks roll back, or the failure is the job's verdict.
-    pub(in crate::central) fn failed(
+    fn failed(
         &mut self,
         now: Time,
         failure: Failure,
@@ -36,9 +52,7 @@ impl Central {
                 self.restore_all(now, Some(to), effects);
                 return self.report_losses(effects);
             }
-            let due = now.plus_millis(END_BOUND);
-            self.losses.cannot_be_restored(NotRestored { failure, due });
-            return self.end_if_not_restored(now, effects);
+            return self.not_restored(now, failure, effects);
         }
         let rank = failure.instance.rank;
         match self.response(now, rank, &failure.cause) {
@@ -116,6 +130,13 @@ impl Central {
         if !matches!(self.phase, CentralPhase::Restoring(_)) {
             self.losses.begin();
         }
+    }
+
+    /// A rank can't be restored, and nothing else helps.
+    fn not_restored(&mut self, now: Time, failure: Failure, effects: &mut Vec<CentralEffect>) {
+        let due = now.plus_millis(END_BOUND);
+        self.losses.cannot_be_restored(NotRestored { failure, due });
+        self.end_if_not_restored(now, effects);
     }
 
     /// Ends the job if a rank can't be restored, once it is known how those exited for which
@@ -201,12 +222,7 @@ impl Central {
     }
 
     /// A process failed that the job has rolled back because of another.
-    pub(in crate::central) fn failed_too(
-        &mut self,
-        now: Time,
-        failure: Failure,
-        effects: &mut Vec<CentralEffect>,
-    ) {
+    fn failed_too(&mut self, now: Time, failure: Failure, effects: &mut Vec<CentralEffect>) {
         if let Some(epoch) = self.rolled_back_to(failure.host, failure.instance) {
             self.exited_too(now, failure, epoch, effects);
         }

@@ -2,12 +2,13 @@
 
 use super::phases::GlobalRestore;
 use crate::central::event::Event;
+use crate::central::failure::Failure;
 use crate::central::interface::{CentralEffect, HostIndex, Record};
 use crate::central::job_state::Central;
 use crate::central::phase::CentralPhase;
 use crate::committed_levels::{CommittedCheckpoint, LastCommits};
 use crate::levels::Level;
-use crate::manager_messages::{ProcessInstance, Time, ToLocal};
+use crate::manager_messages::{Cause, ProcessInstance, Time, ToLocal};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_wire::ImageCost;
 use std::collections::BTreeSet;
@@ -98,6 +99,17 @@ impl Central {
         let homes = returning.map(|(rank, from)| (self.ranks.host_of(*rank), *from));
         let others = homes.filter(|(home, from)| home != from);
         others.map(|(home, _)| home).collect()
+    }
+
+    /// A rollback waits for a process that does not stop on a host which its rank has left.
+    pub(super) fn is_return_hindered(&self, failure: &Failure) -> bool {
+        let rank = failure.instance.rank;
+        let CentralPhase::Restoring(restoring) = &self.phase else {
+            return false;
+        };
+        matches!(failure.cause, Cause::NotStarted { .. })
+            && self.returning.contains(&(rank, failure.host))
+            && restoring.awaiting.contains(&self.ranks.host_of(rank))
     }
 
     /// Nothing of a rank acts any more on this host, which it has left.
