@@ -32,6 +32,11 @@ const LEAST_PAUSE: u64 = 4;
 pub const REQUEST_LIMIT: u64 = 60_000;
 /// Milliseconds that ranks which are back have for themselves before the next request.
 const SETTLE: u64 = 20;
+/// Milliseconds at most for which moves put a checkpoint off. It would slow short copies down for
+/// longer than the work is worth that it keeps.
+const PUT_OFF: u64 = 10_000;
+/// Milliseconds from the end of moves to the next request.
+const AFTER_MOVES: u64 = 500;
 /// Milliseconds to the next request after one was aborted.
 const AFTER_ABORT: u64 = 10_000;
 /// Milliseconds to the next request when the image that was to replace a lost one is lost, too. The
@@ -333,11 +338,38 @@ impl Coordinator {
         self.pending.is_none() && !files && !copies
     }
 
-    /// No checkpoint can be requested now: [`Coordinator::schedule`] or [`Coordinator::take_up`]
-    /// requests it later.
-    pub fn put_off(&mut self) {
-        self.due = None;
+    /// Until when moves that begin now put checkpoints off: for an interval at most.
+    #[must_use]
+    pub fn put_off_by_moves(&self, now: Time) -> Time {
+        now.plus_millis(match self.interval {
+            Interval::Every(asked) => asked.min(PUT_OFF),
+            Interval::Auto | Interval::Asked => PUT_OFF,
+        })
+    }
+
+    /// No checkpoint can be requested now. It is due at this time, or [`Coordinator::schedule`] or
+    /// [`Coordinator::take_up`] requests it later.
+    pub fn put_off(&mut self, until: Option<Time>) {
+        self.due = until;
         self.another = true;
+    }
+
+    /// Moves are over, and `any`: with ranks on new hosts, whose images are to be there soon, in
+    /// files. The others have just waited for them, so the checkpoint comes a little later, unless
+    /// one was put off. `more`: other moves follow at once.
+    pub fn after_moves(&mut self, now: Time, any: bool, more: bool) {
+        let has_waited = self.another;
+        if any {
+            self.want_files();
+            self.request_later();
+        }
+        if more {
+            return;
+        }
+        self.schedule(now);
+        if any && !has_waited && self.pending.is_none() {
+            self.due = Some(now.plus_millis(AFTER_MOVES));
+        }
     }
 
     /// Checkpoints can be requested again: one that was put off is due now.

@@ -14,11 +14,12 @@ use rejoin_wire::ImageCost;
 impl Central {
     /// Gives the next checkpoint its number and stores that. `None` when one is under way.
     pub(super) fn request(&mut self, now: Time, effects: &mut Vec<CentralEffect>) -> Option<Epoch> {
-        let waits = self.phase == CentralPhase::Running && !self.moves.allows_checkpoint();
+        let waits = self.phase == CentralPhase::Running && !self.moves.allows_checkpoint(now);
+        let until = self.moves.puts_off_until().filter(|until| *until > now);
         let checkpoints = self.mode.checkpoints_mut()?;
         // Before the first one nothing moves.
         if waits && checkpoints.committed().is_some() {
-            checkpoints.put_off();
+            checkpoints.put_off(until);
             return None;
         }
         let epoch = checkpoints.request(now)?;

@@ -1,7 +1,7 @@
 //! Checkpoints of this host's ranks: requests for them, the images, the processes from images.
 
 mod checkpoint_requests;
-mod file_thread;
+mod file_threads;
 mod image_loader;
 mod image_note;
 mod image_store;

@@ -1,6 +1,6 @@
 //! Images of this host's ranks.
 
-use super::file_thread::{FileThread, NamedFile};
+use super::file_threads::{FileThreads, NamedFile};
 use super::image_loader::ImageLoader;
 use super::image_store::ImageStore;
 use super::rank_image::{ImageFile, ImageReport, RankImage};
@@ -78,7 +78,7 @@ pub struct RankImages {
     /// Where images get files, if the user wants them.
     store: Option<ImageStore>,
     /// Of a host whose images get files.
-    files: Option<FileThread>,
+    files: Option<FileThreads>,
 }
 
 fn token(slot: usize, epoch: Epoch) -> Token {
@@ -108,7 +108,7 @@ impl RankImages {
     /// # Errors
     /// The thread for the files can't be started.
     pub fn use_store(&mut self, store: ImageStore, reactor: &Reactor) -> Result<()> {
-        let files = FileThread::start().context("start the thread for files of images")?;
+        let files = FileThreads::start().context("start the thread for files of images")?;
         reactor.add(&files, Token::single(kind::NAMED_FILES), Interest::READ)?;
         (self.store, self.files) = (Some(store), Some(files));
         Ok(())

@@ -79,9 +79,9 @@ impl Central {
         }
     }
 
-    /// A checkpoint that was due while ranks took copies ahead.
+    /// A checkpoint that was due while ranks took copies ahead for long.
     fn checkpoint_between_copies(&mut self, now: Time) {
-        let allows = self.phase == CentralPhase::Running && self.moves.allows_checkpoint();
+        let allows = self.phase == CentralPhase::Running && self.moves.allows_checkpoint(now);
         if let Some(checkpoints) = self.mode.checkpoints_mut().filter(|_| allows) {
             checkpoints.take_up(now);
         }
@@ -108,13 +108,15 @@ impl Central {
             Ok(moves) => moves,
             Err(why) => return self.nothing_moves(now, request.id, Some(why), effects),
         };
-        let Some(number) = self.mode.checkpoints_mut().map(|c| c.take_number()) else {
+        let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
         };
+        let number = checkpoints.take_number();
+        let times = (now, checkpoints.put_off_by_moves(now));
         for one in &moves {
             self.ranks.spend(one.rank, one.incarnation);
         }
-        self.moves.begin(now, request.id, number, &moves);
+        self.moves.begin(times, request.id, number, &moves);
         effects.push(CentralEffect::Persist(Record::Requested { epoch: number }));
         effects.push(CentralEffect::Persist(Record::Moving {
             number,
@@ -349,13 +351,7 @@ impl Central {
         over(ended.request, ended.moved, ended.why, effects);
         let wants_more = self.moves.is_any();
         if let Some(checkpoints) = self.mode.checkpoints_mut() {
-            if any {
-                checkpoints.want_files();
-                checkpoints.request_later();
-            }
-            if !wants_more {
-                checkpoints.schedule(now);
-            }
+            checkpoints.after_moves(now, any, wants_more);
         }
         true
     }

@@ -138,6 +138,8 @@ impl MoveProgress {
 struct MoveOrder {
     request: u64,
     since: Time,
+    /// No checkpoint is requested before.
+    checkpoints_from: Time,
     moves: Vec<MoveProgress>,
     /// The ranks that are on their new hosts.
     moved: Vec<Rank>,
@@ -170,13 +172,19 @@ impl MoveTable {
         self.is_under_way() || !self.wanted.is_empty()
     }
 
-    /// Whether a checkpoint can be requested: between the copies ahead, and not before moves that
-    /// wait for the end of the last one.
-    pub fn allows_checkpoint(&self) -> bool {
-        match &self.under_way {
+    /// Whether a checkpoint can be requested: between copies ahead that take long, and not before
+    /// moves that wait for the end of the last one.
+    pub fn allows_checkpoint(&self, now: Time) -> bool {
+        let mut moves = self.under_way.iter().flat_map(|order| &order.moves);
+        match self.puts_off_until() {
             None => self.wanted.is_empty(),
-            Some(order) => order.moves.iter().all(MoveProgress::allows_checkpoint),
+            Some(until) => until <= now && moves.all(MoveProgress::allows_checkpoint),
         }
+    }
+
+    /// Until when no checkpoint is requested at least, if ranks move.
+    pub fn puts_off_until(&self) -> Option<Time> {
+        self.under_way.as_ref().map(|order| order.checkpoints_from)
     }
 
     /// Some rank is about to leave its host: files of images are not begun, because those of one
@@ -214,12 +222,20 @@ impl MoveTable {
         self.wanted.pop_front()
     }
 
-    /// Moves begin, with images of this number.
-    pub(super) fn begin(&mut self, now: Time, request: u64, number: Epoch, moves: &[RankMove]) {
+    /// Moves begin now, with images of this number. No checkpoint is requested before the second
+    /// time.
+    pub(super) fn begin(
+        &mut self,
+        (now, checkpoints_from): (Time, Time),
+        request: u64,
+        number: Epoch,
+        moves: &[RankMove],
+    ) {
         let begun = |one: &RankMove| MoveProgress::new(one.clone(), number, now);
         self.under_way = Some(MoveOrder {
             request,
             since: now,
+            checkpoints_from,
             moves: moves.iter().map(begun).collect(),
             moved: Vec::new(),
             why: None,
@@ -385,6 +401,7 @@ mod tests {
     const RANK: Rank = Rank(3);
     const FROM: HostIndex = 0;
     const TO: HostIndex = 2;
+    const LATE: Time = Time(1_000_000);
 
     fn begun() -> MoveTable {
         let mut table = MoveTable::default();
@@ -394,7 +411,7 @@ mod tests {
             to: TO,
             incarnation: Incarnation(5),
         };
-        table.begin(Time(0), 1, Epoch(10), &[one]);
+        table.begin((Time(0), LATE), 1, Epoch(10), &[one]);
         table
     }
 
@@ -463,10 +480,11 @@ mod tests {
     #[test]
     fn checkpoints_come_between_copies_and_before_the_rank_stops() {
         let mut table = begun();
-        let state = |table: &MoveTable| (table.allows_checkpoint(), table.is_any_leaving());
+        let state = |table: &MoveTable| (table.allows_checkpoint(LATE), table.is_any_leaving());
         assert_eq!(state(&table), (false, false), "an image is to be taken");
         table.taken(RANK);
         assert_eq!(state(&table), (true, false));
+        assert!(!table.allows_checkpoint(Time(LATE.0 - 1)));
         table.stored(Time(1), FROM, RANK).expect("a file");
         assert_eq!(state(&table), (true, false));
         table.loaded(Time(2), (TO, RANK, Epoch(10)), SMALL + 1);

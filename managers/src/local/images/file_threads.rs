@@ -1,6 +1,7 @@
-//! The thread that gives files of images their names, and removes files. A file system may make it
+//! The threads that give files of images their names, and remove files. A file system may make them
 //! wait for the disk, for seconds. The manager must not wait: it renews the lease of its host, and
-//! suspends the ranks in time when the lease is over.
+//! suspends the ranks in time when the lease is over. Nobody waits for removals, and that of a file
+//! in memory takes a processor for long: ranks come first.
 
 use super::rank_image::ImageFile;
 use crate::error::system_text;
@@ -21,59 +22,99 @@ pub(super) struct NamedFile {
     pub file: Result<StoredImage, String>,
 }
 
-enum FileTask {
-    Name {
-        slot: usize,
-        epoch: Epoch,
-        file: PartialImage,
-        note: Vec<u8>,
-    },
+/// A written file that is to get its name.
+struct NameTask {
+    slot: usize,
+    epoch: Epoch,
+    file: PartialImage,
+    note: Vec<u8>,
+}
+
+enum Removal {
     /// It is needed no more in this launch.
     Discard(ImageFile),
     /// It is needed no more.
     Remove(StoredImage),
 }
 
-/// The thread. When this value is dropped, all that was ordered is done.
-pub(super) struct FileThread {
+/// A thread that carries orders out, one after the other. When this value is dropped, all are.
+struct Orders<T> {
     /// `None`: it is to end.
-    tasks: Option<Sender<FileTask>>,
-    named: Receiver<NamedFile>,
-    wake: Arc<EventFd>,
+    tasks: Option<Sender<T>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl FileThread {
-    /// Starts the thread.
+impl<T: Send + 'static> Orders<T> {
+    fn start(name: &str, work: impl FnOnce(Receiver<T>) + Send + 'static) -> io::Result<Orders<T>> {
+        let (tasks, to_do) = channel();
+        let thread = thread::Builder::new().name(name.into());
+        Ok(Orders {
+            tasks: Some(tasks),
+            thread: Some(thread.spawn(move || work(to_do))?),
+        })
+    }
+}
+
+impl<T> Orders<T> {
+    fn give(&self, task: T) {
+        if let Some(tasks) = &self.tasks {
+            // The thread lives as long as this value.
+            let _ = tasks.send(task);
+        }
+    }
+}
+
+impl<T> Drop for Orders<T> {
+    fn drop(&mut self) {
+        self.tasks = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was reported by it.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The threads. When this value is dropped, all that was ordered is done.
+pub(super) struct FileThreads {
+    names: Orders<NameTask>,
+    removals: Orders<Removal>,
+    named: Receiver<NamedFile>,
+    wake: Arc<EventFd>,
+}
+
+impl FileThreads {
+    /// Starts the threads.
     ///
     /// # Errors
     /// The system's reason.
-    pub fn start() -> io::Result<FileThread> {
-        let (tasks, to_do) = channel();
+    pub fn start() -> io::Result<FileThreads> {
         let (done, named) = channel();
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let wake = Arc::new(EventFd::from_flags(flags)?);
         let waker = Arc::clone(&wake);
-        let thread = thread::Builder::new().name("rejoin-files".into());
-        let thread = thread.spawn(move || {
-            for file in to_do.into_iter().filter_map(perform) {
+        let names = Orders::start("rejoin-files", move |tasks: Receiver<NameTask>| {
+            for file in tasks.into_iter().map(name) {
                 // At the end of the manager nobody reads them.
                 let _ = done.send(file);
                 // A full counter wakes as well.
                 let _ = waker.write(1);
             }
         })?;
-        Ok(FileThread {
-            tasks: Some(tasks),
+        let removals = Orders::start("rejoin-removals", |tasks: Receiver<Removal>| {
+            yield_to_others();
+            tasks.into_iter().for_each(remove);
+        })?;
+        Ok(FileThreads {
+            names,
+            removals,
             named,
             wake,
-            thread: Some(thread),
         })
     }
 
     /// Gives a written file its name. `note`: what is to lie beside it, if the job has a name.
     pub fn name(&self, slot: usize, epoch: Epoch, file: PartialImage, note: Vec<u8>) {
-        self.order(FileTask::Name {
+        self.names.give(NameTask {
             slot,
             epoch,
             file,
@@ -84,20 +125,13 @@ impl FileThread {
     /// A file is needed no more in this launch. It stays if it is to outlive the managers.
     pub fn discard(&self, file: ImageFile) {
         if !matches!(file, ImageFile::Absent) {
-            self.order(FileTask::Discard(file));
+            self.removals.give(Removal::Discard(file));
         }
     }
 
     /// Removes a file.
     pub fn remove(&self, file: StoredImage) {
-        self.order(FileTask::Remove(file));
-    }
-
-    fn order(&self, task: FileTask) {
-        if let Some(tasks) = &self.tasks {
-            // The thread lives as long as this value.
-            let _ = tasks.send(task);
-        }
+        self.removals.give(Removal::Remove(file));
     }
 
     /// The next file that has its name, or gets none.
@@ -108,37 +142,34 @@ impl FileThread {
     }
 }
 
-impl AsFd for FileThread {
+impl AsFd for FileThreads {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 }
 
-impl Drop for FileThread {
-    fn drop(&mut self) {
-        self.tasks = None;
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread was reported by it.
-            let _ = thread.join();
-        }
+fn name(task: NameTask) -> NamedFile {
+    let NameTask {
+        slot,
+        epoch,
+        file,
+        note,
+    } = task;
+    let file = file.complete(&note).map_err(|e| system_text(&e));
+    NamedFile { slot, epoch, file }
+}
+
+fn remove(task: Removal) {
+    match task {
+        Removal::Discard(file) => drop(file),
+        Removal::Remove(file) => file.remove(),
     }
 }
 
-fn perform(task: FileTask) -> Option<NamedFile> {
-    match task {
-        FileTask::Name {
-            slot,
-            epoch,
-            file,
-            note,
-        } => {
-            let file = file.complete(&note).map_err(|e| system_text(&e));
-            return Some(NamedFile { slot, epoch, file });
-        }
-        FileTask::Discard(file) => drop(file),
-        FileTask::Remove(file) => file.remove(),
-    }
-    None
+/// Gives this thread the lowest priority. Where the system refuses that, it has the usual one.
+fn yield_to_others() {
+    // SAFETY: touches no memory. On Linux, 0 is the calling thread.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
 }
 
 #[cfg(test)]
@@ -154,7 +185,7 @@ mod tests {
             std::env::temp_dir().join(format!("rejoin-file-thread-{}", std::process::id()));
         let folder = ImageFolder::new(&images, 7, None).that_stays();
         let path = |epoch: u32| folder.path().join(format!("rank-0.epoch-{epoch}.image"));
-        let thread = FileThread::start().unwrap();
+        let thread = FileThreads::start().unwrap();
         let mut reactor = Reactor::new().unwrap();
         reactor
             .add(&thread, Token::single(3), Interest::READ)
@@ -186,7 +217,7 @@ mod tests {
     fn a_file_that_can_get_no_name_is_said() {
         let images = std::env::temp_dir().join(format!("rejoin-file-gone-{}", std::process::id()));
         let folder = ImageFolder::new(&images, 7, None);
-        let thread = FileThread::start().unwrap();
+        let thread = FileThreads::start().unwrap();
         let file = folder.begin(0, 1, BaseFiles::default()).unwrap();
         std::fs::remove_dir_all(&images).unwrap();
         thread.name(0, Epoch(1), file, Vec::new());
