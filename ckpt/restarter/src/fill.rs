@@ -26,12 +26,26 @@ const WORTH: u32 = 16;
 /// Extents that a process takes at once: 4 MiB, which follow one another in the file.
 const BATCH: u32 = 4;
 
+/// Nanoseconds of a pause.
+const PAUSE: u64 = 50_000;
+
+/// How fast the extents are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum FillSpeed {
+    /// The rank waits: with helpers.
+    Fast,
+    /// The rank runs elsewhere: others come first. One process reads, and pauses after each extent.
+    /// So a rank that wakes up does not wait for the system's time slice.
+    Calm,
+}
+
 /// What is left to do.
 struct Work<'a> {
     files: &'a ImageFiles,
     table: &'a SavedTable<'a>,
     /// Whether the pages of an extent are in memory already.
     is_there: &'a dyn Fn(&SavedExtent) -> bool,
+    pace: FillSpeed,
     /// The first extent that nobody has taken.
     next: AtomicU32,
     has_failed: AtomicBool,
@@ -84,18 +98,22 @@ pub fn all(
     files: &ImageFiles,
     table: &SavedTable<'_>,
     is_there: &dyn Fn(&SavedExtent) -> bool,
+    pace: FillSpeed,
 ) -> Result<(), ImageError> {
     let work = Work {
         files,
         table,
         is_there,
+        pace,
         next: AtomicU32::new(0),
         has_failed: AtomicBool::new(false),
     };
     let count = (table.extent_count() / WORTH) as usize;
-    let count = count
-        .min(calls::processors().saturating_sub(1))
-        .min(HELPERS);
+    let most = match pace {
+        FillSpeed::Fast => calls::processors().saturating_sub(1).min(HELPERS),
+        FillSpeed::Calm => 0,
+    };
+    let count = count.min(most);
     if count > 0 {
         own_mappings::own_memory(STACKS_AT, STACK * count as u64)?;
     }
@@ -183,6 +201,10 @@ impl Work<'_> {
         };
         reader.fill(extent, memory, |room, position| {
             calls::read_at(file, room, position).map_err(RestartStep::ReadImage.because())
-        })
+        })?;
+        if self.pace == FillSpeed::Calm {
+            calls::sleep(PAUSE);
+        }
+        Ok(())
     }
 }

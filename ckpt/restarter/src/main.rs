@@ -24,6 +24,7 @@ mod restart_arguments;
 mod system_calls;
 mod update;
 
+use fill::FillSpeed;
 use loaded_image::LoadedImage;
 use rejoin_image_format::{ImageError, LOAD_ORDER_LENGTH, LOADED, LoadOrder};
 use restart_arguments::RestartArguments;
@@ -56,7 +57,11 @@ unsafe extern "C" fn restarter_main(stack: *const u64) -> ! {
 fn restart(arguments: &RestartArguments) -> Result<(), ImageError> {
     let mut image = LoadedImage::open(&arguments.path, arguments, arguments.epoch, 0)?;
     own_mappings::replace(&image.table)?;
-    rebuild::regions(&image.files, &image.table)?;
+    let pace = match arguments.waits {
+        true => FillSpeed::Calm,
+        false => FillSpeed::Fast,
+    };
+    rebuild::regions(&image.files, &image.table, pace)?;
     image.files.close();
     if arguments.waits {
         image = follow(arguments, image)?;

@@ -2,7 +2,7 @@
 
 use rejoin_image_format::{ImageError, MemoryLayout, RegionKind, SavedRegion, SavedTable};
 
-use crate::fill;
+use crate::fill::{self, FillSpeed};
 use crate::image_files::ImageFiles;
 use crate::system_calls::{self as calls, RestartStep};
 
@@ -49,13 +49,17 @@ fn open_file(
 }
 
 /// Maps all regions but the kernel's, and fills them. They may be written until [`protect`].
-pub fn regions(files: &ImageFiles, table: &SavedTable<'_>) -> Result<(), ImageError> {
+pub fn regions(
+    files: &ImageFiles,
+    table: &SavedTable<'_>,
+    pace: FillSpeed,
+) -> Result<(), ImageError> {
     for (number, saved) in table.regions().enumerate() {
         if saved.kind != RegionKind::Kernel {
             region(table, &saved, number)?;
         }
     }
-    fill::all(files, table, &|_| false)
+    fill::all(files, table, &|_| false, pace)
 }
 
 /// Maps a region.

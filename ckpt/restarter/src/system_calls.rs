@@ -42,6 +42,7 @@ const SIGPROCMASK: u64 = 14;
 const PREAD: u64 = 17;
 const MREMAP: u64 = 25;
 const MADVISE: u64 = 28;
+const NANOSLEEP: u64 = 35;
 const SENDTO: u64 = 44;
 const CLONE: u64 = 56;
 const WAIT4: u64 = 61;
@@ -215,6 +216,13 @@ pub fn populate(start: u64, length: u64) {
 pub unsafe fn drop_contents(start: u64, length: u64) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
     unsafe { call(MADVISE, [start, length, ADVICE_DROP, 0, 0, 0]) }.map(drop)
+}
+
+/// Sleeps for at most so many nanoseconds, below a second.
+pub fn sleep(nanoseconds: u64) {
+    let time = [0, nanoseconds];
+    // SAFETY: the pointer is to a time in seconds and nanoseconds; the rest is not asked for.
+    let _ = unsafe { call(NANOSLEEP, [time.as_ptr() as u64, 0, 0, 0, 0, 0]) };
 }
 
 /// Processors that this process may use.

@@ -6,9 +6,10 @@
 
 use rejoin_image_format::{ImageError, RegionKind, SavedExtent, SavedRegion, SavedTable};
 
+use crate::fill::{self, FillSpeed};
 use crate::loaded_image::LoadedImage;
+use crate::rebuild;
 use crate::system_calls::{self as calls, RestartStep};
-use crate::{fill, rebuild};
 
 /// Whether the memory of a region serves a region of the next image, which may have grown.
 fn serves(
@@ -53,9 +54,8 @@ pub fn regions(before: &SavedTable<'_>, next: &LoadedImage) -> Result<(), ImageE
             (_, None) => rebuild::region(table, &new, number)?,
         }
     }
-    fill::all(&next.files, table, &|extent| {
-        is_there(before, table, extent)
-    })
+    let is_there = |extent: &SavedExtent| is_there(before, table, extent);
+    fill::all(&next.files, table, &is_there, FillSpeed::Calm)
 }
 
 /// Drops pages that the region has no more, maps what it has grown by, and lets it be written.

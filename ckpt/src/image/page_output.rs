@@ -25,10 +25,19 @@ pub enum ImageCompression {
 /// the computation of their hashes and the copy, so this costs one pass over the memory.
 const PIECE: usize = 64 << 10;
 
+/// Bytes between two pauses of the writer. Ranks that wake up meanwhile wait no longer for a
+/// processor than these take. Without pauses, they wait for the system's time slice, several times
+/// in each collective.
+const STRETCH: u64 = 1 << 20;
+/// Nanoseconds of a pause.
+const PAUSE: i64 = 50_000;
+
 /// The end of a file, behind which further pages go.
 pub(super) struct PageOutput {
     file: RawFd,
     position: u64,
+    /// Where the writer has paused.
+    paused_at: u64,
     /// Room for a compressed block, if pages are compressed. It is in no image.
     block: Option<ScratchList<u8>>,
     /// Pages on the way to a disk. The system writes from the memory that it is given; pages that
@@ -42,6 +51,7 @@ impl PageOutput {
         Ok(Self {
             file,
             position: HEADER_LENGTH as u64,
+            paused_at: 0,
             block: match compression {
                 ImageCompression::None => None,
                 ImageCompression::Lz4 => Some(ScratchList::new(compression_room())?),
@@ -97,6 +107,7 @@ impl PageOutput {
         };
         write_at(self.file, bytes, self.position)?;
         self.position += extent.stored_length();
+        self.pause();
         Ok(extent)
     }
 
@@ -125,7 +136,15 @@ impl PageOutput {
     pub fn put_plain(&mut self, bytes: &[u8]) -> Result<(), SaveError> {
         write_at(self.file, bytes, self.position)?;
         self.position += bytes.len() as u64;
+        self.pause();
         Ok(())
+    }
+
+    fn pause(&mut self) {
+        if self.position - self.paused_at >= STRETCH {
+            self.paused_at = self.position;
+            sys::sleep(PAUSE);
+        }
     }
 
     /// Writes the first page, and waits until the whole file is on the disk.

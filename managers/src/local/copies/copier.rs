@@ -20,6 +20,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Pause between two attempts, and longest pause before an order is looked at again.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// Least pause after a chunk for which no process waits: a rank that wakes up does not wait for
+/// the system's time slice.
+const REST: Duration = Duration::from_micros(50);
+
 fn unwanted() -> CopyFailure {
     CopyFailure::Final("it is not wanted any more".into())
 }
@@ -198,7 +202,7 @@ impl Copier {
 
     /// Waits until the next bytes may come.
     fn keep_to_rate(&mut self, order: &CopyOrder, length: usize) {
-        let mut left = self.rate.pause_after(length, Instant::now());
+        let mut left = self.rate.pause_after(length, Instant::now()).max(REST);
         while !left.is_zero() && !self.void.contain(order.number) {
             let step = left.min(PAUSE);
             thread::sleep(step);

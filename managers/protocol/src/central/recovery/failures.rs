@@ -32,12 +32,7 @@ impl Central {
     }
 
     /// A rank failed: either ranks roll back, or the failure is the job's verdict.
-    fn failed(
-        &mut self,
-        now: Time,
-        failure: Failure,
-        effects: &mut Vec<CentralEffect>,
-    ) {
+    fn failed(&mut self, now: Time, failure: Failure, effects: &mut Vec<CentralEffect>) {
         if let Cause::NotStarted { why } = &failure.cause
             && self.mode.recovers()
         {
