@@ -343,6 +343,30 @@ impl Hosts {
         command.spawn().expect("starting rejoin")
     }
 
+    /// The same on a terminal, which is written to its standard output.
+    ///
+    /// # Panics
+    /// When it can't be started.
+    pub fn start_rejoin_on_terminal(&self, args: &[&str]) -> Child {
+        let program = prefix().join("bin/rejoin");
+        let words = format!("{} {}", program.display(), args.join(" "));
+        let mut command = inside(self.hub.pid, &["-n", "-u", "-m"]);
+        let command = command.args([
+            "script",
+            "--quiet",
+            "--return",
+            "--command",
+            &words,
+            "/dev/null",
+        ]);
+        let command = command
+            .env("XDG_RUNTIME_DIR", &self.folder)
+            .env("TERM", "xterm");
+        let command = command.stdin(Stdio::null());
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("starting rejoin on a terminal")
+    }
+
     /// `rejoin` on the hub, which sees no jobs in the machine's `/tmp`.
     fn command(&self, args: &[&str]) -> Command {
         let mut command = inside(self.hub.pid, &["-n", "-u", "-m"]);

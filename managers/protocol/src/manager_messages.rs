@@ -446,6 +446,19 @@ impl ProcessExit {
     }
 }
 
+/// How far the file of an image is with which a rank moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct MoveBytes {
+    /// The rank.
+    pub rank: Rank,
+    /// The number of the image.
+    pub number: Epoch,
+    /// Bytes that are written on the rank's host, or copied to the other one.
+    pub done: u64,
+    /// All bytes, if that is known.
+    pub of: Option<u64>,
+}
+
 /// From a local manager to central.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ToCentral {
@@ -538,6 +551,9 @@ pub enum ToCentral {
         /// One line for the user.
         why: String,
     },
+    /// How far the file of a move's image is, for those who look on. Said twice a second at most,
+    /// and only of ranks that are on their way.
+    MoveBytes(MoveBytes),
     /// An image that was there is gone, in memory and in a file.
     ImageLost {
         /// Whose, in the incarnation that it has now.

@@ -2,7 +2,7 @@
 
 use super::host_links::LinkPlan;
 use rejoin_managers_protocol::central::{
-    CentralEffect, CentralInput, HostView, Job, JobView, RankView,
+    CentralEffect, CentralInput, HostView, Job, JobView, MoveView, RankView,
 };
 use rejoin_managers_protocol::manager_messages::Time;
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,15 @@ pub struct Begin {
     pub verbose: Option<Time>,
 }
 
+/// A client wants to know how the job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct StatusRequest {
+    /// The number of the client.
+    pub client: u32,
+    /// It wants to know of each rank.
+    pub with_ranks: bool,
+}
+
 /// From mpirun.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum MpirunToCentral {
@@ -36,8 +45,8 @@ pub enum MpirunToCentral {
     /// For the core. With a number, central reports when the input was taken and its records are
     /// stored.
     Input(Option<u64>, CentralInput),
-    /// How is everything? Asked for this client.
-    Status(u32),
+    /// How is everything?
+    Status(StatusRequest),
     /// Is it there? It answers [`CentralToMpirun::Alive`].
     Ping,
 }
@@ -60,10 +69,12 @@ pub enum CentralToMpirun {
         client: u32,
         /// The job.
         view: JobView,
-        /// State of each rank of the job.
+        /// State of each rank of the job; none if the client does not want them.
         ranks: Vec<RankView>,
         /// State of each of its hosts.
         hosts: Vec<HostView>,
+        /// The ranks that are on their way.
+        moves: Vec<MoveView>,
         /// When that was.
         now: Time,
     },

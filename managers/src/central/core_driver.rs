@@ -2,7 +2,7 @@
 //! local managers and of mpirun to the core, stores its records, and sends its orders. Reports the
 //! other effects to mpirun.
 
-use super::central_messages::CentralToMpirun;
+use super::central_messages::{CentralToMpirun, StatusRequest};
 use super::host_links::{HostLinks, LinkKinds};
 use super::journal::Journal;
 use crate::error::Result;
@@ -82,13 +82,17 @@ impl CoreDriver {
 
     /// How everything is, for a client.
     #[must_use]
-    pub fn status(&self, client: u32) -> CentralToMpirun {
+    pub fn status(&self, request: StatusRequest) -> CentralToMpirun {
+        let StatusRequest { client, with_ranks } = request;
+        let now = now();
+        let ranks = with_ranks.then(|| self.core.ranks());
         CentralToMpirun::Status {
             client,
             view: self.core.view(),
-            ranks: self.core.ranks().collect(),
+            ranks: ranks.into_iter().flatten().collect(),
             hosts: self.core.host_views(),
-            now: now(),
+            moves: self.core.move_views(now),
+            now,
         }
     }
 

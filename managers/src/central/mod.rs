@@ -160,9 +160,9 @@ impl Process {
                 }
             }
             MpirunToCentral::Ping => self.link.queue(&CentralToMpirun::Alive)?,
-            MpirunToCentral::Status(client) => {
+            MpirunToCentral::Status(request) => {
                 if let Some(driver) = &self.driver {
-                    self.link.queue(&driver.status(client))?;
+                    self.link.queue(&driver.status(request))?;
                 }
             }
         }

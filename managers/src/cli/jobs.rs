@@ -1,9 +1,10 @@
 //! `rejoin status` and `rejoin checkpoint`: questions to this user's running jobs.
 
+use super::move_progress;
 use crate::error::Result;
 use crate::host::run_dir::{self, Found};
 use crate::net::local_link::{Filled, LocalLink};
-use crate::report::query::{Answer, JobStatus, Question, VERSION, What};
+use crate::report::query::{Answer, JobStatus, MoveStatus, Question, VERSION, What};
 use crate::standard_output::print;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rejoin_wire::codec::MANAGER_LIMIT;
@@ -13,6 +14,11 @@ use std::time::{Duration, Instant};
 
 /// How long a job may take to say how it is.
 const STATUS_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long it may take to say which ranks are on their way.
+const GLANCE_LIMIT: Duration = Duration::from_secs(1);
+/// Time between two such questions.
+const GLANCE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How long a checkpoint may take: a minute for one that is under way, the pause after an abandoned
 /// one, and a minute for the requested one.
@@ -25,7 +31,19 @@ fn is_meant(found: &Found, job: &str) -> bool {
 
 /// Asks, and waits for the answer. `None`: the job said nothing, or nothing that is understood.
 fn ask(job: Found, what: What, limit: Duration) -> Result<Option<Answer>> {
+    ask_meanwhile(job, what, limit, limit, &mut || {})
+}
+
+/// The same. While there is no answer, does something after each such interval.
+fn ask_meanwhile(
+    job: Found,
+    what: What,
+    limit: Duration,
+    interval: Duration,
+    meanwhile: &mut dyn FnMut(),
+) -> Result<Option<Answer>> {
     let begun = Instant::now();
+    let mut next = interval;
     let mut link = LocalLink::new(job.socket, MANAGER_LIMIT, MANAGER_LIMIT);
     let question = Question {
         version: VERSION,
@@ -42,6 +60,11 @@ fn ask(job: Found, what: What, limit: Duration) -> Result<Option<Answer>> {
         if left.is_zero() {
             return Ok(None);
         }
+        if begun.elapsed() >= next {
+            meanwhile();
+            next = begun.elapsed() + interval;
+        }
+        let left = left.min(next.saturating_sub(begun.elapsed()));
         let mut fds = [PollFd::new(link.as_fd(), PollFlags::POLLIN)];
         // Rounded up, so that the last wait is none of zero.
         let millis = u16::try_from(left.as_millis() + 1).unwrap_or(u16::MAX);
@@ -130,6 +153,26 @@ pub(super) fn ask_named(name: &str, what: What, limit: Duration) -> Result<Optio
     let mut jobs = run_dir::jobs().into_iter();
     let found = jobs.find(|found| found.name == name);
     found.map_or(Ok(None), |found| ask(found, what, limit))
+}
+
+/// The same. While there is no answer, says four times a second which ranks are on their way.
+pub(super) fn ask_to_move(
+    name: &str,
+    what: What,
+    limit: Duration,
+    show: &mut dyn FnMut(&[MoveStatus]),
+) -> Result<Option<Answer>> {
+    let mut meanwhile = || {
+        // What can't be learned now is not shown.
+        if let Ok(Some(Answer::Status(status))) = ask_named(name, What::Moves, GLANCE_LIMIT) {
+            show(&status.moves);
+        }
+    };
+    let mut jobs = run_dir::jobs().into_iter();
+    let Some(found) = jobs.find(|found| found.name == name) else {
+        return Ok(None);
+    };
+    ask_meanwhile(found, what, limit, GLANCE_INTERVAL, &mut meanwhile)
 }
 
 /// The lines of events that a running job holds, and how many it does not hold any more; otherwise
@@ -289,6 +332,7 @@ fn table(status: &JobStatus) -> String {
         }
     }
     out += &hosts(status);
+    out += &move_progress::lines(&status.moves);
     let width = |get: fn(&crate::report::query::RankStatus) -> usize, title: &str| {
         let widest = status.ranks.iter().map(get).max();
         widest.unwrap_or(0).max(title.len())
@@ -369,6 +413,7 @@ mod tests {
             last_failure: Some("rank 1 on host a was killed by signal 9 (SIGKILL)".into()),
             cost: None,
             longest_stall_ns: 0,
+            moves: Vec::new(),
             hosts: vec![
                 host("a", "active", None, 2),
                 host("b", "draining", Some("x"), 0),

@@ -9,6 +9,7 @@ mod job;
 mod jobs;
 mod manual;
 mod move_command;
+mod move_progress;
 pub mod mpirun;
 mod ports;
 pub mod rejoin_command;

@@ -2,7 +2,8 @@
 //! add-host` adds hosts to it.
 
 use super::host_list;
-use super::jobs::{ask_named, one};
+use super::jobs::{ask_named, ask_to_move, one};
+use super::move_progress::MoveBars;
 use crate::report::query::{Answer, MoveOrder, NamedMovers, What};
 use crate::standard_output::print;
 use std::time::Duration;
@@ -104,7 +105,16 @@ fn carry_out(order: MoveOrder, job: Option<&str>) -> i32 {
             return 1;
         }
     };
-    match ask_named(&name, What::Move(order), LIMIT) {
+    let what = What::Move(order);
+    let answer = match MoveBars::of_standard_error() {
+        None => ask_named(&name, what, LIMIT),
+        Some(mut bars) => {
+            let answer = ask_to_move(&name, what, LIMIT, &mut |moves| bars.show(moves));
+            bars.end();
+            answer
+        }
+    };
+    match answer {
         Ok(Some(Answer::Moved { ranks, why })) => return tell(&name, &ranks, why),
         other => complain(&name, other),
     }

@@ -237,6 +237,7 @@ mod tests {
             ranks: 0,
         };
         JobStatus {
+            moves: Vec::new(),
             job: "00000000000000ab".into(),
             mpirun: 99,
             central: 98,

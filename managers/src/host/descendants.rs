@@ -51,6 +51,13 @@ pub fn stat(pid: u32) -> Option<Stat> {
     process(pid)?.stat().ok()
 }
 
+/// Bytes of memory of a process that are of no file, while the process exists.
+#[must_use]
+pub fn memory_of(pid: u32) -> Option<u64> {
+    let kibibytes = process(pid)?.status().ok()?.rssanon?;
+    Some(kibibytes.saturating_mul(1024))
+}
+
 /// The process that a process comes from, as long as it is there.
 #[must_use]
 pub fn parent_of(pid: u32) -> Option<u32> {

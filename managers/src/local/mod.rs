@@ -11,10 +11,12 @@ mod links;
 mod load_ahead;
 mod local_rank;
 mod memory_guard;
+mod move_reports;
 mod moved_ranks;
 mod rank_arrivals;
 mod rank_events;
 mod rank_socket;
+mod report_moves;
 mod restore_process;
 mod retire;
 mod start;
@@ -36,6 +38,7 @@ pub(crate) use images::ImageNote;
 use images::{CheckpointRequests, IncomingRanks, PendingRestores, RankImages};
 use links::{CentralLink, MpirunLink, Peers};
 use local_rank::LocalRank;
+use move_reports::MoveReports;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use rank_arrivals::RankArrivals;
@@ -121,6 +124,7 @@ struct LocalManager {
     restores: PendingRestores,
     arrivals: RankArrivals,
     incoming: IncomingRanks,
+    move_reports: MoveReports,
     sweep: Sweep,
     /// Of a job whose hosts have one.
     health: Option<HealthCommand>,
@@ -167,6 +171,7 @@ impl LocalManager {
             restores: PendingRestores::default(),
             arrivals: RankArrivals::default(),
             incoming: IncomingRanks::default(),
+            move_reports: MoveReports::default(),
             sweep: Sweep::default(),
             health: None,
             leave_deadline: None,
@@ -187,6 +192,7 @@ impl LocalManager {
             self.start_some();
             self.run_peer_timers()?;
             self.flush_links()?;
+            self.report_moves(Instant::now());
             let limit = self.call_limit().into_iter().chain(self.wait_limit()).min();
             self.reactor.wait(limit, &mut tokens)?;
             for token in &tokens {
@@ -223,6 +229,7 @@ impl LocalManager {
             queued,
             restoring,
             self.images.prepare_limit(),
+            self.move_reports.wait_limit(Instant::now()),
             self.requests.wait_limit(),
             self.peers.as_ref().and_then(|peers| peers.wait_limit()),
             self.copies.as_ref().and_then(|copies| copies.wait_limit()),

@@ -6,7 +6,7 @@ use super::central_core::CentralCore;
 use super::central_news::{CentralNews, News, Placing};
 use super::rank_counters::RankCounters;
 use super::remote_central::{CentralSetup, Gone, Heard};
-use crate::central::central_messages::CentralToMpirun;
+use crate::central::central_messages::{CentralToMpirun, StatusRequest};
 use crate::central::core_driver::{CoreDriver, ORDERS_LIMIT};
 use crate::central::host_links::LinkKinds;
 use crate::error::Result;
@@ -53,7 +53,7 @@ pub(super) struct CentralHandle {
     unmanaged: Option<(String, bool)>,
     statuses: Vec<(u32, JobStatus)>,
     /// Clients that asked a central manager which is no more.
-    asked: Vec<u32>,
+    asked: Vec<StatusRequest>,
 }
 
 impl CentralHandle {
@@ -159,8 +159,8 @@ impl CentralHandle {
                 }
             }
         }
-        for client in std::mem::take(&mut self.asked) {
-            self.ask_status(client)?;
+        for request in std::mem::take(&mut self.asked) {
+            self.ask_status(request)?;
         }
         self.core.flush(reactor)
     }
@@ -192,11 +192,13 @@ impl CentralHandle {
                 view,
                 ranks,
                 hosts,
+                moves,
                 now,
             } => {
                 let central = self.core.process();
                 let summary = self.news.summary();
-                let status = summary.status(&view, ranks.into_iter(), &hosts, now, central);
+                let status =
+                    summary.status(&view, ranks.into_iter(), (&hosts, &moves), now, central);
                 self.statuses.push((client, status));
             }
             CentralToMpirun::Alive => {}
@@ -225,7 +227,7 @@ impl CentralHandle {
             return Ok(());
         };
         let said: Vec<CentralInput> = remote.lost_hosts().chain(remote.unacknowledged()).collect();
-        let clients: Vec<u32> = remote.clients().collect();
+        let clients: Vec<StatusRequest> = remote.clients().collect();
         remote.kill();
         self.core.remove_journal();
         let decided = || self.news.verdict().cloned();
@@ -323,11 +325,11 @@ impl CentralHandle {
     }
 
     /// A client wants to know how the job is: [`CentralHandle::take_statuses`] will say.
-    pub fn ask_status(&mut self, client: u32) -> Result<()> {
+    pub fn ask_status(&mut self, request: StatusRequest) -> Result<()> {
         match &mut self.core {
-            CentralCore::Remote(remote) => remote.ask_status(client),
+            CentralCore::Remote(remote) => remote.ask_status(request),
             CentralCore::InProcess(driver) => {
-                let status = driver.status(client);
+                let status = driver.status(request);
                 self.take(status);
                 Ok(())
             }

@@ -126,7 +126,7 @@ impl Launcher {
                 };
                 self.control.answer(client, &answer);
             }
-            Some(Asked::Status(client)) => self.central.ask_status(client)?,
+            Some(Asked::Status(request)) => self.central.ask_status(request)?,
         }
         Ok(())
     }

@@ -7,7 +7,7 @@
 
 use super::watchdog::{Duty, Watchdog, is_running};
 use crate::CENTRAL_MANAGER;
-use crate::central::central_messages::{Begin, CentralToMpirun, MpirunToCentral};
+use crate::central::central_messages::{Begin, CentralToMpirun, MpirunToCentral, StatusRequest};
 use crate::central::host_links::LinkPlan;
 use crate::error::Result;
 use crate::host::descendants;
@@ -86,7 +86,7 @@ pub(super) struct RemoteCentral {
     /// The hosts that are lost.
     last: BTreeMap<HostIndex, CentralInput>,
     /// Clients that wait for the state of the job.
-    asking: BTreeSet<u32>,
+    asking: BTreeSet<StatusRequest>,
     history: History,
     watchdog: Watchdog,
     /// Why this process has killed it, if it has.
@@ -169,8 +169,8 @@ impl RemoteCentral {
             self.link
                 .queue(&MpirunToCentral::Input(None, input.clone()))?;
         }
-        for client in &self.asking {
-            self.link.queue(&MpirunToCentral::Status(*client))?;
+        for request in &self.asking {
+            self.link.queue(&MpirunToCentral::Status(*request))?;
         }
         Ok(())
     }
@@ -227,7 +227,7 @@ impl RemoteCentral {
     }
 
     /// Clients that wait for the state of the job.
-    pub fn clients(&self) -> impl Iterator<Item = u32> {
+    pub fn clients(&self) -> impl Iterator<Item = StatusRequest> {
         self.asking.iter().copied()
     }
 
@@ -291,9 +291,9 @@ impl RemoteCentral {
     }
 
     /// Asks how everything is, for a client.
-    pub fn ask_status(&mut self, client: u32) -> Result<()> {
-        self.asking.insert(client);
-        Ok(self.link.queue(&MpirunToCentral::Status(client))?)
+    pub fn ask_status(&mut self, request: StatusRequest) -> Result<()> {
+        self.asking.insert(request);
+        Ok(self.link.queue(&MpirunToCentral::Status(request))?)
     }
 
     /// Makes sure that it answers; one that does not for long is killed, and another takes over.
@@ -369,7 +369,7 @@ impl RemoteCentral {
                 }
             }
             CentralToMpirun::Status { client, .. } => {
-                self.asking.remove(client);
+                self.asking.retain(|request| request.client != *client);
             }
             CentralToMpirun::JournalFailed(why) => self.journal_failed = Some(why.clone()),
             CentralToMpirun::Alive | CentralToMpirun::NoJournal(_) => {}

@@ -46,6 +46,8 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pause_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    copies: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     repeated_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     interval_ms: Option<u64>,
@@ -445,11 +447,14 @@ fn of_move<'a>(event: &'a Event, line: &mut Line<'a>) {
             to,
             took,
             pause,
+            copies,
+            copied,
             ..
         } => {
             line.rank = Some(rank.0);
             (line.host, line.to) = (Some(from.as_str()), Some(to.as_str()));
             (line.took_ns, line.pause_ns) = (Some(*took), Some(*pause));
+            (line.copies, line.copied_bytes) = (Some(*copies), Some(*copied));
         }
         Event::NotMoved {
             rank,

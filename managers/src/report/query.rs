@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 /// Version of these messages: both ends must have the same.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 
 /// Largest question, in bytes.
 pub const QUESTION_LIMIT: usize = 64 * 1024;
@@ -25,6 +25,8 @@ pub struct Question {
 pub enum What {
     /// How the job is.
     Status,
+    /// The same, without its ranks: there may be many.
+    Moves,
     /// A checkpoint; the answer comes when it is committed or aborted.
     Checkpoint,
     /// The events so far.
@@ -159,6 +161,8 @@ pub struct JobStatus {
     pub longest_stall_ns: u64,
     /// Its hosts, in their order.
     pub hosts: Vec<HostStatus>,
+    /// Ranks that are on their way to other hosts.
+    pub moves: Vec<MoveStatus>,
     /// Its ranks, in their order.
     pub ranks: Vec<RankStatus>,
 }
@@ -176,6 +180,29 @@ pub struct HostStatus {
     pub cause: Option<String>,
     /// How many ranks are there.
     pub ranks: u32,
+}
+
+/// A rank on its way to another host, at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MoveStatus {
+    /// Number of the rank.
+    pub rank: u32,
+    /// The host that it is on.
+    pub host: String,
+    /// The host that it goes to.
+    pub to: String,
+    /// `writing`, `copying` or `waiting` while it runs, then `stopping` and `restoring`.
+    pub phase: String,
+    /// The number of the copy of its memory, from 1 on.
+    pub copy: u32,
+    /// Bytes of the file of this phase that are written or copied.
+    pub done_bytes: u64,
+    /// All of its bytes, if that is known.
+    pub of_bytes: Option<u64>,
+    /// Bytes a second in this phase.
+    pub rate: u64,
+    /// Nanoseconds since the order.
+    pub since_ns: u64,
 }
 
 /// A committed checkpoint.

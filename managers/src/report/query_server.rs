@@ -3,6 +3,7 @@
 //! No client can delay mpirun: connections are few, questions short, and a client that does not ask
 //! or does not take the answer in time is dropped.
 
+use crate::central::central_messages::StatusRequest;
 use crate::error::{Context, Result};
 use crate::host::host_limits::MOST_QUESTIONS;
 use crate::host::run_dir::{self, LocalListener};
@@ -63,7 +64,7 @@ pub struct QueryServer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
     /// Its status, to be given to [`QueryServer::answer`].
-    Status(u32),
+    Status(StatusRequest),
     /// A checkpoint.
     Checkpoint,
     /// That ranks move. The number of the client is that of the request, whose end
@@ -174,7 +175,12 @@ impl QueryServer {
     fn asked(&mut self, index: u32, question: Question, view: &JobView) -> Option<Asked> {
         let refusal = match question.what {
             _ if question.version != VERSION => "this job's mpirun is of another version",
-            What::Status => return Some(Asked::Status(index)),
+            What::Status | What::Moves => {
+                return Some(Asked::Status(StatusRequest {
+                    client: index,
+                    with_ranks: question.what == What::Status,
+                }));
+            }
             What::Events => return Some(Asked::Events(index)),
             What::Move(_) if !view.recovers => {
                 "the job runs with --recovery none: no images of its processes are taken"

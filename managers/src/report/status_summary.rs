@@ -1,9 +1,11 @@
 //! What `rejoin status` shows of a job: its counts of events, and its state at one moment.
 
 use crate::host_clocks::now;
-use crate::report::query::{Checkpoint, HostStatus, JobStatus, LastCost, RankStatus};
+use crate::report::query::{Checkpoint, HostStatus, JobStatus, LastCost, MoveStatus, RankStatus};
 use rejoin_channel_table::Epoch;
-use rejoin_managers_protocol::central::{Course, Event, HostView, JobView, RankView};
+use rejoin_managers_protocol::central::{
+    Course, Event, HostIndex, HostView, JobView, MovePhase, MoveView, RankView,
+};
 use rejoin_managers_protocol::checkpoint::CheckpointCost;
 use rejoin_managers_protocol::levels::Level;
 use rejoin_managers_protocol::manager_messages::{Stage, Time};
@@ -115,7 +117,7 @@ impl StatusSummary {
         &self,
         view: &JobView,
         ranks: impl Iterator<Item = RankView>,
-        hosts: &[HostView],
+        (hosts, moves): (&[HostView], &[MoveView]),
         now: Time,
         central: (u32, u64),
     ) -> JobStatus {
@@ -135,6 +137,7 @@ impl StatusSummary {
                 host.ranks += 1;
             }
         }
+        let moves = moves.iter().map(|view| move_status(view, &hosts)).collect();
         let checkpoint = |(epoch, at): (Epoch, Time), took_ns| Checkpoint {
             epoch: epoch.0,
             age_ns: now.0.saturating_sub(at.0),
@@ -163,6 +166,7 @@ impl StatusSummary {
             cost: self.cost,
             longest_stall_ns: self.longest_stall,
             hosts,
+            moves,
             ranks: counted,
         }
     }
@@ -176,6 +180,32 @@ fn host_status(view: &HostView) -> HostStatus {
         state: view.condition.name().into(),
         cause: view.why.clone(),
         ranks: 0,
+    }
+}
+
+fn move_status(view: &MoveView, hosts: &[HostStatus]) -> MoveStatus {
+    let name = |host: HostIndex| hosts.get(host).map_or_else(String::new, |h| h.host.clone());
+    let seconds = view.took as f64 / 1e9;
+    MoveStatus {
+        rank: view.rank.0,
+        host: name(view.from),
+        to: name(view.to),
+        phase: match view.phase {
+            MovePhase::Writing => "writing",
+            MovePhase::Copying => "copying",
+            MovePhase::Waiting => "waiting",
+            MovePhase::Stopping => "stopping",
+            MovePhase::Restoring => "restoring",
+        }
+        .into(),
+        copy: view.copy,
+        done_bytes: view.done,
+        of_bytes: view.of,
+        rate: match view.took {
+            0 => 0,
+            _ => (view.done as f64 / seconds) as u64,
+        },
+        since_ns: view.since,
     }
 }
 

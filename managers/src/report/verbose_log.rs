@@ -94,6 +94,7 @@ impl VerboseLog {
             | ToCentral::Counters { .. }
             | ToCentral::Renew { .. }
             | ToCentral::Watch(_)
+            | ToCentral::MoveBytes(_)
             | ToCentral::Vacated { .. }
             | ToCentral::Health(_)
             | ToCentral::HostEnds

@@ -150,6 +150,18 @@ impl Job {
         epochs(&self.events, |event| event["event"] == kind)
     }
 
+    /// The events of this kind.
+    #[must_use]
+    pub fn lines_of(&self, kind: &str) -> Vec<Value> {
+        let text = std::fs::read_to_string(&self.events).unwrap_or_default();
+        let lines = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        lines
+            .filter(|event: &Value| event["event"] == kind)
+            .collect()
+    }
+
     /// Waits until something holds.
     ///
     /// # Panics

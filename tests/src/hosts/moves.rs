@@ -119,6 +119,16 @@ impl Migration {
         }
     }
 
+    /// The same on a terminal.
+    #[must_use]
+    pub fn on_terminal(hosts: &Hosts, rank: usize, to: &str) -> Migration {
+        let words = ["migrate", &rank.to_string(), "--to", to];
+        Migration {
+            child: hosts.start_rejoin_on_terminal(&words),
+            words: words.join(" "),
+        }
+    }
+
     /// Waits until a manager waits at a point.
     ///
     /// # Panics

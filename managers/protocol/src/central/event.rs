@@ -211,6 +211,10 @@ pub enum Event {
         took: u64,
         /// Nanoseconds of these since the rank was to stop.
         pause: u64,
+        /// How often its memory was copied while it ran.
+        copies: u32,
+        /// Bytes of the files of these copies.
+        copied: u64,
     },
     /// A rank can't move, and continues where it is.
     NotMoved {

@@ -1,6 +1,7 @@
 //! A snapshot of the job that the driver may show.
 
 use super::job_state::Central;
+use super::moves::MoveView;
 use super::phase::CentralPhase;
 use super::rank_table::RankView;
 use crate::manager_messages::Time;
@@ -129,6 +130,12 @@ impl Central {
             }
             _ => None,
         }
+    }
+
+    /// The ranks that are on their way, as they are now.
+    #[must_use]
+    pub fn move_views(&self, now: Time) -> Vec<MoveView> {
+        self.moves.views(now)
     }
 
     /// The ranks as they are now, in their order.

@@ -84,6 +84,11 @@ impl ImageTable {
         Some(before)
     }
 
+    /// Whether a rank's image of this epoch is being written to a file.
+    pub fn is_being_written(&self, rank: Rank, epoch: Epoch) -> bool {
+        self.images.get(&(rank, epoch)) == Some(&ImageFileState::Partial)
+    }
+
     /// The file of an image that is being written has come to this. Returns whether it was.
     pub fn set_file(&mut self, rank: Rank, epoch: Epoch, state: ImageFileState) -> bool {
         let file = self.images.get_mut(&(rank, epoch));

@@ -4,7 +4,9 @@ use crate::broadcast::Peer;
 use crate::detector::{ProbeFailure, ProbeMessage};
 use crate::host_health::HostHealth;
 use crate::lookup;
-use crate::manager_messages::{End, KeptFile, MovedRank, ProcessInstance, ToCentral, ToLocal};
+use crate::manager_messages::{
+    End, KeptFile, MoveBytes, MovedRank, ProcessInstance, ToCentral, ToLocal,
+};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_wire::{FromManager, ToManager};
 
@@ -51,6 +53,8 @@ pub enum LocalInput {
     Loaded(Rank, Epoch, u64),
     /// It can't be loaded, for this reason.
     NotLoaded(Rank, Epoch, String),
+    /// The file of an image with which a rank moves is so far.
+    MoveBytes(MoveBytes),
     /// There are copies and parities from an earlier launch of the job.
     CopiesFound(Vec<KeptFile>),
     /// Another manager, or central, says this of where ranks are.

@@ -84,6 +84,7 @@ impl Local {
             LocalInput::NotLoaded(rank, number, why) => {
                 self.not_loaded(rank, number, why, effects);
             }
+            LocalInput::MoveBytes(bytes) => self.tell(ToCentral::MoveBytes(bytes), effects),
             LocalInput::CopiesFound(found) => self.copies.adopt(found),
             _ => {}
         }

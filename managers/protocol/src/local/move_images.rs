@@ -57,6 +57,12 @@ impl MoveImages {
         Some(self.ordered.get(&rank)?.last()?.number)
     }
 
+    /// The latest image of each rank.
+    pub fn all_latest(&self) -> impl Iterator<Item = (Rank, OrderedImage)> {
+        let ranks = self.ordered.iter();
+        ranks.filter_map(|(rank, images)| Some((*rank, *images.last()?)))
+    }
+
     /// Forgets the images of a rank. Returns their numbers, the latest first: an image refers to
     /// those before it.
     pub fn take(&mut self, rank: Rank) -> Vec<Epoch> {

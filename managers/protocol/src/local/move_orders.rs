@@ -144,6 +144,16 @@ impl Local {
         effects.push(LocalEffect::Ranks(vec![rank], order));
     }
 
+    /// The images with which ranks move whose files are being written: rank, number, and whether it
+    /// is the first one, with all memory.
+    pub fn files_of_moves(&self) -> impl Iterator<Item = (Rank, Epoch, bool)> {
+        let written = |(rank, image): &(Rank, OrderedImage)| {
+            self.images.is_being_written(*rank, image.number)
+        };
+        let latest = self.moves.all_latest().filter(written);
+        latest.map(|(rank, image)| (rank, image.number, image.base.is_none()))
+    }
+
     /// This process continues here.
     fn stay(&mut self, instance: ProcessInstance, number: Epoch, effects: &mut Vec<LocalEffect>) {
         let ProcessInstance {

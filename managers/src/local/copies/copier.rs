@@ -1,6 +1,7 @@
 //! Makes files of images, and parities, of files that other hosts have.
 
 use super::copy_order::{CopyFailure, CopyMember, CopyOrder, CopyResult, VoidOrders, refused};
+use super::copy_progress::CopyProgress;
 use super::copy_protocol::CHUNK;
 use super::copy_rate::CopyRate;
 use super::file_source::FileSource;
@@ -64,16 +65,18 @@ pub(super) struct Copier {
     /// Hosts that see the same folder.
     shared: BTreeSet<u32>,
     rate: CopyRate,
+    progress: CopyProgress,
 }
 
 impl Copier {
     /// For this host of the job.
-    pub fn new(member: CopyMember, void: VoidOrders) -> Copier {
+    pub fn new(member: CopyMember, void: VoidOrders, progress: CopyProgress) -> Copier {
         Copier {
             rate: CopyRate::new(member.rate, Instant::now()),
             member,
             void,
             shared: BTreeSet::new(),
+            progress,
         }
     }
 
@@ -139,6 +142,7 @@ impl Copier {
             if self.void.contain(order.number) {
                 return Err(unwanted());
             }
+            self.progress.set(order.number, draft.done, target.bytes);
             made.fill(0);
             let mut sums = draft.parts.clone();
             for (source, sum) in sources.iter_mut().zip(&mut sums) {
@@ -160,6 +164,7 @@ impl Copier {
             draft.parts = sums;
             draft.done += length as u64;
         }
+        self.progress.set(order.number, draft.done, target.bytes);
         if target.checksum.is_some_and(|sum| sum != draft.own.digest()) {
             let why = "the file that was made of a parity is not the one that was lost";
             return Err(CopyFailure::Final(why.into()));

@@ -3,6 +3,7 @@
 
 use super::copier::Copier;
 use super::copy_order::{CopyEnd, CopyMember, CopyOrder, VoidOrders};
+use super::copy_progress::CopyProgress;
 use nix::sys::eventfd::EventFd;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,6 +18,7 @@ pub(super) struct CopyMaker {
     ends: Receiver<(u64, CopyEnd)>,
     wake: Arc<EventFd>,
     void: VoidOrders,
+    progress: CopyProgress,
 }
 
 impl CopyMaker {
@@ -28,7 +30,8 @@ impl CopyMaker {
             nix::sys::eventfd::EfdFlags::EFD_CLOEXEC | nix::sys::eventfd::EfdFlags::EFD_NONBLOCK,
         )?);
         let void = VoidOrders::default();
-        let mut copier = Copier::new(member, void.clone());
+        let progress = CopyProgress::default();
+        let mut copier = Copier::new(member, void.clone(), progress.clone());
         let waker = Arc::clone(&wake);
         thread::Builder::new()
             .name("rejoin-copy".into())
@@ -47,6 +50,7 @@ impl CopyMaker {
             ends,
             wake,
             void,
+            progress,
         })
     }
 
@@ -54,6 +58,11 @@ impl CopyMaker {
     pub fn order(&self, order: CopyOrder) {
         // The thread lives as long as this value.
         let _ = self.orders.send(order);
+    }
+
+    /// How many bytes the order of this number has, of how many, if it is being carried out.
+    pub fn progress(&self, number: u64) -> Option<(u64, u64)> {
+        self.progress.of(number)
     }
 
     /// No copy is wanted any more.

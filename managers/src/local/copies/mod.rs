@@ -5,6 +5,7 @@
 mod copier;
 mod copy_maker;
 mod copy_order;
+mod copy_progress;
 mod copy_protocol;
 mod copy_rate;
 mod copy_server;
@@ -318,6 +319,18 @@ impl ImageCopies {
             self.made.insert(*file);
         }
         Some(end)
+    }
+
+    /// How many bytes of the file of a rank's image this host has, of how many, while it is copied.
+    pub fn progress(&self, rank: Rank, epoch: Epoch) -> Option<(u64, u64)> {
+        let number = *self.under_way.get(&copy_of(rank, epoch))?;
+        let mut makers = [Some(&self.maker), self.urgent.as_ref()].into_iter();
+        makers.find_map(|maker| maker?.progress(number))
+    }
+
+    /// The processes that wait for their files: rank, and number of the image.
+    pub fn awaited(&self) -> impl Iterator<Item = (Rank, Epoch)> {
+        self.awaited.keys().copied()
     }
 
     /// The file of this rank, which was on a lost host, must come from others.

@@ -58,6 +58,12 @@ impl IncomingRanks {
         incoming.is_some_and(|incoming| incoming.pending == Some(number))
     }
 
+    /// The images that are being copied or loaded: rank and number.
+    pub fn all_pending(&self) -> impl Iterator<Item = (Rank, Epoch)> {
+        let ranks = self.ranks.iter();
+        ranks.filter_map(|(rank, incoming)| Some((*rank, incoming.pending?)))
+    }
+
     /// The file of the next image is here. Returns whether a loader has its order; otherwise there
     /// is none yet.
     ///

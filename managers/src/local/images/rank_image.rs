@@ -97,6 +97,14 @@ impl RankImage {
         matches!(self.file, ImageFile::Partial(_))
     }
 
+    /// Bytes of the file that are written, while it is.
+    pub fn written_bytes(&self) -> Option<u64> {
+        match &self.file {
+            ImageFile::Partial(partial) => Some(partial.file().metadata().ok()?.len()),
+            _ => None,
+        }
+    }
+
     /// The file is written. Returns it, and what is to lie beside it.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use crate::host::descendants;
 use crate::local::kind;
 use crate::net::reactor::{Interest, Reactor, Token};
 use rejoin_channel_table::{Epoch, Generation, Rank};
-use rejoin_ckpt::image::{SaveError, image_check};
+use rejoin_ckpt::image::{ImageCompression, SaveError, image_check};
 use rejoin_ckpt::store::StoredImage;
 use rejoin_ckpt::twin::Overwritten;
 use rejoin_ckpt::twin::manager::{RestoreRequest, Zygote, ZygoteAnswer, ZygoteError};
@@ -361,6 +361,18 @@ impl RankImages {
     /// Whether the image has a whole file.
     pub fn is_stored(&self, slot: usize, epoch: Epoch) -> bool {
         self.find(slot, epoch).is_some_and(RankImage::is_stored)
+    }
+
+    /// How many bytes of an image's file are written, while they are. Also about how many there
+    /// will be, of an image `with_all` memory whose pages are not compressed.
+    pub fn written(&self, slot: usize, epoch: Epoch, with_all: bool) -> Option<(u64, Option<u64>)> {
+        let image = self.find(slot, epoch)?;
+        let done = image.written_bytes()?;
+        let store = self.store.as_ref();
+        let is_plain = store.is_some_and(|s| s.compression() == ImageCompression::None);
+        let of = (with_all && is_plain).then(|| descendants::memory_of(image.pid));
+        // A guess: the file has neither zero pages nor those of unchanged files.
+        Some((done, of.flatten().map(|of| of.max(done))))
     }
 
     /// The checkpoints of images that have processes, in the order in which memory can do without:

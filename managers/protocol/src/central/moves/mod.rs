@@ -11,9 +11,9 @@
 //! before leaves the rank where it was.
 //!
 //! `move_request` says what is asked for and where the ranks go, `move_table` how far moves have
-//! come. `move_steps` begins and ends them, and `move_messages` handles what hosts say meanwhile.
-//! `former_hosts` knows which host has a rank's image of a checkpoint that was taken before the
-//! rank moved.
+//! come, and `move_view` what of that is shown. `move_steps` begins and ends them, and
+//! `move_messages` handles what hosts say meanwhile. `former_hosts` knows which host has a rank's
+//! image of a checkpoint that was taken before the rank moved.
 
 mod balance;
 mod former_hosts;
@@ -21,6 +21,7 @@ mod move_messages;
 mod move_request;
 mod move_steps;
 mod move_table;
+mod move_view;
 #[cfg(test)]
 mod planning_cost;
 
@@ -28,3 +29,4 @@ pub use former_hosts::FormerHosts;
 pub use move_request::{MoveRequest, Movers};
 pub(super) use move_table::MoveTable;
 pub use move_table::RankMove;
+pub use move_view::{MovePhase, MoveView};

@@ -4,7 +4,7 @@ use super::move_table::{MoveProgress, MoveStage};
 use crate::central::event::Event;
 use crate::central::interface::{CentralEffect, HostIndex, Record};
 use crate::central::job_state::Central;
-use crate::manager_messages::{Cause, MovedRank, Time, ToCentral, ToLocal};
+use crate::manager_messages::{Cause, MoveBytes, MovedRank, Time, ToCentral, ToLocal};
 use crate::verdict::Described;
 use rejoin_channel_table::{BusinessCard, Epoch, Rank};
 use rejoin_wire::Limits;
@@ -30,16 +30,16 @@ impl Central {
             } => (instance.rank, *epoch),
             ToCentral::ImageStored { rank, epoch }
             | ToCentral::ImageNotStored { rank, epoch, .. } => (*rank, *epoch),
-            ToCentral::Loaded { rank, number, .. } | ToCentral::NotLoaded { rank, number, .. } => {
-                (*rank, *number)
-            }
+            ToCentral::Loaded { rank, number, .. }
+            | ToCentral::NotLoaded { rank, number, .. }
+            | ToCentral::MoveBytes(MoveBytes { rank, number, .. }) => (*rank, *number),
             _ => return self.arrival_message(now, host, message, effects),
         };
         let Some(is_latest) = self.moves.has_image(rank, number) else {
-            // What is loaded belongs to moves only.
+            // These belong to moves only.
             let is_stale = matches!(
                 message,
-                ToCentral::Loaded { .. } | ToCentral::NotLoaded { .. }
+                ToCentral::Loaded { .. } | ToCentral::NotLoaded { .. } | ToCentral::MoveBytes(_)
             );
             return (!is_stale).then_some(message);
         };
@@ -66,6 +66,7 @@ impl Central {
             ToCentral::Loaded { bytes, .. } => {
                 return self.moves.loaded(now, (host, rank, number), bytes);
             }
+            ToCentral::MoveBytes(bytes) => return self.moves.note_bytes(now, host, bytes),
             ToCentral::NotImaged { instance, why, .. } if self.ranks.is_live(host, instance) => why,
             ToCentral::ImageLost { why, .. } => why.unwrap_or_else(|| "its image was ended".into()),
             ToCentral::ImageNotStored { why, .. } => {
@@ -247,6 +248,8 @@ impl Central {
             incarnation: one.incarnation,
             took: now.0.saturating_sub(since.0),
             pause: now.0.saturating_sub(progress.stops_since.unwrap_or(now).0),
+            copies: progress.copies.0,
+            copied: progress.copied,
         }));
         self.moves_ended(now, effects);
     }

@@ -1,8 +1,9 @@
 //! The moves that are asked for and under way.
 
 use super::move_request::{MoveRequest, Movers};
+use super::move_view::{MovePhase, MoveView};
 use crate::central::interface::HostIndex;
-use crate::manager_messages::{ProcessInstance, Time};
+use crate::manager_messages::{MoveBytes, ProcessInstance, Time};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -66,6 +67,10 @@ pub(super) struct MoveProgress {
     pub stops_since: Option<Time>,
     /// When the stage began.
     stage_since: Time,
+    /// How far the file of the stage was, and when that was said.
+    bytes: Option<(MoveBytes, Time)>,
+    /// Bytes of all copies ahead.
+    pub copied: u64,
 }
 
 impl MoveProgress {
@@ -80,12 +85,14 @@ impl MoveProgress {
             copies: (0, 0),
             stops_since: None,
             stage_since: now,
+            bytes: None,
+            copied: 0,
         }
     }
 
     /// The next stage begins.
     fn enter(&mut self, stage: MoveStage, now: Time) {
-        (self.stage, self.stage_since) = (stage, now);
+        (self.stage, self.stage_since, self.bytes) = (stage, now, None);
         if stage == MoveStage::Stopping {
             self.stops_since = Some(now);
         }
@@ -118,6 +125,38 @@ impl MoveProgress {
         }
     }
 
+    /// The host on which the file of the stage comes to be.
+    fn writer(&self) -> HostIndex {
+        match self.stage {
+            MoveStage::Copying | MoveStage::Stopping => self.one.from,
+            MoveStage::Loading | MoveStage::Loaded | MoveStage::Restoring => self.one.to,
+        }
+    }
+
+    /// How far the move is.
+    fn view(&self, since: Time, now: Time) -> MoveView {
+        let (bytes, at) = self.bytes.unzip();
+        let took = at.unwrap_or(self.stage_since).0;
+        MoveView {
+            rank: self.one.rank,
+            from: self.one.from,
+            to: self.one.to,
+            phase: match self.stage {
+                MoveStage::Copying => MovePhase::Writing,
+                MoveStage::Loading => MovePhase::Copying,
+                MoveStage::Loaded => MovePhase::Waiting,
+                MoveStage::Stopping => MovePhase::Stopping,
+                MoveStage::Restoring => MovePhase::Restoring,
+            },
+            // Of those that are loaded, the last one.
+            copy: self.copies.0 + u32::from(self.stage != MoveStage::Loaded),
+            done: bytes.map_or(0, |bytes| bytes.done),
+            of: bytes.and_then(|bytes| bytes.of),
+            took: took.saturating_sub(self.stage_since.0),
+            since: now.0.saturating_sub(since.0),
+        }
+    }
+
     /// Whether this host is to load the image of this number.
     pub fn is_loading(&self, host: HostIndex, number: Epoch) -> bool {
         self.stage == MoveStage::Loading && self.number == number && self.one.to == host
@@ -127,6 +166,7 @@ impl MoveProgress {
     /// than this one.
     fn is_worth_another(&mut self, bytes: u64) -> bool {
         let (count, before) = self.copies;
+        self.copied += bytes;
         self.copies = (count + 1, bytes);
         let shrinks = count == 0 || bytes < before / 4 * 3;
         bytes > SMALL && shrinks && self.copies.0 < MOST_COPIES
@@ -277,6 +317,24 @@ impl MoveTable {
         let progress = self.of(rank)?;
         let is_latest = progress.number == number;
         (is_latest || progress.earlier.contains(&number)).then_some(is_latest)
+    }
+
+    /// This host says how far the rank's latest image is.
+    pub(super) fn note_bytes(&mut self, now: Time, host: HostIndex, bytes: MoveBytes) {
+        let progress = self.find(bytes.rank).filter(|p| p.writer() == host);
+        if let Some(progress) = progress {
+            progress.bytes = Some((bytes, now));
+        }
+    }
+
+    /// How far the ranks are that are on their way.
+    pub fn views(&self, now: Time) -> Vec<MoveView> {
+        let orders = self.under_way.iter();
+        let views = orders.flat_map(|order| {
+            let moves = order.moves.iter();
+            moves.map(|progress| progress.view(order.since, now))
+        });
+        views.collect()
     }
 
     /// The rank has taken its latest image.
@@ -504,6 +562,40 @@ mod tests {
             .expect("it moves");
         table.taken(RANK);
         assert_eq!(state(&table), (false, true));
+    }
+
+    #[test]
+    fn those_who_look_on_see_the_phase_and_the_bytes_that_its_host_has_said() {
+        let mut table = begun();
+        let seen = |table: &MoveTable| {
+            let view = table.views(Time(100))[0];
+            (view.phase, view.copy, view.done, view.of, view.took)
+        };
+        let bytes = |number, done, of| MoveBytes {
+            rank: RANK,
+            number: Epoch(number),
+            done,
+            of,
+        };
+        assert_eq!(seen(&table), (MovePhase::Writing, 1, 0, None, 0));
+        table.note_bytes(Time(8), TO, bytes(10, 99, None));
+        assert_eq!(seen(&table).2, 0, "another host has said it");
+        table.note_bytes(Time(8), FROM, bytes(10, 5, None));
+        assert_eq!(seen(&table), (MovePhase::Writing, 1, 5, None, 8));
+        table.stored(Time(9), FROM, RANK).expect("a file");
+        assert_eq!(seen(&table), (MovePhase::Copying, 1, 0, None, 0));
+        table.note_bytes(Time(19), TO, bytes(10, 6, Some(12)));
+        assert_eq!(seen(&table), (MovePhase::Copying, 1, 6, Some(12), 10));
+        table.loaded(Time(20), (TO, RANK, Epoch(10)), SMALL + 1);
+        assert_eq!(seen(&table), (MovePhase::Waiting, 1, 0, None, 0));
+        table
+            .next_image(Time(21), RANK, Epoch(11))
+            .expect("it moves");
+        assert_eq!(seen(&table).0, MovePhase::Writing);
+        assert_eq!((seen(&table).1, table.views(Time(100))[0].since), (2, 100));
+        assert_eq!(table.of(RANK).map(|p| p.copied), Some(SMALL + 1));
+        table.moved(RANK);
+        assert_eq!(table.views(Time(100)), []);
     }
 
     #[test]

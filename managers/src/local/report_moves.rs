@@ -1,0 +1,49 @@
+//! Says how far the files of ranks are that move from here or to here.
+
+use super::LocalManager;
+use rejoin_channel_table::{Epoch, Rank};
+use rejoin_managers_protocol::local::LocalInput;
+use rejoin_managers_protocol::manager_messages::MoveBytes;
+use std::time::Instant;
+
+impl LocalManager {
+    /// Reports how far files of moves are, if that is due.
+    pub(super) fn report_moves(&mut self, now: Instant) {
+        let written: Vec<(Rank, Epoch, bool)> = self.core.files_of_moves().collect();
+        let copied = self.copied_for_moves();
+        let any = !(written.is_empty() && copied.is_empty());
+        if !self.move_reports.are_due(any, now) {
+            return;
+        }
+        let mut all = Vec::new();
+        for (rank, number, with_all) in written {
+            let slot = self.slot(rank);
+            let bytes = slot.and_then(|slot| self.images.written(slot, number, with_all));
+            all.extend(bytes.map(|(done, of)| MoveBytes {
+                rank,
+                number,
+                done,
+                of,
+            }));
+        }
+        for (rank, number) in copied {
+            let copies = self.copies.as_ref();
+            let bytes = copies.and_then(|copies| copies.progress(rank, number));
+            all.extend(bytes.map(|(done, of)| MoveBytes {
+                rank,
+                number,
+                done,
+                of: Some(of),
+            }));
+        }
+        let news = self.move_reports.news(all).into_iter();
+        self.queue.extend(news.map(LocalInput::MoveBytes));
+    }
+
+    /// The images of ranks that move here which are copied or loaded.
+    fn copied_for_moves(&self) -> Vec<(Rank, Epoch)> {
+        let awaited = self.copies.iter().flat_map(|copies| copies.awaited());
+        let awaited = awaited.filter(|(rank, number)| self.arrivals.came_with(*rank, *number));
+        self.incoming.all_pending().chain(awaited).collect()
+    }
+}
