@@ -108,8 +108,9 @@ pub(super) struct JobArguments {
     /// than that must have ranks
     #[arg(long, requires = "images", value_name = "HOSTS", value_parser = clap::value_parser!(u32).range(2..=8), allow_hyphen_values = true)]
     pub(super) image_parity: Option<u32>,
-    /// Bytes a second at most that a host copies of other hosts' images: a number, or one with a
-    /// unit such as 200MB. A rank that waits for its image gets it without a limit
+    /// Bytes a second at most that a host copies of other hosts' images, and that it gives to all
+    /// others: a number, or one with a unit such as 200MB. A rank that waits for its image gets it
+    /// without a limit
     #[arg(long, requires = "images", value_name = "BYTES", value_parser = copy_rate, allow_hyphen_values = true)]
     pub(super) image_copy_rate: Option<u64>,
     /// Name of the job. Its images stay in the folder of --images until it ends well, so that

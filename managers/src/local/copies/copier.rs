@@ -18,6 +18,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 /// A file that makes no progress for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The same while the manager that has the file gives files to others: each takes its time.
+const BUSY_PATIENCE: Duration = Duration::from_secs(600);
 /// Pause between two attempts, and longest pause before an order is looked at again.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -109,15 +111,16 @@ impl Copier {
             if self.void.contain(order.number) {
                 return Err("it is not wanted any more".into());
             }
-            let why = match self.attempt(order, &mut draft) {
+            let (why, patience) = match self.attempt(order, &mut draft) {
                 Ok(None) => return Ok(CopyResult::SharedFolder),
                 Ok(Some(note)) => return name(draft, &note),
                 Err(CopyFailure::Final(why)) => return Err(why),
-                Err(CopyFailure::Connection(why)) => why,
+                Err(CopyFailure::Connection(why)) => (why, PATIENCE),
+                Err(CopyFailure::Busy) => ("it gives files to others".into(), BUSY_PATIENCE),
             };
             if draft.done > progress {
                 (progress, since) = (draft.done, Instant::now());
-            } else if since.elapsed() > PATIENCE || order.has_no_place() {
+            } else if since.elapsed() > patience || order.has_no_place() {
                 return Err(format!(
                     "the manager that has the file can't be reached: {why}"
                 ));

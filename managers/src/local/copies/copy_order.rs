@@ -20,6 +20,8 @@ pub(super) struct NeededFile {
     pub host: u32,
     /// Where the manager of that host listens.
     pub addresses: Vec<SocketAddr>,
+    /// A process waits for it, so that no limit holds.
+    pub is_awaited: bool,
 }
 
 /// A file that is to be made.
@@ -128,6 +130,8 @@ impl VoidOrders {
 pub(super) enum CopyFailure {
     /// A connection failed for this reason: another one may not.
     Connection(String),
+    /// The manager that has the file gives files to as many others as it can.
+    Busy,
     /// Every further attempt would fail for this reason.
     Final(String),
 }

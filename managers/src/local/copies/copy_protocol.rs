@@ -4,7 +4,7 @@
 //! | from | what |
 //! |---|---|
 //! | server | length (2 bytes) and name of its claim in its folder of images |
-//! | client | kind (4: 0 the file of an image, 1 a parity), rank (4), epoch (4), and how many bytes of the file it has (8) |
+//! | client | kind (4: 0 the file of an image, 1 a parity; 2 more if a process waits for it), rank (4), epoch (4), and how many bytes of the file it has (8) |
 //! | server | 0, or length (2) of the reason why there is no file, and the reason |
 //! | server | bytes of the file (8), length of the note (4), checksum of the note (8), the note |
 //! | server | for each chunk its length (4), its checksum (8), and its bytes |
@@ -29,7 +29,12 @@ pub struct CopyRequest {
     pub file: KeptFile,
     /// Bytes of the file that the client has.
     pub from: u64,
+    /// A process waits for it: the server keeps to no limit.
+    pub is_awaited: bool,
 }
+
+/// The bit of the kind that says so.
+const AWAITED: u32 = 2;
 
 fn damaged(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{what} is damaged"))
@@ -68,7 +73,8 @@ pub fn write_request(to: &mut impl Write, request: CopyRequest) -> io::Result<()
         is_parity,
     } = request.file;
     let mut bytes = [0; 20];
-    bytes[..4].copy_from_slice(&u32::from(is_parity).to_le_bytes());
+    let awaited = if request.is_awaited { AWAITED } else { 0 };
+    bytes[..4].copy_from_slice(&(u32::from(is_parity) | awaited).to_le_bytes());
     bytes[4..8].copy_from_slice(&rank.0.to_le_bytes());
     bytes[8..12].copy_from_slice(&epoch.0.to_le_bytes());
     bytes[12..].copy_from_slice(&request.from.to_le_bytes());
@@ -77,7 +83,8 @@ pub fn write_request(to: &mut impl Write, request: CopyRequest) -> io::Result<()
 
 /// Reads a request.
 pub fn read_request(from: &mut impl Read) -> io::Result<CopyRequest> {
-    let is_parity = match u32::from_le_bytes(read_exactly(from)?) {
+    let kind = u32::from_le_bytes(read_exactly(from)?);
+    let is_parity = match kind & !AWAITED {
         0 => false,
         1 => true,
         _ => return Err(damaged("the kind of a file")),
@@ -89,6 +96,7 @@ pub fn read_request(from: &mut impl Read) -> io::Result<CopyRequest> {
             epoch: Epoch(u32::from_le_bytes(read_exactly(from)?)),
         },
         from: u64::from_le_bytes(read_exactly(from)?),
+        is_awaited: kind & AWAITED != 0,
     })
 }
 
@@ -151,6 +159,7 @@ mod tests {
                 is_parity: true,
             },
             from: 1 << 40,
+            is_awaited: true,
         };
         let mut bytes = Vec::new();
         write_text(&mut bytes, "a claim").expect("written");

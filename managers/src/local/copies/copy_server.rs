@@ -1,13 +1,14 @@
 //! Gives other hosts' managers the files of this host's images. Each caller that has proved itself
 //! gets a thread, because files are read from disks that take their time.
 
-use super::copy_protocol::{self as protocol, CHUNK, CopyRequest};
+use super::copy_order::CopyMember;
+use super::copy_protocol::{self as protocol, CHUNK};
+use super::copy_rate::CopyRate;
+use super::paced_writer::PacedWriter;
 use crate::error::{Result, system_text};
-use crate::host::host_limits;
-use crate::launch::launch_plan::LaunchPlan;
 use crate::local::kind;
 use crate::net::address::{ListenAt, ManagerReach};
-use crate::net::auth::image_key;
+use crate::net::auth::{Whose, image_key};
 use crate::net::manager_listener::Listener;
 use crate::net::reactor::Reactor;
 use rejoin_ckpt::store::ImageFolder;
@@ -15,50 +16,61 @@ use rejoin_managers_protocol::manager_messages::KeptFile;
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write as _};
 use std::net::TcpStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Most callers at once.
-const MOST_CALLERS: usize = 16;
+/// Most callers at once. Each has a buffer of a chunk, so that this also bounds the memory for
+/// files of all ranks of this host, however many move.
+pub(super) const MOST_CALLERS: usize = 16;
 
 /// A caller that takes nothing for so long is dropped.
 pub(super) const SILENCE: Duration = Duration::from_secs(10);
 
 /// What callers get.
-#[derive(Debug, Clone)]
-pub(super) struct ServedFolder {
-    /// The folder.
-    pub folder: ImageFolder,
+#[derive(Debug)]
+struct ServedFolder {
+    folder: ImageFolder,
     /// The name of this manager's claim in it.
-    pub claim: String,
+    claim: String,
+    /// How fast all callers together get files for which no process waits.
+    rate: Option<Mutex<CopyRate>>,
 }
 
 /// The listener, and the callers.
 pub(super) struct CopyServer {
     listener: Listener,
     served: Arc<ServedFolder>,
-    host: u32,
-    launch: u32,
+    whose: Whose,
+    /// Most callers at once.
+    most: usize,
 }
 
 impl CopyServer {
-    /// Listens for other local managers of the job.
+    /// Listens for other local managers of the job at this place, for so many at once that have not
+    /// proved themselves. `claim`: the name of this manager's claim in its folder.
     pub fn open(
-        plan: &LaunchPlan,
-        (launch, host): (u32, u32),
-        served: ServedFolder,
+        member: &CopyMember,
+        claim: String,
+        (at, unproven): (ListenAt, usize),
+        most: usize,
         reactor: &Reactor,
     ) -> Result<CopyServer> {
-        let key = image_key(&plan.key, launch, host);
-        let at = ListenAt::of(&plan.options);
-        let most = host_limits::callers(host_limits::local(plan.ranks.len() as u64, true));
-        let calls = (kind::COPY_CALLS, most);
+        let whose = member.whose;
+        let key = image_key(&member.key, whose.launch, whose.host);
+        let calls = (kind::COPY_CALLS, unproven);
+        let rate = member
+            .rate
+            .map(|limit| CopyRate::new(Some(limit), Instant::now()));
         Ok(CopyServer {
-            listener: Listener::open(plan.job, key, &at, calls, reactor)?,
-            served: Arc::new(served),
-            host,
-            launch,
+            listener: Listener::open(whose.job, key, &at, calls, reactor)?,
+            served: Arc::new(ServedFolder {
+                folder: member.folder.clone(),
+                claim,
+                rate: rate.map(Mutex::new),
+            }),
+            whose,
+            most,
         })
     }
 
@@ -73,8 +85,8 @@ impl CopyServer {
             return Ok(());
         };
         let whose = arrival.whose;
-        let is_right = whose.launch == self.launch && whose.host != self.host;
-        let is_free = Arc::strong_count(&self.served) <= MOST_CALLERS;
+        let is_right = whose.launch == self.whose.launch && whose.host != self.whose.host;
+        let is_free = Arc::strong_count(&self.served) <= self.most;
         let received = (is_right && is_free).then_some(0);
         let Some(socket) = self.listener.answer(arrival, received) else {
             return Ok(());
@@ -115,16 +127,15 @@ pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
 fn serve(stream: TcpStream, served: &ServedFolder) -> io::Result<()> {
     prepare(&stream)?;
     let mut from = &stream;
-    let mut to = BufWriter::with_capacity(CHUNK + 64, &stream);
-    protocol::write_text(&mut to, &served.claim)?;
-    to.flush()?;
+    protocol::write_text(&mut from, &served.claim)?;
     let request = match protocol::read_request(&mut from) {
         // It sees the same folder.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
         read => read?,
     };
-    let opened = open(&served.folder, request);
-    match opened {
+    let rate = served.rate.as_ref().filter(|_| !request.is_awaited);
+    let mut to = BufWriter::new(PacedWriter::new(&stream, rate));
+    match open(&served.folder, request.file, request.from) {
         Err(error) => protocol::write_text(&mut to, &system_text(&error))?,
         Ok((file, bytes, note)) => {
             protocol::write_text(&mut to, "")?;
@@ -136,12 +147,16 @@ fn serve(stream: TcpStream, served: &ServedFolder) -> io::Result<()> {
 }
 
 /// The file from the byte on that the caller lacks, its whole length, and its note.
-pub(super) fn open(folder: &ImageFolder, request: CopyRequest) -> io::Result<(File, u64, Vec<u8>)> {
+pub(super) fn open(
+    folder: &ImageFolder,
+    file: KeptFile,
+    from: u64,
+) -> io::Result<(File, u64, Vec<u8>)> {
     let KeptFile {
         rank,
         epoch,
         is_parity,
-    } = request.file;
+    } = file;
     let image = match is_parity {
         true => folder.find_parity(rank.0, epoch.0)?,
         false => folder.find(rank.0, epoch.0)?,
@@ -149,7 +164,7 @@ pub(super) fn open(folder: &ImageFolder, request: CopyRequest) -> io::Result<(Fi
     let note = image.note()?;
     let mut file = File::open(image.path())?;
     let bytes = file.metadata()?.len();
-    file.seek(SeekFrom::Start(request.from))?;
+    file.seek(SeekFrom::Start(from))?;
     Ok((file, bytes, note))
 }
 

@@ -44,7 +44,11 @@ impl FileSource {
             return Ok(None);
         }
         let file = needed.file;
-        let request = CopyRequest { file, from };
+        let request = CopyRequest {
+            file,
+            from,
+            is_awaited: needed.is_awaited,
+        };
         protocol::write_request(&mut stream, request).map_err(lost)?;
         let problem = protocol::read_text(&mut stream).map_err(lost)?;
         if !problem.is_empty() {
@@ -61,7 +65,7 @@ impl FileSource {
 
     /// Opens a file in the folder that this host sees.
     pub fn own(member: &CopyMember, file: KeptFile, from: u64) -> Result<FileSource, CopyFailure> {
-        let opened = copy_server::open(&member.folder, CopyRequest { file, from });
+        let opened = copy_server::open(&member.folder, file, from);
         let (file, bytes, note) = opened.map_err(refused)?;
         Ok(FileSource {
             bytes,
@@ -108,7 +112,8 @@ fn connect(member: &CopyMember, needed: &NeededFile) -> Result<TcpStream, CopyFa
     for address in &needed.addresses {
         let connected = TcpStream::connect_timeout(address, CONNECT_LIMIT);
         match connected.and_then(|stream| prove(member, needed.host, stream)) {
-            Ok(stream) => return Ok(stream),
+            Ok(Some(stream)) => return Ok(stream),
+            Ok(None) => last = CopyFailure::Busy,
             Err(error) => {
                 last = CopyFailure::Connection(format!("{address}: {}", system_text(&error)));
             }
@@ -117,7 +122,8 @@ fn connect(member: &CopyMember, needed: &NeededFile) -> Result<TcpStream, CopyFa
     Err(last)
 }
 
-fn prove(member: &CopyMember, host: u32, mut stream: TcpStream) -> io::Result<TcpStream> {
+/// Nothing if the manager has no place for another caller now.
+fn prove(member: &CopyMember, host: u32, mut stream: TcpStream) -> io::Result<Option<TcpStream>> {
     prepare(&stream)?;
     let key = image_key(&member.key, member.whose.launch, host);
     let nonce = random().map_err(io::Error::other)?;
@@ -130,8 +136,6 @@ fn prove(member: &CopyMember, host: u32, mut stream: TcpStream) -> io::Result<Tc
     let mut welcome = [0; WELCOME];
     stream.read_exact(&mut welcome)?;
     let welcome = auth::read_welcome(&key, &hello, &nonce, &welcome);
-    match welcome.map_err(io::Error::other)? {
-        Some(_) => Ok(stream),
-        None => Err(io::Error::other("it has no place for another caller now")),
-    }
+    let received = welcome.map_err(io::Error::other)?;
+    Ok(received.map(|_| stream))
 }

@@ -10,18 +10,20 @@ mod copy_protocol;
 mod copy_rate;
 mod copy_server;
 mod file_source;
+mod paced_writer;
 mod parity_note;
 
 use crate::error::{Context, Result};
+use crate::host::host_limits;
 use crate::launch::launch_plan::LaunchPlan;
 use crate::local::kind;
-use crate::net::address::ManagerReach;
+use crate::net::address::{ListenAt, ManagerReach};
 use crate::net::auth::Whose;
 use crate::net::reactor::{Interest, Reactor, Token};
 use copy_maker::CopyMaker;
 pub use copy_order::CopyEnd;
 use copy_order::{CopyMember, CopyOrder, CopyResult, NeededFile};
-use copy_server::{CopyServer, ServedFolder};
+use copy_server::{CopyServer, MOST_CALLERS};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_ckpt::store::ImageFolder;
 use rejoin_managers_protocol::manager_messages::{KeptFile, MovedRank, ProcessInstance};
@@ -102,13 +104,6 @@ impl ImageCopies {
         let (Some(copies), Some(central)) = (&plan.copies, &plan.central) else {
             return Ok(None);
         };
-        let place = (central.launch, central.host);
-        let served = ServedFolder {
-            folder: folder.clone(),
-            claim,
-        };
-        let server = CopyServer::open(plan, place, served, reactor);
-        let server = server.inspect_err(|error| tracing::warn!(%error, "no host can copy images"));
         let member = CopyMember {
             key: plan.key.clone(),
             whose: Whose {
@@ -119,6 +114,10 @@ impl ImageCopies {
             folder: folder.clone(),
             rate: plan.copy_rate,
         };
+        let most = host_limits::callers(host_limits::local(plan.ranks.len() as u64, true));
+        let places = (ListenAt::of(&plan.options), most);
+        let server = CopyServer::open(&member, claim, places, MOST_CALLERS, reactor);
+        let server = server.inspect_err(|error| tracing::warn!(%error, "no host can copy images"));
         let maker = start(&member, reactor)?;
         Ok(Some(ImageCopies {
             server: server.ok(),
@@ -205,12 +204,13 @@ impl ImageCopies {
         let number = self.next_number;
         self.next_number += 1;
         self.under_way.insert(file, number);
+        let is_awaited = !file.is_parity && self.awaited.contains_key(&(file.rank, file.epoch));
         let parts = parts.into_iter().map(|(file, host)| NeededFile {
             file,
             host,
             addresses: self.places.get(&host).cloned().unwrap_or_default(),
+            is_awaited,
         });
-        let is_awaited = !file.is_parity && self.awaited.contains_key(&(file.rank, file.epoch));
         let urgent = self.urgent.as_ref().filter(|_| is_awaited);
         urgent.unwrap_or(&self.maker).order(CopyOrder {
             number,
@@ -390,3 +390,6 @@ fn start(member: &CopyMember, reactor: &Reactor) -> Result<CopyMaker> {
     reactor.add(&maker, Token::single(kind::COPY_ENDS), Interest::READ)?;
     Ok(maker)
 }
+
+#[cfg(test)]
+mod tests;
