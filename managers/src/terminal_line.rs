@@ -35,6 +35,13 @@ pub fn wrote(bytes: &[u8]) {
     }
 }
 
+/// Whether standard error is a terminal that knows escape sequences.
+#[must_use]
+pub fn error_is_terminal() -> bool {
+    let is_dumb = std::env::var_os("TERM").is_none_or(|kind| kind == "dumb");
+    std::io::stderr().is_terminal() && !is_dumb
+}
+
 /// A terminal, without waiting for it: what it does not take at once is not shown.
 #[derive(Debug)]
 pub struct TerminalLine(File);
@@ -43,10 +50,8 @@ impl TerminalLine {
     /// Of standard error, if it is a terminal that knows escape sequences.
     #[must_use]
     pub fn of_standard_error() -> Option<Arc<TerminalLine>> {
-        let error = std::io::stderr();
-        let is_dumb = std::env::var_os("TERM").is_none_or(|kind| kind == "dumb");
-        match error.is_terminal() && !is_dumb {
-            true => TerminalLine::of(&error),
+        match error_is_terminal() {
+            true => TerminalLine::of(&std::io::stderr()),
             false => None,
         }
     }

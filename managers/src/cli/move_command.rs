@@ -108,7 +108,7 @@ fn carry_out(order: MoveOrder, job: Option<&str>) -> i32 {
     let what = What::Move(order);
     let answer = match MoveBars::of_standard_error() {
         None => ask_named(&name, what, LIMIT),
-        Some(mut bars) => {
+        Some(bars) => {
             let answer = ask_to_move(&name, what, LIMIT, &mut |moves| bars.show(moves));
             bars.end();
             answer

@@ -2,14 +2,13 @@
 //! the terminal while `rejoin migrate` waits.
 
 use crate::report::query::MoveStatus;
-use crate::terminal_line::TerminalLine;
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::collections::BTreeMap;
+use crate::terminal_line;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Most bars at once.
 const MOST_BARS: usize = 16;
-const BAR: &str = "{prefix} [{bar:20}] {wide_msg}";
-const REST: &str = "{wide_msg}";
+/// The width of a bar.
+const BAR: usize = 20;
 
 fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
@@ -46,86 +45,49 @@ pub(super) fn lines(moves: &[MoveStatus]) -> String {
     moves.iter().map(line).collect()
 }
 
-/// A bar for each rank that is on its way.
-pub(super) struct MoveBars {
-    all: MultiProgress,
-    bars: BTreeMap<u32, ProgressBar>,
-    /// Of ranks without a bar.
-    rest: ProgressBar,
-}
+/// A line with a bar for each rank that is on its way. All are one message: drawn one by one, some
+/// would come sooner after another than indicatif draws.
+pub(super) struct MoveBars(ProgressBar);
 
 impl MoveBars {
     /// On standard error, if it is a terminal.
     pub fn of_standard_error() -> Option<MoveBars> {
-        TerminalLine::of_standard_error()?;
-        // All bars are drawn at once, four times a second.
-        Some(MoveBars::on(ProgressDrawTarget::stderr_with_hz(u8::MAX)))
+        terminal_line::error_is_terminal().then(|| MoveBars::on(ProgressDrawTarget::stderr()))
     }
 
     fn on(target: ProgressDrawTarget) -> MoveBars {
-        MoveBars {
-            all: MultiProgress::with_draw_target(target),
-            bars: BTreeMap::new(),
-            rest: ProgressBar::hidden(),
-        }
+        let style = ProgressStyle::with_template("{msg}");
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
+        MoveBars(ProgressBar::with_draw_target(None, target).with_style(style))
     }
 
     /// These are on their way now.
-    pub fn show(&mut self, moves: &[MoveStatus]) {
+    pub fn show(&self, moves: &[MoveStatus]) {
         let shown = &moves[..moves.len().min(MOST_BARS)];
-        let is_shown = |rank: &u32| shown.iter().any(|one| one.rank == *rank);
-        for (_, bar) in self.bars.extract_if(.., |rank, _| !is_shown(rank)) {
-            bar.finish_and_clear();
-            self.all.remove(&bar);
+        let mut all: Vec<String> = shown.iter().map(bar).collect();
+        match moves.len() - shown.len() {
+            0 => {}
+            more => all.push(format!("and {more} more")),
         }
-        for one in shown {
-            let all = &self.all;
-            let bar = self
-                .bars
-                .entry(one.rank)
-                .or_insert_with(|| new_bar(all, one));
-            // Of an unknown length, nothing is filled.
-            let (done, of) = one
-                .of_bytes
-                .map_or((0, 1), |of| (one.done_bytes, of.max(1)));
-            bar.set_length(of);
-            bar.set_position(done.min(of));
-            bar.set_message(describe(one));
-            bar.tick();
-        }
-        self.show_rest(moves.len() - shown.len());
-    }
-
-    fn show_rest(&mut self, more: usize) {
-        if more == 0 {
-            self.rest.finish_and_clear();
-            self.all.remove(&self.rest);
-            self.rest = ProgressBar::hidden();
-            return;
-        }
-        if self.rest.is_hidden() {
-            let style = ProgressStyle::with_template(REST);
-            let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-            self.rest = self.all.add(ProgressBar::no_length().with_style(style));
-        }
-        self.rest.set_message(format!("and {more} more"));
-        self.rest.tick();
+        self.0.set_message(all.join("\n"));
+        self.0.tick();
     }
 
     /// Removes the bars: something else is to be said.
     pub fn end(self) {
-        // A terminal that is gone shows nothing.
-        let _ = self.all.clear();
+        self.0.finish_and_clear();
     }
 }
 
-fn new_bar(all: &MultiProgress, one: &MoveStatus) -> ProgressBar {
-    let style = ProgressStyle::with_template(BAR);
-    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-    let bar = ProgressBar::new(1)
-        .with_style(style.progress_chars("=> "))
-        .with_prefix(format!("rank {}, {} to {}", one.rank, one.host, one.to));
-    all.add(bar)
+/// The line of a rank. Of an unknown length, nothing is filled.
+fn bar(one: &MoveStatus) -> String {
+    let of = one.of_bytes.unwrap_or(0).max(1);
+    let done = one.of_bytes.map_or(0, |_| one.done_bytes.min(of));
+    let filled = usize::try_from(u128::from(done) * BAR as u128 / u128::from(of)).unwrap_or(BAR);
+    let bar = "=".repeat(filled);
+    let (rank, host, to) = (one.rank, &one.host, &one.to);
+    let what = describe(one);
+    format!("rank {rank}, {host} to {to} [{bar:BAR$}] {what}")
 }
 
 #[cfg(test)]
@@ -225,10 +187,10 @@ mod tests {
     fn each_rank_has_a_bar_as_long_as_it_moves() {
         let paper = Paper::default();
         let target = ProgressDrawTarget::term_like_with_hz(Box::new(paper.clone()), u8::MAX);
-        let mut bars = MoveBars::on(target);
+        let bars = MoveBars::on(target);
         bars.show(&[moving(1, "copying", 1), moving(2, "writing", 2)]);
         let text = paper.take();
-        let first = "rank 1, a to b [==========>         ] copying, 1.5 of 3.0 MiB, 5.0 MiB/s";
+        let first = "rank 1, a to b [==========          ] copying, 1.5 of 3.0 MiB, 5.0 MiB/s";
         for part in [first, "rank 2, a to b", "writing (copy 2)"] {
             assert!(text.contains(part), "{text:?}");
         }
