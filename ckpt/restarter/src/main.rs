@@ -81,7 +81,12 @@ fn follow(arguments: &RestartArguments, first: LoadedImage) -> Result<LoadedImag
         let order = LoadOrder::decode(&bytes).ok_or(ImageError::Usage)?;
         // Its table lies where that of the image before the present one was.
         let next = LoadedImage::open(&order.path, arguments, order.epoch, number % 2)?;
-        update::regions(&image.table, &next)?;
+        // The rank waits for the last one.
+        let speed = match order.is_last {
+            true => FillSpeed::Fast,
+            false => FillSpeed::Calm,
+        };
+        update::regions(&image.table, &next, speed)?;
         next.files.close();
         image.forget()?;
         image = next;

@@ -31,7 +31,11 @@ fn beginning_at(table: &SavedTable<'_>, address: u64) -> Option<SavedRegion> {
 }
 
 /// Brings all regions to the state of the next image.
-pub fn regions(before: &SavedTable<'_>, next: &LoadedImage) -> Result<(), ImageError> {
+pub fn regions(
+    before: &SavedTable<'_>,
+    next: &LoadedImage,
+    speed: FillSpeed,
+) -> Result<(), ImageError> {
     let table = &next.table;
     for old in before.regions() {
         let new = beginning_at(table, old.start);
@@ -55,7 +59,7 @@ pub fn regions(before: &SavedTable<'_>, next: &LoadedImage) -> Result<(), ImageE
         }
     }
     let is_there = |extent: &SavedExtent| is_there(before, table, extent);
-    fill::all(&next.files, table, &is_there, FillSpeed::Calm)
+    fill::all(&next.files, table, &is_there, speed)
 }
 
 /// Drops pages that the region has no more, maps what it has grown by, and lets it be written.

@@ -86,12 +86,14 @@ impl LocalManager {
             None => Err(Error::Usage("there is no plan".into())),
         };
         let (ends, socket) = made.map_err(|e| e.to_string())?;
+        // The files of a rank that moves are as it has left them, and others may have added to them.
+        let moves = self.arrivals.came_with(instance.rank, epoch);
         let request = RestoreRequest {
             stdin: input.as_ref().map(AsFd::as_fd),
             stdout: Some(ends.out.1.as_fd()),
             stderr: Some(ends.err.1.as_fd()),
             fds: &[ends.manager.1.as_fd()],
-            cut_files: spared.is_some(),
+            cut_files: spared.is_some() && !moves,
             spared: spared.as_deref().unwrap_or_default(),
             accepts_overwritten: self.is_plan(ProcessStarter::accepts_external_state),
             has_other_hosts: self.is_plan(ProcessStarter::has_other_hosts),

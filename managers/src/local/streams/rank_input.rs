@@ -220,11 +220,17 @@ impl RankInput {
         self.images.insert(epoch, position);
     }
 
-    /// No rank rolls back beyond this image any more.
+    /// No rank rolls back beyond this image any more. If the rank has come to this host with a later
+    /// one, a checkpoint since then may still be needed.
     pub fn committed(&mut self, epoch: Epoch) {
-        let position = self.images.get(&epoch).copied().unwrap_or(self.at);
-        self.images = self.images.split_off(&epoch);
-        self.forget_before(position);
+        if self.images.is_empty() {
+            return self.forget_before(self.at);
+        }
+        let known = self.images.range(..=epoch).next_back();
+        if let Some((&oldest, &position)) = known {
+            self.images = self.images.split_off(&oldest);
+            self.forget_before(position);
+        }
     }
 
     fn forget_before(&mut self, position: u64) {
@@ -466,6 +472,25 @@ mod tests {
         assert!(!input.ended);
         input.continue_from(Epoch(7), 3);
         assert!(input.ended && input.waiting() == 0);
+    }
+
+    #[test]
+    fn input_after_a_checkpoint_stays_while_an_earlier_one_than_the_move_counts() {
+        let mut input = RankInput::new(Rank(0), true);
+        let reader = input.renew(0).unwrap();
+        // It has come with image 7. The files of 6 are still the newest, and 8 is in memory.
+        input.continue_from(Epoch(7), 0);
+        input.push(b"one two three");
+        given(&mut input);
+        assert_eq!(read(&reader, 8), b"one two ");
+        input.imaged(Epoch(8), 4);
+        input.committed(Epoch(6));
+        assert_eq!((input.from, input.kept.len()), (0, 13));
+        input.committed(Epoch(8));
+        assert_eq!((input.from, input.kept.len()), (4, 9));
+        // An image that was never requested of it does not count.
+        input.committed(Epoch(9));
+        assert_eq!((input.from, input.kept.len()), (4, 9));
     }
 
     #[test]
