@@ -214,7 +214,7 @@ fn a_rank_stays_if_the_time_comes_at_which_the_job_stops() {
         };
         let said = stops(&hosts, &alone, point, ["--stop-at", &time], at_time);
         assert!(!said.output.status.success(), "{}", said.text());
-        let reason = "the job came to its end before";
+        let reason = "the job is to stop";
         assert!(said.stderr().contains(reason), "{}", said.text());
     }
 }

@@ -11,7 +11,9 @@ use rejoin_managers_protocol::central::{
 };
 use rejoin_managers_protocol::host_health::HostHealth;
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
-use rejoin_managers_protocol::manager_messages::{ToCentral, ToLocal};
+use rejoin_managers_protocol::manager_messages::{
+    Cause, End, ProcessInstance, Stage, ToCentral, ToLocal,
+};
 use rejoin_wire::{ImageCost, Limits};
 
 /// A rank on each of two hosts of two slots, and a spare host of one.
@@ -114,6 +116,104 @@ fn a_host_that_is_to_leave_is_drained_once() {
     };
     assert_eq!(moves(&hear(&mut central, 1, refused)), []);
     assert_eq!(moves(&hear(&mut central, 1, leave())), [(Rank(1), 2)]);
+}
+
+fn drain(central: &mut Central, host: HostIndex) -> Vec<CentralEffect> {
+    let request = MoveRequest {
+        id: 9,
+        movers: Movers::Drain(host),
+        to: None,
+    };
+    step(central, at(1), CentralInput::Move(request))
+}
+
+/// Why not all that was asked for has happened.
+fn refusal(effects: &[CentralEffect]) -> Option<&str> {
+    effects.iter().find_map(|effect| match effect {
+        CentralEffect::Event(Event::MovesOver { why, .. }) => why.as_deref(),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_host_that_the_user_drains_takes_ranks_in_until_its_own_can_leave() {
+    let mut central = running(Job {
+        hosts: vec!["a".into()],
+        slots: vec![2],
+        placement: vec![0, 0],
+        ..three_hosts()
+    });
+    let refused = drain(&mut central, 0);
+    assert_eq!(refusal(&refused), Some("there is no other host"));
+    assert_eq!(conditions(&refused), []);
+}
+
+#[test]
+fn ranks_leave_a_host_of_which_one_is_in_finalize() {
+    let mut central = running(Job {
+        placement: vec![0, 1, 1],
+        slots: vec![2, 2, 2],
+        ..three_hosts()
+    });
+    let instance = instance(1, 0);
+    hear(&mut central, 1, ToCentral::Finalizing { instance });
+    let moved = moves(&drain(&mut central, 1));
+    assert!(matches!(moved[..], [(Rank(2), _)]), "{moved:?}");
+    let alone = MoveRequest {
+        id: 10,
+        movers: Movers::Ranks(vec![Rank(1)]),
+        to: None,
+    };
+    let mut other = running(three_hosts());
+    hear(&mut other, 1, ToCentral::Finalizing { instance });
+    let refused = step(&mut other, at(1), CentralInput::Move(alone));
+    let why = "rank 1 is in MPI_Finalize, or has ended";
+    assert_eq!((moves(&refused), refusal(&refused)), (vec![], Some(why)));
+    assert_eq!(refusal(&drain(&mut other, 1)), Some(why));
+}
+
+#[test]
+fn ranks_that_a_rollback_has_left_on_a_drained_host_move_away_again() {
+    let mut central = running(three_hosts());
+    assert_eq!(moves(&drain(&mut central, 1)), [(Rank(1), 2)]);
+    let lost = ToCentral::Failed {
+        instance: instance(0, 0),
+        pid: 10,
+        cause: Cause::Ended {
+            end: End::Signaled(9),
+            stage: Stage::Registered,
+        },
+    };
+    let effects = hear(&mut central, 0, lost);
+    let mut restored = Vec::new();
+    for effect in &effects {
+        if let CentralEffect::Send(
+            host,
+            ToLocal::Restore {
+                generation, ranks, ..
+            },
+        ) = effect
+        {
+            let instance = |(rank, incarnation): &(Rank, Incarnation)| ProcessInstance {
+                generation: *generation,
+                rank: *rank,
+                incarnation: *incarnation,
+            };
+            restored.extend(ranks.iter().map(instance).map(|instance| (*host, instance)));
+        }
+    }
+    assert_eq!(restored.len(), 2, "{effects:?}");
+    let mut effects = Vec::new();
+    for (host, instance) in restored {
+        let registered = ToCentral::Registered {
+            instance,
+            pid: 20,
+            card: BusinessCard::default(),
+            limits: Limits::default(),
+        };
+        effects = hear(&mut central, host, registered);
+    }
+    assert_eq!(moves(&effects), [(Rank(1), 2)]);
 }
 
 #[test]

@@ -79,6 +79,20 @@ impl Central {
         });
     }
 
+    /// The ranks of a drained host are on it again, because the job has rolled back to images there:
+    /// they move away again.
+    pub(super) fn drain_again(&mut self) {
+        let hosts = self.hosts.draining();
+        let again = hosts.filter(|host| self.ranks.is_any_on(*host) && !self.moves.drains(*host));
+        for host in again.collect::<Vec<_>>() {
+            self.moves.want(MoveRequest {
+                id: MoveRequest::OF_HOST,
+                movers: Movers::Drain(host),
+                to: None,
+            });
+        }
+    }
+
     /// The host is drained already, and has no ranks.
     fn is_drained(&self, host: HostIndex) -> bool {
         self.hosts.drains(host) && !self.ranks.is_any_on(host)
@@ -92,7 +106,7 @@ impl Central {
     }
 
     /// A host has ranks, and no other one can take them in.
-    fn has_nowhere_to_go(&self, host: HostIndex) -> bool {
+    pub(super) fn has_nowhere_to_go(&self, host: HostIndex) -> bool {
         let mut others = self.usable_hosts().into_iter();
         self.ranks.is_any_on(host) && !others.any(|other| other.host != host)
     }

@@ -57,6 +57,8 @@ impl Central {
         }));
         effects.push(CentralEffect::Event(Event::Stopping { from, signal }));
         if before.is_none() {
+            // The time may be short, and a move puts checkpoints off.
+            self.end_moves(now, "the job is to stop", effects);
             self.checkpoint_asked(now, effects);
         }
     }

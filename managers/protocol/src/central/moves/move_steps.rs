@@ -89,6 +89,13 @@ impl Central {
 
     fn begin_moves(&mut self, now: Time, request: MoveRequest, effects: &mut Vec<CentralEffect>) {
         if let Movers::Drain(host) = request.movers
+            && self.has_nowhere_to_go(host)
+        {
+            // It can still take in ranks of other hosts.
+            let why = Some("there is no other host".into());
+            return self.nothing_moves(now, request.id, why, effects);
+        }
+        if let Movers::Drain(host) = request.movers
             && host < self.hosts.len()
             && self.hosts.drain(host)
         {
@@ -100,12 +107,12 @@ impl Central {
             }));
         }
         let planned = self.planned(&request);
-        let moves = match planned {
-            Ok(moves) if moves.is_empty() => {
+        let (moves, others_stay) = match planned {
+            Ok((moves, others_stay)) if moves.is_empty() => {
                 self.end_drained(effects);
-                return self.nothing_moves(now, request.id, None, effects);
+                return self.nothing_moves(now, request.id, others_stay, effects);
             }
-            Ok(moves) => moves,
+            Ok(planned) => planned,
             Err(why) => return self.nothing_moves(now, request.id, Some(why), effects),
         };
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
@@ -117,6 +124,9 @@ impl Central {
             self.ranks.spend(one.rank, one.incarnation);
         }
         self.moves.begin(times, request.id, number, &moves);
+        if let Some(why) = others_stay {
+            self.moves.note(why);
+        }
         effects.push(CentralEffect::Persist(Record::Requested { epoch: number }));
         effects.push(CentralEffect::Persist(Record::Moving {
             number,
@@ -169,17 +179,24 @@ impl Central {
         usable.filter(has_link).collect()
     }
 
-    /// The moves of a request.
-    fn planned(&self, request: &MoveRequest) -> Result<Vec<RankMove>, String> {
+    /// The moves of a request. With them why other ranks stay, if it names hosts: these have others
+    /// that can move.
+    fn planned(&self, request: &MoveRequest) -> Result<(Vec<RankMove>, Option<String>), String> {
         let checkpoints = self.mode.checkpoints();
         if checkpoints.is_none_or(|c| c.committed().is_none()) {
             return Err("the job has no checkpoint that it could roll back to".into());
         }
         let plan = request.plan(&self.ranks.placement(), &self.usable_hosts())?;
-        let mut moves = Vec::new();
+        let names_ranks = matches!(request.movers, Movers::Ranks(_) | Movers::Exchange(..));
+        let (mut moves, mut others_stay) = (Vec::new(), None);
         for (rank, to) in plan {
             if !self.ranks.is_computing(rank) {
-                return Err(format!("rank {} is in MPI_Finalize, or has ended", rank.0));
+                let why = format!("rank {} is in MPI_Finalize, or has ended", rank.0);
+                if names_ranks {
+                    return Err(why);
+                }
+                others_stay.get_or_insert(why);
+                continue;
             }
             moves.push(RankMove {
                 rank,
@@ -188,7 +205,7 @@ impl Central {
                 incarnation: self.ranks.next_incarnation(rank),
             });
         }
-        Ok(moves)
+        Ok((moves, others_stay))
     }
 
     /// Gives a rank that has moved the table, and tells all others where it is.

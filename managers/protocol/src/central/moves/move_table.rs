@@ -430,9 +430,16 @@ impl MoveTable {
         let found = self.find(rank)?.clone();
         if let Some(order) = &mut self.under_way {
             order.moves.retain(|progress| progress.one.rank != rank);
-            order.why.get_or_insert_with(|| why.to_string());
         }
+        self.note(why.to_string());
         Some(found)
+    }
+
+    /// Why some ranks stay, unless a reason is known.
+    pub(super) fn note(&mut self, why: String) {
+        if let Some(order) = &mut self.under_way {
+            order.why.get_or_insert(why);
+        }
     }
 
     /// The ranks that are on their way.

@@ -315,6 +315,7 @@ impl Central {
         };
         checkpoints.run_again(now);
         self.write_files_again(now, effects);
+        self.drain_again();
         self.report_recovered(now, restoring, effects);
     }
 
