@@ -37,6 +37,11 @@ fn pauses(setting: &Setting) -> Result<Vec<Figure>> {
         .at_most(30.0),
         Figure::quantile(shown("the same, 99 %"), "ms", 0.99, &of("stayed")).at_most(100.0),
         Figure::median(
+            shown("the same in the checkpoint that follows, median"),
+            "ms",
+            &of("checkpoint"),
+        ),
+        Figure::median(
             shown("from the request to its end, median"),
             "ms",
             &of("took"),
