@@ -86,7 +86,7 @@ impl LocalManager {
             None => Err(Error::Usage("there is no plan".into())),
         };
         let (ends, socket) = made.map_err(|e| e.to_string())?;
-        // The files of a rank that moves are as it has left them, and others may have added to them.
+        // Files of a rank that moves are as it has left them, and others may have added to them.
         let moves = self.arrivals.came_with(instance.rank, epoch);
         let request = RestoreRequest {
             stdin: input.as_ref().map(AsFd::as_fd),

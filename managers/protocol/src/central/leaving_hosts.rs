@@ -79,7 +79,7 @@ impl Central {
         });
     }
 
-    /// The ranks of a drained host are on it again, because the job has rolled back to images there:
+    /// Ranks of a drained host are on it again, because the job has rolled back to images there:
     /// they move away again.
     pub(super) fn drain_again(&mut self) {
         let hosts = self.hosts.draining();

@@ -220,8 +220,8 @@ impl RankInput {
         self.images.insert(epoch, position);
     }
 
-    /// No rank rolls back beyond this image any more. If the rank has come to this host with a later
-    /// one, a checkpoint since then may still be needed.
+    /// No rank rolls back beyond this image any more. If the rank has come to this host with a
+    /// later one, a checkpoint since then may still be needed.
     pub fn committed(&mut self, epoch: Epoch) {
         if self.images.is_empty() {
             return self.forget_before(self.at);
