@@ -15,7 +15,7 @@ const MOVES: u64 = 9;
 struct Case {
     name: &'static str,
     args: &'static [&'static str],
-    /// It goes on until there is a file, whose path is its last argument. Others are run until
+    /// It runs until there is a file, whose path is its last argument. Others are run until
     /// their ranks have moved often enough.
     is_gated: bool,
     /// The order of a rank's lines is the same in every run.

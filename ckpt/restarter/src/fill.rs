@@ -45,7 +45,7 @@ struct Work<'a> {
     table: &'a SavedTable<'a>,
     /// Whether the pages of an extent are in memory already.
     is_there: &'a dyn Fn(&SavedExtent) -> bool,
-    pace: FillSpeed,
+    speed: FillSpeed,
     /// The first extent that nobody has taken.
     next: AtomicU32,
     has_failed: AtomicBool,
@@ -98,18 +98,18 @@ pub fn all(
     files: &ImageFiles,
     table: &SavedTable<'_>,
     is_there: &dyn Fn(&SavedExtent) -> bool,
-    pace: FillSpeed,
+    speed: FillSpeed,
 ) -> Result<(), ImageError> {
     let work = Work {
         files,
         table,
         is_there,
-        pace,
+        speed,
         next: AtomicU32::new(0),
         has_failed: AtomicBool::new(false),
     };
     let count = (table.extent_count() / WORTH) as usize;
-    let most = match pace {
+    let most = match speed {
         FillSpeed::Fast => calls::processors().saturating_sub(1).min(HELPERS),
         FillSpeed::Calm => 0,
     };
@@ -202,7 +202,7 @@ impl Work<'_> {
         reader.fill(extent, memory, |room, position| {
             calls::read_at(file, room, position).map_err(RestartStep::ReadImage.because())
         })?;
-        if self.pace == FillSpeed::Calm {
+        if self.speed == FillSpeed::Calm {
             calls::sleep(PAUSE);
         }
         Ok(())

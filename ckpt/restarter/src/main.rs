@@ -57,11 +57,11 @@ unsafe extern "C" fn restarter_main(stack: *const u64) -> ! {
 fn restart(arguments: &RestartArguments) -> Result<(), ImageError> {
     let mut image = LoadedImage::open(&arguments.path, arguments, arguments.epoch, 0)?;
     own_mappings::replace(&image.table)?;
-    let pace = match arguments.waits {
+    let speed = match arguments.waits {
         true => FillSpeed::Calm,
         false => FillSpeed::Fast,
     };
-    rebuild::regions(&image.files, &image.table, pace)?;
+    rebuild::regions(&image.files, &image.table, speed)?;
     image.files.close();
     if arguments.waits {
         image = follow(arguments, image)?;

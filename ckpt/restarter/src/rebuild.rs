@@ -52,14 +52,14 @@ fn open_file(
 pub fn regions(
     files: &ImageFiles,
     table: &SavedTable<'_>,
-    pace: FillSpeed,
+    speed: FillSpeed,
 ) -> Result<(), ImageError> {
     for (number, saved) in table.regions().enumerate() {
         if saved.kind != RegionKind::Kernel {
             region(table, &saved, number)?;
         }
     }
-    fill::all(files, table, &|_| false, pace)
+    fill::all(files, table, &|_| false, speed)
 }
 
 /// Maps a region.

@@ -34,19 +34,22 @@ fn hear(central: &mut Central, host: HostIndex, message: ToCentral) -> Vec<Centr
     step(central, at(1), CentralInput::Local(host, message))
 }
 
+fn registered(instance: ProcessInstance) -> ToCentral {
+    ToCentral::Registered {
+        instance,
+        pid: 10 + instance.rank.0,
+        card: BusinessCard::default(),
+        limits: Limits::default(),
+    }
+}
+
 /// A job that runs and has a checkpoint.
 fn running(job: Job) -> Central {
     let ranks: Vec<(HostIndex, u32)> = job.placement.iter().copied().zip(0..).collect();
     let mut central = Central::new(job);
     step(&mut central, at(0), CentralInput::Begin);
     for (host, rank) in ranks.clone() {
-        let registered = ToCentral::Registered {
-            instance: instance(rank, 0),
-            pid: 10 + rank,
-            card: BusinessCard::default(),
-            limits: Limits::default(),
-        };
-        hear(&mut central, host, registered);
+        hear(&mut central, host, registered(instance(rank, 0)));
     }
     for (host, rank) in ranks {
         let imaged = ToCentral::Imaged {
@@ -185,8 +188,13 @@ fn ranks_that_a_rollback_has_left_on_a_drained_host_move_away_again() {
         },
     };
     let effects = hear(&mut central, 0, lost);
+    assert_eq!(moves(&restored(&mut central, &effects)), [(Rank(1), 2)]);
+}
+
+/// The processes of these orders to restore register. What central says to the last one.
+fn restored(central: &mut Central, effects: &[CentralEffect]) -> Vec<CentralEffect> {
     let mut restored = Vec::new();
-    for effect in &effects {
+    for effect in effects {
         if let CentralEffect::Send(
             host,
             ToLocal::Restore {
@@ -203,16 +211,28 @@ fn ranks_that_a_rollback_has_left_on_a_drained_host_move_away_again() {
         }
     }
     assert_eq!(restored.len(), 2, "{effects:?}");
-    let mut effects = Vec::new();
+    let mut last = Vec::new();
     for (host, instance) in restored {
-        let registered = ToCentral::Registered {
-            instance,
-            pid: 20,
-            card: BusinessCard::default(),
-            limits: Limits::default(),
-        };
-        effects = hear(&mut central, host, registered);
+        last = hear(central, host, registered(instance));
     }
+    last
+}
+
+#[test]
+fn ranks_that_are_launched_again_on_a_drained_host_move_away() {
+    let mut central = Central::new(Job {
+        from: Some(Epoch(1)),
+        requested: Epoch(1),
+        failover: Some(Failover {
+            drained: vec![1],
+            takes_in: true,
+            ..Failover::default()
+        }),
+        ..three_hosts()
+    });
+    step(&mut central, at(0), CentralInput::Begin);
+    hear(&mut central, 0, registered(instance(0, 0)));
+    let effects = hear(&mut central, 1, registered(instance(1, 0)));
     assert_eq!(moves(&effects), [(Rank(1), 2)]);
 }
 

@@ -52,24 +52,16 @@ pub(super) struct MoveBars(ProgressBar);
 impl MoveBars {
     /// On standard error, if it is a terminal.
     pub fn of_standard_error() -> Option<MoveBars> {
-        terminal_line::error_is_terminal().then(|| MoveBars::on(ProgressDrawTarget::stderr()))
-    }
-
-    fn on(target: ProgressDrawTarget) -> MoveBars {
-        let style = ProgressStyle::with_template("{msg}");
-        let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
-        MoveBars(ProgressBar::with_draw_target(None, target).with_style(style))
+        let style = ProgressStyle::with_template("{msg}").ok()?;
+        terminal_line::error_is_terminal().then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            MoveBars(bar.with_style(style))
+        })
     }
 
     /// These are on their way now.
     pub fn show(&self, moves: &[MoveStatus]) {
-        let shown = &moves[..moves.len().min(MOST_BARS)];
-        let mut all: Vec<String> = shown.iter().map(bar).collect();
-        match moves.len() - shown.len() {
-            0 => {}
-            more => all.push(format!("and {more} more")),
-        }
-        self.0.set_message(all.join("\n"));
+        self.0.set_message(bars(moves));
         self.0.tick();
     }
 
@@ -77,6 +69,16 @@ impl MoveBars {
     pub fn end(self) {
         self.0.finish_and_clear();
     }
+}
+
+fn bars(moves: &[MoveStatus]) -> String {
+    let shown = &moves[..moves.len().min(MOST_BARS)];
+    let mut all: Vec<String> = shown.iter().map(bar).collect();
+    match moves.len() - shown.len() {
+        0 => {}
+        more => all.push(format!("and {more} more")),
+    }
+    all.join("\n")
 }
 
 /// The line of a rank. Of an unknown length, nothing is filled.
@@ -93,9 +95,6 @@ fn bar(one: &MoveStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use indicatif::TermLike;
-    use std::io;
-    use std::sync::{Arc, Mutex};
 
     fn moving(rank: u32, phase: &str, copy: u32) -> MoveStatus {
         MoveStatus {
@@ -130,80 +129,27 @@ mod tests {
         assert_eq!(lines(&[begun]), line);
     }
 
-    /// What is drawn.
-    #[derive(Debug, Clone, Default)]
-    struct Paper(Arc<Mutex<String>>);
-
-    impl Paper {
-        fn take(&self) -> String {
-            std::mem::take(&mut self.0.lock().unwrap())
-        }
-    }
-
-    impl TermLike for Paper {
-        fn width(&self) -> u16 {
-            100
-        }
-
-        fn height(&self) -> u16 {
-            40
-        }
-
-        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn write_line(&self, text: &str) -> io::Result<()> {
-            self.write_str(text)
-        }
-
-        fn write_str(&self, text: &str) -> io::Result<()> {
-            self.0.lock().unwrap().push_str(text);
-            Ok(())
-        }
-
-        fn clear_line(&self) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn flush(&self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
     #[test]
-    fn each_rank_has_a_bar_as_long_as_it_moves() {
-        let paper = Paper::default();
-        let target = ProgressDrawTarget::term_like_with_hz(Box::new(paper.clone()), u8::MAX);
-        let bars = MoveBars::on(target);
-        bars.show(&[moving(1, "copying", 1), moving(2, "writing", 2)]);
-        let text = paper.take();
+    fn each_rank_has_a_bar_and_many_have_a_last_line() {
+        let two = bars(&[moving(1, "copying", 1), moving(2, "writing", 2)]);
         let first = "rank 1, a to b [==========          ] copying, 1.5 of 3.0 MiB, 5.0 MiB/s";
-        for part in [first, "rank 2, a to b", "writing (copy 2)"] {
-            assert!(text.contains(part), "{text:?}");
-        }
-        bars.show(&[moving(2, "stopping", 3)]);
-        let text = paper.take();
-        let last = text.rsplit("rank 2").next().unwrap_or_default();
+        let second = "rank 2, a to b [==========          ] writing (copy 2)";
+        let lines: Vec<&str> = two.lines().collect();
+        assert_eq!(lines.len(), 2);
         assert!(
-            last.contains("stopping") && !last.contains("rank 1"),
-            "{text:?}"
+            lines[0].starts_with(first) && lines[1].starts_with(second),
+            "{two}"
         );
-        let many: Vec<MoveStatus> = (0..20).map(|rank| moving(rank, "copying", 1)).collect();
-        bars.show(&many);
-        assert!(paper.take().contains("and 4 more"));
-        bars.end();
+        let begun = MoveStatus {
+            of_bytes: None,
+            ..moving(3, "writing", 1)
+        };
+        assert!(bars(&[begun]).contains("[                    ] writing, 1.5 MiB"));
+        let most = u32::try_from(MOST_BARS).unwrap();
+        let many: Vec<MoveStatus> = (0..most + 4)
+            .map(|rank| moving(rank, "copying", 1))
+            .collect();
+        assert_eq!(bars(&many).lines().count(), MOST_BARS + 1);
+        assert!(bars(&many).ends_with("\nand 4 more"));
     }
 }

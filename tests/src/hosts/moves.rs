@@ -112,19 +112,19 @@ impl Migration {
     /// Of a rank to a host.
     #[must_use]
     pub fn start(hosts: &Hosts, rank: usize, to: &str) -> Migration {
-        let words = ["migrate", &rank.to_string(), "--to", to];
-        Migration {
-            child: hosts.start_rejoin(&words),
-            words: words.join(" "),
-        }
+        Migration::of((rank, to), |words| hosts.start_rejoin(words))
     }
 
     /// The same on a terminal.
     #[must_use]
     pub fn on_terminal(hosts: &Hosts, rank: usize, to: &str) -> Migration {
+        Migration::of((rank, to), |words| hosts.start_rejoin_on_terminal(words))
+    }
+
+    fn of((rank, to): (usize, &str), start: impl FnOnce(&[&str]) -> Child) -> Migration {
         let words = ["migrate", &rank.to_string(), "--to", to];
         Migration {
-            child: hosts.start_rejoin_on_terminal(&words),
+            child: start(&words),
             words: words.join(" "),
         }
     }

@@ -166,7 +166,7 @@ impl MoveProgress {
     /// than this one.
     fn is_worth_another(&mut self, bytes: u64) -> bool {
         let (count, before) = self.copies;
-        self.copied += bytes;
+        self.copied = self.copied.saturating_add(bytes);
         self.copies = (count + 1, bytes);
         let shrinks = count == 0 || bytes < before / 4 * 3;
         bytes > SMALL && shrinks && self.copies.0 < MOST_COPIES
