@@ -120,6 +120,11 @@ pub enum Cause {
         /// The broken rule, one line.
         why: String,
     },
+    /// Its rank is on another host, and it does not stop.
+    NotStopped {
+        /// For how long, one line.
+        why: String,
+    },
 }
 
 /// From central to a local manager.

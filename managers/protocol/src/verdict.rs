@@ -224,6 +224,7 @@ impl fmt::Display for Described<'_> {
             }
             Cause::NotStarted { why } => write!(f, "could not be started: {why}"),
             Cause::Misbehaved { why } => write!(f, "was ended: {why}"),
+            Cause::NotStopped { why } => write!(f, "could not be stopped: {why}"),
         }
     }
 }

@@ -109,7 +109,7 @@ fn does_not_stop(instance: ProcessInstance, why: String) -> LocalEffect {
     LocalEffect::Central(ToCentral::Failed {
         instance,
         pid: 0,
-        cause: Cause::NotStarted { why },
+        cause: Cause::NotStopped { why },
     })
 }
 
@@ -284,7 +284,7 @@ fn a_rollback_for_which_a_process_does_not_make_room_ends_the_job() {
     let hangs = |incarnation| ToCentral::Failed {
         instance: of_central(0, incarnation),
         pid: 0,
-        cause: Cause::NotStarted {
+        cause: Cause::NotStopped {
             why: "it hangs".into(),
         },
     };
@@ -307,6 +307,15 @@ fn a_rollback_for_which_a_process_does_not_make_room_ends_the_job() {
     let is_restored =
         |effect: &CentralEffect| matches!(effect, CentralEffect::Send(0, ToLocal::Restore { .. }));
     assert!(!effects.iter().any(is_restored), "{effects:?}");
+    // Of one that was never made, nothing is left that could hinder the others.
+    let image_gone = ToCentral::Failed {
+        instance: of_central(0, 1),
+        pid: 0,
+        cause: Cause::NotStarted {
+            why: "its image is gone".into(),
+        },
+    };
+    assert_eq!(hear(&mut central, 1, image_gone), []);
     hear(&mut central, 1, hangs(1));
     let Some(Verdict::Failed {
         refusal: Some(Refusal::NotRestored { rank, host, why }),

@@ -172,14 +172,21 @@ impl Local {
                     let cause = Cause::NotStarted { why: text };
                     self.fail(rank, incarnation, cause, effects);
                 }
-                (WaitDuty::End(_), _) => {
-                    // Of a rank that is elsewhere, this host knows no successor.
-                    let successor = self.ordered(rank).filter(|_| awaited == Awaited::Stop);
-                    let successor = successor.unwrap_or(incarnation);
+                (WaitDuty::End(_), Awaited::Stop) => {
+                    let successor = self.ordered(rank).unwrap_or(incarnation);
                     let news = ToCentral::Failed {
                         instance: self.processes.instance(rank, successor),
                         pid: 0,
                         cause: Cause::NotStarted { why: text },
+                    };
+                    self.tell(news, effects);
+                }
+                // Of a rank that is elsewhere, this host knows no successor.
+                (WaitDuty::End(_), Awaited::Departure) => {
+                    let news = ToCentral::Failed {
+                        instance: self.processes.instance(rank, incarnation),
+                        pid: 0,
+                        cause: Cause::NotStopped { why: text },
                     };
                     self.tell(news, effects);
                 }

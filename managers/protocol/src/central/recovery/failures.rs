@@ -166,7 +166,7 @@ impl Central {
                 ..
             }) if self.end.interrupted().is_none() => {
                 let why = match lost.cause {
-                    Cause::NotStarted { why } => why,
+                    Cause::NotStarted { why } | Cause::NotStopped { why } => why,
                     other => Described(&other).to_string(),
                 };
                 let refusal = Some(Refusal::NotRestored {

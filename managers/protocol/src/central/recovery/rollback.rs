@@ -107,7 +107,7 @@ impl Central {
         let CentralPhase::Restoring(restoring) = &self.phase else {
             return false;
         };
-        matches!(failure.cause, Cause::NotStarted { .. })
+        matches!(failure.cause, Cause::NotStopped { .. })
             && self.returning.contains(&(rank, failure.host))
             && restoring.awaiting.contains(&self.ranks.host_of(rank))
     }
