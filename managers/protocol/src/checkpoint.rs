@@ -19,6 +19,9 @@ use rejoin_wire::ImageCost;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
+/// Most numbers between two checkpoints before one is taken for their sake.
+const MOST_NUMBERS: u32 = 1_000;
+
 /// Bounds of [`Interval::Auto`], in milliseconds.
 const AUTO: (u64, u64) = (2_000, 600_000);
 /// One part in so many of the time may go into checkpoints under [`Interval::Auto`], as long as no
@@ -328,6 +331,27 @@ impl Coordinator {
         let number = self.next;
         self.next = Epoch(number.0 + 1);
         number
+    }
+
+    /// Channels tell 4,096 numbers apart, and images of moves and registered memory take some: it is
+    /// time for a checkpoint that all ranks take.
+    #[must_use]
+    pub fn is_short_of_numbers(&self) -> bool {
+        let committed = self.committed().unwrap_or_default();
+        self.last_number().0.saturating_sub(committed.0) > MOST_NUMBERS
+    }
+
+    /// No checkpoint is under way, and none is due.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.pending.is_none() && self.due.is_none()
+    }
+
+    /// A checkpoint is due now, unless one is under way.
+    pub fn hurry(&mut self, now: Time) {
+        if self.pending.is_none() {
+            self.due = Some(now);
+        }
     }
 
     /// No image is about to be taken, written or copied.

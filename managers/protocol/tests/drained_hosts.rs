@@ -2,9 +2,11 @@
 
 mod central_steps;
 mod local_steps;
+mod moving_ranks;
 
-use central_steps::{at, instance, job, step};
-use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, LanId, Rank};
+use central_steps::{at, instance, step};
+use moving_ranks::{hear, moves, registered, running_on as running, three_hosts};
+use rejoin_channel_table::{Epoch, Generation, Incarnation, LanId, Rank};
 use rejoin_managers_protocol::central::{
     AddedHost, Central, CentralEffect, CentralInput, Event, Failover, HostCondition, HostIndex,
     HostsRequest, Job, MoveRequest, Movers, Record, Relaunch, StopSignal, StoredState,
@@ -14,54 +16,7 @@ use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
 use rejoin_managers_protocol::manager_messages::{
     Cause, End, ProcessInstance, Stage, ToCentral, ToLocal,
 };
-use rejoin_wire::{ImageCost, Limits};
-
-/// A rank on each of two hosts of two slots, and a spare host of one.
-fn three_hosts() -> Job {
-    Job {
-        hosts: vec!["a".into(), "b".into(), "spare".into()],
-        slots: vec![2, 2, 1],
-        placement: vec![0, 1],
-        failover: Some(Failover {
-            takes_in: true,
-            ..Failover::default()
-        }),
-        ..job()
-    }
-}
-
-fn hear(central: &mut Central, host: HostIndex, message: ToCentral) -> Vec<CentralEffect> {
-    step(central, at(1), CentralInput::Local(host, message))
-}
-
-fn registered(instance: ProcessInstance) -> ToCentral {
-    ToCentral::Registered {
-        instance,
-        pid: 10 + instance.rank.0,
-        card: BusinessCard::default(),
-        limits: Limits::default(),
-    }
-}
-
-/// A job that runs and has a checkpoint.
-fn running(job: Job) -> Central {
-    let ranks: Vec<(HostIndex, u32)> = job.placement.iter().copied().zip(0..).collect();
-    let mut central = Central::new(job);
-    step(&mut central, at(0), CentralInput::Begin);
-    for (host, rank) in ranks.clone() {
-        hear(&mut central, host, registered(instance(rank, 0)));
-    }
-    for (host, rank) in ranks {
-        let imaged = ToCentral::Imaged {
-            instance: instance(rank, 0),
-            epoch: Epoch(1),
-            cost: ImageCost::default(),
-        };
-        hear(&mut central, host, imaged);
-    }
-    assert!(central.view().committed.is_some());
-    central
-}
+use rejoin_wire::ImageCost;
 
 fn suspect() -> ToCentral {
     ToCentral::Health(HostHealth::Suspect("hot".into()))
@@ -69,15 +24,6 @@ fn suspect() -> ToCentral {
 
 fn leave() -> ToCentral {
     ToCentral::Health(HostHealth::Leave("broken".into()))
-}
-
-/// The ranks that are to move, and where.
-fn moves(effects: &[CentralEffect]) -> Vec<(Rank, HostIndex)> {
-    let moves = effects.iter().filter_map(|effect| match effect {
-        CentralEffect::Persist(Record::Moving { moves, .. }) => Some(moves),
-        _ => None,
-    });
-    moves.flatten().map(|one| (one.rank, one.to)).collect()
 }
 
 fn conditions(effects: &[CentralEffect]) -> Vec<(&str, HostCondition)> {

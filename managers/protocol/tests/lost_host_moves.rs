@@ -443,6 +443,7 @@ fn a_rollback_to_an_image_of_a_lost_former_host_begins_the_next_launch() {
     };
     let number = Epoch(2);
     stored.push(Record::Moving {
+        plan: None,
         number,
         moves: vec![moved.clone()],
     });

@@ -186,7 +186,7 @@ impl Stored {
 
     fn store_move(&mut self, record: Record) -> Result<(), String> {
         match record {
-            Record::Moving { number, moves } => {
+            Record::Moving { number, moves, .. } => {
                 check(number == self.ordered, "moves without a number")?;
                 check(!self.finalized, "moves after the release")?;
                 self.moving = Some((number, moves));

@@ -141,7 +141,7 @@ impl Central {
                 self.has_failed(now, failure, effects);
             }
             ToCentral::HostEnds | ToCentral::Health(_) | ToCentral::Done => {
-                self.host_says(host, message, effects);
+                self.host_says(now, host, message, effects);
             }
             ToCentral::Vacated { instance } => self.vacated(host, instance.rank, effects),
             ToCentral::Renew { number } => self.hosts.renewed(now, host, number, effects),

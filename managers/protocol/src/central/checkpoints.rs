@@ -243,9 +243,9 @@ impl Central {
 
     /// Hosts whose ranks have all moved away are needed no more.
     pub(super) fn end_empty_hosts(&self, effects: &mut Vec<CentralEffect>) {
-        for host in &self.visited {
-            if !self.ranks.is_any_on(*host) && !self.hosts.is_done(*host) {
-                effects.push(CentralEffect::Send(*host, ToLocal::Kill));
+        for host in self.departures.visited() {
+            if !self.ranks.is_any_on(host) && !self.hosts.is_done(host) {
+                effects.push(CentralEffect::Send(host, ToLocal::Kill));
             }
         }
     }

@@ -28,6 +28,8 @@ struct HostState {
     suspect: Option<String>,
     /// Why its ranks are to leave it, if it has said so itself.
     leaves: Option<String>,
+    /// Its local manager was told to end.
+    ends: bool,
     /// Why that can't be, as far as the user knows.
     refusal: Option<String>,
     /// How many ranks it takes before others get more.
@@ -297,6 +299,7 @@ impl HostTable {
         if let Some(state) = self.hosts.get_mut(host) {
             self.changed |= state.suspect.is_some() != why.is_some();
             state.suspect = why;
+            state.leaves.take_if(|_| !state.drains);
         }
     }
 
@@ -305,6 +308,19 @@ impl HostTable {
         if let Some(state) = self.hosts.get_mut(host) {
             state.leaves = Some(why);
         }
+    }
+
+    /// The local manager of a host was told to end.
+    pub fn set_ends(&mut self, host: HostIndex) {
+        if let Some(state) = self.hosts.get_mut(host) {
+            state.ends = true;
+        }
+    }
+
+    /// Ranks can move to a host: it is not silent, and its own do not have to leave it.
+    pub fn takes_in(&self, host: HostIndex) -> bool {
+        let stays = |state: &HostState| !state.ends && state.leaves.is_none();
+        self.hosts.get(host).is_some_and(stays) && !self.is_silent(host)
     }
 
     /// Why the ranks of a host are to leave it, if it has said so itself.

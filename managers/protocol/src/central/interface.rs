@@ -3,7 +3,7 @@
 use super::event::Event;
 use super::hosts_request::{AddedHost, HostsRequest};
 use super::losses::Losses;
-use super::moves::{MoveRequest, RankMove};
+use super::moves::{MoveRequest, RankMove, RequestPlan};
 pub use super::placement::HostIndex;
 use super::stop_request::{StopRequest, StopSignal};
 use crate::checkpoint::{CopyInterval, Interval};
@@ -182,6 +182,8 @@ pub enum Record {
     },
     /// Ranks are about to move. Until each has, it stays where it is.
     Moving {
+        /// Where the ranks of the last client's request go.
+        plan: Option<RequestPlan>,
         /// The number of their images, which no checkpoint has.
         number: Epoch,
         /// The ranks, and their next incarnations.

@@ -7,7 +7,7 @@ use super::interface::{CentralEffect, Failover, HostIndex, Job, RankPlacement};
 use super::job_clock::JobClock;
 use super::job_end::JobEnd;
 use super::losses::Losses;
-use super::moves::{FormerHosts, MoveTable, RankMove};
+use super::moves::{Departures, FormerHosts, MoveTable, RankMove};
 use super::phase::CentralPhase;
 use super::rank_table::RankTable;
 use super::recovery::{LostHosts, RecoveryMode};
@@ -18,7 +18,6 @@ use crate::manager_messages::Time;
 use crate::region_commits::RegionCommits;
 use crate::verdict::Verdict;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
-use std::collections::BTreeSet;
 
 /// State of the job's central manager.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -48,10 +47,8 @@ pub struct Central {
     /// Ranks that move to other hosts.
     pub(super) moves: MoveTable,
     pub(super) former_hosts: FormerHosts,
-    /// Ranks that return to other hosts in a rollback, and the hosts on which they may still act.
-    pub(super) returning: BTreeSet<(Rank, HostIndex)>,
-    /// Hosts that ranks have moved to or from, or were to.
-    pub(super) visited: BTreeSet<HostIndex>,
+    /// Where processes of ranks that are on other hosts may still act.
+    pub(super) departures: Departures,
     /// Where ranks are, if this launch has lost hosts or ranks have moved.
     placement: Option<RankPlacement>,
     /// The size of groups of hosts whose files other hosts keep, if they do.
@@ -92,8 +89,7 @@ impl Central {
             lost_hosts: LostHosts::default(),
             moves: MoveTable::default(),
             former_hosts: FormerHosts::default(),
-            returning: BTreeSet::new(),
-            visited: BTreeSet::new(),
+            departures: Departures::default(),
             placement: None,
             copy_interval: job.recovery.map(|r| r.copies).unwrap_or_default(),
             group_size: job.copies,

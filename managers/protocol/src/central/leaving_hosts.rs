@@ -7,35 +7,42 @@
 use super::event::Event;
 use super::interface::{CentralEffect, HostIndex};
 use super::job_state::Central;
-use super::moves::{MoveRequest, Movers};
+use super::moves::MoveRequest;
 use crate::host_health::HostHealth;
-use crate::manager_messages::{ToCentral, ToLocal};
+use crate::manager_messages::{Time, ToCentral, ToLocal};
 
 impl Central {
     /// A local manager speaks for its host.
     pub(super) fn host_says(
         &mut self,
+        now: Time,
         host: HostIndex,
         message: ToCentral,
         effects: &mut Vec<CentralEffect>,
     ) {
         match message {
-            ToCentral::HostEnds => self.host_leaves(host, effects),
-            ToCentral::Health(health) => self.health(host, health, effects),
+            ToCentral::HostEnds => self.host_leaves(now, host, effects),
+            ToCentral::Health(health) => self.health(now, host, health, effects),
             ToCentral::Done => self.host_done(host, effects),
             _ => {}
         }
     }
 
     /// The health command of a host has answered.
-    fn health(&mut self, host: HostIndex, health: HostHealth, effects: &mut Vec<CentralEffect>) {
+    fn health(
+        &mut self,
+        now: Time,
+        host: HostIndex,
+        health: HostHealth,
+        effects: &mut Vec<CentralEffect>,
+    ) {
         if self.hosts.is_done(host) {
             return;
         }
         match health {
             HostHealth::Fine => self.hosts.set_suspect(host, None),
             HostHealth::Suspect(why) => self.hosts.set_suspect(host, Some(why)),
-            HostHealth::Leave(why) => self.leave_asked(host, why, effects),
+            HostHealth::Leave(why) => self.leave_asked(now, host, (why, false), effects),
             HostHealth::NoAnswer(why) => {
                 let name = self.hosts.name(host);
                 effects.push(CentralEffect::Event(Event::NoHealth { name, why }));
@@ -46,22 +53,34 @@ impl Central {
     /// The local manager of a host was told to end, and has a deadline. If its ranks can't move
     /// before, it ends with them. A job that stops or ends anyway has no use for moves, and the
     /// manager takes part until its deadline.
-    fn host_leaves(&mut self, host: HostIndex, effects: &mut Vec<CentralEffect>) {
+    fn host_leaves(&mut self, now: Time, host: HostIndex, effects: &mut Vec<CentralEffect>) {
         if self.hosts.is_done(host) {
             return;
         }
-        self.leave_asked(host, "its local manager got SIGTERM".into(), effects);
+        let why = "its local manager got SIGTERM".to_owned();
+        self.hosts.set_ends(host);
+        self.leave_asked(now, host, (why, true), effects);
         if !self.mode.recovers() || self.has_nowhere_to_go(host) {
             effects.push(CentralEffect::Send(host, ToLocal::CanNotLeave));
         }
     }
 
-    /// The ranks of a host are to leave it, for this reason.
-    fn leave_asked(&mut self, host: HostIndex, why: String, effects: &mut Vec<CentralEffect>) {
+    /// The ranks of a host are to leave it, for this reason. `is_urgent`: it is about to end.
+    fn leave_asked(
+        &mut self,
+        now: Time,
+        host: HostIndex,
+        (why, is_urgent): (String, bool),
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        if is_urgent {
+            self.moves.hasten(host);
+        }
         if self.moves.drains(host) || self.is_drained(host) {
             return;
         }
         self.hosts.set_leave_reason(host, why.clone());
+        self.end_moves_to(now, host, effects);
         if let Some(refusal) = self.refuses_drain(host) {
             if self.hosts.note_refusal(host, &refusal) {
                 effects.push(CentralEffect::Event(Event::HostStays {
@@ -72,11 +91,7 @@ impl Central {
             }
             return;
         }
-        self.moves.want(MoveRequest {
-            id: MoveRequest::OF_HOST,
-            movers: Movers::Drain(host),
-            to: None,
-        });
+        self.moves.want(MoveRequest::of_host(host, is_urgent));
     }
 
     /// Ranks of a drained host are on it again, because the job has rolled back to images there:
@@ -85,11 +100,7 @@ impl Central {
         let hosts = self.hosts.draining();
         let again = hosts.filter(|host| self.ranks.is_any_on(*host) && !self.moves.drains(*host));
         for host in again.collect::<Vec<_>>() {
-            self.moves.want(MoveRequest {
-                id: MoveRequest::OF_HOST,
-                movers: Movers::Drain(host),
-                to: None,
-            });
+            self.moves.want(MoveRequest::of_host(host, false));
         }
     }
 

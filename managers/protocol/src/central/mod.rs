@@ -56,7 +56,7 @@ pub use interface::{
 pub use job_end::END_BOUND;
 pub use job_state::Central;
 pub use losses::Losses;
-pub use moves::{FormerHosts, MovePhase, MoveRequest, MoveView, Movers, RankMove};
+pub use moves::{FormerHosts, MovePhase, MoveRequest, MoveView, Movers, RankMove, RequestPlan};
 pub use rank_table::RankView;
 pub use resume::REPORT_BOUND;
 pub use stop_request::{SAME_SIGNAL, StopRequest, StopSignal};

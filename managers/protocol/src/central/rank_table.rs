@@ -31,6 +31,8 @@ struct RankState {
     incarnation: Incarnation,
     /// The highest incarnation that a process may have had: of a move that was given up, too.
     highest: Incarnation,
+    /// The incarnation before the present one, as far as that is known.
+    before: Incarnation,
     stage: Stage,
     pid: u32,
     /// Shared with the tables that are made of it: a large job has many cards.
@@ -44,6 +46,7 @@ struct RankState {
 impl RankState {
     /// The next incarnation, of which nothing is known yet.
     fn renew(&mut self) {
+        self.before = self.incarnation;
         self.incarnation = self.incarnation.max(self.highest).next();
         self.stage = Stage::Spawned;
         self.pid = 0;
@@ -76,6 +79,7 @@ impl RankTable {
             host,
             incarnation,
             highest: incarnation,
+            before: incarnation,
             stage: Stage::Spawned,
             pid: 0,
             card: None,
@@ -250,13 +254,11 @@ impl RankTable {
         rank.is_some_and(|rank| rank.host == host)
     }
 
-    /// It was the present instance of its rank on this host before the last rollback of all ranks.
-    pub fn was_rolled_back(&self, host: HostIndex, instance: ProcessInstance) -> bool {
-        self.ranks.get(instance.rank.index()).is_some_and(|rank| {
-            instance.generation.next() == self.generation
-                && instance.incarnation.next() == rank.incarnation
-                && rank.host == host
-        })
+    /// It was the present instance of its rank before the last rollback of all ranks.
+    pub fn was_rolled_back(&self, instance: ProcessInstance) -> bool {
+        let rank = self.ranks.get(instance.rank.index());
+        let is_last = instance.generation.next() == self.generation;
+        is_last && rank.is_some_and(|rank| rank.before == instance.incarnation)
     }
 
     /// The process of a live instance was started.
@@ -403,6 +405,8 @@ impl RankTable {
         self.generation = generation;
         for (rank, incarnation) in self.ranks.iter_mut().zip(incarnations) {
             rank.incarnation = *incarnation;
+            // Without moves, that is so.
+            rank.before = Incarnation(incarnation.0.saturating_sub(1));
             rank.highest = rank.highest.max(*incarnation);
         }
     }

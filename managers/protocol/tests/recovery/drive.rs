@@ -20,6 +20,7 @@ fn remember(records: &mut Vec<Record>, record: &Record) {
         last: None,
     };
     let moving = Record::Moving {
+        plan: None,
         number: Epoch(0),
         moves: Vec::new(),
     };

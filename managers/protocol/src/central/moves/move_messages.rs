@@ -1,9 +1,10 @@
 //! What hosts say of moves that are under way, and the next step of each.
 
-use super::move_table::{MoveProgress, MoveStage};
+use super::move_progress::{MoveProgress, MoveStage};
 use crate::central::event::Event;
 use crate::central::interface::{CentralEffect, HostIndex, Record};
 use crate::central::job_state::Central;
+use crate::checkpoint::Coordinator;
 use crate::manager_messages::{Cause, MoveBytes, MovedRank, Time, ToCentral, ToLocal};
 use crate::verdict::Described;
 use rejoin_channel_table::{BusinessCard, Epoch, Rank};
@@ -168,17 +169,17 @@ impl Central {
     /// files of checkpoints under way on the host that it leaves.
     pub(super) fn order_images(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         let checkpoints = self.mode.checkpoints();
-        let Some(checkpoints) = checkpoints.filter(|c| c.pending().is_none()) else {
+        let may = |c: &&Coordinator| c.pending().is_none() && !c.is_short_of_numbers();
+        let Some(checkpoints) = checkpoints.filter(may) else {
             return;
         };
         for rank in self.moves.awaiting_images(checkpoints.is_quiet()) {
-            let Some(number) = self.mode.checkpoints_mut().map(|c| c.take_number()) else {
+            let Some(number) = self.number_of_image(rank, effects) else {
                 return;
             };
             let Some((progress, before)) = self.moves.next_image(now, rank, number) else {
                 return;
             };
-            effects.push(CentralEffect::Persist(Record::Requested { epoch: number }));
             let order = ToLocal::Move {
                 instance: self.ranks.instance(rank),
                 number,
@@ -187,6 +188,19 @@ impl Central {
             };
             effects.push(CentralEffect::Send(progress.one.from, order));
         }
+    }
+
+    /// The number of a rank's next image: that of the last image of another rank, if it is newer
+    /// than the rank's own and no checkpoint has come since.
+    fn number_of_image(&mut self, rank: Rank, effects: &mut Vec<CentralEffect>) -> Option<Epoch> {
+        let checkpoints = self.mode.checkpoints_mut()?;
+        let last = checkpoints.last_number();
+        if self.moves.shares_number(rank, last) {
+            return Some(last);
+        }
+        let number = checkpoints.take_number();
+        effects.push(CentralEffect::Persist(Record::Requested { epoch: number }));
+        Some(number)
     }
 
     /// A host gets its first order, and has no rank yet.

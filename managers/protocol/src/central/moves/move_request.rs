@@ -1,6 +1,7 @@
 //! What is asked for: which ranks move, and where they go.
 
 use super::balance::balance;
+use super::move_progress::RankMove;
 use crate::central::interface::HostIndex;
 use crate::central::placement::{UsableHost, counts, preferred};
 use rejoin_channel_table::Rank;
@@ -34,9 +35,113 @@ pub struct MoveRequest {
     pub to: Option<HostIndex>,
 }
 
+/// Where the ranks of a request go. It stays so when central is started again: a request that does
+/// not name hosts would otherwise be carried out twice.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RequestPlan {
+    /// The number of the request.
+    pub request: u64,
+    /// The ranks, and their new hosts.
+    targets: Vec<(Rank, HostIndex)>,
+}
+
+impl RequestPlan {
+    /// No rank moves yet for this request.
+    pub(super) fn new(request: u64) -> Self {
+        RequestPlan {
+            request,
+            targets: Vec::new(),
+        }
+    }
+
+    /// These ranks move for it.
+    pub(super) fn add(&mut self, moves: &[RankMove]) {
+        let is_anew = |rank: Rank| moves.iter().any(|one| one.rank == rank);
+        self.targets.retain(|(rank, _)| !is_anew(*rank));
+        self.targets
+            .extend(moves.iter().map(|one| (one.rank, one.to)));
+    }
+
+    /// The ranks that are where they go, if ranks are on these hosts now.
+    pub(super) fn there(&self, placement: &[HostIndex]) -> Vec<Rank> {
+        let there = self.targets.iter().filter(|one| is_there(one, placement));
+        there.map(|(rank, _)| *rank).collect()
+    }
+}
+
+fn is_there((rank, to): &(Rank, HostIndex), placement: &[HostIndex]) -> bool {
+    placement.get(rank.index()) == Some(to)
+}
+
+/// What a request comes to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct MovePlan {
+    /// The ranks that are to move.
+    pub moves: Vec<RankMove>,
+    /// Ranks that have moved already, before central was started again.
+    pub there: Vec<Rank>,
+    /// Why ranks that were not named one by one stay.
+    pub others_stay: Option<String>,
+}
+
 impl MoveRequest {
     /// The number of requests that come from hosts themselves, and not from a client.
     pub const OF_HOST: u64 = 0;
+
+    /// The number of requests of hosts that are about to end.
+    pub const OF_ENDING_HOST: u64 = u64::MAX;
+
+    /// The ranks of a host are to leave it. `is_urgent`: it is about to end.
+    pub(in crate::central) fn of_host(host: HostIndex, is_urgent: bool) -> Self {
+        MoveRequest {
+            id: match is_urgent {
+                true => MoveRequest::OF_ENDING_HOST,
+                false => MoveRequest::OF_HOST,
+            },
+            movers: Movers::Drain(host),
+            to: None,
+        }
+    }
+
+    /// A host is about to end: the request comes before others.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.id == MoveRequest::OF_ENDING_HOST
+    }
+
+    /// A client asks for it, who waits for its end.
+    pub(super) fn is_of_client(&self) -> bool {
+        ![MoveRequest::OF_HOST, MoveRequest::OF_ENDING_HOST].contains(&self.id)
+    }
+
+    /// Where each rank goes, if that was decided in this plan before: ranks that are there have
+    /// moved. What remains on a host, or is uneven, is planned anew.
+    pub(super) fn plan_again(
+        &self,
+        plan: &RequestPlan,
+        placement: &[HostIndex],
+        usable: &[UsableHost],
+    ) -> Result<Vec<(Rank, HostIndex)>, String> {
+        let open = plan.targets.iter().filter(|one| !is_there(one, placement));
+        let open: Vec<(Rank, HostIndex)> = open.copied().collect();
+        match &self.movers {
+            Movers::Ranks(_) if self.to.is_none() => {
+                let movers = Movers::Ranks(open.iter().map(|(rank, _)| *rank).collect());
+                let rest = MoveRequest {
+                    movers,
+                    ..self.clone()
+                };
+                rest.plan(placement, usable)
+            }
+            Movers::Exchange(..) => {
+                let is_usable = |to| usable.iter().any(|one| one.host == to);
+                match open.iter().all(|(_, to)| is_usable(*to)) {
+                    true => Ok(open),
+                    false => Err("one of the hosts is drained, or lost".into()),
+                }
+            }
+            _ => self.plan(placement, usable),
+        }
+    }
 
     /// Where each rank goes that is not there already. `placement`: where ranks are now. `usable`:
     /// the hosts that can have ranks.
@@ -90,7 +195,7 @@ impl MoveRequest {
         }
         let is_usable = |to| usable.iter().any(|one| one.host == to);
         if self.to.is_some_and(|to| !is_usable(to)) {
-            return Err("the host is lost, or has left the job".into());
+            return Err("the host is lost or silent, or it leaves the job".into());
         }
         let mut count = counts(placement);
         let last = usable.iter().map(|one| one.host).max().unwrap_or(0);

@@ -1,7 +1,7 @@
 //! The beginning and the end of moves, and what ends one before its time.
 
-use super::move_request::{MoveRequest, Movers};
-use super::move_table::{MoveStage, RankMove};
+use super::move_progress::{MoveStage, RankMove};
+use super::move_request::{MovePlan, MoveRequest, Movers};
 use crate::central::event::Event;
 use crate::central::interface::{CentralEffect, HostIndex, Record};
 use crate::central::job_state::Central;
@@ -55,6 +55,8 @@ impl Central {
             }
             self.moves_ended(now, effects);
         }
+        self.give_way(effects);
+        self.save_numbers(now);
         if self.moves.is_under_way() && !self.decides_on_loss() {
             self.order_images(now, effects);
             self.checkpoint_between_copies(now);
@@ -66,16 +68,51 @@ impl Central {
                 }
                 continue;
             }
-            let is_quiet = self.phase == CentralPhase::Running
-                && !self.decides_on_loss()
-                && self.mode.checkpoints().is_some_and(|c| c.is_quiet());
-            if !is_quiet {
+            if !self.can_begin_moves() {
                 return;
             }
             let Some(request) = self.moves.take_wanted() else {
                 return;
             };
             self.begin_moves(now, request, effects);
+        }
+    }
+
+    /// Whether the next request can be carried out now. A host that is about to end has no time to
+    /// wait for files: before its ranks stop, they wait for them as all do.
+    fn can_begin_moves(&self) -> bool {
+        let is_urgent = self.moves.is_urgent();
+        let is_quiet = self.mode.checkpoints().is_some_and(|checkpoints| {
+            let may = checkpoints.is_quiet() || (is_urgent && checkpoints.pending().is_none());
+            may && !checkpoints.is_short_of_numbers()
+        });
+        self.phase == CentralPhase::Running && !self.decides_on_loss() && is_quiet
+    }
+
+    /// A host is about to end, and its ranks move first: those that are on their way stay where
+    /// they are until then, unless they have stopped.
+    fn give_way(&mut self, effects: &mut Vec<CentralEffect>) {
+        if !self.moves.is_urgent() || !self.moves.yields() || self.moves.is_any_stopping() {
+            return;
+        }
+        self.void_moves(
+            "the ranks of a host that is about to end move first",
+            effects,
+        );
+        self.moves.postpone();
+    }
+
+    /// Each image of a move takes a number, and channels tell only so many apart: a checkpoint that
+    /// all ranks take comes before it is too many.
+    fn save_numbers(&mut self, now: Time) {
+        let runs = self.phase == CentralPhase::Running && self.moves.is_any();
+        let Some(checkpoints) = self.mode.checkpoints_mut() else {
+            return;
+        };
+        let is_short = runs && checkpoints.is_short_of_numbers();
+        let is_new = self.moves.wait_for_checkpoint(is_short);
+        if is_new || (is_short && checkpoints.is_idle()) {
+            checkpoints.hurry(now);
         }
     }
 
@@ -92,46 +129,64 @@ impl Central {
             && self.has_nowhere_to_go(host)
         {
             // It can still take in ranks of other hosts.
-            let why = Some("there is no other host".into());
-            return self.nothing_moves(now, request.id, why, effects);
+            let none = (Vec::new(), Some("there is no other host".into()));
+            return self.nothing_moves(now, request.id, none, effects);
         }
         if let Movers::Drain(host) = request.movers
             && host < self.hosts.len()
             && self.hosts.drain(host)
         {
-            self.visited.insert(host);
+            self.departures.visit(host);
             effects.push(CentralEffect::Persist(Record::Draining(host)));
             effects.push(CentralEffect::Event(Event::HostDrains {
                 name: self.hosts.name(host),
                 why: self.hosts.leave_reason(host),
             }));
         }
-        let planned = self.planned(&request);
-        let (moves, others_stay) = match planned {
-            Ok((moves, others_stay)) if moves.is_empty() => {
+        let plan = match self.planned(&request) {
+            Ok(plan) if plan.moves.is_empty() => {
                 self.end_drained(effects);
-                return self.nothing_moves(now, request.id, others_stay, effects);
+                return self.nothing_moves(
+                    now,
+                    request.id,
+                    (plan.there, plan.others_stay),
+                    effects,
+                );
             }
-            Ok(planned) => planned,
-            Err(why) => return self.nothing_moves(now, request.id, Some(why), effects),
+            Ok(plan) => plan,
+            Err(why) => {
+                let none = (Vec::new(), Some(why));
+                return self.nothing_moves(now, request.id, none, effects);
+            }
         };
+        self.order_moves(now, request, plan, effects);
+    }
+
+    /// The ranks of a request take their first images.
+    fn order_moves(
+        &mut self,
+        now: Time,
+        request: MoveRequest,
+        plan: MovePlan,
+        effects: &mut Vec<CentralEffect>,
+    ) {
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
         };
         let number = checkpoints.take_number();
         let times = (now, checkpoints.put_off_by_moves(now));
+        let moves = plan.moves.clone();
         for one in &moves {
             self.ranks.spend(one.rank, one.incarnation);
         }
-        self.moves.begin(times, request.id, number, &moves);
-        if let Some(why) = others_stay {
-            self.moves.note(why);
-        }
+        let planned = self.moves.keep_plan(&request, &moves);
         effects.push(CentralEffect::Persist(Record::Requested { epoch: number }));
         effects.push(CentralEffect::Persist(Record::Moving {
+            plan: planned,
             number,
             moves: moves.clone(),
         }));
+        self.moves.begin(times, request, number, plan);
         for one in &moves {
             effects.push(CentralEffect::Event(Event::Moving {
                 rank: one.rank,
@@ -139,7 +194,8 @@ impl Central {
                 to: self.hosts.name(one.to),
             }));
             self.hosts.join(one.to);
-            self.visited.extend([one.from, one.to]);
+            self.departures.visit(one.from);
+            self.departures.visit(one.to);
             effects.push(CentralEffect::Join(one.to));
             let order = ToLocal::Move {
                 instance: self.ranks.instance(one.rank),
@@ -156,10 +212,10 @@ impl Central {
         &mut self,
         now: Time,
         request: u64,
-        why: Option<String>,
+        (there, why): (Vec<Rank>, Option<String>),
         effects: &mut Vec<CentralEffect>,
     ) {
-        over(request, Vec::new(), why, effects);
+        over(request, there, why, effects);
         if let Some(checkpoints) = self.mode.checkpoints_mut().filter(|_| !self.moves.is_any()) {
             checkpoints.take_up(now);
         }
@@ -174,38 +230,49 @@ impl Central {
         let takes_in = self.failover.as_ref().is_some_and(|f| f.takes_in);
         // One look at the ranks: with many hosts, one for each takes minutes.
         let has_ranks = self.ranks.hosts_with_ranks(self.hosts.len());
-        let has_link =
-            |one: &UsableHost| takes_in || self.visited.contains(&one.host) || has_ranks[one.host];
-        usable.filter(has_link).collect()
+        let has_link = |one: &UsableHost| {
+            takes_in || self.departures.has_visited(one.host) || has_ranks[one.host]
+        };
+        let may = |one: &UsableHost| self.hosts.takes_in(one.host);
+        usable.filter(|one| has_link(one) && may(one)).collect()
     }
 
     /// The moves of a request. With them why other ranks stay, if it names hosts: these have others
     /// that can move.
-    fn planned(&self, request: &MoveRequest) -> Result<(Vec<RankMove>, Option<String>), String> {
+    fn planned(&self, request: &MoveRequest) -> Result<MovePlan, String> {
         let checkpoints = self.mode.checkpoints();
         if checkpoints.is_none_or(|c| c.committed().is_none()) {
             return Err("the job has no checkpoint that it could roll back to".into());
         }
-        let plan = request.plan(&self.ranks.placement(), &self.usable_hosts())?;
+        let (placement, usable) = (self.ranks.placement(), self.usable_hosts());
+        let before = self.moves.plan_of(request.id);
+        let targets = match before {
+            Some(before) => request.plan_again(before, &placement, &usable)?,
+            None => request.plan(&placement, &usable)?,
+        };
+        let there = before.map(|before| before.there(&placement));
+        let mut plan = MovePlan {
+            there: there.unwrap_or_default(),
+            ..MovePlan::default()
+        };
         let names_ranks = matches!(request.movers, Movers::Ranks(_) | Movers::Exchange(..));
-        let (mut moves, mut others_stay) = (Vec::new(), None);
-        for (rank, to) in plan {
+        for (rank, to) in targets {
             if !self.ranks.is_computing(rank) {
                 let why = format!("rank {} is in MPI_Finalize, or has ended", rank.0);
                 if names_ranks {
                     return Err(why);
                 }
-                others_stay.get_or_insert(why);
+                plan.others_stay.get_or_insert(why);
                 continue;
             }
-            moves.push(RankMove {
+            plan.moves.push(RankMove {
                 rank,
                 from: self.ranks.host_of(rank),
                 to,
                 incarnation: self.ranks.next_incarnation(rank),
             });
         }
-        Ok((moves, others_stay))
+        Ok(plan)
     }
 
     /// Gives a rank that has moved the table, and tells all others where it is.
@@ -288,6 +355,22 @@ impl Central {
         self.close_request(now, effects);
     }
 
+    /// Ranks are to leave this host: others do not move to it.
+    pub(in crate::central) fn end_moves_to(
+        &mut self,
+        now: Time,
+        host: HostIndex,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let why = format!("ranks are to leave host {}", self.hosts.name(host));
+        for one in self.moves.ranks() {
+            if one.to == host {
+                self.void_move(one.rank, &why, effects);
+            }
+        }
+        self.moves_ended(now, effects);
+    }
+
     /// Moves to or from this host are given up.
     pub(in crate::central) fn end_moves_of_host(
         &mut self,
@@ -360,7 +443,7 @@ impl Central {
 
     /// The same, without what has waited.
     fn close_request(&mut self, now: Time, effects: &mut Vec<CentralEffect>) -> bool {
-        let Some(ended) = self.moves.take_over() else {
+        let Some(ended) = self.moves.take_ended() else {
             return false;
         };
         let any = !ended.moved.is_empty();

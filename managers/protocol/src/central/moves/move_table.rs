@@ -1,183 +1,20 @@
 //! The moves that are asked for and under way.
 
-use super::move_request::{MoveRequest, Movers};
-use super::move_view::{MovePhase, MoveView};
+use super::move_progress::{MoveProgress, MoveStage, RankMove};
+use super::move_request::{MovePlan, MoveRequest, Movers, RequestPlan};
+use super::move_view::MoveView;
 use crate::central::interface::HostIndex;
 use crate::manager_messages::{MoveBytes, ProcessInstance, Time};
-use rejoin_channel_table::{Epoch, Incarnation, Rank};
-use serde::{Deserialize, Serialize};
+use rejoin_channel_table::{Epoch, Rank};
 use std::collections::VecDeque;
 
-/// Milliseconds after which a move is given up whose rank waits.
-const LIMIT: u64 = 120_000;
-/// Milliseconds for one copy ahead of a rank that runs.
-const COPY_LIMIT: u64 = 3_600_000;
-/// Most copies ahead.
-const MOST_COPIES: u32 = 5;
-/// After a copy of so few bytes the rank stops: it waits no longer for the rest than for the other
-/// steps.
-const SMALL: u64 = 8 << 20;
-
-/// A rank that moves.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct RankMove {
-    /// The rank.
-    pub rank: Rank,
-    /// The number of the host that it is on.
-    pub from: HostIndex,
-    /// The number of the host that it goes to.
-    pub to: HostIndex,
-    /// Its incarnation there.
-    pub incarnation: Incarnation,
-}
-
-/// How far a move has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum MoveStage {
-    /// The rank takes an image, a copy ahead, and continues.
-    Copying,
-    /// The other host loads the copy.
-    Loading,
-    /// The other host has loaded the copy. The next image follows when no checkpoint is under way.
-    Loaded,
-    /// The rank is to stop, with an image in a file.
-    Stopping,
-    /// A process is made of the image on the other host.
-    Restoring,
-}
-
-/// A move that is under way.
+/// The moves of a request that are carried out together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct MoveProgress {
-    /// The move.
-    pub one: RankMove,
-    /// How far it has come.
-    pub stage: MoveStage,
-    /// The number of its latest image.
-    pub number: Epoch,
-    /// The numbers of the images before it. Checkpoints have numbers between these.
-    earlier: Vec<Epoch>,
-    /// The rank has taken its latest image.
-    is_taken: bool,
-    /// The rank stops with its next image.
-    stops_next: bool,
-    /// The copies ahead that are loaded, and the bytes of the latest one.
-    pub copies: (u32, u64),
-    /// Since when the rank is to stop.
-    pub stops_since: Option<Time>,
-    /// When the stage began.
-    stage_since: Time,
-    /// How far the file of the stage was, and when that was said.
-    bytes: Option<(MoveBytes, Time)>,
-    /// Bytes of all copies ahead.
-    pub copied: u64,
-}
-
-impl MoveProgress {
-    fn new(one: RankMove, number: Epoch, now: Time) -> Self {
-        Self {
-            one,
-            stage: MoveStage::Copying,
-            number,
-            earlier: Vec::new(),
-            is_taken: false,
-            stops_next: false,
-            copies: (0, 0),
-            stops_since: None,
-            stage_since: now,
-            bytes: None,
-            copied: 0,
-        }
-    }
-
-    /// The next stage begins.
-    fn enter(&mut self, stage: MoveStage, now: Time) {
-        (self.stage, self.stage_since, self.bytes) = (stage, now, None);
-        if stage == MoveStage::Stopping {
-            self.stops_since = Some(now);
-        }
-    }
-
-    /// When the move is given up, unless it continues before. While the rank runs, it may take long
-    /// to copy its memory.
-    fn deadline(&self) -> Time {
-        self.stage_since.plus_millis(match self.stage {
-            MoveStage::Copying | MoveStage::Loading | MoveStage::Loaded => COPY_LIMIT,
-            MoveStage::Stopping | MoveStage::Restoring => LIMIT,
-        })
-    }
-
-    /// The rank runs and has no image to take: it can take that of a checkpoint.
-    fn allows_checkpoint(&self) -> bool {
-        match self.stage {
-            MoveStage::Copying => self.is_taken,
-            MoveStage::Loading => true,
-            MoveStage::Loaded | MoveStage::Stopping | MoveStage::Restoring => false,
-        }
-    }
-
-    /// The rank is about to leave its host.
-    fn is_leaving(&self) -> bool {
-        match self.stage {
-            MoveStage::Copying | MoveStage::Loading => false,
-            MoveStage::Loaded => self.stops_next,
-            MoveStage::Stopping | MoveStage::Restoring => true,
-        }
-    }
-
-    /// The host on which the file of the stage comes to be.
-    fn writer(&self) -> HostIndex {
-        match self.stage {
-            MoveStage::Copying | MoveStage::Stopping => self.one.from,
-            MoveStage::Loading | MoveStage::Loaded | MoveStage::Restoring => self.one.to,
-        }
-    }
-
-    /// How far the move is.
-    fn view(&self, since: Time, now: Time) -> MoveView {
-        let (bytes, at) = self.bytes.unzip();
-        let took = at.unwrap_or(self.stage_since).0;
-        MoveView {
-            rank: self.one.rank,
-            from: self.one.from,
-            to: self.one.to,
-            phase: match self.stage {
-                MoveStage::Copying => MovePhase::Writing,
-                MoveStage::Loading => MovePhase::Copying,
-                MoveStage::Loaded => MovePhase::Waiting,
-                MoveStage::Stopping => MovePhase::Stopping,
-                MoveStage::Restoring => MovePhase::Restoring,
-            },
-            // Of those that are loaded, the last one.
-            copy: self.copies.0 + u32::from(self.stage != MoveStage::Loaded),
-            done: bytes.map_or(0, |bytes| bytes.done),
-            of: bytes.and_then(|bytes| bytes.of),
-            took: took.saturating_sub(self.stage_since.0),
-            since: now.0.saturating_sub(since.0),
-        }
-    }
-
-    /// Whether this host is to load the image of this number.
-    pub fn is_loading(&self, host: HostIndex, number: Epoch) -> bool {
-        self.stage == MoveStage::Loading && self.number == number && self.one.to == host
-    }
-
-    /// A copy is loaded, and was so long. Whether another one is worth it: it would hold much less
-    /// than this one.
-    fn is_worth_another(&mut self, bytes: u64) -> bool {
-        let (count, before) = self.copies;
-        self.copied = self.copied.saturating_add(bytes);
-        self.copies = (count + 1, bytes);
-        let shrinks = count == 0 || bytes < before / 4 * 3;
-        bytes > SMALL && shrinks && self.copies.0 < MOST_COPIES
-    }
-}
-
-/// Moves that are carried out together.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct MoveOrder {
-    request: u64,
+struct MovesUnderWay {
+    request: MoveRequest,
     since: Time,
+    /// The newest number of their images.
+    newest: Epoch,
     /// No checkpoint is requested before.
     checkpoints_from: Time,
     moves: Vec<MoveProgress>,
@@ -191,20 +28,50 @@ struct MoveOrder {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(in crate::central) struct MoveTable {
     wanted: VecDeque<MoveRequest>,
-    under_way: Option<MoveOrder>,
+    under_way: Option<MovesUnderWay>,
+    /// Where the ranks of the last client's request go: it comes again if central is started again
+    /// before the driver hears of its end.
+    last_plan: Option<RequestPlan>,
+    /// No image is ordered before the next checkpoint.
+    waits_for_checkpoint: bool,
 }
 
 /// The end of a request.
-pub(super) struct MovesOver {
+pub(super) struct EndedRequest {
     pub request: u64,
     pub moved: Vec<Rank>,
     pub why: Option<String>,
 }
 
 impl MoveTable {
-    /// A request that is to be carried out when it can.
+    /// A request that is to be carried out when it can. Those of hosts that are about to end come
+    /// first.
     pub fn want(&mut self, request: MoveRequest) {
-        self.wanted.push_back(request);
+        let before = |other: &MoveRequest| other.is_urgent() || !request.is_urgent();
+        let at = self.wanted.iter().take_while(|other| before(other)).count();
+        self.wanted.insert(at, request);
+    }
+
+    /// This host is about to end: a request for its ranks that waits comes first.
+    pub fn hasten(&mut self, host: HostIndex) {
+        let is_it =
+            |one: &MoveRequest| one.id == MoveRequest::OF_HOST && one.movers == Movers::Drain(host);
+        if let Some(at) = self.wanted.iter().position(is_it)
+            && self.wanted.remove(at).is_some()
+        {
+            self.want(MoveRequest::of_host(host, true));
+        }
+    }
+
+    /// The next request is one of a host that is about to end.
+    pub fn is_urgent(&self) -> bool {
+        self.wanted.front().is_some_and(|next| next.is_urgent())
+    }
+
+    /// No image is ordered before the next checkpoint. Returns whether that is new.
+    pub fn wait_for_checkpoint(&mut self, waits: bool) -> bool {
+        let before = std::mem::replace(&mut self.waits_for_checkpoint, waits);
+        waits && !before
     }
 
     /// Something is asked for or under way.
@@ -215,16 +82,23 @@ impl MoveTable {
     /// Whether a checkpoint can be requested: between copies ahead that take long, and not before
     /// moves that wait for the end of the last one.
     pub fn allows_checkpoint(&self, now: Time) -> bool {
+        let waits = self.waits_for_checkpoint;
         let mut moves = self.under_way.iter().flat_map(|order| &order.moves);
         match self.puts_off_until() {
-            None => self.wanted.is_empty(),
-            Some(until) => until <= now && moves.all(MoveProgress::allows_checkpoint),
+            None => waits || self.wanted.is_empty(),
+            Some(until) => until <= now && moves.all(|one| one.allows_checkpoint(waits)),
         }
     }
 
     /// Until when no checkpoint is requested at least, if ranks move.
     pub fn puts_off_until(&self) -> Option<Time> {
-        self.under_way.as_ref().map(|order| order.checkpoints_from)
+        let order = self.under_way.as_ref()?;
+        let waits = self.waits_for_checkpoint;
+        Some(if waits {
+            order.since
+        } else {
+            order.checkpoints_from
+        })
     }
 
     /// Some rank is about to leave its host: files of images are not begun, because those of one
@@ -232,6 +106,12 @@ impl MoveTable {
     pub fn is_any_leaving(&self) -> bool {
         let moves = self.under_way.iter().flat_map(|order| &order.moves);
         moves.into_iter().any(MoveProgress::is_leaving)
+    }
+
+    /// Some rank is to stop, or has stopped.
+    pub(super) fn is_any_stopping(&self) -> bool {
+        let moves = self.under_way.iter().flat_map(|order| &order.moves);
+        moves.into_iter().any(MoveProgress::is_stopping)
     }
 
     /// Some rank is on its way.
@@ -267,19 +147,70 @@ impl MoveTable {
     pub(super) fn begin(
         &mut self,
         (now, checkpoints_from): (Time, Time),
-        request: u64,
+        request: MoveRequest,
         number: Epoch,
-        moves: &[RankMove],
+        plan: MovePlan,
     ) {
-        let begun = |one: &RankMove| MoveProgress::new(one.clone(), number, now);
-        self.under_way = Some(MoveOrder {
+        let begun = |one: RankMove| MoveProgress::new(one, number, now);
+        self.under_way = Some(MovesUnderWay {
             request,
             since: now,
+            newest: number,
             checkpoints_from,
-            moves: moves.iter().map(begun).collect(),
-            moved: Vec::new(),
-            why: None,
+            moves: plan.moves.into_iter().map(begun).collect(),
+            moved: plan.there,
+            why: plan.others_stay,
         });
+    }
+
+    /// This is where the ranks of a request go, from now on. Returns what the next central manager
+    /// must know of that.
+    pub(super) fn keep_plan(
+        &mut self,
+        request: &MoveRequest,
+        moves: &[RankMove],
+    ) -> Option<RequestPlan> {
+        if request.is_of_client() {
+            let before = self.last_plan.take_if(|plan| plan.request == request.id);
+            let mut plan = before.unwrap_or_else(|| RequestPlan::new(request.id));
+            plan.add(moves);
+            self.last_plan = Some(plan);
+        }
+        self.last_plan.clone()
+    }
+
+    /// An earlier central manager had decided this.
+    pub fn recall_plan(&mut self, plan: Option<RequestPlan>) {
+        self.last_plan = plan;
+    }
+
+    /// Where the ranks of this request go, if that is decided.
+    pub(super) fn plan_of(&self, request: u64) -> Option<&RequestPlan> {
+        let plan = self.last_plan.as_ref();
+        plan.filter(|plan| plan.request == request)
+    }
+
+    /// Moves of a request give way to a host that is about to end, and the request waits again.
+    pub(super) fn postpone(&mut self) {
+        if let Some(order) = self.under_way.take_if(|order| order.moves.is_empty()) {
+            let urgent = self.wanted.iter().take_while(|other| other.is_urgent());
+            let at = urgent.count();
+            self.wanted.insert(at, order.request);
+        }
+    }
+
+    /// The request of the moves under way, unless it is urgent.
+    pub(super) fn yields(&self) -> bool {
+        let order = self.under_way.as_ref();
+        order.is_some_and(|order| !order.request.is_urgent())
+    }
+
+    /// This number is the newest one that an image of the moves under way has, and the rank has
+    /// none of this number: its next one can have it.
+    pub(super) fn shares_number(&self, rank: Rank, number: Epoch) -> bool {
+        let order = self.under_way.as_ref();
+        let is_newest = order.is_some_and(|order| order.newest == number);
+        is_newest && self.of(rank).is_some_and(|one| one.number < number)
     }
 
     /// When a move under way is given up.
@@ -315,15 +246,14 @@ impl MoveTable {
     /// the latest one.
     pub(super) fn has_image(&self, rank: Rank, number: Epoch) -> Option<bool> {
         let progress = self.of(rank)?;
-        let is_latest = progress.number == number;
-        (is_latest || progress.earlier.contains(&number)).then_some(is_latest)
+        progress.has_image(number)
     }
 
     /// This host says how far the rank's latest image is.
     pub(super) fn note_bytes(&mut self, now: Time, host: HostIndex, bytes: MoveBytes) {
         let progress = self.find(bytes.rank).filter(|p| p.writer() == host);
         if let Some(progress) = progress {
-            progress.bytes = Some((bytes, now));
+            progress.note_bytes(bytes, now);
         }
     }
 
@@ -340,7 +270,7 @@ impl MoveTable {
     /// The rank has taken its latest image.
     pub(super) fn taken(&mut self, rank: Rank) {
         if let Some(progress) = self.find(rank) {
-            progress.is_taken = true;
+            progress.taken();
         }
     }
 
@@ -371,15 +301,14 @@ impl MoveTable {
     ) {
         let progress = self.find(rank);
         if let Some(progress) = progress.filter(|p| p.is_loading(host, number)) {
-            progress.stops_next = !progress.is_worth_another(bytes);
-            progress.enter(MoveStage::Loaded, now);
+            progress.loaded(bytes, now);
         }
     }
 
     /// The ranks that can take their next images. `may_stop`: also those that stop with it.
     pub(super) fn awaiting_images(&self, may_stop: bool) -> Vec<Rank> {
         let moves = self.under_way.iter().flat_map(|order| &order.moves);
-        let ready = moves.filter(|p| p.stage == MoveStage::Loaded && (may_stop || !p.stops_next));
+        let ready = moves.filter(|one| one.awaits_image(may_stop));
         ready.map(|progress| progress.one.rank).collect()
     }
 
@@ -392,17 +321,12 @@ impl MoveTable {
         number: Epoch,
     ) -> Option<(MoveProgress, Epoch)> {
         let progress = self.find(rank)?;
-        let before = std::mem::replace(&mut progress.number, number);
-        progress.earlier.push(before);
-        progress.is_taken = false;
-        progress.enter(
-            match progress.stops_next {
-                true => MoveStage::Stopping,
-                false => MoveStage::Copying,
-            },
-            now,
-        );
-        Some((progress.clone(), before))
+        let before = progress.begin_next(number, now);
+        let progress = progress.clone();
+        if let Some(order) = &mut self.under_way {
+            order.newest = number;
+        }
+        Some((progress, before))
     }
 
     /// The move of a rank that is under way to this host in this instance.
@@ -449,10 +373,10 @@ impl MoveTable {
     }
 
     /// The end of the moves under way, once no rank is on its way.
-    pub(super) fn take_over(&mut self) -> Option<MovesOver> {
+    pub(super) fn take_ended(&mut self) -> Option<EndedRequest> {
         let order = self.under_way.take_if(|order| order.moves.is_empty())?;
-        Some(MovesOver {
-            request: order.request,
+        Some(EndedRequest {
+            request: order.request.id,
             moved: order.moved,
             why: order.why,
         })
@@ -461,12 +385,23 @@ impl MoveTable {
 
 #[cfg(test)]
 mod tests {
+    use super::super::move_progress::{COPY_LIMIT, LIMIT, MOST_COPIES, SMALL};
+    use super::super::move_view::MovePhase;
     use super::*;
+    use rejoin_channel_table::Incarnation;
 
     const RANK: Rank = Rank(3);
     const FROM: HostIndex = 0;
     const TO: HostIndex = 2;
     const LATE: Time = Time(1_000_000);
+
+    fn drain(id: u64, host: HostIndex) -> MoveRequest {
+        MoveRequest {
+            id,
+            movers: Movers::Drain(host),
+            to: None,
+        }
+    }
 
     fn begun() -> MoveTable {
         let mut table = MoveTable::default();
@@ -476,7 +411,11 @@ mod tests {
             to: TO,
             incarnation: Incarnation(5),
         };
-        table.begin((Time(0), LATE), 1, Epoch(10), &[one]);
+        let plan = MovePlan {
+            moves: vec![one],
+            ..MovePlan::default()
+        };
+        table.begin((Time(0), LATE), drain(1, FROM), Epoch(10), plan);
         table
     }
 
@@ -614,5 +553,59 @@ mod tests {
         assert_eq!(table.deadline(), Some(Time(7).plus_millis(LIMIT)));
         assert!(table.overdue(Time(7)).is_empty());
         assert_eq!(table.overdue(Time(7).plus_millis(LIMIT)), [RANK]);
+    }
+
+    #[test]
+    fn a_rank_that_waits_may_wait_longer_if_much_is_left_to_copy() {
+        let mut table = begun();
+        table.stored(Time(0), FROM, RANK).expect("a file");
+        load(&mut table, Epoch(10), 10 << 30, 11);
+        table.stored(Time(7), FROM, RANK).expect("a file");
+        load(&mut table, Epoch(11), 10 << 30, 12);
+        let given = Time(7).plus_millis(LIMIT + 1_048_576);
+        assert_eq!(table.deadline(), Some(given), "ten GiB at ten MiB/s");
+    }
+
+    #[test]
+    fn requests_of_hosts_that_are_about_to_end_come_first() {
+        let mut table = MoveTable::default();
+        table.want(drain(7, 1));
+        table.want(MoveRequest::of_host(2, false));
+        assert!(!table.is_urgent());
+        table.want(MoveRequest::of_host(3, true));
+        table.hasten(2);
+        let mut order = Vec::new();
+        while let Some(next) = table.take_wanted() {
+            let urgent = next.is_urgent();
+            order.push((next.movers, urgent));
+        }
+        let drains = [(3, true), (2, true), (1, false)];
+        assert_eq!(
+            order,
+            drains.map(|(host, urgent)| (Movers::Drain(host), urgent))
+        );
+    }
+
+    #[test]
+    fn moves_that_give_way_come_after_the_urgent_ones() {
+        let mut table = begun();
+        table.want(drain(7, 1));
+        table.want(MoveRequest::of_host(3, true));
+        assert!(table.yields());
+        table.give_up(RANK, "another is urgent").expect("it moves");
+        table.postpone();
+        let ids: Vec<u64> = std::iter::from_fn(|| table.take_wanted().map(|one| one.id)).collect();
+        assert_eq!(ids, [MoveRequest::OF_ENDING_HOST, 1, 7]);
+    }
+
+    #[test]
+    fn a_rank_without_an_image_of_the_newest_number_shares_it() {
+        let mut table = begun();
+        assert!(!table.shares_number(RANK, Epoch(10)), "it has one");
+        table.stored(Time(0), FROM, RANK).expect("a file");
+        assert!(!table.shares_number(RANK, Epoch(11)), "of a checkpoint");
+        load(&mut table, Epoch(10), 7, 12);
+        assert!(!table.shares_number(RANK, Epoch(12)));
+        assert!(!table.shares_number(Rank(9), Epoch(12)), "it does not move");
     }
 }

@@ -198,7 +198,7 @@ impl Central {
     ) {
         if !self.ranks.failed(host, instance) {
             // One that the job has just rolled back because of another is to be named, too.
-            if let Some(epoch) = self.rolled_back_to(host, instance) {
+            if let Some(epoch) = self.rolled_back_to(instance) {
                 self.losses.detect(instance, epoch, false);
             }
             return;
@@ -218,17 +218,17 @@ impl Central {
 
     /// A process failed that the job has rolled back because of another.
     fn failed_too(&mut self, now: Time, failure: Failure, effects: &mut Vec<CentralEffect>) {
-        if let Some(epoch) = self.rolled_back_to(failure.host, failure.instance) {
+        if let Some(epoch) = self.rolled_back_to(failure.instance) {
             self.exited_too(now, failure, epoch, effects);
         }
     }
 
     /// The checkpoint to which the job has just rolled back, if this was a process of it then.
-    fn rolled_back_to(&self, host: HostIndex, instance: ProcessInstance) -> Option<Option<Epoch>> {
+    fn rolled_back_to(&self, instance: ProcessInstance) -> Option<Option<Epoch>> {
         let CentralPhase::Restoring(GlobalRestore { epoch, .. }) = self.phase else {
             return None;
         };
-        let last = self.ranks.was_rolled_back(host, instance);
+        let last = self.ranks.was_rolled_back(instance);
         last.then_some(epoch)
     }
 

@@ -29,7 +29,7 @@ impl Central {
         let Some(name) = self.hosts.lose(host, &why) else {
             return;
         };
-        self.returning.retain(|(_, from)| *from != host);
+        self.departures.host_lost(host);
         if !self.ranks.is_any_on(host) && self.end.verdict().is_none() {
             self.empty_host_gone(now, host, why, effects);
             return self.order_awaiting(effects);
@@ -254,7 +254,9 @@ impl Central {
         let ranks = (0u32..).map(Rank).zip(present.iter().zip(next));
         let left = ranks.filter(|(_, (host, next))| host != next && !self.hosts.is_lost(**host));
         let left: Vec<(Rank, HostIndex)> = left.map(|(rank, (host, _))| (rank, *host)).collect();
-        self.returning.extend(&left);
+        for (rank, host) in &left {
+            self.departures.begin(*rank, *host);
+        }
         let vacate = |(rank, host): (Rank, HostIndex)| {
             let instance = self.ranks.instance(rank);
             CentralEffect::Send(host, ToLocal::Vacate { instance })

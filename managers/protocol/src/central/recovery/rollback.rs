@@ -86,7 +86,7 @@ impl Central {
             let instance = self.ranks.instance(*rank);
             let host = now[rank.index()];
             effects.push(CentralEffect::Send(host, ToLocal::Vacate { instance }));
-            self.returning.insert((*rank, host));
+            self.departures.begin(*rank, host);
             self.hosts.join(*home);
         }
         self.move_back(&moved);
@@ -95,10 +95,7 @@ impl Central {
 
     /// The hosts to which ranks return that may still act on others.
     pub(in crate::central) fn awaiting_hosts(&self) -> BTreeSet<HostIndex> {
-        let returning = self.returning.iter();
-        let homes = returning.map(|(rank, from)| (self.ranks.host_of(*rank), *from));
-        let others = homes.filter(|(home, from)| home != from);
-        others.map(|(home, _)| home).collect()
+        self.departures.awaiting(|rank| self.ranks.host_of(rank))
     }
 
     /// A rollback waits for a process that does not stop on a host which its rank has left.
@@ -108,7 +105,7 @@ impl Central {
             return false;
         };
         matches!(failure.cause, Cause::NotStopped { .. })
-            && self.returning.contains(&(rank, failure.host))
+            && self.departures.is_under_way(rank, failure.host)
             && restoring.awaiting.contains(&self.ranks.host_of(rank))
     }
 
@@ -119,7 +116,7 @@ impl Central {
         rank: Rank,
         effects: &mut Vec<CentralEffect>,
     ) {
-        self.returning.remove(&(rank, host));
+        self.departures.end(rank, host);
         self.order_awaiting(effects);
     }
 

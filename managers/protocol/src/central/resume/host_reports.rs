@@ -123,7 +123,7 @@ impl Central {
                     continue;
                 }
                 effects.push(CentralEffect::Send(host, ToLocal::Vacate { instance }));
-                self.returning.insert((said.rank, host));
+                self.departures.begin(said.rank, host);
             }
         }
         let awaiting = self.awaiting_hosts();

@@ -28,9 +28,9 @@ impl Central {
         self.end.tell_again(effects);
         let by_host = self.ranks.by_host(self.hosts.len());
         self.hosts.with_ranks_take_part(&by_host);
-        for host in &self.visited {
-            self.hosts.join(*host);
-            effects.push(CentralEffect::Join(*host));
+        for host in self.departures.visited() {
+            self.hosts.join(host);
+            effects.push(CentralEffect::Join(host));
         }
         // Any of them may have a lease of the last central manager.
         self.hosts.count_leases_from(now);

@@ -26,7 +26,7 @@ impl Central {
         let placed = central.placement().filter(|p| !p.lost.is_empty());
         let placed = placed.map(|placement| placement.from);
         let from = placed.or(central.from.filter(|_| central.has_partners()));
-        for host in central.visited.clone() {
+        for host in central.departures.visited() {
             central.hosts.forget_told(host);
         }
         if let Some(oldest) = past.committed.oldest() {
@@ -136,11 +136,17 @@ impl Central {
 
     fn recall_move(&mut self, record: Record, past: &mut Past) {
         match record {
-            Record::Moving { number, moves } => {
+            Record::Moving {
+                plan,
+                number,
+                moves,
+            } => {
+                self.moves.recall_plan(plan);
                 past.last_epoch = past.last_epoch.max(number);
                 for one in &moves {
                     self.ranks.spend(one.rank, one.incarnation);
-                    self.visited.extend([one.from, one.to]);
+                    self.departures.visit(one.from);
+                    self.departures.visit(one.to);
                 }
                 past.moving = Some((number, moves));
             }
@@ -150,7 +156,7 @@ impl Central {
                 card,
             } => self.recall_moved(number, moved, *card, past),
             Record::Draining(host) => {
-                self.visited.insert(host);
+                self.departures.visit(host);
                 self.hosts.drain(host);
             }
             _ => {}
@@ -164,7 +170,8 @@ impl Central {
         card: BusinessCard,
         past: &mut Past,
     ) {
-        self.visited.extend([moved.from, moved.to]);
+        self.departures.visit(moved.from);
+        self.departures.visit(moved.to);
         if self.has_moved(number, &moved) {
             past.committed.partner = None;
         }

@@ -1,0 +1,333 @@
+//! Requests for moves: which come first, and what becomes of them when central is started again or
+//! numbers run short.
+
+mod central_steps;
+mod moving_ranks;
+
+use central_steps::{at, instance, step};
+use moving_ranks::{
+    carry_out, hear, imaged, load, moves, ordered, recorded, records, running_on, three_hosts,
+};
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_managers_protocol::central::{
+    Central, CentralEffect, CentralInput, Event, HostIndex, Job, Leases, MoveRequest, Movers,
+    Record,
+};
+use rejoin_managers_protocol::host_health::HostHealth;
+use rejoin_managers_protocol::lease::Terms;
+use rejoin_managers_protocol::manager_messages::{
+    Cause, End, RankReport, Report, Stage, ToCentral, ToLocal,
+};
+use rejoin_wire::Limits;
+
+const MANY: u64 = 1 << 30;
+
+fn request(id: u64, movers: Movers, to: Option<HostIndex>) -> CentralInput {
+    CentralInput::Move(MoveRequest { id, movers, to })
+}
+
+fn ranks(id: u64, ranks: &[u32], to: Option<HostIndex>) -> CentralInput {
+    let ranks = ranks.iter().copied().map(Rank).collect();
+    request(id, Movers::Ranks(ranks), to)
+}
+
+/// The ends of requests: number, ranks that have moved, and whether all have.
+fn over(effects: &[CentralEffect]) -> Vec<(u64, Vec<u32>, bool)> {
+    let over = effects.iter().filter_map(|effect| match effect {
+        CentralEffect::Event(Event::MovesOver {
+            request,
+            moved,
+            why,
+        }) => Some((
+            *request,
+            moved.iter().map(|rank| rank.0).collect(),
+            why.is_none(),
+        )),
+        _ => None,
+    });
+    over.collect()
+}
+
+/// What a host reports of its ranks, with their incarnations.
+fn report(ranks: &[(u32, u32)]) -> ToCentral {
+    let of_rank = |(rank, incarnation): &(u32, u32)| RankReport {
+        rank: Rank(*rank),
+        incarnation: Incarnation(*incarnation),
+        stage: Stage::Registered,
+        pid: 10 + rank,
+        card: Some(BusinessCard::default()),
+        limits: Some(Limits::default()),
+        waits: false,
+        ended: false,
+        asked: None,
+        regions: Default::default(),
+        moves: None,
+        images: vec![Epoch(1)],
+    };
+    ToCentral::Report(Box::new(Report {
+        generation: Some(Generation(0)),
+        signalled: None,
+        lacks_table: false,
+        ranks: ranks.iter().map(of_rank).collect(),
+        loads: Vec::new(),
+        exits: Vec::new(),
+    }))
+}
+
+/// Another central manager takes the job up, and its hosts have these ranks.
+fn take_up(job: Job, stored: Vec<Record>, hosts: &[&[(u32, u32)]]) -> Central {
+    let mut central = Central::resume(job, stored);
+    step(&mut central, at(2), CentralInput::Begin);
+    for (host, ranks) in hosts.iter().enumerate() {
+        hear(&mut central, host, report(ranks));
+    }
+    // The checkpoint that follows a restart comes first.
+    central
+}
+
+/// The checkpoint that is requested comes to be.
+fn commit(
+    central: &mut Central,
+    epoch: u32,
+    hosts: &[(HostIndex, u32, u32)],
+) -> Vec<CentralEffect> {
+    let mut effects = Vec::new();
+    for (host, rank, incarnation) in hosts {
+        let ToCentral::Imaged { epoch, cost, .. } = imaged(*rank, epoch) else {
+            unreachable!("it is one");
+        };
+        let mut instance = instance(*rank, 0);
+        instance.incarnation = Incarnation(*incarnation);
+        let imaged = ToCentral::Imaged {
+            instance,
+            epoch,
+            cost,
+        };
+        effects.extend(hear(central, *host, imaged));
+    }
+    effects
+}
+
+fn requested(effects: &[CentralEffect]) -> Option<u32> {
+    effects.iter().find_map(|effect| match effect {
+        CentralEffect::Event(Event::Requested(epoch)) => Some(epoch.0),
+        _ => None,
+    })
+}
+
+#[test]
+fn an_exchange_that_is_asked_for_again_after_its_end_does_not_exchange_the_ranks_back() {
+    let (mut central, mut stored) = recorded(three_hosts());
+    let exchange = || request(5, Movers::Exchange(Rank(0), Rank(1)), None);
+    let mut effects = step(&mut central, at(1), exchange());
+    assert_eq!(moves(&effects), [(Rank(0), 1), (Rank(1), 0)]);
+    effects.extend(carry_out(&mut central, (0, 2), (0, 1), 1));
+    effects.extend(carry_out(&mut central, (1, 2), (1, 0), 1));
+    assert_eq!(over(&effects), [(5, vec![0, 1], true)]);
+    stored.extend(records(&effects));
+    // The client did not hear of that.
+    let hosts: [&[(u32, u32)]; 3] = [&[(1, 1)], &[(0, 1)], &[]];
+    let mut central = take_up(three_hosts(), stored, &hosts);
+    let mut effects = step(&mut central, at(3), exchange());
+    effects.extend(commit(&mut central, 4, &[(0, 1, 1), (1, 0, 1)]));
+    assert_eq!(moves(&effects), []);
+    assert_eq!(over(&effects), [(5, vec![0, 1], true)]);
+    // Another request for the same is another one.
+    let again = request(6, Movers::Exchange(Rank(0), Rank(1)), None);
+    let effects = step(&mut central, at(4), again);
+    assert_eq!(moves(&effects), [(Rank(0), 0), (Rank(1), 1)]);
+}
+
+#[test]
+fn of_ranks_without_a_host_only_those_move_that_have_not_when_central_died() {
+    let (mut central, mut stored) = recorded(three_hosts());
+    let mut effects = step(&mut central, at(1), ranks(5, &[0, 1], None));
+    assert_eq!(moves(&effects), [(Rank(0), 2), (Rank(1), 0)]);
+    effects.extend(carry_out(&mut central, (0, 2), (0, 2), 1));
+    assert_eq!(over(&effects), []);
+    stored.extend(records(&effects));
+    let hosts: [&[(u32, u32)]; 3] = [&[], &[(1, 0)], &[(0, 1)]];
+    let mut central = take_up(three_hosts(), stored, &hosts);
+    let mut effects = step(&mut central, at(3), ranks(5, &[0, 1], None));
+    effects.extend(commit(&mut central, 4, &[(1, 1, 0), (2, 0, 1)]));
+    assert_eq!(moves(&effects), [(Rank(1), 0)]);
+    let effects = carry_out(&mut central, (1, 5), (1, 0), 2);
+    assert_eq!(over(&effects), [(5, vec![0, 1], true)]);
+}
+
+#[test]
+fn the_ranks_of_a_host_that_is_about_to_end_move_before_others() {
+    let mut central = running_on(three_hosts());
+    let effects = step(&mut central, at(1), ranks(5, &[0], Some(2)));
+    assert_eq!(ordered(&effects), [(0, 2, false)]);
+    step(&mut central, at(1), ranks(6, &[0], Some(1)));
+    let effects = hear(&mut central, 1, ToCentral::HostEnds);
+    assert!(matches!(moves(&effects)[..], [(Rank(1), _)]), "{effects:?}");
+    let to = moves(&effects)[0].1;
+    assert_eq!(over(&effects), [], "the first request waits again");
+    let effects = carry_out(&mut central, (1, 3), (1, to), 1);
+    assert_eq!(moves(&effects), [(Rank(0), 2)]);
+    let effects = carry_out(&mut central, (0, 5), (0, 2), 2);
+    assert_eq!(over(&effects)[0], (5, vec![0], true));
+    // No rank moves to the host that ends.
+    assert_eq!(over(&effects)[1..], [(6, vec![], false)]);
+}
+
+#[test]
+fn a_rank_that_has_stopped_moves_before_a_host_that_is_about_to_end_has_its_turn() {
+    let mut central = running_on(three_hosts());
+    step(&mut central, at(1), ranks(5, &[0], Some(2)));
+    load(&mut central, (0, 2), (0, 2), 0);
+    let effects = hear(&mut central, 1, ToCentral::HostEnds);
+    assert_eq!(moves(&effects), []);
+    let stored = ToCentral::ImageStored {
+        rank: Rank(0),
+        epoch: Epoch(3),
+    };
+    hear(&mut central, 0, stored);
+    let mut arrived = instance(0, 0);
+    arrived.incarnation = Incarnation(1);
+    let effects = hear(&mut central, 2, moving_ranks::registered(arrived));
+    assert_eq!(over(&effects), [(5, vec![0], true)]);
+    assert_eq!(moves(&effects).len(), 1, "{effects:?}");
+}
+
+#[test]
+fn ranks_do_not_move_to_a_host_that_they_are_to_leave() {
+    let mut central = running_on(three_hosts());
+    step(&mut central, at(1), ranks(5, &[0], Some(1)));
+    let broken = |why: &str| ToCentral::Health(HostHealth::Leave(why.into()));
+    let effects = hear(&mut central, 1, broken("hot"));
+    let stay = ToLocal::Stay {
+        instance: instance(0, 0),
+        number: Epoch(2),
+    };
+    assert!(effects.contains(&CentralEffect::Send(0, stay)));
+    assert_eq!(over(&effects), [(5, vec![], false)]);
+}
+
+/// With an image for each of its copies, a request takes a number each. `count` requests that end
+/// without a move.
+fn fail(central: &mut Central, count: u32) -> Vec<CentralEffect> {
+    let mut all = Vec::new();
+    for _ in 0..count {
+        let effects = step(central, at(1), ranks(5, &[0], Some(2)));
+        for (_, number, _) in ordered(&effects) {
+            let refused = ToCentral::NotImaged {
+                instance: instance(0, 0),
+                epoch: Epoch(number),
+                why: "no".into(),
+                outlives: false,
+            };
+            all.extend(hear(central, 0, refused));
+        }
+        all.extend(effects);
+    }
+    all
+}
+
+#[test]
+fn a_checkpoint_comes_before_images_of_moves_have_used_up_the_numbers() {
+    let mut central = running_on(three_hosts());
+    let effects = fail(&mut central, 1000);
+    assert_eq!(requested(&effects), None);
+    assert_eq!(over(&effects).len(), 1000);
+    let effects = fail(&mut central, 2);
+    assert_eq!(over(&effects).len(), 1, "the other one waits");
+    assert_eq!(central.deadline(), Some(at(1)));
+    let effects = step(&mut central, at(2), CentralInput::Tick);
+    let epoch = requested(&effects).expect("a checkpoint");
+    assert_eq!(moves(&effects), []);
+    let effects = commit(&mut central, epoch, &[(0, 0, 0), (1, 1, 0)]);
+    assert_eq!(moves(&effects), [(Rank(0), 2)]);
+}
+
+#[test]
+fn a_checkpoint_for_the_sake_of_numbers_comes_between_copies() {
+    let mut central = running_on(three_hosts());
+    fail(&mut central, 1000);
+    let effects = step(&mut central, at(1), ranks(6, &[0], Some(2)));
+    let first = ordered(&effects)[0].1;
+    let effects = load(&mut central, (0, first), (0, 2), MANY);
+    assert_eq!(ordered(&effects), [], "numbers are short");
+    let effects = step(&mut central, at(2), CentralInput::Tick);
+    let epoch = requested(&effects).expect("a checkpoint");
+    let effects = commit(&mut central, epoch, &[(0, 0, 0), (1, 1, 0)]);
+    assert_eq!(ordered(&effects), [(0, epoch + 1, false)]);
+}
+
+#[test]
+fn ranks_that_move_together_share_numbers() {
+    let mut central = running_on(Job {
+        placement: vec![0, 0],
+        ..three_hosts()
+    });
+    let effects = step(&mut central, at(1), ranks(5, &[0, 1], Some(2)));
+    assert_eq!(ordered(&effects), [(0, 2, false), (1, 2, false)]);
+    let effects = load(&mut central, (0, 2), (0, 2), MANY);
+    assert_eq!(ordered(&effects), [(0, 3, false)]);
+    let effects = load(&mut central, (1, 2), (0, 2), MANY);
+    assert_eq!(ordered(&effects), [(1, 3, false)]);
+    let stored: Vec<Record> = records(&effects);
+    assert_eq!(stored, [], "its number is stored");
+    let effects = load(&mut central, (1, 3), (0, 2), 1);
+    assert_eq!(ordered(&effects), [(1, 4, true)]);
+}
+
+#[test]
+fn a_rank_that_fails_with_another_is_named_also_if_it_was_to_move() {
+    let mut central = running_on(three_hosts());
+    let effects = step(&mut central, at(1), ranks(5, &[1], Some(2)));
+    let refused = ToCentral::NotImaged {
+        instance: instance(1, 0),
+        epoch: Epoch(ordered(&effects)[0].1),
+        why: "no".into(),
+        outlives: false,
+    };
+    hear(&mut central, 1, refused);
+    let killed = |rank| ToCentral::Failed {
+        instance: instance(rank, 0),
+        pid: 10 + rank,
+        cause: Cause::Ended {
+            end: End::Signaled(9),
+            stage: Stage::Registered,
+        },
+    };
+    let lost = |effects: &[CentralEffect]| {
+        let lost = effects.iter().filter_map(|effect| match effect {
+            CentralEffect::Event(Event::Lost { rank, .. }) => Some(rank.0),
+            _ => None,
+        });
+        lost.collect::<Vec<_>>()
+    };
+    let effects = hear(&mut central, 0, killed(0));
+    assert_eq!(lost(&effects), [0]);
+    let effects = hear(&mut central, 1, killed(1));
+    assert_eq!(lost(&effects), [1]);
+}
+
+#[test]
+fn no_rank_moves_to_a_silent_host() {
+    let job = Job {
+        leases: Some(Leases {
+            hosts: vec![1],
+            terms: Terms::new(1000, 60_000),
+        }),
+        ..three_hosts()
+    };
+    let mut central = running_on(job);
+    hear(&mut central, 1, ToCentral::Renew { number: 1 });
+    let silent = loop {
+        let due = central.deadline().expect("a lease runs out");
+        let effects = step(&mut central, due, CentralInput::Tick);
+        let is_silent =
+            |e: &CentralEffect| matches!(e, CentralEffect::Event(Event::HostSilent { .. }));
+        if effects.iter().any(is_silent) {
+            break due;
+        }
+    };
+    let effects = step(&mut central, silent, ranks(5, &[0], Some(1)));
+    assert_eq!(over(&effects), [(5, vec![], false)]);
+    let effects = step(&mut central, silent, ranks(6, &[0], None));
+    assert_eq!(moves(&effects), [(Rank(0), 2)]);
+}

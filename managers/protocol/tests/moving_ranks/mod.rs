@@ -1,0 +1,148 @@
+//! A central manager's core of ranks that move between hosts, step by step.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use crate::central_steps::{at, instance, job, step};
+use rejoin_channel_table::{BusinessCard, Epoch, Rank};
+use rejoin_managers_protocol::central::{
+    Central, CentralEffect, CentralInput, Failover, HostIndex, Job, Record,
+};
+use rejoin_managers_protocol::manager_messages::{ProcessInstance, ToCentral, ToLocal};
+use rejoin_wire::{ImageCost, Limits};
+
+/// A rank on each of two hosts of two slots, and a spare host of one.
+pub fn three_hosts() -> Job {
+    Job {
+        hosts: vec!["a".into(), "b".into(), "spare".into()],
+        slots: vec![2, 2, 1],
+        placement: vec![0, 1],
+        failover: Some(Failover {
+            takes_in: true,
+            ..Failover::default()
+        }),
+        ..job()
+    }
+}
+
+/// A host says this to central.
+pub fn hear(central: &mut Central, host: HostIndex, message: ToCentral) -> Vec<CentralEffect> {
+    step(central, at(1), CentralInput::Local(host, message))
+}
+
+/// A process has called `MPI_Init`.
+pub fn registered(instance: ProcessInstance) -> ToCentral {
+    ToCentral::Registered {
+        instance,
+        pid: 10 + instance.rank.0,
+        card: BusinessCard::default(),
+        limits: Limits::default(),
+    }
+}
+
+/// The first process of a rank has taken its image of a checkpoint.
+pub fn imaged(rank: u32, epoch: u32) -> ToCentral {
+    ToCentral::Imaged {
+        instance: instance(rank, 0),
+        epoch: Epoch(epoch),
+        cost: ImageCost::default(),
+    }
+}
+
+/// A job that runs and has a checkpoint, and what is stored of it.
+pub fn recorded(job: Job) -> (Central, Vec<Record>) {
+    let ranks: Vec<(HostIndex, u32)> = job.placement.iter().copied().zip(0..).collect();
+    let mut central = Central::new(job);
+    let mut effects = step(&mut central, at(0), CentralInput::Begin);
+    for (host, rank) in ranks.clone() {
+        effects.extend(hear(&mut central, host, registered(instance(rank, 0))));
+    }
+    for (host, rank) in ranks {
+        effects.extend(hear(&mut central, host, imaged(rank, 1)));
+    }
+    assert!(central.view().committed.is_some());
+    (central, records(&effects))
+}
+
+/// The same, without the records.
+pub fn running_on(job: Job) -> Central {
+    recorded(job).0
+}
+
+/// What central stores.
+pub fn records(effects: &[CentralEffect]) -> Vec<Record> {
+    let stored = effects.iter().filter_map(|effect| match effect {
+        CentralEffect::Persist(record) => Some(record.clone()),
+        _ => None,
+    });
+    stored.collect()
+}
+
+/// The ranks that are to move, and where.
+pub fn moves(effects: &[CentralEffect]) -> Vec<(Rank, HostIndex)> {
+    let moves = effects.iter().filter_map(|effect| match effect {
+        CentralEffect::Persist(Record::Moving { moves, .. }) => Some(moves),
+        _ => None,
+    });
+    moves.flatten().map(|one| (one.rank, one.to)).collect()
+}
+
+/// The images that ranks are to take for their moves: rank, number, and whether it stops.
+pub fn ordered(effects: &[CentralEffect]) -> Vec<(u32, u32, bool)> {
+    let ordered = effects.iter().filter_map(|effect| match effect {
+        CentralEffect::Send(
+            _,
+            ToLocal::Move {
+                instance,
+                number,
+                stops,
+                ..
+            },
+        ) => Some((instance.rank.0, number.0, *stops)),
+        _ => None,
+    });
+    ordered.collect()
+}
+
+/// A rank's image of a move is in a file, and the other host has loaded it, which makes so many
+/// bytes.
+pub fn load(
+    central: &mut Central,
+    (rank, number): (u32, u32),
+    (from, to): (HostIndex, HostIndex),
+    bytes: u64,
+) -> Vec<CentralEffect> {
+    let stored = ToCentral::ImageStored {
+        rank: Rank(rank),
+        epoch: Epoch(number),
+    };
+    let loaded = ToCentral::Loaded {
+        rank: Rank(rank),
+        number: Epoch(number),
+        bytes,
+    };
+    let mut effects = hear(central, from, stored);
+    effects.extend(hear(central, to, loaded));
+    effects
+}
+
+/// A rank that has taken its first image, of this number, moves in its next incarnation.
+pub fn carry_out(
+    central: &mut Central,
+    (rank, number): (u32, u32),
+    (from, to): (HostIndex, HostIndex),
+    incarnation: u32,
+) -> Vec<CentralEffect> {
+    let mut effects = load(central, (rank, number), (from, to), 0);
+    let last = ordered(&effects).last().copied().expect("its last image");
+    assert_eq!((last.0, last.2), (rank, true));
+    let stored = ToCentral::ImageStored {
+        rank: Rank(rank),
+        epoch: Epoch(last.1),
+    };
+    effects.extend(hear(central, from, stored));
+    let arrived = ProcessInstance {
+        incarnation: rejoin_channel_table::Incarnation(incarnation),
+        ..instance(rank, 0)
+    };
+    effects.extend(hear(central, to, registered(arrived)));
+    effects
+}
