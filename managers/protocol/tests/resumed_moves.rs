@@ -128,12 +128,26 @@ fn the_image_of_a_move_is_dropped_also_if_the_process_of_an_earlier_move_is_stil
     let orders = orders.into_iter().map(LocalInput::Central).collect();
     let effects = steps(&mut local, orders);
     assert!(effects.contains(&LocalEffect::DropImage(Rank(7), Epoch(6))));
-    let inputs = vec![
-        LocalInput::Retired(Rank(7), Incarnation(1)),
-        LocalInput::Spawned(Rank(7), Incarnation(2), 10),
-    ];
+    let retired = |incarnation| LocalInput::Retired(Rank(7), Incarnation(incarnation));
+    let inputs = vec![retired(1), LocalInput::Spawned(Rank(7), Incarnation(2), 10)];
     let effects = steps(&mut local, inputs);
     assert!(effects.contains(&LocalEffect::Restore(instance(2), Epoch(8))));
     let effects = steps(&mut local, vec![LocalInput::Central(commit(9))]);
     assert_eq!(effects, [LocalEffect::DropImage(Rank(7), Epoch(8))]);
+    let vacate = LocalInput::Central(ToLocal::Vacate {
+        instance: instance(2),
+    });
+    let effects = steps(&mut local, vec![vacate.clone(), retired(2)]);
+    let drops = |effect: &LocalEffect| matches!(effect, LocalEffect::DropImage(..));
+    assert!(!effects.iter().any(drops), "{effects:?}");
+    // A move that is given up leaves nothing until the next checkpoint.
+    let begins = steps(&mut local, vec![LocalInput::Central(restore(10, 3))]);
+    assert!(begins.contains(&LocalEffect::Restore(instance(3), Epoch(10))));
+    let vacate = LocalInput::Central(ToLocal::Vacate {
+        instance: instance(3),
+    });
+    let effects = steps(&mut local, vec![vacate]);
+    assert!(!effects.iter().any(drops), "its process is being made");
+    let effects = steps(&mut local, vec![retired(3)]);
+    assert!(effects.contains(&LocalEffect::DropImage(Rank(7), Epoch(10))));
 }

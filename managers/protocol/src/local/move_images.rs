@@ -14,12 +14,15 @@ pub(super) struct OrderedImage {
     pub stops: bool,
 }
 
-/// The images with which ranks of this host move, in the order of their numbers.
+/// The images with which ranks of this host move, in the order of their numbers, and those with
+/// which ranks move here.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct MoveImages {
     ordered: BTreeMap<Rank, Vec<OrderedImage>>,
     /// Ranks that are to move here, whose images were to be loaded.
     loads: BTreeSet<Rank>,
+    /// The last images of ranks that have moved here, or were to.
+    arrivals: BTreeMap<Rank, Epoch>,
 }
 
 impl MoveImages {
@@ -39,6 +42,17 @@ impl MoveImages {
     /// A rank whose images were loaded is here, or does not come.
     pub fn unload(&mut self, rank: Rank) {
         self.loads.remove(&rank);
+    }
+
+    /// A process is to be made of the last image of a rank that moves here.
+    pub fn arrives(&mut self, rank: Rank, number: Epoch) {
+        self.arrivals.insert(rank, number);
+    }
+
+    /// A rank is not here any more. Returns the number of the image with which it has come, or was
+    /// to come.
+    pub fn take_arrival(&mut self, rank: Rank) -> Option<Epoch> {
+        self.arrivals.remove(&rank)
     }
 
     /// The ranks whose images are loaded here.

@@ -196,6 +196,7 @@ impl Local {
         self.unload(rank, effects);
         self.drop_images_of_move(rank, effects);
         let Some(process) = self.processes.of_mut(rank) else {
+            self.drop_arrival(rank, effects);
             return self.tell(ToCentral::Vacated { instance }, effects);
         };
         process.set_leaves_host(true);
@@ -214,8 +215,19 @@ impl Local {
         for instance in left {
             self.processes.remove(instance.rank);
             effects.push(LocalEffect::Discard(instance.rank, instance.incarnation));
+            self.drop_arrival(instance.rank, effects);
             effects.push(LocalEffect::HasLeft(instance.rank));
             self.tell(ToCentral::Vacated { instance }, effects);
+        }
+    }
+
+    /// Drops the image with which a rank has come, or was to come, if it is still there: no
+    /// checkpoint has it.
+    fn drop_arrival(&mut self, rank: Rank, effects: &mut Vec<LocalEffect>) {
+        if let Some(number) = self.moves.take_arrival(rank)
+            && self.images.remove(rank, number)
+        {
+            effects.push(LocalEffect::DropImage(rank, number));
         }
     }
 

@@ -63,6 +63,9 @@ impl Local {
             if comes_back || process.is_none_or(RankProcess::leaves_host) {
                 // What was a copy is the file of the rank's image now.
                 self.copies.take_in(moved.rank, epoch);
+                if let Some(epoch) = epoch.filter(|_| moved.moves) {
+                    self.moves.arrives(moved.rank, epoch);
+                }
                 if let Some(epoch) = epoch {
                     // Also if an earlier process of the rank is still on its way out.
                     self.images.add_stored(moved.rank, epoch);
