@@ -271,6 +271,7 @@ impl ImageFolder {
             path,
             bases: BaseFiles::default(),
             stays: self.stays,
+            passes: false,
         })
     }
 
@@ -327,9 +328,24 @@ pub struct PartialImage {
     path: PathBuf,
     bases: BaseFiles,
     stays: bool,
+    passes: bool,
 }
 
 impl PartialImage {
+    /// The image only passes through the file, from one process to another: nothing waits until it
+    /// is on a disk.
+    #[must_use]
+    pub fn that_passes(mut self, passes: bool) -> Self {
+        self.passes = passes;
+        self
+    }
+
+    /// Nothing waits until the file is on a disk.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        self.passes
+    }
+
     /// The open file.
     #[must_use]
     pub fn file(&self) -> &File {
@@ -357,10 +373,11 @@ impl PartialImage {
         };
         if self.stays {
             // The image's name appears last.
-            write_note(&file.note_path(), note)?;
+            write_note(&file.note_path(), note, !self.passes)?;
         }
         fs::rename(&self.temporary, &self.path)?;
-        if let Some(folder) = self.path.parent().filter(|_| self.stays) {
+        let lasts = self.stays && !self.passes;
+        if let Some(folder) = self.path.parent().filter(|_| lasts) {
             // Both names survive the end of the machine.
             File::open(folder)?.sync_all()?;
         }
@@ -409,13 +426,15 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a note behind its checksum.
-fn write_note(path: &Path, note: &[u8]) -> io::Result<()> {
+/// Writes a note behind its checksum. `lasts`: it is on the disk then.
+fn write_note(path: &Path, note: &[u8], lasts: bool) -> io::Result<()> {
     let partial = path.with_extension("note-partial");
     let mut file = File::create(&partial)?;
     file.write_all(&rejoin_image_format::checksum(note).to_le_bytes())?;
     file.write_all(note)?;
-    file.sync_all()?;
+    if lasts {
+        file.sync_all()?;
+    }
     fs::rename(&partial, path)
 }
 

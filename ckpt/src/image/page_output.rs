@@ -35,6 +35,8 @@ const PAUSE: i64 = 50_000;
 /// The end of a file, behind which further pages go.
 pub(super) struct PageOutput {
     file: RawFd,
+    /// It is on its disk when it is whole.
+    lasts: bool,
     position: u64,
     /// Where the writer has paused.
     paused_at: u64,
@@ -47,9 +49,10 @@ pub(super) struct PageOutput {
 
 impl PageOutput {
     /// Nothing is written yet.
-    pub fn new(file: RawFd, compression: ImageCompression) -> Result<Self, SaveError> {
+    pub fn new(file: RawFd, compression: ImageCompression, lasts: bool) -> Result<Self, SaveError> {
         Ok(Self {
             file,
+            lasts,
             position: HEADER_LENGTH as u64,
             paused_at: 0,
             block: match compression {
@@ -147,9 +150,12 @@ impl PageOutput {
         }
     }
 
-    /// Writes the first page, and waits until the whole file is on the disk.
+    /// Writes the first page, and waits until the whole file is on the disk, if it is to last.
     pub fn complete(&self, header: &[u8]) -> Result<(), SaveError> {
         write_at(self.file, header, 0)?;
+        if !self.lasts {
+            return Ok(());
+        }
         // SAFETY: touches no memory.
         sys::check(unsafe { libc::fdatasync(self.file) }.into())
             .map_err(|errno| SaveError::System { errno })

@@ -166,7 +166,7 @@ fn write(
         let base = BaseImage::read(file, &identity)?;
         Some((base, name))
     });
-    let output = PageOutput::new(program.file, program.compression)?;
+    let output = PageOutput::new(program.file, program.compression, program.lasts)?;
     // A helper pays while this process waits for a disk, compresses, or mostly computes hashes.
     let in_one_pass = base.is_none() && output.is_copy_in_memory();
     let mut writer = ImageWriter {

@@ -19,6 +19,8 @@ pub(crate) struct SavedProcess<'a> {
     pub base: Option<(RawFd, &'a [u8])>,
     /// How pages are compressed.
     pub compression: ImageCompression,
+    /// The file is on its disk when it is whole.
+    pub lasts: bool,
     /// Open files.
     pub manifest: &'a Manifest,
 }

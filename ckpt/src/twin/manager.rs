@@ -65,6 +65,20 @@ pub enum ZygoteError {
     Socket(#[from] std::io::Error),
 }
 
+/// The file into which a zygote saves itself.
+#[derive(Debug)]
+pub struct SaveRequest<'a> {
+    /// The open file.
+    pub file: BorrowedFd<'a>,
+    /// An earlier image of the rank, with its name in the same folder: the new file refers to it
+    /// for what did not change, however it is compressed.
+    pub base: Option<(BorrowedFd<'a>, &'a str)>,
+    /// How pages are compressed.
+    pub compression: ImageCompression,
+    /// The image only passes through the file: the answer does not wait for a disk.
+    pub passes: bool,
+}
+
 /// The manager's end of a zygote's socket. Dropping it ends the zygote.
 #[derive(Debug)]
 pub struct Zygote {
@@ -186,35 +200,33 @@ impl Zygote {
     }
 
     /// Has the zygote save itself into a file, which it answers with [`ZygoteAnswer::Saved`] or
-    /// [`ZygoteAnswer::NotSaved`]. If `base` is an earlier image of the rank, with its name in the
-    /// same folder, the new file refers to it for what did not change, however it is compressed.
-    /// Another request before the answer ends the writing. `false` when the rest waits for
-    /// [`Zygote::flush`].
+    /// [`ZygoteAnswer::NotSaved`]. Another request before the answer ends the writing. `false` when
+    /// the rest waits for [`Zygote::flush`].
     ///
     /// # Errors
     /// As for [`Zygote::restore`].
     pub fn save(
         &mut self,
         identity: &ImageIdentity,
-        file: BorrowedFd<'_>,
-        base: Option<(BorrowedFd<'_>, &str)>,
-        compression: ImageCompression,
+        request: &SaveRequest<'_>,
     ) -> Result<bool, ZygoteError> {
         if self.outgoing.is_some() {
             return Err(ZygoteError::Busy);
         }
         let mut body = identity.encode().to_vec();
+        let base = request.base;
         body.extend(base.iter().flat_map(|(_, name)| name.bytes()));
-        let files = std::iter::once(file).chain(base.map(|(base, _)| base));
+        let files = std::iter::once(request.file).chain(base.map(|(base, _)| base));
         let fds: Vec<_> = files
             .map(|f| f.try_clone_to_owned())
             .collect::<Result<_, _>>()?;
-        let compress = match compression {
+        let compress = match request.compression {
             ImageCompression::None => 0,
             ImageCompression::Lz4 => wire::COMPRESS,
         };
+        let passes = if request.passes { wire::PASSES } else { 0 };
         let head = RestoreHead {
-            flags: wire::SAVE | compress,
+            flags: wire::SAVE | compress | passes,
             body: body.len() as u32,
             spared: 0,
             descriptors: fds.len() as u32,

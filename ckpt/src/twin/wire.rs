@@ -45,6 +45,9 @@ pub(super) const OTHER_HOSTS: u32 = 128;
 /// Bit of the head, with [`SAVE`]: pages are compressed in the file ([`ImageCompression::Lz4`]).
 pub(super) const COMPRESS: u32 = 256;
 
+/// Bit of the head, with [`SAVE`]: nothing waits until the file is on a disk.
+pub(super) const PASSES: u32 = 512;
+
 /// The head of a restore request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RestoreHead {
@@ -227,6 +230,11 @@ impl RestoreMessage {
             0 => ImageCompression::None,
             _ => ImageCompression::Lz4,
         }
+    }
+
+    /// Whether the answer comes only when the file is on its disk.
+    pub fn lasts(&self) -> bool {
+        self.head.flags & PASSES == 0
     }
 
     /// The standard streams that came, then the rest.

@@ -114,6 +114,7 @@ fn save(
         file,
         base,
         compression: message.compression(),
+        lasts: message.lasts(),
         manifest: &context.manifest,
     };
     match image::save(identity, &program) {

@@ -1,11 +1,11 @@
 //! A zygote saves itself into a file. tests/tests/images.rs makes processes of such files.
 
 use std::fs::{File, OpenOptions};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::FileExt as _;
 
 use rejoin_ckpt::image::{ImageCompression, ImageIdentity, SaveError};
-use rejoin_ckpt::twin::manager::ZygoteAnswer;
+use rejoin_ckpt::twin::manager::{SaveRequest, ZygoteAnswer};
 use rejoin_image_format::{
     ExtentReader, ImageError, ImageHeader, READER_BUFFER, RegionKind, SavedExtent, SavedTable,
 };
@@ -56,13 +56,27 @@ fn file() -> File {
     file
 }
 
+/// The request to save an image into this file.
+fn to<'a>(
+    file: BorrowedFd<'a>,
+    base: Option<(BorrowedFd<'a>, &'a str)>,
+    compression: ImageCompression,
+) -> SaveRequest<'a> {
+    SaveRequest {
+        file,
+        base,
+        compression,
+        passes: false,
+    }
+}
+
 pub fn save(job: &mut Job, file: &File) -> ZygoteAnswer {
     save_as(job, file, ImageCompression::None)
 }
 
 pub fn save_as(job: &mut Job, file: &File, compression: ImageCompression) -> ZygoteAnswer {
     let zygote = &mut job.twin.as_mut().expect("an image").zygote;
-    let sent = zygote.save(&IDENTITY, file.as_fd(), None, compression);
+    let sent = zygote.save(&IDENTITY, &to(file.as_fd(), None, compression));
     assert!(sent.expect("a request"));
     answer(zygote)
 }
@@ -271,7 +285,10 @@ fn changed_pages(first: ImageCompression, second: ImageCompression) -> (u64, u64
         },
     );
     let zygote = &mut job.twin.as_mut().expect("an image").zygote;
-    let sent = zygote.save(&next, own.as_fd(), Some((before.as_fd(), "before")), second);
+    let sent = zygote.save(
+        &next,
+        &to(own.as_fd(), Some((before.as_fd(), "before")), second),
+    );
     assert!(sent.expect("a request"));
     let ZygoteAnswer::Saved { bytes } = answer(zygote) else {
         panic!("not saved");

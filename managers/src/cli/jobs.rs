@@ -17,8 +17,8 @@ const STATUS_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long it may take to say which ranks are on their way.
 const GLANCE_LIMIT: Duration = Duration::from_secs(1);
-/// Time between two such questions.
-const GLANCE_INTERVAL: Duration = Duration::from_millis(250);
+/// Ranks move as long as the job says so: after such a silence it does not.
+const MOVE_SILENCE: Duration = Duration::from_secs(120);
 
 /// How long a checkpoint may take: a minute for one that is under way, the pause after an abandoned
 /// one, and a minute for the requested one.
@@ -31,19 +31,20 @@ fn is_meant(found: &Found, job: &str) -> bool {
 
 /// Asks, and waits for the answer. `None`: the job said nothing, or nothing that is understood.
 fn ask(job: Found, what: What, limit: Duration) -> Result<Option<Answer>> {
-    ask_meanwhile(job, what, limit, limit, &mut || {})
+    ask_meanwhile(job, what, limit, limit, &mut || false)
 }
 
-/// The same. While there is no answer, does something after each such interval.
+/// The same. While there is no answer, does something after each such interval. The limit begins
+/// anew when that has shown that the job is at it.
 fn ask_meanwhile(
     job: Found,
     what: What,
     limit: Duration,
     interval: Duration,
-    meanwhile: &mut dyn FnMut(),
+    is_at_it: &mut dyn FnMut() -> bool,
 ) -> Result<Option<Answer>> {
-    let begun = Instant::now();
-    let mut next = interval;
+    let mut heard = Instant::now();
+    let mut next = heard + interval;
     let mut link = LocalLink::new(job.socket, MANAGER_LIMIT, MANAGER_LIMIT);
     let question = Question {
         version: VERSION,
@@ -56,15 +57,18 @@ fn ask_meanwhile(
         if let Some(answer) = link.next()? {
             return Ok(Some(answer));
         }
-        let left = limit.saturating_sub(begun.elapsed());
+        let now = Instant::now();
+        if now >= next {
+            if is_at_it() {
+                heard = Instant::now();
+            }
+            next = Instant::now() + interval;
+        }
+        let left = limit.saturating_sub(heard.elapsed());
         if left.is_zero() {
             return Ok(None);
         }
-        if begun.elapsed() >= next {
-            meanwhile();
-            next = begun.elapsed() + interval;
-        }
-        let left = left.min(next.saturating_sub(begun.elapsed()));
+        let left = left.min(next.saturating_duration_since(now));
         let mut fds = [PollFd::new(link.as_fd(), PollFlags::POLLIN)];
         // Rounded up, so that the last wait is none of zero.
         let millis = u16::try_from(left.as_millis() + 1).unwrap_or(u16::MAX);
@@ -155,24 +159,28 @@ pub(super) fn ask_named(name: &str, what: What, limit: Duration) -> Result<Optio
     found.map_or(Ok(None), |found| ask(found, what, limit))
 }
 
-/// The same. While there is no answer, says four times a second which ranks are on their way.
+/// The same, for as long as the job answers the question which ranks are on their way. `show` gets
+/// them after each interval.
 pub(super) fn ask_to_move(
     name: &str,
     what: What,
-    limit: Duration,
+    interval: Duration,
     show: &mut dyn FnMut(&[MoveStatus]),
 ) -> Result<Option<Answer>> {
     let mut meanwhile = || {
         // What can't be learned now is not shown.
-        if let Ok(Some(Answer::Status(status))) = ask_named(name, What::Moves, GLANCE_LIMIT) {
-            show(&status.moves);
-        }
+        let answer = ask_named(name, What::Moves, GLANCE_LIMIT);
+        let Ok(Some(Answer::Status(status))) = answer else {
+            return false;
+        };
+        show(&status.moves);
+        true
     };
     let mut jobs = run_dir::jobs().into_iter();
     let Some(found) = jobs.find(|found| found.name == name) else {
         return Ok(None);
     };
-    ask_meanwhile(found, what, limit, GLANCE_INTERVAL, &mut meanwhile)
+    ask_meanwhile(found, what, MOVE_SILENCE, interval, &mut meanwhile)
 }
 
 /// The lines of events that a running job holds, and how many it does not hold any more; otherwise
@@ -362,6 +370,26 @@ mod tests {
     use super::*;
     use crate::report::query::{Checkpoint, HostStatus, RankStatus};
     use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn an_answer_is_waited_for_as_long_as_the_job_is_at_it() {
+        let (ours, theirs) = UnixStream::pair().expect("sockets");
+        ours.set_nonblocking(true).expect("a mode");
+        let job = Found {
+            name: "j".into(),
+            socket: ours.into(),
+        };
+        let (limit, interval) = (Duration::from_millis(80), Duration::from_millis(40));
+        let (begun, mut asked) = (Instant::now(), 0);
+        let mut is_at_it = || {
+            asked += 1;
+            asked <= 5
+        };
+        let answer = ask_meanwhile(job, What::Moves, limit, interval, &mut is_at_it);
+        assert!(matches!(answer, Ok(None)), "it says nothing");
+        assert!(begun.elapsed() >= 5 * interval + limit);
+        drop(theirs);
+    }
 
     fn some() -> JobStatus {
         let rank = |rank, pid, incarnation| RankStatus {

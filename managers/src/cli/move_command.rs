@@ -8,8 +8,11 @@ use crate::report::query::{Answer, MoveOrder, NamedMovers, What};
 use crate::standard_output::print;
 use std::time::Duration;
 
-/// How long moves may take: checkpoints that are under way come first.
-const LIMIT: Duration = Duration::from_secs(600);
+/// How often bars are drawn.
+const DRAWN: Duration = Duration::from_millis(250);
+
+/// How often the job is asked whether it is at it.
+const ASKED: Duration = Duration::from_secs(10);
 
 /// How long it may take to add hosts: another central manager may be starting.
 const ADDING: Duration = Duration::from_secs(60);
@@ -107,9 +110,9 @@ fn carry_out(order: MoveOrder, job: Option<&str>) -> i32 {
     };
     let what = What::Move(order);
     let answer = match MoveBars::of_standard_error() {
-        None => ask_named(&name, what, LIMIT),
+        None => ask_to_move(&name, what, ASKED, &mut |_| {}),
         Some(bars) => {
-            let answer = ask_to_move(&name, what, LIMIT, &mut |moves| bars.show(moves));
+            let answer = ask_to_move(&name, what, DRAWN, &mut |moves| bars.show(moves));
             bars.end();
             answer
         }

@@ -9,7 +9,13 @@ use rejoin_managers_protocol::manager_messages::{KeptFile, ProcessInstance};
 
 impl LocalManager {
     /// Copies the file of an image of another host, or makes the parity of several.
-    pub(super) fn copy_image(&mut self, members: Vec<(Rank, usize)>, epoch: Epoch) -> Result<()> {
+    /// `passes`: a rank moves with the image.
+    pub(super) fn copy_image(
+        &mut self,
+        members: Vec<(Rank, usize)>,
+        epoch: Epoch,
+        passes: bool,
+    ) -> Result<()> {
         let number =
             |(rank, host): &(Rank, usize)| (*rank, u32::try_from(*host).unwrap_or(u32::MAX));
         let numbers: Vec<(Rank, u32)> = members.iter().map(number).collect();
@@ -27,7 +33,7 @@ impl LocalManager {
             }
             return Ok(());
         };
-        let unknown = copies.order(&numbers, epoch);
+        let unknown = copies.order(&numbers, epoch, passes);
         self.ask_images_of(unknown)
     }
 
@@ -94,13 +100,14 @@ impl LocalManager {
         let Some(slot) = self.slot(rank) else {
             return Ok(false);
         };
+        let moves = self.arrivals.came_with(rank, epoch);
         let Some(copies) = &mut self.copies else {
             return Ok(false);
         };
         if !copies.is_elsewhere(rank) || self.images.has(slot, epoch) {
             return Ok(false);
         }
-        let unknown = copies.wait_for(instance, epoch);
+        let unknown = copies.wait_for(instance, epoch, moves);
         self.ask_images_of(unknown)?;
         Ok(true)
     }

@@ -21,7 +21,7 @@ impl LocalManager {
     ) -> Result<()> {
         self.incoming.expect(rank, number);
         match holder {
-            Some(holder) => self.copy_image(vec![(rank, holder)], number),
+            Some(holder) => self.copy_image(vec![(rank, holder)], number, true),
             None => {
                 self.load_file(rank, number);
                 Ok(())

@@ -362,7 +362,7 @@ impl LocalManager {
             }
             LocalEffect::Load(rank, number, holder) => self.load_ahead(rank, number, holder)?,
             LocalEffect::Unload(rank) => self.unload(rank),
-            LocalEffect::CopyImage(members, epoch) => self.copy_image(members, epoch)?,
+            LocalEffect::CopyImage(members, epoch) => self.copy_image(members, epoch, false)?,
             LocalEffect::DropCopy(file) => self.drop_copy(file),
             LocalEffect::StopAll => self.stop_all(),
             LocalEffect::ContinueAll => self.continue_all(),

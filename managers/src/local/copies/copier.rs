@@ -105,6 +105,7 @@ impl Copier {
             false => folder.begin_copy(rank.0, epoch.0),
         };
         let file = begun.map_err(|error| system_text(&error))?;
+        let file = file.that_passes(order.passes);
         let mut draft = Draft::new(file, order.parts.len());
         let (mut progress, mut since) = (0, Instant::now());
         loop {
@@ -172,7 +173,9 @@ impl Copier {
             let why = "the file that was made of a parity is not the one that was lost";
             return Err(CopyFailure::Final(why.into()));
         }
-        draft.file.file().sync_data().map_err(refused)?;
+        if !draft.file.passes() {
+            draft.file.file().sync_data().map_err(refused)?;
+        }
         match order.file.is_parity {
             true => parity_note(order, sources, &draft.parts).map(Some),
             false => Ok(Some(target.note)),

@@ -37,6 +37,8 @@ pub(super) struct CopyOrder {
     /// A process waits for it, so that no limit holds. It is the file of this process, and the
     /// parts are a parity and the files of others.
     pub is_awaited: bool,
+    /// A rank moves with the image, which only passes through the file: nothing waits for a disk.
+    pub passes: bool,
 }
 
 impl CopyOrder {

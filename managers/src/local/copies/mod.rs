@@ -36,6 +36,8 @@ struct WantedFile {
     file: KeptFile,
     /// Of which files, on hosts of these numbers.
     parts: Vec<(KeptFile, u32)>,
+    /// A rank moves with the image.
+    passes: bool,
 }
 
 /// Where the file of a rank is that was on a lost host.
@@ -145,9 +147,9 @@ impl ImageCopies {
         server.map_or_else(ManagerReach::default, |server| server.reach().clone())
     }
 
-    /// Has a file of another host copied, or the parity of several made. Returns the hosts of which
-    /// central must be asked where they are.
-    pub fn order(&mut self, members: &[(Rank, u32)], epoch: Epoch) -> Vec<u32> {
+    /// Has a file of another host copied, or the parity of several made. `passes`: a rank moves
+    /// with the image. Returns the hosts of which central must be asked where they are.
+    pub fn order(&mut self, members: &[(Rank, u32)], epoch: Epoch, passes: bool) -> Vec<u32> {
         let Some((rank, _)) = members.first().copied() else {
             return Vec::new();
         };
@@ -161,12 +163,13 @@ impl ImageCopies {
                 is_parity: members.len() > 1,
             },
             parts: parts.collect(),
+            passes,
         })
     }
 
     /// Has the file of this rank made of what other hosts have. Returns the hosts of which central
     /// must be asked where they are.
-    fn order_lost(&mut self, rank: Rank, epoch: Epoch) -> Vec<u32> {
+    fn order_lost(&mut self, rank: Rank, epoch: Epoch, passes: bool) -> Vec<u32> {
         let Some(lost) = self.lost.get(&rank) else {
             return Vec::new();
         };
@@ -185,6 +188,7 @@ impl ImageCopies {
         self.carry_out(WantedFile {
             file: copy_of(rank, epoch),
             parts: parts.collect(),
+            passes,
         })
     }
 
@@ -197,7 +201,11 @@ impl ImageCopies {
             self.unplaced.push(wanted);
             return unknown;
         }
-        let WantedFile { file, parts } = wanted;
+        let WantedFile {
+            file,
+            parts,
+            passes,
+        } = wanted;
         if self.under_way.contains_key(&file) {
             return unknown;
         }
@@ -217,6 +225,7 @@ impl ImageCopies {
             file,
             parts: parts.collect(),
             is_awaited,
+            passes,
         });
         unknown
     }
@@ -347,12 +356,12 @@ impl ImageCopies {
         std::mem::take(&mut self.awaited).into_values().collect()
     }
 
-    /// This process begins once its file is here. Returns the hosts of which central must be asked
-    /// where they are.
-    pub fn wait_for(&mut self, instance: ProcessInstance, epoch: Epoch) -> Vec<u32> {
+    /// This process begins once its file is here. `moves`: its rank moves with the image. Returns
+    /// the hosts of which central must be asked where they are.
+    pub fn wait_for(&mut self, instance: ProcessInstance, epoch: Epoch, moves: bool) -> Vec<u32> {
         let rank = instance.rank;
         match self.awaited.insert((rank, epoch), instance) {
-            None => self.order_lost(rank, epoch),
+            None => self.order_lost(rank, epoch, moves),
             Some(_) => Vec::new(),
         }
     }

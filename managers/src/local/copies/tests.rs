@@ -195,6 +195,7 @@ fn a_copy_continues_where_its_connection_broke_and_damage_is_no_part_of_it() {
         file: FILE,
         parts: vec![needed(vec![through])],
         is_awaited: false,
+        passes: false,
     });
     let (number, (file, end)) = serve_until(&mut server, &mut reactor, || maker.next());
     assert_eq!((number, file, end), (4, FILE, Ok(CopyResult::File)));

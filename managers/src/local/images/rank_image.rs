@@ -5,7 +5,7 @@ use super::image_note::ImageNote;
 use super::image_store::ImageStore;
 use rejoin_channel_table::{Epoch, Generation, Incarnation};
 use rejoin_ckpt::store::{BaseFiles, PartialImage, StoredImage};
-use rejoin_ckpt::twin::manager::Zygote;
+use rejoin_ckpt::twin::manager::{SaveRequest, Zygote};
 use rejoin_wire::{Holds, ToManager};
 use serde_bytes::ByteBuf;
 use std::os::fd::AsFd;
@@ -66,7 +66,7 @@ pub(super) struct RankImage {
 }
 
 impl RankImage {
-    /// Has the image write a file. `false`: the rest of the request waits until the socket is
+    /// Has the image write a file, through which it only `passes` if the rank moves. `false`: the rest of the request waits until the socket is
     /// writable.
     ///
     /// # Errors
@@ -75,16 +75,23 @@ impl RankImage {
         &mut self,
         slot: usize,
         store: &ImageStore,
-        bases: BaseFiles,
+        (bases, passes): (BaseFiles, bool),
     ) -> Result<bool, String> {
         let Some(zygote) = &mut self.zygote else {
             return Err("its image has no process".into());
         };
         let begun = store.begin(slot, self.epoch, self.generation, self.incarnation, bases);
         let (file, identity) = begun.map_err(|e| e.to_string())?;
+        let file = file.that_passes(passes);
         let base = file.base();
         let base = base.as_ref().map(|(base, name)| (base.as_fd(), &name[..]));
-        let sent = zygote.save(&identity, file.file().as_fd(), base, store.compression());
+        let request = SaveRequest {
+            file: file.file().as_fd(),
+            base,
+            compression: store.compression(),
+            passes,
+        };
+        let sent = zygote.save(&identity, &request);
         let is_sent = sent.map_err(|e| e.to_string())?;
         self.file = ImageFile::Partial(file);
         // A process that was made ahead ends: what it shares with the image is in no file.

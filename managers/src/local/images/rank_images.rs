@@ -344,7 +344,7 @@ impl RankImages {
         let bases = bases.unwrap_or_default();
         let image = images.iter_mut().find(|i| i.epoch == epoch);
         let image = image.ok_or("its image is gone")?;
-        let sent = image.begin_file(slot, store, bases)?;
+        let sent = image.begin_file(slot, store, (bases, of_move.is_some()))?;
         if let (false, Some(zygote)) = (sent, &image.zygote) {
             let changed = reactor.change(zygote, token(slot, epoch), Interest::READ_AND_WRITE);
             changed.map_err(|e| e.to_string())?;
