@@ -3,11 +3,12 @@
 
 use rejoin_tests::hosts::Hosts;
 use rejoin_tests::hosts::job::{Job, SOON, good, lines};
-use rejoin_tests::hosts::moves::{done, undisturbed};
+use rejoin_tests::hosts::moves::{done, right, undisturbed};
 use rejoin_tests::job::Numbers;
-use rejoin_tests::processes::{all_gone, kill};
-use rejoin_tests::{Run, hosts, program};
+use rejoin_tests::processes::{all_gone, kill, rank_of};
+use rejoin_tests::{Finished, Run, hosts, program};
 use std::io::Write as _;
+use std::process::Child;
 
 fn migrate(hosts: &Hosts, what: &str, to: &str) -> String {
     done(hosts, &["migrate", what, "--to", to])
@@ -91,7 +92,7 @@ fn a_host_is_drained_and_its_manager_ends() {
     let refused = hosts.rejoin(&["migrate", "0", "--to", "h2"]);
     let why = String::from_utf8_lossy(&refused.stderr);
     assert!(
-        !refused.status.success() && why.contains("lost, or has left"),
+        !refused.status.success() && why.contains("or leaves the job"),
         "{why}"
     );
     // It comes back as another host of its name.
@@ -153,17 +154,60 @@ fn a_central_manager_that_dies_leaves_ranks_where_they_are_or_go() {
     undisturbed(&job.end(), &alone);
 }
 
-#[test]
-fn standard_input_follows_the_rank_that_reads_it() {
+/// A program that reads standard input, which is this, and its end if nothing happens.
+fn read(hosts: &Hosts) -> (String, Finished) {
     let text: String = (0..40_000).map(|i| format!("line {i}\n")).collect();
-    let hosts = hosts!(2);
-    let read = |run: Run| run.arg(program("back")).arg("input").start_with_input();
-    let mut plain = Job::start_as(&hosts, &["--recovery", "none"], read);
+    let mut plain = Job::start_as(hosts, &["--recovery", "none"], start_reader);
     let mut input = plain.child.stdin.take().expect("its input");
     input.write_all(text.as_bytes()).expect("a reader");
     drop(input);
-    let alone = plain.end();
-    let mut job = Job::start_as(&hosts, &[], read);
+    (text, plain.end())
+}
+
+fn start_reader(run: Run) -> Child {
+    run.arg(program("back")).arg("input").start_with_input()
+}
+
+#[test]
+fn what_a_moved_rank_has_read_comes_again_if_it_is_killed() {
+    let hosts = hosts!(2);
+    let (text, alone) = read(&hosts);
+    let mut job = Job::start_as(&hosts, &[], start_reader);
+    let mut input = job.child.stdin.take().expect("its input");
+    job.until("committed", 1);
+    let parts: Vec<&str> = text.split_inclusive("000\n").collect();
+    for (round, part) in parts.iter().enumerate() {
+        input.write_all(part.as_bytes()).expect("a reader");
+        if round % 10 != 0 {
+            continue;
+        }
+        let (to, number) = if round % 20 == 0 {
+            ("h2", 2)
+        } else {
+            ("h1", 1)
+        };
+        migrate(&hosts, "0", to);
+        // Before the new host has an image of a checkpoint, and after that.
+        if round % 40 < 20 {
+            let before = job.events("committed");
+            job.until("committed", before + 1);
+        }
+        let processes = hosts.processes(number, "back").into_iter();
+        let reader = processes.filter(|pid| rank_of(*pid) == Some(0)).max();
+        kill(reader.expect("the reader"), libc::SIGKILL);
+        // It may have been an image.
+        let before = job.events("committed");
+        job.until("committed", before + 1);
+    }
+    drop(input);
+    right(&job.end(), &alone);
+}
+
+#[test]
+fn standard_input_follows_the_rank_that_reads_it() {
+    let hosts = hosts!(2);
+    let (text, alone) = read(&hosts);
+    let mut job = Job::start_as(&hosts, &[], start_reader);
     let mut input = job.child.stdin.take().expect("its input");
     job.until("committed", 1);
     let parts: Vec<&str> = text.split_inclusive("000\n").collect();

@@ -8,13 +8,15 @@ use rejoin_tests::job::{Numbers, times_back};
 use rejoin_tests::processes::is_alive;
 use rejoin_tests::{Finished, Run, hosts, program, torment::number};
 
-/// Moves of each program, at least: with 21 programs, about 200.
+/// Moves of each program, at least: with 24 programs, more than 200.
 const MOVES: u64 = 9;
 
 /// A program whose ranks move.
 struct Case {
     name: &'static str,
     args: &'static [&'static str],
+    /// How many ranks it has.
+    ranks: &'static str,
     /// It runs until there is a file, whose path is its last argument. Others are run until
     /// their ranks have moved often enough.
     is_gated: bool,
@@ -26,6 +28,7 @@ const fn ending(name: &'static str, args: &'static [&'static str]) -> Case {
     Case {
         name,
         args,
+        ranks: "4",
         is_gated: false,
         ordered: true,
     }
@@ -38,6 +41,11 @@ const fn gated(name: &'static str, args: &'static [&'static str]) -> Case {
     }
 }
 
+/// Two ranks on two hosts.
+const fn of_two(case: Case) -> Case {
+    Case { ranks: "2", ..case }
+}
+
 /// The lines of threads come in any order.
 const fn threaded(case: Case) -> Case {
     Case {
@@ -48,7 +56,12 @@ const fn threaded(case: Case) -> Case {
 
 impl Case {
     fn start(&self, hosts: &Hosts, options: &[&str]) -> Job {
-        Job::start(hosts, options, |run| {
+        let mut all = vec!["-n", self.ranks];
+        if self.ranks == "2" {
+            all.extend(["--host", "h1:1,h2:1"]);
+        }
+        all.extend(options);
+        Job::start(hosts, &all, |run| {
             let run = self.args.iter().fold(run.arg(program(self.name)), Run::arg);
             match self.is_gated {
                 true => run.arg(Job::gate(hosts)),
@@ -81,7 +94,8 @@ fn moves(hosts: &Hosts, case: &Case, least: u64, seed: u64) {
         }
         let pid = job.child.id();
         while is_alive(pid) && moved < least {
-            let rank = numbers.below(4).to_string();
+            let rank = numbers.below(case.ranks.parse().expect("a number"));
+            let rank = rank.to_string();
             let to = format!("h{}", 1 + numbers.below(3));
             // It fails when the job ends, or has not begun.
             let output = hosts.rejoin(&["migrate", &rank, "--to", &to]);
@@ -119,6 +133,7 @@ fn ranks_move_that_exchange_messages() {
         ending("storm", &["7", "200"]),
         gated("p2p", &[]),
         gated("rounds", &[]),
+        of_two(ending("giants", &["8", "150", "both"])),
     ]);
 }
 
@@ -147,7 +162,11 @@ fn ranks_move_with_their_communicators_and_datatypes() {
 
 #[test]
 fn ranks_move_whose_memory_comes_and_goes() {
-    all_move(&[ending("remaps", &["4000"])]);
+    all_move(&[
+        ending("remaps", &["4000"]),
+        ending("rewrite", &["16", "12"]),
+        gated("regions", &["60", "-1", "10000"]),
+    ]);
 }
 
 #[test]

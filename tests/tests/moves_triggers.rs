@@ -5,6 +5,7 @@ use rejoin_tests::hosts;
 use rejoin_tests::hosts::Hosts;
 use rejoin_tests::hosts::job::{Job, SOON, good, lines};
 use rejoin_tests::hosts::moves::{done, undisturbed};
+use rejoin_tests::job::Numbers;
 use rejoin_tests::processes::{all_gone, is_alive, kill, state, wait_for};
 
 /// A health command of all hosts, which runs the script of a host if it has one.
@@ -192,6 +193,46 @@ fn two_ranks_exchange_their_hosts_and_come_back() {
         assert_eq!(hosts.places(), places);
     }
     assert_eq!(job.events("moved"), 4);
+    undisturbed(&job.end(), &alone);
+}
+
+#[test]
+fn an_exchange_is_made_once_however_often_the_central_manager_dies() {
+    let hosts = hosts!(2);
+    let alone = Job::undisturbed(&hosts, &[]);
+    let mut job = Job::jacobi(&hosts, &[]);
+    job.until("committed", 1);
+    let mut numbers = Numbers(11);
+    let places = [["h1", "h2", "h1", "h2"], ["h1", "h1", "h2", "h2"]];
+    for (round, places) in places.iter().cycle().take(8).enumerate() {
+        std::thread::scope(|scope| {
+            let exchange = scope.spawn(|| done(&hosts, &["migrate", "--exchange", "1,2"]));
+            std::thread::sleep(std::time::Duration::from_micros(numbers.below(400_000)));
+            job.kill_central();
+            exchange.join().expect("an exchange");
+        });
+        job.until("central-again", round + 1);
+        assert_eq!(hosts.places(), *places, "in round {round}");
+    }
+    undisturbed(&job.end(), &alone);
+}
+
+#[test]
+fn ranks_that_move_elsewhere_wait_for_those_of_a_host_that_is_about_to_end() {
+    let hosts = hosts!(3);
+    let alone = Job::undisturbed(&hosts, &[]);
+    let mut job = Job::jacobi(&hosts, &["--spare", "h3"]);
+    job.until("committed", 1);
+    let mut manager = hosts.processes(2, "rejoin-local");
+    std::thread::scope(|scope| {
+        let moves = scope.spawn(|| done(&hosts, &["migrate", "0,1", "--to", "h3"]));
+        kill(manager.pop().expect("a manager"), libc::SIGTERM);
+        moves.join().expect("two moves");
+    });
+    job.until("moved", 4);
+    assert!(!hosts.places().contains(&"h2".to_owned()));
+    let places = hosts.places();
+    assert_eq!(places[..2], ["h3", "h3"], "{places:?}");
     undisturbed(&job.end(), &alone);
 }
 

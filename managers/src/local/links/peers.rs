@@ -151,15 +151,18 @@ impl Peers {
         message: BroadcastMessage<TreeOrder>,
         reactor: &Reactor,
     ) -> Result<()> {
-        if let BroadcastMessage::Forward { payload, .. } = &message
-            && !payload.addresses().is_empty()
-        {
-            self.addresses = payload.addresses().to_vec();
-        }
         let mut effects = Vec::new();
         let from = from.map(|position| position as usize);
         self.member
             .hear(host_clocks::now(), from, message, &mut effects);
+        // A message that comes late, or a second time, may name hosts that are others by now.
+        let addresses = effects.iter().find_map(|effect| match effect {
+            BroadcastEffect::Deliver(payload) => Some(payload.addresses()),
+            _ => None,
+        });
+        if let Some(addresses) = addresses.filter(|addresses| !addresses.is_empty()) {
+            self.addresses = addresses.to_vec();
+        }
         self.perform(effects, reactor)
     }
 

@@ -195,7 +195,7 @@ impl MoveRequest {
         }
         let is_usable = |to| usable.iter().any(|one| one.host == to);
         if self.to.is_some_and(|to| !is_usable(to)) {
-            return Err("the host is lost or silent, or it leaves the job".into());
+            return Err("the host is lost, is silent, or leaves the job".into());
         }
         let mut count = counts(placement);
         let last = usable.iter().map(|one| one.host).max().unwrap_or(0);
