@@ -115,6 +115,19 @@ impl ImageFolder {
         self.stored(self.image(rank, epoch))
     }
 
+    /// The same, or the whole image of this number with which a rank moves
+    /// ([`PartialImage::that_passes`]).
+    ///
+    /// # Errors
+    /// There is none, or the system's reason why it can't be read.
+    pub fn find_any(&self, rank: u32, number: u32) -> io::Result<StoredImage> {
+        let of_move = || self.path.join(file_names::image_of_move(rank, number));
+        match self.find(rank, number) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.stored(of_move()),
+            found => found,
+        }
+    }
+
     /// The parity of the files of several ranks at a checkpoint, which the first of them names.
     ///
     /// # Errors
@@ -332,11 +345,16 @@ pub struct PartialImage {
 }
 
 impl PartialImage {
-    /// The image only passes through the file, from one process to another: nothing waits until it
-    /// is on a disk.
+    /// A rank moves with the image, if it `passes`: nothing waits until the file is on a disk, and
+    /// its name is none of a checkpoint's.
     #[must_use]
     pub fn that_passes(mut self, passes: bool) -> Self {
         self.passes = passes;
+        let name = self.path.file_name().and_then(|name| name.to_str());
+        if let Some((rank, number)) = name.filter(|_| passes).and_then(numbers) {
+            self.path
+                .set_file_name(file_names::image_of_move(rank, number));
+        }
         self
     }
 
@@ -626,6 +644,41 @@ mod tests {
         assert!(path.exists(), "the next image refers to it");
         drop(next.expect("a file"));
         assert!(!path.exists() && !path.with_extension("note").exists());
+        fs::remove_dir_all(&folder).expect("its folder");
+    }
+
+    #[test]
+    fn images_with_which_ranks_move_are_none_of_a_checkpoint() {
+        let folder = std::env::temp_dir().join(format!("rejoin-passing-{}", std::process::id()));
+        let images = ImageFolder::new(&folder, 1, Some("night"));
+        let begin = |number, bases| images.begin(0, number, bases).expect("a file");
+        let first = begin(4, BaseFiles::default()).that_passes(true);
+        let first = first.complete(b"of a move").expect("a name");
+        assert_eq!(images.complete_epochs(1).expect("a list"), [0u32; 0]);
+        assert!(images.find(0, 4).is_err());
+        let found = images.find_any(0, 4).expect("an image");
+        assert_eq!(
+            (found.path(), &found.note().expect("its note")[..]),
+            (first.path(), &b"of a move"[..])
+        );
+        drop(found);
+        let next = begin(5, first.as_bases_of_move()).that_passes(true);
+        let (_, name) = next.base().expect("the image before");
+        assert_eq!(name, "rank-0.epoch-4.move");
+        let of_checkpoint = begin(6, BaseFiles::default())
+            .complete(b"")
+            .expect("a name");
+        assert_eq!(images.complete_epochs(1).expect("a list"), [6]);
+        let whole: Vec<bool> = images
+            .files()
+            .expect("files")
+            .iter()
+            .map(|f| f.is_whole)
+            .collect();
+        assert_eq!(whole, [false, false, true]);
+        drop((next, of_checkpoint));
+        first.remove();
+        images.clear(None).expect("removed");
         fs::remove_dir_all(&folder).expect("its folder");
     }
 

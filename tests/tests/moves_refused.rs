@@ -53,7 +53,7 @@ fn newest_image(images: &Path) -> PathBuf {
             let name = path.file_name().and_then(|name| name.to_str());
             let number = name.and_then(|name| {
                 let rest = name.strip_prefix("rank-1.epoch-")?;
-                rest.strip_suffix(".image")?.parse::<u32>().ok()
+                rest.strip_suffix(".move")?.parse::<u32>().ok()
             });
             found.extend(number.map(|number| (number, path)));
         }

@@ -341,15 +341,10 @@ impl Coordinator {
         self.last_number().0.saturating_sub(committed.0) > MOST_NUMBERS
     }
 
-    /// No checkpoint is under way, and none is due.
-    #[must_use]
-    pub fn is_idle(&self) -> bool {
-        self.pending.is_none() && self.due.is_none()
-    }
-
-    /// A checkpoint is due now, unless one is under way.
+    /// A checkpoint is due now, unless one is under way or is tried again soon.
     pub fn hurry(&mut self, now: Time) {
-        if self.pending.is_none() {
+        let soon = now.plus_millis(AFTER_ABORT);
+        if self.pending.is_none() && self.due.is_none_or(|due| due > soon) {
             self.due = Some(now);
         }
     }
@@ -475,8 +470,9 @@ impl Coordinator {
             return Progress::Waiting;
         }
         self.pending = None;
-        self.due = (self.interval != Interval::Asked || self.another || self.pursues)
-            .then(|| now.plus_millis(AFTER_ABORT));
+        let is_needed = self.another || self.pursues || self.is_short_of_numbers();
+        self.due =
+            (self.interval != Interval::Asked || is_needed).then(|| now.plus_millis(AFTER_ABORT));
         Progress::Aborted(epoch)
     }
 

@@ -443,7 +443,9 @@ fn a_rollback_to_an_image_of_a_lost_former_host_begins_the_next_launch() {
     };
     let number = Epoch(2);
     stored.push(Record::Moving {
-        plan: None,
+        plans: Vec::new(),
+        visited: vec![1, 2],
+        spent: vec![(moved.rank, moved.incarnation)],
         number,
         moves: vec![moved.clone()],
     });

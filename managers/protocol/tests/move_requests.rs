@@ -16,7 +16,7 @@ use rejoin_managers_protocol::central::{
 use rejoin_managers_protocol::host_health::HostHealth;
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::manager_messages::{
-    Cause, End, RankReport, Report, Stage, ToCentral, ToLocal,
+    Cause, End, RankReport, Report, Stage, Time, ToCentral, ToLocal,
 };
 use rejoin_wire::Limits;
 
@@ -274,6 +274,181 @@ fn ranks_that_move_together_share_numbers() {
     assert_eq!(ordered(&effects), [(1, 4, true)]);
 }
 
+/// The host's own wish for its ranks is the one under way.
+fn drains(effects: &[CentralEffect], host: HostIndex) -> bool {
+    let from = effects.iter().filter_map(|effect| match effect {
+        CentralEffect::Persist(Record::Moving { moves, .. }) => Some(moves),
+        _ => None,
+    });
+    let mut all = from.flatten();
+    all.any(|one| one.from == host)
+}
+
+#[test]
+fn a_host_with_a_deadline_does_not_wait_for_a_client_whose_rank_leaves_it_too() {
+    let mut central = running_on(Job {
+        placement: vec![1, 1],
+        ..three_hosts()
+    });
+    let effects = step(&mut central, at(1), ranks(5, &[0], Some(2)));
+    assert_eq!(ordered(&effects), [(0, 2, false)]);
+    let effects = hear(&mut central, 1, ToCentral::HostEnds);
+    assert_eq!(moves(&effects).len(), 2, "{effects:?}");
+    assert!(drains(&effects, 1));
+    assert_eq!(hear(&mut central, 1, ToCentral::HostEnds), [], "once");
+}
+
+#[test]
+fn the_other_rank_of_an_exchange_does_not_go_to_a_host_that_ends() {
+    let mut central = running_on(three_hosts());
+    step(
+        &mut central,
+        at(1),
+        request(5, Movers::Exchange(Rank(0), Rank(1)), None),
+    );
+    load(&mut central, (1, 2), (1, 0), 0);
+    // Rank 1 has stopped.
+    let effects = hear(&mut central, 1, ToCentral::HostEnds);
+    let stay = ToLocal::Stay {
+        instance: instance(0, 0),
+        number: Epoch(2),
+    };
+    assert!(
+        effects.contains(&CentralEffect::Send(0, stay)),
+        "{effects:?}"
+    );
+}
+
+#[test]
+fn a_host_that_ends_waits_for_one_that_is_silent() {
+    let mut central = running_on(Job {
+        hosts: vec!["a".into(), "b".into()],
+        slots: vec![2, 2],
+        ..with_lease(0)
+    });
+    let silent = until_silent(&mut central, 0);
+    let ends = || CentralInput::Local(1, ToCentral::HostEnds);
+    let effects = step(&mut central, silent, ends());
+    let gives_up = CentralEffect::Send(1, ToLocal::CanNotLeave);
+    assert!(!effects.contains(&gives_up), "{effects:?}");
+    assert_eq!(moves(&effects), []);
+    let heard = CentralInput::Local(0, ToCentral::Renew { number: 2 });
+    step(&mut central, silent, heard);
+    assert_eq!(moves(&step(&mut central, silent, ends())), [(Rank(1), 0)]);
+}
+
+#[test]
+fn others_do_not_give_way_to_a_host_whose_ranks_can_not_move() {
+    let mut central = running_on(three_hosts());
+    let finalizing = ToCentral::Finalizing {
+        instance: instance(1, 0),
+    };
+    hear(&mut central, 1, finalizing);
+    let effects = step(&mut central, at(1), ranks(5, &[0], Some(2)));
+    assert_eq!(ordered(&effects), [(0, 2, false)]);
+    let effects = hear(&mut central, 1, ToCentral::HostEnds);
+    let stays =
+        |effect: &CentralEffect| matches!(effect, CentralEffect::Send(_, ToLocal::Stay { .. }));
+    assert!(!effects.iter().any(stays), "{effects:?}");
+}
+
+#[test]
+fn a_stop_takes_its_checkpoint_though_a_request_has_waited() {
+    let mut central = running_on(three_hosts());
+    // A request that waits for a checkpoint puts the next one off.
+    step(&mut central, at(1), CentralInput::Checkpoint);
+    step(&mut central, at(1), ranks(5, &[0], Some(2)));
+    let effects = step(&mut central, at(1), CentralInput::Stop(None));
+    assert_eq!(over(&effects), [(5, vec![], false)]);
+    let effects = commit(&mut central, 2, &[(0, 0, 0), (1, 1, 0)]);
+    let again = requested(&effects).is_some();
+    let effects = step(&mut central, at(2), CentralInput::Tick);
+    let stops = effects
+        .iter()
+        .any(|e| matches!(e, CentralEffect::Persist(Record::Decided(_))));
+    assert!(
+        again || requested(&effects).is_some() || stops,
+        "{effects:?}"
+    );
+}
+
+#[test]
+fn requests_are_refused_if_no_checkpoint_saves_numbers() {
+    let mut central = running_on(three_hosts());
+    fail(&mut central, 1000);
+    step(&mut central, at(1), ranks(6, &[0], Some(2)));
+    let refused = |number| ToCentral::NotImaged {
+        instance: instance(0, 0),
+        epoch: Epoch(number),
+        why: "no".into(),
+        outlives: false,
+    };
+    hear(&mut central, 0, refused(1002));
+    step(&mut central, at(1), ranks(7, &[0], Some(2)));
+    let effects = step(&mut central, at(2), CentralInput::Tick);
+    let epoch = requested(&effects).expect("a checkpoint");
+    let effects = hear(&mut central, 0, refused(epoch));
+    assert_eq!(over(&effects), [(7, vec![], false)]);
+    // The next attempt comes after a pause.
+    assert_eq!(central.deadline(), Some(at(10_001)));
+}
+
+#[test]
+fn who_has_moved_is_said_also_if_the_rest_can_not() {
+    let (mut central, mut stored) = recorded(three_hosts());
+    let mut effects = step(&mut central, at(1), ranks(5, &[0, 1], None));
+    effects.extend(carry_out(&mut central, (0, 2), (0, 2), 1));
+    stored.extend(records(&effects));
+    let hosts: [&[(u32, u32)]; 3] = [&[], &[(1, 0)], &[(0, 1)]];
+    let mut central = take_up(three_hosts(), stored, &hosts);
+    let finalizing = ToCentral::Finalizing {
+        instance: instance(1, 0),
+    };
+    hear(&mut central, 1, finalizing);
+    let mut effects = step(&mut central, at(3), ranks(5, &[0, 1], None));
+    effects.extend(commit(&mut central, 4, &[(1, 1, 0), (2, 0, 1)]));
+    assert_eq!(over(&effects), [(5, vec![0], false)]);
+}
+
+#[test]
+fn the_next_central_manager_knows_hosts_of_earlier_requests_and_their_incarnations() {
+    let (mut central, mut stored) = recorded(three_hosts());
+    let mut effects = step(&mut central, at(1), ranks(5, &[0], Some(2)));
+    let refused = ToCentral::NotImaged {
+        instance: instance(0, 0),
+        epoch: Epoch(2),
+        why: "no".into(),
+        outlives: false,
+    };
+    effects.extend(hear(&mut central, 0, refused));
+    effects.extend(step(&mut central, at(1), ranks(6, &[1], Some(0))));
+    stored.extend(records(&effects));
+    let latest = stored
+        .iter()
+        .rposition(|one| matches!(one, Record::Moving { .. }));
+    let latest = latest.expect("a record");
+    // Of this kind, only the last one counts.
+    let mut at_record = 0..stored.len();
+    stored.retain(|one| {
+        let is_last = at_record.next() == Some(latest);
+        is_last || !matches!(one, Record::Moving { .. })
+    });
+    let mut central = Central::resume(three_hosts(), stored);
+    let effects = step(&mut central, at(2), CentralInput::Begin);
+    let asks = |host| effects.contains(&CentralEffect::Send(host, ToLocal::Report));
+    assert!(asks(0) && asks(1) && asks(2), "{effects:?}");
+    hear(&mut central, 0, report(&[(0, 0)]));
+    hear(&mut central, 1, report(&[(1, 0)]));
+    hear(&mut central, 2, report(&[]));
+    let mut effects = step(&mut central, at(3), ranks(7, &[0], Some(2)));
+    effects.extend(commit(&mut central, 4, &[(0, 0, 0), (1, 1, 0)]));
+    let incarnation = effects.iter().find_map(|effect| match effect {
+        CentralEffect::Persist(Record::Moving { moves, .. }) => Some(moves[0].incarnation),
+        _ => None,
+    });
+    assert_eq!(incarnation, Some(Incarnation(2)));
+}
+
 #[test]
 fn a_rank_that_fails_with_another_is_named_also_if_it_was_to_move() {
     let mut central = running_on(three_hosts());
@@ -306,28 +481,43 @@ fn a_rank_that_fails_with_another_is_named_also_if_it_was_to_move() {
     assert_eq!(lost(&effects), [1]);
 }
 
-#[test]
-fn no_rank_moves_to_a_silent_host() {
-    let job = Job {
+/// Three hosts, of which one has a lease.
+fn with_lease(host: HostIndex) -> Job {
+    Job {
         leases: Some(Leases {
-            hosts: vec![1],
+            hosts: vec![host],
             terms: Terms::new(1000, 60_000),
         }),
         ..three_hosts()
-    };
-    let mut central = running_on(job);
-    hear(&mut central, 1, ToCentral::Renew { number: 1 });
-    let silent = loop {
+    }
+}
+
+/// The host renews its lease, which then runs out. Returns when.
+fn until_silent(central: &mut Central, host: HostIndex) -> Time {
+    hear(central, host, ToCentral::Renew { number: 1 });
+    loop {
         let due = central.deadline().expect("a lease runs out");
-        let effects = step(&mut central, due, CentralInput::Tick);
+        let effects = step(central, due, CentralInput::Tick);
         let is_silent =
             |e: &CentralEffect| matches!(e, CentralEffect::Event(Event::HostSilent { .. }));
         if effects.iter().any(is_silent) {
-            break due;
+            return due;
         }
-    };
+    }
+}
+
+#[test]
+fn no_rank_moves_to_a_silent_host() {
+    let mut central = running_on(with_lease(1));
+    let silent = until_silent(&mut central, 1);
     let effects = step(&mut central, silent, ranks(5, &[0], Some(1)));
     assert_eq!(over(&effects), [(5, vec![], false)]);
-    let effects = step(&mut central, silent, ranks(6, &[0], None));
+    // It would lose its ranks.
+    let balance = request(6, Movers::Balance, None);
+    assert_eq!(
+        over(&step(&mut central, silent, balance)),
+        [(6, vec![], false)]
+    );
+    let effects = step(&mut central, silent, ranks(7, &[0], None));
     assert_eq!(moves(&effects), [(Rank(0), 2)]);
 }

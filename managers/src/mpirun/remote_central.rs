@@ -145,9 +145,10 @@ impl RemoteCentral {
     /// Requests for moves that the last one has acknowledged, and not carried out, are pending
     /// again.
     fn repeat_moves(&mut self) {
-        for input in self.moves.values() {
+        // They were asked for before those that are pending.
+        for input in self.moves.values().rev() {
             if !self.pending.iter().any(|(_, other)| other == input) {
-                self.pending.push_back((self.next, input.clone()));
+                self.pending.push_front((self.next, input.clone()));
                 self.next += 1;
             }
         }

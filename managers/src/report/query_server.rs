@@ -153,7 +153,13 @@ impl QueryServer {
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         let ours = getsockopt(&socket, sockopt::PeerCredentials)
             .is_ok_and(|peer| peer.uid() == getuid().as_raw() || peer.uid() == 0);
-        if !ours || self.clients.len() >= MOST_QUESTIONS {
+        // Those that wait for moves, for long, take no place of others.
+        let (waiting, asking): (Vec<State>, Vec<State>) = self
+            .clients
+            .values()
+            .map(|client| client.state)
+            .partition(|state| *state == State::Moves);
+        if !ours || asking.len() >= MOST_QUESTIONS || waiting.len() >= MOST_QUESTIONS {
             return;
         }
         let link = LocalLink::new(socket, MANAGER_LIMIT, QUESTION_LIMIT);

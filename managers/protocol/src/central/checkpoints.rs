@@ -348,6 +348,7 @@ impl Central {
             why,
             again: checkpoints.is_some_and(|c| c.follows_soon(now)),
         }));
+        self.refuse_without_numbers(now, effects);
         if self.phase == CentralPhase::Finalizing {
             // The ranks leave without a last checkpoint: otherwise the job would not end.
             if self.mode.last_checkpoint() == Some(epoch) {

@@ -196,10 +196,11 @@ impl Central {
         }));
     }
 
-    /// Whether files can be begun: the job runs, and no rank is about to leave the host on which
-    /// its file would be written.
+    /// Whether files can be begun: the job runs, no rank is about to leave the host on which its
+    /// file would be written, and none has a deadline for that.
     pub(super) fn begins_files(&self) -> bool {
-        self.phase == CentralPhase::Running && !self.moves.is_any_leaving()
+        let leaves = self.moves.is_any_leaving() || self.moves.is_any_urgent();
+        self.phase == CentralPhase::Running && !leaves
     }
 
     /// All ranks are restored: files that the failure has kept from being written are begun.

@@ -182,8 +182,12 @@ pub enum Record {
     },
     /// Ranks are about to move. Until each has, it stays where it is.
     Moving {
-        /// Where the ranks of the last client's request go.
-        plan: Option<RequestPlan>,
+        /// Where the ranks of the last requests of clients go.
+        plans: Vec<RequestPlan>,
+        /// Hosts that ranks have moved to or from, or were to.
+        visited: Vec<HostIndex>,
+        /// The highest incarnations of ranks that processes of moves which were given up had.
+        spent: Vec<(Rank, Incarnation)>,
         /// The number of their images, which no checkpoint has.
         number: Epoch,
         /// The ranks, and their next incarnations.

@@ -73,14 +73,21 @@ impl Central {
         (why, is_urgent): (String, bool),
         effects: &mut Vec<CentralEffect>,
     ) {
-        if is_urgent {
-            self.moves.hasten(host);
-        }
-        if self.moves.drains(host) || self.is_drained(host) {
+        if self.is_drained(host) {
             return;
         }
         self.hosts.set_leave_reason(host, why.clone());
         self.end_moves_to(now, host, effects);
+        if is_urgent {
+            self.moves.hasten(host);
+        }
+        let is_asked = match is_urgent {
+            true => self.moves.drains_urgently(host),
+            false => self.moves.drains(host),
+        };
+        if is_asked {
+            return;
+        }
         if let Some(refusal) = self.refuses_drain(host) {
             if self.hosts.note_refusal(host, &refusal) {
                 effects.push(CentralEffect::Event(Event::HostStays {
@@ -110,15 +117,25 @@ impl Central {
     }
 
     /// Why a host can't be drained now.
-    fn refuses_drain(&self, host: HostIndex) -> Option<String> {
-        let refusal = self.refuses_moves().map(str::to_owned);
-        let nowhere = || "there is no other host".to_owned();
-        refusal.or_else(|| self.has_nowhere_to_go(host).then(nowhere))
+    pub(super) fn refuses_drain(&self, host: HostIndex) -> Option<String> {
+        if let Some(refusal) = self.refuses_moves() {
+            return Some(refusal.to_owned());
+        }
+        if !self.ranks.is_any_on(host) {
+            return None;
+        }
+        let mut others = self.possible_hosts();
+        others.retain(|other| other.host != host);
+        if others.is_empty() {
+            return Some("there is no other host".into());
+        }
+        let waits = !others.iter().any(|other| self.hosts.takes_in(other.host));
+        waits.then(|| "no other host takes ranks in now".into())
     }
 
     /// A host has ranks, and no other one can take them in.
     pub(super) fn has_nowhere_to_go(&self, host: HostIndex) -> bool {
-        let mut others = self.usable_hosts().into_iter();
+        let mut others = self.possible_hosts().into_iter();
         self.ranks.is_any_on(host) && !others.any(|other| other.host != host)
     }
 }

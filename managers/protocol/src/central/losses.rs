@@ -2,6 +2,7 @@
 
 use super::event::Event;
 use super::failure::Failure;
+use super::interface::HostIndex;
 use crate::manager_messages::{ProcessInstance, Time};
 use rejoin_channel_table::{Epoch, Rank};
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Detected {
     instance: ProcessInstance,
+    /// Its host, which will say how it ended.
+    host: HostIndex,
     /// To which checkpoint the job rolls back.
     from: Option<Epoch>,
     /// The job rolls back for it; otherwise for another, with which it is named.
@@ -54,13 +57,14 @@ impl Losses {
     /// An exit is detected. One that is known already stays as it is.
     pub(super) fn detect(
         &mut self,
-        instance: ProcessInstance,
+        (instance, host): (ProcessInstance, HostIndex),
         from: Option<Epoch>,
         decisive: bool,
     ) {
         if self.detected.iter().all(|d| d.instance != instance) {
             self.detected.push(Detected {
                 instance,
+                host,
                 from,
                 decisive,
             });
@@ -81,6 +85,12 @@ impl Losses {
     /// The host of these ranks is lost: how their processes exited stays unknown.
     pub(super) fn forget_exits(&mut self, ranks: &[Rank]) {
         self.detected.retain(|d| !ranks.contains(&d.instance.rank));
+    }
+
+    /// This host is lost, which has no ranks: how processes that were left there exited stays
+    /// unknown.
+    pub(super) fn forget_exits_on(&mut self, host: HostIndex) {
+        self.detected.retain(|detected| detected.host != host);
     }
 
     /// The status of an exit for which the job rolls back is not known.

@@ -145,6 +145,15 @@ impl RankTable {
         }
     }
 
+    /// The highest incarnations that processes of ranks may have had which are not the present
+    /// ones.
+    pub fn spent(&self) -> Vec<(Rank, Incarnation)> {
+        let spent = self
+            .numbered()
+            .filter(|(_, rank)| rank.highest > rank.incarnation);
+        spent.map(|(rank, state)| (rank, state.highest)).collect()
+    }
+
     /// A rank is on this host from now on, in this incarnation.
     pub fn move_to(&mut self, rank: Rank, host: HostIndex, incarnation: Incarnation) {
         if let Some(rank) = self.ranks.get_mut(rank.index()) {

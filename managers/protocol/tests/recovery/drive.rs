@@ -20,7 +20,9 @@ fn remember(records: &mut Vec<Record>, record: &Record) {
         last: None,
     };
     let moving = Record::Moving {
-        plan: None,
+        plans: Vec::new(),
+        visited: Vec::new(),
+        spent: Vec::new(),
         number: Epoch(0),
         moves: Vec::new(),
     };

@@ -159,7 +159,7 @@ pub(super) fn open(
     } = file;
     let image = match is_parity {
         true => folder.find_parity(rank.0, epoch.0)?,
-        false => folder.find(rank.0, epoch.0)?,
+        false => folder.find_any(rank.0, epoch.0)?,
     };
     let note = image.note()?;
     let mut file = File::open(image.path())?;

@@ -117,7 +117,10 @@ impl ImageStore {
     /// The reason why it is of no use, for the user.
     pub fn load(&self, slot: usize, epoch: Epoch) -> Result<(StoredImage, ImageNote), String> {
         let said = |e: io::Error| format!("its image of checkpoint {epoch}: {}", system_text(&e));
-        let image = self.folder.find(self.ranks[slot], epoch.0).map_err(said)?;
+        let image = self
+            .folder
+            .find_any(self.ranks[slot], epoch.0)
+            .map_err(said)?;
         let note = image.note().map_err(said)?;
         let note = ImageNote::decode(&note).map_err(|why| {
             format!(

@@ -557,7 +557,7 @@ impl RankImages {
     /// The reason why there is none.
     pub fn file_of(&self, rank: Rank, number: Epoch) -> std::result::Result<StoredImage, String> {
         let store = self.store.as_ref().ok_or("its host keeps no files")?;
-        let found = store.folder().find(rank.0, number.0);
+        let found = store.folder().find_any(rank.0, number.0);
         found.map_err(|error| system_text(&error))
     }
 

@@ -2,6 +2,7 @@
 
 use super::move_view::{MovePhase, MoveView};
 use crate::central::interface::HostIndex;
+use crate::checkpoint::REQUEST_LIMIT;
 use crate::manager_messages::{MoveBytes, Time};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use serde::{Deserialize, Serialize};
@@ -139,10 +140,11 @@ impl MoveProgress {
         }
     }
 
-    /// When the move is given up, unless it continues before. While the rank runs, it may take long
-    /// to copy its memory. What is left when it stops is about as much as the last copy.
+    /// When the move is given up, unless it continues before. A rank that takes no image holds up
+    /// checkpoints, too. While it runs, it may take long to copy its memory. What is left when it stops is about as much as the last copy.
     pub fn deadline(&self) -> Time {
         self.stage_since.plus_millis(match self.stage {
+            MoveStage::Copying if !self.is_taken => REQUEST_LIMIT,
             MoveStage::Copying | MoveStage::Loading | MoveStage::Loaded => COPY_LIMIT,
             MoveStage::Stopping | MoveStage::Restoring => LIMIT + self.copies.1 / SLOWEST,
         })

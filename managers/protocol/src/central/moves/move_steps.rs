@@ -55,7 +55,7 @@ impl Central {
             }
             self.moves_ended(now, effects);
         }
-        self.give_way(effects);
+        self.give_way(now, effects);
         self.save_numbers(now);
         if self.moves.is_under_way() && !self.decides_on_loss() {
             self.order_images(now, effects);
@@ -63,9 +63,7 @@ impl Central {
         }
         while self.moves.is_waiting() {
             if let Some(why) = self.refuses_moves() {
-                if let Some(request) = self.moves.take_wanted() {
-                    over(request.id, Vec::new(), Some(why.to_string()), effects);
-                }
+                self.refuse_next(now, why, effects);
                 continue;
             }
             if !self.can_begin_moves() {
@@ -78,10 +76,34 @@ impl Central {
         }
     }
 
+    /// The next request is not carried out.
+    fn refuse_next(&mut self, now: Time, why: &str, effects: &mut Vec<CentralEffect>) {
+        if let Some(request) = self.moves.take_wanted() {
+            self.does_not_move(now, request.id, why.to_owned(), effects);
+        }
+    }
+
+    /// Numbers are short, and no checkpoint could be taken: requests wait no longer.
+    pub(in crate::central) fn refuse_without_numbers(
+        &mut self,
+        now: Time,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let checkpoints = self.mode.checkpoints();
+        if checkpoints.is_none_or(|checkpoints| !checkpoints.is_short_of_numbers()) {
+            return;
+        }
+        let why = "a checkpoint must come first, and could not be taken";
+        while self.moves.is_waiting() {
+            self.refuse_next(now, why, effects);
+        }
+        self.end_moves(now, why, effects);
+    }
+
     /// Whether the next request can be carried out now. A host that is about to end has no time to
     /// wait for files: before its ranks stop, they wait for them as all do.
     fn can_begin_moves(&self) -> bool {
-        let is_urgent = self.moves.is_urgent();
+        let is_urgent = self.moves.next_urgent().is_some();
         let is_quiet = self.mode.checkpoints().is_some_and(|checkpoints| {
             let may = checkpoints.is_quiet() || (is_urgent && checkpoints.pending().is_none());
             may && !checkpoints.is_short_of_numbers()
@@ -91,15 +113,25 @@ impl Central {
 
     /// A host is about to end, and its ranks move first: those that are on their way stay where
     /// they are until then, unless they have stopped.
-    fn give_way(&mut self, effects: &mut Vec<CentralEffect>) {
-        if !self.moves.is_urgent() || !self.moves.yields() || self.moves.is_any_stopping() {
+    fn give_way(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
+        let Some(urgent) = self.moves.next_urgent() else {
+            return;
+        };
+        if !self.moves.yields() || self.moves.is_any_stopping() {
             return;
         }
-        self.void_moves(
-            "the ranks of a host that is about to end move first",
-            effects,
-        );
-        self.moves.postpone();
+        match self.planned(urgent) {
+            Ok(plan) if !plan.moves.is_empty() => {
+                let why = "the ranks of a host that is about to end move first";
+                self.void_moves(why, effects);
+                self.moves.postpone();
+            }
+            Ok(plan) => {
+                let why = plan.others_stay.unwrap_or_default();
+                self.refuse_next(now, &why, effects);
+            }
+            Err(why) => self.refuse_next(now, &why, effects),
+        }
     }
 
     /// Each image of a move takes a number, and channels tell only so many apart: a checkpoint that
@@ -110,8 +142,8 @@ impl Central {
             return;
         };
         let is_short = runs && checkpoints.is_short_of_numbers();
-        let is_new = self.moves.wait_for_checkpoint(is_short);
-        if is_new || (is_short && checkpoints.is_idle()) {
+        self.moves.wait_for_checkpoint(is_short);
+        if is_short && self.moves.allows_checkpoint(now) {
             checkpoints.hurry(now);
         }
     }
@@ -126,11 +158,10 @@ impl Central {
 
     fn begin_moves(&mut self, now: Time, request: MoveRequest, effects: &mut Vec<CentralEffect>) {
         if let Movers::Drain(host) = request.movers
-            && self.has_nowhere_to_go(host)
+            && let Some(why) = self.refuses_drain(host)
         {
             // It can still take in ranks of other hosts.
-            let none = (Vec::new(), Some("there is no other host".into()));
-            return self.nothing_moves(now, request.id, none, effects);
+            return self.does_not_move(now, request.id, why, effects);
         }
         if let Movers::Drain(host) = request.movers
             && host < self.hosts.len()
@@ -154,10 +185,7 @@ impl Central {
                 );
             }
             Ok(plan) => plan,
-            Err(why) => {
-                let none = (Vec::new(), Some(why));
-                return self.nothing_moves(now, request.id, none, effects);
-            }
+            Err(why) => return self.does_not_move(now, request.id, why, effects),
         };
         self.order_moves(now, request, plan, effects);
     }
@@ -181,8 +209,14 @@ impl Central {
         }
         let planned = self.moves.keep_plan(&request, &moves);
         effects.push(CentralEffect::Persist(Record::Requested { epoch: number }));
+        for one in &moves {
+            self.departures.visit(one.from);
+            self.departures.visit(one.to);
+        }
         effects.push(CentralEffect::Persist(Record::Moving {
-            plan: planned,
+            plans: planned,
+            visited: self.departures.visited().collect(),
+            spent: self.ranks.spent(),
             number,
             moves: moves.clone(),
         }));
@@ -194,8 +228,6 @@ impl Central {
                 to: self.hosts.name(one.to),
             }));
             self.hosts.join(one.to);
-            self.departures.visit(one.from);
-            self.departures.visit(one.to);
             effects.push(CentralEffect::Join(one.to));
             let order = ToLocal::Move {
                 instance: self.ranks.instance(one.rank),
@@ -205,6 +237,20 @@ impl Central {
             };
             effects.push(CentralEffect::Send(one.from, order));
         }
+    }
+
+    /// A request is over: no rank moves for it any more, for this reason.
+    fn does_not_move(
+        &mut self,
+        now: Time,
+        request: u64,
+        why: String,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let plan = self.moves.plan_of(request);
+        let there = plan.map(|plan| plan.there(&self.ranks.placement()));
+        let ended = (there.unwrap_or_default(), Some(why));
+        self.nothing_moves(now, request, ended, effects);
     }
 
     /// A request is over at once. The checkpoint that waited for it follows.
@@ -221,8 +267,16 @@ impl Central {
         }
     }
 
-    /// The hosts that ranks can move to.
+    /// The hosts that ranks can move to now.
     pub(in crate::central) fn usable_hosts(&self) -> Vec<UsableHost> {
+        let mut usable = self.possible_hosts();
+        usable.retain(|one| self.hosts.takes_in(one.host));
+        usable
+    }
+
+    /// The same, with hosts that may take ranks in again: silent ones, and those that their ranks
+    /// are to leave.
+    pub(in crate::central) fn possible_hosts(&self) -> Vec<UsableHost> {
         let before = self.failover.iter().flat_map(|failover| &failover.lost);
         let before: Vec<HostIndex> = before.copied().collect();
         let usable = self.hosts.usable();
@@ -233,8 +287,7 @@ impl Central {
         let has_link = |one: &UsableHost| {
             takes_in || self.departures.has_visited(one.host) || has_ranks[one.host]
         };
-        let may = |one: &UsableHost| self.hosts.takes_in(one.host);
-        usable.filter(|one| has_link(one) && may(one)).collect()
+        usable.filter(has_link).collect()
     }
 
     /// The moves of a request. With them why other ranks stay, if it names hosts: these have others
@@ -245,6 +298,10 @@ impl Central {
             return Err("the job has no checkpoint that it could roll back to".into());
         }
         let (placement, usable) = (self.ranks.placement(), self.usable_hosts());
+        let spreads = matches!(request.movers, Movers::Balance | Movers::Exchange(..));
+        if let Some(host) = self.hosts.silent().filter(|_| spreads) {
+            return Err(format!("host {} is silent", self.hosts.name(host)));
+        }
         let before = self.moves.plan_of(request.id);
         let targets = match before {
             Some(before) => request.plan_again(before, &placement, &usable)?,

@@ -8,6 +8,9 @@ use crate::manager_messages::{MoveBytes, ProcessInstance, Time};
 use rejoin_channel_table::{Epoch, Rank};
 use std::collections::VecDeque;
 
+/// Most requests whose plans are known: the driver has no more questions under way.
+const MOST_PLANS: usize = 32;
+
 /// The moves of a request that are carried out together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct MovesUnderWay {
@@ -29,9 +32,9 @@ struct MovesUnderWay {
 pub(in crate::central) struct MoveTable {
     wanted: VecDeque<MoveRequest>,
     under_way: Option<MovesUnderWay>,
-    /// Where the ranks of the last client's request go: it comes again if central is started again
-    /// before the driver hears of its end.
-    last_plan: Option<RequestPlan>,
+    /// Where the ranks of the last requests of clients go, the newest last: they come again if
+    /// central is started again before the driver hears of their ends.
+    plans: Vec<RequestPlan>,
     /// No image is ordered before the next checkpoint.
     waits_for_checkpoint: bool,
 }
@@ -63,15 +66,27 @@ impl MoveTable {
         }
     }
 
-    /// The next request is one of a host that is about to end.
-    pub fn is_urgent(&self) -> bool {
-        self.wanted.front().is_some_and(|next| next.is_urgent())
+    /// The next request, if it is one of a host that is about to end.
+    pub fn next_urgent(&self) -> Option<&MoveRequest> {
+        self.wanted.front().filter(|next| next.is_urgent())
     }
 
-    /// No image is ordered before the next checkpoint. Returns whether that is new.
-    pub fn wait_for_checkpoint(&mut self, waits: bool) -> bool {
-        let before = std::mem::replace(&mut self.waits_for_checkpoint, waits);
-        waits && !before
+    /// A request of a host that is about to end waits, or is being carried out.
+    pub fn is_any_urgent(&self) -> bool {
+        let order = self.under_way.as_ref();
+        self.next_urgent().is_some() || order.is_some_and(|order| order.request.is_urgent())
+    }
+
+    /// Such a request of this host.
+    pub fn drains_urgently(&self, host: HostIndex) -> bool {
+        let order = self.under_way.iter().map(|order| &order.request);
+        let mut all = order.chain(&self.wanted);
+        all.any(|one| one.is_urgent() && one.movers == Movers::Drain(host))
+    }
+
+    /// No image is ordered before the next checkpoint.
+    pub fn wait_for_checkpoint(&mut self, waits: bool) {
+        self.waits_for_checkpoint = waits;
     }
 
     /// Something is asked for or under way.
@@ -86,6 +101,8 @@ impl MoveTable {
         let mut moves = self.under_way.iter().flat_map(|order| &order.moves);
         match self.puts_off_until() {
             None => waits || self.wanted.is_empty(),
+            // Files of another checkpoint would be in the way of ranks that have a deadline.
+            Some(_) if self.is_any_urgent() && !waits => false,
             Some(until) => until <= now && moves.all(|one| one.allows_checkpoint(waits)),
         }
     }
@@ -169,25 +186,30 @@ impl MoveTable {
         &mut self,
         request: &MoveRequest,
         moves: &[RankMove],
-    ) -> Option<RequestPlan> {
+    ) -> Vec<RequestPlan> {
         if request.is_of_client() {
-            let before = self.last_plan.take_if(|plan| plan.request == request.id);
+            let known = self
+                .plans
+                .iter()
+                .position(|plan| plan.request == request.id);
+            let before = known.map(|at| self.plans.remove(at));
             let mut plan = before.unwrap_or_else(|| RequestPlan::new(request.id));
             plan.add(moves);
-            self.last_plan = Some(plan);
+            self.plans.push(plan);
+            self.plans
+                .drain(..self.plans.len().saturating_sub(MOST_PLANS));
         }
-        self.last_plan.clone()
+        self.plans.clone()
     }
 
     /// An earlier central manager had decided this.
-    pub fn recall_plan(&mut self, plan: Option<RequestPlan>) {
-        self.last_plan = plan;
+    pub fn recall_plans(&mut self, plans: Vec<RequestPlan>) {
+        self.plans = plans;
     }
 
     /// Where the ranks of this request go, if that is decided.
     pub(super) fn plan_of(&self, request: u64) -> Option<&RequestPlan> {
-        let plan = self.last_plan.as_ref();
-        plan.filter(|plan| plan.request == request)
+        self.plans.iter().find(|plan| plan.request == request)
     }
 
     /// Moves of a request give way to a host that is about to end, and the request waits again.
@@ -388,6 +410,7 @@ mod tests {
     use super::super::move_progress::{COPY_LIMIT, LIMIT, MOST_COPIES, SMALL};
     use super::super::move_view::MovePhase;
     use super::*;
+    use crate::checkpoint::REQUEST_LIMIT;
     use rejoin_channel_table::Incarnation;
 
     const RANK: Rank = Rank(3);
@@ -547,7 +570,12 @@ mod tests {
     #[test]
     fn a_rank_that_waits_is_given_up_sooner_than_one_that_runs() {
         let mut table = begun();
-        assert_eq!(table.deadline(), Some(Time(0).plus_millis(COPY_LIMIT)));
+        let until = |table: &MoveTable, millis| {
+            assert_eq!(table.deadline(), Some(Time(0).plus_millis(millis)))
+        };
+        until(&table, REQUEST_LIMIT);
+        table.taken(RANK);
+        until(&table, COPY_LIMIT);
         table.stored(Time(0), FROM, RANK).expect("a file");
         load(&mut table, Epoch(10), 7, 11);
         assert_eq!(table.deadline(), Some(Time(7).plus_millis(LIMIT)));
@@ -571,7 +599,7 @@ mod tests {
         let mut table = MoveTable::default();
         table.want(drain(7, 1));
         table.want(MoveRequest::of_host(2, false));
-        assert!(!table.is_urgent());
+        assert!(table.next_urgent().is_none());
         table.want(MoveRequest::of_host(3, true));
         table.hasten(2);
         let mut order = Vec::new();

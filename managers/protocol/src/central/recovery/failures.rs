@@ -199,7 +199,7 @@ impl Central {
         if !self.ranks.failed(host, instance) {
             // One that the job has just rolled back because of another is to be named, too.
             if let Some(epoch) = self.rolled_back_to(instance) {
-                self.losses.detect(instance, epoch, false);
+                self.losses.detect((instance, host), epoch, false);
             }
             return;
         }
@@ -211,7 +211,7 @@ impl Central {
         let response = self.response(now, instance.rank, &cause);
         if let Response::RollBack(from) | Response::RestoreOne(from) = response {
             self.begin_rollback(now, effects);
-            self.losses.detect(instance, from, true);
+            self.losses.detect((instance, host), from, true);
             self.roll_back(now, instance.rank, &response, effects);
         }
     }

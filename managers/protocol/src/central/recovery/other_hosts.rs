@@ -52,6 +52,8 @@ impl Central {
         effects: &mut Vec<CentralEffect>,
     ) {
         self.end_moves_of_host(now, host, effects);
+        self.losses.forget_exits_on(host);
+        self.report_losses(effects);
         effects.push(CentralEffect::Event(Event::EmptyHostLost {
             name: self.hosts.name(host),
             why,

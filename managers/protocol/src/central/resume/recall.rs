@@ -137,16 +137,19 @@ impl Central {
     fn recall_move(&mut self, record: Record, past: &mut Past) {
         match record {
             Record::Moving {
-                plan,
+                plans,
+                visited,
+                spent,
                 number,
                 moves,
             } => {
-                self.moves.recall_plan(plan);
+                self.moves.recall_plans(plans);
                 past.last_epoch = past.last_epoch.max(number);
-                for one in &moves {
-                    self.ranks.spend(one.rank, one.incarnation);
-                    self.departures.visit(one.from);
-                    self.departures.visit(one.to);
+                for (rank, incarnation) in spent {
+                    self.ranks.spend(rank, incarnation);
+                }
+                for host in visited {
+                    self.departures.visit(host);
                 }
                 past.moving = Some((number, moves));
             }
