@@ -88,6 +88,53 @@ fn what_a_host_has_loaded_of_a_rank_that_does_not_come_is_dropped_under_the_next
     assert_eq!(loads(&mut local), []);
 }
 
+/// Two ranks move here while a process of a third one is on its way out: each comes with its own
+/// image.
+#[test]
+fn ranks_that_come_together_come_with_their_own_images() {
+    let mut local = Local::new();
+    let instance = |rank, incarnation| ProcessInstance {
+        generation: Generation(0),
+        rank: Rank(rank),
+        incarnation: Incarnation(incarnation),
+    };
+    let restore = |rank, number| ToLocal::Restore {
+        generation: Generation(0),
+        epoch: Some(Epoch(number)),
+        ranks: vec![(Rank(rank), Incarnation(1))],
+        moved: vec![MovedRank {
+            rank: Rank(rank),
+            moves: true,
+            holder: None,
+            others: Vec::new(),
+        }],
+    };
+    let begin = ToLocal::Spawn {
+        generation: Generation(0),
+        ranks: vec![(Rank(3), Incarnation(0))],
+        hold: true,
+        from: None,
+        moved: Vec::new(),
+    };
+    let vacate = ToLocal::Vacate {
+        instance: instance(3, 0),
+    };
+    let orders = [begin, vacate, restore(7, 6), restore(8, 5)];
+    let mut inputs: Vec<LocalInput> = orders.into_iter().map(LocalInput::Central).collect();
+    inputs.insert(1, LocalInput::Spawned(Rank(3), Incarnation(0), 9));
+    let effects = steps(&mut local, inputs);
+    let begins = |effect: &LocalEffect| matches!(effect, LocalEffect::Restore(..));
+    assert!(!effects.iter().any(begins), "{effects:?}");
+    let effects = steps(
+        &mut local,
+        vec![LocalInput::Retired(Rank(3), Incarnation(0))],
+    );
+    for (rank, number) in [(7, 6), (8, 5)] {
+        let comes = LocalEffect::Restore(instance(rank, 1), Epoch(number));
+        assert!(effects.contains(&comes), "{effects:?}");
+    }
+}
+
 /// A rank was to move to this host, and its process there is on its way out when the next central
 /// manager has it moved here again.
 #[test]

@@ -2,64 +2,58 @@
 
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 
-/// Ranks that are to come back.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+/// A rank that is to come back, or to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct LocalRestore {
-    /// To which checkpoint; `None`: to the start.
+    /// The rank.
+    pub rank: Rank,
+    /// Its next incarnation.
+    pub incarnation: Incarnation,
+    /// The number of its image; `None`: it comes back to its start.
     pub epoch: Option<Epoch>,
-    /// Their next incarnations.
-    pub ranks: Vec<(Rank, Incarnation)>,
 }
 
-/// The last order to roll ranks back, and the processes that it leaves behind.
+/// The last orders to roll ranks back, and the processes that they leave behind.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct HostRollback {
-    order: Option<LocalRestore>,
+    pending: Vec<LocalRestore>,
     /// Processes that have retired and are still there.
     retired: Vec<(Rank, Incarnation)>,
 }
 
 impl HostRollback {
-    /// A new order. `adds`: ranks of the order before it still come back.
-    pub fn order(&mut self, mut restore: LocalRestore, adds: bool) {
-        if let Some(before) = self.order.take_if(|_| adds) {
-            let anew: Vec<Rank> = restore.ranks.iter().map(|(rank, _)| *rank).collect();
-            let rest = before.ranks.into_iter();
-            restore
-                .ranks
-                .extend(rest.filter(|(rank, _)| !anew.contains(rank)));
-        }
-        self.order = Some(restore);
+    /// A new order. `adds`: ranks of the orders before it still come back, each from its own image.
+    pub fn order(&mut self, ranks: Vec<LocalRestore>, adds: bool) {
+        let is_anew = |rank: Rank| ranks.iter().any(|one| one.rank == rank);
+        self.pending.retain(|one| adds && !is_anew(one.rank));
+        self.pending.splice(0..0, ranks);
     }
 
     /// This rank does not come back here.
     pub fn forget(&mut self, rank: Rank) {
-        if let Some(order) = &mut self.order {
-            order.ranks.retain(|(other, _)| *other != rank);
-        }
+        self.pending.retain(|one| one.rank != rank);
     }
 
     /// All ranks that are to come, and their incarnations.
     pub fn ranks(&self) -> impl Iterator<Item = (Rank, Incarnation)> {
-        let pending = self.order.iter().flat_map(|order| &order.ranks);
-        pending.copied()
+        let pending = self.pending.iter();
+        pending.map(|one| (one.rank, one.incarnation))
     }
 
     /// The incarnations of a rank that are to come.
     pub fn to_come(&self, rank: Rank) -> impl Iterator<Item = Incarnation> {
-        let pending = self.order.iter().flat_map(|order| &order.ranks);
-        let same = pending.filter(move |(other, _)| *other == rank);
-        same.map(|(_, incarnation)| *incarnation)
+        let same = self.ranks().filter(move |(other, _)| *other == rank);
+        same.map(|(_, incarnation)| incarnation)
     }
 
-    /// The order is carried out now.
-    pub fn take(&mut self) -> Option<LocalRestore> {
-        self.order.take()
+    /// The orders are carried out now.
+    pub fn take(&mut self) -> Vec<LocalRestore> {
+        std::mem::take(&mut self.pending)
     }
 
     /// No successor comes any more.
     pub fn cancel(&mut self) {
-        self.order = None;
+        self.pending.clear();
     }
 
     /// The successor of this process begins.

@@ -45,7 +45,12 @@ impl Local {
                 }
             }
         }
-        self.restore.order(LocalRestore { epoch, ranks }, adds);
+        let ordered = ranks.into_iter().map(|(rank, incarnation)| LocalRestore {
+            rank,
+            incarnation,
+            epoch,
+        });
+        self.restore.order(ordered.collect(), adds);
         self.take_over(effects);
     }
 
@@ -102,25 +107,27 @@ impl Local {
         if is_delayed || self.lease.is_suspended() {
             return;
         }
-        let Some(restoring) = self.restore.take() else {
-            return;
-        };
-        for (rank, incarnation) in restoring.ranks {
+        for one in self.restore.take() {
+            let LocalRestore {
+                rank,
+                incarnation,
+                epoch,
+            } = one;
             let instance = self.processes.instance(rank, incarnation);
             match self.processes.of(rank) {
                 Some(process) => {
                     self.restore
                         .leaves_behind(rank, process.instance().incarnation);
-                    self.processes.renew(instance, restoring.epoch.is_some());
+                    self.processes.renew(instance, epoch.is_some());
                 }
                 None => {
-                    self.processes.add(instance, restoring.epoch.is_some());
-                    if let Some(epoch) = restoring.epoch {
+                    self.processes.add(instance, epoch.is_some());
+                    if let Some(epoch) = epoch {
                         self.images.add_stored(rank, epoch);
                     }
                 }
             }
-            match restoring.epoch {
+            match epoch {
                 None => effects.push(LocalEffect::Spawn(instance)),
                 // If the image is gone, the driver says so. It must know of the instance, because
                 // the instance may have to retire for an earlier checkpoint.

@@ -10,8 +10,9 @@
 //! and its links resume as after a cut. Until then the old process can go on, so whatever fails
 //! before leaves the rank where it was.
 //!
-//! `move_request` says what is asked for and where the ranks go, `move_table` which requests wait and
-//! which moves are under way, `move_progress` how far each has come, and `move_view` what of that is
+//! `move_request` says what is asked for and where the ranks go, `move_table` which requests wait
+//! and
+//! which moves are under way, `rank_progress` how far each has come, and `move_view` what of that is
 //! shown. `move_steps` begins and ends them, and
 //! `move_messages` handles what hosts say meanwhile. `former_hosts` knows which host has a rank's
 //! image of a checkpoint that was taken before the rank moved.
@@ -20,17 +21,17 @@ mod balance;
 mod departures;
 mod former_hosts;
 mod move_messages;
-mod move_progress;
 mod move_request;
 mod move_steps;
 mod move_table;
 mod move_view;
 #[cfg(test)]
 mod planning_cost;
+mod rank_progress;
 
 pub(super) use departures::Departures;
 pub use former_hosts::FormerHosts;
-pub use move_progress::RankMove;
 pub use move_request::{MoveRequest, Movers, RequestPlan};
 pub(super) use move_table::MoveTable;
 pub use move_view::{MovePhase, MoveView};
+pub use rank_progress::RankMove;

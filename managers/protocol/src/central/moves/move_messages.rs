@@ -1,6 +1,6 @@
 //! What hosts say of moves that are under way, and the next step of each.
 
-use super::move_progress::{MoveProgress, MoveStage};
+use super::rank_progress::{MoveProgress, MoveStage};
 use crate::central::event::Event;
 use crate::central::interface::{CentralEffect, HostIndex, Record};
 use crate::central::job_state::Central;

@@ -1,7 +1,7 @@
 //! What is asked for: which ranks move, and where they go.
 
 use super::balance::balance;
-use super::move_progress::RankMove;
+use super::rank_progress::RankMove;
 use crate::central::interface::HostIndex;
 use crate::central::placement::{UsableHost, counts, preferred};
 use rejoin_channel_table::Rank;

@@ -1,7 +1,7 @@
 //! The beginning and the end of moves, and what ends one before its time.
 
-use super::move_progress::{MoveStage, RankMove};
 use super::move_request::{MovePlan, MoveRequest, Movers};
+use super::rank_progress::{MoveStage, RankMove};
 use crate::central::event::Event;
 use crate::central::interface::{CentralEffect, HostIndex, Record};
 use crate::central::job_state::Central;

@@ -1,8 +1,8 @@
 //! The moves that are asked for and under way.
 
-use super::move_progress::{MoveProgress, MoveStage, RankMove};
 use super::move_request::{MovePlan, MoveRequest, Movers, RequestPlan};
 use super::move_view::MoveView;
+use super::rank_progress::{MoveProgress, MoveStage, RankMove};
 use crate::central::interface::HostIndex;
 use crate::manager_messages::{MoveBytes, ProcessInstance, Time};
 use rejoin_channel_table::{Epoch, Rank};
@@ -407,8 +407,8 @@ impl MoveTable {
 
 #[cfg(test)]
 mod tests {
-    use super::super::move_progress::{COPY_LIMIT, LIMIT, MOST_COPIES, SMALL};
     use super::super::move_view::MovePhase;
+    use super::super::rank_progress::{COPY_LIMIT, LIMIT, MOST_COPIES, SMALL};
     use super::*;
     use crate::checkpoint::REQUEST_LIMIT;
     use rejoin_channel_table::Incarnation;

@@ -141,7 +141,8 @@ impl MoveProgress {
     }
 
     /// When the move is given up, unless it continues before. A rank that takes no image holds up
-    /// checkpoints, too. While it runs, it may take long to copy its memory. What is left when it stops is about as much as the last copy.
+    /// checkpoints, too. While it runs, it may take long to copy its memory. What is left when it
+    /// stops is about as much as the last copy.
     pub fn deadline(&self) -> Time {
         self.stage_since.plus_millis(match self.stage {
             MoveStage::Copying if !self.is_taken => REQUEST_LIMIT,
