@@ -333,8 +333,8 @@ impl Coordinator {
         number
     }
 
-    /// Channels tell 4,096 numbers apart, and images of moves and registered memory take some: it is
-    /// time for a checkpoint that all ranks take.
+    /// Channels tell 4,096 numbers apart, and images of moves and registered memory take some: it
+    /// is time for a checkpoint that all ranks take.
     #[must_use]
     pub fn is_short_of_numbers(&self) -> bool {
         let committed = self.committed().unwrap_or_default();

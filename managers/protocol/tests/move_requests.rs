@@ -373,6 +373,26 @@ fn a_stop_takes_its_checkpoint_though_a_request_has_waited() {
 }
 
 #[test]
+fn ranks_leave_finalize_also_if_a_signal_has_ended_the_last_move() {
+    let mut central = running_on(three_hosts());
+    step(&mut central, at(1), ranks(5, &[0], Some(2)));
+    for rank in [0, 1] {
+        let finalizing = ToCentral::Finalizing {
+            instance: instance(rank, 0),
+        };
+        let effects = hear(&mut central, rank as usize, finalizing);
+        assert_eq!(requested(&effects), None, "a rank is on its way");
+    }
+    const USR1: i32 = 10;
+    let effects = step(&mut central, at(1), CentralInput::Signal(USR1));
+    assert_eq!(over(&effects), [(5, vec![], false)]);
+    assert!(
+        requested(&effects).is_some(),
+        "the last checkpoint: {effects:?}"
+    );
+}
+
+#[test]
 fn requests_are_refused_if_no_checkpoint_saves_numbers() {
     let mut central = running_on(three_hosts());
     fail(&mut central, 1000);

@@ -34,14 +34,14 @@ fn ask(job: Found, what: What, limit: Duration) -> Result<Option<Answer>> {
     ask_meanwhile(job, what, limit, limit, &mut || false)
 }
 
-/// The same. While there is no answer, does something after each such interval. The limit begins
-/// anew when that has shown that the job is at it.
+/// The same. While there is no answer, another question follows after each such interval. The limit
+/// begins anew whenever the job has answered that.
 fn ask_meanwhile(
     job: Found,
     what: What,
     limit: Duration,
     interval: Duration,
-    is_at_it: &mut dyn FnMut() -> bool,
+    has_answered: &mut dyn FnMut() -> bool,
 ) -> Result<Option<Answer>> {
     let mut heard = Instant::now();
     let mut next = heard + interval;
@@ -59,7 +59,7 @@ fn ask_meanwhile(
         }
         let now = Instant::now();
         if now >= next {
-            if is_at_it() {
+            if has_answered() {
                 heard = Instant::now();
             }
             next = Instant::now() + interval;
@@ -372,7 +372,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn an_answer_is_waited_for_as_long_as_the_job_is_at_it() {
+    fn an_answer_is_waited_for_as_long_as_the_job_answers_other_questions() {
         let (ours, theirs) = UnixStream::pair().expect("sockets");
         ours.set_nonblocking(true).expect("a mode");
         let job = Found {
@@ -381,11 +381,11 @@ mod tests {
         };
         let (limit, interval) = (Duration::from_millis(80), Duration::from_millis(40));
         let (begun, mut asked) = (Instant::now(), 0);
-        let mut is_at_it = || {
+        let mut has_answered = || {
             asked += 1;
             asked <= 5
         };
-        let answer = ask_meanwhile(job, What::Moves, limit, interval, &mut is_at_it);
+        let answer = ask_meanwhile(job, What::Moves, limit, interval, &mut has_answered);
         assert!(matches!(answer, Ok(None)), "it says nothing");
         assert!(begun.elapsed() >= 5 * interval + limit);
         drop(theirs);

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// How often bars are drawn.
 const DRAWN: Duration = Duration::from_millis(250);
 
-/// How often the job is asked whether it is at it.
+/// How often the job is asked how far moves are, while nothing is drawn.
 const ASKED: Duration = Duration::from_secs(10);
 
 /// How long it may take to add hosts: another central manager may be starting.

@@ -11,12 +11,12 @@ mod links;
 mod load_ahead;
 mod local_rank;
 mod memory_guard;
-mod move_reports;
 mod moved_ranks;
 mod rank_arrivals;
 mod rank_events;
 mod rank_socket;
 mod report_moves;
+mod report_pace;
 mod restore_process;
 mod retire;
 mod start;
@@ -38,7 +38,6 @@ pub(crate) use images::ImageNote;
 use images::{CheckpointRequests, IncomingRanks, PendingRestores, RankImages};
 use links::{CentralLink, MpirunLink, Peers};
 use local_rank::LocalRank;
-use move_reports::MoveReports;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use rank_arrivals::RankArrivals;
@@ -47,6 +46,7 @@ use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
 use rejoin_managers_protocol::manager_messages::Time;
 use rejoin_wire::FromManager;
 use rejoin_wire::codec::{MANAGER_LIMIT, encode};
+use report_pace::ReportPace;
 use start::ProcessStarter;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -124,7 +124,7 @@ struct LocalManager {
     restores: PendingRestores,
     arrivals: RankArrivals,
     incoming: IncomingRanks,
-    move_reports: MoveReports,
+    report_pace: ReportPace,
     sweep: Sweep,
     /// Of a job whose hosts have one.
     health: Option<HealthCommand>,
@@ -171,7 +171,7 @@ impl LocalManager {
             restores: PendingRestores::default(),
             arrivals: RankArrivals::default(),
             incoming: IncomingRanks::default(),
-            move_reports: MoveReports::default(),
+            report_pace: ReportPace::default(),
             sweep: Sweep::default(),
             health: None,
             leave_deadline: None,
@@ -229,7 +229,7 @@ impl LocalManager {
             queued,
             restoring,
             self.images.prepare_limit(),
-            self.move_reports.wait_limit(Instant::now()),
+            self.report_pace.wait_limit(Instant::now()),
             self.requests.wait_limit(),
             self.peers.as_ref().and_then(|peers| peers.wait_limit()),
             self.copies.as_ref().and_then(|copies| copies.wait_limit()),

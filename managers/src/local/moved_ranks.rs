@@ -100,8 +100,7 @@ impl LocalManager {
     }
 
     /// A process is to be made of an image: takes it from its file, if it is not here. Returns
-    /// whether the
-    /// process waits for a copy of the file, or does not come.
+    /// whether the process waits for a copy of the file, or does not come.
     pub(super) fn lacks_moved_image(
         &mut self,
         slot: usize,

@@ -12,7 +12,7 @@ impl LocalManager {
         let written: Vec<(Rank, Epoch, bool)> = self.core.files_of_moves().collect();
         let copied = self.copied_for_moves();
         let any = !(written.is_empty() && copied.is_empty());
-        if !self.move_reports.are_due(any, now) {
+        if !self.report_pace.are_due(any, now) {
             return;
         }
         let mut all = Vec::new();
@@ -36,7 +36,7 @@ impl LocalManager {
                 of: Some(of),
             }));
         }
-        let news = self.move_reports.news(all).into_iter();
+        let news = self.report_pace.news(all).into_iter();
         self.queue.extend(news.map(LocalInput::MoveBytes));
     }
 

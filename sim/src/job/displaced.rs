@@ -67,7 +67,9 @@ impl<W: Work> JobWorld<W> {
             }
         }
         self.from = Some(placed.from);
+        let had_partners = !self.copy_groups().stripes().is_empty();
         (self.placement, self.lost) = (placed.hosts, placed.lost);
+        self.copies_begin(had_partners);
         self.last_fault = self.last_fault.max(self.now);
         for host in 0..self.hosts.len() {
             if self.placement.contains(&host) && !self.hosts[host].joined {
@@ -83,6 +85,12 @@ impl<W: Work> JobWorld<W> {
         for (rank, host) in ranks {
             self.placement[rank.index()] = *host;
         }
+        self.copies_begin(had_partners);
+    }
+
+    /// Ranks are on other hosts. Copies begin anew if there was no host for them before.
+    fn copies_begin(&mut self, had_partners: bool) {
+        self.stored.has_unsaid_places = false;
         if !had_partners && !self.copy_groups().stripes().is_empty() {
             self.stored.partner = None;
         }

@@ -123,7 +123,9 @@ impl<W: Work> JobWorld<W> {
             true => self.stored.file,
             false => self.stored.partner,
         };
-        if partner != committed.partner || (committed.memory, committed.file, abandoned) != stored {
+        // Copies begin anew with a rank's new host, or end.
+        let is_known = self.stored.has_unsaid_places || partner == committed.partner;
+        if !is_known || (committed.memory, committed.file, abandoned) != stored {
             return Err(format!(
                 "resumed with {committed:?}, {abandoned}, not {stored:?}"
             ));

@@ -19,6 +19,9 @@ pub struct Stored {
     pub file: Option<Epoch>,
     /// The newest checkpoint whose files were committed on partner hosts.
     pub partner: Option<Epoch>,
+    /// Ranks are on other hosts by the records, and central has not said so: if it ends before, its
+    /// successor says so after it has resumed.
+    pub has_unsaid_places: bool,
     /// All checkpoints that were committed in memory, and are not void.
     pub history: BTreeSet<Epoch>,
     /// It was promised that no rollback goes back behind this checkpoint.
@@ -62,6 +65,7 @@ impl Stored {
             committed: None,
             file: None,
             partner: None,
+            has_unsaid_places: false,
             history: BTreeSet::new(),
             oldest: None,
             fallbacks: 0,
@@ -129,8 +133,14 @@ impl Stored {
                 check(is_numbered, "a commit without a number")?;
             }
             Record::Restoring {
-                generation, epoch, ..
-            } => self.store_rollback(generation, epoch, lost)?,
+                generation,
+                epoch,
+                placement,
+                ..
+            } => {
+                self.has_unsaid_places = placement.is_some();
+                self.store_rollback(generation, epoch, lost)?;
+            }
             Record::Finalized { .. } => self.finalized = true,
             Record::Stopping { request, .. } => {
                 let from = request.map(|request| request.from());
@@ -195,6 +205,7 @@ impl Stored {
                 let ordered = self.moving.as_ref();
                 let ordered = ordered.is_some_and(|(n, all)| *n <= number && all.contains(&moved));
                 check(ordered, "a move that was not ordered")?;
+                self.has_unsaid_places = true;
             }
             _ => {}
         }

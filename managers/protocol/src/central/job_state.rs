@@ -279,7 +279,7 @@ impl Central {
 }
 
 /// The incarnation of the first processes. In a job that is restarted, ranks that have not moved
-/// get later ones than before. Processes of earlier launches are of earlier generations in any case.
+/// get later ones than before. Processes of earlier launches are of earlier generations anyway.
 fn first_incarnation(job: &Job) -> Incarnation {
     Incarnation(job.from.map_or(0, |_| job.generation.0))
 }

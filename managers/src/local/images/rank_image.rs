@@ -66,8 +66,8 @@ pub(super) struct RankImage {
 }
 
 impl RankImage {
-    /// Has the image write a file, through which it only `passes` if the rank moves. `false`: the rest of the request waits until the socket is
-    /// writable.
+    /// Has the image write a file, through which it only `passes` if the rank moves. `false`: the
+    /// rest of the request waits until the socket is writable.
     ///
     /// # Errors
     /// Why there will be no file.

@@ -11,11 +11,10 @@
 //! before leaves the rank where it was.
 //!
 //! `move_request` says what is asked for and where the ranks go, `move_table` which requests wait
-//! and
-//! which moves are under way, `rank_progress` how far each has come, and `move_view` what of that is
-//! shown. `move_steps` begins and ends them, and
-//! `move_messages` handles what hosts say meanwhile. `former_hosts` knows which host has a rank's
-//! image of a checkpoint that was taken before the rank moved.
+//! and which moves are under way, `rank_progress` how far each has come, and `move_view` what of
+//! that is shown. `move_steps` begins and ends them, and `move_messages` handles what hosts say
+//! meanwhile. `former_hosts` knows which host has a rank's image of a checkpoint that was taken
+//! before the rank moved.
 
 mod balance;
 mod departures;

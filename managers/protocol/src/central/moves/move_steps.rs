@@ -48,6 +48,14 @@ impl Central {
         now: Time,
         effects: &mut Vec<CentralEffect>,
     ) {
+        self.carry_moves_on(now, effects);
+        // Whatever has ended them: all ranks may be there by now.
+        if self.moves.take_closed() {
+            self.finalize_when_complete(now, effects);
+        }
+    }
+
+    fn carry_moves_on(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         let overdue = self.moves.overdue(now);
         if !overdue.is_empty() {
             for rank in overdue {
@@ -409,7 +417,7 @@ impl Central {
         effects: &mut Vec<CentralEffect>,
     ) {
         self.void_moves(why, effects);
-        self.close_request(now, effects);
+        self.moves_ended(now, effects);
     }
 
     /// Ranks are to leave this host: others do not move to it.
@@ -491,17 +499,10 @@ impl Central {
     }
 
     /// If no rank is on its way any more: says so. A checkpoint follows, so that the new hosts have
-    /// images, and what has waited.
+    /// images. At the end of the step, so does the release of ranks that are all in `MPI_Finalize`.
     pub(super) fn moves_ended(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
-        if self.close_request(now, effects) {
-            self.finalize_when_complete(now, effects);
-        }
-    }
-
-    /// The same, without what has waited.
-    fn close_request(&mut self, now: Time, effects: &mut Vec<CentralEffect>) -> bool {
         let Some(ended) = self.moves.take_ended() else {
-            return false;
+            return;
         };
         let any = !ended.moved.is_empty();
         self.end_drained(effects);
@@ -510,7 +511,6 @@ impl Central {
         if let Some(checkpoints) = self.mode.checkpoints_mut() {
             checkpoints.after_moves(now, any, wants_more);
         }
-        true
     }
 }
 

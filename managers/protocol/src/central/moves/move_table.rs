@@ -37,6 +37,8 @@ pub(in crate::central) struct MoveTable {
     plans: Vec<RequestPlan>,
     /// No image is ordered before the next checkpoint.
     waits_for_checkpoint: bool,
+    /// Moves have ended in this step.
+    has_closed: bool,
 }
 
 /// The end of a request.
@@ -215,6 +217,7 @@ impl MoveTable {
     /// Moves of a request give way to a host that is about to end, and the request waits again.
     pub(super) fn postpone(&mut self) {
         if let Some(order) = self.under_way.take_if(|order| order.moves.is_empty()) {
+            self.has_closed = true;
             let urgent = self.wanted.iter().take_while(|other| other.is_urgent());
             let at = urgent.count();
             self.wanted.insert(at, order.request);
@@ -388,6 +391,11 @@ impl MoveTable {
         }
     }
 
+    /// Whether moves have ended since the last call.
+    pub(super) fn take_closed(&mut self) -> bool {
+        std::mem::take(&mut self.has_closed)
+    }
+
     /// The ranks that are on their way.
     pub(super) fn ranks(&self) -> Vec<RankMove> {
         let moves = self.under_way.iter().flat_map(|order| &order.moves);
@@ -397,6 +405,7 @@ impl MoveTable {
     /// The end of the moves under way, once no rank is on its way.
     pub(super) fn take_ended(&mut self) -> Option<EndedRequest> {
         let order = self.under_way.take_if(|order| order.moves.is_empty())?;
+        self.has_closed = true;
         Some(EndedRequest {
             request: order.request.id,
             moved: order.moved,

@@ -12,13 +12,13 @@ const INTERVAL: Duration = Duration::from_millis(500);
 
 /// What was reported last, and when the next reports are due.
 #[derive(Default)]
-pub(super) struct MoveReports {
+pub(super) struct ReportPace {
     /// `None`: no rank is on its way.
     due: Option<Instant>,
     last: BTreeMap<Rank, MoveBytes>,
 }
 
-impl MoveReports {
+impl ReportPace {
     /// Time until the next reports are due.
     pub(super) fn wait_limit(&self, now: Instant) -> Option<Duration> {
         Some(self.due?.saturating_duration_since(now))
@@ -27,7 +27,7 @@ impl MoveReports {
     /// Ranks are on their way, or none is. Whether reports are due now.
     pub(super) fn are_due(&mut self, any: bool, now: Instant) -> bool {
         if !any {
-            *self = MoveReports::default();
+            *self = ReportPace::default();
             return false;
         }
         let due = *self.due.get_or_insert(now + INTERVAL);
@@ -56,7 +56,7 @@ mod tests {
     fn reports_come_in_intervals_and_only_of_what_has_changed() {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
-        let mut reports = MoveReports::default();
+        let mut reports = ReportPace::default();
         assert!(!reports.are_due(false, at(0)));
         assert_eq!(reports.wait_limit(at(0)), None);
         assert!(!reports.are_due(true, at(0)) && !reports.are_due(true, at(400)));
