@@ -393,6 +393,23 @@ fn ranks_leave_finalize_also_if_a_signal_has_ended_the_last_move() {
 }
 
 #[test]
+fn ranks_go_to_another_host_if_the_one_that_was_chosen_for_them_is_lost() {
+    let mut central = running_on(three_hosts());
+    let effects = step(&mut central, at(1), request(5, Movers::Drain(1), None));
+    assert_eq!(moves(&effects), [(Rank(1), 2)]);
+    let lost = |host| CentralInput::HostEnded(host, "no route".into());
+    let effects = step(&mut central, at(1), lost(2));
+    assert_eq!(moves(&effects), [(Rank(1), 0)]);
+    let effects = carry_out(&mut central, (1, 3), (1, 0), 2);
+    assert_eq!(over(&effects), [(5, vec![1], true)]);
+    // The user has chosen this one.
+    let mut central = running_on(three_hosts());
+    step(&mut central, at(1), ranks(5, &[1], Some(2)));
+    let effects = step(&mut central, at(1), lost(2));
+    assert_eq!(over(&effects), [(5, vec![], false)]);
+}
+
+#[test]
 fn requests_are_refused_if_no_checkpoint_saves_numbers() {
     let mut central = running_on(three_hosts());
     fail(&mut central, 1000);

@@ -153,15 +153,22 @@ fn tell(name: &str, ranks: &[u32], why: Option<String>) -> i32 {
 
 /// The ranks of a list such as `0,4-7`.
 fn ranks(list: &str) -> Result<Vec<u32>, String> {
+    /// How many characters of a wrong list are said.
+    const SHOWN: usize = 80;
     const MOST: u32 = 4096;
-    let wrong = || format!("{list}: ranks are given as in 3 or 0,4-7");
+    let shown: String = list.chars().take(SHOWN).collect();
+    let dots = if shown.len() < list.len() { "…" } else { "" };
+    let wrong = || format!("{shown}{dots}: ranks are given as in 3 or 0,4-7");
     let mut ranks = Vec::new();
     for part in list.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let number = |text: &str| text.trim().parse::<u32>().map_err(|_| wrong());
         let (first, last) = (number(first)?, number(last)?);
-        if first > last || last - first >= MOST || ranks.len() >= MOST as usize {
-            return Err(wrong());
+        if first > last {
+            return Err(format!("{part}: the first rank is behind the last one"));
+        }
+        if last - first >= MOST || ranks.len() >= MOST as usize {
+            return Err(format!("{shown}{dots}: more than {MOST} ranks at once"));
         }
         ranks.extend(first..=last);
     }
@@ -176,9 +183,13 @@ mod tests {
     fn ranks_are_numbers_and_runs() {
         assert_eq!(ranks("3"), Ok(vec![3]));
         assert_eq!(ranks("0,4-6"), Ok(vec![0, 4, 5, 6]));
-        for wrong in ["", "1,", "3-1", "1-x", "0-99999999"] {
-            assert!(ranks(wrong).is_err(), "{wrong}");
+        for wrong in ["", "1,", "1-x"] {
+            assert!(ranks(wrong).is_err_and(|why| why.contains("are given as")));
         }
+        assert!(ranks("3-1").is_err_and(|why| why.contains("behind")));
+        assert!(ranks("0-99999999").is_err_and(|why| why.contains("at once")));
+        let long = "x,".repeat(10_000);
+        assert!(ranks(&long).is_err_and(|why| why.len() < 200));
     }
 
     #[test]

@@ -113,7 +113,7 @@ fn of_move(event: &Event) -> Option<String> {
             to,
             why,
         } => format!(
-            "rank {} can't move to host {to} and continues on host {host}: {why}",
+            "rank {} on host {host} does not move to host {to}: {why}",
             rank.0
         ),
         _ => return None,

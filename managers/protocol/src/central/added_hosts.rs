@@ -73,6 +73,11 @@ impl Central {
                        start it with two hosts (--host)";
             return Some(why.into());
         }
+        let mut names: Vec<&str> = hosts.iter().map(|added| &added.name[..]).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|two| two[0] == two[1]) {
+            return Some(format!("host {} is named twice", twice[0]));
+        }
         let known = hosts
             .iter()
             .find(|added| self.hosts.takes_name(&added.name))?;

@@ -431,6 +431,7 @@ impl Central {
         for one in self.moves.ranks() {
             if one.to == host {
                 self.void_move(one.rank, &why, effects);
+                self.moves.choose_anew();
             }
         }
         self.moves_ended(now, effects);
@@ -447,6 +448,9 @@ impl Central {
         for one in self.moves.ranks() {
             if one.to == host || one.from == host {
                 self.void_move(one.rank, &format!("host {name} is lost"), effects);
+            }
+            if one.to == host {
+                self.moves.choose_anew();
             }
         }
         self.moves_ended(now, effects);
@@ -501,6 +505,9 @@ impl Central {
     /// If no rank is on its way any more: says so. A checkpoint follows, so that the new hosts have
     /// images. At the end of the step, so does the release of ranks that are all in `MPI_Finalize`.
     pub(super) fn moves_ended(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
+        if self.moves.postpone_choice() {
+            return;
+        }
         let Some(ended) = self.moves.take_ended() else {
             return;
         };

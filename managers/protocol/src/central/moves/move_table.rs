@@ -25,6 +25,8 @@ struct MovesUnderWay {
     moved: Vec<Rank>,
     /// Why others are not.
     why: Option<String>,
+    /// Ranks were to go to a host that takes none any more: others are chosen for them.
+    chooses_anew: bool,
 }
 
 /// The moves that are asked for and under way.
@@ -179,6 +181,7 @@ impl MoveTable {
             moves: plan.moves.into_iter().map(begun).collect(),
             moved: plan.there,
             why: plan.others_stay,
+            chooses_anew: false,
         });
     }
 
@@ -222,6 +225,28 @@ impl MoveTable {
             let at = urgent.count();
             self.wanted.insert(at, order.request);
         }
+    }
+
+    /// A host takes no ranks any more: if the user has not chosen it, those that were to go there
+    /// go to another one.
+    pub(super) fn choose_anew(&mut self) {
+        if let Some(order) = &mut self.under_way {
+            let is_chosen = matches!(order.request.movers, Movers::Exchange(..) | Movers::Balance);
+            order.chooses_anew |= order.request.to.is_none() && !is_chosen;
+        }
+    }
+
+    /// No rank is on its way any more, and other hosts are to be chosen for the rest: the request
+    /// waits again.
+    pub(super) fn postpone_choice(&mut self) -> bool {
+        let chooses = self
+            .under_way
+            .as_ref()
+            .is_some_and(|order| order.chooses_anew);
+        if chooses {
+            self.postpone();
+        }
+        chooses
     }
 
     /// The request of the moves under way, unless it is urgent.
