@@ -8,7 +8,7 @@ use rejoin_tests::job::Numbers;
 use rejoin_tests::processes::{all_gone, kill, rank_of};
 use rejoin_tests::{Finished, Run, hosts, program};
 use std::io::Write as _;
-use std::process::Child;
+use std::process::{Child, ChildStdin};
 
 fn migrate(hosts: &Hosts, what: &str, to: &str) -> String {
     done(hosts, &["migrate", what, "--to", to])
@@ -164,6 +164,14 @@ fn read(hosts: &Hosts) -> (String, Finished) {
     (text, plain.end())
 }
 
+/// A job of this program that has a checkpoint, and its standard input.
+fn begin_reading(hosts: &Hosts) -> (Job, ChildStdin) {
+    let mut job = Job::start_as(hosts, &[], start_reader);
+    let input = job.child.stdin.take().expect("its input");
+    job.until("committed", 1);
+    (job, input)
+}
+
 fn start_reader(run: Run) -> Child {
     run.arg(program("back")).arg("input").start_with_input()
 }
@@ -172,11 +180,8 @@ fn start_reader(run: Run) -> Child {
 fn what_a_moved_rank_has_read_comes_again_if_it_is_killed() {
     let hosts = hosts!(2);
     let (text, alone) = read(&hosts);
-    let mut job = Job::start_as(&hosts, &[], start_reader);
-    let mut input = job.child.stdin.take().expect("its input");
-    job.until("committed", 1);
-    let parts: Vec<&str> = text.split_inclusive("000\n").collect();
-    for (round, part) in parts.iter().enumerate() {
+    let (mut job, mut input) = begin_reading(&hosts);
+    for (round, part) in text.split_inclusive("000\n").enumerate() {
         input.write_all(part.as_bytes()).expect("a reader");
         if round % 10 != 0 {
             continue;
@@ -207,11 +212,8 @@ fn what_a_moved_rank_has_read_comes_again_if_it_is_killed() {
 fn standard_input_follows_the_rank_that_reads_it() {
     let hosts = hosts!(2);
     let (text, alone) = read(&hosts);
-    let mut job = Job::start_as(&hosts, &[], start_reader);
-    let mut input = job.child.stdin.take().expect("its input");
-    job.until("committed", 1);
-    let parts: Vec<&str> = text.split_inclusive("000\n").collect();
-    for (round, part) in parts.iter().enumerate() {
+    let (job, mut input) = begin_reading(&hosts);
+    for (round, part) in text.split_inclusive("000\n").enumerate() {
         input.write_all(part.as_bytes()).expect("a reader");
         if round % 10 == 0 {
             let to = if round % 20 == 0 { "h2" } else { "h1" };

@@ -4,11 +4,11 @@
 mod central_steps;
 mod moving_ranks;
 
-use central_steps::{at, instance, step};
+use central_steps::{at, computing, instance, step};
 use moving_ranks::{
-    carry_out, hear, imaged, load, moves, ordered, recorded, records, running_on, three_hosts,
+    carry_out, hear, load, moves, ordered, recorded, records, running_on, three_hosts,
 };
-use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, Event, HostIndex, Job, Leases, MoveRequest, Movers,
     Record,
@@ -16,9 +16,9 @@ use rejoin_managers_protocol::central::{
 use rejoin_managers_protocol::host_health::HostHealth;
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::manager_messages::{
-    Cause, End, RankReport, Report, Stage, Time, ToCentral, ToLocal,
+    Cause, End, ProcessInstance, RankReport, Report, Stage, Time, ToCentral, ToLocal,
 };
-use rejoin_wire::Limits;
+use rejoin_wire::ImageCost;
 
 const MANY: u64 = 1 << 30;
 
@@ -51,18 +51,9 @@ fn over(effects: &[CentralEffect]) -> Vec<(u64, Vec<u32>, bool)> {
 /// What a host reports of its ranks, with their incarnations.
 fn report(ranks: &[(u32, u32)]) -> ToCentral {
     let of_rank = |(rank, incarnation): &(u32, u32)| RankReport {
-        rank: Rank(*rank),
         incarnation: Incarnation(*incarnation),
-        stage: Stage::Registered,
-        pid: 10 + rank,
-        card: Some(BusinessCard::default()),
-        limits: Some(Limits::default()),
-        waits: false,
-        ended: false,
-        asked: None,
-        regions: Default::default(),
-        moves: None,
         images: vec![Epoch(1)],
+        ..computing(*rank)
     };
     ToCentral::Report(Box::new(Report {
         generation: Some(Generation(0)),
@@ -81,7 +72,6 @@ fn take_up(job: Job, stored: Vec<Record>, hosts: &[&[(u32, u32)]]) -> Central {
     for (host, ranks) in hosts.iter().enumerate() {
         hear(&mut central, host, report(ranks));
     }
-    // The checkpoint that follows a restart comes first.
     central
 }
 
@@ -93,15 +83,13 @@ fn commit(
 ) -> Vec<CentralEffect> {
     let mut effects = Vec::new();
     for (host, rank, incarnation) in hosts {
-        let ToCentral::Imaged { epoch, cost, .. } = imaged(*rank, epoch) else {
-            unreachable!("it is one");
-        };
-        let mut instance = instance(*rank, 0);
-        instance.incarnation = Incarnation(*incarnation);
         let imaged = ToCentral::Imaged {
-            instance,
-            epoch,
-            cost,
+            instance: ProcessInstance {
+                incarnation: Incarnation(*incarnation),
+                ..instance(*rank, 0)
+            },
+            epoch: Epoch(epoch),
+            cost: ImageCost::default(),
         };
         effects.extend(hear(central, *host, imaged));
     }

@@ -21,7 +21,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The first entry begins with this: the mark of a journal, and its format.
-const FORMAT: (u64, u64) = (u64::from_le_bytes(*b"rejoin-j"), 12);
+const FORMAT: (u64, u64) = (u64::from_le_bytes(*b"rejoin-j"), 13);
 
 /// Bytes before each message: its length, its CRC-32C, and the CRC-32C of these two. A damaged
 /// length is so no entry that was cut short.

@@ -132,13 +132,23 @@ impl Central {
             Ok(plan) if !plan.moves.is_empty() => {
                 let why = "the ranks of a host that is about to end move first";
                 self.void_moves(why, effects);
-                self.moves.postpone();
+                self.postpone_moves();
             }
             Ok(plan) => {
                 let why = plan.others_stay.unwrap_or_default();
                 self.refuse_next(now, &why, effects);
             }
             Err(why) => self.refuse_next(now, &why, effects),
+        }
+    }
+
+    /// The request under way waits again. The hosts of ranks that have moved are to have images, as
+    /// at its end.
+    fn postpone_moves(&mut self) {
+        let any = self.moves.postpone();
+        if let Some(checkpoints) = self.mode.checkpoints_mut().filter(|_| any) {
+            checkpoints.want_files();
+            checkpoints.request_later();
         }
     }
 
@@ -505,8 +515,8 @@ impl Central {
     /// If no rank is on its way any more: says so. A checkpoint follows, so that the new hosts have
     /// images. At the end of the step, so does the release of ranks that are all in `MPI_Finalize`.
     pub(super) fn moves_ended(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
-        if self.moves.postpone_choice() {
-            return;
+        if self.moves.chooses_anew() {
+            return self.postpone_moves();
         }
         let Some(ended) = self.moves.take_ended() else {
             return;

@@ -217,14 +217,18 @@ impl MoveTable {
         self.plans.iter().find(|plan| plan.request == request)
     }
 
-    /// Moves of a request give way to a host that is about to end, and the request waits again.
-    pub(super) fn postpone(&mut self) {
-        if let Some(order) = self.under_way.take_if(|order| order.moves.is_empty()) {
-            self.has_closed = true;
-            let urgent = self.wanted.iter().take_while(|other| other.is_urgent());
-            let at = urgent.count();
-            self.wanted.insert(at, order.request);
-        }
+    /// The moves of a request are given up, or carried out, and the request waits again for the
+    /// rest. Whether some rank has moved.
+    pub(super) fn postpone(&mut self) -> bool {
+        let ended = self.under_way.take_if(|order| order.moves.is_empty());
+        let Some(order) = ended else {
+            return false;
+        };
+        self.has_closed = true;
+        let urgent = self.wanted.iter().take_while(|other| other.is_urgent());
+        let at = urgent.count();
+        self.wanted.insert(at, order.request);
+        !order.moved.is_empty()
     }
 
     /// A host takes no ranks any more: if the user has not chosen it, those that were to go there
@@ -236,20 +240,13 @@ impl MoveTable {
         }
     }
 
-    /// No rank is on its way any more, and other hosts are to be chosen for the rest: the request
-    /// waits again.
-    pub(super) fn postpone_choice(&mut self) -> bool {
-        let chooses = self
-            .under_way
-            .as_ref()
-            .is_some_and(|order| order.chooses_anew);
-        if chooses {
-            self.postpone();
-        }
-        chooses
+    /// Other hosts are to be chosen for ranks of the request under way.
+    pub(super) fn chooses_anew(&self) -> bool {
+        let order = self.under_way.as_ref();
+        order.is_some_and(|order| order.chooses_anew)
     }
 
-    /// The request of the moves under way, unless it is urgent.
+    /// Moves are under way that give way to a host which is about to end.
     pub(super) fn yields(&self) -> bool {
         let order = self.under_way.as_ref();
         order.is_some_and(|order| !order.request.is_urgent())
@@ -655,7 +652,7 @@ mod tests {
         table.want(MoveRequest::of_host(3, true));
         assert!(table.yields());
         table.give_up(RANK, "another is urgent").expect("it moves");
-        table.postpone();
+        assert!(!table.postpone(), "none has moved");
         let ids: Vec<u64> = std::iter::from_fn(|| table.take_wanted().map(|one| one.id)).collect();
         assert_eq!(ids, [MoveRequest::OF_ENDING_HOST, 1, 7]);
     }
