@@ -216,7 +216,7 @@ impl ImageStore {
         let KeptFile { rank, epoch, .. } = file;
         let found = match file.is_parity {
             true => self.folder.find_parity(rank.0, epoch.0),
-            false => self.folder.find(rank.0, epoch.0),
+            false => self.folder.find_any(rank.0, epoch.0),
         };
         // At once: another thread may make the same copy anew.
         if let Ok(copy) = found {
