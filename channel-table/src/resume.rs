@@ -6,6 +6,8 @@ use crate::numbers::{FieldReader, put_varint};
 /// Most sequence numbers in all lists of one [`Resume`] together. The engine's cap on unexpected
 /// messages keeps well below it.
 pub const MAX_RESUME_ENTRIES: usize = 1 << 22;
+/// Highest total of bytes or envelopes, so that sums do not overflow.
+const MAX_TOTAL: u64 = 1 << 62;
 /// Longest encoding of one [`Resume`], in bytes.
 pub const MAX_RESUME_BYTES: usize = 16 << 20;
 
@@ -24,8 +26,17 @@ pub struct Resume {
     pub epoch: Epoch,
     /// Every envelope below this SSN was received, and its match, if it has one, is permanent.
     pub next_envelope: Ssn,
-    /// Bytes of window ever given back to the peer.
+    /// Bytes of window ever taken by the peer's messages.
+    pub taken: u64,
+    /// Bytes of window ever given back to the peer, at most as many.
     pub credit: u64,
+    /// Envelopes ever granted beyond the window.
+    pub granted: u64,
+    /// Those of them that have come.
+    pub used: u64,
+    /// A committed image of this side holds all messages below, with their bodies. It counts
+    /// between recovery groups only.
+    pub committed: Ssn,
     /// Envelopes received whose eager body is not complete: the body is sent again as data frames.
     pub incomplete_eager: Vec<Ssn>,
     /// Rendezvous messages that are matched and whose body is not complete: clear to send, from
@@ -49,8 +60,8 @@ pub enum ResumeError {
     #[error("a resume is larger than allowed")]
     TooLarge,
     /// A list is not strictly ascending, or holds a number at or above `next_envelope`, or a
-    /// message is both clear and pending.
-    #[error("the lists of a resume contradict one another")]
+    /// message is both clear and pending, or a total exceeds the one that bounds it.
+    #[error("the lists or totals of a resume contradict one another")]
     Inconsistent,
 }
 
@@ -71,6 +82,13 @@ impl Resume {
                 return Err(ResumeError::Inconsistent);
             }
         }
+        let most = self.taken.max(self.granted);
+        if self.credit > self.taken || self.used > self.granted || most > MAX_TOTAL {
+            return Err(ResumeError::Inconsistent);
+        }
+        if self.committed > self.next_envelope {
+            return Err(ResumeError::Inconsistent);
+        }
         let both =
             |list: &[Ssn], other: &[Ssn]| list.iter().any(|s| other.binary_search(s).is_ok());
         if both(&self.clear, &self.pending_rts) {
@@ -88,7 +106,10 @@ impl Resume {
         let start = out.len();
         put_varint(out, self.epoch.0.into());
         put_varint(out, self.next_envelope.0);
-        put_varint(out, self.credit);
+        for total in [self.taken, self.credit, self.granted, self.used] {
+            put_varint(out, total);
+        }
+        put_varint(out, self.committed.0);
         for list in self.lists() {
             put_varint(out, list.len() as u64);
             // The step from one number to the next is at least 1; the encoding holds the excess.
@@ -115,10 +136,15 @@ impl Resume {
         }
         let mut reader = FieldReader::new(bytes);
         let epoch = reader.varint().ok_or(ResumeError::Damaged)?;
+        let mut next = || reader.varint().ok_or(ResumeError::Damaged);
         let resume = Resume {
             epoch: Epoch(u32::try_from(epoch).map_err(|_| ResumeError::Damaged)?),
-            next_envelope: Ssn(reader.varint().ok_or(ResumeError::Damaged)?),
-            credit: reader.varint().ok_or(ResumeError::Damaged)?,
+            next_envelope: Ssn(next()?),
+            taken: next()?,
+            credit: next()?,
+            granted: next()?,
+            used: next()?,
+            committed: Ssn(next()?),
             incomplete_eager: decode_list(&mut reader)?,
             clear: decode_list(&mut reader)?,
             pending_rts: decode_list(&mut reader)?,
@@ -175,7 +201,8 @@ mod tests {
     }
 
     fn resumes() -> impl Strategy<Value = Resume> {
-        (any::<u32>(), 1u64..u64::MAX, any::<u64>()).prop_flat_map(|(epoch, next, credit)| {
+        let totals = [0..MAX_TOTAL, 0..MAX_TOTAL, 0..MAX_TOTAL, 0..MAX_TOTAL];
+        (any::<u32>(), 1u64..u64::MAX, totals).prop_flat_map(|(epoch, next, totals)| {
             (
                 ascending(next),
                 ascending(next),
@@ -188,7 +215,11 @@ mod tests {
                         Resume {
                             epoch: Epoch(epoch),
                             next_envelope: Ssn(next),
-                            credit,
+                            taken: totals[0].max(totals[1]),
+                            credit: totals[0].min(totals[1]),
+                            granted: totals[2].max(totals[3]),
+                            used: totals[2].min(totals[3]),
+                            committed: Ssn(next / 2),
                             incomplete_eager,
                             clear,
                             pending_rts,
@@ -246,9 +277,21 @@ mod tests {
         let both = Resume {
             clear: vec![Ssn(1)],
             pending_rts: vec![Ssn(1)],
-            ..base
+            ..base.clone()
         };
-        for wrong in [at_next, twice, both] {
+        let credit = Resume {
+            credit: 1,
+            ..base.clone()
+        };
+        let used = Resume {
+            used: 1,
+            ..base.clone()
+        };
+        let committed = Resume {
+            committed: Ssn(6),
+            ..base.clone()
+        };
+        for wrong in [at_next, twice, both, credit, used, committed] {
             assert_eq!(
                 wrong.encode(&mut Vec::new()),
                 Err(ResumeError::Inconsistent)
@@ -261,7 +304,7 @@ mod tests {
         let mut bytes = Vec::new();
         put_varint(&mut bytes, 0);
         put_varint(&mut bytes, 9);
-        put_varint(&mut bytes, 0);
+        bytes.extend([0; 5]);
         put_varint(&mut bytes, u64::MAX);
         assert_eq!(Resume::decode(&bytes), Err(ResumeError::Damaged));
     }
@@ -270,7 +313,7 @@ mod tests {
     fn an_epoch_beyond_its_type_is_refused() {
         let mut bytes = Vec::new();
         put_varint(&mut bytes, 1 << 32);
-        bytes.extend([0; 6]);
+        bytes.extend([0; 10]);
         assert_eq!(Resume::decode(&bytes), Err(ResumeError::Damaged));
         bytes[..5].copy_from_slice(&[0xff, 0xff, 0xff, 0xff, 0x0f]);
         assert_eq!(Resume::decode(&bytes).unwrap().epoch, Epoch(u32::MAX));

@@ -148,6 +148,16 @@ impl ByteRing {
         (&self.buf[at..at + fits], &self.buf[..len - fits])
     }
 
+    /// Replaces bytes that are held, from `position` on. Bytes outside of the ring are left out.
+    pub fn replace(&mut self, position: u64, bytes: &[u8]) {
+        for (place, byte) in (position..self.tail).zip(bytes) {
+            if place >= self.head {
+                let at = self.index(place);
+                self.buf[at] = *byte;
+            }
+        }
+    }
+
     /// Drops all bytes before `position`.
     #[inline]
     pub fn release(&mut self, position: u64) {

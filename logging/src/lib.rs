@@ -2,8 +2,7 @@
 //! duplicate suppression.
 //!
 //! This crate is sans-IO and deterministic: no transport, no clock, no storage. The horizon is
-//! the receiver's acknowledgement: nothing outside of this crate sets another [`Horizon`] yet.
-//! Message logs will.
+//! the receiver's acknowledgement, or between recovery groups a committed image of the receiver.
 #![forbid(unsafe_code)]
 
 mod byte_ring;
@@ -15,4 +14,4 @@ mod window;
 pub use byte_ring::ByteRing;
 pub use receive_order::{Arrival, ReceiveOrder};
 pub use retention::{Horizon, Retention};
-pub use window::{ReceiveWindow, SendWindow, WindowError};
+pub use window::{ReceiveWindow, SendWindow, WindowError, WindowTotals};

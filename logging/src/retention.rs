@@ -150,6 +150,24 @@ impl<B> Retention<B> {
         self.ring.slices(range)
     }
 
+    /// The first bytes of a frame: its header.
+    pub fn header<const N: usize>(&self, ssn: Ssn) -> Option<[u8; N]> {
+        let frame = self.frame(ssn)?;
+        let (a, b) = self.slices(frame.start..frame.start + N as u64);
+        let mut header = [0; N];
+        let (first, second) = header.split_at_mut_checked(a.len())?;
+        first.copy_from_slice(a);
+        second.copy_from_slice(b.get(..second.len())?);
+        Some(header)
+    }
+
+    /// Replaces the header of a frame, which is sent again.
+    pub fn replace_header<const N: usize>(&mut self, ssn: Ssn, header: &[u8; N]) {
+        if let Some(frame) = self.frame(ssn) {
+            self.ring.replace(frame.start, header);
+        }
+    }
+
     fn body_at(&self, ssn: Ssn) -> Option<usize> {
         self.bodies.binary_search_by_key(&ssn, |(s, _)| *s).ok()
     }
@@ -187,6 +205,18 @@ impl<B> Retention<B> {
         }
     }
 
+    /// The receiver has come back from the past: it lacks the frames from `ssn` on, which are held,
+    /// and will acknowledge them again.
+    pub fn take_back_acks(&mut self, ssn: Ssn) {
+        if ssn >= self.unacked.0 {
+            return;
+        }
+        if let Some(frame) = self.frame(ssn) {
+            self.unacked = (ssn, frame.start);
+            self.acked_bodies = self.bodies.partition_point(|(of, _)| *of < ssn);
+        }
+    }
+
     /// [`Retention::acknowledge`] and [`Retention::release`] in one, if no body is outside of the
     /// ring and the ack is the horizon. Returns false if nothing was done. `ack` is at most the
     /// number of the next frame.
@@ -206,8 +236,12 @@ impl<B> Retention<B> {
         true
     }
 
-    /// Moves the horizon. A frame that was released before stays so. Reserved for message logs:
-    /// nothing calls it yet.
+    /// How long frames are retained.
+    pub fn horizon(&self) -> Horizon {
+        self.horizon
+    }
+
+    /// Moves the horizon. A frame that was released before stays so.
     pub fn set_horizon(&mut self, horizon: Horizon) {
         self.horizon = horizon;
     }
@@ -306,6 +340,32 @@ mod tests {
         retention.release(|_, _| ());
         assert!(retention.is_acknowledged() && retention.bytes() == 0);
         assert_eq!((retention.first(), retention.next()), (Ssn(3), Ssn(3)));
+    }
+
+    #[test]
+    fn a_receiver_of_the_past_acknowledges_again() {
+        let mut retention = three();
+        retention.set_horizon(Horizon::Committed(Ssn(1)));
+        retention.acknowledge(Ssn(3), |_, _| ());
+        retention.release(|_, _| panic!("the first frame has no body"));
+        retention.take_back_acks(Ssn(2));
+        assert_eq!((retention.first(), retention.unacked()), (Ssn(1), Ssn(2)));
+        assert_eq!(
+            (retention.unacked_bodies(), retention.unacked_bytes()),
+            (1, 6)
+        );
+        let mut again = Vec::new();
+        retention.acknowledge(Ssn(3), |ssn, _| again.push(ssn));
+        assert_eq!(again, [Ssn(2)]);
+        // What is not held any more can't be taken back.
+        retention.take_back_acks(Ssn(0));
+        assert!(retention.is_acknowledged());
+        let header = retention.header(Ssn(2));
+        assert_eq!(header, Some(*b"head2"));
+        retention.replace_header(Ssn(2), b"other");
+        let range = retention.frame(Ssn(2)).unwrap();
+        assert_eq!(retention.slices(range).0, b"otherx");
+        assert_eq!(retention.header::<5>(Ssn(0)), None);
     }
 
     #[test]

@@ -18,10 +18,26 @@ pub enum WindowError {
     FalseCredit,
 }
 
+/// What a receiver has counted. A sender that has counted otherwise, because one of both has come
+/// back from the past, counts on from here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WindowTotals {
+    /// Bytes received.
+    pub taken: u64,
+    /// Bytes given back, at most as many.
+    pub returned: u64,
+    /// Envelopes granted beyond the window.
+    pub granted: u64,
+    /// Those of them that have come.
+    pub used: u64,
+}
+
 /// The sender's view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SendWindow {
     size: u64,
+    /// The size, or 0 while the window is closed.
+    limit: u64,
     charged: u64,
     credited: u64,
     granted: u64,
@@ -33,6 +49,7 @@ impl SendWindow {
     pub fn new(size: u64) -> Self {
         SendWindow {
             size,
+            limit: size,
             charged: 0,
             credited: 0,
             granted: 0,
@@ -43,11 +60,32 @@ impl SendWindow {
     /// Takes `cost` bytes if they fit.
     #[inline]
     pub fn charge(&mut self, cost: u64) -> bool {
-        let fits = self.charged + cost - self.credited <= self.size;
+        let fits = self.charged + cost - self.credited <= self.limit;
         if fits {
             self.charged += cost;
         }
         fits
+    }
+
+    /// The same for a message that is sent again, for which the window may be closed.
+    pub fn charge_again(&mut self, cost: u64) -> bool {
+        let limit = std::mem::replace(&mut self.limit, self.size);
+        let fits = self.charge(cost);
+        self.limit = limit;
+        fits
+    }
+
+    /// Nothing but what is sent again fits from now on, or everything may.
+    pub fn close(&mut self, closed: bool) {
+        self.limit = if closed { 0 } else { self.size };
+    }
+
+    /// Counts on from the receiver's totals: what it has not taken is to be charged again.
+    pub fn restart(&mut self, totals: &WindowTotals) {
+        self.charged = totals.taken.min(u64::MAX / 2);
+        self.credited = totals.returned.min(self.charged);
+        self.granted = totals.granted;
+        self.used = totals.used.min(totals.granted);
     }
 
     /// Takes one granted envelope if there is one.
@@ -165,6 +203,16 @@ impl ReceiveWindow {
         self.returned
     }
 
+    /// All totals.
+    pub fn totals(&self) -> WindowTotals {
+        WindowTotals {
+            taken: self.taken,
+            returned: self.returned,
+            granted: self.granted,
+            used: self.used,
+        }
+    }
+
     /// The total given back.
     pub fn returned(&self) -> u64 {
         self.returned
@@ -216,6 +264,25 @@ mod tests {
         assert_eq!(send.credit(0), Ok(false));
         assert_eq!(send.credit(101), Err(WindowError::FalseCredit));
         assert!(send.charge(60) && !send.charge(1));
+    }
+
+    #[test]
+    fn a_sender_counts_on_from_a_receiver_of_the_past() {
+        let (mut send, mut receive) = (SendWindow::new(100), ReceiveWindow::new(100));
+        assert!(send.charge(60));
+        receive.take(60).unwrap();
+        receive.give_back(60);
+        let earlier = receive;
+        send.credit(receive.report()).unwrap();
+        assert!(send.charge(50) && send.charge(50));
+        // The receiver lacks these two: they are charged again, and nothing else meanwhile.
+        send.close(true);
+        send.restart(&earlier.totals());
+        assert!(!send.charge(1) && send.charge_again(50) && send.charge_again(50));
+        assert!(!send.charge_again(1));
+        send.close(false);
+        assert_eq!(send.credit(160), Ok(true));
+        assert!(send.charge(100));
     }
 
     #[test]

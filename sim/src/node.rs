@@ -161,12 +161,15 @@ impl Node {
     /// There is no such rank.
     pub fn update(&mut self, rank: Rank, incarnation: Incarnation) -> Result<(), Violation> {
         let card = BusinessCard::default();
+        let is_new = self.table.book().incarnation(rank) != Some(incarnation);
         let closed = self.table.update(rank, incarnation, card);
         if let Some(id) = closed.map_err(|error| error.to_string())? {
             self.ends.remove(&id);
             self.unread.remove(&id);
-            self.engine.link_down(rank);
             self.output.push(Output::Close(id));
+        }
+        if is_new {
+            self.engine.peer_returned(rank);
         }
         Ok(())
     }
@@ -198,6 +201,7 @@ impl Node {
             }
         }
         node.engine.set_epoch(epoch);
+        node.engine.returned();
         let earlier = self.images.range(..=epoch);
         node.images = earlier
             .map(|(epoch, image)| (*epoch, image.clone()))
@@ -472,6 +476,7 @@ impl Node {
         let opened = self.engine.link_up(peer, resume);
         opened.map_err(|e| format!("a resume was refused: {e}"))?;
         self.learn_access(peer);
+        self.copies();
         self.ends.insert(id, End::Live(peer, Reader::default()));
         Ok(())
     }
@@ -546,6 +551,11 @@ impl Node {
                 len,
             }),
         })
+    }
+
+    /// The image of this epoch is committed: peers of other groups are told what it holds.
+    pub fn commit(&mut self, epoch: Epoch) {
+        self.engine.image_committed(epoch);
     }
 
     /// Takes at most `limit` bytes that are to be written to `peer`.
@@ -654,6 +664,10 @@ impl Node {
     }
 
     fn copies(&mut self) {
+        while let Some(log) = self.engine.next_log_copy() {
+            let from = log.from.addr..log.from.addr + log.from.len;
+            log.into.copy_from_slice(&self.memory[from]);
+        }
         while let Some(copy) = self.engine.next_copy() {
             let to = copy.to.addr..copy.to.addr + copy.to.len;
             match copy.from {

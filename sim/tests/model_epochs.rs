@@ -13,39 +13,25 @@
 //! Bounds: two messages, one connection at a time, whole writes. `REJOIN_MODELS=soak` takes larger
 //! ones, builds with debug assertions smaller ones.
 
-use std::collections::{BTreeMap, VecDeque};
+mod two_ranks;
+
+use std::collections::BTreeMap;
 use std::time::Instant;
 
-use rejoin_channel_table::{
-    AddressBook, BusinessCard, Epoch, Generation, Identity, Incarnation, JobId, Rank,
-};
-use rejoin_engine::{Completion, Config, Envelope, FailedProbes, MessageMode, ReqId, Segment};
-use rejoin_sim::message_check::{self, Outcome};
-use rejoin_sim::message_plan::{Message, Plan, Receive, Step, content, pattern};
-use rejoin_sim::node::{DisabledEpochRule, MemoryAccess, Node, Output};
+use rejoin_channel_table::{Epoch, Generation, Identity};
+use rejoin_engine::{FailedProbes, MessageMode};
+use rejoin_sim::message_plan::Plan;
+use rejoin_sim::node::{DisabledEpochRule, Node};
 use rejoin_tests::models::{FULL, soak, tell};
 use stateright::{Checker, Model, Property};
-
-/// The state of a rank's program: part of its image.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Program {
-    position: usize,
-    sends: Vec<(ReqId, Segment)>,
-    receives: Vec<(usize, ReqId, Segment)>,
-    /// Receives that ended, by number.
-    ended: BTreeMap<usize, (Completion, Vec<u8>)>,
-}
-
-type Queue = VecDeque<Option<Vec<u8>>>;
+use two_ranks::{ACCESS, Program, Wire, book, peer, plan};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
     nodes: [Node; 2],
     programs: [Program; 2],
     images: [BTreeMap<Epoch, Program>; 2],
-    /// Number of the one connection, and the bytes on the way to each rank; `None` is the end.
-    connection: Option<(u32, [Queue; 2])>,
-    next_connection: u32,
+    wire: Wire,
     generation: u32,
     /// The ranks that are not restored yet.
     away: [bool; 2],
@@ -97,27 +83,18 @@ struct Setup {
     reads: bool,
 }
 
-fn peer(rank: usize) -> Rank {
-    Rank(1 - rank as u32)
-}
-
+/// A rank whose incarnation is that of the generation: all roll back together.
 fn identity(rank: usize, generation: u32) -> Identity {
     Identity {
-        job: JobId(3),
-        rank: Rank(rank as u32),
         generation: Generation(generation),
-        incarnation: Incarnation(generation),
+        ..two_ranks::identity(rank, [generation; 2])
     }
-}
-
-fn book(generation: u32) -> AddressBook {
-    AddressBook::new(vec![(Incarnation(generation), BusinessCard::default()); 2])
 }
 
 impl State {
     fn new(setup: &Setup) -> State {
         let node = |rank| {
-            let mut node = Node::new(setup.plan.config, identity(rank, 0), book(0));
+            let mut node = Node::new(setup.plan.config, identity(rank, 0), book([0; 2]));
             node.disabled_rule = setup.disabled_rule;
             if setup.reads {
                 node.share_memory(peer(rank), ACCESS);
@@ -130,8 +107,7 @@ impl State {
             nodes: [node(0), node(1)],
             programs: Default::default(),
             images: [image(), image()],
-            connection: None,
-            next_connection: 0,
+            wire: Wire::default(),
             generation: 0,
             away: [false; 2],
             orders: [None; 2],
@@ -151,10 +127,11 @@ impl State {
     fn settle(&mut self) {
         for rank in 0..2 {
             self.image(rank);
-            self.flush(rank);
-            while self.nodes[rank].engine.next_ready().is_some() {}
-            self.write(rank);
-            self.reap(rank);
+            let node = &mut self.nodes[rank];
+            self.wire.flush(rank, node);
+            while node.engine.next_ready().is_some() {}
+            self.wire.write(rank, node);
+            self.programs[rank].reap(node);
             self.nodes[rank].headers.clear();
         }
         let (committed, ordered) = (self.committed, self.ordered);
@@ -175,126 +152,16 @@ impl State {
         }
     }
 
-    fn flush(&mut self, rank: usize) {
-        for output in self.nodes[rank].take_output() {
-            match output {
-                Output::Bytes(id, bytes) if !bytes.is_empty() => self.travel(id, rank, Some(bytes)),
-                Output::Bytes(..) => {}
-                Output::Close(id) => self.travel(id, rank, None),
-            }
-        }
-    }
-
-    fn write(&mut self, rank: usize) {
-        while let Some(id) = self.nodes[rank].table().live(peer(rank)) {
-            let bytes = self.nodes[rank].write(peer(rank), usize::MAX);
-            if bytes.is_empty() {
-                break;
-            }
-            self.travel(id, rank, Some(bytes));
-        }
-    }
-
-    fn travel(&mut self, id: u32, from: usize, chunk: Option<Vec<u8>>) {
-        if let Some((open, queues)) = &mut self.connection
-            && *open == id
-        {
-            queues[1 - from].push_back(chunk);
-        }
-    }
-
-    fn reap(&mut self, rank: usize) {
-        let (node, program) = (&mut self.nodes[rank], &mut self.programs[rank]);
-        for (number, id, segment) in std::mem::take(&mut program.receives) {
-            match node.engine.poll(id) {
-                None => program.receives.push((number, id, segment)),
-                Some(completion) => {
-                    let bytes = node.bytes(segment).to_vec();
-                    node.overwrite(segment);
-                    program.ended.insert(number, (completion, bytes));
-                }
-            }
-        }
-        let mut left = std::mem::take(&mut program.sends);
-        left.retain(|(id, segment)| {
-            let done = node.engine.poll(*id).is_some();
-            if done {
-                node.overwrite(*segment);
-            }
-            !done
-        });
-        program.sends = left;
-    }
-
-    fn step(&mut self, plan: &Plan, rank: usize) {
-        let step = plan.scripts[rank][self.programs[rank].position];
-        self.programs[rank].position += 1;
-        let node = &mut self.nodes[rank];
-        match step {
-            Step::Send(number) => {
-                let message = plan.messages[number];
-                let envelope = Envelope {
-                    context: message.context,
-                    source: rank as i32,
-                    tag: message.tag,
-                };
-                let bytes = content(number, message.len);
-                let sent = node.send(peer(rank), envelope, &bytes, message.mode);
-                self.programs[rank].sends.extend(sent);
-            }
-            Step::Receive(number) => {
-                let receive = plan.receives[number];
-                match node.receive(receive.pattern, receive.len) {
-                    Ok((id, at)) => self.programs[rank].receives.push((number, id, at)),
-                    Err(violation) => self.wrong = Some(violation),
-                }
-            }
-            other => self.wrong = Some(format!("{other:?} in this model")),
-        }
-    }
-
     fn deliver(&mut self, rank: usize) {
-        let Some((id, queues)) = &mut self.connection else {
-            return;
-        };
-        let id = *id;
-        match queues[rank].pop_front() {
-            None => {}
-            Some(None) => self.cut(),
-            Some(Some(bytes)) => {
-                if let Err(violation) = self.nodes[rank].feed(id, &bytes) {
-                    self.wrong = Some(violation);
-                }
-            }
-        }
-    }
-
-    /// Whether a rank has bodies to read out of the other's memory, or clears their sender.
-    fn may_get(&self, rank: usize) -> bool {
-        let mut engine = self.nodes[rank].engine.clone();
-        engine.next_get().is_some() || engine != self.nodes[rank].engine
-    }
-
-    fn get(&mut self, rank: usize) {
-        let Some(get) = self.nodes[rank].engine.next_get() else {
-            return;
-        };
-        match self.nodes[1 - rank].expose_memory(&get) {
-            Ok(bytes) => self.nodes[rank].take_get(&get, &bytes),
+        match self.wire.deliver(rank, &mut self.nodes[rank]) {
+            Ok(true) => {}
+            Ok(false) => self.wire.cut(&mut self.nodes),
             Err(violation) => self.wrong = Some(violation),
         }
     }
 
-    fn cut(&mut self) {
-        if let Some((id, _)) = self.connection.take() {
-            for node in &mut self.nodes {
-                node.end(id);
-            }
-        }
-    }
-
     fn crash(&mut self) {
-        self.connection = None;
+        self.wire.cut([]);
         self.generation += 1;
         self.away = [true; 2];
         self.orders = [None; 2];
@@ -303,7 +170,7 @@ impl State {
 
     fn back(&mut self, rank: usize) {
         let me = identity(rank, self.generation);
-        let node = self.nodes[rank].rejoin(self.committed, me, book(self.generation));
+        let node = self.nodes[rank].rejoin(self.committed, me, book([self.generation; 2]));
         let program = self.images[rank].get(&self.committed);
         match (node, program) {
             (Some(node), Some(program)) => {
@@ -333,29 +200,8 @@ impl State {
     }
 
     fn verdict(&self, plan: &Plan) -> Result<(), String> {
-        for rank in 0..2 {
-            let program = &self.programs[rank];
-            let over = program.position == plan.scripts[rank].len();
-            if !over || !program.sends.is_empty() || !program.receives.is_empty() {
-                return Err(format!("rank {rank} is stuck: {program:?}"));
-            }
-            if !self.nodes[rank].engine.quiescent() {
-                return Err(format!("rank {rank} is not quiescent"));
-            }
-            let outcome =
-                |(receive, (completion, bytes)): (&usize, &(Completion, Vec<u8>))| Outcome {
-                    receive: *receive,
-                    completion: *completion,
-                    bytes: bytes.clone(),
-                };
-            let outcomes: Vec<Outcome> = program.ended.iter().map(outcome).collect();
-            message_check::receives(plan, rank as u32, 1, &outcomes)?;
-            let mut engine = self.nodes[rank].engine.clone();
-            if engine.probe(&pattern(1, None, None)).is_some() {
-                return Err("a message is left over".into());
-            }
-        }
-        Ok(())
+        let mut ranks = self.programs.iter().zip(&self.nodes).enumerate();
+        ranks.try_for_each(|(rank, (program, node))| program.verdict(plan, rank, node))
     }
 }
 
@@ -368,7 +214,7 @@ impl Setup {
         if !state.runs() {
             return;
         }
-        if left.cuts > 0 && state.connection.is_some() {
+        if left.cuts > 0 && state.wire.is_open() {
             actions.push(Action::Cut);
         }
         if left.orders > 0 && state.ordered.is_none() {
@@ -404,17 +250,14 @@ impl Model for Setup {
             if state.programs[rank].position < self.plan.scripts[rank].len() {
                 actions.push(Action::Program(rank));
             }
-            if self.reads && state.may_get(rank) {
+            if self.reads && state.nodes[rank].may_get() {
                 actions.push(Action::Get(rank));
             }
-            match &state.connection {
-                Some((_, queues)) if !queues[rank].is_empty() => {
-                    actions.push(Action::Deliver(rank))
-                }
-                None if state.nodes[rank].wants_link(peer(rank)) => {
-                    actions.push(Action::Dial(rank))
-                }
-                _ => {}
+            if state.wire.has_bytes(rank) {
+                actions.push(Action::Deliver(rank));
+            }
+            if !state.wire.is_open() && state.nodes[rank].wants_link(peer(rank)) {
+                actions.push(Action::Dial(rank));
             }
         }
         if let Some(epoch) = state.ordered
@@ -442,19 +285,13 @@ impl Model for Setup {
     fn next_state(&self, state: &State, action: Action) -> Option<State> {
         let mut next = state.clone();
         match action {
-            Action::Program(rank) => next.step(&self.plan, rank),
-            Action::Dial(rank) => {
-                let id = next.next_connection;
-                next.nodes[rank].dial(peer(rank), id, [id as u8; 32]).ok()?;
-                next.nodes[1 - rank].accept(id, [100 + id as u8; 32]);
-                next.connection = Some((id, Default::default()));
-                next.next_connection += 1;
-                if next.next_connection > 12 {
-                    next.wrong = Some("dials without end".into());
-                }
+            Action::Program(rank) => {
+                let node = &mut next.nodes[rank];
+                next.wrong = next.programs[rank].step(&self.plan, rank, node).err();
             }
+            Action::Dial(rank) => next.wrong = next.wire.dial(rank, &mut next.nodes).err(),
             Action::Deliver(rank) => next.deliver(rank),
-            Action::Get(rank) => next.get(rank),
+            Action::Get(rank) => next.wrong = two_ranks::get(rank, &mut next.nodes).err(),
             Action::Idle => next.idle(),
             Action::Block(rank) => next.nodes[rank].engine.flush_all_acks(),
             Action::Order => {
@@ -476,7 +313,7 @@ impl Model for Setup {
             }
             Action::Cut => {
                 next.left.cuts -= 1;
-                next.cut();
+                next.wire.cut(&mut next.nodes);
             }
             Action::Crash => {
                 next.left.crashes -= 1;
@@ -512,55 +349,6 @@ impl Model for Setup {
                 back && s.committed > Epoch(1) && s.verdict(&model.plan).is_ok()
             }),
         ]
-    }
-}
-
-const SMALL: Config = Config {
-    eager_copy: 8,
-    eager_max: 64,
-    window: 0,
-    chunk: 0,
-    beyond: 0,
-};
-
-/// Each of two ranks reads bodies of 100 bytes out of the other's memory.
-const ACCESS: MemoryAccess = MemoryAccess {
-    ours: true,
-    theirs: Some(100),
-};
-
-/// Messages by sender, length and mode; all are received in the order in which they were sent.
-fn plan(messages: &[(u32, usize, MessageMode)]) -> Plan {
-    let message = |&(from, len, mode): &(u32, usize, MessageMode)| Message {
-        from,
-        to: 1 - from,
-        context: 1,
-        tag: 0,
-        len,
-        mode,
-    };
-    let receive = |&(from, len, _): &(u32, usize, MessageMode)| Receive {
-        at: 1 - from,
-        pattern: pattern(1, None, None),
-        len,
-        probed: false,
-    };
-    let script = |rank: u32| {
-        let step = |(number, message): (usize, &(u32, usize, MessageMode))| {
-            if message.0 == rank {
-                Step::Send(number)
-            } else {
-                Step::Receive(number)
-            }
-        };
-        messages.iter().enumerate().map(step).collect()
-    };
-    Plan {
-        config: SMALL.consistent(),
-        scripts: vec![script(0), script(1)],
-        messages: messages.iter().map(message).collect(),
-        receives: messages.iter().map(receive).collect(),
-        cancels: false,
     }
 }
 

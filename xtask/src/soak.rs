@@ -116,7 +116,7 @@ fn models() -> Result<()> {
     let step = Step {
         variables: vec![("REJOIN_MODELS", "soak".into())],
         arguments: "test --profile fast -p rejoin-sim --test model_epochs \
-                    -p rejoin-managers-protocol --test model_recovery",
+                    --test model_groups -p rejoin-managers-protocol --test model_recovery",
     };
     step.run(|_| {})
 }

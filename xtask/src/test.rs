@@ -299,7 +299,7 @@ fn units(c: &Setting) -> Result<()> {
 }
 
 fn models(c: &Setting) -> Result<()> {
-    let args = "test --profile fast -p rejoin-channel-table --test model_handshake -p rejoin-sim --test model_channel --test model_epochs -p rejoin-managers-protocol --test model_recovery --test model_broadcast --test model_lookup --test model_detector";
+    let args = "test --profile fast -p rejoin-channel-table --test model_handshake -p rejoin-sim --test model_channel --test model_epochs --test model_groups -p rejoin-managers-protocol --test model_recovery --test model_broadcast --test model_lookup --test model_detector";
     c.run(&mut cargo(c, &args.split(' ').collect::<Vec<_>>()))
 }
 

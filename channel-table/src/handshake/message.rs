@@ -11,7 +11,7 @@ use crate::numbers::FieldReader;
 use crate::resume::MAX_RESUME_BYTES;
 
 /// Version of the handshake and of the frames that follow it on the link.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// First four bytes of every message: they reveal a stranger.
 pub(super) const MAGIC: [u8; 4] = *b"RJNH";
 pub(super) const HEADER: usize = 12;

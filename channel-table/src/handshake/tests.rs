@@ -28,6 +28,7 @@ fn book(incarnations: &[u32]) -> AddressBook {
 fn resume(next: u64) -> Resume {
     Resume {
         next_envelope: Ssn(next),
+        taken: 4 * next,
         credit: 3 * next,
         unmatched_sync: (0..next).map(Ssn).collect(),
         ..Resume::default()

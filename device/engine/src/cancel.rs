@@ -33,9 +33,13 @@ impl Engine {
             self.cancel_own(at);
             return;
         }
-        let (epoch, config) = (self.epoch, self.config);
-        let Some(mut tx) = rx::context(&mut self.channels, &mut self.core, &config, epoch, peer)
-        else {
+        if self.groups.is_some() {
+            // It always comes too late: a replay could not repeat that the peer had not matched the
+            // message, and a retained message must not come back.
+            return;
+        }
+        let config = self.config;
+        let Some(mut tx) = rx::context(&mut self.channels, &mut self.core, &config, peer) else {
             return;
         };
         if blocked {
@@ -59,9 +63,7 @@ impl Engine {
 
 impl SendContext<'_> {
     pub(crate) fn request_cancel(&mut self, number: u64, ssn: Ssn) {
-        let mut header = self
-            .channel
-            .header(self.epoch, FrameKind::CancelRequest, ssn);
+        let mut header = self.channel.header(FrameKind::CancelRequest, ssn);
         header.length = number;
         let lowest = self.channel.tx.cancels.lowest();
         header.aux = lowest.unwrap_or(number);
@@ -96,7 +98,7 @@ impl SendContext<'_> {
         let remembered = &self.channel.rx.cancelled;
         let room = remembered.len() < REMEMBERED;
         let removed = remembered.contains(&(number, ssn)) || (room && self.remove(number, ssn));
-        let mut reply = self.channel.header(self.epoch, FrameKind::CancelReply, ssn);
+        let mut reply = self.channel.header(FrameKind::CancelReply, ssn);
         reply.length = number;
         reply.aux = u64::from(removed);
         self.channel.control(self.core, &reply);

@@ -3,13 +3,15 @@
 use std::collections::VecDeque;
 
 use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
-use rejoin_logging::{ReceiveOrder, ReceiveWindow, Retention, SendWindow};
+use rejoin_logging::{Horizon, ReceiveOrder, ReceiveWindow, Retention, SendWindow};
 
+use crate::bulk::Bulk;
 use crate::config::Config;
 use crate::core_state::Core;
 use crate::frame::{Flags, FrameKind, Header};
 use crate::open_sends::{CancelRequests, OpenSends};
 use crate::partial_bodies::{PartialBodies, Target};
+use crate::peer_view::PeerView;
 use crate::pool::Buf;
 use crate::types::{Envelope, Segment};
 use crate::write_plan::WritePlan;
@@ -21,15 +23,18 @@ pub(crate) enum SentBody {
     User(Segment, u32),
     /// Copied out of it.
     Kept(Buf),
+    /// The same, of a send whose body the receiver has had.
+    Logged(Buf),
 }
 
-/// A body that is sent as data frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Bulk {
-    pub ssn: Ssn,
-    pub eager: bool,
-    pub offset: usize,
-    pub len: usize,
+impl SentBody {
+    /// Its length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            SentBody::User(seg, _) => seg.len,
+            SentBody::Kept(buf) | SentBody::Logged(buf) => buf.len(),
+        }
+    }
 }
 
 /// The direction to the peer.
@@ -48,6 +53,23 @@ pub(crate) struct Tx {
     pub cancels: CancelRequests,
     /// The first message whose ack was not requested of the peer on this link.
     pub unasked: Ssn,
+    /// The next frame to be sent again, while there are any: the window paces them.
+    pub resend: Option<Ssn>,
+    /// Messages whose logged body goes over this link, until the peer has it.
+    pub served: Vec<Ssn>,
+    /// Messages whose sends are over, and whose bodies the peer will ask for.
+    pub owed: Vec<Ssn>,
+    /// A peer of another group has messages that this rank has not sent yet, because it has come
+    /// back from the past.
+    pub ahead: Option<Box<PeerView>>,
+    /// What a peer of another group has acknowledged: more than was sent, while it is ahead.
+    pub told_ack: Ssn,
+    /// A peer of another group has come back, and may lack messages that it had.
+    pub may_lack: bool,
+    /// Bytes of bodies that are retained outside of the ring though their sends are over.
+    pub logged: u64,
+    /// The log is full: no new message is sent to another group.
+    pub held: bool,
 }
 
 /// The frame whose body is being read.
@@ -78,6 +100,10 @@ pub(crate) struct Rx {
     pub undecided: Vec<(u64, Ssn)>,
     /// Envelopes that the next grant allows.
     pub step: u64,
+    /// The message below which each image holds all messages, for images that may be committed.
+    pub images: Vec<(Epoch, Ssn)>,
+    /// The same of the committed image.
+    pub committed: Ssn,
 }
 
 /// Which side of the present link can read the other's memory.
@@ -93,6 +119,10 @@ pub(crate) struct RemoteAccess {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Channel {
     pub peer: Rank,
+    /// The peer is of another recovery group: either side may come back from the past alone.
+    pub across: bool,
+    /// The epoch that frames of this channel carry: 0 between groups.
+    pub epoch: Epoch,
     pub tx: Tx,
     pub rx: Rx,
     pub up: bool,
@@ -107,11 +137,17 @@ pub(crate) struct Channel {
 pub(crate) const FIRST_STEP: u64 = 16;
 
 impl Channel {
-    pub(crate) fn new(peer: Rank, config: &Config) -> Self {
+    pub(crate) fn new(peer: Rank, config: &Config, epoch: Epoch, across: bool) -> Self {
+        let mut retention = Retention::default();
+        if across {
+            retention.set_horizon(Horizon::Committed(Ssn(0)));
+        }
         Channel {
             peer,
+            across,
+            epoch: if across { Epoch(0) } else { epoch },
             tx: Tx {
-                retention: Retention::default(),
+                retention,
                 detached: 0,
                 window: SendWindow::new(config.window),
                 plan: WritePlan::default(),
@@ -120,6 +156,14 @@ impl Channel {
                 blocked: VecDeque::new(),
                 cancels: CancelRequests::default(),
                 unasked: Ssn(0),
+                resend: None,
+                served: Vec::new(),
+                owed: Vec::new(),
+                ahead: None,
+                told_ack: Ssn(0),
+                may_lack: false,
+                logged: 0,
+                held: false,
             },
             rx: Rx {
                 order: ReceiveOrder::default(),
@@ -130,6 +174,8 @@ impl Channel {
                 cancelled: Vec::new(),
                 undecided: Vec::new(),
                 step: FIRST_STEP,
+                images: Vec::new(),
+                committed: Ssn(0),
             },
             up: false,
             access: RemoteAccess::default(),
@@ -167,13 +213,13 @@ impl Channel {
 
     /// A header with ack and credit as they are now; they count as reported.
     #[inline(always)]
-    pub(crate) fn header(&mut self, epoch: Epoch, kind: FrameKind, ssn: Ssn) -> Header {
+    pub(crate) fn header(&mut self, kind: FrameKind, ssn: Ssn) -> Header {
         self.ack_now = false;
         self.rx.unacked = 0;
         Header {
             kind,
             flags: Flags::NONE,
-            epoch,
+            epoch: self.epoch,
             envelope: Envelope::default(),
             length: 0,
             ssn,
@@ -190,14 +236,8 @@ impl Channel {
     }
 
     /// Plans a control frame about a message of the peer.
-    pub(crate) fn send_control(
-        &mut self,
-        core: &mut Core,
-        epoch: Epoch,
-        kind: FrameKind,
-        ssn: Ssn,
-    ) {
-        let header = self.header(epoch, kind, ssn);
+    pub(crate) fn send_control(&mut self, core: &mut Core, kind: FrameKind, ssn: Ssn) {
+        let header = self.header(kind, ssn);
         self.control(core, &header);
     }
 

@@ -2,9 +2,11 @@
 
 use rejoin_channel_table::ids::Ssn;
 
-use crate::channel_state::{Bulk, SentBody};
+use crate::bulk::{Bulk, BulkSource};
+use crate::channel_state::SentBody;
 use crate::error::ProtocolError;
 use crate::frame::{Flags, FrameKind, Header};
+use crate::omission::Omission;
 use crate::requests::Send;
 use crate::tx::SendContext;
 use crate::write_plan::PlannedPart;
@@ -32,29 +34,13 @@ impl SendContext<'_> {
             channel: self.channel,
             core: self.core,
             config: self.config,
-            epoch: self.epoch,
         }
     }
 
     /// An ack of something new, whatever else there is.
     #[inline(never)]
     fn acknowledged_beside_others(&mut self, ack: Ssn) -> Result<(), ProtocolError> {
-        if !self.can_be_acknowledged(ack) {
-            return Err(ProtocolError::FalseAck(ack));
-        }
-        let core = &mut *self.core;
-        let tx = &mut self.channel.tx;
-        let detached = &mut tx.detached;
-        // A horizon beyond the ack needs a copy of bodies in user memory, made here.
-        tx.retention.acknowledge(ack, |_, body| match body {
-            SentBody::User(_, request) => core.update_send(*request, |send| send.needs_ack = false),
-            SentBody::Kept(buf) => *detached -= buf.len(),
-        });
-        tx.retention.release(|_, body| {
-            if let SentBody::Kept(buf) = body {
-                core.pool.put(buf);
-            }
-        });
+        self.take_ack(ack)?;
         // A message may wait for room in the retention.
         if !self.channel.tx.blocked.is_empty() {
             self.drain_queues();
@@ -62,9 +48,42 @@ impl SendContext<'_> {
         Ok(())
     }
 
+    /// The same for the caller that is sending what waits.
+    pub(crate) fn take_ack(&mut self, ack: Ssn) -> Result<(), ProtocolError> {
+        let ack = self.clamp_ack(ack)?;
+        // The rest concerns messages that this rank has not sent yet.
+        if ack <= self.channel.tx.retention.unacked() {
+            return Ok(());
+        }
+        if !self.can_be_acknowledged(ack) {
+            return Err(ProtocolError::FalseAck(ack));
+        }
+        let core = &mut *self.core;
+        let (across, peer) = (self.channel.across, self.channel.peer);
+        let tx = &mut self.channel.tx;
+        let (detached, logged) = (&mut tx.detached, &mut tx.logged);
+        tx.retention.acknowledge(ack, |ssn, body| match body {
+            SentBody::User(_, request) if across && !core.omits(Omission::EagerCopy) => {
+                core.log_eager(*request, peer, ssn);
+            }
+            SentBody::User(_, request) => core.update_send(*request, |send| send.needs_ack = false),
+            SentBody::Kept(buf) => {
+                *detached -= buf.len();
+                *logged += buf.len() as u64;
+                *body = SentBody::Logged(std::mem::take(buf));
+            }
+            SentBody::Logged(_) => (),
+        });
+        self.release();
+        Ok(())
+    }
+
     /// Nothing that is still to be written can have been received.
     fn can_be_acknowledged(&self, ack: Ssn) -> bool {
         let tx = &self.channel.tx;
+        if tx.resend.is_some_and(|next| next < ack) {
+            return false;
+        }
         if tx.plan.is_empty() && tx.bulk.is_empty() {
             return ack <= tx.retention.next();
         }
@@ -78,13 +97,11 @@ impl SendContext<'_> {
         let unwritten = |part: &PlannedPart| match part {
             PlannedPart::Ring(range) => range.start < last.end,
             PlannedPart::Body { ssn, .. } => *ssn < ack,
-            PlannedPart::Chunk { ssn, eager, .. } => *eager && *ssn < ack,
+            PlannedPart::Chunk { ssn, source, .. } => *source == BulkSource::Eager && *ssn < ack,
             PlannedPart::Headers { .. } => false,
         };
-        let resent = |bulk: &Bulk| bulk.eager && bulk.ssn < ack;
-        // Bodies that are sent again precede the others.
-        let resends = tx.bulk.iter().take_while(|bulk| bulk.eager);
-        !tx.plan.parts().any(unwritten) && !resends.into_iter().any(resent)
+        let resent = |bulk: &Bulk| bulk.source == BulkSource::Eager && bulk.ssn < ack;
+        !tx.plan.parts().any(unwritten) && !tx.bulk.iter().any(resent)
     }
 
     /// The peer has given back so much of the window in all.
@@ -92,7 +109,7 @@ impl SendContext<'_> {
     pub(crate) fn credited(&mut self, total: u64) -> Result<(), ProtocolError> {
         let more = self.channel.tx.window.credit(total);
         let more = more.map_err(|_| ProtocolError::FalseCredit)?;
-        if more && !self.channel.tx.blocked.is_empty() {
+        if more && self.channel.tx.waits_for_window() {
             self.reborrow().drain_queues();
         }
         Ok(())
@@ -105,6 +122,7 @@ impl SendContext<'_> {
                 if self.channel.tx.window.grant(header.aux) {
                     self.drain_queues();
                 }
+                self.peer_committed(Ssn(header.length));
                 if header.flags.has(Flags::WANT_ACK) && self.channel.owes() {
                     self.channel.ack_soon(self.core);
                 }
@@ -130,7 +148,11 @@ impl SendContext<'_> {
     }
 
     fn cleared(&mut self, header: &Header) -> Result<(), ProtocolError> {
+        if self.concerns_unsent(header) {
+            return Ok(());
+        }
         let Some((request, send)) = self.subject(header)? else {
+            self.start_logged_body(header.ssn);
             return Ok(());
         };
         if !send.rendezvous {
@@ -152,7 +174,7 @@ impl SendContext<'_> {
         if len > 0 {
             self.channel.tx.bulk.push_back(Bulk {
                 ssn,
-                eager: false,
+                source: BulkSource::Open,
                 offset: 0,
                 len,
             });
@@ -161,10 +183,16 @@ impl SendContext<'_> {
     }
 
     fn finished(&mut self, header: &Header) -> Result<(), ProtocolError> {
+        if self.concerns_unsent(header) {
+            return Ok(());
+        }
         let Some((request, send)) = self.subject(header)? else {
+            let tx = &mut self.channel.tx;
+            tx.served.retain(|ssn| *ssn != header.ssn);
+            tx.owed.retain(|ssn| *ssn != header.ssn);
             return Ok(());
         };
-        let planned = |part: &PlannedPart| matches!(part, PlannedPart::Chunk { ssn, eager: false, .. } if *ssn == header.ssn);
+        let planned = |part: &PlannedPart| matches!(part, PlannedPart::Chunk { ssn, source: BulkSource::Open, .. } if *ssn == header.ssn);
         let tx = &self.channel.tx;
         // A peer that reads the body itself asks for nothing.
         let sent = send.clear || send.seg.len == 0 || send.offered;
@@ -174,11 +202,14 @@ impl SendContext<'_> {
         if !send.rendezvous || (send.needs_finish && !written) {
             return Err(pointless(header));
         }
-        self.settle(request, header.ssn, |send| send.needs_finish = false);
+        self.body_received(request, header.ssn);
         Ok(())
     }
 
     fn matched(&mut self, header: &Header) -> Result<(), ProtocolError> {
+        if self.concerns_unsent(header) {
+            return Ok(());
+        }
         let Some((request, send)) = self.subject(header)? else {
             return Ok(());
         };

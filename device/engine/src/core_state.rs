@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
-use rejoin_channel_table::ids::Rank;
+use rejoin_channel_table::ids::{Rank, Ssn};
 use rejoin_channel_table::slab::Slab;
 
 use crate::matching::Matching;
+use crate::omission::Omission;
 use crate::pool::{Buf, Pool};
 use crate::requests::{EngineRequest, Recv, RecvState, Send, UnexpectedMessage, completion_of};
 use crate::types::{Completion, Envelope, Pattern, RemoteGet, Segment};
@@ -19,6 +20,8 @@ pub(crate) struct Core {
     pub pool: Pool,
     /// Messages that are complete and bound: the device copies them next.
     pub copies: VecDeque<u32>,
+    /// Bodies that the device copies into the log next: the receiver, and the message.
+    pub log_copies: VecDeque<(Rank, Ssn)>,
     /// Bodies that the device reads out of their senders' memory next.
     pub gets: VecDeque<RemoteGet>,
     /// The body that the last copy came from; its buffer is used again at the next.
@@ -34,6 +37,9 @@ pub(crate) struct Core {
     pub own_bytes: u64,
     /// Counts completions and arrivals.
     pub moved: u64,
+    /// The part of the protocol that a test leaves out.
+    #[cfg(feature = "omissions")]
+    pub omitted: Option<Omission>,
 }
 
 impl Core {
@@ -44,6 +50,7 @@ impl Core {
             matching: Matching::default(),
             pool: Pool::default(),
             copies: VecDeque::new(),
+            log_copies: VecDeque::new(),
             gets: VecDeque::new(),
             copied: Buf::default(),
             ready: VecDeque::new(),
@@ -52,6 +59,20 @@ impl Core {
             beyond: 0,
             own_bytes: 0,
             moved: 0,
+            #[cfg(feature = "omissions")]
+            omitted: None,
+        }
+    }
+
+    /// Whether a test leaves out this part.
+    #[inline(always)]
+    pub(crate) fn omits(&self, part: Omission) -> bool {
+        #[cfg(feature = "omissions")]
+        return self.omitted == Some(part);
+        #[cfg(not(feature = "omissions"))]
+        {
+            let _ = part;
+            false
         }
     }
 
@@ -81,8 +102,29 @@ impl Core {
         at
     }
 
+    /// Posts a receive with a wildcard that has this number.
+    pub(crate) fn post_numbered(&mut self, pattern: Pattern, seg: Segment, number: u64) -> u32 {
+        let at = self.post(pattern, seg);
+        if let EngineRequest::Recv(recv) = &mut self.requests[at] {
+            recv.wild = Some(number);
+        }
+        at
+    }
+
+    /// Gives posted receives the patterns of their known matches.
+    pub(crate) fn narrow_posted(&mut self) {
+        self.matching.narrow_posted(&mut self.requests);
+    }
+
     /// Takes a posted receive back that is to be cancelled.
     pub(crate) fn unpost(&mut self, at: u32, pattern: &Pattern) {
+        if let EngineRequest::Recv(recv) = &self.requests[at]
+            && let Some(number) = recv.wild
+            && (pattern.source.is_none() || pattern.tag.is_none())
+            && let Some(wild) = self.matching.wild_mut()
+        {
+            wild.cancelled(number);
+        }
         self.matching.unpost(&mut self.requests, at);
         *self.count_posted(pattern) -= 1;
     }

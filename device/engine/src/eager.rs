@@ -114,7 +114,6 @@ impl Engine {
         bytes: &[u8],
     ) -> Option<(&Channel, Range<u64>, Header)> {
         debug_assert!(self.copies(bytes.len()), "the device refuses longer ones");
-        let epoch = self.epoch;
         let channel = self.channels.get_mut(to.index())?.as_deref_mut()?;
         let idle = channel.up && channel.tx.plan.is_empty() && channel.tx.bulk.is_empty();
         if !idle {
@@ -124,7 +123,6 @@ impl Engine {
             channel,
             core: &mut self.core,
             config: &self.config,
-            epoch,
         };
         let (place, header) = tx.keep_copied(env, bytes)?;
         Some((tx.channel, place, header))
@@ -228,7 +226,7 @@ impl Engine {
         let len = header.len();
         let channel = self.channels.get_mut(peer.index())?.as_deref_mut()?;
         let rx = &channel.rx;
-        if !header.is_next(self.epoch, rx.order.next())
+        if !header.is_next(channel.epoch, rx.order.next())
             || rx.current.is_some()
             || len > self.config.eager_max
             || !rx.window.fits(ENVELOPE_COST.saturating_add(len as u64))
@@ -240,7 +238,6 @@ impl Engine {
             channel,
             core: &mut self.core,
             config: &self.config,
-            epoch: self.epoch,
         };
         rx.acknowledged(ack).ok()?;
         rx.credited(credit).ok()?;

@@ -66,6 +66,8 @@ pub struct Engine {
     pub(crate) config: Config,
     pub(crate) me: Rank,
     pub(crate) epoch: Epoch,
+    /// The number of each rank's recovery group, if there are several.
+    pub(crate) groups: Option<Box<[u32]>>,
     pub(crate) channels: Vec<Option<Box<Channel>>>,
     pub(crate) core: Core,
 }
@@ -77,6 +79,7 @@ impl Engine {
             config: config.consistent(),
             me,
             epoch: Epoch(0),
+            groups: None,
             channels: (0..size).map(|_| None).collect(),
             core: Core::new(size),
         }
@@ -94,7 +97,18 @@ impl Engine {
 
     /// Enters a later epoch; the image of this rank at its start must have been taken.
     pub fn set_epoch(&mut self, epoch: Epoch) {
-        self.epoch = self.epoch.max(epoch);
+        if epoch <= self.epoch {
+            return;
+        }
+        self.epoch = epoch;
+        if self.groups.is_some() {
+            self.note_image(epoch);
+        }
+        for channel in self.channels.iter_mut().flatten() {
+            if !channel.across {
+                channel.epoch = epoch;
+            }
+        }
     }
 
     /// Whether a message of `len` bytes is copied when sent: then `send` wants its bytes.
@@ -129,9 +143,11 @@ impl Engine {
     #[inline]
     pub(crate) fn channel(&mut self, peer: Rank) -> Result<(&mut Channel, &mut Core), Error> {
         let size = self.channels.len() as u32;
+        let across = self.is_across(peer);
         let slot = self.channels.get_mut(peer.index());
         let slot = slot.ok_or(Error::NoSuchRank { rank: peer, size })?;
-        let channel = slot.get_or_insert_with(|| Box::new(Channel::new(peer, &self.config)));
+        let new = || Box::new(Channel::new(peer, &self.config, self.epoch, across));
+        let channel = slot.get_or_insert_with(new);
         Ok((channel, &mut self.core))
     }
 
@@ -153,13 +169,12 @@ impl Engine {
         if to == self.me {
             return Ok(self.send_to_self(env, seg, bytes, mode));
         }
-        let (epoch, config) = (self.epoch, self.config);
+        let config = self.config;
         let (channel, core) = self.channel(to)?;
         let mut tx = tx::SendContext {
             channel,
             core,
             config: &config,
-            epoch,
         };
         if let Some(bytes) = bytes
             && mode != MessageMode::Synchronous
@@ -199,12 +214,32 @@ impl Engine {
     #[inline]
     pub fn recv(&mut self, pattern: Pattern, seg: Segment) -> Result<ReqId, Error> {
         let core = &mut self.core;
+        if let Some((pattern, number)) = core.matching.numbered(&pattern) {
+            return Ok(self.recv_numbered(pattern, seg, number));
+        }
         if let Some(message) = core.matching.find(&mut core.messages, &pattern) {
             core.matching.remove(&mut core.messages, message);
             return Ok(self.claim(message, seg));
         }
         let at = self.core.post(pattern, seg);
         Ok(ReqId(self.core.requests.id(at)))
+    }
+
+    /// The same of a receive that had a wildcard, and may have one still.
+    #[inline(never)]
+    fn recv_numbered(&mut self, pattern: Pattern, seg: Segment, number: u64) -> ReqId {
+        let core = &mut self.core;
+        if let Some(message) = core.matching.find(&mut core.messages, &pattern) {
+            core.matching.remove(&mut core.messages, message);
+            let env = core.messages[message].envelope;
+            let is_known = pattern.source.is_some() && pattern.tag.is_some();
+            if let Some(wild) = core.matching.wild_mut().filter(|_| !is_known) {
+                wild.matched(number, &env);
+            }
+            return self.claim(message, seg);
+        }
+        let at = self.core.post_numbered(pattern, seg, number);
+        ReqId(self.core.requests.id(at))
     }
 
     /// Posts a receive that names its sender and its tag, for which no message has come; `None`:
@@ -303,7 +338,7 @@ impl Engine {
             return;
         };
         if let Some(Some(channel)) = self.channels.get_mut(peer.index()) {
-            channel.ask_for_ack(&mut self.core, self.epoch, ssn);
+            channel.ask_for_ack(&mut self.core, ssn);
         }
     }
 
@@ -377,6 +412,14 @@ impl Engine {
             Some(Some(channel)) => tx::detach(channel, &mut self.core, &self.config, at, ssn),
             _ => Detach::Wait,
         }
+    }
+}
+
+#[cfg(feature = "omissions")]
+impl Engine {
+    /// Leaves this part out from now on.
+    pub fn omit(&mut self, part: crate::omission::Omission) {
+        self.core.omitted = Some(part);
     }
 }
 

@@ -34,6 +34,11 @@
 //! [`Engine::next_get`] together with `next_copy`, and reads the body. It reports success or
 //! failure with [`Engine::get_done`]; after a failure the body is sent.
 //!
+//! **Recovery groups.** After [`Engine::set_groups`], a channel between groups retains what no
+//! committed image of the receiver's group holds ([`Engine::image_committed`]). The device also
+//! drains [`Engine::next_log_copy`] with `next_copy`. It tells the engine which peer has come back
+//! ([`Engine::peer_returned`]), and that this rank has ([`Engine::returned`]).
+//!
 //! **Links.** When a handshake needs it, [`Engine::resume`] gives this rank's resume for the peer.
 //! When the handshake succeeded, [`Engine::link_up`] takes the peer's resume and queues the frames
 //! that the peer lacks. A resume is an ack: one of a later epoch is refused untouched, as a frame
@@ -75,6 +80,8 @@
 //! accepts_epoch(Epoch) -> Result<(), ProtocolError>
 //! resume(Rank) -> Resume   link_up(Rank, &Resume) -> Result<(), ProtocolError>   link_down(Rank)
 //! flush_all_acks()   grant_if_starved(&FailedProbes) -> bool
+//! set_groups(&[u32])   image_committed(Epoch)   peer_returned(Rank)   returned()   next_log_copy() -> Option<LogCopy<'_>>
+//! store_wild_matches(impl FnMut(WildMatch) -> bool) -> bool   replay_wild_matches(impl IntoIterator<Item = WildMatch>)
 //! describe(ReqId) -> Option<Waiting>   waiting() -> impl Iterator<Item = Waiting>
 //! peer_counts(Rank) -> Option<PeerCounts>
 //! quiescent() -> bool   unfinished() -> Vec<Rank>   moved() -> u64 // counts completions
@@ -82,6 +89,7 @@
 #![forbid(unsafe_code)]
 
 mod bins;
+mod bulk;
 mod cancel;
 mod channel_state;
 mod config;
@@ -92,20 +100,27 @@ mod engine;
 mod error;
 mod flow;
 mod frame;
+mod group_log;
 mod link;
 mod local;
 mod matching;
+mod omission;
 mod open_sends;
 mod outgoing;
 mod partial_bodies;
+mod peer_view;
 mod pool;
 mod remote_get;
 mod requests;
+mod resend;
+mod return_from_past;
 mod rx;
 mod short_header;
 mod tx;
 mod types;
 mod waiting;
+mod wild_matches;
+mod wild_receives;
 mod write_plan;
 
 pub use config::Config;
@@ -114,16 +129,21 @@ pub use engine::Engine;
 pub use error::{Error, ProtocolError};
 pub use flow::FailedProbes;
 pub use frame::{FRAME_MAGIC, Flags, FrameKind, HEADER_LEN, Header, HeaderError};
+#[cfg(feature = "omissions")]
+pub use omission::Omission;
 pub use remote_get::MIN_GET;
 pub use short_header::ShortHeader;
 pub use types::{
-    BodySource, Completion, Copy, Detach, Envelope, MAX_PIECES, MessageMode, MsgId, Pattern, Probe,
-    RemoteGet, ReqId, RxBody, Segment, Sent, WritePiece, WriteVector,
+    BodySource, Completion, Copy, Detach, Envelope, LogCopy, MAX_PIECES, MessageMode, MsgId,
+    Pattern, Probe, RemoteGet, ReqId, RxBody, Segment, Sent, WritePiece, WriteVector,
 };
 pub use waiting::{Operation, PeerCounts, WaitCause, Waiting};
+pub use wild_receives::WildMatch;
 
 #[cfg(test)]
 mod flow_tests;
+#[cfg(test)]
+mod group_tests;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]

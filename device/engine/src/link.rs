@@ -2,28 +2,42 @@
 
 use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 use rejoin_channel_table::resume::Resume;
+use rejoin_logging::WindowTotals;
 
-use crate::channel_state::{Bulk, Channel, RemoteAccess, SentBody};
+use crate::channel_state::{Channel, RemoteAccess};
+use crate::core_state::Core;
 use crate::engine::Engine;
 use crate::error::ProtocolError;
 use crate::frame::FrameKind;
+use crate::omission::Omission;
+use crate::peer_view::{Lack, PeerView};
 use crate::requests::HeldBody;
-use crate::tx::{ENVELOPE_COST, SendContext};
+use crate::tx::SendContext;
 
 impl Engine {
     /// This rank's resume for a handshake: the state of the peer's messages. The peer's old link,
     /// if any, must be down.
     pub fn resume(&self, peer: Rank) -> Resume {
         let Some(channel) = self.peer(peer) else {
+            let epoch = if self.is_across(peer) {
+                Epoch(0)
+            } else {
+                self.epoch
+            };
             return Resume {
-                epoch: self.epoch,
+                epoch,
                 ..Resume::default()
             };
         };
+        let totals = channel.rx.window.totals();
         let mut resume = Resume {
-            epoch: self.epoch,
+            epoch: channel.epoch,
             next_envelope: channel.rx.order.next(),
-            credit: channel.rx.window.returned(),
+            taken: totals.taken,
+            credit: totals.returned,
+            granted: totals.granted,
+            used: totals.used,
+            committed: channel.rx.committed,
             ..Resume::default()
         };
         for partial in channel.rx.partial.iter() {
@@ -64,7 +78,7 @@ impl Engine {
         if self.is_up(peer) {
             self.link_down(peer);
         }
-        let (epoch, config) = (self.epoch, self.config);
+        let config = self.config;
         let (channel, core) = self
             .channel(peer)
             .map_err(|_| ProtocolError::NotAPeer(peer))?;
@@ -72,7 +86,6 @@ impl Engine {
             channel,
             core,
             config: &config,
-            epoch,
         };
         let done = link.resumed(resume);
         if done.is_err() {
@@ -98,7 +111,7 @@ impl Engine {
     pub fn link_down(&mut self, peer: Rank) {
         if let Some(Some(channel)) = self.channels.get_mut(peer.index()) {
             let open: Vec<u32> = channel.tx.open.iter().map(|(_, request)| request).collect();
-            channel.lose_link();
+            channel.lose_link(&mut self.core);
             // They are sent on the next link, which the resume asks for.
             self.core.gets.retain(|get| get.peer != peer);
             for request in open {
@@ -116,37 +129,61 @@ impl Engine {
 }
 
 impl Channel {
-    fn lose_link(&mut self) {
+    fn lose_link(&mut self, core: &mut Core) {
         self.up = false;
         self.access = RemoteAccess::default();
+        // Nobody waits for a logged body whose send is over, except for the receiver.
+        self.tx.may_lack |= !(self.tx.served.is_empty() && self.tx.owed.is_empty());
         self.tx.plan.clear();
         self.tx.bulk.clear();
         self.tx.unasked = self.tx.retention.unacked();
+        self.tx.resend = None;
+        self.tx.served.clear();
+        self.tx.owed.clear();
+        self.tx.ahead = None;
+        self.tx.limit_window();
         self.interrupt();
+        if self.across && !core.omits(Omission::ForgottenAddress) {
+            self.forget_addresses(core);
+        }
     }
 }
 
 impl SendContext<'_> {
     fn resumed(&mut self, resume: &Resume) -> Result<(), ProtocolError> {
-        let retention = &self.channel.tx.retention;
-        if resume.next_envelope > retention.next() {
+        let (across, tx) = (self.channel.across, &mut self.channel.tx);
+        if resume.next_envelope > tx.retention.next() && !across {
             return Err(ProtocolError::FalseAck(resume.next_envelope));
         }
         let first_lacking = resume.incomplete_eager.first();
         let ack = first_lacking.map_or(resume.next_envelope, |ssn| resume.next_envelope.min(*ssn));
-        if ack < retention.first() {
+        if ack < tx.retention.first() {
             return Err(ProtocolError::FalseAck(ack));
         }
+        // No message is sent before the window is what the peer has counted.
+        tx.resend = Some(resume.next_envelope);
+        tx.told_ack = ack;
+        tx.retention.take_back_acks(ack);
+        tx.unasked = tx.retention.unacked();
         // Without a link the plan holds only control frames: they stay.
-        self.acknowledged(ack)?;
-        self.credited(resume.credit)?;
-        self.resend_bodies(&resume.incomplete_eager)?;
-        self.settle_open(resume)?;
-        self.channel.plan_ack(self.core, self.epoch);
-        for ssn in resume.next_envelope.0..self.channel.tx.retention.next().0 {
-            self.plan_again(Ssn(ssn));
-        }
+        self.acknowledged(ack.min(self.channel.tx.retention.next()))?;
+        self.peer_committed(resume.committed);
+        self.channel.tx.window.restart(&WindowTotals {
+            taken: resume.taken,
+            returned: resume.credit,
+            granted: resume.granted,
+            used: resume.used,
+        });
+        let view = PeerView::of(resume);
+        self.supply_all(&view)?;
+        let tx = &mut self.channel.tx;
+        tx.may_lack = false;
+        tx.limit_window();
+        let is_behind = view.next > tx.retention.next() && !self.core.omits(Omission::Unwritten);
+        tx.ahead = is_behind.then(|| Box::new(view));
+        self.channel.plan_ack(self.core);
         self.channel.up = true;
+        self.drain_queues();
         for (number, ssn) in self.channel.tx.cancels.unanswered() {
             self.request_cancel(number, ssn);
         }
@@ -154,78 +191,37 @@ impl SendContext<'_> {
         Ok(())
     }
 
-    /// Eager bodies that were cut go again as data frames, before any other.
-    fn resend_bodies(&mut self, lacking: &[Ssn]) -> Result<(), ProtocolError> {
-        for &ssn in lacking {
-            let tx = &mut self.channel.tx;
-            let in_ring = tx
-                .retention
-                .frame(ssn)
-                .map(|f| f.end - f.start - ENVELOPE_COST);
-            let len = match (tx.retention.body(ssn), in_ring) {
-                (Some(SentBody::User(seg, _)), _) => seg.len,
-                (Some(SentBody::Kept(buf)), _) => buf.len(),
-                (None, Some(len)) if len > 0 => len as usize,
-                _ => {
-                    return Err(ProtocolError::Pointless {
-                        kind: FrameKind::Data,
-                        ssn,
-                    });
-                }
-            };
-            tx.bulk.push_back(Bulk {
-                ssn,
-                eager: true,
-                offset: 0,
-                len,
-            });
+    /// Finishes, matches, clears and sends again what was sent, according to the peer's view.
+    fn supply_all(&mut self, view: &PeerView) -> Result<(), ProtocolError> {
+        let sent = self.channel.tx.retention.next().min(view.next);
+        let open: Vec<Ssn> = self.channel.tx.open.iter().map(|(ssn, _)| ssn).collect();
+        // Eager bodies that were cut go before any other.
+        for &ssn in view.cut.iter().filter(|ssn| **ssn < sent) {
+            if self.channel.tx.body_len(ssn).is_none_or(|len| len == 0) {
+                return Err(pointless(FrameKind::Data, ssn));
+            }
+            self.supply(ssn, None, Lack::EagerBody, view.is_unmatched(ssn));
+        }
+        let listed = view
+            .clear
+            .iter()
+            .chain(&view.pending)
+            .filter(|ssn| **ssn < sent);
+        for &ssn in listed {
+            if open.binary_search(&ssn).is_err() && !self.channel.across {
+                return Err(pointless(FrameKind::Cts, ssn));
+            }
+            self.supply(ssn, None, view.lack(ssn), false);
+        }
+        for ssn in open.into_iter().filter(|ssn| *ssn < sent) {
+            if view.lack(ssn) == Lack::Nothing {
+                self.supply(ssn, None, Lack::Nothing, view.is_unmatched(ssn));
+            }
         }
         Ok(())
     }
+}
 
-    /// Finishes, matches and clears open sends according to the resume.
-    fn settle_open(&mut self, resume: &Resume) -> Result<(), ProtocolError> {
-        let known = |list: &[Ssn], ssn: Ssn| list.binary_search(&ssn).is_ok();
-        let open: Vec<(Ssn, u32)> = self.channel.tx.open.iter().collect();
-        let mut cleared = 0;
-        for (ssn, request) in open {
-            if ssn >= resume.next_envelope {
-                continue;
-            }
-            let Some(send) = self.core.send_of(request) else {
-                continue;
-            };
-            if send.needs_finish {
-                if known(&resume.clear, ssn) {
-                    cleared += 1;
-                    self.start_body(request, ssn);
-                } else if !known(&resume.pending_rts, ssn) {
-                    self.settle(request, ssn, |send| send.needs_finish = false);
-                }
-            } else if send.needs_match && !known(&resume.unmatched_sync, ssn) {
-                self.settle(request, ssn, |send| send.needs_match = false);
-            }
-        }
-        match resume.clear.last() {
-            Some(&ssn) if cleared < resume.clear.len() => Err(ProtocolError::Pointless {
-                kind: FrameKind::Cts,
-                ssn,
-            }),
-            _ => Ok(()),
-        }
-    }
-
-    fn plan_again(&mut self, ssn: Ssn) {
-        let tx = &mut self.channel.tx;
-        let Some(frame) = tx.retention.frame(ssn) else {
-            return;
-        };
-        tx.plan.push_frames(frame);
-        let len = match tx.retention.body(ssn) {
-            Some(SentBody::User(seg, _)) => seg.len,
-            Some(SentBody::Kept(buf)) => buf.len(),
-            None => return,
-        };
-        tx.plan.push_body(ssn, len);
-    }
+fn pointless(kind: FrameKind, ssn: Ssn) -> ProtocolError {
+    ProtocolError::Pointless { kind, ssn }
 }

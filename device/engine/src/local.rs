@@ -39,8 +39,8 @@ impl Engine {
         if peer == self.me {
             return id;
         }
-        let (config, epoch) = (self.config, self.epoch);
-        let context = rx::context(&mut self.channels, &mut self.core, &config, epoch, peer);
+        let config = self.config;
+        let context = rx::context(&mut self.channels, &mut self.core, &config, peer);
         if let Some(mut rx) = context {
             if let Some(from) = remote {
                 rx.core.messages.remove(at);
@@ -101,12 +101,12 @@ impl Engine {
 
     /// A buffered body is consumed.
     fn release(&mut self, peer: Rank, len: u64, granted: bool) {
-        let (config, epoch) = (self.config, self.epoch);
+        let config = self.config;
         if peer == self.me {
             self.core.own_bytes = self.core.own_bytes.saturating_sub(ENVELOPE_COST + len);
             return;
         }
-        let context = rx::context(&mut self.channels, &mut self.core, &config, epoch, peer);
+        let context = rx::context(&mut self.channels, &mut self.core, &config, peer);
         if let Some(mut rx) = context {
             rx.consumed(granted, ENVELOPE_COST + len);
         }

@@ -8,6 +8,7 @@
 use crate::bins::{BinLink, Bins, CLASSES, Key};
 use crate::requests::{EngineRequest, UnexpectedMessage};
 use crate::types::{Envelope, Pattern};
+use crate::wild_receives::WildReceives;
 use rejoin_channel_table::slab::{NIL, Slab};
 
 /// Posted receives and unexpected messages.
@@ -20,6 +21,8 @@ pub(crate) struct Matching {
     /// Whether the lists of a wildcard class are kept; those of class 0 always are.
     kept: [bool; CLASSES],
     order: u64,
+    /// In a job of several recovery groups.
+    wild: Option<Box<WildReceives>>,
 }
 
 fn class_of(pattern: &Pattern) -> usize {
@@ -46,6 +49,56 @@ impl Matching {
         self.order
     }
 
+    /// From now on receives with a wildcard are numbered.
+    pub(crate) fn number_wild(&mut self) {
+        self.wild = Some(Box::default());
+    }
+
+    pub(crate) fn wild(&self) -> Option<&WildReceives> {
+        self.wild.as_deref()
+    }
+
+    pub(crate) fn wild_mut(&mut self) -> Option<&mut WildReceives> {
+        self.wild.as_deref_mut()
+    }
+
+    /// The pattern with which a receive is to be posted, and its number, if it has a wildcard and
+    /// such receives are numbered.
+    #[inline]
+    pub(crate) fn numbered(&mut self, pattern: &Pattern) -> Option<(Pattern, u64)> {
+        let wild = self.wild.as_deref_mut()?;
+        (class_of(pattern) != 0).then(|| wild.number(pattern))
+    }
+
+    /// Gives posted receives whose matches are known the patterns of these. Their order stays.
+    pub(crate) fn narrow_posted(&mut self, requests: &mut Slab<EngineRequest>) {
+        let Some(mut wild) = self.wild.take() else {
+            return;
+        };
+        let mut posted: Vec<(u64, u32)> = requests
+            .iter()
+            .filter_map(|(at, request)| match request {
+                EngineRequest::Recv(recv) if recv.link.listed() => Some((recv.order, at)),
+                _ => None,
+            })
+            .collect();
+        posted.sort_unstable();
+        for (_, at) in &posted {
+            self.unpost(requests, *at);
+        }
+        for (_, at) in posted {
+            let EngineRequest::Recv(recv) = &mut requests[at] else {
+                continue;
+            };
+            let number = recv.wild;
+            if let Some(pattern) = number.and_then(|number| wild.narrowed(number, &recv.pattern)) {
+                recv.pattern = pattern;
+            }
+            self.list(requests, at);
+        }
+        self.wild = Some(wild);
+    }
+
     /// Posts a receive.
     #[inline]
     pub(crate) fn post(&mut self, requests: &mut Slab<EngineRequest>, at: u32) {
@@ -54,6 +107,15 @@ impl Matching {
             return;
         };
         recv.order = order;
+        self.list(requests, at);
+    }
+
+    /// Lists a receive as posted.
+    #[inline]
+    fn list(&mut self, requests: &mut Slab<EngineRequest>, at: u32) {
+        let EngineRequest::Recv(recv) = &requests[at] else {
+            return;
+        };
         let class = class_of(&recv.pattern);
         let key = pattern_key(class, &recv.pattern);
         self.posted_count[class] += 1;
@@ -99,10 +161,17 @@ impl Matching {
                 best = (recv.order, at);
             }
         }
-        (best.1 != NIL).then(|| {
-            self.unpost(requests, best.1);
-            best.1
-        })
+        if best.1 == NIL {
+            return None;
+        }
+        self.unpost(requests, best.1);
+        if let (Some(wild), EngineRequest::Recv(recv)) = (&mut self.wild, &requests[best.1])
+            && let Some(number) = recv.wild
+            && class_of(&recv.pattern) != 0
+        {
+            wild.matched(number, env);
+        }
+        Some(best.1)
     }
 
     /// Lists a message as unexpected.

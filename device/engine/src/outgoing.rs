@@ -39,6 +39,13 @@ impl Engine {
         self.peer(peer).is_some_and(Channel::waiting)
     }
 
+    /// Nothing can be written to a peer now: [`Engine::next_ready`] names it again.
+    pub fn tx_later(&mut self, peer: Rank) {
+        if let Some(Some(channel)) = self.channels.get_mut(peer.index()) {
+            channel.mark_ready(&mut self.core);
+        }
+    }
+
     /// The next pieces to write, in order; empty when nothing is pending.
     #[inline]
     pub fn tx_gather(&mut self, peer: Rank) -> WriteVector<'_> {
@@ -46,7 +53,7 @@ impl Engine {
         if let Some(Some(channel)) = self.channels.get_mut(peer.index())
             && channel.up
         {
-            channel.prepare(&mut self.core, &self.config, self.epoch);
+            channel.prepare(&mut self.core, &self.config);
             let channel = &*channel;
             channel.gather(&self.core, &mut out);
         }

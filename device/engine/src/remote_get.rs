@@ -36,8 +36,8 @@ impl Engine {
     #[inline]
     pub fn next_get(&mut self) -> Option<RemoteGet> {
         while let Some(get) = self.core.gets.pop_front() {
-            let (config, epoch, peer) = (self.config, self.epoch, get.peer);
-            let context = rx::context(&mut self.channels, &mut self.core, &config, epoch, peer);
+            let (config, peer) = (self.config, get.peer);
+            let context = rx::context(&mut self.channels, &mut self.core, &config, peer);
             let Some(mut rx) = context else {
                 continue;
             };
@@ -56,8 +56,8 @@ impl Engine {
 
     /// The body is there as a whole; or it cannot be read, so that it and all others must be sent.
     pub fn get_done(&mut self, get: &RemoteGet, whole: bool) {
-        let (config, epoch, peer) = (self.config, self.epoch, get.peer);
-        let context = rx::context(&mut self.channels, &mut self.core, &config, epoch, peer);
+        let (config, peer) = (self.config, get.peer);
+        let context = rx::context(&mut self.channels, &mut self.core, &config, peer);
         let Some(mut rx) = context else {
             return;
         };

@@ -28,6 +28,8 @@ pub(crate) struct Recv {
     pub seg: Segment,
     pub link: BinLink,
     pub order: u64,
+    /// Its number, if it has or had a wildcard, and such receives are numbered.
+    pub wild: Option<u64>,
     pub state: RecvState,
     /// Valid from `Bound` on.
     pub completion: Completion,
@@ -42,6 +44,7 @@ impl Recv {
             seg,
             link: BinLink::NONE,
             order: 0,
+            wild: None,
             state: RecvState::Posted,
             completion: Completion::default(),
             freed: false,

@@ -1,6 +1,6 @@
 //! The receiving side: headers, where their bodies go, and the end of bodies.
 
-use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
+use rejoin_channel_table::ids::{Rank, Ssn};
 use rejoin_logging::Arrival;
 
 use crate::bins::{BinLink, CLASSES};
@@ -26,7 +26,7 @@ impl Engine {
             return Err(ProtocolError::NotAPeer(peer));
         }
         self.accepts_epoch(header.epoch)?;
-        let (epoch, config) = (self.epoch, self.config);
+        let config = self.config;
         let (channel, core) = self
             .channel(peer)
             .map_err(|_| ProtocolError::NotAPeer(peer))?;
@@ -37,7 +37,6 @@ impl Engine {
             channel,
             core,
             config: &config,
-            epoch,
         };
         rx.acknowledged(header.ack)?;
         rx.credited(header.credit)?;
@@ -76,7 +75,7 @@ impl Engine {
     /// [`ProtocolError::NoBody`] when no body was announced.
     #[inline]
     pub fn rx_done(&mut self, peer: Rank) -> Result<(), ProtocolError> {
-        let (epoch, config) = (self.epoch, self.config);
+        let config = self.config;
         let (channel, core) = self
             .channel(peer)
             .map_err(|_| ProtocolError::NotAPeer(peer))?;
@@ -85,7 +84,6 @@ impl Engine {
             channel,
             core,
             config: &config,
-            epoch,
         };
         if current.kind == FrameKind::Eager {
             rx.eager_done(
@@ -189,7 +187,7 @@ impl SendContext<'_> {
     }
 
     pub(crate) fn send_control(&mut self, kind: FrameKind, ssn: Ssn) {
-        self.channel.send_control(self.core, self.epoch, kind, ssn);
+        self.channel.send_control(self.core, kind, ssn);
     }
 
     fn ready_to_send(&mut self, header: &Header) -> Result<RxBody, ProtocolError> {
@@ -372,7 +370,6 @@ pub(crate) fn context<'a>(
     channels: &'a mut [Option<Box<Channel>>],
     core: &'a mut Core,
     config: &'a crate::config::Config,
-    epoch: Epoch,
     peer: Rank,
 ) -> Option<SendContext<'a>> {
     let channel = channels.get_mut(peer.index())?.as_deref_mut()?;
@@ -380,6 +377,5 @@ pub(crate) fn context<'a>(
         channel,
         core,
         config,
-        epoch,
     })
 }

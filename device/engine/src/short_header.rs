@@ -137,7 +137,7 @@ impl Engine {
         Some(Header {
             kind: FrameKind::Eager,
             flags: Flags::NONE,
-            epoch: epoch_near(self.epoch, header.epoch),
+            epoch: epoch_near(channel.epoch, header.epoch),
             envelope: header.envelope,
             length: header.len.into(),
             ssn: Ssn(near(channel.rx.order.next().0, header.ssn)),

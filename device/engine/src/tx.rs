@@ -6,12 +6,14 @@
 
 use std::ops::Range;
 
-use rejoin_channel_table::ids::{Epoch, Ssn};
+use rejoin_channel_table::ids::Ssn;
 
-use crate::channel_state::{Bulk, Channel, SentBody};
+use crate::bulk::{Bulk, BulkSource};
+use crate::channel_state::{Channel, SentBody, Tx};
 use crate::config::Config;
 use crate::core_state::Core;
 use crate::frame::{Flags, FrameKind, GRANTED_LIMIT, HEADER_LEN, Header};
+use crate::omission::Omission;
 use crate::requests::EngineRequest;
 use crate::types::{Detach, Envelope, MAX_PIECES, WritePiece, WriteVector};
 use crate::write_plan::PlannedPart;
@@ -21,7 +23,6 @@ pub(crate) struct SendContext<'a> {
     pub channel: &'a mut Channel,
     pub core: &'a mut Core,
     pub config: &'a Config,
-    pub epoch: Epoch,
 }
 
 /// The part of the window that an envelope uses, without its body.
@@ -64,7 +65,7 @@ impl SendContext<'_> {
             return None;
         }
         let ssn = channel.tx.retention.next();
-        let mut header = channel.header(self.epoch, FrameKind::Eager, ssn);
+        let mut header = channel.header(FrameKind::Eager, ssn);
         header.envelope = *env;
         header.length = bytes.len() as u64;
         let range = channel.tx.retention.push_words(&header.words(), bytes);
@@ -74,26 +75,24 @@ impl SendContext<'_> {
     /// Gives a send its sequence number and envelope, if the window allows. `bytes` are copied
     /// when they are given.
     pub(crate) fn start_send(&mut self, request: u32, bytes: Option<&[u8]>) -> bool {
+        let keeps = self.channel.across && !self.core.omits(Omission::RendezvousCopy);
         let EngineRequest::Send(send) = &mut self.core.requests[request] else {
             return true;
         };
         let channel = &mut *self.channel;
-        if channel.tx.full(self.config) {
+        if channel.tx.full(self.config) || channel.tx.resend.is_some() {
             return false;
+        }
+        if channel.tx.ahead.is_some() {
+            self.send_unwritten(request, bytes);
+            return true;
         }
         let len = send.seg.len;
         let single_copy = channel.access.theirs.is_some_and(|least| len >= least);
-        let mut eager = len <= self.config.eager_max && !single_copy;
-        let cost = ENVELOPE_COST + if eager { len as u64 } else { 0 };
-        let mut flags = Flags::NONE;
-        if !channel.tx.window.charge(cost) {
-            if !channel.tx.window.use_grant() {
-                return false;
-            }
-            // Beyond the window a body goes along that costs less than to ask for it.
-            eager &= len as u64 <= GRANTED_LIMIT;
-            flags = Flags::GRANTED;
-        }
+        let fits = len <= self.config.eager_max && !single_copy;
+        let Some((eager, mut flags)) = channel.tx.take_room(len, fits) else {
+            return false;
+        };
         let ssn = channel.tx.retention.next();
         let held = std::mem::take(&mut send.held);
         let copied = bytes.unwrap_or(held.bytes());
@@ -111,13 +110,14 @@ impl SendContext<'_> {
             flags = flags.with(Flags::WANT_ACK);
             channel.tx.unasked = ssn.next();
         }
-        let body = user_body.then_some(SentBody::User(send.seg, request));
+        let logged = keeps && !eager && len > 0;
+        let body = (user_body || logged).then_some(SentBody::User(send.seg, request));
         let waits = send.needs_finish || send.needs_match;
         let kind = match eager {
             true => FrameKind::Eager,
             false => FrameKind::Rts,
         };
-        let mut header = channel.header(self.epoch, kind, ssn);
+        let mut header = channel.header(kind, ssn);
         header.flags = flags;
         header.envelope = send.envelope;
         header.length = len as u64;
@@ -163,6 +163,7 @@ impl SendContext<'_> {
     #[cold]
     #[inline(never)]
     pub(crate) fn drain_queues(&mut self) {
+        self.continue_resend();
         while let Some(&request) = self.channel.tx.blocked.front() {
             if !self.start_send(request, None) {
                 break;
@@ -172,7 +173,7 @@ impl SendContext<'_> {
     }
 }
 
-impl crate::channel_state::Tx {
+impl Tx {
     /// Whether the limit of unacknowledged bytes is reached. Acks may lag behind the credit when a
     /// body was cut and the messages behind it are consumed.
     #[inline]
@@ -186,6 +187,22 @@ impl crate::channel_state::Tx {
     fn hurries(&self, len: usize, sync: bool) -> bool {
         sync || len > UNHURRIED || self.retention.unacked_bodies() < PROMPT
     }
+
+    /// Takes room in the window for an envelope, and for its body if that `fits` with it. Returns
+    /// whether the body goes along, and the flags; `None`: there is no room.
+    #[inline(always)]
+    fn take_room(&mut self, len: usize, fits: bool) -> Option<(bool, Flags)> {
+        if self.held {
+            return None;
+        }
+        let cost = ENVELOPE_COST + if fits { len as u64 } else { 0 };
+        if self.window.charge(cost) {
+            return Some((fits, Flags::NONE));
+        }
+        // Beyond the window a body goes along that costs less than to ask for it.
+        let granted = self.window.use_grant();
+        granted.then_some((fits && len as u64 <= GRANTED_LIMIT, Flags::GRANTED))
+    }
 }
 
 impl Channel {
@@ -198,40 +215,41 @@ impl Channel {
     /// Completes the plan with frames that are made at the last moment: a due ack, the next data
     /// frame.
     #[inline]
-    pub(crate) fn prepare(&mut self, core: &mut Core, config: &Config, epoch: Epoch) {
+    pub(crate) fn prepare(&mut self, core: &mut Core, config: &Config) {
         if self.ack_now {
-            self.plan_ack(core, epoch);
+            self.plan_ack(core);
         }
         if self.tx.plan.chunks() == 0 {
-            self.plan_chunks(config, epoch);
+            self.plan_chunks(config);
         }
     }
 
-    pub(crate) fn plan_ack(&mut self, core: &mut Core, epoch: Epoch) {
-        self.plan_ack_frame(core, epoch, Flags::NONE);
+    pub(crate) fn plan_ack(&mut self, core: &mut Core) {
+        self.plan_ack_frame(core, Flags::NONE);
     }
 
     /// Asks the peer to acknowledge the sent messages, unless it was asked already: the program
     /// waits for this message.
-    pub(crate) fn ask_for_ack(&mut self, core: &mut Core, epoch: Epoch, ssn: Ssn) {
+    pub(crate) fn ask_for_ack(&mut self, core: &mut Core, ssn: Ssn) {
         if self.up && ssn >= self.tx.unasked {
-            self.plan_ack_frame(core, epoch, Flags::WANT_ACK);
+            self.plan_ack_frame(core, Flags::WANT_ACK);
             self.tx.unasked = self.tx.retention.next();
         }
     }
 
-    fn plan_ack_frame(&mut self, core: &mut Core, epoch: Epoch, flags: Flags) {
-        let mut header = self.header(epoch, FrameKind::Ack, Ssn(0));
+    fn plan_ack_frame(&mut self, core: &mut Core, flags: Flags) {
+        let mut header = self.header(FrameKind::Ack, Ssn(0));
         header.flags = flags;
         header.aux = self.rx.window.granted();
+        header.length = self.rx.committed.0;
         self.control(core, &header);
     }
 
     /// Plans data frames for one write: one, or as many short ones as are no longer together.
-    fn plan_chunks(&mut self, config: &Config, epoch: Epoch) {
+    fn plan_chunks(&mut self, config: &Config) {
         let mut room = config.chunk;
         while let Some(bulk) = self.tx.bulk.front_mut() {
-            let Bulk { ssn, eager, .. } = *bulk;
+            let Bulk { ssn, source, .. } = *bulk;
             let range = bulk.offset..bulk.len.min(bulk.offset + config.chunk);
             if self.tx.plan.chunks() == MOST_CHUNKS || range.len() > room {
                 return;
@@ -241,10 +259,10 @@ impl Channel {
             if bulk.offset == bulk.len {
                 self.tx.bulk.pop_front();
             }
-            let mut header = self.header(epoch, FrameKind::Data, ssn);
+            let mut header = self.header(FrameKind::Data, ssn);
             header.length = range.len() as u64;
             header.aux = range.start as u64;
-            self.tx.plan.push_chunk(&header, eager, range);
+            self.tx.plan.push_chunk(&header, source, range);
         }
     }
 
@@ -260,13 +278,12 @@ impl Channel {
                     out.push(WritePiece::Bytes(a)) && out.push(WritePiece::Bytes(b))
                 }
                 PlannedPart::Body { ssn, at, len } => self.gather_kept(*ssn, *at..*len, out),
-                PlannedPart::Chunk { ssn, eager, range } => {
-                    if *eager {
+                PlannedPart::Chunk { ssn, source, range } => match source {
+                    BulkSource::Open => self.gather_open(core, *ssn, range.clone(), out),
+                    BulkSource::Eager | BulkSource::Log => {
                         self.gather_kept(*ssn, range.clone(), out)
-                    } else {
-                        self.gather_open(core, *ssn, range.clone(), out)
                     }
-                }
+                },
             };
             if !room {
                 return;
@@ -279,13 +296,15 @@ impl Channel {
         out.push(WritePiece::Bytes(a)) && out.push(WritePiece::Bytes(b))
     }
 
-    /// A part of an eager body, wherever it is retained.
+    /// A part of a body, wherever it is retained.
     fn gather_kept<'a>(&'a self, ssn: Ssn, range: Range<usize>, out: &mut WriteVector<'a>) -> bool {
         match self.tx.retention.body(ssn) {
             Some(SentBody::User(seg, _)) => {
                 out.push(WritePiece::Memory(seg.part(range.start, range.len())))
             }
-            Some(SentBody::Kept(buf)) => out.push(WritePiece::Bytes(&buf.bytes()[range])),
+            Some(SentBody::Kept(buf) | SentBody::Logged(buf)) => {
+                out.push(WritePiece::Bytes(&buf.bytes()[range]))
+            }
             None => match self.tx.retention.frame(ssn) {
                 Some(frame) => {
                     let body = frame.start + ENVELOPE_COST;
@@ -329,7 +348,8 @@ impl Channel {
     /// The same, except for sends that wait only for a report of the peer.
     pub(crate) fn awaits(&self) -> bool {
         let tx = &self.tx;
-        tx.retention.is_acknowledged() && tx.plan.is_empty() && tx.bulk.is_empty() && !self.ack_now
+        let written = tx.plan.is_empty() && tx.bulk.is_empty() && !self.ack_now;
+        tx.retention.is_acknowledged() && written && !tx.may_lack && tx.resend.is_none()
     }
 }
 
@@ -343,10 +363,12 @@ pub(crate) fn detach<'a>(
 ) -> Detach<'a> {
     let planned = |part: &PlannedPart| match part {
         PlannedPart::Body { ssn, .. } => *ssn == message,
-        PlannedPart::Chunk { ssn, eager, .. } => *eager && *ssn == message,
+        PlannedPart::Chunk { ssn, source, .. } => *source == BulkSource::Eager && *ssn == message,
         _ => false,
     };
-    if channel.tx.plan.parts().any(planned) || channel.tx.full(config) {
+    // An acknowledged body is copied into the log anyway.
+    let acknowledged = message < channel.tx.retention.unacked();
+    if acknowledged || channel.tx.plan.parts().any(planned) || channel.tx.full(config) {
         return Detach::Wait;
     }
     match channel.tx.retention.body_mut(message) {
@@ -362,7 +384,7 @@ pub(crate) fn detach<'a>(
                     from,
                     into: buf.bytes_mut(),
                 },
-                SentBody::User(..) => Detach::Wait,
+                SentBody::User(..) | SentBody::Logged(_) => Detach::Wait,
             }
         }
         _ => Detach::Wait,

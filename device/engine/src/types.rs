@@ -243,3 +243,12 @@ pub enum Detach<'a> {
         into: &'a mut [u8],
     },
 }
+
+/// A body to be copied out of user memory into the log, now.
+#[derive(Debug)]
+pub struct LogCopy<'a> {
+    /// Where it is.
+    pub from: Segment,
+    /// Where it goes; as long.
+    pub into: &'a mut [u8],
+}

@@ -5,6 +5,7 @@ use std::fmt;
 
 use rejoin_channel_table::ids::{Rank, Ssn};
 
+use crate::bulk::BulkSource;
 use crate::channel_state::Channel;
 use crate::engine::Engine;
 use crate::partial_bodies::Target;
@@ -88,6 +89,8 @@ pub struct PeerCounts {
     pub sent: u64,
     /// Those among them that the peer has not acknowledged.
     pub unacknowledged: u64,
+    /// Those that are retained, acknowledged or not.
+    pub retained: u64,
     /// Sends that wait for the window.
     pub blocked: u64,
     /// Messages that came from there.
@@ -121,6 +124,7 @@ impl Engine {
             linked: channel.up,
             sent: retention.next().0,
             unacknowledged: retention.next().0 - retention.unacked().0,
+            retained: retention.next().0 - retention.first().0,
             blocked: channel.tx.blocked.len() as u64,
             received: channel.rx.order.next().0,
             unexpected: unexpected.count() as u64,
@@ -250,7 +254,9 @@ impl Channel {
                 .as_ref()
                 .is_some_and(|frame| range.start < frame.end && frame.start < range.end),
             PlannedPart::Body { ssn, .. } => *ssn == message,
-            PlannedPart::Chunk { ssn, eager, .. } => *eager && *ssn == message,
+            PlannedPart::Chunk { ssn, source, .. } => {
+                *source == BulkSource::Eager && *ssn == message
+            }
             PlannedPart::Headers { .. } => false,
         })
     }

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use rejoin_channel_table::ids::Ssn;
 
+use crate::bulk::BulkSource;
 use crate::frame::{HEADER_LEN, Header};
 
 /// A part of the next writes. Parts of one frame are neighbours.
@@ -19,7 +20,7 @@ pub(crate) enum PlannedPart {
     /// The body of a data frame.
     Chunk {
         ssn: Ssn,
-        eager: bool,
+        source: BulkSource,
         range: Range<usize>,
     },
 }
@@ -89,11 +90,11 @@ impl WritePlan {
     }
 
     /// Adds a data frame with this range of a body.
-    pub(crate) fn push_chunk(&mut self, header: &Header, eager: bool, range: Range<usize>) {
+    pub(crate) fn push_chunk(&mut self, header: &Header, source: BulkSource, range: Range<usize>) {
         self.push_header(header);
         let ssn = header.ssn;
         self.parts
-            .push_back(PlannedPart::Chunk { ssn, eager, range });
+            .push_back(PlannedPart::Chunk { ssn, source, range });
         self.chunks += 1;
     }
 

@@ -22,6 +22,13 @@ impl Node {
         self.engine.set_remote_access(peer, ours, theirs);
     }
 
+    /// Whether there are bodies to read out of other nodes' memory, or their senders are to be
+    /// cleared.
+    pub fn may_get(&self) -> bool {
+        let mut engine = self.engine.clone();
+        engine.next_get().is_some() || engine != self.engine
+    }
+
     /// The bytes of this node's memory that another node reads.
     ///
     /// # Errors

@@ -1,0 +1,237 @@
+//! What recovery groups add: the channel between two of them retains a message until an image of
+//! the receiver's group that holds it is committed. Bodies in user memory are copied for that.
+
+use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
+use rejoin_logging::Horizon;
+
+use crate::channel_state::{Channel, SentBody};
+use crate::core_state::Core;
+use crate::engine::Engine;
+use crate::requests::HeldBody;
+use crate::tx::SendContext;
+use crate::types::LogCopy;
+
+impl Engine {
+    /// Divides the ranks into recovery groups: the number of each rank's group. To be called before
+    /// the first message; without it the job is one group. Ranks of a group return to an image
+    /// together. Between groups, either side may return alone.
+    ///
+    /// # Panics
+    /// When there is not one number per rank.
+    pub fn set_groups(&mut self, groups: &[u32]) {
+        assert_eq!(groups.len(), self.channels.len(), "one group per rank");
+        self.groups = Some(groups.into());
+        self.core.matching.number_wild();
+    }
+
+    /// Whether a rank is of another recovery group, which comes back alone.
+    pub fn is_across(&self, peer: Rank) -> bool {
+        self.groups
+            .as_ref()
+            .is_some_and(|groups| groups.get(peer.index()) != groups.get(self.me.index()))
+    }
+
+    /// The image of this epoch is committed: peers of other groups need not retain what it holds.
+    pub fn image_committed(&mut self, epoch: Epoch) {
+        for channel in self.channels.iter_mut().flatten() {
+            let images = &mut channel.rx.images;
+            let Some(at) = images.iter().position(|(of, _)| *of == epoch) else {
+                continue;
+            };
+            let held = images[at].1;
+            images.drain(..=at);
+            if held > channel.rx.committed {
+                channel.rx.committed = held;
+                if channel.up {
+                    channel.ack_soon(&mut self.core);
+                }
+            }
+        }
+    }
+
+    /// The peer has a new incarnation, which may have come back from the past. The link to the
+    /// earlier one is lost.
+    pub fn peer_returned(&mut self, peer: Rank) {
+        self.link_down(peer);
+        if let Some(Some(channel)) = self.channels.get_mut(peer.index())
+            && channel.across
+        {
+            let retention = &channel.tx.retention;
+            channel.tx.may_lack = retention.first() < retention.next();
+            channel.mark_ready(&mut self.core);
+        }
+    }
+
+    /// This rank was restored from an image, and its peers of other groups may have continued.
+    pub fn returned(&mut self) {
+        for peer in (0..self.channels.len() as u32).map(Rank) {
+            self.peer_returned(peer);
+        }
+    }
+
+    /// Bytes that this rank retains for other recovery groups.
+    pub fn logged_bytes(&self) -> u64 {
+        let across = self.channels.iter().flatten().filter(|c| c.across);
+        let of = |channel: &Channel| channel.tx.retention.bytes() as u64 + channel.tx.logged;
+        across.map(|channel| of(channel)).sum()
+    }
+
+    /// The log is full, or not any more. Meanwhile no new message is sent to another group.
+    pub fn hold_sends(&mut self, held: bool) {
+        let config = self.config;
+        let core = &mut self.core;
+        for channel in self.channels.iter_mut().flatten() {
+            if !channel.across || channel.tx.held == held {
+                continue;
+            }
+            channel.tx.held = held;
+            channel.tx.limit_window();
+            if !held {
+                let mut tx = SendContext {
+                    channel,
+                    core,
+                    config: &config,
+                };
+                tx.drain_queues();
+            }
+        }
+    }
+
+    /// Whether the ranks are several recovery groups.
+    #[inline(always)]
+    pub fn has_groups(&self) -> bool {
+        self.groups.is_some()
+    }
+
+    /// Whether [`Engine::next_log_copy`] has something.
+    #[inline]
+    pub fn any_log_copy(&self) -> bool {
+        !self.core.log_copies.is_empty()
+    }
+
+    /// The next body that the log needs, to be copied out of user memory now: its send is complete
+    /// then.
+    pub fn next_log_copy(&mut self) -> Option<LogCopy<'_>> {
+        while let Some((peer, ssn)) = self.core.log_copies.pop_front() {
+            let Some(Some(channel)) = self.channels.get_mut(peer.index()) else {
+                continue;
+            };
+            let Some(body) = channel.tx.retention.body_mut(ssn) else {
+                continue;
+            };
+            let SentBody::User(from, request) = *body else {
+                continue;
+            };
+            *body = SentBody::Logged(self.core.pool.take(from.len));
+            channel.tx.logged += from.len as u64;
+            self.core
+                .update_send(request, |send| send.needs_ack = false);
+            // Asked again, because the request needs the core.
+            let channel = self.channels.get_mut(peer.index())?.as_deref_mut()?;
+            let SentBody::Logged(buf) = channel.tx.retention.body_mut(ssn)? else {
+                return None;
+            };
+            let into = buf.bytes_mut();
+            return Some(LogCopy { from, into });
+        }
+        None
+    }
+
+    /// Notes what the image that was taken for an epoch holds of each peer of another group.
+    pub(crate) fn note_image(&mut self, epoch: Epoch) {
+        let mut pending = vec![None; self.channels.len()];
+        for (_, message) in self.core.messages.iter() {
+            if matches!(message.body, HeldBody::Remote(_)) && message.bound.is_none() {
+                let first: &mut Option<Ssn> = &mut pending[message.peer.index()];
+                *first = Some(first.map_or(message.ssn, |ssn| ssn.min(message.ssn)));
+            }
+        }
+        for channel in self.channels.iter_mut().flatten() {
+            if channel.across {
+                let held = channel.whole_below(pending[channel.peer.index()]);
+                channel.rx.images.push((epoch, held));
+            }
+        }
+    }
+}
+
+impl Channel {
+    /// The message below which all have come with their bodies.
+    fn whole_below(&self, first_pending: Option<Ssn>) -> Ssn {
+        let partial = self.rx.partial.iter().next().map(|partial| partial.ssn);
+        let firsts = [partial, first_pending].into_iter().flatten();
+        firsts.fold(self.ack(), Ssn::min)
+    }
+
+    /// Addresses in the memory of a peer that may have come back say nothing any more.
+    pub(crate) fn forget_addresses(&self, core: &mut Core) {
+        let peer = self.peer;
+        let of_peer: Vec<u32> = core
+            .messages
+            .iter()
+            .filter(|(_, message)| message.peer == peer)
+            .filter(|(_, message)| matches!(message.body, HeldBody::Remote(_)))
+            .map(|(at, _)| at)
+            .collect();
+        for at in of_peer {
+            core.messages[at].body = HeldBody::Remote(0);
+        }
+    }
+}
+
+impl Core {
+    /// The peer has an eager body, which is still in user memory.
+    pub(crate) fn log_eager(&mut self, request: u32, peer: Rank, ssn: Ssn) {
+        if self.send_of(request).is_some_and(|send| !send.rendezvous) {
+            self.log_copies.push_back((peer, ssn));
+        }
+    }
+}
+
+impl SendContext<'_> {
+    /// The peer has the body of a rendezvous message. Between groups the log takes it before the
+    /// send is complete.
+    pub(crate) fn body_received(&mut self, request: u32, ssn: Ssn) {
+        let user = matches!(
+            self.channel.tx.retention.body(ssn),
+            Some(SentBody::User(..))
+        );
+        self.settle(request, ssn, |send| {
+            send.needs_finish = false;
+            send.needs_ack |= user;
+        });
+        if user {
+            self.core.log_copies.push_back((self.channel.peer, ssn));
+        }
+    }
+
+    /// A committed image of the peer holds all messages below `ssn`.
+    pub(crate) fn peer_committed(&mut self, ssn: Ssn) {
+        let retention = &mut self.channel.tx.retention;
+        if let Horizon::Committed(before) = retention.horizon()
+            && ssn > before
+        {
+            retention.set_horizon(Horizon::Committed(ssn));
+            self.release();
+        }
+    }
+
+    /// Drops what no failure can require again.
+    pub(crate) fn release(&mut self) {
+        let (across, core) = (self.channel.across, &mut *self.core);
+        let (retention, logged) = (&mut self.channel.tx.retention, &mut self.channel.tx.logged);
+        retention.release(|_, body| match body {
+            SentBody::Kept(buf) => core.pool.put(buf),
+            SentBody::Logged(buf) => {
+                *logged = logged.saturating_sub(buf.len() as u64);
+                core.pool.put(buf);
+            }
+            // It need not be logged any more.
+            SentBody::User(_, request) if across => {
+                core.update_send(request, |send| send.needs_ack = false);
+            }
+            // Its ack has told the send.
+            SentBody::User(..) => (),
+        });
+    }
+}

@@ -1,0 +1,136 @@
+//! Single situations between recovery groups that the model of two ranks is too small for.
+
+use rejoin_channel_table::ids::{Epoch, Rank};
+
+use crate::harness::{Node, World};
+use crate::tests::content;
+use crate::{Config, MessageMode};
+
+const FIRST: usize = 0;
+const SECOND: usize = 1;
+
+/// Two ranks, each a group of its own, with the smallest window.
+fn two_groups() -> World {
+    let config = Config {
+        eager_copy: 100,
+        eager_max: 6_000,
+        window: 0,
+        chunk: 0,
+        beyond: 0,
+    };
+    let mut world = World::new(config.consistent(), 2);
+    for node in &mut world.nodes {
+        node.engine.set_groups(&[0, 1]);
+    }
+    world.connect_all();
+    world
+}
+
+/// A rank comes back from this image, and the other one learns of it.
+fn comes_back(world: &mut World, rank: usize, image: Node) {
+    let other = 1 - rank;
+    world.cut(rank, other);
+    world.nodes[rank] = image;
+    world.nodes[rank].engine.returned();
+    world.nodes[other].engine.peer_returned(Rank(rank as u32));
+    let resumes = world.shake(FIRST, SECOND);
+    world.link(FIRST, SECOND, &resumes);
+}
+
+/// Copies what the logs need.
+fn log(world: &mut World) {
+    for Node { engine, memory } in &mut world.nodes {
+        while let Some(copy) = engine.next_log_copy() {
+            let from = copy.from.addr..copy.from.addr + copy.from.len;
+            copy.into.copy_from_slice(&memory[from]);
+        }
+    }
+}
+
+#[test]
+fn a_receiver_of_the_past_gets_no_more_than_its_window_takes() {
+    let mut world = two_groups();
+    let image = world.nodes[SECOND].clone();
+    // Three of these fit into the window.
+    for number in 0..4 {
+        let body = content(number, 5_000);
+        world.send(FIRST, SECOND, 0, &body, MessageMode::Standard);
+        world.recv(SECOND, World::pattern(Some(FIRST), Some(0)), 5_000);
+        world.settle();
+        log(&mut world);
+    }
+    // What they were sent from is the program's again.
+    world.nodes[FIRST].memory.fill(0xdd);
+    comes_back(&mut world, SECOND, image);
+    world.settle();
+    for number in 0..4 {
+        let pattern = World::pattern(Some(FIRST), Some(0));
+        let (id, seg) = world.recv(SECOND, pattern, 5_000);
+        world.settle();
+        assert!(world.nodes[SECOND].engine.poll(id).is_some(), "{number}");
+        assert_eq!(world.bytes(SECOND, seg), content(number, 5_000), "{number}");
+    }
+}
+
+#[test]
+fn an_ack_of_what_is_not_sent_yet_counts_when_it_is_sent() {
+    let mut world = two_groups();
+    let receive = |world: &mut World| {
+        world.recv(SECOND, World::pattern(Some(FIRST), Some(0)), 8);
+        world.settle();
+        world.nodes[SECOND].engine.flush_all_acks();
+        world.settle();
+    };
+    world.send(FIRST, SECOND, 0, &content(0, 8), MessageMode::Standard);
+    receive(&mut world);
+    let image = world.nodes[FIRST].clone();
+    world.send(FIRST, SECOND, 0, &content(1, 8), MessageMode::Standard);
+    receive(&mut world);
+    // All that the first one has sent is in a committed image: nothing is retained.
+    world.nodes[SECOND].engine.set_epoch(Epoch(1));
+    world.nodes[SECOND].engine.image_committed(Epoch(1));
+    world.settle();
+    comes_back(&mut world, FIRST, image);
+    // Its own first frame is still to be written when a message acknowledges both.
+    world.send(SECOND, FIRST, 0, &content(2, 8), MessageMode::Standard);
+    world.write(SECOND, FIRST, usize::MAX);
+    world.read(FIRST, SECOND, usize::MAX);
+    world.send(FIRST, SECOND, 0, &content(1, 8), MessageMode::Standard);
+    world.settle();
+    let counts = world.nodes[FIRST]
+        .engine
+        .peer_counts(Rank(1))
+        .expect("a peer");
+    assert_eq!((counts.sent, counts.unacknowledged), (2, 0));
+    let received = world.nodes[SECOND]
+        .engine
+        .peer_counts(Rank(0))
+        .expect("a peer");
+    assert_eq!(
+        received.received, 2,
+        "the second message was not sent twice"
+    );
+}
+
+#[test]
+fn a_full_log_holds_messages_to_other_groups_until_it_has_room() {
+    let mut world = two_groups();
+    world.send(FIRST, SECOND, 0, &content(0, 8), MessageMode::Standard);
+    world.settle();
+    let retained = world.nodes[FIRST].engine.logged_bytes();
+    assert!(retained >= 8);
+    world.nodes[FIRST].engine.hold_sends(true);
+    let held = world.send(FIRST, SECOND, 0, &content(1, 8), MessageMode::Standard);
+    world.settle();
+    let id = held.expect("it is not complete");
+    assert!(!world.nodes[FIRST].engine.is_complete(id));
+    assert_eq!(world.nodes[FIRST].engine.logged_bytes(), retained);
+    world.nodes[FIRST].engine.hold_sends(false);
+    world.settle();
+    assert!(world.nodes[FIRST].engine.is_complete(id));
+    let received = world.nodes[SECOND]
+        .engine
+        .peer_counts(Rank(0))
+        .expect("a peer");
+    assert_eq!(received.received, 2);
+}
