@@ -1,11 +1,12 @@
 //! The messages that a sender keeps until some horizon has passed: retention, send window,
-//! duplicate suppression.
+//! duplicate suppression. And the nondeterministic answers that a replay repeats.
 //!
 //! This crate is sans-IO and deterministic: no transport, no clock, no storage. The horizon is
 //! the receiver's acknowledgement, or between recovery groups a committed image of the receiver.
 #![forbid(unsafe_code)]
 
 mod byte_ring;
+pub mod determinants;
 mod ends;
 mod receive_order;
 mod retention;

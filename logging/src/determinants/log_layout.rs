@@ -1,0 +1,31 @@
+//! Where the header and the records of a log are.
+
+use super::determinant_record::RECORD_WORDS;
+use super::{DeterminantError, LogMemory};
+
+/// "RJNDTM", and the version of the layout in the low 16 bits.
+pub(super) const MAGIC: u64 = 0x524a_4e44_544d_0001;
+/// Word: number of records ever appended.
+pub(super) const END: usize = 1;
+/// Word: number of the first record that the ring still holds.
+pub(super) const FIRST: usize = 2;
+/// Word: number of answers ever given.
+pub(super) const ANSWERS: usize = 3;
+/// Word: number of sends ever issued.
+pub(super) const SENDS: usize = 4;
+/// Words of the header: a cache line.
+pub(super) const HEADER_WORDS: usize = 8;
+
+/// Records that fit in the memory.
+pub(super) fn capacity(memory: &impl LogMemory) -> Result<u64, DeterminantError> {
+    let words = memory.words();
+    match words.saturating_sub(HEADER_WORDS) / RECORD_WORDS {
+        0 => Err(DeterminantError::TooSmall { words }),
+        records => Ok(records as u64),
+    }
+}
+
+/// The first word of a record.
+pub(super) fn place(capacity: u64, index: u64) -> usize {
+    HEADER_WORDS + (index % capacity) as usize * RECORD_WORDS
+}

@@ -1,0 +1,400 @@
+//! Determinants: the nondeterministic answers of a rank, which outlive it and are repeated after
+//! its restore.
+//!
+//! A [`DeterminantLog`] has two parts. Its *memory* ([`LogMemory`]) outlives the process. Its own
+//! fields are in the image of the process, and so know how far the process was when the image was
+//! taken. After a restore, all that the memory has beyond that place is repeated
+//! ([`DeterminantLog::replay_from`]).
+//!
+//! Every call whose result depends on timing asks for an *answer*, and answers are numbered. Only
+//! the answers that are not *no* have a record. One counter covers the others: an answer without a
+//! record, whose number is below the counter, was *no*.
+//!
+//! The memory is one header and a ring of records of four words. Counters of the header:
+//!
+//! | word | meaning |
+//! |---|---|
+//! | 0 | magic number and version |
+//! | 1 | number of records ever appended |
+//! | 2 | number of the first record that the ring still holds |
+//! | 3 | number of answers ever given |
+//! | 4 | number of sends ever issued |
+//!
+//! A record is written before the counter of records moves, and that before the counter of answers
+//! or of sends. The process can die between any two of these stores.
+
+mod determinant_error;
+mod determinant_record;
+mod log_layout;
+mod log_memory;
+mod recorded;
+mod replay_table;
+
+pub use determinant_error::DeterminantError;
+pub use determinant_record::{DeterminantKind, DeterminantRecord, pack_message, unpack_message};
+pub use log_memory::LogMemory;
+pub use recorded::{Recorded, SendTurn};
+
+use determinant_record::kind_byte;
+use log_layout::{ANSWERS, END, FIRST, HEADER_WORDS, MAGIC, SENDS, capacity, place};
+use replay_table::ReplayTable;
+
+type Result<T, E = DeterminantError> = std::result::Result<T, E>;
+
+/// The determinants of one rank. See the module.
+#[derive(Debug)]
+pub struct DeterminantLog<M> {
+    memory: M,
+    /// Records that the ring holds at most.
+    capacity: u64,
+    /// Records that this process has appended or read.
+    position: u64,
+    /// Number of the next answer.
+    answers: u64,
+    /// Number of the next send.
+    sends: u64,
+    replay: ReplayTable,
+}
+
+impl<M: LogMemory> DeterminantLog<M> {
+    /// An empty log. Overwrites the memory's header.
+    ///
+    /// # Errors
+    /// The memory is too small for a record.
+    pub fn new(mut memory: M) -> Result<Self> {
+        let capacity = capacity(&memory)?;
+        for word in 1..HEADER_WORDS {
+            memory.store(word, 0);
+        }
+        memory.store(0, MAGIC);
+        Ok(Self {
+            memory,
+            capacity,
+            position: 0,
+            answers: 0,
+            sends: 0,
+            replay: ReplayTable::default(),
+        })
+    }
+
+    /// The memory.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// The process has been restored: `memory` is the log's memory, opened again. Everything in it
+    /// beyond this process's position is to be repeated.
+    ///
+    /// # Errors
+    /// The memory is no log, or not the one of this process. The log is as before then.
+    pub fn replay_from(&mut self, memory: M) -> Result<()> {
+        let end = self.end_of(&memory)?;
+        // At most as many records as the ring holds.
+        let mut replay = self.replay.clone();
+        for index in self.position..end {
+            let at = place(self.capacity, index);
+            let words = std::array::from_fn(|word| memory.load(at + word));
+            let record = DeterminantRecord::decode(words).ok_or_else(|| {
+                let kind = kind_byte(words[0]);
+                DeterminantError::UnknownKind { index, kind }
+            })?;
+            replay.add(index, record)?;
+        }
+        let answers = (self.answers, memory.load(ANSWERS));
+        replay.limit(answers, (self.sends, memory.load(SENDS)))?;
+        (self.memory, self.replay, self.position) = (memory, replay, end);
+        Ok(())
+    }
+
+    /// The process has been restored together with all others: `memory` is the log's memory, opened
+    /// again. What it has beyond this process's position is undone, and is dropped.
+    ///
+    /// # Errors
+    /// As [`DeterminantLog::replay_from`].
+    pub fn drop_later(&mut self, mut memory: M) -> Result<()> {
+        self.end_of(&memory)?;
+        // An image that was taken in a replay has still to repeat what the process knew then.
+        let (answers, sends) = self.replay.known();
+        memory.store(ANSWERS, answers.max(self.answers));
+        memory.store(SENDS, sends.max(self.sends));
+        memory.store(END, self.position);
+        self.memory = memory;
+        Ok(())
+    }
+
+    /// The end of the records of memory that was opened again.
+    ///
+    /// # Errors
+    /// The memory is no log, or lacks records that this process needs.
+    fn end_of(&self, memory: &M) -> Result<u64> {
+        let found = capacity(memory)?;
+        if found != self.capacity {
+            let expected = self.capacity;
+            return Err(DeterminantError::Resized { found, expected });
+        }
+        let found = memory.load(0);
+        if found != MAGIC {
+            return Err(DeterminantError::Magic { found });
+        }
+        let (first, end) = (memory.load(FIRST), memory.load(END));
+        let position = self.position;
+        let held = end.checked_sub(first);
+        let holds = held.is_some_and(|held| held <= self.capacity);
+        if !holds || !(first..=end).contains(&position) {
+            return Err(DeterminantError::OutOfRange {
+                first,
+                end,
+                position,
+            });
+        }
+        Ok(end)
+    }
+
+    /// Whether anything is left to repeat.
+    pub fn is_replaying(&self) -> bool {
+        self.replay.is_replaying(self.answers, self.sends)
+    }
+
+    /// How far the log is, in records: kept with an image of the process, for
+    /// [`DeterminantLog::release`]. What precedes it is in the image.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The image that was taken at `position` is committed: no restore needs the records before
+    /// it, and their room is used again.
+    ///
+    /// # Errors
+    /// No image of this process was taken there.
+    pub fn release(&mut self, position: u64) -> Result<()> {
+        let (first, end) = (self.memory.load(FIRST), self.memory.load(END));
+        if position > end {
+            return Err(DeterminantError::OutOfRange {
+                first,
+                end,
+                position,
+            });
+        }
+        self.memory.store(FIRST, first.max(position));
+        Ok(())
+    }
+
+    /// Records that the ring holds at most.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// How many more records fit.
+    pub fn room(&self) -> u64 {
+        let held = self.position.saturating_sub(self.memory.load(FIRST));
+        self.capacity.saturating_sub(held)
+    }
+
+    /// Whether no more record fits until a release.
+    pub fn is_full(&self) -> bool {
+        self.room() == 0
+    }
+
+    /// Whether at most half of the ring is free, so that a checkpoint should be taken soon.
+    pub fn is_half_full(&self) -> bool {
+        self.room() <= self.capacity / 2
+    }
+
+    /// Number of answers that this process has been given.
+    pub fn answers(&self) -> u64 {
+        self.answers
+    }
+
+    /// Number of sends that this process has issued.
+    pub fn sends(&self) -> u64 {
+        self.sends
+    }
+
+    /// Appends a record.
+    ///
+    /// # Errors
+    /// The ring is full.
+    fn append(&mut self, record: &DeterminantRecord) -> Result<()> {
+        if self.is_full() {
+            let records = self.capacity;
+            return Err(DeterminantError::Full { records });
+        }
+        let at = place(self.capacity, self.position);
+        for (word, value) in record.encode().into_iter().enumerate() {
+            self.memory.store(at + word, value);
+        }
+        self.position += 1;
+        self.memory.store(END, self.position);
+        Ok(())
+    }
+
+    /// What the log says about the next answer, which a call of `kind` asks for. Nothing changes,
+    /// so a wait may ask again and again.
+    ///
+    /// # Errors
+    /// The log has the answer of another kind.
+    #[inline]
+    pub fn recorded(&self, kind: DeterminantKind) -> Result<Recorded> {
+        if !self.replay.replays_answer(self.answers) {
+            return Ok(Recorded::Live);
+        }
+        match self.replay.answer(self.answers) {
+            Some(record) if record.kind == kind => Ok(Recorded::Yes(record.values)),
+            Some(record) => Err(DeterminantError::OtherKind {
+                number: self.answers,
+                asked: kind,
+                recorded: record.kind,
+            }),
+            None => Ok(Recorded::No),
+        }
+    }
+
+    /// Gives the next answer to a call of `kind`: the recorded one, or else `live`, which is then
+    /// recorded. `None` is *no*.
+    ///
+    /// # Errors
+    /// The log has the answer of another kind, or no room for this one. No answer is given then.
+    pub fn answer(
+        &mut self,
+        kind: DeterminantKind,
+        live: Option<[u64; 3]>,
+    ) -> Result<Option<[u64; 3]>> {
+        debug_assert!(kind.is_answer(), "{kind} has numbers of its own");
+        let number = self.answers;
+        let answer = match self.recorded(kind)? {
+            Recorded::Yes(values) => {
+                self.replay.pass_answer();
+                Some(values)
+            }
+            Recorded::No => None,
+            Recorded::Live => {
+                if let Some(values) = live {
+                    self.append(&DeterminantRecord {
+                        kind,
+                        number,
+                        values,
+                    })?;
+                }
+                live
+            }
+        };
+        self.answers = number + 1;
+        // The memory is ahead while answers are repeated.
+        if !self.replay.replays_answer(self.answers) {
+            self.memory.store(ANSWERS, self.answers);
+        }
+        Ok(answer)
+    }
+
+    /// The source and the tag of the message that the receive with a wildcard of this number was
+    /// matched with, if the log knows it.
+    pub fn match_of(&self, receive: u64) -> Option<(i32, i32)> {
+        self.replay.match_of(receive)
+    }
+
+    /// Takes the matches that are to be repeated: receive, source and tag. Their taker repeats
+    /// them, and reports only others ([`DeterminantLog::matched`]).
+    pub fn take_matches(&mut self) -> impl Iterator<Item = (u64, i32, i32)> + use<M> {
+        let matches = self.replay.take_matches();
+        let flat = |(receive, (source, tag))| (receive, source, tag);
+        matches.into_iter().map(flat)
+    }
+
+    /// The receive with a wildcard of this number is matched with a message: before anything
+    /// depends on it.
+    ///
+    /// # Errors
+    /// The log has another message for this receive, or no room.
+    pub fn matched(&mut self, receive: u64, source: i32, tag: i32) -> Result<()> {
+        let repeated = (source, tag);
+        let kind = DeterminantKind::Match;
+        match self.replay.pass_match(receive) {
+            Some(recorded) if recorded == repeated => Ok(()),
+            Some(recorded) => Err(diverged(kind, receive, recorded, repeated)),
+            None => self.append(&DeterminantRecord {
+                kind,
+                number: receive,
+                values: pack_message(source, tag),
+            }),
+        }
+    }
+
+    /// Whether the operation of this number was cancelled; `None`: that was not decided.
+    pub fn cancel_of(&self, operation: u64) -> Option<bool> {
+        self.replay.cancel_of(operation)
+    }
+
+    /// It is decided whether the operation of this number is cancelled.
+    ///
+    /// # Errors
+    /// The log says otherwise, or has no room.
+    pub fn cancelled(&mut self, operation: u64, cancelled: bool) -> Result<()> {
+        let kind = DeterminantKind::Cancel;
+        match self.replay.pass_cancel(operation) {
+            Some(recorded) if recorded == cancelled => Ok(()),
+            Some(recorded) => Err(diverged(kind, operation, recorded, cancelled)),
+            None => self.append(&DeterminantRecord {
+                kind,
+                number: operation,
+                values: [cancelled.into(), 0, 0],
+            }),
+        }
+    }
+
+    /// Who may issue the next send.
+    #[inline]
+    pub fn send_turn(&self) -> SendTurn {
+        if !self.replay.replays_send(self.sends) {
+            return SendTurn::Anyone;
+        }
+        match self.replay.task_of(self.sends) {
+            Some(task) => SendTurn::Task(task),
+            None => SendTurn::Program,
+        }
+    }
+
+    /// The next send is issued by a task, or by the program itself (`None`). To be called before
+    /// the message can leave.
+    ///
+    /// # Errors
+    /// It is another one's turn, or the log has no room. No send is counted then.
+    pub fn sent(&mut self, task: Option<u64>) -> Result<()> {
+        let number = self.sends;
+        match (self.send_turn(), task) {
+            (SendTurn::Anyone, Some(task)) => self.append(&DeterminantRecord {
+                kind: DeterminantKind::TaskSend,
+                number,
+                values: [task, 0, 0],
+            })?,
+            (SendTurn::Task(recorded), Some(task)) if task == recorded => self.replay.pass_send(),
+            (SendTurn::Anyone | SendTurn::Program, None) => {}
+            (turn, task) => {
+                let repeated = task.map_or(SendTurn::Program, SendTurn::Task);
+                return Err(diverged(DeterminantKind::TaskSend, number, turn, repeated));
+            }
+        }
+        self.sends = number + 1;
+        if !self.replay.replays_send(self.sends) {
+            self.memory.store(SENDS, self.sends);
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn diverged(
+    kind: DeterminantKind,
+    number: u64,
+    recorded: impl std::fmt::Debug,
+    repeated: impl std::fmt::Debug,
+) -> DeterminantError {
+    DeterminantError::Diverged {
+        kind,
+        number,
+        recorded: format!("{recorded:?}"),
+        repeated: format!("{repeated:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;
