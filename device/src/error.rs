@@ -51,6 +51,20 @@ pub enum Error {
         /// The last thing that went wrong.
         last: String,
     },
+    /// The log of a recovery group is full, and no checkpoint makes room.
+    #[error(
+        "rank {rank}: the log has had no room for {seconds} s ({retained} bytes of messages are \
+         retained for other recovery groups, or too many determinants), and no checkpoint was \
+         committed: mpirun says why"
+    )]
+    LogFull {
+        /// The rank.
+        rank: Rank,
+        /// Bytes of messages that it retains.
+        retained: u64,
+        /// How long it has waited.
+        seconds: u64,
+    },
     /// A world rank outside the job.
     #[error("{operation}: rank {rank} is not in this job of {size}")]
     NoSuchRank {

@@ -100,6 +100,14 @@ pub(crate) fn copy_out(engine: &mut Engine) {
     }
 }
 
+/// Copies the bodies that the log needs. Their sends are complete then.
+pub(crate) fn log_out(engine: &mut Engine) {
+    while let Some(copy) = engine.next_log_copy() {
+        // SAFETY: the segment belongs to a send under way.
+        copy.into.copy_from_slice(unsafe { bytes(copy.from) });
+    }
+}
+
 /// Completes a blocking send by copying its body, if its write is through; true when complete.
 pub(crate) fn detach(engine: &mut Engine, request: ReqId) -> bool {
     match engine.detach(request) {

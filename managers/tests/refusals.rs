@@ -116,7 +116,23 @@ fn options_that_mean_nothing_here_are_refused() {
         (&["-n2.5", "true"], "whole number"),
         (&["true", ":", ":", "true"], "empty"),
         (&[""], "empty"),
-        (&["--recovery", "sender-log", "true"], "not there yet"),
+        (&["--recovery", "receiver-log", "true"], "not there yet"),
+        (
+            &["--recovery", "sender-log", "--images", "/tmp", "true"],
+            "--images is not there yet for --recovery sender-log",
+        ),
+        (
+            &["--recovery", "sender-log", "--output", "commit", "true"],
+            "--output commit is not there yet for --recovery sender-log",
+        ),
+        (
+            &["--log-group", "rank", "true"],
+            "--log-group: REJOIN_RECOVERY=none has no log",
+        ),
+        (
+            &["--recovery", "sender-log", "--log-limit", "3", "true"],
+            "at least 1 MB",
+        ),
         (&["--recovery", "pigeon", "true"], "no such mode"),
         (&["--output", "commit", "true"], "takes no checkpoints"),
         (&["--host", "a:0", "true"], "'0' is no number of slots"),
@@ -200,8 +216,8 @@ fn a_bad_value_is_reported_with_its_variable() {
         ),
         (
             "REJOIN_RECOVERY",
-            "sender-log",
-            "REJOIN_RECOVERY=sender-log is not there yet",
+            "receiver-log",
+            "REJOIN_RECOVERY=receiver-log is not there yet",
         ),
         (
             "REJOIN_CHECKPOINT_INTERVAL",

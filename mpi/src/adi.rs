@@ -28,6 +28,10 @@ pub struct Dev {
     inner: Inner,
     /// Why the device must not be used any more: its first error.
     failed: Option<Box<Error>>,
+    /// The device has failed or has a log of determinants, so each send needs a check.
+    guarded: bool,
+    /// The task that is being polled, in logging modes: it issues the sends.
+    task: Option<u64>,
 }
 
 enum Inner {
@@ -71,6 +75,9 @@ macro_rules! ask {
     };
 }
 
+// After the macros that it uses.
+mod log_access;
+
 /// What became of a send on the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendAttempt {
@@ -93,6 +100,8 @@ impl Dev {
         Dev {
             inner,
             failed: None,
+            guarded: false,
+            task: None,
         }
     }
 
@@ -109,6 +118,7 @@ impl Dev {
     pub fn fail(&mut self, error: Error) -> Error {
         if self.failed.is_none() {
             on!(self, d => d.withdraw(), t => t.withdraw());
+            self.guarded = true;
         }
         (**self.failed.get_or_insert_with(|| Box::new(error))).clone()
     }
@@ -265,7 +275,7 @@ impl Dev {
         mode: Mode,
         attempt: SendAttempt,
     ) -> Result<ReqId> {
-        self.alive()?;
+        self.begin_send()?;
         // SAFETY: the caller keeps the buffer.
         let started = on!(self, d => unsafe {
             match attempt {
@@ -288,7 +298,7 @@ impl Dev {
         (buf, len): (*const u8, usize),
         attempt: SendAttempt,
     ) -> Result<Option<ReqId>> {
-        self.alive()?;
+        self.begin_send()?;
         // SAFETY: the caller keeps the buffer.
         let started = on!(self, d => unsafe {
             match attempt {
@@ -313,7 +323,7 @@ impl Dev {
         len: usize,
         caller: Caller,
     ) -> SendAttempt {
-        if self.failed.is_some() {
+        if self.guarded {
             return SendAttempt::Untried;
         }
         // SAFETY: the caller's promise.
@@ -354,7 +364,7 @@ impl Dev {
         buf: *mut u8,
         len: usize,
     ) -> Option<Completion> {
-        if self.failed.is_some() {
+        if self.guarded && self.failed.is_some() {
             return None;
         }
         // SAFETY: the caller's promise.
@@ -389,7 +399,7 @@ impl Dev {
     /// As [`Dev::irecv`].
     #[inline(always)]
     pub unsafe fn try_irecv(&mut self, pat: &Pattern, buf: *mut u8, len: usize) -> Option<ReqId> {
-        if self.failed.is_some() {
+        if self.guarded {
             return None;
         }
         // SAFETY: the caller's promise.

@@ -5,8 +5,8 @@ mod create;
 mod exchange;
 mod split;
 
-pub(crate) use context::Contexts;
 pub use context::{ContextId, ContextIds, Traffic};
+pub(crate) use context::{Contexts, NO_CONTEXT};
 pub(crate) use create::CREATION_TAG;
 pub use split::SplitType;
 

@@ -1,6 +1,7 @@
 //! Requests (MPI-5.0 §3.7, §3.9, §13.2): a slab with generations, so that a stale handle is an
 //! error and not another request.
 
+mod cancel_request;
 pub(crate) mod complete;
 mod general;
 mod generalized;
@@ -14,7 +15,6 @@ pub use generalized::{Generalized, GeneralizedCallbacks};
 
 use crate::adi::ReqId;
 use crate::comm::Communicator;
-use crate::decide::Wild;
 use crate::p2p::{SendMode, Staging, Typed};
 use crate::status::{Completed, Status};
 use std::pin::Pin;
@@ -77,6 +77,8 @@ enum State {
     Task(Option<Task>),
     /// A generalized request.
     General(Rc<Generalized>),
+    /// In a replay: a receive that the program is about to cancel.
+    Withheld,
 }
 
 /// An operation that was started.
@@ -85,8 +87,20 @@ pub(crate) struct Started {
     /// The packed copy of a send, or the memory from which a receive is unpacked at its end.
     staging: Option<Box<Staging>>,
     receives: bool,
-    /// A receive with a wildcard: its match is a nondeterministic answer.
-    wild: Option<Wild>,
+    /// In logging modes: of a receive or a send, its number among the operations that can be
+    /// cancelled; of a task, its number among the tasks.
+    number: u64,
+    cancelling: Cancelling,
+}
+
+/// Whether the program has cancelled an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cancelling {
+    No,
+    /// The completion says whether it worked.
+    Requested,
+    /// It is known whether it worked.
+    Decided,
 }
 
 impl Started {
@@ -95,7 +109,8 @@ impl Started {
             state,
             staging: None,
             receives: false,
-            wild: None,
+            number: 0,
+            cancelling: Cancelling::No,
         }
     }
 
@@ -113,12 +128,24 @@ impl Started {
     }
 
     /// A receive that the device has, and where its message is unpacked.
-    pub fn recv(request: ReqId, staging: Option<Staging>, wild: Option<Wild>) -> Self {
+    pub fn recv(request: ReqId, staging: Option<Staging>) -> Self {
         Self {
             receives: true,
-            wild,
             ..Self::send(request, staging)
         }
+    }
+
+    /// In a replay, a receive that was cancelled: no message may match it.
+    pub fn withheld() -> Self {
+        Self {
+            receives: true,
+            ..Self::new(State::Withheld)
+        }
+    }
+
+    /// The same operation with this number.
+    pub fn numbered(self, number: u64) -> Self {
+        Self { number, ..self }
     }
 
     /// A task that was not polled yet.
@@ -139,8 +166,6 @@ pub(crate) struct Request {
     /// Keeps the context id; errors go to its handler.
     comm: Option<Rc<Communicator>>,
     persistent: Option<Rc<Persistent>>,
-    /// The program asked to cancel it.
-    cancelling: bool,
 }
 
 impl Request {
@@ -149,7 +174,6 @@ impl Request {
             operation,
             comm,
             persistent: None,
-            cancelling: false,
         }
     }
 
@@ -158,8 +182,7 @@ impl Request {
     fn is_simple(&self) -> bool {
         self.operation.staging.is_none()
             && self.persistent.is_none()
-            && self.operation.wild.is_none()
-            && !self.cancelling
+            && self.operation.cancelling == Cancelling::No
     }
 }
 

@@ -67,7 +67,7 @@ impl Mpi {
 
     fn with_tuning(dev: Dev, tuning: Tuning) -> Rc<Self> {
         let member = WorldMember::new(&dev);
-        Rc::new_cyclic(|this| Self {
+        let mpi = Rc::new_cyclic(|this| Self {
             this: this.clone(),
             dev: RefCell::new(dev),
             threads: ThreadSync::default(),
@@ -77,7 +77,9 @@ impl Mpi {
             requests: RequestRegistry::default(),
             buffer: BufferSlot::default(),
             resources: Resources::new(tuning),
-        })
+        });
+        mpi.start_logging();
+        mpi
     }
 
     /// Connects to the job, or starts a job of one.
@@ -177,6 +179,11 @@ impl Mpi {
         self.dev_mut().accept_checkpoints(ask)
     }
 
+    /// Nondeterministic answers are recorded, and repeated after a restore.
+    pub fn repeats_answers(&self) -> bool {
+        self.decider().logs()
+    }
+
     /// World rank of this process.
     pub fn rank(&self) -> Rank {
         self.member.rank()
@@ -212,9 +219,13 @@ impl Mpi {
         self.dev().appnum()
     }
 
-    /// `MPI_Get_processor_name`.
+    /// `MPI_Get_processor_name`. In logging modes it stays what it was at the beginning, because a
+    /// rank may be restored on another host.
     pub fn processor_name(&self) -> String {
-        self.dev().host_of(self.rank())
+        match self.decider().logs() {
+            false => self.dev().host_of(self.rank()),
+            true => self.member.first_host().to_owned(),
+        }
     }
 
     /// Number of communicators alive in this process.
@@ -230,10 +241,14 @@ impl Mpi {
     }
 
     /// The host that this process is on now, in a fixed length: equal for ranks that can share
-    /// memory. A longer name has its beginning cut off, which says least.
+    /// memory. A longer name has its beginning cut off, which says least. In logging modes it is
+    /// the host at the beginning: ranks exchange it, and a replay must send the same.
     pub(crate) fn local_host(&self) -> [u8; 128] {
         let mut fixed = [0; 128];
-        let name = self.dev().local_host();
+        let name = match self.decider().logs() {
+            false => self.dev().local_host(),
+            true => self.member.first_local_host().to_owned(),
+        };
         for (to, from) in fixed.iter_mut().zip(name.bytes().rev()) {
             *to = from;
         }
@@ -242,7 +257,7 @@ impl Mpi {
 
     /// A context id that no communicator of this process has; `None`: all are in use.
     pub(crate) fn take_context_id(&self) -> Option<ContextId> {
-        self.member.take_context_id()
+        self.member.take_context_id(self.decider().logs())
     }
 
     /// Makes the lock for `MPI_THREAD_MULTIPLE`; from here on every call is between

@@ -30,6 +30,7 @@ fn run(detector: Detector, parts: u32) -> Tally {
         failover: false,
         takes_in: false,
         copies: None,
+        group: None,
     };
     let fate = Fate {
         from: 1000 * MILLI,

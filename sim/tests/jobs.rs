@@ -55,6 +55,7 @@ fn run(seed: u64, forgets: bool) -> Result<Tally, String> {
             failover: false,
             takes_in: false,
             copies: None,
+            group: None,
         },
         _ => Shape {
             hosts: rng.between(1, 8) as usize,
@@ -67,6 +68,7 @@ fn run(seed: u64, forgets: bool) -> Result<Tally, String> {
             failover: false,
             takes_in: false,
             copies: None,
+            group: None,
         },
     };
     let (rounds, round) = (rng.between(5, 40), rng.between(1, 8) * MILLI);
@@ -171,6 +173,7 @@ fn run_without_hosts(seed: u64) -> Result<Tally, String> {
         failover: true,
         takes_in: !seed.is_multiple_of(4),
         copies: seed.is_multiple_of(2).then(|| copies(seed)),
+        group: None,
     };
     let (rounds, round) = (rng.between(20, 60), rng.between(20, 80) * MILLI);
     let fate = Fate {
@@ -231,6 +234,7 @@ fn run_with_files(seed: u64) -> Result<Tally, String> {
         failover: false,
         takes_in: false,
         copies: seed.is_multiple_of(2).then(|| copies(seed)),
+        group: None,
     };
     let (rounds, round) = (rng.between(10, 60), rng.between(1, 8) * MILLI);
     let fate = Fate {
@@ -307,6 +311,7 @@ fn run_to_stop(seed: u64) -> Result<Tally, String> {
         failover: false,
         takes_in: false,
         copies: seed.is_multiple_of(4).then(|| copies(seed)),
+        group: None,
     };
     let (rounds, round) = (rng.between(10, 60), rng.between(1, 8) * MILLI);
     let fate = Fate {
@@ -364,6 +369,7 @@ fn exchange(
         failover: false,
         takes_in: false,
         copies: None,
+        group: None,
     };
     let fate = Fate {
         from: 5 * MILLI,

@@ -39,6 +39,7 @@ fn shape(rng: &mut Rng, leases: bool) -> Shape {
         failover: true,
         takes_in: true,
         copies,
+        group: None,
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{Holds, ImageCost, Limits, ProcessMap, Welcome};
 pub const MANAGER_FD: &str = "REJOIN_MANAGER_FD";
 
 /// Version of the messages in this crate; both sides must have the same.
-pub const VERSION: u32 = 18;
+pub const VERSION: u32 = 19;
 
 /// A request by signal with this number concerns no checkpoint, because every rank that runs has
 /// passed it: the rank reads the messages of its manager.
@@ -181,6 +181,13 @@ pub enum FromManager {
         epoch: Option<Epoch>,
         /// Checkpoints up to this number can no longer be committed, unless they already are.
         abandoned: Epoch,
+    },
+    /// The rank's recovery group has committed its checkpoint of this epoch.
+    GroupCommitted {
+        /// The job's generation.
+        generation: Generation,
+        /// The checkpoint.
+        epoch: Epoch,
     },
     /// The answer to [`ToManager::AskRegionsNumber`].
     RegionsNumber {

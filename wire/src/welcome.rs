@@ -113,6 +113,11 @@ pub struct RankOptions {
     /// The newest stored state that the job may continue from; any when absent. A rollback has made
     /// newer states invalid.
     pub newest: Option<u32>,
+    /// For each rank the number of its recovery group, from 0; empty: the job is one group.
+    pub log_groups: Vec<u32>,
+    /// Most bytes that the rank retains for other groups (`--log-limit`); 0: the local manager sets
+    /// it.
+    pub log_limit: u64,
     /// Between ranks of one host.
     pub transport: Transport,
     /// The user wants progress messages (`--verbose`).
@@ -142,6 +147,8 @@ pub struct Images {
     pub watch: Option<(u32, u32)>,
     /// Where ranks of its host wait for each other.
     pub barrier: Option<BarrierPlace>,
+    /// The manager's descriptor of the memory of this rank's determinants, in logging modes.
+    pub determinants: Option<u32>,
 }
 
 #[cfg(test)]

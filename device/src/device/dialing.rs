@@ -210,8 +210,17 @@ impl Device {
     fn may_redial(&mut self, rank: Rank, why: &str) -> Result<bool> {
         let limit = self.member.options().connect_timeout;
         let needed = self.engine.tx_waiting(rank);
+        let comes_back = self.engine.is_across(rank);
         let dial = self.links.dial(rank);
         if dial.fail(why, limit) {
+            if needed && comes_back {
+                // The managers end the job if its group does not come back.
+                dial.clear_failures();
+                let host = self.host_of(rank).to_owned();
+                let text = format!("still waits for rank {rank} on host {host}: {why}");
+                self.manager.note(true, text)?;
+                return Ok(true);
+            }
             if !needed {
                 dial.give_up();
                 return Ok(false);

@@ -83,6 +83,10 @@ impl Device {
 
     /// Continues a handshake as far as it can go now; true if it moved.
     pub(super) fn handshake_event(&mut self, token: PollToken) -> Result<bool> {
+        // A resume tells the peer which of its messages were matched.
+        if self.engine.any_wild_match() {
+            self.store_matches()?;
+        }
         let Some(pending) = self.links.lift(token) else {
             return Ok(false);
         };

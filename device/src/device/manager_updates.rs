@@ -54,10 +54,12 @@ impl Device {
                         self.recovery.note_checkpoints(epoch, abandoned);
                     }
                 }
-                FromManager::RegionsNumber { generation, .. }
+                FromManager::GroupCommitted { generation, .. }
+                | FromManager::RegionsNumber { generation, .. }
                 | FromManager::RegionsCommitted { generation, .. }
                 | FromManager::Card { generation, .. }
                     if generation != present => {}
+                FromManager::GroupCommitted { epoch, .. } => self.group_committed(epoch)?,
                 FromManager::RegionsNumber { epoch, .. } => {
                     self.recovery.region_answers().give_number(epoch);
                 }
@@ -81,12 +83,17 @@ impl Device {
 
     /// A rank has a new incarnation, or another host, or its card has come.
     fn updated(&mut self, rank: Rank, incarnation: Incarnation, card: BusinessCard) {
+        let is_new = self.links.book().incarnation(rank) != Some(incarnation);
         let Some(closed) = self.links.update(rank, incarnation, card) else {
             return;
         };
         if let Some(closed) = closed {
             self.meter.stats.doorbells += closed.doorbells;
             self.engine.link_down(rank);
+        }
+        if is_new {
+            // It may have come back from an image that lacks messages.
+            self.engine.peer_returned(rank);
         }
         // Messages for the old place of the rank now wait for the new one.
         if self.engine.tx_waiting(rank) {

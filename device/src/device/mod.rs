@@ -1,6 +1,7 @@
 //! The calls of the MPI layer to the device.
 
 mod await_links;
+mod determinants;
 mod dialing;
 mod fast_path;
 mod finalize;
@@ -42,6 +43,7 @@ use crate::manager::ManagerChannel;
 use crate::meter::{Meter, Stats};
 use crate::program_memory;
 use crate::progress::ProgressState;
+use crate::rank_log::RankLog;
 use crate::recovery::RankRecovery;
 use crate::transport::SendOutcome;
 
@@ -106,6 +108,8 @@ pub struct Device {
     manager: ManagerChannel,
     recovery: RankRecovery,
     progress: ProgressState,
+    /// In logging modes.
+    determinants: Option<RankLog>,
     /// The handle for other threads; `links` makes the descriptor behind it.
     waker: Waker,
     /// Threads share a device only by taking turns.
@@ -349,6 +353,10 @@ impl Device {
         len: usize,
         caller: Caller,
     ) -> Result<bool> {
+        // The slow path stores matches of wildcards before anything leaves.
+        if self.engine.has_groups() && self.engine.any_wild_match() {
+            return Ok(false);
+        }
         // SAFETY: the caller's promise.
         match unsafe { self.try_eager(to, env, buf, len, caller) } {
             SendOutcome::Untried | SendOutcome::WouldBlock => return Ok(false),

@@ -136,6 +136,7 @@ impl Device {
         if self.meter.stats.event_polls.is_multiple_of(GRANT_EVERY) {
             self.progress.grant(&mut self.engine);
         }
+        self.ask_for_log_room()?;
         self.take_signalled_request()?;
         if self.recovery.is_pending() {
             // A checkpoint ends no wait, and must not delay the report of a long one.

@@ -100,6 +100,7 @@ impl Device {
             match request {
                 SafePointRequest::Checkpoint(epoch) => {
                     self.engine.set_epoch(epoch);
+                    self.note_determinants(epoch);
                     self.take_image(epoch)?;
                 }
                 SafePointRequest::Move(image) => self.move_away(image)?,

@@ -9,7 +9,8 @@ use rejoin_engine::Engine;
 use rejoin_wire::{RankOptions, Welcome};
 
 use super::Device;
-use crate::error::Result;
+use super::determinants::begin_log;
+use crate::error::{Error, Result};
 use crate::events::{PollToken, Poller, Waker};
 use crate::job_member::JobMember;
 use crate::links::{Links, RankListeners};
@@ -95,14 +96,25 @@ impl Device {
             },
         };
         recovery.begin_with(image);
+        let mut engine = Engine::new(config, identity.rank, size);
+        let groups = &settings.log_groups;
+        if groups.len() == size as usize {
+            engine.set_groups(groups);
+        } else if !groups.is_empty() {
+            return Err(Error::Manager {
+                rank: identity.rank,
+                problem: format!("it names groups of {} ranks, not of {size}", groups.len()),
+            });
+        }
         let mut device = Self {
-            engine: Engine::new(config, identity.rank, size),
+            engine,
             meter: Meter::new(options.cut, identity.rank.0),
             links: Links::new(identity, book, poller, os::noise()?),
             listeners,
             manager,
             recovery,
             progress: ProgressState::new(Spin::new(spin(&options, &settings))),
+            determinants: begin_log(identity.rank, &settings)?,
             member: JobMember::new(identity, size, appnum, settings, options, card),
             waker,
             not_sync: PhantomData,

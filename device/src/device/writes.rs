@@ -12,6 +12,13 @@ impl Device {
     #[inline]
     pub(super) fn flush_ready(&mut self) -> Result<bool> {
         let mut moved = false;
+        if self.engine.has_groups() {
+            moved = self.engine.any_log_copy();
+            program_memory::log_out(&mut self.engine);
+            if self.engine.any_wild_match() && !self.store_matches()? {
+                return Ok(moved);
+            }
+        }
         while let Some(rank) = self.engine.next_ready() {
             moved |= self.flush_link(rank)?;
         }
@@ -24,6 +31,11 @@ impl Device {
     /// Writes the engine's frames for a peer, or dials it.
     #[inline]
     pub(super) fn flush_link(&mut self, rank: Rank) -> Result<bool> {
+        if self.engine.has_groups() && self.engine.any_wild_match() && !self.store_matches()? {
+            // It is asked for again when the log has room.
+            self.engine.tx_later(rank);
+            return Ok(false);
+        }
         let Some(token) = self.links.token_of(rank) else {
             if self.engine.tx_waiting(rank) {
                 self.want_link(rank)?;

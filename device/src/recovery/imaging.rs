@@ -79,7 +79,7 @@ pub(super) fn join_barrier(images: Option<&Images>) {
 }
 
 /// Opens memory of the local manager by its number there.
-fn managers_memory(manager: u32, descriptor: u32) -> std::io::Result<std::fs::File> {
+pub(super) fn managers_memory(manager: u32, descriptor: u32) -> std::io::Result<std::fs::File> {
     let path = format!("/proc/{manager}/fd/{descriptor}");
     let mut options = std::fs::OpenOptions::new();
     options.read(true).write(true).open(path)

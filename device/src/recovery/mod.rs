@@ -1,5 +1,6 @@
 //! A rank's recovery state: checkpoint requests, images, and the known checkpoints of the job.
 
+pub(crate) mod determinant_words;
 mod imaging;
 mod pending_checkpoint;
 mod region_answers;

@@ -442,6 +442,28 @@ impl Coordinator {
         self.another = true;
     }
 
+    /// All of these ranks have their images of the checkpoint under way.
+    #[must_use]
+    pub fn has_images_of(&self, ranks: &[Rank], epoch: Epoch) -> bool {
+        let pending = self.pending.as_ref();
+        let pending = pending.filter(|request| request.epoch == epoch);
+        pending.is_some_and(|request| ranks.iter().all(|rank| !request.missing.contains(rank)))
+    }
+
+    /// These ranks are coming back, and the others stand. A request that waits for their images is
+    /// void, and another one follows. Until [`Coordinator::run_again`], none is due.
+    pub fn group_returns(&mut self, ranks: &[Rank]) {
+        let due = self.due.take();
+        let waits = |request: &mut OpenRequest| {
+            let mut ranks = ranks.iter();
+            ranks.any(|rank| request.missing.contains(rank))
+        };
+        let void = self.pending.take_if(waits);
+        let since = void.as_ref().map(|request| request.since);
+        self.overdue = since.or(due).or(self.overdue);
+        self.another |= void.is_some();
+    }
+
     /// A rank's image is there.
     pub fn imaged(&mut self, rank: Rank, epoch: Epoch, cost: ImageCost) -> Progress {
         let Some(request) = self

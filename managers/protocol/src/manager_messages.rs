@@ -245,6 +245,16 @@ pub enum ToLocal {
         /// The highest number that was abandoned; no committed one is higher.
         abandoned: Epoch,
     },
+    /// The recovery group of these ranks has committed this checkpoint: the host drops their
+    /// earlier images, and tells them.
+    CommitGroup {
+        /// The job's generation.
+        generation: Generation,
+        /// The ranks of the group that are on the host, or more.
+        ranks: Vec<Rank>,
+        /// The checkpoint.
+        epoch: Epoch,
+    },
     /// These ranks roll back: their present processes are stopped, and when all of this host's are,
     /// their images of the checkpoint take over.
     Restore {

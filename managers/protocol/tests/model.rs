@@ -91,6 +91,8 @@ impl Stored {
             | Record::RegionsNumbered { .. }
             | Record::RegionsCommitted { .. }
             | Record::Restoring { .. }
+            | Record::GroupCommitted { .. }
+            | Record::GroupRestoring { .. }
             | Record::Stopping { .. }
             | Record::Moving { .. }
             | Record::Moved { .. }

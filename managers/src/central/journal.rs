@@ -9,7 +9,7 @@
 
 use crate::error::system_text;
 use crate::host::run_dir::NEW;
-use rejoin_channel_table::JobId;
+use rejoin_channel_table::{JobId, Rank};
 use rejoin_managers_protocol::central::Record;
 use rejoin_managers_protocol::levels::Level;
 use rejoin_wire::codec::{FrameReader, MANAGER_LIMIT, encode};
@@ -21,7 +21,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The first entry begins with this: the mark of a journal, and its format.
-const FORMAT: (u64, u64) = (u64::from_le_bytes(*b"rejoin-j"), 13);
+const FORMAT: (u64, u64) = (u64::from_le_bytes(*b"rejoin-j"), 14);
 
 /// Bytes before each message: its length, its CRC-32C, and the CRC-32C of these two. A damaged
 /// length is so no entry that was cut short.
@@ -70,6 +70,8 @@ enum Kind {
     Started,
     Requested,
     Committed(Level),
+    GroupCommitted(Rank),
+    GroupRestoring(Option<Rank>),
     RegionsNumbered,
     RegionsCommitted,
     Memory,
@@ -85,6 +87,10 @@ impl Kind {
             Record::Started { .. } => Kind::Started,
             Record::Requested { .. } => Kind::Requested,
             Record::Committed { level, .. } => Kind::Committed(*level),
+            Record::GroupCommitted { rank, .. } => Kind::GroupCommitted(*rank),
+            Record::GroupRestoring { ranks, .. } => {
+                Kind::GroupRestoring(ranks.first().map(|(rank, _)| *rank))
+            }
             Record::RegionsNumbered { .. } => Kind::RegionsNumbered,
             Record::RegionsCommitted { .. } => Kind::RegionsCommitted,
             Record::Memory(_) => Kind::Memory,

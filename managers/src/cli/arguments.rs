@@ -55,8 +55,9 @@ pub(super) struct JobArguments {
     /// What ranks of one host talk over
     #[arg(long, env = "REJOIN_TRANSPORT", value_enum, default_value_t = Carrier::Auto)]
     pub(super) transport: Carrier,
-    /// What happens when a rank is lost: coordinated (all ranks go back to the last checkpoint) or
-    /// none (the job ends)
+    /// What happens when a rank is lost: coordinated (all ranks go back to the last checkpoint),
+    /// sender-log (only the rank's recovery group goes back, and senders repeat what it had
+    /// received) or none (the job ends)
     #[arg(
         long,
         env = "REJOIN_RECOVERY",
@@ -64,6 +65,16 @@ pub(super) struct JobArguments {
         default_value = "coordinated"
     )]
     pub(super) recovery: String,
+    /// The recovery groups of sender-log: each rank is one, or the ranks of each host are. The
+    /// default is host in a job on several hosts, and rank on one
+    #[arg(long, env = "REJOIN_LOG_GROUP", value_enum)]
+    pub(super) log_group: Option<LogGroup>,
+    /// Bytes of messages that a rank retains for other groups: a number, or one with a unit such as
+    /// 200MB. At half of it the rank requests a checkpoint; at all of it, it sends nothing more to
+    /// other groups until checkpoints make room. The default is a quarter of the host's memory,
+    /// divided among the ranks of the host
+    #[arg(long, env = "REJOIN_LOG_LIMIT", value_name = "BYTES", value_parser = log_limit, allow_hyphen_values = true)]
+    pub(super) log_limit: Option<u64>,
     /// Time between checkpoints: TIME (as --timeout), auto (from what they cost and how often ranks
     /// are lost), or asked (only when asked for)
     #[arg(long, env = "REJOIN_CHECKPOINT_INTERVAL", value_name = "TIME|auto|asked", default_value = "auto", value_parser = interval, allow_hyphen_values = true)]
@@ -347,6 +358,14 @@ pub(super) enum BindTo {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum LogGroup {
+    /// Each rank is a group
+    Rank,
+    /// The ranks that a host has at first are a group
+    Host,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Carrier {
     /// Shared memory between ranks of one host where it is available, else TCP
     Auto,
@@ -473,12 +492,21 @@ fn interval(text: &str) -> Result<Interval, String> {
 
 /// A lower rate would look like a connection that makes no progress.
 const LEAST_COPY_RATE: u64 = 1_000_000;
+/// Least limit of a log, in bytes.
+const LEAST_LOG: u64 = 1_000_000;
 
 fn copy_rate(text: &str) -> Result<u64, String> {
     let rate = text.parse::<ByteSize>().map(|size| size.as_u64());
     let rate = rate.ok().filter(|rate| *rate >= LEAST_COPY_RATE);
     let wanted = "at least 1 MB is needed: a number of bytes, or one with MB, GB, MiB or GiB";
     rate.ok_or_else(|| wanted.into())
+}
+
+fn log_limit(text: &str) -> Result<u64, String> {
+    let limit = text.parse::<ByteSize>().map(|size| size.as_u64());
+    let limit = limit.ok().filter(|limit| *limit >= LEAST_LOG);
+    let wanted = "at least 1 MB is needed: a number of bytes, or one with MB, GB, MiB or GiB";
+    limit.ok_or_else(|| wanted.into())
 }
 
 fn checkpoint_signal(text: &str) -> Result<i32, String> {

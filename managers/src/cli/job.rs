@@ -1,7 +1,7 @@
 //! From options to a launch: checks the options, numbers programs and hosts, and makes the plan.
 
 use super::arguments::{
-    BindTo, Carrier, Compression, DetectorName, Given, JobArguments, MapBy, OutputAt,
+    BindTo, Carrier, Compression, DetectorName, Given, JobArguments, LogGroup, MapBy, OutputAt,
     ProgramArguments, Stdin,
 };
 use super::{host_list, ports, stop_options};
@@ -64,7 +64,7 @@ pub(super) fn launch(
         copy_rate: job.image_copy_rate,
         ranks,
         images: images.filter(|_| recovery.is_some()),
-        options: options(job, recovery.is_some())?,
+        options: options(job, recovery.is_some(), &machines)?,
         binding: binding(job),
         compression: compression(job),
         begun: Vec::new(),
@@ -179,7 +179,11 @@ fn compression(job: &JobArguments) -> ImageCompression {
 }
 
 /// The options of every rank.
-fn options(job: &JobArguments, takes_images: bool) -> Result<RankOptions, String> {
+fn options(
+    job: &JobArguments,
+    takes_images: bool,
+    machines: &Machines,
+) -> Result<RankOptions, String> {
     Ok(RankOptions {
         interface: job.interface.clone(),
         port_range: job.port_range,
@@ -196,6 +200,8 @@ fn options(job: &JobArguments, takes_images: bool) -> Result<RankOptions, String
             Carrier::Tcp | Carrier::Verbs => Transport::Tcp,
         },
         verbose: job.verbose,
+        log_groups: log_groups(job, machines),
+        log_limit: job.log_limit.unwrap_or(0),
         ..RankOptions::default()
     })
 }
@@ -222,7 +228,8 @@ fn images(job: &JobArguments, machines: &Machines) -> Result<Option<ImagesPlace>
         folder,
         is_default: false,
     });
-    let has_default = job.images.is_none() && machines.is_networked();
+    let takes_files = job.recovery != SENDER_LOG;
+    let has_default = job.images.is_none() && machines.is_networked() && takes_files;
     Ok(named.or_else(|| {
         has_default.then(|| ImagesPlace {
             folder: images_folder::default_path(),
@@ -231,8 +238,40 @@ fn images(job: &JobArguments, machines: &Machines) -> Result<Option<ImagesPlace>
     }))
 }
 
+/// The name of the mode in which only the group of a lost rank goes back.
+const SENDER_LOG: &str = "sender-log";
+
+/// For each rank the number of its recovery group; empty: the job is one group.
+fn log_groups(job: &JobArguments, machines: &Machines) -> Vec<u32> {
+    let placement = &machines.placement;
+    if job.recovery != SENDER_LOG {
+        return Vec::new();
+    }
+    let first = placement.first();
+    let is_one_host = placement.iter().all(|host| Some(host) == first);
+    let group = job.log_group.unwrap_or(match is_one_host {
+        true => LogGroup::Rank,
+        false => LogGroup::Host,
+    });
+    match group {
+        LogGroup::Rank => (0u32..).take(placement.len()).collect(),
+        LogGroup::Host => {
+            // Numbers without gaps, in the order of the hosts' first ranks.
+            let mut hosts: Vec<_> = Vec::new();
+            let mut number = |host| {
+                let known = hosts.iter().position(|other| *other == host);
+                known.unwrap_or_else(|| {
+                    hosts.push(host);
+                    hosts.len() - 1
+                }) as u32
+            };
+            placement.iter().map(|host| number(*host)).collect()
+        }
+    }
+}
+
 fn recovery(job: &JobArguments, has_files: bool) -> Option<Recovery> {
-    (job.recovery == "coordinated").then(|| Recovery {
+    (job.recovery != "none").then(|| Recovery {
         interval: job.checkpoint_interval,
         files: has_files.then_some(job.image_interval),
         copies: job
@@ -255,16 +294,25 @@ fn check_not_there_yet(job: &JobArguments, given: Given<'_>) -> Result<(), Strin
     let recovery = given("recovery", &job.recovery);
     match job.recovery.as_str() {
         "none" | "coordinated" => {}
-        "sender-log" | "receiver-log" => {
+        SENDER_LOG => check_sender_log(job, &recovery)?,
+        "receiver-log" => {
             return Err(format!(
-                "{recovery} is not there yet; coordinated and none are"
+                "{recovery} is not there yet; coordinated, sender-log and none are"
             ));
         }
         _ => {
             return Err(format!(
-                "{recovery}: there is no such mode; coordinated and none are"
+                "{recovery}: there is no such mode; coordinated, sender-log and none are"
             ));
         }
+    }
+    let has_log = job.recovery == SENDER_LOG;
+    let named = [
+        ("--log-group", job.log_group.is_some()),
+        ("--log-limit", job.log_limit.is_some()),
+    ];
+    if let Some((option, _)) = named.iter().find(|(_, is_given)| *is_given && !has_log) {
+        return Err(format!("{option}: {recovery} has no log"));
     }
     let named = [("--job-name", &job.job_name), ("--restart", &job.restart)];
     let named = named
@@ -284,6 +332,23 @@ fn check_not_there_yet(job: &JobArguments, given: Given<'_>) -> Result<(), Strin
         return Err(format!("--output commit: {recovery} takes no checkpoints"));
     }
     Ok(())
+}
+
+/// What does not go together with message logging yet.
+fn check_sender_log(job: &JobArguments, recovery: &str) -> Result<(), String> {
+    let is_set = |name: &Option<String>| name.as_ref().is_some_and(|name| !name.is_empty());
+    let options = [
+        ("--images", job.images_folder().is_some()),
+        ("--job-name", is_set(&job.job_name)),
+        ("--restart", is_set(&job.restart)),
+        ("--output commit", job.output == OutputAt::Commit),
+    ];
+    let refused = options.iter().find(|(_, is_given)| *is_given);
+    refused.map_or(Ok(()), |(option, _)| {
+        Err(format!(
+            "{option} is not there yet for {recovery}, whose images are in memory only"
+        ))
+    })
 }
 
 fn program_of(arguments: ProgramArguments, overridden: &[&'static str]) -> Result<Program, String> {

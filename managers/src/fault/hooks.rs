@@ -32,7 +32,9 @@ pub fn before_central(effect: &FromCentral, course: impl FnOnce() -> Course) -> 
                 Record::RegionsNumbered { .. } => (None, Some(Point::RegionsNumbered)),
                 Record::RegionsCommitted { .. } => (None, Some(Point::RegionsCommitted)),
                 Record::Started { .. } => (Some(Point::AllRegistered), Some(Point::StartPersisted)),
-                Record::Restoring { .. } => (None, Some(Point::RestorePersisted)),
+                Record::Restoring { .. } | Record::GroupRestoring { .. } => {
+                    (None, Some(Point::RestorePersisted))
+                }
                 Record::Finalized { .. } => (None, Some(Point::FinalizedPersisted)),
                 Record::Moving { .. } => (None, Some(Point::MovePersisted)),
                 Record::Moved { .. } => (Some(Point::MoveArrived), Some(Point::MovedPersisted)),

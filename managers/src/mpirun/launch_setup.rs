@@ -104,6 +104,7 @@ fn job(launch: &Launch, failover: bool, takes_in: bool) -> Job {
         from: launch.plan.from,
         requested: launch.requested,
         copies: (launch.plan.copies.as_ref()).map(|_| launch.plan.copy_group as usize),
+        log_groups: launch.plan.options.log_groups.clone(),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::net::reactor::Reactor;
 use crate::report::event_log::EventLog;
 use crate::report::job_metrics::JobMetrics;
 use crate::report::metrics_server::MetricsServer;
+use crate::report::recovery_mode;
 use crate::report::user_log;
 use rejoin_managers_protocol::central::{Event, HostView, JobView};
 use std::time::Duration;
@@ -40,10 +41,11 @@ impl Observers {
 
     /// A launch begins, with this reactor.
     pub fn begin(&mut self, launch: &Launch, reactor: &Reactor) -> Result<()> {
-        let recovers = launch.recovery.is_some();
+        let has_groups = !launch.plan.options.log_groups.is_empty();
+        let recovery = recovery_mode(launch.recovery.is_some(), has_groups);
         let generation = launch.generation.0;
         self.events
-            .began(generation, &launch.program(), recovers, &launch.machines);
+            .began(generation, &launch.program(), recovery, &launch.machines);
         if let Some((server, metrics)) = &mut self.metrics {
             metrics.launched();
             server.watch(reactor)?;

@@ -99,13 +99,19 @@ impl EventLog {
         &self.recent
     }
 
-    /// A launch of the job begins in this generation. `recovers`: failures are masked.
-    pub fn began(&mut self, generation: u32, program: &str, recovers: bool, machines: &Machines) {
+    /// A launch of the job begins in this generation, with this mode of recovery.
+    pub fn began(
+        &mut self,
+        generation: u32,
+        program: &str,
+        recovery: &'static str,
+        machines: &Machines,
+    ) {
         let mut line = self.line("began", generation);
         line.ranks = u32::try_from(machines.placement.len()).ok();
         line.pid = Some(std::process::id());
         line.program = Some(program);
-        line.recovery = Some(if recovers { "coordinated" } else { "none" });
+        line.recovery = Some(recovery);
         line.hosts = Some(machines.placed_ranks());
         let text = written(&line);
         self.append(&text);
@@ -530,7 +536,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("rejoin-events-{}", std::process::id()));
         let mut journal = EventLog::new(Some(path.clone()), "ab".into(), Instant::now()).unwrap();
         let machines = Machines::only("here".into(), 4);
-        journal.began(0, "./app", true, &machines);
+        journal.began(0, "./app", "coordinated", &machines);
         let events = all();
         events.iter().for_each(|event| journal.event(0, event));
         journal.verdict("ended", 1, &Verdict::Success);

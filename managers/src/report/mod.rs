@@ -16,3 +16,12 @@ pub mod recent_events;
 pub mod status_summary;
 pub mod user_log;
 pub mod verbose_log;
+
+/// The name of the mode of recovery, as `--recovery` takes it.
+pub fn recovery_mode(recovers: bool, has_groups: bool) -> &'static str {
+    match (recovers, has_groups) {
+        (false, _) => "none",
+        (true, false) => "coordinated",
+        (true, true) => "sender-log",
+    }
+}

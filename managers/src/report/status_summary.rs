@@ -2,6 +2,7 @@
 
 use crate::host_clocks::now;
 use crate::report::query::{Checkpoint, HostStatus, JobStatus, LastCost, MoveStatus, RankStatus};
+use crate::report::recovery_mode;
 use rejoin_channel_table::Epoch;
 use rejoin_managers_protocol::central::{
     Course, Event, HostIndex, HostView, JobView, MovePhase, MoveView, RankView,
@@ -150,7 +151,7 @@ impl StatusSummary {
             central: central.0,
             central_restarts: central.1,
             running_ns: now.0.saturating_sub(self.since.0),
-            recovery: if view.recovers { "coordinated" } else { "none" }.into(),
+            recovery: recovery_mode(view.recovers, view.has_groups).into(),
             course: course(view.course).into(),
             generation: view.generation.0,
             pending: view.pending.map(|epoch| epoch.0),

@@ -9,6 +9,7 @@ use super::{Completion, Envelope, JobLocality, LocalCost, Mode, MsgId, Pattern, 
 use crate::error::{Error, ErrorClass, Result};
 use crate::runtime::Mpi;
 use rejoin_channel_table::Rank;
+use rejoin_device::Determinants;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -32,8 +33,13 @@ impl Msg {
     }
 }
 
+/// Destination, context, tag and a hash of the body of a message.
+pub type SentMessage = (usize, u32, i32, u64);
+
 struct Posted {
     id: u64,
+    /// Number of a receive with a wildcard.
+    wildcard: Option<u64>,
     pat: Pattern,
     addr: usize,
     cap: usize,
@@ -45,6 +51,10 @@ struct PortState {
     unexpected: Vec<Msg>,
     taken: HashMap<u64, Msg>,
     done: HashMap<u64, Completion>,
+    /// Receives with a wildcard that were matched: number, source and tag.
+    matched: Vec<(u64, i32, i32)>,
+    /// Destination, context, tag and a hash of the body of each message that the rank has sent.
+    sent: Vec<SentMessage>,
     /// Errors that the next calls that move messages give.
     faults: VecDeque<&'static str>,
     /// No body is taken out of this rank's memory any more.
@@ -77,6 +87,9 @@ pub struct Net {
 pub struct Port {
     net: Arc<Net>,
     rank: usize,
+    log: Option<Determinants>,
+    /// Receives with a wildcard that were posted.
+    wildcards: u64,
 }
 
 fn matches(pat: &Pattern, env: &Envelope) -> bool {
@@ -115,6 +128,10 @@ impl State {
             cancelled: false,
         };
         self.ports[to].done.insert(p.id, done);
+        if let Some(number) = p.wildcard {
+            let matched = (number, msg.env.source, msg.env.tag);
+            self.ports[to].matched.push(matched);
+        }
         self.matched(&msg);
     }
 
@@ -200,6 +217,14 @@ impl Port {
         self.net.lock()
     }
 
+    pub(super) fn determinants(&mut self) -> Option<&mut Determinants> {
+        self.log.as_mut()
+    }
+
+    pub(super) fn set_determinants(&mut self, log: Determinants) {
+        self.log = Some(log);
+    }
+
     pub(super) fn rank(&self) -> Rank {
         Rank(self.rank as u32)
     }
@@ -239,6 +264,13 @@ impl Port {
         if !late {
             s.ports[self.rank].done.insert(id, sent(len, false));
         }
+        // SAFETY: as above.
+        let bytes = (0..len).map(|at| unsafe { *buf.add(at) });
+        let hash = bytes.fold(len as u64, |h, b| {
+            (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3)
+        });
+        let sent = (to.0 as usize, env.context, env.tag, hash);
+        s.ports[self.rank].sent.push(sent);
         let msg = Msg {
             env,
             from: self.rank,
@@ -267,12 +299,39 @@ impl Port {
         }
     }
 
+    /// The pattern of a receive with a wildcard, in a replay narrowed to the recorded message, and
+    /// the number of the receive.
+    fn narrow(&mut self, mut pat: Pattern) -> (Pattern, Option<u64>) {
+        if pat.source.is_some() && pat.tag.is_some() {
+            return (pat, None);
+        }
+        let number = self.wildcards;
+        self.wildcards += 1;
+        let recorded = self.log.as_ref().and_then(|log| log.match_of(number));
+        if let Some((source, tag)) = recorded {
+            (pat.source, pat.tag) = (Some(source), Some(tag));
+        }
+        (pat, Some(number))
+    }
+
+    /// Records the matches of receives with a wildcard.
+    fn record_matches(&mut self) {
+        let matched = std::mem::take(&mut self.s().ports[self.rank].matched);
+        if let Some(log) = &mut self.log {
+            for (number, source, tag) in matched {
+                log.matched(number, source, tag).expect("as recorded");
+            }
+        }
+    }
+
     pub(super) fn irecv(&mut self, pat: Pattern, buf: *mut u8, len: usize) -> ReqId {
+        let (pat, wildcard) = self.narrow(pat);
         let mut s = self.s();
         let id = s.id();
         s.idle = 0;
         let p = Posted {
             id,
+            wildcard,
             pat,
             addr: buf as usize,
             cap: len,
@@ -288,6 +347,8 @@ impl Port {
             }
             None => s.ports[self.rank].posted.push(p),
         }
+        drop(s);
+        self.record_matches();
         ReqId(id)
     }
 
@@ -367,6 +428,7 @@ impl Port {
         };
         let p = Posted {
             id,
+            wildcard: None,
             pat,
             addr: buf as usize,
             cap: len,
@@ -385,6 +447,7 @@ impl Port {
     pub(super) fn progress(&mut self, _hint: Option<ReqId>) -> Result<bool> {
         self.fault()?;
         let moved = self.s().pass(self.rank);
+        self.record_matches();
         if !moved {
             // A program may poll forever: let the others run.
             self.net.deliver(self.rank, false);
@@ -399,6 +462,8 @@ impl Port {
             s.ports[self.rank].waits += 1;
             if s.pass(self.rank) {
                 s.idle = 0;
+                drop(s);
+                self.record_matches();
                 return Ok(());
             }
             s.idle += 1;
@@ -433,6 +498,11 @@ fn with_port<T>(mpi: &Mpi, act: impl FnOnce(&mut PortState) -> T) -> T {
 /// Lets the device of `mpi`'s rank fail with `text` the next time that it is to move messages.
 pub fn fail_next(mpi: &Mpi, text: &'static str) {
     with_port(mpi, |port| port.faults.push_back(text));
+}
+
+/// The messages that `mpi`'s rank has sent, in order.
+pub fn sent_messages(mpi: &Mpi) -> Vec<SentMessage> {
+    with_port(mpi, |port| port.sent.clone())
 }
 
 /// How often the device of `mpi`'s rank may have blocked.
@@ -470,7 +540,12 @@ pub fn run(n: usize, seed: u64, body: impl Fn(Rc<Mpi>) + Send + Sync) {
             scope.spawn(move || {
                 let _leave = Leave(net.clone(), rank);
                 drop(net.own(net.lock(), rank));
-                let port = Port { net, rank };
+                let port = Port {
+                    net,
+                    rank,
+                    log: None,
+                    wildcards: 0,
+                };
                 body(Mpi::new(super::Dev::test(port)));
             });
         }

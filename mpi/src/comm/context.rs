@@ -5,7 +5,7 @@
 //! message carries the id of its receiver. So a new communicator waits for its own members only.
 //! Two constructors under way share no state, in whatever threads or requests they run.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// The kinds of messages, each with a context of its own.
@@ -28,6 +28,9 @@ impl Traffic {
     }
 }
 
+/// A context id on the wire that no message has.
+pub(crate) const NO_CONTEXT: u32 = 3;
+
 /// The number of a context id on the wire, whatever its traffic.
 pub(super) fn number(wire: u32) -> u32 {
     wire >> 2
@@ -40,6 +43,8 @@ const MAX_IDS: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub struct ContextIds {
     used: RefCell<Vec<u64>>,
+    /// Above all ids that were ever taken.
+    fresh: Cell<u32>,
 }
 
 /// An id of this process. Dropping the value frees the id.
@@ -63,10 +68,29 @@ impl ContextIds {
         }
         let bit = used[word].trailing_ones();
         used[word] |= 1 << bit;
-        Some(ContextId {
-            ids: self.clone(),
-            number: word as u32 * 64 + bit,
-        })
+        let number = word as u32 * 64 + bit;
+        self.fresh.set(self.fresh.get().max(number + 1));
+        let ids = self.clone();
+        Some(ContextId { ids, number })
+    }
+
+    /// Takes an id that was never taken, as long as there is one. When an id becomes free depends
+    /// on timing: on requests that the program has freed and that are in flight. So a replay could
+    /// get another one by [`ContextIds::take`].
+    pub fn take_fresh(self: &Rc<Self>) -> Option<ContextId> {
+        let number = self.fresh.get();
+        if number as usize >= MAX_IDS {
+            return self.take();
+        }
+        let mut used = self.used.borrow_mut();
+        let word = number as usize / 64;
+        if word >= used.len() {
+            used.resize(word + 1, 0);
+        }
+        used[word] |= 1 << (number % 64);
+        self.fresh.set(number + 1);
+        let ids = self.clone();
+        Some(ContextId { ids, number })
     }
 
     /// Number of ids in use.
@@ -111,6 +135,20 @@ impl Contexts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fresh_id_was_never_taken() {
+        let ids = Rc::new(ContextIds::default());
+        let first = ids.take_fresh().unwrap();
+        drop(ids.take_fresh().unwrap());
+        assert_eq!(ids.take_fresh().unwrap().number(), 2);
+        assert_eq!(ids.take().unwrap().number(), 1);
+        let more: Vec<_> = (0..200).map(|_| ids.take_fresh().unwrap()).collect();
+        assert!(more.iter().map(ContextId::number).eq(3..203));
+        assert_eq!((first.number(), ids.in_use()), (0, 201));
+        ids.fresh.set(MAX_IDS as u32);
+        assert_eq!(ids.take_fresh().unwrap().number(), 1);
+    }
 
     #[test]
     fn the_lowest_free_id_is_taken() {

@@ -67,6 +67,7 @@ impl Mpi {
         mode: Mode,
         attempt: SendAttempt,
     ) -> Result<()> {
+        self.before_send()?;
         self.posted(Some(to));
         let started = {
             let (mut dev, bytes) = (self.dev_mut(), (addr.cast_const(), len));
@@ -101,7 +102,7 @@ impl Mpi {
         if source == PROC_NULL {
             return Ok(Completed::ok(Status::PROC_NULL));
         }
-        let (pattern, wild) = self.decider().post(comm.pattern(source, tag));
+        let pattern = comm.pattern(source, tag);
         self.posted(pattern.from);
         let ((addr, len), staging) = data.incoming()?;
         // SAFETY: the elements and the temporary stay until the receive is complete.
@@ -110,9 +111,6 @@ impl Mpi {
         if let Some(staging) = staging {
             // SAFETY: the caller's.
             unsafe { staging.finish(done.len) };
-        }
-        if let Some(wild) = wild {
-            self.decider().matched(wild, done.source, done.tag);
         }
         Ok(received(&done))
     }

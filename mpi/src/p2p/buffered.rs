@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorClass, Result};
 use crate::request::RequestId;
 use crate::runtime::Mpi;
 use crate::status::{Completed, Status};
+use rejoin_device::determinants::DeterminantKind;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
@@ -96,9 +97,16 @@ impl Mpi {
         buffer.reap(&mut self.dev_mut());
         let mut own = None;
         let (gap, addr) = if buffer.is_automatic() {
+            self.before_send()?;
             (buffer.end(), own.insert(room(len)?).as_mut_ptr())
         } else {
             let gap = self.find_gap(&buffer, len)?;
+            self.before_send()?;
+            // Messages may have left during the wait for this send's turn.
+            let gap = match self.decider().logs() {
+                false => gap,
+                true => buffer.gap(len).ok_or_else(|| buffer.no_room(len))?,
+            };
             let addr = buffer.address(&gap);
             (gap, addr)
         };
@@ -118,11 +126,22 @@ impl Mpi {
     }
 
     fn find_gap(&self, buffer: &BsendBuffer, len: usize) -> Result<Gap> {
-        if let Some(found) = buffer.gap(len) {
-            return Ok(found);
+        let mut found = buffer.gap(len);
+        if found.is_none() {
+            self.make_progress(None)?;
+            buffer.reap(&mut self.dev_mut());
+            found = buffer.gap(len);
         }
-        self.make_progress(None)?;
-        buffer.reap(&mut self.dev_mut());
-        buffer.gap(len).ok_or_else(|| buffer.no_room(len))
+        if self.decide_whether(DeterminantKind::NoRoom, found.is_none())? {
+            return Err(buffer.no_room(len));
+        }
+        match found {
+            Some(found) => Ok(found),
+            // In a replay: there was room, so messages will leave.
+            None => self.wait_until(None, |m| {
+                buffer.reap(&mut m.dev_mut());
+                Ok(buffer.gap(len))
+            }),
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! Nonblocking sends and receives (MPI-5.0 §3.7).
 
-use super::{Data, SendMode};
-use crate::adi::{Mode, ReqId, SendAttempt};
+use super::data::Bytes;
+use super::{Data, SendMode, Staging};
+use crate::adi::{Mode, Pattern, ReqId, SendAttempt};
 use crate::check;
-use crate::comm::Communicator;
+use crate::comm::{Communicator, NO_CONTEXT};
 use crate::error::Result;
 use crate::request::{RequestId, Started};
 use crate::runtime::Mpi;
@@ -44,6 +45,7 @@ impl Mpi {
         let ((addr, len), staging) = unsafe { data.outgoing() }?;
         let to = comm.peers().world_rank(dest as usize);
         let env = comm.envelope(dest as usize, tag);
+        self.before_send()?;
         self.posted(Some(to));
         let (mode, attempt) = (device_mode(mode), SendAttempt::Untried);
         // SAFETY: the caller keeps the elements, the request keeps the packed copy.
@@ -65,12 +67,50 @@ impl Mpi {
         if source == PROC_NULL {
             return Ok(Started::complete(Status::PROC_NULL));
         }
-        let ((addr, len), staging) = data.incoming()?;
-        let (pattern, wild) = self.decider().post(comm.pattern(source, tag));
-        self.posted(pattern.from);
+        let (bytes, staging) = data.incoming()?;
         // SAFETY: the caller keeps the elements, the request keeps the temporary.
+        unsafe { self.post_bytes(comm.pattern(source, tag), bytes, staging) }
+    }
+
+    /// Posts a receive of the program. One that is to be cancelled in a replay is not posted.
+    ///
+    /// # Safety
+    /// The bytes are writable and unaccessed until the operation completes.
+    pub(super) unsafe fn post_bytes(
+        &self,
+        pattern: Pattern,
+        (addr, len): Bytes,
+        staging: Option<Staging>,
+    ) -> Result<Started> {
+        let mut number = 0;
+        if self.decider().logs() {
+            number = self.decider().next_operation();
+            if self.recorded_cancel(number) == Some(true) {
+                // SAFETY: the caller's promise.
+                unsafe { self.skip_receive(pattern, (addr, len)) }?;
+                return Ok(Started::withheld().numbered(number));
+            }
+        }
+        self.posted(pattern.from);
+        // SAFETY: the caller's promise.
         let r = unsafe { self.dev_mut().irecv(pattern, addr, len) }?;
-        Ok(Started::recv(r, staging, wild))
+        Ok(Started::recv(r, staging).numbered(number))
+    }
+
+    /// Instead of a receive that is to be cancelled: one that nothing matches takes its number
+    /// among the receives with a wildcard, and is cancelled at once.
+    ///
+    /// # Safety
+    /// As [`Mpi::post_bytes`].
+    #[cold]
+    unsafe fn skip_receive(&self, pattern: Pattern, (addr, len): Bytes) -> Result<()> {
+        let context = NO_CONTEXT;
+        let mut dev = self.dev_mut();
+        // SAFETY: the caller's promise.
+        let request = unsafe { dev.irecv(Pattern { context, ..pattern }, addr, len) }?;
+        dev.cancel(request);
+        dev.poll(request);
+        Ok(())
     }
 
     /// `MPI_Isend` and its modes.

@@ -4,11 +4,11 @@ use super::Data;
 use crate::adi::{MsgId, Pattern, Probe};
 use crate::check;
 use crate::comm::Communicator;
-use crate::decide::AnswerKind;
 use crate::error::Result;
 use crate::request::{RequestId, Started};
 use crate::runtime::Mpi;
 use crate::status::{Completed, PROC_NULL, Status};
+use rejoin_device::determinants::DeterminantKind;
 use std::rc::Rc;
 
 /// A message taken by a matching probe; received once.
@@ -54,13 +54,30 @@ impl Mpi {
         let Some(pattern) = self.probe_pattern(source, tag, comm)? else {
             return Ok(Some(Status::PROC_NULL));
         };
-        let mut found = self.dev_mut().probe(&pattern);
+        let found = self.probe_once(&pattern, comm)?;
+        Ok(found.as_ref().map(status))
+    }
+
+    /// The message that a probe finds now, or in a replay the recorded one.
+    fn probe_once(&self, pattern: &Pattern, comm: &Communicator) -> Result<Option<Probe>> {
+        let mut found = self.dev_mut().probe(pattern);
         if found.is_none() {
             self.make_progress(None)?;
-            found = self.dev_mut().probe(&pattern);
+            found = self.dev_mut().probe(pattern);
         }
-        let answer = found.as_ref().map(status);
-        Ok(self.decider().answer(AnswerKind::Iprobe, answer))
+        match self.decider().logs() {
+            false => Ok(found),
+            true => self.decide_probe(DeterminantKind::Iprobe, pattern, comm, found),
+        }
+    }
+
+    /// The message that a probe waits for. Only a wildcard leaves a choice.
+    fn await_probe(&self, pattern: &Pattern, comm: &Communicator) -> Result<Probe> {
+        let is_named = pattern.source.is_some() && pattern.tag.is_some();
+        match self.decider().logs() && !is_named {
+            false => self.wait_until(None, |m| Ok(m.dev_mut().probe(pattern))),
+            true => self.await_recorded_probe(pattern, comm),
+        }
     }
 
     /// `MPI_Probe`.
@@ -68,8 +85,7 @@ impl Mpi {
         let Some(pattern) = self.probe_pattern(source, tag, comm)? else {
             return Ok(Status::PROC_NULL);
         };
-        let found = self.wait_until(None, |m| Ok(m.dev_mut().probe(&pattern)))?;
-        Ok(self.decider().answer(AnswerKind::Probe, status(&found)))
+        self.await_probe(&pattern, comm).map(|found| status(&found))
     }
 
     /// `MPI_Improbe`.
@@ -82,14 +98,8 @@ impl Mpi {
         let Some(pattern) = self.probe_pattern(source, tag, comm)? else {
             return Ok(Some((MatchedMessage::no_proc(comm), Status::PROC_NULL)));
         };
-        let mut found = self.dev_mut().probe(&pattern);
-        if found.is_none() {
-            self.make_progress(None)?;
-            found = self.dev_mut().probe(&pattern);
-        }
-        let answer = found.as_ref().map(status);
-        match self.decider().answer(AnswerKind::Iprobe, answer) {
-            Some(s) => self.take_message(pattern, s, comm).map(Some),
+        match self.probe_once(&pattern, comm)? {
+            Some(found) => self.take_message(pattern, &found, comm).map(Some),
             None => Ok(None),
         }
     }
@@ -98,7 +108,7 @@ impl Mpi {
     fn take_message(
         &self,
         pattern: Pattern,
-        found: Status,
+        found: &Probe,
         comm: &Rc<Communicator>,
     ) -> Result<(MatchedMessage, Status)> {
         // The first one of its source and tag, so the one that the wildcard found.
@@ -126,9 +136,8 @@ impl Mpi {
         let Some(pattern) = self.probe_pattern(source, tag, comm)? else {
             return Ok((MatchedMessage::no_proc(comm), Status::PROC_NULL));
         };
-        let found = self.wait_until(None, |m| Ok(m.dev_mut().probe(&pattern)))?;
-        let answer = self.decider().answer(AnswerKind::Probe, status(&found));
-        self.take_message(pattern, answer, comm)
+        let found = self.await_probe(&pattern, comm)?;
+        self.take_message(pattern, &found, comm)
     }
 
     /// `MPI_Mrecv`.
@@ -154,6 +163,6 @@ impl Mpi {
         self.posted(None);
         // SAFETY: the caller keeps the elements, the request keeps the temporary.
         let r = unsafe { self.dev_mut().imrecv(msg, addr, len) }?;
-        Ok(self.enter_request(Started::recv(r, staging, None), &message.comm))
+        Ok(self.enter_request(Started::recv(r, staging), &message.comm))
     }
 }

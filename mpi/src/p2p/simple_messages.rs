@@ -104,6 +104,7 @@ impl Mpi {
         (addr, len): Bytes,
         comm: &Rc<Communicator>,
     ) -> Result<RequestId> {
+        self.before_send()?;
         self.posted(Some(to));
         let attempt = match TRIED {
             true => SendAttempt::WouldBlock,
@@ -193,13 +194,12 @@ impl Mpi {
     unsafe fn continue_irecv(
         &self,
         pattern: Pattern,
-        (addr, len): Bytes,
+        bytes: Bytes,
         comm: &Rc<Communicator>,
     ) -> Result<RequestId> {
-        self.posted(pattern.from);
         // SAFETY: the caller's promise.
-        let posted = unsafe { self.dev_mut().irecv(pattern, addr, len) }?;
-        Ok(self.enter_request(Started::recv(posted, None, None), comm))
+        let started = unsafe { self.post_bytes(pattern, bytes, None) }?;
+        Ok(self.enter_request(started, comm))
     }
 }
 

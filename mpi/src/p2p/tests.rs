@@ -88,10 +88,6 @@ fn wildcards_get_each_message_once() {
             next[from] += 1;
         }
         assert_eq!(next, [0, 10, 10, 10]);
-        assert_eq!(
-            m.decider().count(crate::decide::AnswerKind::WildcardMatch),
-            30
-        );
     });
 }
 

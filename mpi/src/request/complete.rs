@@ -2,15 +2,17 @@
 //! `MPI_Request_free`.
 
 use super::registry::SimpleEnd;
-use super::{Persistent, Request, RequestId, Started, State, Task};
+use super::{Cancelling, Persistent, Request, RequestId, Started, State, Task};
 use crate::adi::{Completion, ReqId};
+use crate::coll::poll_once;
 use crate::comm::Communicator;
-use crate::decide::AnswerKind;
 use crate::error::{Error, ErrorClass, Result, counted};
 use crate::runtime::Mpi;
 use crate::status::{Completed, Status};
+use rejoin_device::determinants::DeterminantKind;
+use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 
 /// The result of a receive, from the device's completion.
 pub(crate) fn received(done: &Completion) -> Completed {
@@ -83,6 +85,10 @@ impl Mpi {
     /// Gives a request the operation that its start began.
     pub(crate) fn start_request(&self, id: RequestId, started: Started) -> Result<()> {
         let is_task = matches!(started.state, State::Task(_));
+        let started = match is_task {
+            true => started.numbered(self.next_task()),
+            false => started,
+        };
         self.requests()
             .with(id, |request| request.operation = started)?;
         if is_task {
@@ -94,7 +100,8 @@ impl Mpi {
 
     /// A request that runs `task`, which is polled once now.
     pub fn start_task(&self, comm: Option<&Rc<Communicator>>, task: Task) -> RequestId {
-        let request = Request::new(Started::task(task), comm.cloned());
+        let started = Started::task(task).numbered(self.next_task());
+        let request = Request::new(started, comm.cloned());
         let id = self.requests().insert(request);
         self.requests().add_task(id);
         self.poll_task(id);
@@ -106,17 +113,19 @@ impl Mpi {
         let taken = self
             .requests()
             .with(id, |request| match &mut request.operation.state {
-                State::Task(slot) => Some(slot.take()),
+                State::Task(slot) => Some((slot.take(), request.operation.number)),
                 _ => None,
             });
-        let mut task = match taken {
-            Ok(Some(Some(task))) => task,
+        let (mut task, number) = match taken {
+            Ok(Some((Some(task), number))) => (task, number),
             // It is being polled further up this stack.
-            Ok(Some(None)) => return false,
+            Ok(Some((None, _))) => return false,
             _ => return true,
         };
-        let mut context = Context::from_waker(Waker::noop());
-        let polled = task.as_mut().poll(&mut context);
+        let polled = match self.decider().logs() {
+            false => poll_once(task.as_mut()),
+            true => self.poll_sender(number, task.as_mut()),
+        };
         let (state, over) = match polled {
             Poll::Ready(done) => (State::Ready(done), true),
             Poll::Pending => (State::Task(Some(task)), false),
@@ -129,6 +138,22 @@ impl Mpi {
             self.event();
         }
         over
+    }
+
+    /// Polls a task in logging modes: the sends during the poll are those of the task with this
+    /// number.
+    #[cold]
+    fn poll_sender(
+        &self,
+        number: u64,
+        task: Pin<&mut dyn Future<Output = Completed>>,
+    ) -> Poll<Completed> {
+        let before = self.dev_mut().set_task(Some(number));
+        let polled = poll_once(task);
+        self.dev_mut().set_task(before);
+        // An error closes the device, and the next call reports it.
+        let _ = self.issue_deferred();
+        polled
     }
 
     /// Polls all tasks once.
@@ -144,33 +169,36 @@ impl Mpi {
     /// Turns a completion of the device into a finished request; true when the request is finished.
     pub(crate) fn settle(&self, id: RequestId) -> Result<bool> {
         self.requests()
-            .with(id, |request| self.settle_request(request))
+            .with(id, |request| self.settle_request(request))?
     }
 
-    fn settle_request(&self, request: &mut Request) -> bool {
+    fn settle_request(&self, request: &mut Request) -> Result<bool> {
         let operation = &mut request.operation;
-        match &operation.state {
+        Ok(match &operation.state {
             State::Inactive | State::Ready(_) => true,
-            State::Task(_) => false,
+            State::Task(_) | State::Withheld => false,
             State::General(g) => g.is_complete(),
             State::Device(r) => {
+                let cancelling = operation.cancelling == Cancelling::Requested;
+                let logs_cancel = cancelling && self.decider().logs();
+                if logs_cancel && !self.has_log_room()? {
+                    return Ok(false);
+                }
                 let Some(done) = self.dev_mut().poll(*r) else {
-                    return false;
+                    return Ok(false);
                 };
                 operation.state = State::Ready(completed(&done, operation.receives));
-                if std::mem::take(&mut request.cancelling) {
-                    self.decider().whether(AnswerKind::Cancel, done.cancelled);
-                }
-                if let Some(wild) = operation.wild.take().filter(|_| !done.cancelled) {
-                    self.decider().matched(wild, done.source, done.tag);
-                }
+                operation.cancelling = Cancelling::Decided;
                 if let Some(staging) = operation.staging.take() {
                     // SAFETY: the request's buffer is the library's until here.
                     unsafe { staging.finish(done.len) };
                 }
+                if logs_cancel {
+                    self.record_cancel(operation.number, done.cancelled)?;
+                }
                 true
             }
-        }
+        })
     }
 
     /// The result of `id`, if it is finished. The request is then gone, or inactive if persistent.
@@ -291,7 +319,7 @@ impl Mpi {
             self.make_progress(self.hint(id))?;
         }
         let finished = self.settle(id)?;
-        if self.decider().whether(AnswerKind::Test, finished) {
+        if self.decide_whether(DeterminantKind::Test, finished)? {
             return self.wait(id).map(Some);
         }
         Ok(None)
@@ -308,7 +336,7 @@ impl Mpi {
             self.make_progress(self.hint(id))?;
         }
         let finished = self.settle(id)?;
-        if self.decider().whether(AnswerKind::Test, finished) {
+        if self.decide_whether(DeterminantKind::Test, finished)? {
             self.await_settled(id)?;
             return self.peek(id).map(Some);
         }
@@ -326,26 +354,6 @@ impl Mpi {
             })?;
         // The callback runs while no request is in use.
         Ok(done.unwrap_or_else(|general| general.ask()))
-    }
-
-    /// `MPI_Cancel` (MPI-5.0 §3.8.4): marks for cancellation; the completion says whether it
-    /// worked.
-    pub fn cancel(&self, id: RequestId) -> Result<()> {
-        let refused = |text: &'static str| Err(Error::new(ErrorClass::Request, text));
-        let general = self
-            .requests()
-            .with(id, |request| match &request.operation.state {
-                State::Device(r) => {
-                    self.dev_mut().cancel(*r);
-                    request.cancelling = true;
-                    Ok(None)
-                }
-                State::Ready(_) => Ok(None),
-                State::General(g) => Ok(Some(g.clone())),
-                State::Inactive => refused("an inactive request cannot be cancelled"),
-                State::Task(_) => refused("this kind of request cannot be cancelled"),
-            })??;
-        general.map_or(Ok(()), |general| general.cancel())
     }
 
     /// `MPI_Request_free`: the operation continues; the request goes when it is over.

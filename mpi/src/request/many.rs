@@ -2,10 +2,10 @@
 //! null handles), so that no list of them has to be made.
 
 use super::{Request, RequestId, State};
-use crate::decide::AnswerKind;
 use crate::error::Result;
 use crate::runtime::Mpi;
 use crate::status::{Completed, Status};
+use rejoin_device::determinants::{DeterminantKind, Recorded};
 
 /// The result of an any-call.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,9 +50,78 @@ impl Mpi {
         Ok(polled)
     }
 
+    /// Whether any of them is active.
+    fn any_active(&self, n: usize, get: &dyn Fn(usize) -> Option<RequestId>) -> Result<bool> {
+        for id in (0..n).filter_map(get) {
+            if self.is_active(id)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// As [`Mpi::find_any`], but in a replay the recorded one, which may not be finished.
+    fn find_recorded(&self, n: usize, get: &dyn Fn(usize) -> Option<RequestId>) -> Result<Polled> {
+        if !self.decider().logs() {
+            return self.find_any(n, get);
+        }
+        // Without an active request there is no question.
+        if !self.any_active(n, get)? {
+            return Ok(Polled::NoneActive);
+        }
+        match self.recorded(DeterminantKind::Any)? {
+            Recorded::Live => self.find_any(n, get),
+            Recorded::No => Ok(Polled::NotYet),
+            Recorded::Yes(values) => self.named(values, n, get),
+        }
+    }
+
+    /// The request that an answer names.
+    fn named(
+        &self,
+        [index, ..]: [u64; 3],
+        n: usize,
+        get: &dyn Fn(usize) -> Option<RequestId>,
+    ) -> Result<Polled> {
+        let index = usize::try_from(index).ok().filter(|i| *i < n);
+        match index.and_then(|i| Some((i, get(i)?))) {
+            Some((i, id)) if self.is_active(id)? => Ok(Polled::Finished(i)),
+            _ => {
+                let text = "it names a request that is not in the list, or not active";
+                Err(self.diverged(DeterminantKind::Any, text))
+            }
+        }
+    }
+
+    /// Asks about what a poll found. Returns the answer: the request that it names may not be
+    /// finished yet.
+    fn decide_any(
+        &self,
+        polled: Polled,
+        n: usize,
+        get: &dyn Fn(usize) -> Option<RequestId>,
+    ) -> Result<Polled> {
+        if !self.decider().logs() || polled == Polled::NoneActive {
+            return Ok(polled);
+        }
+        let raw = match polled {
+            Polled::Finished(i) => Some([i as u64, 0, 0]),
+            _ => None,
+        };
+        match self.decide(DeterminantKind::Any, raw)? {
+            Some(values) => self.named(values, n, get),
+            None => Ok(Polled::NotYet),
+        }
+    }
+
     /// Asks about what a poll found, and takes what the answer names.
-    fn take_any(&self, polled: Polled, get: &dyn Fn(usize) -> Option<RequestId>) -> Result<Any> {
-        Ok(match self.decider().answer(AnswerKind::Any, polled) {
+    fn take_any(
+        &self,
+        polled: Polled,
+        n: usize,
+        get: &dyn Fn(usize) -> Option<RequestId>,
+    ) -> Result<Any> {
+        Ok(match self.decide_any(polled, n, get)? {
             Polled::NoneActive => Any::NoneActive,
             Polled::NotYet => Any::NotYet,
             Polled::Finished(i) => match get(i) {
@@ -74,23 +143,32 @@ impl Mpi {
     pub fn wait_any(&self, n: usize, get: &dyn Fn(usize) -> Option<RequestId>) -> Result<Any> {
         let hint = self.first_hint(n, get);
         let found = self.wait_until(hint, |m| {
-            Ok(match m.find_any(n, get)? {
-                Polled::NotYet => None,
+            Ok(match m.find_recorded(n, get)? {
+                Polled::NotYet => m.refuse_no(DeterminantKind::Any)?,
                 found => Some(found),
             })
         })?;
         self.await_links()?;
-        self.take_any(found, get)
+        self.take_any(found, n, get)
     }
 
     /// `MPI_Testany`.
     pub fn test_any(&self, n: usize, get: &dyn Fn(usize) -> Option<RequestId>) -> Result<Any> {
-        let mut found = self.find_any(n, get)?;
+        let mut found = self.find_recorded(n, get)?;
         if found == Polled::NotYet {
             self.make_progress(None)?;
-            found = self.find_any(n, get)?;
+            found = self.find_recorded(n, get)?;
         }
-        self.take_any(found, get)
+        self.take_any(found, n, get)
+    }
+
+    /// In a wait that has found nothing: in a replay its answer can't be *no*.
+    #[inline]
+    fn refuse_no<T>(&self, kind: DeterminantKind) -> Result<Option<T>> {
+        match self.recorded(kind)? {
+            Recorded::No => Err(self.diverged(kind, "a call that waits found nothing")),
+            Recorded::Live | Recorded::Yes(_) => Ok(None),
+        }
     }
 
     /// Asks for every active request whether it is finished. Passes the results of finished ones,
@@ -110,7 +188,7 @@ impl Mpi {
             }
             active = true;
             let finished = self.settle(id)?;
-            if self.decider().whether(AnswerKind::Some, finished) {
+            if self.decide_whether(DeterminantKind::Some, finished)? {
                 each(i, end(self, id)?);
                 found += 1;
             }
@@ -126,11 +204,27 @@ impl Mpi {
         each: &mut dyn FnMut(usize, Completed),
     ) -> Result<Option<usize>> {
         let hint = self.first_hint(n, get);
-        self.wait_until(hint, |m| {
-            Ok((m.find_any(n, get)? != Polled::NotYet).then_some(()))
-        })?;
-        self.await_links()?;
-        self.take_some(n, get, Self::wait, each)
+        loop {
+            self.wait_until(hint, |m| {
+                let found = m.some_recorded(n, get)? || m.find_any(n, get)? != Polled::NotYet;
+                Ok(found.then_some(()))
+            })?;
+            self.await_links()?;
+            match self.take_some(n, get, Self::wait, each)? {
+                // The log ends among the answers of this call, which were no up to there.
+                Some(0) => {}
+                taken => return Ok(taken),
+            }
+        }
+    }
+
+    /// Whether the first answer of a call for some requests is in the log, so that the call need
+    /// not wait before it asks.
+    fn some_recorded(&self, n: usize, get: &dyn Fn(usize) -> Option<RequestId>) -> Result<bool> {
+        if !self.decider().logs() || !self.any_active(n, get)? {
+            return Ok(false);
+        }
+        Ok(self.recorded(DeterminantKind::Some)? != Recorded::Live)
     }
 
     /// `MPI_Testsome`: as wait, but 0 when none is finished.
@@ -191,7 +285,7 @@ impl Mpi {
         each: &mut dyn FnMut(usize, Completed),
     ) -> Result<bool> {
         let all = self.all_settled(n, get)?;
-        if self.decider().whether(AnswerKind::Test, all) {
+        if self.decide_whether(DeterminantKind::Test, all)? {
             self.end_all(n, get, Self::wait, each)?;
             return Ok(true);
         }
@@ -206,7 +300,7 @@ impl Mpi {
         each: &mut dyn FnMut(usize, Completed),
     ) -> Result<bool> {
         let all = self.all_settled(n, get)?;
-        if !self.decider().whether(AnswerKind::Test, all) {
+        if !self.decide_whether(DeterminantKind::Test, all)? {
             return Ok(false);
         }
         self.end_all(n, get, Self::settled, each)?;
@@ -226,8 +320,8 @@ impl Mpi {
         if !first_only {
             return self.take_some(n, get, Self::settled, each);
         }
-        let polled = self.find_any(n, get)?;
-        Ok(match self.decider().answer(AnswerKind::Any, polled) {
+        let polled = self.find_recorded(n, get)?;
+        Ok(match self.decide_any(polled, n, get)? {
             Polled::NoneActive => None,
             Polled::NotYet => Some(0),
             Polled::Finished(i) => match get(i) {

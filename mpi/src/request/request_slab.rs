@@ -123,7 +123,7 @@ impl RequestSlab {
             return Err(stale(id));
         };
         if let Some((request, comm)) = slot.receive.take() {
-            slot.request = Some(Request::new(Started::recv(request, None, None), Some(comm)));
+            slot.request = Some(Request::new(Started::recv(request, None), Some(comm)));
         }
         slot.request.as_mut().ok_or_else(|| stale(id))
     }

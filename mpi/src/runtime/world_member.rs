@@ -16,6 +16,10 @@ pub(super) struct WorldMember {
     self_comm: Rc<Communicator>,
     env_info: Rc<Info>,
     locality: JobLocality,
+    /// Name of the host at the beginning.
+    first_host: String,
+    /// The same, equal for ranks that could share memory then.
+    first_local_host: String,
 }
 
 impl WorldMember {
@@ -41,6 +45,8 @@ impl WorldMember {
             self_comm,
             env_info: Rc::new(env_info(dev)),
             locality: dev.locality(),
+            first_host: dev.host_of(rank),
+            first_local_host: dev.local_host(),
         }
     }
 
@@ -48,6 +54,16 @@ impl WorldMember {
     #[inline(always)]
     pub(super) fn rank(&self) -> Rank {
         self.rank
+    }
+
+    /// Name of the host that this process was on at the beginning.
+    pub(super) fn first_host(&self) -> &str {
+        &self.first_host
+    }
+
+    /// The same, equal for ranks that could share memory then.
+    pub(super) fn first_local_host(&self) -> &str {
+        &self.first_local_host
     }
 
     /// Number of ranks of the job.
@@ -79,9 +95,13 @@ impl WorldMember {
         &self.locality
     }
 
-    /// A context id that no communicator of this process has; `None`: all are in use.
-    pub(super) fn take_context_id(&self) -> Option<ContextId> {
-        self.ids.take()
+    /// A context id that no communicator of this process has; `None`: all are in use. In logging
+    /// modes (`logs`) it is one that none has had.
+    pub(super) fn take_context_id(&self, logs: bool) -> Option<ContextId> {
+        match logs {
+            false => self.ids.take(),
+            true => self.ids.take_fresh(),
+        }
     }
 
     /// Number of communicators alive in this process.

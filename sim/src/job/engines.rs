@@ -9,7 +9,7 @@ use crate::node::{ConnectionId, DisabledEpochRule, Node, Output};
 use crate::node::{Load, ShortCounts};
 use crate::rng::Rng;
 use rejoin_channel_table::{AddressBook, BusinessCard, Epoch, Identity, Incarnation, JobId, Rank};
-use rejoin_engine::{Envelope, FailedProbes, MessageMode, ReqId, Segment};
+use rejoin_engine::{Envelope, FailedProbes, MessageMode, ReqId, Segment, WildMatch};
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -53,6 +53,8 @@ struct Member {
     node: Option<Node>,
     program: Program,
     images: BTreeMap<Epoch, Program>,
+    /// Matches of receives with a wildcard, which outlive the process.
+    matches: Vec<WildMatch>,
     dialing: BTreeSet<Rank>,
 }
 
@@ -82,6 +84,8 @@ pub struct Engines {
     pub broken: u64,
     /// Half of the rule of epochs switched off.
     pub disabled_rule: DisabledEpochRule,
+    /// For each rank its recovery group; empty: the job is one.
+    groups: Vec<u32>,
 }
 
 /// An event of these ranks and links.
@@ -119,6 +123,7 @@ impl Engines {
             node: None,
             program: Program::default(),
             images: BTreeMap::new(),
+            matches: Vec::new(),
             dialing: BTreeSet::new(),
         };
         Engines {
@@ -132,6 +137,29 @@ impl Engines {
             short_counts: ShortCounts::default(),
             broken: 0,
             disabled_rule: DisabledEpochRule::default(),
+            groups: Vec::new(),
+        }
+    }
+
+    /// The same where the ranks are several recovery groups. Matched probes are not repeated here,
+    /// so the program has none.
+    #[must_use]
+    pub fn in_groups(mut self, groups: Vec<u32>) -> Engines {
+        for receive in &mut self.plan.receives {
+            receive.probed = false;
+        }
+        self.groups = groups;
+        self
+    }
+
+    /// Stores the matches of receives with a wildcard, before anything leaves the rank.
+    fn store_matches(&mut self, rank: Rank) {
+        let Member { node, matches, .. } = &mut self.members[rank.index()];
+        if let Some(node) = node {
+            node.engine.store_wild_matches(|one| {
+                matches.push(one);
+                true
+            });
         }
     }
 
@@ -256,6 +284,7 @@ impl Engines {
             mode => mode,
         };
         let near = self.near >> ((instance.rank.0 ^ message.to) % 64) & 1 == 1;
+        self.store_matches(instance.rank);
         let Some(node) = self.node(instance) else {
             return;
         };
@@ -326,6 +355,7 @@ impl Engines {
         rng: &mut Rng,
         requests: &mut WorkRequests,
     ) {
+        self.store_matches(instance.rank);
         let peers = (0..self.members.len() as u32).map(Rank);
         let member = &mut self.members[instance.rank.index()];
         let Some(node) = &mut member.node else {
@@ -557,6 +587,19 @@ impl Work for Engines {
         }
         if let Some(node) = &mut member.node {
             node.disabled_rule = self.disabled_rule;
+            match member.from {
+                // What is retained, and the matches, are of the image's group.
+                Some(from) => {
+                    node.commit(from);
+                    node.engine
+                        .replay_wild_matches(member.matches.iter().copied());
+                }
+                None if !self.groups.is_empty() => {
+                    node.engine.set_groups(&self.groups);
+                    member.matches.clear();
+                }
+                None => {}
+            }
         }
         member.program = program.unwrap_or_default();
         let from = member.from;
@@ -616,6 +659,12 @@ impl Work for Engines {
         member.images.insert(number, program);
     }
 
+    fn group_committed(&mut self, rank: Rank, epoch: Epoch) {
+        if let Some(node) = &mut self.members[rank.index()].node {
+            node.commit(epoch);
+        }
+    }
+
     fn update(&mut self, rank: Rank, other: Rank, incarnation: Incarnation) {
         let member = &mut self.members[rank.index()];
         if let Some(node) = &mut member.node {
@@ -656,6 +705,10 @@ impl Work for Engines {
     }
 
     fn committed(&self, _epoch: Epoch) -> Result<(), String> {
+        if !self.groups.is_empty() {
+            // Images of different groups fit together only through what is retained and repeated.
+            return Ok(());
+        }
         let nodes: Vec<&Node> = self
             .members
             .iter()

@@ -5,7 +5,7 @@ use super::work::{Work, WorkRequest};
 use super::{Event, JobWorld, Key, MILLI};
 use rejoin_channel_table::{BusinessCard, Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::local;
-use rejoin_managers_protocol::manager_messages::End;
+use rejoin_managers_protocol::manager_messages::{End, ProcessInstance};
 use rejoin_wire::{FromManager, Limits, ToManager, VERSION};
 
 impl<W: Work> JobWorld<W> {
@@ -77,6 +77,12 @@ impl<W: Work> JobWorld<W> {
         let leaves = matches!(process.step, ProcessStep::MayLeave | ProcessStep::MayExit);
         match message {
             FromManager::Committed { .. } => return Ok(()),
+            FromManager::GroupCommitted { epoch, .. } => {
+                if process.has_work && process.step > ProcessStep::WaitsForStart {
+                    self.work.group_committed(key.0, *epoch);
+                }
+                return Ok(());
+            }
             FromManager::Card { .. } => return self.check_card(key, message),
             // The message crosses the rank's exit.
             FromManager::Checkpoint { .. } if leaves => return Ok(()),
@@ -165,7 +171,12 @@ impl<W: Work> JobWorld<W> {
         } else {
             self.stored.origins.get(&process.instance.generation)
         };
-        if origin == Some(&process.from) {
+        let ProcessInstance {
+            generation, rank, ..
+        } = process.instance;
+        let of_group = self.stored.group_commit(generation, rank, self.shape.group);
+        let is_back = of_group.is_some() && process.from == of_group;
+        if origin == Some(&process.from) || is_back {
             Ok(())
         } else {
             Err(format!("{process:?} is of another history than {origin:?}"))

@@ -33,6 +33,8 @@ pub struct Shape {
     /// Each host has a folder of its own for files. Hosts in groups of this size have the parities
     /// of their files stored elsewhere, so often.
     pub copies: Option<(usize, CopyInterval)>,
+    /// So many ranks that follow one another are a recovery group.
+    pub group: Option<u32>,
 }
 
 impl Shape {
@@ -40,6 +42,13 @@ impl Shape {
     #[must_use]
     pub fn ranks(&self) -> u32 {
         (self.hosts - self.spares) as u32 * self.per_host
+    }
+
+    /// For each rank its recovery group; empty: the job is one.
+    #[must_use]
+    pub fn log_groups(&self) -> Vec<u32> {
+        let of = |size| (0..self.ranks()).map(|rank| rank / size).collect();
+        self.group.map(of).unwrap_or_default()
     }
 
     /// The job, as central receives it.
@@ -63,6 +72,7 @@ impl Shape {
             }),
             from: None,
             requested: Epoch(0),
+            log_groups: self.log_groups(),
             copies: self.copies.map(|(size, _)| size),
             recovery: Some(Recovery {
                 interval: self.interval,

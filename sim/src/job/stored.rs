@@ -40,6 +40,8 @@ pub struct Stored {
     pub stops_from: Option<Epoch>,
     /// Hosts without a process of the job.
     pub left: BTreeSet<HostIndex>,
+    /// The last checkpoints of recovery groups in each generation, by their first ranks.
+    pub of_groups: BTreeMap<(Generation, Rank), Epoch>,
     /// The last moves that were ordered.
     pub moving: Option<(Epoch, Vec<RankMove>)>,
     /// The numbers of all images with which ranks have moved, or were to.
@@ -75,6 +77,7 @@ impl Stored {
             decided: false,
             stops_from: None,
             left: BTreeSet::new(),
+            of_groups: BTreeMap::new(),
             moving: None,
             moved_with: BTreeSet::new(),
             relaunching: None,
@@ -171,6 +174,30 @@ impl Stored {
             | Record::Memory(_)
             | Record::Interrupted { .. }
             | Record::Passed { .. } => {}
+            of_group => self.store_of_group(of_group, images, lost)?,
+        }
+        Ok(())
+    }
+
+    fn store_of_group(
+        &mut self,
+        record: Record,
+        images: &BTreeMap<(Rank, Epoch), SimImage>,
+        lost: bool,
+    ) -> Result<(), String> {
+        match record {
+            Record::GroupCommitted { rank, epoch, .. } => {
+                let there = lost || images.contains_key(&(rank, epoch));
+                check(there, "a commit of a group without an image")?;
+                let before = self.of_groups.insert((self.generation, rank), epoch);
+                check(before < Some(epoch), "a group commits an older checkpoint")?;
+            }
+            Record::GroupRestoring { ranks, .. } => {
+                let now = self.generation;
+                let has_image = |(rank, _): &(Rank, _)| self.of_groups.contains_key(&(now, *rank));
+                check(ranks.iter().any(has_image), "a group without a checkpoint")?;
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -233,7 +260,11 @@ impl Stored {
             let now = image.generation == self.generation;
             check(now, "an image of another generation is committed")?;
             let origin = self.origins.get(&self.generation) == Some(&image.from);
-            check(origin, "an image of another history is committed")?;
+            let is_of_group = !self.of_groups.is_empty();
+            check(
+                origin || is_of_group,
+                "an image of another history is committed",
+            )?;
         }
         self.committed = Some(epoch);
         self.history.insert(epoch);
@@ -280,6 +311,18 @@ impl Stored {
         Ok(())
     }
 
+    /// The last commit of a rank's group in a generation, of so many ranks each.
+    #[must_use]
+    pub fn group_commit(
+        &self,
+        generation: Generation,
+        rank: Rank,
+        group: Option<u32>,
+    ) -> Option<Epoch> {
+        let first = Rank(rank.0 / group? * group?);
+        self.of_groups.get(&(generation, first)).copied()
+    }
+
     /// Hosts learn from an order how far no rollback goes back.
     pub fn promise(&mut self, order: &ToLocal) {
         if let ToLocal::Commit { epochs, .. } = order {
@@ -317,7 +360,14 @@ impl Stored {
             }
             ToLocal::Restore {
                 generation, epoch, ..
-            } => now(generation) && (epoch == self.committed || self.is_move(epoch)),
+            } => {
+                let of_group = |epoch| self.of_groups.values().any(|of| Some(*of) == epoch);
+                let known = epoch == self.committed || self.is_move(epoch) || of_group(epoch);
+                now(generation) && known
+            }
+            ToLocal::CommitGroup {
+                generation, epoch, ..
+            } => now(generation) && self.of_groups.values().any(|of| *of == epoch),
             ToLocal::Move {
                 instance, number, ..
             } => now(instance.generation) && self.is_move(Some(number)),

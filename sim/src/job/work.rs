@@ -57,6 +57,11 @@ pub trait Work {
     /// A rank takes an image of this number, with which it moves, and enters no epoch.
     fn save(&mut self, rank: Rank, number: Epoch);
 
+    /// A rank learns that its recovery group has committed this checkpoint.
+    fn group_committed(&mut self, rank: Rank, epoch: Epoch) {
+        let _ = (rank, epoch);
+    }
+
     /// A rank learns that another one has a new incarnation.
     fn update(&mut self, rank: Rank, other: Rank, incarnation: Incarnation);
 

@@ -2,11 +2,12 @@
 
 use std::ffi::{c_char, c_int};
 
-use rejoin_mpi::{Info, Result};
+use rejoin_mpi::{Info, Result, decide};
 
 use crate::constants::*;
+use crate::functions::processes::init::is_main;
 use crate::library_state;
-use crate::state::AbiState;
+use crate::state::{AbiState, mpi};
 use crate::support::{store, store_string};
 use crate::types::*;
 
@@ -87,20 +88,41 @@ pub fn pcontrol(_mpi: &AbiState, _level: c_int) -> Result<()> {
     Ok(())
 }
 
-/// `MPI_Wtime` (MPI-5.0 §9.6): seconds of the machine's monotonic clock.
+/// `MPI_Wtime` (MPI-5.0 §9.6): seconds of the machine's monotonic clock. In logging modes a
+/// restored rank is told the same times again.
 pub fn wtime() -> f64 {
-    seconds(|clock, time| {
+    let now = seconds(|clock, time| {
         // SAFETY: `time` is a variable of ours.
         unsafe { libc::clock_gettime(clock, time) };
-    })
+    });
+    match decide::is_logging() {
+        false => now,
+        true => recorded_time(now),
+    }
+}
+
+/// The time for the program in logging modes, when the clock says `now`. Threads that do not call
+/// MPI otherwise get the time of the clock: their execution is not repeated.
+#[cold]
+fn recorded_time(now: f64) -> f64 {
+    if !library_state::is_running_unlocked() || !is_main() {
+        return now;
+    }
+    // SAFETY: the library runs without a lock, and this is the thread that calls it.
+    let core = unsafe { mpi() }.core.get();
+    core.map_or(now, |core| core.wall_time(now))
 }
 
 /// `MPI_Wtick` (MPI-5.0 §9.6): the resolution of [`wtime`] in seconds.
 pub fn wtick() -> f64 {
-    seconds(|clock, time| {
+    let tick = seconds(|clock, time| {
         // SAFETY: `time` is a variable of ours.
         unsafe { libc::clock_getres(clock, time) };
-    })
+    });
+    match decide::is_logging() {
+        false => tick,
+        true => tick.max(decide::TIME_RESOLUTION),
+    }
 }
 
 fn seconds(ask: impl FnOnce(libc::clockid_t, *mut libc::timespec)) -> f64 {

@@ -56,10 +56,11 @@ fn give_back_lock() {
 
 /// `MPI_Init` (MPI-5.0 §11.2.1). The arguments are the program's alone.
 pub fn init(mpi: &AbiState, _argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Result<()> {
-    start(mpi, MPI_THREAD_SINGLE)
+    start(mpi, MPI_THREAD_SINGLE).map(drop)
 }
 
-/// `MPI_Init_thread` (MPI-5.0 §11.6.2): provides what is required.
+/// `MPI_Init_thread` (MPI-5.0 §11.6.2): provides what is required. With message logging that is
+/// `MPI_THREAD_SERIALIZED` at most, because threads that race can't be repeated.
 ///
 /// # Safety
 /// `provided` is null or valid.
@@ -82,22 +83,24 @@ pub unsafe fn init_thread(
     if provided.is_null() {
         return Err(arg_error("the pointer for the provided level is null"));
     }
-    start(mpi, required)?;
+    let granted = start(mpi, required)?;
     // SAFETY: the program passed it for the result.
-    unsafe { store(provided, "the provided level", required) }
+    unsafe { store(provided, "the provided level", granted) }
 }
 
-fn start(mpi: &AbiState, level: c_int) -> Result<()> {
+/// Returns the thread level that is provided.
+fn start(mpi: &AbiState, level: c_int) -> Result<c_int> {
     mpi.check_process()?;
     if library_state::is_initialized() {
         let text = "called a second time: MPI is initialised once";
         return Err(Error::new(ErrorClass::Other, text));
     }
-    open(mpi, level)?;
+    let level = open(mpi, level)?;
     IS_MAIN.set(true);
     library_state::set_initialized(level);
     // The first image, from which this process comes back into the program behind MPI_Init.
-    mpi.core()?.safe_point()
+    mpi.core()?.safe_point()?;
+    Ok(level)
 }
 
 /// Runs in every child that `fork` makes from now on.
@@ -106,8 +109,9 @@ unsafe extern "C" fn forked() {
     library_state::set_forked();
 }
 
-/// One more user of the runtime: the world model or a session. The first one starts it.
-pub(crate) fn open(mpi: &AbiState, level: c_int) -> Result<()> {
+/// One more user of the runtime: the world model or a session. The first one starts it. Returns the
+/// thread level that it provides.
+pub(crate) fn open(mpi: &AbiState, level: c_int) -> Result<c_int> {
     mpi.check_process()?;
     match mpi.core.get() {
         None => {
@@ -127,6 +131,10 @@ pub(crate) fn open(mpi: &AbiState, level: c_int) -> Result<()> {
         }
     }
     mpi.users.set(mpi.users.get() + 1);
+    let level = match mpi.core()?.repeats_answers() {
+        true if level == MPI_THREAD_MULTIPLE => MPI_THREAD_SERIALIZED,
+        _ => level,
+    };
     let multiple = level == MPI_THREAD_MULTIPLE;
     if multiple {
         let lock = mpi.core()?.make_lock();
@@ -137,7 +145,7 @@ pub(crate) fn open(mpi: &AbiState, level: c_int) -> Result<()> {
         });
     }
     library_state::set_running(multiple);
-    Ok(())
+    Ok(level)
 }
 
 /// The name of the communicator whose messages have this context id. Without `to` these are
@@ -267,6 +275,11 @@ pub unsafe fn query_thread(_mpi: &AbiState, provided: *mut c_int) -> Result<()> 
 pub unsafe fn is_thread_main(_mpi: &AbiState, flag: *mut c_int) -> Result<()> {
     // SAFETY: the program passed it for the result.
     unsafe { store(flag, "the flag", c_int::from(IS_MAIN.get())) }
+}
+
+/// Whether this is the thread that called `MPI_Init`.
+pub(crate) fn is_main() -> bool {
+    IS_MAIN.get()
 }
 
 /// `MPI_Get_processor_name` (MPI-5.0 §9.1.2): the host's name.

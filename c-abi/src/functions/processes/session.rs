@@ -56,7 +56,7 @@ pub unsafe fn session_init(
     }
     let level = level(mpi, info)?.max(library_state::thread_level());
     let handler = mpi.errors.find(HandleKind::Session, errhandler)?;
-    init::open(mpi, level)?;
+    let level = init::open(mpi, level)?;
     let handle = mpi.sessions.insert(Rc::new(SessionState { level }));
     mpi.errors.set_handler(handle, handler);
     // SAFETY: not null, and so valid by the caller's promise.

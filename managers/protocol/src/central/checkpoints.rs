@@ -16,7 +16,13 @@ impl Central {
     pub(super) fn request(&mut self, now: Time, effects: &mut Vec<CentralEffect>) -> Option<Epoch> {
         let waits = self.phase == CentralPhase::Running && !self.moves.allows_checkpoint(now);
         let until = self.moves.puts_off_until().filter(|until| *until > now);
+        let is_any_away = self.groups.are_several() && self.ranks.is_any_away();
         let checkpoints = self.mode.checkpoints_mut()?;
+        if is_any_away {
+            // It follows when all groups are back.
+            checkpoints.put_off(None);
+            return None;
+        }
         // Before the first one nothing moves.
         if waits && checkpoints.committed().is_some() {
             checkpoints.put_off(until);
@@ -159,7 +165,12 @@ impl Central {
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
         };
-        if checkpoints.imaged(rank, epoch, cost) != Progress::Complete(epoch) {
+        let progress = checkpoints.imaged(rank, epoch, cost);
+        self.commit_group(now, rank, epoch, effects);
+        let Some(checkpoints) = self.mode.checkpoints_mut() else {
+            return;
+        };
+        if progress != Progress::Complete(epoch) {
             return;
         }
         effects.push(CentralEffect::Persist(Record::Committed {
@@ -299,6 +310,10 @@ impl Central {
         };
         // A checkpoint that follows at once would need the same memory.
         let at_once = why.is_none();
+        let of_group = self.groups.committed(rank);
+        if at_once && of_group.is_some_and(|last| last.epoch == epoch) {
+            checkpoints.hurry(now);
+        }
         let committed = checkpoints.committed();
         let counts = committed == Some(epoch) || checkpoints.pending() == Some(epoch);
         let before = checkpoints.epochs();

@@ -180,6 +180,23 @@ pub enum Record {
         /// The history on which the next failure is judged.
         memory: Box<FailureHistory>,
     },
+    /// Every rank of a recovery group has its image of this epoch.
+    GroupCommitted {
+        /// The first of its ranks.
+        rank: Rank,
+        /// Number of the checkpoint.
+        epoch: Epoch,
+        /// When it was committed.
+        at: Time,
+    },
+    /// The ranks of a recovery group are about to come back from the group's last checkpoint, and
+    /// the others stand.
+    GroupRestoring {
+        /// The ranks, and their incarnations from now on.
+        ranks: Vec<(Rank, Incarnation)>,
+        /// The history on which the next failure is judged.
+        memory: Box<FailureHistory>,
+    },
     /// Ranks are about to move. Until each has, it stays where it is.
     Moving {
         /// Where the ranks of the last requests of clients go.
@@ -334,6 +351,8 @@ pub struct Job {
     /// Partner hosts copy files, or see them: the number of hosts in each group of which another
     /// host keeps the parity, 1 for copies. `None`: all hosts are to see all files.
     pub copies: Option<usize>,
+    /// For each rank the number of its recovery group, from 0; empty: the job is one group.
+    pub log_groups: Vec<u32>,
 }
 
 /// How the job continues if it loses a host.

@@ -11,6 +11,7 @@ use super::moves::{Departures, FormerHosts, MoveTable, RankMove};
 use super::phase::CentralPhase;
 use super::rank_table::RankTable;
 use super::recovery::{LostHosts, RecoveryMode};
+use super::recovery_groups::RecoveryGroups;
 use super::stop_request::StopRequest;
 use crate::checkpoint::CopyInterval;
 use crate::detector::HostWatch;
@@ -30,6 +31,7 @@ pub struct Central {
     pub(super) clock: JobClock,
     pub(super) end: JobEnd,
     pub(super) mode: RecoveryMode,
+    pub(super) groups: RecoveryGroups,
     pub(super) losses: Losses,
     /// The job is to stop with a last checkpoint.
     pub(super) stop: Option<StopRequest>,
@@ -80,6 +82,7 @@ impl Central {
             clock: JobClock::new(job.limit, job.spent),
             end: JobEnd::default(),
             mode,
+            groups: RecoveryGroups::new(job.log_groups),
             losses: Losses::default(),
             stop: None,
             failover: job.failover,

@@ -60,7 +60,8 @@ impl Central {
         let why = "its local manager got SIGTERM".to_owned();
         self.hosts.set_ends(host);
         self.leave_asked(now, host, (why, true), effects);
-        if !self.mode.recovers() || self.has_nowhere_to_go(host) {
+        let stays = !self.mode.recovers() || self.groups.are_several();
+        if stays || self.has_nowhere_to_go(host) {
             effects.push(CentralEffect::Send(host, ToLocal::CanNotLeave));
         }
     }

@@ -9,10 +9,10 @@
 //! their job ends with its central manager. [`Central::resume`] continues a job.
 //!
 //! The state is in parts with private fields: `rank_table`, `host_table`, `job_clock`, `job_end`,
-//! `losses`, and the recovery mode with its checkpoints. `job_state` composes them, and `phase`
-//! says how far the job has come. The other files handle events: `central_step` (which passes each
-//! event to its handler), `registration`, `checkpoints`, `file_commits`, `region_checkpoints`,
-//! `stopping`, `ending`, `moves`, `recovery`, `resume` and `watch_steps`.
+//! `losses`, `recovery_groups`, and the recovery mode with its checkpoints. `job_state` composes
+//! them, and `phase` says how far the job has come. The other files handle events: `central_step`
+//! (which passes each event to its handler), `registration`, `checkpoints`, `file_commits`,
+//! `region_checkpoints`, `stopping`, `ending`, `moves`, `recovery`, `resume` and `watch_steps`.
 
 mod added_hosts;
 mod central_step;
@@ -37,6 +37,7 @@ mod phase;
 pub mod placement;
 mod rank_table;
 mod recovery;
+mod recovery_groups;
 mod region_checkpoints;
 mod registration;
 mod resume;

@@ -364,9 +364,13 @@ impl RankTable {
 
     /// Incarnation and card of each rank, once all are known.
     pub fn table(&self) -> Option<Vec<(Incarnation, Arc<BusinessCard>)>> {
-        let cards = self.all();
-        let cards = cards.map(|r| Some((r.incarnation, r.card.clone()?)));
-        cards.collect()
+        let entry = |r: &RankState| {
+            // One that is still on its way is not where the former was: others wait for its update.
+            let is_coming = r.alone_since.is_some() && r.stage == Stage::Spawned;
+            let incarnation = if is_coming { r.before } else { r.incarnation };
+            Some((incarnation, r.card.clone()?))
+        };
+        self.all().map(entry).collect()
     }
 
     /// The same for ranks that register one after the other. With many ranks, looking at all of
@@ -390,7 +394,10 @@ impl RankTable {
     /// Every rank rolls back: a new generation begins.
     pub fn roll_back(&mut self) {
         self.generation = self.generation.next();
-        self.ranks.iter_mut().for_each(RankState::renew);
+        for rank in &mut self.ranks {
+            rank.renew();
+            rank.alone_since = None;
+        }
         (self.absent, self.complete, self.registered) = (None, 0, 0);
     }
 
@@ -402,6 +409,49 @@ impl RankTable {
         let card = state.card.take();
         state.renew();
         state.card = card;
+    }
+
+    /// A rank of a group comes back while the others stand.
+    pub fn is_away(&self, rank: Rank) -> bool {
+        let rank = self.ranks.get(rank.index());
+        rank.is_some_and(|rank| rank.alone_since.is_some())
+    }
+
+    /// Some rank comes back while others stand.
+    pub fn is_any_away(&self) -> bool {
+        self.all().any(|rank| rank.alone_since.is_some())
+    }
+
+    /// It has registered since it began to come back.
+    pub fn has_returned(&self, rank: Rank) -> bool {
+        let rank = self.ranks.get(rank.index());
+        rank.is_some_and(|rank| rank.stage >= Stage::Registered && !rank.ended)
+    }
+
+    /// It was the present instance of its rank before that began to come back.
+    pub fn was_replaced(&self, instance: ProcessInstance) -> bool {
+        let rank = self.ranks.get(instance.rank.index());
+        instance.generation == self.generation
+            && rank.is_some_and(|r| r.alone_since.is_some() && r.before == instance.incarnation)
+    }
+
+    /// Central was started again: these incarnations of ranks were ordered, to come back while the
+    /// others stand.
+    pub fn recall_group(&mut self, ranks: &[(Rank, Incarnation)]) {
+        for (rank, incarnation) in ranks {
+            if let Some(rank) = self.ranks.get_mut(rank.index()) {
+                rank.before = rank.incarnation;
+                rank.incarnation = *incarnation;
+                rank.highest = rank.highest.max(*incarnation);
+            }
+        }
+    }
+
+    /// Central was started again, and does not know whether this rank is back.
+    pub fn adopt_away(&mut self, rank: Rank, since: Time) {
+        if let Some(rank) = self.ranks.get_mut(rank.index()) {
+            rank.alone_since = Some(since);
+        }
     }
 
     /// A rank that comes back alone is restored. Returns since when it was on its way.

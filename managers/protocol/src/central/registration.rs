@@ -54,6 +54,7 @@ impl Central {
         self.compare(now, rank, effects);
         self.start_when_complete(now, effects);
         self.start_alone(now, rank, effects);
+        self.start_group(now, rank, effects);
     }
 
     /// Ends the job if a rank goes by other settings than one that registered before it.

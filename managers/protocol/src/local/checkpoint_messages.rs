@@ -18,10 +18,21 @@ impl Local {
         epoch: Epoch,
         effects: &mut Vec<LocalEffect>,
     ) {
-        let inside = [Stage::Registered, Stage::Finalizing];
-        let to = self.processes.listening(&inside);
+        let to = self.begun();
         let request = FromManager::Checkpoint { generation, epoch };
         effects.push(LocalEffect::Ranks(to, request));
+    }
+
+    /// The ranks that are in the job. One that has come back alone and waits for the table is not
+    /// yet, and its image is committed.
+    fn begun(&self) -> Vec<Rank> {
+        let inside = [Stage::Registered, Stage::Finalizing];
+        let mut ranks = self.processes.listening(&inside);
+        ranks.retain(|rank| {
+            let process = self.processes.of(*rank);
+            process.is_some_and(|process| !process.waits())
+        });
+        ranks
     }
 
     /// A rank's report about an image.
@@ -136,6 +147,24 @@ impl Local {
         self.answer_askers(effects);
     }
 
+    /// The recovery group of these ranks has committed this checkpoint. The ranks learn of it,
+    /// because their peers need not retain any more what it holds.
+    pub(super) fn commit_group(
+        &mut self,
+        ranks: Vec<Rank>,
+        epoch: Epoch,
+        effects: &mut Vec<LocalEffect>,
+    ) {
+        let superseded = self.images.commit_group(&ranks, epoch);
+        let drop = |(rank, epoch)| LocalEffect::DropImage(rank, epoch);
+        effects.extend(superseded.into_iter().map(drop));
+        let mut to = self.begun();
+        to.retain(|rank| ranks.contains(rank));
+        let generation = self.processes.generation();
+        let commit = FromManager::GroupCommitted { generation, epoch };
+        effects.push(LocalEffect::Ranks(to, commit));
+    }
+
     /// Has the images of this epoch written to files, and repeats what central may not know.
     fn write_images(&mut self, epoch: Epoch, effects: &mut Vec<LocalEffect>) {
         let ranks: Vec<Rank> = self.processes.iter().map(|p| p.instance().rank).collect();
@@ -232,7 +261,7 @@ impl Local {
         };
         let incarnation = process.instance().incarnation;
         // Central may still wait for an image that no rank has reported.
-        if self.images.remove(rank, epoch) || self.images.counts(epoch) {
+        if self.images.remove(rank, epoch) || self.images.counts_of(rank, epoch) {
             let instance = self.processes.instance(rank, incarnation);
             let why = why.map(|why| one_line(&why));
             let lost = ToCentral::ImageLost {

@@ -35,6 +35,8 @@ pub(super) struct ImageTable {
     aborted: Epoch,
     /// Central was started again: the epochs that it abandons next were not aborted for a reason.
     resumed: bool,
+    /// The last checkpoints of recovery groups, by rank: earlier images of it do not count.
+    of_groups: BTreeMap<Rank, Epoch>,
     /// The images from which ranks can be restored.
     images: BTreeMap<(Rank, Epoch), ImageFileState>,
 }
@@ -54,7 +56,11 @@ impl ImageTable {
         if !std::mem::take(&mut self.resumed) {
             self.aborted = self.aborted.max(abandoned);
         }
-        let counts = |epoch| committed.contains(epoch) || epoch > self.abandoned;
+        let (abandoned, of_groups) = (self.abandoned, &self.of_groups);
+        let counts = |rank: &Rank, epoch| match of_groups.get(rank) {
+            Some(last) => epoch == *last || epoch > abandoned.max(*last),
+            None => committed.contains(epoch) || epoch > abandoned,
+        };
         let mut superseded = Vec::new();
         self.images.retain(|(rank, epoch), file| {
             if moves(*rank, *epoch) {
@@ -65,12 +71,36 @@ impl ImageTable {
                 && *file == ImageFileState::Whole;
             if only_file {
                 superseded.push(Superseded::InMemory(*rank, *epoch));
-            } else if !counts(*epoch) {
+            } else if !counts(rank, *epoch) {
                 superseded.push(Superseded::Everywhere(*rank, *epoch));
             }
-            counts(*epoch)
+            counts(rank, *epoch)
         });
         superseded
+    }
+
+    /// The recovery group of these ranks has committed this checkpoint. Returns images of them that
+    /// are there and do not count any more.
+    pub fn commit_group(&mut self, ranks: &[Rank], epoch: Epoch) -> Vec<(Rank, Epoch)> {
+        for rank in ranks {
+            let last = self.of_groups.entry(*rank).or_insert(epoch);
+            *last = epoch.max(*last);
+        }
+        let of_groups = &self.of_groups;
+        let mut superseded = Vec::new();
+        self.images.retain(|(rank, epoch), _| {
+            let is_earlier = of_groups.get(rank).is_some_and(|last| epoch < last);
+            if is_earlier {
+                superseded.push((*rank, *epoch));
+            }
+            !is_earlier
+        });
+        superseded
+    }
+
+    /// The job starts anew, or rolls back as a whole.
+    pub fn forget_groups(&mut self) {
+        self.of_groups.clear();
     }
 
     /// Has a rank's image of this epoch written to a file. Returns the state of the file before
@@ -132,6 +162,14 @@ impl ImageTable {
     /// Central was started again.
     pub fn resumed(&mut self) {
         self.resumed = true;
+    }
+
+    /// A rank's image of this epoch counts.
+    pub fn counts_of(&self, rank: Rank, epoch: Epoch) -> bool {
+        match self.of_groups.get(&rank) {
+            Some(last) => epoch == *last || epoch > self.abandoned.max(*last),
+            None => self.counts(epoch),
+        }
     }
 
     /// An image of this epoch counts.

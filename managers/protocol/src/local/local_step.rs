@@ -126,6 +126,11 @@ impl Local {
             } if generation == present || self.has_only_images(generation) => {
                 self.commit(epochs, abandoned, effects);
             }
+            ToLocal::CommitGroup {
+                generation,
+                ranks,
+                epoch,
+            } if generation == present => self.commit_group(ranks, epoch, effects),
             ToLocal::CanNotLeave => self.can_not_leave(effects),
             ToLocal::Release { instance } => self.processes.release(instance),
             ToLocal::AllFinalized { generation } if generation == present => {
@@ -144,6 +149,7 @@ impl Local {
             // Stale news of an older generation, or an order that came twice.
             ToLocal::Checkpoint { .. }
             | ToLocal::Commit { .. }
+            | ToLocal::CommitGroup { .. }
             | ToLocal::AllFinalized { .. }
             | ToLocal::End { .. } => {}
         }

@@ -30,6 +30,9 @@ impl Local {
         self.take_in(moved, (epoch, &ranks), effects);
         // Others that come back alone, too, do so still.
         let adds = generation == self.processes.generation();
+        if !adds {
+            self.images.forget_groups();
+        }
         self.processes.enter(generation);
         for (rank, _) in &ranks {
             // What is loaded is used, or a vacated rank drops it.

@@ -18,19 +18,27 @@ use nix::sys::socket::{
 };
 use nix::unistd::pipe2;
 use rejoin_channel_table::{Epoch, Identity, Incarnation, Rank};
+use rejoin_ckpt::determinant_memory::DeterminantMemory;
 use rejoin_ckpt::host_barrier::BarrierMemory;
 use rejoin_ckpt::watch::{Page, Watcher};
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
 use rejoin_wire::codec::{MANAGER_LIMIT, RANK_LIMIT};
 use rejoin_wire::{BarrierPlace, FromManager, MANAGER_FD, VERSION, Welcome};
 use serde_bytes::ByteBuf;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// Ranks of lost hosts are watched, too, as long as the host has no more ranks than one thread
 /// watches.
 const WATCHED: usize = 63;
+
+/// Bytes of a rank's determinants, of which the system allocates what is used: a million records
+/// between two checkpoints.
+const DETERMINANT_BYTES: usize = 32 << 20;
+
+/// Memory of a host that does not say how much it has, in bytes.
+const LEAST_MEMORY: u64 = 1 << 30;
 
 /// A started process of a rank.
 pub struct NewProcess {
@@ -68,6 +76,10 @@ pub struct ProcessStarter {
     watcher: Option<Watcher>,
     /// Where ranks of this host that share memory wait for each other.
     barrier: Option<BarrierMemory>,
+    /// Bytes that each rank retains for other groups, unless the plan says otherwise.
+    log_limit: u64,
+    /// The determinants of this host's ranks, in logging modes.
+    determinants: BTreeMap<Rank, DeterminantMemory>,
     /// The limit of open files before the manager raised its own.
     open_files: Option<libc::rlimit>,
 }
@@ -99,6 +111,10 @@ impl ProcessStarter {
             Some(_) => open_barrier(&plan),
             None => None,
         };
+        let determinants = match plan.options.log_groups.is_empty() {
+            true => BTreeMap::new(),
+            false => open_determinants(&plan)?,
+        };
         let prepared = |p| refusal(&plan, p).and_then(|()| Prepared::new(p));
         Ok(ProcessStarter {
             programs: plan.programs.iter().map(prepared).collect(),
@@ -112,6 +128,8 @@ impl ProcessStarter {
             failures,
             watcher,
             barrier,
+            log_limit: log_limit(plan.ranks.len()),
+            determinants,
             open_files,
             plan,
         })
@@ -308,12 +326,17 @@ impl ProcessStarter {
                 rank: rank.0,
                 generation: instance.generation.0,
             });
+            let determinants = self.determinants.get(&rank);
+            images.determinants = determinants.map(|memory| memory.as_fd().as_raw_fd() as u32);
             images.pipes = [name(&ends.out.0), name(&ends.err.0)];
         }
         options.host.clone_from(&self.host);
         options.local_rank = slot as u32;
         options.local_size = plan.ranks.len() as u32;
         options.cores = self.cores;
+        if options.log_limit == 0 {
+            options.log_limit = self.log_limit;
+        }
         FromManager::Welcome(Box::new(Welcome {
             version: VERSION,
             identity: Identity {
@@ -370,6 +393,22 @@ fn open_barrier(plan: &LaunchPlan) -> Option<BarrierMemory> {
     let barrier = barrier.ok()?;
     barrier.set_other_hosts(plan.ranks.len() < plan.size as usize);
     Some(barrier)
+}
+
+/// A quarter of the host's memory, divided among its ranks.
+fn log_limit(ranks: usize) -> u64 {
+    let info = nix::sys::sysinfo::sysinfo();
+    let memory = info.map_or(LEAST_MEMORY, |info| info.ram_total());
+    memory / 4 / ranks.max(1) as u64
+}
+
+/// Without this memory a rank could not come back alone.
+fn open_determinants(plan: &LaunchPlan) -> Result<BTreeMap<Rank, DeterminantMemory>> {
+    let open = |(rank, _): &(Rank, u32)| {
+        let memory = DeterminantMemory::new(DETERMINANT_BYTES);
+        Ok((*rank, memory.context("make memory for determinants")?))
+    };
+    plan.ranks.iter().map(open).collect()
 }
 
 /// The watched place of a process. Successive processes of a rank have different places, since one

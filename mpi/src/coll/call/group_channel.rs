@@ -5,17 +5,15 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Poll, ready};
 
-use crate::adi::{Caller, Completion, Envelope, Mode, Pattern, Rank, ReqId, SendAttempt};
+use crate::adi::{Caller, Completion, Envelope, Pattern, Rank, ReqId, SendAttempt};
 use crate::big_lock::{Completions, Until};
 use crate::coll::call::{Ctx, Initiated, OutOfLine, P2p, Pending, block_on};
 use crate::coll::hosts::Locality;
 use crate::comm::{Communicator, Traffic};
+use crate::decide::send_order::{MAX_BUFFERED, is_deferred, issue};
 use crate::error::{Error, ErrorClass, Result, counted};
 use crate::group::Group;
 use crate::runtime::Mpi;
-
-/// Bytes of the longest message that the device buffers, so that no rank waits for its end.
-const MAX_BUFFERED: usize = 8 << 10;
 
 /// The mutable state of a call, for its out-of-line parts. They get nothing else of the call, so a
 /// call on the fast path has the rest of its context in registers.
@@ -243,16 +241,16 @@ impl<'a> CallState<'a> {
         attempt: SendAttempt,
     ) -> Result<Pending> {
         self.slow.set(true);
-        let mut dev = self.mpi.dev_mut();
-        if bytes.1 <= MAX_BUFFERED {
+        if self.mpi.decider().logs() {
             // SAFETY: the caller's promise.
-            let request = unsafe { dev.send(world, env, bytes, attempt)? };
-            return Ok(request.map_or(Pending::DONE, |request| Pending::new(request.0)));
+            let deferred = unsafe { self.mpi.order_send(world, env, bytes) }?;
+            if let Some(deferred) = deferred {
+                return Ok(Pending::new(deferred.0));
+            }
         }
         // SAFETY: the caller's promise.
-        let request = unsafe { dev.isend(world, env, bytes, Mode::Standard, attempt)? };
-        // `ReqId::DONE` is the same number as `Pending::DONE`.
-        Ok(Pending::new(request.0))
+        let request = unsafe { issue(&mut self.mpi.dev_mut(), world, env, bytes, attempt) }?;
+        Ok(request.map_or(Pending::DONE, |request| Pending::new(request.0)))
     }
 
     /// # Safety
@@ -267,6 +265,9 @@ impl<'a> CallState<'a> {
 
     #[inline(never)]
     fn poll(&self, request: ReqId) -> Poll<Completion> {
+        if is_deferred(request) {
+            return self.mpi.poll_deferred(request);
+        }
         let done = self.mpi.dev_mut().poll(request);
         let pending = done.is_none().then_some(request);
         if self

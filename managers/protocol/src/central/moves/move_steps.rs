@@ -30,6 +30,7 @@ impl Central {
         let ends = self.end.verdict().is_some() || self.end.interrupted().is_some();
         match self.phase {
             _ if !self.mode.recovers() => Some("the job runs with --recovery none"),
+            _ if self.groups.are_several() => Some("with --recovery sender-log no rank moves yet"),
             _ if ends || self.stop.is_some() => Some("the job is ending"),
             CentralPhase::Finalizing | CentralPhase::Finalized => {
                 Some("all ranks are in MPI_Finalize")

@@ -1,6 +1,7 @@
-//! Coordinated checkpoints: every rank rolls back to the last committed one of which every rank has
-//! an image. When all ranks have been released from `MPI_Finalize`, no rank needs another, and a
-//! failed one is restored alone.
+//! Rollbacks to checkpoints: every rank rolls back to the last committed one of which every rank
+//! has an image. In a job of several recovery groups, only the group of the failed rank does so, to
+//! its own last one. When all ranks have been released from `MPI_Finalize`, no rank needs another,
+//! and a failed one is restored alone.
 
 use super::response::{JobProgress, Response, Situation};
 use crate::central::interface::Recovery;
@@ -58,15 +59,20 @@ impl Coordinated {
 
     pub(super) fn respond(&mut self, situation: &Situation, rank: Rank, cause: &Cause) -> Response {
         let alone = situation.progress == JobProgress::Finalized;
-        let from = match alone {
+        let of_group = match situation.progress {
+            JobProgress::Running => situation.of_group,
+            JobProgress::InInit | JobProgress::Finalized => None,
+        };
+        let of_job = match alone {
             true => self.checkpoints.committed(),
             false => self.checkpoints.target(),
         };
+        let from = of_group.or(of_job);
         if alone && from != self.last {
             // Alone, a rank can only come back into MPI_Finalize.
             return Response::End(Some(Refusal::NoCheckpoint));
         }
-        let pending = self.checkpoints.pending().is_some();
+        let pending = self.checkpoints.pending().is_some() || situation.is_any_away;
         let judged = match from {
             Some(_) => self.history.judge(situation.now, rank, cause, from),
             None => judge_new_start(&mut self.history, situation, pending, rank, cause),
@@ -78,8 +84,11 @@ impl Coordinated {
             return Response::End(Some(refusal));
         }
         match judged {
-            Ok(()) if alone => Response::RestoreOne(from),
-            Ok(()) => Response::RollBack(from),
+            Ok(()) => match of_group {
+                Some(epoch) => Response::RestoreGroup(epoch),
+                None if alone => Response::RestoreOne(from),
+                None => Response::RollBack(from),
+            },
             Err(Refusal::Meant) => Response::End(None),
             Err(refusal) => Response::End(Some(refusal)),
         }
@@ -104,7 +113,8 @@ impl Coordinated {
 
 /// Whether the job starts anew because of this failure. Before the first checkpoint there is only
 /// the start for a rollback. Nothing but `MPI_Init` is lost by that, so the job starts anew as
-/// often as `--max-restarts` allows. `pending`: a checkpoint is under way.
+/// often as `--max-restarts` allows. `pending`: a checkpoint is under way, or waits for a group
+/// that comes back.
 fn judge_new_start(
     history: &mut History,
     situation: &Situation,

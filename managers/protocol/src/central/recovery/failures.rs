@@ -54,7 +54,8 @@ impl Central {
             Response::End(refusal) => self.is_end(now, failure, refusal, effects),
             response => {
                 self.begin_rollback(now, effects);
-                self.lost(failure, matches!(response, Response::RestoreOne(_)));
+                let alone = !matches!(response, Response::RollBack(_));
+                self.lost(failure, alone);
                 self.roll_back(now, rank, &response, effects);
                 self.report_losses(effects);
             }
@@ -95,6 +96,8 @@ impl Central {
             now,
             progress,
             absent: self.ranks.has_absent(),
+            is_any_away: self.groups.are_several() && self.ranks.is_any_away(),
+            of_group: self.groups.committed(rank).map(|last| last.epoch),
         };
         self.mode.respond(&situation, rank, cause)
     }
@@ -109,6 +112,7 @@ impl Central {
         match *to {
             Response::RollBack(epoch) => self.restore_all(now, epoch, effects),
             Response::RestoreOne(epoch) => self.restore_one(now, rank, epoch, effects),
+            Response::RestoreGroup(epoch) => self.restore_group(now, rank, epoch, effects),
             Response::End(_) => {}
         }
     }
@@ -209,11 +213,14 @@ impl Central {
         };
         // A refusal is said with the cause, when that is known.
         let response = self.response(now, instance.rank, &cause);
-        if let Response::RollBack(from) | Response::RestoreOne(from) = response {
-            self.begin_rollback(now, effects);
-            self.losses.detect((instance, host), from, true);
-            self.roll_back(now, instance.rank, &response, effects);
-        }
+        let from = match response {
+            Response::RollBack(from) | Response::RestoreOne(from) => from,
+            Response::RestoreGroup(epoch) => Some(epoch),
+            Response::End(_) => return,
+        };
+        self.begin_rollback(now, effects);
+        self.losses.detect((instance, host), from, true);
+        self.roll_back(now, instance.rank, &response, effects);
     }
 
     /// A process failed that the job has rolled back because of another.
@@ -225,6 +232,10 @@ impl Central {
 
     /// The checkpoint to which the job has just rolled back, if this was a process of it then.
     fn rolled_back_to(&self, instance: ProcessInstance) -> Option<Option<Epoch>> {
+        if self.groups.are_several() && self.ranks.was_replaced(instance) {
+            let last = self.groups.committed(instance.rank)?;
+            return Some(Some(last.epoch));
+        }
         let CentralPhase::Restoring(GlobalRestore { epoch, .. }) = self.phase else {
             return None;
         };

@@ -2,7 +2,8 @@
 //!
 //! - none (in `mode`): a failure ends the job.
 //! - `coordinated`: every rank rolls back to the last committed checkpoint. Before the first
-//!   checkpoint the job can only begin anew.
+//!   checkpoint the job can only begin anew. In a job of several recovery groups (message logging)
+//!   only the group of the failed rank does so (`group_return`).
 //!
 //! A mode only decides. The steps are the same for all modes: `failures` judges failures and ends
 //! jobs, `rollback` orders ranks back, `other_hosts` does so without a lost host, and `relaunch`
@@ -10,6 +11,7 @@
 
 mod coordinated;
 mod failures;
+mod group_return;
 mod lost_hosts;
 mod mode;
 mod other_hosts;

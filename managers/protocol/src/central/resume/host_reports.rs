@@ -13,7 +13,7 @@ use crate::manager_messages::{
 use crate::region_commits::RegionWait;
 use crate::verdict::Verdict;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Central {
     /// Every host has answered: takes over the reports, and repeats what may have been lost.
@@ -31,7 +31,9 @@ impl Central {
         {
             checkpoints.begin_files(now);
         }
-        if past.finalized {
+        // Ranks that come back while others stand are not waited for.
+        let is_started = matches!(self.phase, CentralPhase::Running | CentralPhase::Finalized);
+        if is_started && (past.finalized || self.groups.are_several()) {
             self.ranks.recall_cards(&past.cards);
         }
         for (host, report) in reports.iter().enumerate() {
@@ -54,8 +56,15 @@ impl Central {
         let committed = checkpoints.map(|c| c.epochs()).unwrap_or_default();
         let numbered = reports.into_iter().enumerate();
         let said = numbered.filter_map(|(host, report)| Some((host, *report?)));
+        let counted = |rank| match self.groups.committed(rank) {
+            Some(last) => CommittedEpochs {
+                memory: Some(last.epoch),
+                ..CommittedEpochs::default()
+            },
+            None => committed,
+        };
         said.flat_map(|(host, report)| {
-            let events = events_of(report, generation, committed);
+            let events = events_of(report, generation, counted);
             events
                 .into_iter()
                 .map(move |event| CentralInput::Local(host, event))
@@ -164,8 +173,10 @@ impl Central {
             said.is_err() || said.is_ok_and(|at| report.ranks[at].incarnation < *incarnation)
         });
         if !is_held {
-            self.order_restore(host, epoch, ranks, effects);
+            self.repeat_restore(host, epoch, ranks, effects);
         }
+        let here = report.ranks.iter().map(|said| said.rank);
+        self.repeat_group_commits(host, here, effects);
         if past.last_epoch > Epoch(0) {
             let checkpoints = self.mode.checkpoints();
             let commit = ToLocal::Commit {
@@ -181,6 +192,47 @@ impl Central {
             .filter(|_| report.signalled.is_none())
         {
             effects.push(CentralEffect::Send(host, ToLocal::Signal { signal }));
+        }
+    }
+
+    /// Repeats the order to restore these ranks of a host, each from the checkpoint that counts for
+    /// it.
+    fn repeat_restore(
+        &mut self,
+        host: HostIndex,
+        epoch: Option<Epoch>,
+        ranks: Vec<(Rank, Incarnation)>,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let mut by_epoch: BTreeMap<Option<Epoch>, Vec<_>> = BTreeMap::new();
+        for one in ranks {
+            let of_group = self.groups.committed(one.0).map(|last| last.epoch);
+            by_epoch.entry(of_group.or(epoch)).or_default().push(one);
+        }
+        for (epoch, ranks) in by_epoch {
+            self.order_restore(host, epoch, ranks, effects);
+        }
+    }
+
+    /// Ranks of groups that have come back, or were about to: those that are back start, and others
+    /// learn where they are.
+    fn return_again(
+        &mut self,
+        now: Time,
+        waiting: &[Rank],
+        past: &Past,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let since = self.losses.since();
+        for rank in past.returning.iter().copied() {
+            if !self.ranks.has_returned(rank) || waiting.contains(&rank) {
+                self.ranks.adopt_away(rank, since);
+            } else {
+                self.tell_returned(&[rank], effects);
+            }
+        }
+        for rank in waiting {
+            self.start_group(now, *rank, effects);
         }
     }
 
@@ -213,6 +265,7 @@ impl Central {
                 self.start_when_complete(now, effects);
             }
             CentralPhase::Running => {
+                self.return_again(now, &waiting, past, effects);
                 let lacks_table = reports.iter().flatten().any(|report| report.lacks_table);
                 if !waiting.is_empty() || lacks_table {
                     self.start_again(effects);
@@ -289,7 +342,11 @@ impl Central {
 
 /// The events in a host's report, as the host would report them now. `generation`: that of its
 /// ranks.
-fn events_of(report: Report, generation: Generation, committed: CommittedEpochs) -> Vec<ToCentral> {
+fn events_of(
+    report: Report,
+    generation: Generation,
+    counted: impl Fn(Rank) -> CommittedEpochs,
+) -> Vec<ToCentral> {
     let mut events = Vec::new();
     for said in report.ranks {
         let instance = ProcessInstance {
@@ -297,8 +354,9 @@ fn events_of(report: Report, generation: Generation, committed: CommittedEpochs)
             rank: said.rank,
             incarnation: said.incarnation,
         };
-        let counted = committed.newest_first();
-        let lost = counted.filter(|epoch| !said.images.contains(epoch));
+        let lost = counted(said.rank)
+            .newest_first()
+            .filter(|epoch| !said.images.contains(epoch));
         events.extend(lost.map(|epoch| ToCentral::ImageLost {
             instance,
             epoch,

@@ -4,7 +4,8 @@ use crate::central::interface::{CentralInput, HostIndex, Relaunch};
 use crate::central::moves::RankMove;
 use crate::committed_levels::{CommittedCheckpoint, LastCommits};
 use crate::manager_messages::{Report, Time};
-use rejoin_channel_table::{BusinessCard, Epoch, Generation};
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Rank};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Milliseconds that a host has for its report.
@@ -20,6 +21,8 @@ pub(in crate::central) struct Past {
     pub cards: Vec<Arc<BusinessCard>>,
     /// The checkpoint that the job last rolled back to.
     pub restored: Option<Option<Epoch>>,
+    /// The ranks that have come back in this generation while others stood, or were about to.
+    pub returning: BTreeSet<Rank>,
     /// The highest that was ever requested.
     pub last_epoch: Epoch,
     /// The highest number that was given to registered memory.

@@ -6,6 +6,7 @@ use crate::central::job_state::Central;
 use crate::central::moves::RankMove;
 use crate::central::phase::CentralPhase;
 use crate::central::recovery::Relaunching;
+use crate::central::recovery_groups::GroupCheckpoint;
 use crate::committed_levels::CommittedCheckpoint;
 use crate::levels::Level;
 use rejoin_channel_table::{BusinessCard, Epoch};
@@ -88,6 +89,16 @@ impl Central {
                 }
             }
             Record::Restoring { .. } => self.recall_rollback(record, past),
+            Record::GroupCommitted { rank, epoch, at } => {
+                past.last_epoch = past.last_epoch.max(epoch);
+                self.groups.commit(rank, GroupCheckpoint { epoch, at });
+            }
+            Record::GroupRestoring { ranks, memory } => {
+                self.ranks.recall_group(&ranks);
+                self.recall_memory(*memory);
+                past.returning
+                    .extend(ranks.into_iter().map(|(rank, _)| rank));
+            }
             Record::Moving { .. } | Record::Moved { .. } | Record::Draining(_) => {
                 self.recall_move(record, past);
             }
@@ -122,6 +133,8 @@ impl Central {
             return;
         };
         past.restored = Some(epoch);
+        past.returning.clear();
+        self.groups.forget_commits();
         past.roll_back(epoch);
         self.former_hosts.roll_back(epoch.unwrap_or_default());
         self.regions.roll_back(epoch);

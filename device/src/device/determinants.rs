@@ -1,0 +1,148 @@
+//! The determinants of this rank: nondeterministic answers that a replay must repeat. A restored
+//! process opens the memory of its log again, which has those that were given since its image.
+
+use rejoin_channel_table::Epoch;
+use rejoin_channel_table::ids::Rank;
+use rejoin_engine::WildMatch;
+use rejoin_logging::determinants::DeterminantError;
+use rejoin_wire::{RankOptions, ToManager};
+
+use super::Device;
+use crate::error::{Error, Result};
+use crate::rank_log::{Determinants, FULL_LIMIT, RankLog};
+use crate::recovery::determinant_words;
+
+/// The log of a process that begins; `None` if the job is one recovery group.
+///
+/// # Errors
+/// There is no memory for it.
+pub(super) fn begin_log(rank: Rank, settings: &RankOptions) -> Result<Option<RankLog>> {
+    if settings.log_groups.is_empty() {
+        return Ok(None);
+    }
+    let memory = determinant_words::open(settings.images.as_ref())
+        .map_err(|error| Error::system("open the memory of determinants", error))?;
+    let log = Determinants::new(memory).map_err(|error| unusable(rank, &error))?;
+    Ok(Some(RankLog::new(log, settings.log_limit)))
+}
+
+fn unusable(rank: Rank, error: &DeterminantError) -> Error {
+    Error::Manager {
+        rank,
+        problem: format!("its memory for determinants is of no use: {error}"),
+    }
+}
+
+impl Device {
+    /// The log of determinants; `None` outside logging modes.
+    #[inline]
+    pub fn determinants(&mut self) -> Option<&mut Determinants> {
+        self.determinants.as_mut().map(RankLog::log)
+    }
+
+    /// Records and repeats determinants by this log from now on. To be called before the program
+    /// uses the library.
+    pub fn set_determinants(&mut self, log: Determinants) {
+        self.determinants = Some(RankLog::new(log, u64::MAX));
+    }
+
+    /// This process was restored, alone or with all others: opens the log again. If alone, what was
+    /// recorded since the image is to be repeated.
+    pub(super) fn reopen_determinants(&mut self, alone: bool) -> Result<()> {
+        let rank = self.member.rank();
+        let Some(rank_log) = &mut self.determinants else {
+            return Ok(());
+        };
+        let memory = determinant_words::open(self.member.settings().images.as_ref())
+            .map_err(|error| Error::system("open the memory of determinants", error))?;
+        let opened = rank_log.reopen(memory, alone);
+        opened.map_err(|error| unusable(rank, &error))?;
+        let past = rank_log.log().take_matches();
+        let past = past.map(|(number, source, tag)| WildMatch {
+            number,
+            source,
+            tag,
+        });
+        self.engine.replay_wild_matches(past);
+        Ok(())
+    }
+
+    /// An image of this epoch is about to be taken.
+    pub(super) fn note_determinants(&mut self, epoch: Epoch) {
+        if let Some(rank_log) = &mut self.determinants {
+            rank_log.note_image(epoch);
+        }
+    }
+
+    /// The checkpoint of this rank's recovery group is committed.
+    pub(super) fn group_committed(&mut self, epoch: Epoch) -> Result<()> {
+        self.engine.image_committed(epoch);
+        let rank = self.member.rank();
+        let log = self.determinants.as_mut();
+        let released = log.map_or(Ok(()), |rank_log| rank_log.release(epoch));
+        released.map_err(|error| unusable(rank, &error))
+    }
+
+    /// Stores the matches of receives with a wildcard that were made since the last call. False:
+    /// the log has no room for one. Until a checkpoint makes room, nothing may leave this rank.
+    #[cold]
+    pub(super) fn store_matches(&mut self) -> Result<bool> {
+        let rank = self.member.rank();
+        let Some(rank_log) = &mut self.determinants else {
+            return Ok(self.engine.store_wild_matches(|_| true));
+        };
+        let log = rank_log.log();
+        let mut failed = None;
+        let stored = self.engine.store_wild_matches(|one| {
+            match log.matched(one.number, one.source, one.tag) {
+                Ok(()) => true,
+                Err(error) => {
+                    failed = Some(error);
+                    false
+                }
+            }
+        });
+        match failed {
+            None | Some(DeterminantError::Full { .. }) => {
+                self.ask_for_log_room()?;
+                Ok(stored)
+            }
+            Some(error) => Err(unusable(rank, &error)),
+        }
+    }
+
+    /// Asks for a checkpoint when the determinants or the retained messages take half of their
+    /// room. Above the limit of messages, nothing is sent to other groups.
+    pub(super) fn ask_for_log_room(&mut self) -> Result<()> {
+        let Some(rank_log) = &mut self.determinants else {
+            return Ok(());
+        };
+        let (after, retained) = (self.engine.epoch(), self.engine.logged_bytes());
+        let was_full = rank_log.is_full();
+        let wants = rank_log.wants_checkpoint(after, retained);
+        let is_full = rank_log.is_full();
+        if rank_log.is_stuck() {
+            let rank = self.member.rank();
+            let seconds = FULL_LIMIT.as_secs();
+            return Err(Error::LogFull {
+                rank,
+                retained,
+                seconds,
+            });
+        }
+        if is_full || was_full {
+            self.engine.hold_sends(is_full);
+        }
+        if is_full && !was_full {
+            let text = format!(
+                "{retained} bytes of messages are retained for other recovery groups \
+                 (--log-limit): the rank sends no more until checkpoints make room"
+            );
+            self.manager.note(false, text)?;
+        }
+        if wants {
+            self.manager.send(&ToManager::Checkpoint { after })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,159 @@
+//! The log of determinants of a rank, as the device has it.
+
+use std::time::{Duration, Instant};
+
+use rejoin_channel_table::Epoch;
+use rejoin_logging::determinants::{DeterminantError, DeterminantLog, LogMemory};
+
+/// The log of a rank's determinants. Its memory outlives the process.
+pub type Determinants = DeterminantLog<Box<dyn LogMemory + Send>>;
+
+/// The log, and what the device knows of it.
+pub(crate) struct RankLog {
+    log: Determinants,
+    /// How far the log was at the images that may be committed.
+    images: Vec<(Epoch, u64)>,
+    /// The epoch in which a checkpoint was asked for, because a log was half full, and when.
+    asked: Option<(Epoch, Instant)>,
+    /// Most bytes of messages that are retained for other groups.
+    limit: u64,
+    /// There are more: no message is sent to another group.
+    is_full: bool,
+    /// Since when there is no room for determinants or messages.
+    full_since: Option<Instant>,
+}
+
+/// How long checkpoints have to make room.
+pub(crate) const FULL_LIMIT: Duration = Duration::from_secs(120);
+
+/// How long a checkpoint that was asked for has to make room, before it is asked for again.
+const ROOM_PATIENCE: Duration = Duration::from_secs(1);
+
+impl RankLog {
+    /// Of a process without an image.
+    /// `limit`: most bytes of messages that are retained for other groups.
+    pub(crate) fn new(log: Determinants, limit: u64) -> Self {
+        Self {
+            log,
+            images: Vec::new(),
+            asked: None,
+            limit,
+            is_full: false,
+            full_since: None,
+        }
+    }
+
+    /// The log.
+    pub(crate) fn log(&mut self) -> &mut Determinants {
+        &mut self.log
+    }
+
+    /// The process was restored, and `memory` is the log's, opened again. `alone`: what was
+    /// recorded since the image is to be repeated. Otherwise it counts no more.
+    ///
+    /// # Errors
+    /// The memory is not the log's.
+    pub(crate) fn reopen(
+        &mut self,
+        memory: Box<dyn LogMemory + Send>,
+        alone: bool,
+    ) -> Result<(), DeterminantError> {
+        self.asked = None;
+        match alone {
+            true => self.log.replay_from(memory),
+            false => self.log.drop_later(memory),
+        }
+    }
+
+    /// An image of this epoch is about to be taken.
+    pub(crate) fn note_image(&mut self, epoch: Epoch) {
+        self.images.push((epoch, self.log.position()));
+    }
+
+    /// The image of this epoch is committed: earlier determinants are needed no more.
+    ///
+    /// # Errors
+    /// The memory is not the log's.
+    pub(crate) fn release(&mut self, epoch: Epoch) -> Result<(), DeterminantError> {
+        let Some(at) = self.images.iter().position(|(of, _)| *of == epoch) else {
+            return Ok(());
+        };
+        let position = self.images[at].1;
+        self.images.drain(..=at);
+        self.log.release(position)
+    }
+
+    /// So many bytes of messages are retained for other groups now. Returns whether a checkpoint is
+    /// to be asked for in this epoch, to make room for them or for determinants: once, or again if
+    /// there is none of it after a while.
+    pub(crate) fn wants_checkpoint(&mut self, epoch: Epoch, retained: u64) -> bool {
+        self.is_full = retained > self.limit;
+        let is_half_full = self.log.is_half_full() || retained > self.limit / 2;
+        let is_full = self.is_full || self.log.is_full();
+        let since = self.full_since.unwrap_or_else(Instant::now);
+        self.full_since = is_full.then_some(since);
+        let was_asked = self.asked.is_some_and(|(asked_in, at)| {
+            asked_in == epoch && !(is_full && at.elapsed() > ROOM_PATIENCE)
+        });
+        let wants = is_half_full && !was_asked;
+        if wants {
+            self.asked = Some((epoch, Instant::now()));
+        }
+        wants
+    }
+
+    /// No checkpoint has made room for so long that none will come.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.full_since
+            .is_some_and(|since| since.elapsed() > FULL_LIMIT)
+    }
+
+    /// More messages are retained for other groups than may be.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rejoin_logging::determinants::DeterminantKind;
+
+    #[test]
+    fn a_commit_makes_room_once_it_is_the_image_that_was_noted() {
+        let memory: Box<dyn LogMemory + Send> = Box::new(vec![0_u64; 8 + 4 * 4]);
+        let log = Determinants::new(memory).expect("a log of four records");
+        let mut rank_log = RankLog::new(log, 100);
+        let yes = |rank_log: &mut RankLog| {
+            let log = rank_log.log();
+            log.answer(DeterminantKind::Test, Some([1, 0, 0]))
+                .expect("room");
+        };
+        yes(&mut rank_log);
+        assert!(!rank_log.wants_checkpoint(Epoch(1), 0));
+        yes(&mut rank_log);
+        assert!(rank_log.wants_checkpoint(Epoch(1), 0));
+        assert!(!rank_log.wants_checkpoint(Epoch(1), 0));
+        rank_log.note_image(Epoch(2));
+        yes(&mut rank_log);
+        rank_log.release(Epoch(3)).expect("no such image");
+        assert_eq!(rank_log.log().room(), 1);
+        rank_log.release(Epoch(2)).expect("the image");
+        assert_eq!(rank_log.log().room(), 3);
+    }
+
+    #[test]
+    fn retained_messages_ask_for_a_checkpoint_at_half_of_the_limit_and_are_full_above_it() {
+        let memory: Box<dyn LogMemory + Send> = Box::new(vec![0_u64; 8 + 4 * 4]);
+        let log = Determinants::new(memory).expect("a log of four records");
+        let mut rank_log = RankLog::new(log, 100);
+        assert!(!rank_log.wants_checkpoint(Epoch(1), 50));
+        assert!(rank_log.wants_checkpoint(Epoch(1), 51) && !rank_log.is_full());
+        assert!(!rank_log.wants_checkpoint(Epoch(1), 101) && rank_log.is_full());
+        assert!(
+            rank_log.wants_checkpoint(Epoch(2), 101),
+            "the image made no room"
+        );
+        assert!(!rank_log.wants_checkpoint(Epoch(2), 0) && !rank_log.is_full());
+    }
+}

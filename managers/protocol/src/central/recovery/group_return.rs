@@ -1,0 +1,215 @@
+//! The ranks of a recovery group come back from the group's last checkpoint, and the others stand.
+//!
+//! No generation begins: the others keep their links among themselves. When all ranks of the group
+//! have registered, they get the table, and all others learn where they are, as after a move.
+
+use crate::central::event::Event;
+use crate::central::interface::{CentralEffect, HostIndex, Record};
+use crate::central::job_state::Central;
+use crate::central::phase::CentralPhase;
+use crate::central::recovery_groups::GroupCheckpoint;
+use crate::manager_messages::{ProcessInstance, Time, ToLocal};
+use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use std::collections::BTreeMap;
+
+impl Central {
+    /// The group of this rank goes back to its last checkpoint.
+    pub(super) fn restore_group(
+        &mut self,
+        now: Time,
+        rank: Rank,
+        epoch: Epoch,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let members = self.groups.members(rank).to_vec();
+        for member in &members {
+            self.ranks.restore_alone(now, *member);
+        }
+        self.losses.rolls_back(now);
+        if self.phase == CentralPhase::Finalizing {
+            self.phase = CentralPhase::Running;
+        }
+        self.mode.set_last_checkpoint(None);
+        // Images of a void request are dropped at the next commit. Those who have asked for it wait
+        // for that one, which follows soon.
+        if let Some(checkpoints) = self.mode.checkpoints_mut() {
+            checkpoints.group_returns(&members);
+        }
+        let ranks: Vec<_> = members.iter().map(|r| self.ranks.instance(*r)).collect();
+        let ranks: Vec<_> = ranks
+            .iter()
+            .map(|one| (one.rank, one.incarnation))
+            .collect();
+        effects.push(CentralEffect::Persist(Record::GroupRestoring {
+            ranks: ranks.clone(),
+            memory: Box::new(self.memory()),
+        }));
+        for (host, ranks) in self.on_hosts(&ranks) {
+            self.order_restore(host, Some(epoch), ranks, effects);
+        }
+    }
+
+    /// These ranks by host.
+    fn on_hosts(
+        &self,
+        ranks: &[(Rank, Incarnation)],
+    ) -> BTreeMap<HostIndex, Vec<(Rank, Incarnation)>> {
+        let mut by_host: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for one in ranks {
+            let host = self.ranks.host_of(one.0);
+            by_host.entry(host).or_default().push(*one);
+        }
+        by_host
+    }
+
+    /// A rank has registered. If all of its group are back now, they start, and the others learn
+    /// where they are.
+    pub(in crate::central) fn start_group(
+        &mut self,
+        now: Time,
+        rank: Rank,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let runs = matches!(self.phase, CentralPhase::Running | CentralPhase::Finalizing);
+        if !runs || !self.groups.are_several() || !self.ranks.is_away(rank) {
+            return;
+        }
+        let members = self.groups.members(rank).to_vec();
+        if !members
+            .iter()
+            .all(|member| self.ranks.has_returned(*member))
+        {
+            return;
+        }
+        let since: Vec<Option<Time>> = (members.iter())
+            .map(|member| self.ranks.restored(*member))
+            .collect();
+        self.tell_returned(&members, effects);
+        for (member, since) in members.iter().zip(since) {
+            self.report_returned(now, *member, since.unwrap_or(now), effects);
+        }
+        let is_any_away = self.ranks.is_any_away();
+        if let Some(checkpoints) = self.mode.checkpoints_mut().filter(|_| !is_any_away) {
+            checkpoints.run_again(now);
+        }
+        self.finalize_when_complete(now, effects);
+    }
+
+    /// Ranks that are back get the table, and all others learn where they are.
+    pub(in crate::central) fn tell_returned(
+        &self,
+        members: &[Rank],
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let Some(table) = self.ranks.table() else {
+            return;
+        };
+        let instances: Vec<ProcessInstance> = (members.iter())
+            .map(|member| self.ranks.instance(*member))
+            .collect();
+        let ranks: Vec<_> = (instances.iter())
+            .map(|one| (one.rank, one.incarnation))
+            .collect();
+        for host in self.on_hosts(&ranks).into_keys() {
+            let start = ToLocal::Start {
+                generation: self.ranks.generation(),
+                table: table.clone(),
+                image: None,
+            };
+            effects.push(CentralEffect::Send(host, start));
+        }
+        for instance in instances {
+            let Some((_, card)) = table.get(instance.rank.index()) else {
+                continue;
+            };
+            let card = card.as_ref().clone();
+            self.hosts
+                .spread(ToLocal::Update { instance, card }, effects);
+        }
+    }
+
+    fn report_returned(
+        &mut self,
+        now: Time,
+        rank: Rank,
+        since: Time,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let ProcessInstance {
+            generation,
+            incarnation,
+            ..
+        } = self.ranks.instance(rank);
+        let from = self.groups.committed(rank);
+        let at = from.map_or(since, |checkpoint| checkpoint.at);
+        self.losses.report(Event::Recovered {
+            generation,
+            alone: Some((rank, incarnation)),
+            epoch: from.map(|checkpoint| checkpoint.epoch),
+            took: now.0.saturating_sub(since.0),
+            repeated: since.0.saturating_sub(at.0),
+        });
+        self.report_losses(effects);
+    }
+
+    /// A rank has its image of the checkpoint under way: its group may have all of them now.
+    pub(in crate::central) fn commit_group(
+        &mut self,
+        now: Time,
+        rank: Rank,
+        epoch: Epoch,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let members = self.groups.members(rank).to_vec();
+        let checkpoints = self.mode.checkpoints();
+        let is_whole = checkpoints.is_some_and(|c| c.has_images_of(&members, epoch));
+        let checkpoint = GroupCheckpoint { epoch, at: now };
+        if members.is_empty() || !is_whole || !self.groups.commit(rank, checkpoint) {
+            return;
+        }
+        effects.push(CentralEffect::Persist(Record::GroupCommitted {
+            rank: members[0],
+            epoch,
+            at: now,
+        }));
+        self.tell_group_commit(&members, epoch, effects);
+    }
+
+    /// Tells the hosts of a group's ranks which images of these count.
+    fn tell_group_commit(&self, members: &[Rank], epoch: Epoch, effects: &mut Vec<CentralEffect>) {
+        let ranks: Vec<_> = (members.iter())
+            .map(|member| (*member, Incarnation::default()))
+            .collect();
+        for (host, ranks) in self.on_hosts(&ranks) {
+            let commit = ToLocal::CommitGroup {
+                generation: self.ranks.generation(),
+                ranks: ranks.into_iter().map(|(rank, _)| rank).collect(),
+                epoch,
+            };
+            effects.push(CentralEffect::Send(host, commit));
+        }
+    }
+
+    /// Central was started again: repeats the last commits of the groups that have ranks on a host.
+    pub(in crate::central) fn repeat_group_commits(
+        &self,
+        host: HostIndex,
+        ranks: impl Iterator<Item = Rank>,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let committed = ranks.filter_map(|rank| Some((rank, self.groups.committed(rank)?.epoch)));
+        let mut by_epoch: BTreeMap<Epoch, Vec<Rank>> = BTreeMap::new();
+        for (rank, epoch) in committed {
+            by_epoch.entry(epoch).or_default().push(rank);
+        }
+        let generation = self.ranks.generation();
+        effects.extend(by_epoch.into_iter().map(|(epoch, ranks)| {
+            let commit = ToLocal::CommitGroup {
+                generation,
+                ranks,
+                epoch,
+            };
+            CentralEffect::Send(host, commit)
+        }));
+    }
+}

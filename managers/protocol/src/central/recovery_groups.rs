@@ -1,0 +1,122 @@
+//! Recovery groups: the ranks that roll back together, and the image that each group comes back
+//! from. A job without message logging is one group, of which nothing is kept here.
+
+use crate::manager_messages::Time;
+use rejoin_channel_table::{Epoch, Rank};
+
+/// A checkpoint of a group: all its ranks have their images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct GroupCheckpoint {
+    pub epoch: Epoch,
+    /// When it was committed.
+    pub at: Time,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+struct Group {
+    members: Vec<Rank>,
+    committed: Option<GroupCheckpoint>,
+}
+
+/// The division of the ranks, and the last commit of each group.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct RecoveryGroups {
+    /// For each rank its group; empty if the job is one group.
+    of_rank: Vec<u32>,
+    groups: Vec<Group>,
+}
+
+impl RecoveryGroups {
+    /// `of_rank`: for each rank the number of its group, from 0; empty: the job is one group.
+    pub fn new(of_rank: Vec<u32>) -> RecoveryGroups {
+        let count = of_rank.iter().max().map_or(0, |last| *last as usize + 1);
+        let mut groups = vec![Group::default(); count.min(of_rank.len())];
+        for (rank, group) in (0u32..).map(Rank).zip(&of_rank) {
+            if let Some(group) = groups.get_mut(*group as usize) {
+                group.members.push(rank);
+            }
+        }
+        RecoveryGroups { of_rank, groups }
+    }
+
+    /// A rank's failure concerns its group only.
+    pub fn are_several(&self) -> bool {
+        !self.groups.is_empty()
+    }
+
+    fn of(&self, rank: Rank) -> Option<&Group> {
+        let group = self.of_rank.get(rank.index())?;
+        self.groups.get(*group as usize)
+    }
+
+    /// The ranks of a rank's group; none if the job is one group.
+    pub fn members(&self, rank: Rank) -> &[Rank] {
+        self.of(rank).map_or(&[], |group| &group.members)
+    }
+
+    /// The last commit of a rank's group.
+    pub fn committed(&self, rank: Rank) -> Option<GroupCheckpoint> {
+        self.of(rank)?.committed
+    }
+
+    /// The group of this rank has committed a checkpoint. Returns whether it is new.
+    pub fn commit(&mut self, rank: Rank, checkpoint: GroupCheckpoint) -> bool {
+        let group = self.of_rank.get(rank.index());
+        let Some(group) = group.and_then(|group| self.groups.get_mut(*group as usize)) else {
+            return false;
+        };
+        let is_new = group
+            .committed
+            .is_none_or(|last| last.epoch < checkpoint.epoch);
+        if is_new {
+            group.committed = Some(checkpoint);
+        }
+        is_new
+    }
+
+    /// The job starts anew. Returns the newest of the commits that count no more.
+    pub fn forget_commits(&mut self) -> Option<Epoch> {
+        let groups = self.groups.iter_mut();
+        let forgotten = groups.filter_map(|group| group.committed.take());
+        forgotten.map(|checkpoint| checkpoint.epoch).max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_concerns_the_ranks_of_its_group() {
+        let mut groups = RecoveryGroups::new(vec![0, 1, 0]);
+        let at = |epoch| GroupCheckpoint {
+            epoch: Epoch(epoch),
+            at: Time(7),
+        };
+        assert_eq!(groups.members(Rank(2)), [Rank(0), Rank(2)]);
+        assert!(groups.commit(Rank(2), at(3)));
+        assert!(!groups.commit(Rank(0), at(3)), "it came twice");
+        assert_eq!(groups.committed(Rank(0)), Some(at(3)));
+        assert_eq!(groups.committed(Rank(1)), None);
+        assert_eq!(groups.forget_commits(), Some(Epoch(3)));
+        assert_eq!(groups.committed(Rank(0)), None);
+    }
+
+    #[test]
+    fn a_job_of_one_group_has_no_commits_of_groups() {
+        let mut groups = RecoveryGroups::default();
+        assert!(!groups.are_several() && groups.members(Rank(0)).is_empty());
+        let checkpoint = GroupCheckpoint {
+            epoch: Epoch(1),
+            at: Time(0),
+        };
+        assert!(!groups.commit(Rank(0), checkpoint));
+    }
+
+    #[test]
+    fn a_forged_number_makes_no_groups() {
+        let groups = RecoveryGroups::new(vec![u32::MAX, 0]);
+        assert_eq!(groups.groups.len(), 2);
+        assert!(groups.members(Rank(0)).is_empty());
+    }
+}

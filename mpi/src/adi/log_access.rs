@@ -1,0 +1,73 @@
+//! The log of determinants of this rank's device, and the sends that it counts.
+
+use super::{Dev, Inner};
+use crate::error::{Error, ErrorClass, Result};
+use rejoin_device::Determinants;
+use rejoin_device::determinants::{DeterminantError, SendTurn};
+
+impl Dev {
+    /// Whether the device has a log of determinants: then each send needs a check from now on.
+    pub fn check_log(&mut self) -> bool {
+        let logs = self.determinants().is_some();
+        self.guarded |= logs;
+        logs
+    }
+
+    /// The log of determinants; `None` outside logging modes.
+    pub fn determinants(&mut self) -> Option<&mut Determinants> {
+        on!(self, d => d.determinants(), t => t.determinants())
+    }
+
+    /// Records and repeats determinants by this log from now on.
+    #[cfg(test)]
+    pub fn set_determinants(&mut self, log: Determinants) {
+        on!(self, d => d.set_determinants(log), t => t.set_determinants(log));
+    }
+
+    /// A replay can't go on, for this reason: closes the device.
+    #[cold]
+    pub fn replay_failed(&mut self, error: &DeterminantError) -> Error {
+        let text = format!("rank {}: determinants: {error}", self.rank());
+        self.fail(Error::new(ErrorClass::Intern, text))
+    }
+
+    /// The task that is polled from here on; returns the one before.
+    pub fn set_task(&mut self, task: Option<u64>) -> Option<u64> {
+        std::mem::replace(&mut self.task, task)
+    }
+
+    /// The task that is being polled, in logging modes.
+    pub fn task(&self) -> Option<u64> {
+        self.task
+    }
+
+    /// Who may issue the next send.
+    pub fn send_turn(&mut self) -> SendTurn {
+        self.determinants()
+            .map_or(SendTurn::Anyone, |log| log.send_turn())
+    }
+
+    /// Before a message is given to the device. In logging modes it is counted, because the order
+    /// of sends is a nondeterministic answer.
+    ///
+    /// # Errors
+    /// The interface is closed. In a replay: it is another one's turn.
+    #[inline]
+    pub(super) fn begin_send(&mut self) -> Result<()> {
+        match self.guarded {
+            false => Ok(()),
+            true => self.count_send(),
+        }
+    }
+
+    #[cold]
+    fn count_send(&mut self) -> Result<()> {
+        self.alive()?;
+        let task = self.task;
+        let Some(log) = self.determinants() else {
+            return Ok(());
+        };
+        let counted = log.sent(task);
+        counted.map_err(|e| self.replay_failed(&e))
+    }
+}
