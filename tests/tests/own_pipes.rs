@@ -15,6 +15,7 @@ fn what_waits_in_pipes_and_socket_pairs_is_there_again() {
     let case = Case {
         name: "within",
         args: &["600"],
+        mode: &[],
         ordered: true,
         files: false,
         least: 20,

@@ -13,6 +13,7 @@ fn ordered(name: &'static str, args: &'static [&'static str]) {
     let case = Case {
         name,
         args,
+        mode: &[],
         ordered: true,
         files: false,
         least: LEAST,
@@ -55,6 +56,7 @@ fn a_program_that_is_mostly_outside_mpi() {
     let case = Case {
         name: "outside",
         args: &["150"],
+        mode: &[],
         ordered: true,
         files: true,
         least: LEAST,

@@ -17,6 +17,7 @@ fn survives(name: &'static str, args: &'static [&'static str], ordered: bool) {
     let case = Case {
         name,
         args,
+        mode: &[],
         ordered,
         files: false,
         least: LEAST,
@@ -51,6 +52,7 @@ fn exceptions_of_cpp_and_panics_of_rust_in_flight() {
         let case = Case {
             name,
             args,
+            mode: &[],
             ordered: true,
             files: false,
             least: 12,

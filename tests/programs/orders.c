@@ -1,0 +1,187 @@
+/* A server answers clients in the order in which their questions come, and the answer depends on
+ * that order: it is a digest of all questions so far.  In the end the server's digests are compared
+ * with those that the clients were told.  So a server that comes back and answers in another order
+ * than before is found, whatever came of it.  The ways of receiving take turns: a receive with
+ * wildcards, probes, a test loop, any-calls, some-calls.  All ranks also take part in nonblocking
+ * collectives meanwhile.
+ *
+ *   orders [QUESTIONS per client [WORK]] */
+#include "check.h"
+
+enum { QUESTION = 1, ANSWER, TOLD };
+
+typedef unsigned long long u64;
+
+struct answer {
+    u64 number, digest;
+};
+
+static int rank, size, questions, work;
+static MPI_Comm asking; /* of the questions, which are received with any tag */
+
+static u64 mix(u64 h, u64 v)
+{
+    h = (h ^ v) * 0x9e3779b97f4a7c15ull;
+    return h ^ h >> 29;
+}
+
+static u64 busy(u64 seed)
+{
+    for (int i = 0; i < work; i++)
+        seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+    return seed;
+}
+
+/* Takes the next question in the way of this turn; one receive is posted per client for the ways
+ * that need requests. */
+static int next_question(int turn, u64 *value, MPI_Request *posted, u64 *values)
+{
+    MPI_Status status;
+    int index = MPI_UNDEFINED, flag = 0;
+    switch (turn % 4) {
+    case 0:
+        MPI_Waitany(size, posted, &index, &status);
+        break;
+    case 1:
+        while (!flag)
+            MPI_Testany(size, posted, &index, &flag, &status);
+        break;
+    case 2: {
+        int count = 0, *done = malloc(size * sizeof *done);
+        /* One at a time: the first that is there. */
+        for (int i = 1; !count; i = i % (size - 1) + 1)
+            if (posted[i] != MPI_REQUEST_NULL) {
+                MPI_Testsome(1, &posted[i], &count, done, &status);
+                index = i;
+            }
+        free(done);
+        break;
+    }
+    default:
+        for (int i = 1; !flag; i = i % (size - 1) + 1)
+            if (posted[i] != MPI_REQUEST_NULL) {
+                MPI_Test(&posted[i], &flag, &status);
+                index = i;
+            }
+        break;
+    }
+    *value = values[index];
+    return index;
+}
+
+/* Questions of the first half come over requests, those of the second by wildcards and probes. */
+static u64 serve(struct answer *told)
+{
+    int clients = size - 1, half = questions / 2;
+    int *left = calloc(size, sizeof *left), *asked = calloc(size, sizeof *asked);
+    u64 *values = calloc(size, sizeof *values), digest = 1, number = 0;
+    MPI_Request *posted = malloc(size * sizeof *posted);
+    posted[0] = MPI_REQUEST_NULL;
+    for (int i = 1; i < size; i++) {
+        left[i] = half;
+        posted[i] = MPI_REQUEST_NULL;
+        if (half)
+            MPI_Irecv(&values[i], 1, MPI_UNSIGNED_LONG_LONG, i, QUESTION, asking, &posted[i]);
+    }
+    for (int n = 0; n < questions * clients; n++) {
+        u64 value = 0;
+        int from;
+        if (n < half * clients) {
+            from = next_question(n, &value, posted, values);
+            if (--left[from])
+                MPI_Irecv(&values[from], 1, MPI_UNSIGNED_LONG_LONG, from, QUESTION, asking,
+                          &posted[from]);
+        } else {
+            MPI_Status status;
+            MPI_Message message;
+            int flag = 0;
+            switch (n % 4) {
+            case 0:
+                MPI_Recv(&value, 1, MPI_UNSIGNED_LONG_LONG, MPI_ANY_SOURCE, MPI_ANY_TAG, asking,
+                         &status);
+                break;
+            case 1:
+                MPI_Probe(MPI_ANY_SOURCE, QUESTION, asking, &status);
+                MPI_Recv(&value, 1, MPI_UNSIGNED_LONG_LONG, status.MPI_SOURCE, QUESTION, asking,
+                         &status);
+                break;
+            case 2:
+                while (!flag)
+                    MPI_Iprobe(MPI_ANY_SOURCE, QUESTION, asking, &flag, &status);
+                MPI_Recv(&value, 1, MPI_UNSIGNED_LONG_LONG, status.MPI_SOURCE, QUESTION, asking,
+                         &status);
+                break;
+            default:
+                while (!flag)
+                    MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, asking, &flag, &message, &status);
+                MPI_Mrecv(&value, 1, MPI_UNSIGNED_LONG_LONG, &message, &status);
+            }
+            from = status.MPI_SOURCE;
+        }
+        CHECK(value == mix(from, asked[from]));
+        asked[from]++;
+        digest = mix(digest, value);
+        told[number].number = number;
+        told[number].digest = digest;
+        struct answer answer = {number, digest};
+        number++;
+        MPI_Send(&answer, 2, MPI_UNSIGNED_LONG_LONG, from, ANSWER, MPI_COMM_WORLD);
+    }
+    free(left);
+    free(asked);
+    free(values);
+    free(posted);
+    return digest;
+}
+
+static void ask(struct answer *told)
+{
+    for (int i = 0; i < questions; i++) {
+        u64 question = mix(rank, i);
+        MPI_Send(&question, 1, MPI_UNSIGNED_LONG_LONG, 0, QUESTION, asking);
+        CHECK(busy(question) != 1);
+        MPI_Recv(&told[i], 2, MPI_UNSIGNED_LONG_LONG, 0, ANSWER, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        CHECK(i == 0 || told[i].number > told[i - 1].number);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Comm_dup(MPI_COMM_WORLD, &asking);
+    questions = argc > 1 ? atoi(argv[1]) : 1000;
+    work = argc > 2 ? atoi(argv[2]) : 1000;
+    CHECK(size > 1 && questions > 0);
+    int all = questions * (size - 1);
+    struct answer *told = calloc(rank ? questions : all, sizeof *told);
+    long mine[2] = {rank, 1}, sums[2][2];
+    MPI_Request sum[2];
+    /* Two collectives are under way while questions are asked. */
+    MPI_Iallreduce(mine, sums[0], 2, MPI_LONG, MPI_SUM, MPI_COMM_WORLD, &sum[0]);
+    MPI_Iallreduce(mine, sums[1], 2, MPI_LONG, MPI_MAX, MPI_COMM_WORLD, &sum[1]);
+    if (rank)
+        ask(told);
+    else
+        serve(told);
+    MPI_Waitall(2, sum, MPI_STATUSES_IGNORE);
+    CHECK(sums[0][0] == (long)size * (size - 1) / 2 && sums[0][1] == size && sums[1][0] == size - 1);
+    if (rank) {
+        MPI_Send(told, 2 * questions, MPI_UNSIGNED_LONG_LONG, 0, TOLD, MPI_COMM_WORLD);
+    } else {
+        struct answer *heard = calloc(questions, sizeof *heard);
+        for (int from = 1; from < size; from++) {
+            MPI_Recv(heard, 2 * questions, MPI_UNSIGNED_LONG_LONG, from, TOLD, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+            for (int i = 0; i < questions; i++)
+                CHECK(heard[i].digest == told[heard[i].number].digest);
+        }
+        free(heard);
+        printf("%d questions were answered in one order\n", all);
+    }
+    free(told);
+    MPI_Comm_free(&asking);
+    MPI_Finalize();
+    return 0;
+}
