@@ -31,6 +31,11 @@ static SINCE: AtomicU64 = AtomicU64::new(0);
 
 /// Nanoseconds for which a thread waits at most while another one is the taker.
 const PATIENCE: u64 = 5_000_000_000;
+/// Nanoseconds in which all threads are to be parked.
+const PARKED_IN: u64 = 1_000_000_000;
+/// Nanoseconds of one attempt. A thread that begins or ends has all signals blocked in the C
+/// library, and may wait there for a lock of a thread that is parked: all go on for a moment.
+const ATTEMPT: u64 = 50_000_000;
 
 /// All other threads are parked while this lives, and all signals are blocked. It belongs to the
 /// thread that made it.
@@ -151,17 +156,24 @@ fn stop_others() -> Result<Option<HeldHeap>, Refused> {
     if count <= 1 {
         return Ok(None);
     }
-    let heap = arena::hold().ok_or(Refused::Busy)?;
-    match taker::stop_others() {
-        Ok(()) => {
-            heap.become_exclusive();
-            Ok(Some(heap))
+    let end = sys::now() + PARKED_IN;
+    loop {
+        let heap = arena::hold().ok_or(Refused::Busy)?;
+        match taker::stop_others(end.min(sys::now() + ATTEMPT)) {
+            Ok(()) => {
+                heap.become_exclusive();
+                return Ok(Some(heap));
+            }
+            Err(why) => {
+                drop(heap);
+                taker::resume_others();
+                let is_late = matches!(why, taker::NotStopped::Unparkable { .. });
+                if !is_late || sys::now() > end {
+                    return Err(why.into());
+                }
+            }
         }
-        Err(why) => {
-            drop(heap);
-            taker::resume_others();
-            Err(why.into())
-        }
+        sys::sleep(1_000_000);
     }
 }
 

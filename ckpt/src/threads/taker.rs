@@ -8,8 +8,6 @@ use crate::error::Refused;
 use crate::hint::Hint;
 use crate::{manifest, proc, sys};
 
-/// How long a thread may take to park, in nanoseconds.
-const PATIENCE: u64 = 1_000_000_000;
 /// How often the list of threads is read again meanwhile, in nanoseconds, if none parks.
 const PAUSE: u64 = 1_000_000;
 
@@ -50,16 +48,15 @@ impl From<NotStopped> for Refused {
 /// Parks all other threads.
 ///
 /// # Errors
-/// A thread does not park within a second, or its state can't be restored. The caller must resume
-/// the others.
-pub(super) fn stop_others() -> Result<(), NotStopped> {
+/// A thread does not park until `limit`, or its state can't be restored. The caller must resume the
+/// others.
+pub(super) fn stop_others(limit: u64) -> Result<(), NotStopped> {
     PROCESS.store(thread_slots::process(), Ordering::Relaxed);
     let failed = |errno| NotStopped::System {
         action: "install the handler that parks threads",
         errno,
     };
     parking_signal::install().map_err(failed)?;
-    let begun = sys::now();
     loop {
         let seen = PARKED.load(Ordering::Acquire);
         let scan = Scan::read()?;
@@ -68,7 +65,7 @@ pub(super) fn stop_others() -> Result<(), NotStopped> {
             collect_signals();
             return Ok(());
         };
-        if sys::now() > begun + PATIENCE {
+        if sys::now() > limit {
             return Err(unparkable(tid));
         }
         sys::futex_wait(&PARKED, seen, Some(PAUSE));
