@@ -89,7 +89,7 @@ impl Job {
         wait_for(Duration::from_secs(30), "ranks that are back", || {
             now = self.ranks();
             now.retain(|pid| !seen.contains(pid));
-            now.len() == count
+            now.len() == count || !self.goes_on()
         });
         seen.extend(&now);
         now

@@ -6,6 +6,9 @@ use rejoin_tests::job::{Job, times_back};
 use rejoin_tests::processes::{is_alive, kill, wait_for};
 use rejoin_tests::torment::{Case, program_survives};
 use rejoin_tests::{Finished, Run, finish, program};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::process::Child;
@@ -73,6 +76,23 @@ impl Together {
         wait_for(SOON, "a recovery", || {
             self.counted("\"recovered\"") > before || !is_alive(self.child.id())
         });
+        assert!(is_alive(self.child.id()), "{}", self.said());
+    }
+
+    /// Waits for ranks that are none of these, and counts them among these.
+    fn fresh_ranks(&self, seen: &mut Vec<u32>) -> Vec<u32> {
+        let now = self.job.fresh_ranks(RANKS, seen);
+        assert!(is_alive(self.child.id()), "{}", self.said());
+        now
+    }
+
+    /// What the job has said, when it has ended.
+    fn said(&self) -> String {
+        let errors = self.child.stderr.as_ref().expect("a pipe").as_fd();
+        let mut errors = File::from(errors.try_clone_to_owned().expect("a descriptor"));
+        let mut text = String::new();
+        errors.read_to_string(&mut text).expect("text");
+        text
     }
 
     /// The file that the ranks map, in memory.
@@ -122,7 +142,7 @@ fn ranks_that_share_memory_come_back_from_files_when_their_images_are_killed_too
     let mut seen = Vec::new();
     for rank in 0..RANKS {
         job.until_more(2, "\"level\":\"file\"");
-        job.job.fresh_ranks(RANKS, &mut seen);
+        job.fresh_ranks(&mut seen);
         job.job.kill_with_images(rank);
     }
     job.until_more(1, "\"recovered\"");
@@ -135,7 +155,7 @@ fn memory_of_ranks_that_was_removed_since_is_made_anew() {
     let mut seen = Vec::new();
     for turn in 0..4 {
         job.until_more(3, "\"committed\"");
-        let now = job.job.fresh_ranks(RANKS, &mut seen);
+        let now = job.fresh_ranks(&mut seen);
         // A rank that is stopped can't take part in a further checkpoint. Otherwise that would have
         // to do with a file which has no name.
         kill(now[turn % RANKS], libc::SIGSTOP);
@@ -156,7 +176,7 @@ fn files_that_were_made_anew_are_known_at_a_second_loss_before_a_checkpoint() {
     let committed = job.counted("\"committed\"");
     let mut seen = Vec::new();
     for turn in 0..RANKS {
-        let now = job.job.fresh_ranks(RANKS, &mut seen);
+        let now = job.fresh_ranks(&mut seen);
         if turn == 0 {
             job.remove_files();
         }
@@ -208,7 +228,7 @@ fn a_rank_that_is_killed_while_it_waits_for_the_images_of_others_comes_back() {
     let mut seen = Vec::new();
     for turn in 0..2 {
         job.until_more(3, "\"committed\"");
-        let now = job.job.fresh_ranks(RANKS, &mut seen);
+        let now = job.fresh_ranks(&mut seen);
         kill(now[2], libc::SIGSTOP);
         let waiting = now[turn];
         wait_for(SOON, "a rank that waits", || waits_in_barrier(waiting));

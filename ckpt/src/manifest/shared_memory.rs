@@ -23,6 +23,7 @@ mod byte_ranges;
 mod file_share;
 mod late_memory;
 mod mapped_file;
+mod new_file;
 mod other_mappers;
 
 pub use late_memory::LateMemory;

@@ -7,6 +7,7 @@ use super::super::description::Description;
 use super::super::open_file::file_system_is_of_one_host;
 use super::super::positioned::{read_at, write_at};
 use super::file_share::FileShare;
+use super::new_file;
 use super::other_mappers::{File, MappedPart, RankMappers};
 use crate::error::{NotShared, Refused};
 use crate::{host_barrier, proc, sys};
@@ -349,11 +350,9 @@ impl SharedFile {
         let Origin::File(path) = &self.origin else {
             return Err(libc::ENOTSUP);
         };
-        let fd = create(path, self.mode)?;
-        let status = sys::status(fd)?;
         // Images of ranks name the earlier file until the next checkpoint.
-        host_barrier::note_remade(self.key(), (status.st_dev, status.st_ino));
-        Ok(fd)
+        let note = |file| host_barrier::note_remade(self.key(), file);
+        new_file::create(path, self.mode, note)
     }
 
     /// Which file it is in the images of this rank (FNV-1a of number and path).
@@ -423,17 +422,6 @@ impl MappedRange {
         }
         Ok(())
     }
-}
-
-fn create(path: &CString, mode: u32) -> sys::Sys<RawFd> {
-    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
-    // SAFETY: the path ends with a zero byte.
-    let made = unsafe { libc::open(path.as_ptr(), flags, mode) };
-    let fd = sys::check(made.into())? as RawFd;
-    // Whatever the program's `umask` is now.
-    // SAFETY: touches no memory.
-    unsafe { libc::fchmod(fd, mode) };
-    Ok(fd)
 }
 
 /// Where memory comes from; `None` if it can't be made again.
