@@ -329,7 +329,12 @@ impl Dev {
         // SAFETY: the caller's promise.
         let tried = on!(self, d => unsafe { d.try_send(to, env, buf, len, caller) },
             _t => SendOutcome::WouldBlock);
-        match tried {
+        self.attempted(to, tried)
+    }
+
+    #[inline(always)]
+    fn attempted(&mut self, to: Rank, outcome: SendOutcome) -> SendAttempt {
+        match outcome {
             SendOutcome::Sent => SendAttempt::Sent,
             SendOutcome::Untried => SendAttempt::Untried,
             SendOutcome::WouldBlock => SendAttempt::WouldBlock,
@@ -399,7 +404,7 @@ impl Dev {
     /// As [`Dev::irecv`].
     #[inline(always)]
     pub unsafe fn try_irecv(&mut self, pat: &Pattern, buf: *mut u8, len: usize) -> Option<ReqId> {
-        if self.guarded {
+        if self.guarded && self.failed.is_some() {
             return None;
         }
         // SAFETY: the caller's promise.

@@ -57,6 +57,35 @@ impl Device {
         unsafe { self.try_eager(to, env, buf, len, caller) }
     }
 
+    /// The same in logging modes, where each send is counted before the message can leave.
+    ///
+    /// # Safety
+    /// As [`Device::try_send`].
+    #[inline]
+    pub unsafe fn try_counted_send(
+        &mut self,
+        to: Rank,
+        env: &Envelope,
+        buf: *const u8,
+        len: usize,
+        caller: Caller,
+    ) -> SendOutcome {
+        // A match that is not stored must not be seen by others.
+        let stored = !self.engine.any_wild_match();
+        let counted = stored && self.determinants().is_some_and(|log| log.count_live_send());
+        if !counted {
+            return SendOutcome::Untried;
+        }
+        // SAFETY: the caller's promise.
+        let outcome = unsafe { self.try_send(to, env, buf, len, caller) };
+        if matches!(outcome, SendOutcome::Untried | SendOutcome::WouldBlock)
+            && let Some(log) = self.determinants()
+        {
+            log.withdraw_live_send();
+        }
+        outcome
+    }
+
     /// The same, also where other work is due. A body that the engine would not copy is refused
     /// before the link is looked up.
     ///

@@ -353,6 +353,29 @@ impl<M: LogMemory> DeterminantLog<M> {
         }
     }
 
+    /// Counts a send that the program issues itself, before the message can leave. False: sends are
+    /// repeated, and [`DeterminantLog::sent`] must find whose turn it is. Nothing is counted then.
+    #[inline]
+    pub fn count_live_send(&mut self) -> bool {
+        let is_live = !self.replay.replays_send(self.sends);
+        if is_live {
+            self.set_sends(self.sends + 1);
+        }
+        is_live
+    }
+
+    /// The send that was counted last was not issued.
+    #[inline]
+    pub fn withdraw_live_send(&mut self) {
+        self.set_sends(self.sends - 1);
+    }
+
+    #[inline]
+    fn set_sends(&mut self, sends: u64) {
+        self.sends = sends;
+        self.memory.store(SENDS, sends);
+    }
+
     /// The next send is issued by a task, or by the program itself (`None`). To be called before
     /// the message can leave.
     ///
@@ -374,6 +397,7 @@ impl<M: LogMemory> DeterminantLog<M> {
             }
         }
         self.sends = number + 1;
+        // The memory is ahead while sends are repeated.
         if !self.replay.replays_send(self.sends) {
             self.memory.store(SENDS, self.sends);
         }

@@ -164,6 +164,32 @@ fn sends_are_issued_in_their_order() {
     assert_eq!((restored.sends(), restored.is_replaying()), (5, false));
 }
 
+/// The process dies within an attempt to send, or the attempt fails and a task sends first.
+#[test]
+fn a_send_that_was_only_tried_is_repeated_by_the_program_or_not_counted() {
+    let (memory, mut log) = log(4);
+    let (tried, failed) = (image(&log), image(&log));
+    assert!(log.count_live_send() && log.count_live_send());
+    let left = Shared(Rc::new(RefCell::new(memory.0.borrow().clone())));
+    log.withdraw_live_send();
+    log.sent(Some(0)).unwrap();
+    drop(log);
+
+    let mut log = tried;
+    log.replay_from(left).unwrap();
+    for _ in 0..2 {
+        assert!(!log.count_live_send(), "whose turn it is must be asked");
+        log.sent(Some(0)).unwrap_err();
+        log.sent(None).unwrap();
+    }
+    assert!(log.count_live_send());
+
+    let mut log = failed;
+    log.replay_from(memory).unwrap();
+    log.sent(None).unwrap();
+    assert_eq!(log.send_turn(), SendTurn::Task(0));
+}
+
 #[test]
 fn a_full_ring_takes_records_again_after_a_release() {
     let (memory, mut log) = log(3);

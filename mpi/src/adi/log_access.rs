@@ -1,6 +1,6 @@
 //! The log of determinants of this rank's device, and the sends that it counts.
 
-use super::{Dev, Inner};
+use super::{Caller, Dev, Envelope, Inner, Rank, SendAttempt};
 use crate::error::{Error, ErrorClass, Result};
 use rejoin_device::Determinants;
 use rejoin_device::determinants::{DeterminantError, SendTurn};
@@ -58,6 +58,27 @@ impl Dev {
             false => Ok(()),
             true => self.count_send(),
         }
+    }
+
+    /// As [`Dev::try_send`], where each send is counted. The send of a task is not tried.
+    ///
+    /// # Safety
+    /// As [`Dev::try_send`].
+    #[inline]
+    pub unsafe fn try_counted_send(
+        &mut self,
+        to: Rank,
+        env: &Envelope,
+        (buf, len): (*const u8, usize),
+        caller: Caller,
+    ) -> SendAttempt {
+        if self.failed.is_some() || self.task.is_some() {
+            return SendAttempt::Untried;
+        }
+        // SAFETY: the caller's promise.
+        let tried = on!(self, d => unsafe { d.try_counted_send(to, env, buf, len, caller) },
+            _t => rejoin_device::SendOutcome::Untried);
+        self.attempted(to, tried)
     }
 
     #[cold]

@@ -91,10 +91,38 @@ impl Mpi {
         comm: &Rc<Communicator>,
         attempt: SendAttempt,
     ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        let attempt = unsafe { self.try_counted(&(to, env), bytes, Caller::Blocking, attempt) };
+        if attempt == SendAttempt::Sent {
+            return Ok(());
+        }
         // The program may free its communicator during the wait.
         let _comm = comm.clone();
         // SAFETY: the caller's promise.
         unsafe { self.send_bytes(bytes, to, env, Mode::Standard, attempt) }
+    }
+
+    /// In logging modes, where each send is counted, the fast path of all sends tries nothing. So
+    /// the message is tried here.
+    ///
+    /// # Safety
+    /// The bytes are readable.
+    #[inline(always)]
+    unsafe fn try_counted(
+        &self,
+        to: &Destination,
+        (addr, len): Bytes,
+        caller: Caller,
+        attempt: SendAttempt,
+    ) -> SendAttempt {
+        if attempt != SendAttempt::Untried || !self.decider().logs() {
+            return attempt;
+        }
+        let Some(mut dev) = self.try_dev_mut() else {
+            return attempt;
+        };
+        // SAFETY: the caller's promise.
+        unsafe { dev.try_counted_send(to.0, &to.1, (addr, len), caller) }
     }
 
     #[inline(never)]
@@ -104,12 +132,19 @@ impl Mpi {
         (addr, len): Bytes,
         comm: &Rc<Communicator>,
     ) -> Result<RequestId> {
-        self.before_send()?;
-        self.posted(Some(to));
         let attempt = match TRIED {
             true => SendAttempt::WouldBlock,
             false => SendAttempt::Untried,
         };
+        let destination = (to, env);
+        // SAFETY: the caller's promise.
+        let attempt =
+            unsafe { self.try_counted(&destination, (addr, len), Caller::Nonblocking, attempt) };
+        if attempt == SendAttempt::Sent {
+            return Ok(RequestId::SENT);
+        }
+        self.before_send()?;
+        self.posted(Some(to));
         let mut dev = self.dev_mut();
         // SAFETY: the caller's promise.
         let sent = unsafe { dev.isend(to, env, (addr, len), Mode::Standard, attempt) }?;
