@@ -1,6 +1,7 @@
 /* One measurement of one MPI, printed as "name<TAB>bytes<TAB>value" lines by rank 0.
  *
  *   mpibench lat  BYTES ITERS        one-way latency of a ping-pong, microseconds
+ *   mpibench anylat BYTES ITERS      the same with MPI_ANY_SOURCE
  *   mpibench bw   BYTES WINDOW ITERS MB/s of windows of MPI_Isend, answered by one small message
  *   mpibench bibw BYTES WINDOW ITERS MB/s of both directions together, windows of both ranks at the same time
  *   mpibench rate BYTES WINDOW ITERS million messages per second, same pattern
@@ -47,30 +48,31 @@ static void check(const char *p, size_t n, int fill)
             die("wrong data received");
 }
 
-static double pingpong(char *mine, char *theirs, int n, int iters)
+static double pingpong(char *mine, char *theirs, int n, int iters, int any)
 {
     double start = 0;
+    int from = any ? MPI_ANY_SOURCE : 1 - rank;
     for (int i = -iters / 10 - 1; i < iters; i++) {
         if (i == 0)
             start = MPI_Wtime();
         if (rank == 0) {
             MPI_Send(mine, n, MPI_CHAR, 1, 1, MPI_COMM_WORLD);
-            MPI_Recv(theirs, n, MPI_CHAR, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Recv(theirs, n, MPI_CHAR, from, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         } else if (rank == 1) {
-            MPI_Recv(theirs, n, MPI_CHAR, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Recv(theirs, n, MPI_CHAR, from, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             MPI_Send(mine, n, MPI_CHAR, 0, 1, MPI_COMM_WORLD);
         }
     }
     return (MPI_Wtime() - start) / iters / 2 * 1e6;
 }
 
-static void latency(long n, int iters)
+static void latency(const char *name, long n, int iters)
 {
     char *mine = buffer(n, 'a' + rank), *theirs = buffer(n, 0);
-    double us = pingpong(mine, theirs, (int)n, iters);
+    double us = pingpong(mine, theirs, (int)n, iters, !strcmp(name, "anylat"));
     if (rank < 2)
         check(theirs, n, 'a' + (1 - rank));
-    report("lat", n, us);
+    report(name, n, us);
     free(mine);
     free(theirs);
 }
@@ -258,8 +260,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < 3 && i + 2 < argc; i++)
         a[i] = atol(argv[i + 2]);
     const char *what = argc > 1 ? argv[1] : "idle";
-    if (!strcmp(what, "lat"))
-        latency(a[0], (int)a[1]);
+    if (!strcmp(what, "lat") || !strcmp(what, "anylat"))
+        latency(what, a[0], (int)a[1]);
     else if (!strcmp(what, "bw") || !strcmp(what, "rate"))
         stream(what, a[0], (int)a[1], (int)a[2]);
     else if (!strcmp(what, "bibw"))

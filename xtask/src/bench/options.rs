@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 pub struct Args {
     /// Instead of the comparison with others: recovery, checkpoint, images, image-recoveries,
-    /// image-costs, overhead, modes, moves, or survive for all of them; or detectors, or
+    /// image-costs, overhead, modes, moves, logging, or survive for all of them; or detectors, or
     /// rejoin-cost.
     pub(super) names: Vec<String>,
     /// What carries the messages of the comparison.

@@ -65,7 +65,7 @@ impl Setting {
         };
         let programs = work.join("programs/survive");
         std::fs::create_dir_all(&programs)?;
-        for name in ["state", "mpibench"] {
+        for name in ["state", "mpibench", "apps"] {
             let source = crate::workspace::root()
                 .join("benches/c")
                 .join(name)

@@ -1,15 +1,17 @@
 //! Cost and speed of recovery: recovery, checkpoints, files of images, overhead, both recovery
-//! modes side by side.
+//! modes side by side, and the cost of message logging.
 
 mod checkpoint;
 mod figures;
 mod image_costs;
 mod images;
 mod job;
+mod logging;
 mod modes;
 mod moves;
 mod overhead;
 mod recovery;
+mod side_by_side;
 
 use super::options::Args;
 use anyhow::{Context, Result, bail};
@@ -20,7 +22,7 @@ use job::Setting;
 type Case = fn(&Setting) -> Result<Vec<Figure>>;
 
 /// The cases in the order of the table.
-const CASES: [(&str, Case); 8] = [
+const CASES: [(&str, Case); 9] = [
     ("recovery", recovery::run),
     ("checkpoint", checkpoint::run),
     ("images", images::run),
@@ -29,6 +31,7 @@ const CASES: [(&str, Case); 8] = [
     ("overhead", overhead::run),
     ("modes", modes::run),
     ("moves", moves::run),
+    ("logging", logging::run),
 ];
 
 /// Measures the named cases; `survive` names all. Earlier figures of other cases stay in the table.

@@ -1,0 +1,94 @@
+//! The same work with two sets of options of mpirun, in turns.
+
+use super::figures::Figure;
+use super::job::{Ran, Setting};
+use anyhow::{Context, Result};
+
+/// What of a run is compared.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Measured {
+    /// The third cell of a line that the program prints, where less is better.
+    Printed,
+    /// The same, where more is better.
+    PrintedRate,
+    /// Seconds of the whole job.
+    Wall,
+}
+
+/// What is measured with both sets of options.
+pub(super) struct Compared {
+    /// The program and its words, but for the number of iterations.
+    pub words: &'static [&'static str],
+    /// The number of iterations, and that of a quick look.
+    pub iters: [&'static str; 2],
+    pub ranks: u32,
+    pub measured: Measured,
+    pub unit: &'static str,
+    pub what: &'static str,
+    /// Options of both.
+    pub common: &'static [&'static str],
+    /// Pairs for each round that is asked for.
+    pub pairs: usize,
+    /// Percent by which the first may be worse.
+    pub goal: Option<f64>,
+}
+
+/// A name, and options of mpirun.
+pub(super) type Way = (&'static str, &'static [&'static str]);
+
+/// Measures all of them in both ways.
+pub(super) fn compare(setting: &Setting, all: &[Compared], ways: [Way; 2]) -> Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    for compared in all {
+        let (unit, what) = (compared.unit, compared.what);
+        let (mut values, mut worse) = ([Vec::new(), Vec::new()], Vec::new());
+        for round in 0..compared.pairs * setting.rounds {
+            let pair = pair(setting, compared, ways, round)?;
+            let ratio = match compared.measured {
+                Measured::PrintedRate => pair[1] / pair[0],
+                Measured::Printed | Measured::Wall => pair[0] / pair[1],
+            };
+            worse.push((ratio - 1.0) * 100.0);
+            for (values, value) in values.iter_mut().zip(pair) {
+                values.push(value);
+            }
+        }
+        for ((name, _), values) in ways.iter().zip(&values) {
+            figures.push(Figure::median(format!("{what}, {name}"), unit, values));
+        }
+        let text = format!("{what}: {} worse by, median of pairs", ways[0].0);
+        let figure = Figure::median(text, "%", &worse);
+        figures.push(match compared.goal {
+            Some(goal) if !setting.quick => figure.costs_at_most(goal),
+            _ => figure,
+        });
+    }
+    Ok(figures)
+}
+
+/// One value of each way. The order alternates between rounds: the first run has a warmer or colder
+/// machine.
+fn pair(setting: &Setting, compared: &Compared, ways: [Way; 2], round: usize) -> Result<[f64; 2]> {
+    let mut words = compared.words.to_vec();
+    words.push(compared.iters[usize::from(setting.quick)]);
+    let order = if round.is_multiple_of(2) {
+        [0, 1]
+    } else {
+        [1, 0]
+    };
+    let mut values = [0.0; 2];
+    for at in order {
+        let options = [compared.common, ways[at].1].concat();
+        let ran = setting.mpirun(&options, compared.ranks, &words)?;
+        values[at] = value(&ran, compared.measured)?;
+    }
+    Ok(values)
+}
+
+fn value(ran: &Ran, measured: Measured) -> Result<f64> {
+    if measured == Measured::Wall {
+        return Ok(ran.wall);
+    }
+    let cell = ran.out.lines().find_map(|line| line.split('\t').nth(2));
+    Ok(cell.context("no figure printed")?.parse()?)
+}
