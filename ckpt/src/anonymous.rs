@@ -4,20 +4,20 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-use crate::determinant_memory::DETERMINANT_MEMORY;
 use crate::host_barrier::BARRIER_MEMORY;
+use crate::rank_log_memory::RANK_LOG_MEMORY;
 
 /// Name of the memory of a link between ranks of one host. It stays out of clones, and a restored
 /// rank makes new links; so a mapping of this name is no reason to refuse an image.
 pub const LINK_MEMORY: &CStr = c"rejoin-ring";
 
 /// Whether a mapping's name, as `/proc/PID/maps` shows it, is that of memory which this library
-/// shares with other processes: a link's, the barrier's, or that of determinants. It is part of no
+/// shares with other processes: a link's, the barrier's, or that of a rank's log. It is part of no
 /// image.
 pub(crate) fn is_library_memory(name: &[u8]) -> bool {
     let name = name.strip_prefix(b"/memfd:");
     let name = name.and_then(|name| name.strip_suffix(b" (deleted)"));
-    let ours = [LINK_MEMORY, BARRIER_MEMORY, DETERMINANT_MEMORY].map(CStr::to_bytes);
+    let ours = [LINK_MEMORY, BARRIER_MEMORY, RANK_LOG_MEMORY].map(CStr::to_bytes);
     name.is_some_and(|name| ours.contains(&name))
 }
 

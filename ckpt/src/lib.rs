@@ -10,7 +10,7 @@
 //! - [`Arena`]: the library's own heap.
 //! - [`watch`]: how a manager learns of a rank's end before the rank's memory is freed.
 //! - [`host_barrier`]: where the ranks of a host wait for each other if they share memory.
-//! - [`determinant_memory`]: where a rank's nondeterministic answers outlive it.
+//! - [`rank_log_memory`]: where a rank's log outlives it.
 //! - [`anonymous`]: reserves room in memory that processes of a job share.
 //! - [`passed`]: descriptors that come with a message over a local socket.
 //! - [`image`]: process images, by which a zygote outlives its process.
@@ -29,7 +29,6 @@ pub mod anonymous;
 mod arena;
 pub mod checkpoint_request;
 mod children;
-pub mod determinant_memory;
 mod error;
 mod hint;
 pub mod host_barrier;
@@ -37,6 +36,7 @@ pub mod image;
 mod manifest;
 pub mod passed;
 mod proc;
+pub mod rank_log_memory;
 pub mod regions;
 mod rewind;
 mod signals;

@@ -25,6 +25,7 @@ mod progress;
 mod rank_log;
 mod recovery;
 mod size_limits;
+mod streaming_copy;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod ticks;

@@ -1,8 +1,12 @@
 //! The only place where the program's memory is touched by address.
 
-use rejoin_engine::{BodySource, Copy, Detach, Engine, ReqId, Segment, WritePiece};
+use rejoin_engine::{BodySource, Copy, Detach, Engine, LogCopy, ReqId, Segment, WritePiece};
 
-use crate::transport;
+use crate::{streaming_copy, transport};
+
+/// Bytes of a body that are logged at once while its receiver takes it: about as long as a short
+/// message may wait.
+const EARLY_COPY: usize = 128 << 10;
 
 /// The segment that a buffer of the program's is to the engine.
 #[inline]
@@ -103,9 +107,23 @@ pub(crate) fn copy_out(engine: &mut Engine) {
 /// Copies the bodies that the log needs. Their sends are complete then.
 pub(crate) fn log_out(engine: &mut Engine) {
     while let Some(copy) = engine.next_log_copy() {
-        // SAFETY: the segment belongs to a send under way.
-        copy.into.copy_from_slice(unsafe { bytes(copy.from) });
+        log_body(copy);
     }
+}
+
+/// Copies a part of a body that its receiver is taking into the log; false if there is none.
+#[cold]
+pub(crate) fn log_early(engine: &mut Engine) -> bool {
+    engine.next_early_copy(EARLY_COPY).map(log_body).is_some()
+}
+
+fn log_body(copy: LogCopy<'_>) {
+    // SAFETY: the segment belongs to a send under way.
+    let from = unsafe { bytes(copy.from) };
+    assert_eq!(from.len(), copy.into.len(), "a copy of the whole part");
+    // SAFETY: both are slices of this length, and one of them is borrowed mutably. Nobody reads the
+    // log soon.
+    unsafe { streaming_copy::copy(copy.into.as_mut_ptr(), from.as_ptr(), from.len()) };
 }
 
 /// Completes a blocking send by copying its body, if its write is through; true when complete.

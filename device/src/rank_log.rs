@@ -17,6 +17,9 @@ pub(crate) struct RankLog {
     asked: Option<(Epoch, Instant)>,
     /// Most bytes of messages that are retained for other groups.
     limit: u64,
+    /// Bytes of them that the last image has, and that are not released yet: a commit of their
+    /// receivers' images releases them.
+    before_image: u64,
     /// There are more: no message is sent to another group.
     is_full: bool,
     /// Since when there is no room for determinants or messages.
@@ -38,6 +41,7 @@ impl RankLog {
             images: Vec::new(),
             asked: None,
             limit,
+            before_image: 0,
             is_full: false,
             full_since: None,
         }
@@ -65,9 +69,10 @@ impl RankLog {
         }
     }
 
-    /// An image of this epoch is about to be taken.
-    pub(crate) fn note_image(&mut self, epoch: Epoch) {
+    /// An image of this epoch is about to be taken, while so many bytes of messages are retained.
+    pub(crate) fn note_image(&mut self, epoch: Epoch, retained: u64) {
         self.images.push((epoch, self.log.position()));
+        self.before_image = retained;
     }
 
     /// The image of this epoch is committed: earlier determinants are needed no more.
@@ -88,8 +93,11 @@ impl RankLog {
     /// there is none of it after a while.
     pub(crate) fn wants_checkpoint(&mut self, epoch: Epoch, retained: u64) -> bool {
         self.is_full = retained > self.limit;
-        let is_half_full = self.log.is_half_full() || retained > self.limit / 2;
+        self.before_image = self.before_image.min(retained);
         let is_full = self.is_full || self.log.is_full();
+        // Another image does not help those that wait for a commit of the last one.
+        let since_image = retained - self.before_image;
+        let is_half_full = is_full || self.log.is_half_full() || since_image > self.limit / 2;
         let since = self.full_since.unwrap_or_else(Instant::now);
         self.full_since = is_full.then_some(since);
         let was_asked = self.asked.is_some_and(|(asked_in, at)| {
@@ -134,7 +142,7 @@ mod tests {
         yes(&mut rank_log);
         assert!(rank_log.wants_checkpoint(Epoch(1), 0));
         assert!(!rank_log.wants_checkpoint(Epoch(1), 0));
-        rank_log.note_image(Epoch(2));
+        rank_log.note_image(Epoch(2), 0);
         yes(&mut rank_log);
         rank_log.release(Epoch(3)).expect("no such image");
         assert_eq!(rank_log.log().room(), 1);
@@ -150,10 +158,17 @@ mod tests {
         assert!(!rank_log.wants_checkpoint(Epoch(1), 50));
         assert!(rank_log.wants_checkpoint(Epoch(1), 51) && !rank_log.is_full());
         assert!(!rank_log.wants_checkpoint(Epoch(1), 101) && rank_log.is_full());
+        rank_log.note_image(Epoch(2), 90);
+        assert!(
+            !rank_log.wants_checkpoint(Epoch(2), 99),
+            "their receivers commit soon"
+        );
         assert!(
             rank_log.wants_checkpoint(Epoch(2), 101),
             "the image made no room"
         );
-        assert!(!rank_log.wants_checkpoint(Epoch(2), 0) && !rank_log.is_full());
+        assert!(!rank_log.wants_checkpoint(Epoch(3), 0) && !rank_log.is_full());
+        assert!(!rank_log.wants_checkpoint(Epoch(3), 50));
+        assert!(rank_log.wants_checkpoint(Epoch(3), 51));
     }
 }

@@ -21,6 +21,9 @@ use rejoin_engine::{
     MsgId, Pattern, ReqId, RxBody, Segment, Sent, WritePiece,
 };
 
+/// Bytes of a body that are copied into the log at once, while its receiver takes it.
+const EARLY_COPY: usize = 64;
+
 /// Number of a connection, the same at both ends.
 pub type ConnectionId = u32;
 
@@ -568,7 +571,7 @@ impl Node {
         for piece in gather.pieces() {
             let bytes = match piece {
                 WritePiece::Bytes(bytes) => bytes,
-                WritePiece::Memory(seg) => &self.memory[seg.addr..seg.addr + seg.len],
+                WritePiece::Memory(seg) => &self.memory[range(*seg)],
             };
             let part = bytes.len().min(limit - written.len());
             written.extend_from_slice(&bytes[..part]);
@@ -589,12 +592,12 @@ impl Node {
 
     /// The bytes of `segment`.
     pub fn bytes(&self, segment: Segment) -> &[u8] {
-        &self.memory[segment.addr..segment.addr + segment.len]
+        &self.memory[range(segment)]
     }
 
     /// The program uses its memory again.
     pub fn overwrite(&mut self, segment: Segment) {
-        self.memory[segment.addr..segment.addr + segment.len].fill(0xee);
+        self.memory[range(segment)].fill(0xee);
     }
 
     /// Sends `content`; `None`: complete, and the memory is already used for something else.
@@ -656,7 +659,7 @@ impl Node {
             Detach::Done => {}
             Detach::Wait => return false,
             Detach::Copy { from, into } => {
-                into.copy_from_slice(&self.memory[from.addr..from.addr + from.len]);
+                into.copy_from_slice(&self.memory[range(from)]);
             }
         }
         self.overwrite(segment);
@@ -664,21 +667,28 @@ impl Node {
     }
 
     fn copies(&mut self) {
+        // A part of a body that is copied while its receiver takes it.
+        if let Some(log) = self.engine.next_early_copy(EARLY_COPY) {
+            log.into.copy_from_slice(&self.memory[range(log.from)]);
+        }
         while let Some(log) = self.engine.next_log_copy() {
-            let from = log.from.addr..log.from.addr + log.from.len;
-            log.into.copy_from_slice(&self.memory[from]);
+            log.into.copy_from_slice(&self.memory[range(log.from)]);
         }
         while let Some(copy) = self.engine.next_copy() {
-            let to = copy.to.addr..copy.to.addr + copy.to.len;
+            let to = range(copy.to);
             match copy.from {
                 BodySource::Bytes(bytes) => self.memory[to].copy_from_slice(bytes),
                 BodySource::Memory(from) => {
-                    self.memory
-                        .copy_within(from.addr..from.addr + from.len, to.start);
+                    self.memory.copy_within(range(from), to.start);
                 }
             }
         }
     }
+}
+
+/// Where a segment is in the memory of a node.
+fn range(segment: Segment) -> std::ops::Range<usize> {
+    segment.addr..segment.addr + segment.len
 }
 
 /// Refusals that two ranks of one job may give each other.

@@ -147,8 +147,8 @@ pub struct Images {
     pub watch: Option<(u32, u32)>,
     /// Where ranks of its host wait for each other.
     pub barrier: Option<BarrierPlace>,
-    /// The manager's descriptor of the memory of this rank's determinants, in logging modes.
-    pub determinants: Option<u32>,
+    /// The manager's descriptor of the memory of this rank's log, in logging modes.
+    pub log: Option<u32>,
 }
 
 #[cfg(test)]

@@ -21,9 +21,9 @@ use crate::write_plan::WritePlan;
 pub(crate) enum SentBody {
     /// In user memory, of that request.
     User(Segment, u32),
-    /// Copied out of it.
+    /// Copied out of it, until the receiver has had it.
     Kept(Buf),
-    /// The same, of a send whose body the receiver has had.
+    /// In the log, for as long as the receiver's group may come back without it.
     Logged(Buf),
 }
 

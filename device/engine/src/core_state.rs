@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use rejoin_channel_table::ids::{Rank, Ssn};
+use rejoin_channel_table::ids::Rank;
 use rejoin_channel_table::slab::Slab;
 
+use crate::log_queue::LogQueue;
 use crate::matching::Matching;
 use crate::omission::Omission;
 use crate::pool::{Buf, Pool};
@@ -20,8 +21,7 @@ pub(crate) struct Core {
     pub pool: Pool,
     /// Messages that are complete and bound: the device copies them next.
     pub copies: VecDeque<u32>,
-    /// Bodies that the device copies into the log next: the receiver, and the message.
-    pub log_copies: VecDeque<(Rank, Ssn)>,
+    pub log_queue: LogQueue,
     /// Bodies that the device reads out of their senders' memory next.
     pub gets: VecDeque<RemoteGet>,
     /// The body that the last copy came from; its buffer is used again at the next.
@@ -50,7 +50,7 @@ impl Core {
             matching: Matching::default(),
             pool: Pool::default(),
             copies: VecDeque::new(),
-            log_copies: VecDeque::new(),
+            log_queue: LogQueue::default(),
             gets: VecDeque::new(),
             copied: Buf::default(),
             ready: VecDeque::new(),

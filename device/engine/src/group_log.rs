@@ -7,9 +7,10 @@ use rejoin_logging::Horizon;
 use crate::channel_state::{Channel, SentBody};
 use crate::core_state::Core;
 use crate::engine::Engine;
+use crate::log_space::LogSpace;
+use crate::omission::Omission;
 use crate::requests::HeldBody;
 use crate::tx::SendContext;
-use crate::types::LogCopy;
 
 impl Engine {
     /// Divides the ranks into recovery groups: the number of each rank's group. To be called before
@@ -31,8 +32,15 @@ impl Engine {
             .is_some_and(|groups| groups.get(peer.index()) != groups.get(self.me.index()))
     }
 
+    /// Gives the log memory for bodies, which images of this process share. Without it, or where it
+    /// is full, they take other memory.
+    pub fn set_log_memory(&mut self, memory: &'static mut [u8]) {
+        *self.core.pool.log() = LogSpace::new(memory);
+    }
+
     /// The image of this epoch is committed: peers of other groups need not retain what it holds.
     pub fn image_committed(&mut self, epoch: Epoch) {
+        self.core.pool.log().image_committed(epoch);
         for channel in self.channels.iter_mut().flatten() {
             let images = &mut channel.rx.images;
             let Some(at) = images.iter().position(|(of, _)| *of == epoch) else {
@@ -103,42 +111,9 @@ impl Engine {
         self.groups.is_some()
     }
 
-    /// Whether [`Engine::next_log_copy`] has something.
-    #[inline]
-    pub fn any_log_copy(&self) -> bool {
-        !self.core.log_copies.is_empty()
-    }
-
-    /// The next body that the log needs, to be copied out of user memory now: its send is complete
-    /// then.
-    pub fn next_log_copy(&mut self) -> Option<LogCopy<'_>> {
-        while let Some((peer, ssn)) = self.core.log_copies.pop_front() {
-            let Some(Some(channel)) = self.channels.get_mut(peer.index()) else {
-                continue;
-            };
-            let Some(body) = channel.tx.retention.body_mut(ssn) else {
-                continue;
-            };
-            let SentBody::User(from, request) = *body else {
-                continue;
-            };
-            *body = SentBody::Logged(self.core.pool.take(from.len));
-            channel.tx.logged += from.len as u64;
-            self.core
-                .update_send(request, |send| send.needs_ack = false);
-            // Asked again, because the request needs the core.
-            let channel = self.channels.get_mut(peer.index())?.as_deref_mut()?;
-            let SentBody::Logged(buf) = channel.tx.retention.body_mut(ssn)? else {
-                return None;
-            };
-            let into = buf.bytes_mut();
-            return Some(LogCopy { from, into });
-        }
-        None
-    }
-
     /// Notes what the image that was taken for an epoch holds of each peer of another group.
     pub(crate) fn note_image(&mut self, epoch: Epoch) {
+        self.core.pool.log().note_image(epoch);
         let mut pending = vec![None; self.channels.len()];
         for (_, message) in self.core.messages.iter() {
             if matches!(message.body, HeldBody::Remote(_)) && message.bound.is_none() {
@@ -183,12 +158,34 @@ impl Core {
     /// The peer has an eager body, which is still in user memory.
     pub(crate) fn log_eager(&mut self, request: u32, peer: Rank, ssn: Ssn) {
         if self.send_of(request).is_some_and(|send| !send.rendezvous) {
-            self.log_copies.push_back((peer, ssn));
+            self.log_queue.push_due(peer, ssn);
         }
     }
 }
 
+/// The bodies in user memory that the log takes.
+pub(crate) struct LoggedBodies {
+    eager: bool,
+    rendezvous: bool,
+}
+
+impl LoggedBodies {
+    /// Whether it takes the body of an eager or of a rendezvous message, which may be elsewhere.
+    pub(crate) fn takes(&self, eager: bool, in_user_memory: bool) -> bool {
+        in_user_memory && if eager { self.eager } else { self.rendezvous }
+    }
+}
+
 impl SendContext<'_> {
+    /// The bodies that the log takes of this channel.
+    pub(crate) fn logged_bodies(&self) -> LoggedBodies {
+        let takes = |omission| self.channel.across && !self.core.omits(omission);
+        LoggedBodies {
+            eager: takes(Omission::EagerCopy),
+            rendezvous: takes(Omission::RendezvousCopy),
+        }
+    }
+
     /// The peer has the body of a rendezvous message. Between groups the log takes it before the
     /// send is complete.
     pub(crate) fn body_received(&mut self, request: u32, ssn: Ssn) {
@@ -201,7 +198,7 @@ impl SendContext<'_> {
             send.needs_ack |= user;
         });
         if user {
-            self.core.log_copies.push_back((self.channel.peer, ssn));
+            self.core.log_queue.push_due(self.channel.peer, ssn);
         }
     }
 

@@ -4,7 +4,7 @@ use rejoin_channel_table::ids::{Epoch, Rank};
 
 use crate::harness::{Node, World};
 use crate::tests::content;
-use crate::{Config, MessageMode};
+use crate::{Config, LogCopy, MessageMode};
 
 const FIRST: usize = 0;
 const SECOND: usize = 1;
@@ -41,10 +41,22 @@ fn comes_back(world: &mut World, rank: usize, image: Node) {
 fn log(world: &mut World) {
     for Node { engine, memory } in &mut world.nodes {
         while let Some(copy) = engine.next_log_copy() {
-            let from = copy.from.addr..copy.from.addr + copy.from.len;
-            copy.into.copy_from_slice(&memory[from]);
+            carry_out(copy, memory);
         }
     }
+}
+
+/// Copies at most so many bytes of a body that may be under way; returns how many.
+fn log_early(world: &mut World, most: usize) -> usize {
+    let Node { engine, memory } = &mut world.nodes[FIRST];
+    let copy = engine.next_early_copy(most);
+    copy.map_or(0, |copy| carry_out(copy, memory))
+}
+
+fn carry_out(copy: LogCopy<'_>, memory: &[u8]) -> usize {
+    let from = copy.from.addr..copy.from.addr + copy.from.len;
+    copy.into.copy_from_slice(&memory[from]);
+    copy.into.len()
 }
 
 #[test]
@@ -133,4 +145,58 @@ fn a_full_log_holds_messages_to_other_groups_until_it_has_room() {
         .peer_counts(Rank(0))
         .expect("a peer");
     assert_eq!(received.received, 2);
+}
+
+#[test]
+fn a_body_is_logged_in_parts_while_its_receiver_takes_it() {
+    let mut world = two_groups();
+    let memory = vec![0; 1 << 16].leak();
+    world.nodes[FIRST].engine.set_log_memory(memory);
+    let image = world.nodes[SECOND].clone();
+    let body = content(1, 20_000);
+    let sent = world.send(FIRST, SECOND, 0, &body, MessageMode::Standard);
+    let id = sent.expect("it is not complete");
+    assert_eq!(
+        [7_000; 2].map(|most| log_early(&mut world, most)),
+        [7_000; 2]
+    );
+    world.recv(SECOND, World::pattern(Some(FIRST), Some(0)), 20_000);
+    world.settle();
+    assert!(
+        !world.nodes[FIRST].engine.is_complete(id),
+        "a part is not logged"
+    );
+    log(&mut world);
+    assert!(world.nodes[FIRST].engine.is_complete(id));
+    assert_eq!(log_early(&mut world, usize::MAX), 0);
+    sent_again(&mut world, image, &body);
+}
+
+#[test]
+fn a_send_is_complete_when_its_body_is_logged_before_it_is_written() {
+    let mut world = two_groups();
+    let image = world.nodes[SECOND].clone();
+    let body = content(2, 5_000);
+    let sent = world.send(FIRST, SECOND, 0, &body, MessageMode::Standard);
+    let id = sent.expect("it is not complete");
+    assert_eq!(log_early(&mut world, 4_999), 4_999);
+    assert!(!world.nodes[FIRST].engine.is_complete(id));
+    assert_eq!(log_early(&mut world, 4_999), 1);
+    assert!(world.nodes[FIRST].engine.is_complete(id));
+    world.nodes[FIRST].memory.fill(0xdd);
+    let (_, seg) = world.recv(SECOND, World::pattern(Some(FIRST), Some(0)), 5_000);
+    world.settle();
+    assert_eq!(world.bytes(SECOND, seg), body);
+    sent_again(&mut world, image, &body);
+}
+
+/// The receiver comes back without the message, and gets the same one.
+fn sent_again(world: &mut World, image: Node, body: &[u8]) {
+    world.nodes[FIRST].memory.fill(0xdd);
+    comes_back(world, SECOND, image);
+    let pattern = World::pattern(Some(FIRST), Some(0));
+    let (id, seg) = world.recv(SECOND, pattern, body.len());
+    world.settle();
+    assert!(world.nodes[SECOND].engine.poll(id).is_some());
+    assert_eq!(world.bytes(SECOND, seg), body);
 }

@@ -36,8 +36,10 @@
 //!
 //! **Recovery groups.** After [`Engine::set_groups`], a channel between groups retains what no
 //! committed image of the receiver's group holds ([`Engine::image_committed`]). The device also
-//! drains [`Engine::next_log_copy`] with `next_copy`. It tells the engine which peer has come back
-//! ([`Engine::peer_returned`]), and that this rank has ([`Engine::returned`]).
+//! drains [`Engine::next_log_copy`] with `next_copy`, and calls [`Engine::next_early_copy`] when it
+//! has nothing else to do. [`Engine::set_log_memory`] gives memory for these copies. It tells the
+//! engine which peer has come back ([`Engine::peer_returned`]), and that this rank has
+//! ([`Engine::returned`]).
 //!
 //! **Links.** When a handshake needs it, [`Engine::resume`] gives this rank's resume for the peer.
 //! When the handshake succeeded, [`Engine::link_up`] takes the peer's resume and queues the frames
@@ -81,6 +83,7 @@
 //! resume(Rank) -> Resume   link_up(Rank, &Resume) -> Result<(), ProtocolError>   link_down(Rank)
 //! flush_all_acks()   grant_if_starved(&FailedProbes) -> bool
 //! set_groups(&[u32])   image_committed(Epoch)   peer_returned(Rank)   returned()   next_log_copy() -> Option<LogCopy<'_>>
+//! set_log_memory(&'static mut [u8])   next_early_copy(most: usize) -> Option<LogCopy<'_>>
 //! store_wild_matches(impl FnMut(WildMatch) -> bool) -> bool   replay_wild_matches(impl IntoIterator<Item = WildMatch>)
 //! describe(ReqId) -> Option<Waiting>   waiting() -> impl Iterator<Item = Waiting>
 //! peer_counts(Rank) -> Option<PeerCounts>
@@ -103,6 +106,9 @@ mod frame;
 mod group_log;
 mod link;
 mod local;
+mod log_copies;
+mod log_queue;
+mod log_space;
 mod matching;
 mod omission;
 mod open_sends;

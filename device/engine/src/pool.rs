@@ -1,6 +1,8 @@
-//! Buffers for bodies that the engine holds: unexpected messages, and detached sends.
+//! Buffers for bodies that the engine holds: unexpected messages, detached sends, and the log.
 
 use std::hash::{Hash, Hasher};
+
+use crate::log_space::{LogBlock, LogSpace};
 
 /// Smallest size class, as a power of two.
 const SMALLEST: u32 = 6;
@@ -12,17 +14,46 @@ const SPARE: usize = 8 << 20;
 /// A body: the first `len` bytes of `data`, whose length is that of its size class.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Buf {
-    data: Vec<u8>,
+    data: BufMemory,
     len: usize,
+}
+
+/// Where the bytes of a buffer are.
+#[derive(Debug)]
+enum BufMemory {
+    Heap(Vec<u8>),
+    /// In the memory of the log.
+    Log(LogBlock),
+}
+
+impl Default for BufMemory {
+    fn default() -> Self {
+        BufMemory::Heap(Vec::new())
+    }
+}
+
+impl Clone for BufMemory {
+    fn clone(&self) -> Self {
+        match self {
+            BufMemory::Heap(data) => BufMemory::Heap(data.clone()),
+            BufMemory::Log(block) => BufMemory::Heap(block.to_vec()),
+        }
+    }
 }
 
 impl Buf {
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.data[..self.len]
+        match &self.data {
+            BufMemory::Heap(data) => &data[..self.len],
+            BufMemory::Log(block) => &block[..self.len],
+        }
     }
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.data[..self.len]
+        match &mut self.data {
+            BufMemory::Heap(data) => &mut data[..self.len],
+            BufMemory::Log(block) => &mut block[..self.len],
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -49,6 +80,7 @@ impl Hash for Buf {
 pub(crate) struct Pool {
     classes: [Vec<Vec<u8>>; CLASSES],
     spare: usize,
+    log: LogSpace,
 }
 
 impl PartialEq for Pool {
@@ -77,6 +109,7 @@ impl Pool {
         let class = class_of(len);
         if let Some(data) = self.classes.get_mut(class).and_then(Vec::pop) {
             self.spare -= data.len();
+            let data = BufMemory::Heap(data);
             return Buf { data, len };
         }
         let size = if class < CLASSES {
@@ -85,21 +118,41 @@ impl Pool {
             len
         };
         Buf {
-            data: vec![0; size],
+            data: BufMemory::Heap(vec![0; size]),
             len,
+        }
+    }
+
+    /// The same for a body of the log: in its memory, if that has room.
+    pub(crate) fn take_logged(&mut self, len: usize) -> Buf {
+        match self.log.take(len) {
+            Some(block) => Buf {
+                data: BufMemory::Log(block),
+                len,
+            },
+            None => self.take(len),
         }
     }
 
     /// Takes a buffer back.
     pub(crate) fn put(&mut self, buf: Buf) {
-        let size = buf.data.len();
+        let data = match buf.data {
+            BufMemory::Heap(data) => data,
+            BufMemory::Log(block) => return self.log.hold(block),
+        };
+        let size = data.len();
         if size == 0 || self.spare + size > SPARE {
             return;
         }
         if let Some(class) = self.classes.get_mut(class_of(size)) {
             self.spare += size;
-            class.push(buf.data);
+            class.push(data);
         }
+    }
+
+    /// The memory of the log.
+    pub(crate) fn log(&mut self) -> &mut LogSpace {
+        &mut self.log
     }
 }
 

@@ -157,7 +157,7 @@ impl SendContext<'_> {
             self.channel.tx.open.remove(ssn);
         }
         if received && user {
-            self.core.log_copies.push_back((self.channel.peer, ssn));
+            self.core.log_queue.push_due(self.channel.peer, ssn);
         }
         // The last step: a request that was freed may end here.
         self.core.update_send(request, |send| {

@@ -13,7 +13,6 @@ use crate::channel_state::{Channel, SentBody, Tx};
 use crate::config::Config;
 use crate::core_state::Core;
 use crate::frame::{Flags, FrameKind, GRANTED_LIMIT, HEADER_LEN, Header};
-use crate::omission::Omission;
 use crate::requests::EngineRequest;
 use crate::types::{Detach, Envelope, MAX_PIECES, WritePiece, WriteVector};
 use crate::write_plan::PlannedPart;
@@ -75,7 +74,7 @@ impl SendContext<'_> {
     /// Gives a send its sequence number and envelope, if the window allows. `bytes` are copied
     /// when they are given.
     pub(crate) fn start_send(&mut self, request: u32, bytes: Option<&[u8]>) -> bool {
-        let keeps = self.channel.across && !self.core.omits(Omission::RendezvousCopy);
+        let logs = self.logged_bodies();
         let EngineRequest::Send(send) = &mut self.core.requests[request] else {
             return true;
         };
@@ -107,15 +106,15 @@ impl SendContext<'_> {
             flags = flags.with(Flags::SYNC);
         }
         if user_body && !send.blocking && channel.tx.hurries(len, send.sync) {
-            flags = flags.with(Flags::WANT_ACK);
-            channel.tx.unasked = ssn.next();
+            flags = channel.tx.asking(ssn, flags);
         }
-        let logged = keeps && !eager && len > 0;
+        let logged = logs.takes(eager, if eager { user_body } else { len > 0 });
         let body = (user_body || logged).then_some(SentBody::User(send.seg, request));
         let waits = send.needs_finish || send.needs_match;
-        let kind = match eager {
-            true => FrameKind::Eager,
-            false => FrameKind::Rts,
+        let kind = if eager {
+            FrameKind::Eager
+        } else {
+            FrameKind::Rts
         };
         let mut header = channel.header(kind, ssn);
         header.flags = flags;
@@ -131,11 +130,12 @@ impl SendContext<'_> {
         if waits {
             channel.tx.open.insert(ssn, request);
         }
+        if logged {
+            self.core.log_queue.push_early(channel.peer, ssn);
+        }
         if channel.up {
-            channel.tx.plan.push_frames(range);
-            if user_body {
-                channel.tx.plan.push_body(ssn, len);
-            }
+            let body = if user_body { len } else { 0 };
+            channel.tx.plan_message(ssn, range, body);
         }
         channel.mark_ready(self.core);
         self.core.pool.put(held);
@@ -186,6 +186,20 @@ impl Tx {
     /// request.
     fn hurries(&self, len: usize, sync: bool) -> bool {
         sync || len > UNHURRIED || self.retention.unacked_bodies() < PROMPT
+    }
+
+    /// The flags of a message that asks for its ack.
+    fn asking(&mut self, ssn: Ssn, flags: Flags) -> Flags {
+        self.unasked = ssn.next();
+        flags.with(Flags::WANT_ACK)
+    }
+
+    /// Plans the frame of a message, and the bytes of its body that are not in the frame.
+    fn plan_message(&mut self, ssn: Ssn, frame: Range<u64>, body: usize) {
+        self.plan.push_frames(frame);
+        if body > 0 {
+            self.plan.push_body(ssn, body);
+        }
     }
 
     /// Takes room in the window for an envelope, and for its body if that `fits` with it. Returns
@@ -376,7 +390,10 @@ pub(crate) fn detach<'a>(
             let SentBody::User(from, _) = *body else {
                 return Detach::Wait;
             };
-            *body = SentBody::Kept(core.pool.take(from.len));
+            *body = SentBody::Kept(match channel.across {
+                true => core.pool.take_logged(from.len),
+                false => core.pool.take(from.len),
+            });
             channel.tx.detached += from.len;
             core.update_send(request, |send| send.needs_ack = false);
             match body {

@@ -244,7 +244,7 @@ pub enum Detach<'a> {
     },
 }
 
-/// A body to be copied out of user memory into the log, now.
+/// A body, or a part of one, to be copied out of user memory into the log, now.
 #[derive(Debug)]
 pub struct LogCopy<'a> {
     /// Where it is.

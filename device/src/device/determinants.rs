@@ -3,26 +3,36 @@
 
 use rejoin_channel_table::Epoch;
 use rejoin_channel_table::ids::Rank;
-use rejoin_engine::WildMatch;
+use rejoin_engine::{Engine, WildMatch};
 use rejoin_logging::determinants::DeterminantError;
 use rejoin_wire::{RankOptions, ToManager};
 
 use super::Device;
 use crate::error::{Error, Result};
 use crate::rank_log::{Determinants, FULL_LIMIT, RankLog};
-use crate::recovery::determinant_words;
+use crate::recovery::managers_log;
 
-/// The log of a process that begins; `None` if the job is one recovery group.
+/// The log of a process that begins; `None` if the job is one recovery group. Gives `engine` the
+/// memory of the bodies.
 ///
 /// # Errors
-/// There is no memory for it.
-pub(super) fn begin_log(rank: Rank, settings: &RankOptions) -> Result<Option<RankLog>> {
+/// There is no memory for determinants.
+pub(super) fn begin_log(
+    rank: Rank,
+    settings: &RankOptions,
+    engine: &mut Engine,
+) -> Result<Option<RankLog>> {
     if settings.log_groups.is_empty() {
         return Ok(None);
     }
-    let memory = determinant_words::open(settings.images.as_ref())
+    let images = settings.images.as_ref();
+    let memory = managers_log::open(images)
         .map_err(|error| Error::system("open the memory of determinants", error))?;
     let log = Determinants::new(memory).map_err(|error| unusable(rank, &error))?;
+    match managers_log::map_bodies(images) {
+        Ok(bodies) => engine.set_log_memory(bodies),
+        Err(error) => tracing::info!("messages are logged in memory of the process: {error}"),
+    }
     Ok(Some(RankLog::new(log, settings.log_limit)))
 }
 
@@ -53,7 +63,7 @@ impl Device {
         let Some(rank_log) = &mut self.determinants else {
             return Ok(());
         };
-        let memory = determinant_words::open(self.member.settings().images.as_ref())
+        let memory = managers_log::open(self.member.settings().images.as_ref())
             .map_err(|error| Error::system("open the memory of determinants", error))?;
         let opened = rank_log.reopen(memory, alone);
         opened.map_err(|error| unusable(rank, &error))?;
@@ -70,7 +80,7 @@ impl Device {
     /// An image of this epoch is about to be taken.
     pub(super) fn note_determinants(&mut self, epoch: Epoch) {
         if let Some(rank_log) = &mut self.determinants {
-            rank_log.note_image(epoch);
+            rank_log.note_image(epoch, self.engine.logged_bytes());
         }
     }
 
@@ -112,11 +122,15 @@ impl Device {
     }
 
     /// Asks for a checkpoint when the determinants or the retained messages take half of their
-    /// room. Above the limit of messages, nothing is sent to other groups.
+    /// room. Above the limit of messages, nothing is sent to other groups. A rank that leaves needs
+    /// no more room.
     pub(super) fn ask_for_log_room(&mut self) -> Result<()> {
         let Some(rank_log) = &mut self.determinants else {
             return Ok(());
         };
+        if self.manager.is_leaving() {
+            return Ok(());
+        }
         let (after, retained) = (self.engine.epoch(), self.engine.logged_bytes());
         let was_full = rank_log.is_full();
         let wants = rank_log.wants_checkpoint(after, retained);

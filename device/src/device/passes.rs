@@ -13,10 +13,15 @@ use super::{Device, POLL_EVERY};
 use crate::error::Result;
 use crate::events::{PollToken, Readiness};
 use crate::links::Intake;
+use crate::program_memory;
 use crate::transport::Endpoint;
 
 /// Passes between two polls of epoll where no request names a peer and some links need epoll.
 const POLL_OFTEN: u32 = 4;
+/// Passes between two polls of epoll while the hinted link keeps moving: the manager must be heard.
+const POLL_MOVING: u32 = 256;
+/// The same in logging modes, where a poll also bounds the log.
+const POLL_LOGGING: u32 = 16;
 /// Passes with a hinted link between two polls of the links that need no epoll.
 const SERVE_EVERY: u32 = 8;
 /// Polls of epoll between two grants to peers that may hold what is waited or probed for.
@@ -45,6 +50,13 @@ impl Device {
     /// A peer that cannot be reached, or a manager that cannot be understood.
     #[inline]
     pub fn progress(&mut self, hint: Option<ReqId>) -> Result<bool> {
+        let moved = self.pass(hint)?;
+        Ok(moved || (self.engine.has_groups() && program_memory::log_early(&mut self.engine)))
+    }
+
+    /// The same, without the copies that are made when there is nothing else to do.
+    #[inline]
+    fn pass(&mut self, hint: Option<ReqId>) -> Result<bool> {
         let mut moved = self.flush_ready()?;
         let pass = self.progress.next_pass();
         // All polled links have been read in this pass, with messages that match no receive.
@@ -61,7 +73,13 @@ impl Device {
             if !moved && pass.is_multiple_of(SERVE_EVERY) {
                 moved |= self.serve_polled(true)?;
             }
-            if (moved && !self.links.polls_any()) || !self.links.poll_is_due(pass, POLL_EVERY) {
+            let every = match moved && !self.links.polls_any() {
+                false => POLL_EVERY,
+                // The log grows with each message.
+                true if self.engine.has_groups() => POLL_LOGGING,
+                true => POLL_MOVING,
+            };
+            if !self.links.poll_is_due(pass, every) {
                 return Ok(self.flush_ready()? | moved);
             }
         } else if self.links.polls_any() {

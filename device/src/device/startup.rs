@@ -106,6 +106,7 @@ impl Device {
                 problem: format!("it names groups of {} ranks, not of {size}", groups.len()),
             });
         }
+        let determinants = begin_log(identity.rank, &settings, &mut engine)?;
         let mut device = Self {
             engine,
             meter: Meter::new(options.cut, identity.rank.0),
@@ -114,7 +115,7 @@ impl Device {
             manager,
             recovery,
             progress: ProgressState::new(Spin::new(spin(&options, &settings))),
-            determinants: begin_log(identity.rank, &settings)?,
+            determinants,
             member: JobMember::new(identity, size, appnum, settings, options, card),
             waker,
             not_sync: PhantomData,

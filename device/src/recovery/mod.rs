@@ -1,7 +1,8 @@
 //! A rank's recovery state: checkpoint requests, images, and the known checkpoints of the job.
 
-pub(crate) mod determinant_words;
 mod imaging;
+
+pub(crate) mod managers_log;
 mod pending_checkpoint;
 mod region_answers;
 

@@ -18,8 +18,9 @@ use nix::sys::socket::{
 };
 use nix::unistd::pipe2;
 use rejoin_channel_table::{Epoch, Identity, Incarnation, Rank};
-use rejoin_ckpt::determinant_memory::DeterminantMemory;
+use rejoin_ckpt::anonymous;
 use rejoin_ckpt::host_barrier::BarrierMemory;
+use rejoin_ckpt::rank_log_memory::{DETERMINANT_BYTES, RankLogMemory};
 use rejoin_ckpt::watch::{Page, Watcher};
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
 use rejoin_wire::codec::{MANAGER_LIMIT, RANK_LIMIT};
@@ -32,10 +33,6 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 /// Ranks of lost hosts are watched, too, as long as the host has no more ranks than one thread
 /// watches.
 const WATCHED: usize = 63;
-
-/// Bytes of a rank's determinants, of which the system allocates what is used: a million records
-/// between two checkpoints.
-const DETERMINANT_BYTES: usize = 32 << 20;
 
 /// Memory of a host that does not say how much it has, in bytes.
 const LEAST_MEMORY: u64 = 1 << 30;
@@ -78,8 +75,8 @@ pub struct ProcessStarter {
     barrier: Option<BarrierMemory>,
     /// Bytes that each rank retains for other groups, unless the plan says otherwise.
     log_limit: u64,
-    /// The determinants of this host's ranks, in logging modes.
-    determinants: BTreeMap<Rank, DeterminantMemory>,
+    /// The logs of this host's ranks, in logging modes.
+    logs: BTreeMap<Rank, RankLogMemory>,
     /// The limit of open files before the manager raised its own.
     open_files: Option<libc::rlimit>,
 }
@@ -111,9 +108,13 @@ impl ProcessStarter {
             Some(_) => open_barrier(&plan),
             None => None,
         };
-        let determinants = match plan.options.log_groups.is_empty() {
+        let log_limit = match plan.options.log_limit {
+            0 => log_limit(plan.ranks.len()),
+            given => given,
+        };
+        let logs = match plan.options.log_groups.is_empty() {
             true => BTreeMap::new(),
-            false => open_determinants(&plan)?,
+            false => open_logs(&plan, log_limit)?,
         };
         let prepared = |p| refusal(&plan, p).and_then(|()| Prepared::new(p));
         Ok(ProcessStarter {
@@ -128,8 +129,8 @@ impl ProcessStarter {
             failures,
             watcher,
             barrier,
-            log_limit: log_limit(plan.ranks.len()),
-            determinants,
+            log_limit,
+            logs,
             open_files,
             plan,
         })
@@ -326,17 +327,15 @@ impl ProcessStarter {
                 rank: rank.0,
                 generation: instance.generation.0,
             });
-            let determinants = self.determinants.get(&rank);
-            images.determinants = determinants.map(|memory| memory.as_fd().as_raw_fd() as u32);
+            let log = self.logs.get(&rank);
+            images.log = log.map(|memory| memory.as_fd().as_raw_fd() as u32);
             images.pipes = [name(&ends.out.0), name(&ends.err.0)];
         }
         options.host.clone_from(&self.host);
         options.local_rank = slot as u32;
         options.local_size = plan.ranks.len() as u32;
         options.cores = self.cores;
-        if options.log_limit == 0 {
-            options.log_limit = self.log_limit;
-        }
+        options.log_limit = self.log_limit;
         FromManager::Welcome(Box::new(Welcome {
             version: VERSION,
             identity: Identity {
@@ -403,10 +402,15 @@ fn log_limit(ranks: usize) -> u64 {
 }
 
 /// Without this memory a rank could not come back alone.
-fn open_determinants(plan: &LaunchPlan) -> Result<BTreeMap<Rank, DeterminantMemory>> {
+fn open_logs(plan: &LaunchPlan, limit: u64) -> Result<BTreeMap<Rank, RankLogMemory>> {
+    // As many bytes may be held for the last image, and blocks are longer than their bodies.
+    let bodies = limit.saturating_mul(2).saturating_add(limit / 4);
+    // Without this room, bodies lie in memory of their rank.
+    let allowed = anonymous::allow(bodies.saturating_add(DETERMINANT_BYTES as u64));
+    let bodies = allowed.map_or(0, |()| bodies);
     let open = |(rank, _): &(Rank, u32)| {
-        let memory = DeterminantMemory::new(DETERMINANT_BYTES);
-        Ok((*rank, memory.context("make memory for determinants")?))
+        let memory = RankLogMemory::new(bodies);
+        Ok((*rank, memory.context("make memory for a log")?))
     };
     plan.ranks.iter().map(open).collect()
 }

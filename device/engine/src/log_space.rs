@@ -1,0 +1,149 @@
+//! Memory for the bodies of the log. It is given once, and its blocks are used again: fresh memory
+//! costs several times as much as the copy, because the system must make each page.
+//!
+//! The memory is shared with images of this process, which may be restored. So a block that is
+//! needed no more is *held* until an image that was taken afterwards is committed. Until then, the
+//! image that would be restored has the earlier body there.
+
+use std::collections::VecDeque;
+
+use rejoin_channel_table::ids::Epoch;
+
+/// All blocks consist of pages.
+const PAGE: usize = 4096;
+/// Sizes of blocks for each doubling of their length: at most an eighth of a block is unused.
+const PER_DOUBLING: usize = 8;
+
+/// A part of the memory, with any content.
+pub(crate) type LogBlock = &'static mut [u8];
+
+/// Blocks of the memory. A copy of a process in tests has none.
+#[derive(Debug, Default)]
+pub(crate) struct LogSpace {
+    /// What no block was made of yet.
+    rest: LogBlock,
+    /// Blocks to be used again, by class.
+    free: Vec<Vec<LogBlock>>,
+    /// Blocks that an image may still need: the newest image when they were put back.
+    held: VecDeque<(Epoch, LogBlock)>,
+    /// The newest image that was taken.
+    newest: Epoch,
+}
+
+impl Clone for LogSpace {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+/// The class of the smallest blocks that have so many bytes, and their length.
+fn class_of(len: usize) -> (usize, usize) {
+    let pages = len.div_ceil(PAGE).max(1);
+    if pages <= PER_DOUBLING {
+        return (pages - 1, pages * PAGE);
+    }
+    // 8 < pages <= 16 is the first doubling, in steps of one page.
+    let doubling = (pages - 1).ilog2() as usize - 3;
+    let step = 1 << doubling;
+    let steps = pages.div_ceil(step);
+    let class = PER_DOUBLING * doubling + steps - 1;
+    (class, steps * step * PAGE)
+}
+
+impl LogSpace {
+    pub(crate) fn new(memory: LogBlock) -> Self {
+        Self {
+            rest: memory,
+            ..Self::default()
+        }
+    }
+
+    /// A block of at least so many bytes, and of not much more; `None` if there is none.
+    pub(crate) fn take(&mut self, len: usize) -> Option<LogBlock> {
+        let (class, size) = class_of(len);
+        if let Some(block) = self.free.get_mut(class).and_then(Vec::pop) {
+            return Some(block);
+        }
+        if let Some((block, rest)) = std::mem::take(&mut self.rest).split_at_mut_checked(size) {
+            self.rest = rest;
+            return Some(block);
+        }
+        let most = class_of(2 * size).0.min(self.free.len().saturating_sub(1));
+        let larger = self.free.get_mut(class..=most)?;
+        larger.iter_mut().find_map(Vec::pop)
+    }
+
+    /// Takes a block back.
+    pub(crate) fn hold(&mut self, block: LogBlock) {
+        self.held.push_back((self.newest, block));
+    }
+
+    /// An image of this epoch is taken next.
+    pub(crate) fn note_image(&mut self, epoch: Epoch) {
+        self.newest = self.newest.max(epoch);
+    }
+
+    /// The image of this epoch is committed: it would be restored from now on.
+    pub(crate) fn image_committed(&mut self, epoch: Epoch) {
+        while let Some((_, block)) = self.held.pop_front_if(|(newest, _)| *newest < epoch) {
+            let (class, _) = class_of(block.len());
+            if self.free.len() <= class {
+                self.free.resize_with(class + 1, Vec::new);
+            }
+            self.free[class].push(block);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space(pages: usize) -> LogSpace {
+        LogSpace::new(Box::leak(vec![0; pages * PAGE].into_boxed_slice()))
+    }
+
+    #[test]
+    fn a_block_is_an_eighth_too_large_at_most_and_of_its_own_class() {
+        let mut last = 0;
+        for pages in 1..5_000 {
+            let (class, size) = class_of(pages * PAGE);
+            assert!(size >= pages * PAGE && class >= last, "{pages}");
+            assert!(size - pages * PAGE <= size / 8, "{pages}");
+            assert_eq!(class_of(size), (class, size), "{pages}");
+            assert!(class == last || class == last + 1, "no class is left out");
+            last = class;
+        }
+        assert_eq!(class_of(1), (0, PAGE));
+    }
+
+    #[test]
+    fn a_block_is_used_again_after_the_commit_of_a_later_image() {
+        let mut space = space(4);
+        space.note_image(Epoch(3));
+        let block = space.take(4 * PAGE).expect("room");
+        let address = block.as_ptr();
+        space.hold(block);
+        space.image_committed(Epoch(3));
+        assert!(space.take(PAGE).is_none(), "the image has a body there");
+        space.note_image(Epoch(4));
+        assert!(space.take(PAGE).is_none());
+        space.image_committed(Epoch(4));
+        let again = space.take(4 * PAGE - 1).expect("room");
+        assert_eq!((again.as_ptr(), again.len()), (address, 4 * PAGE));
+        assert!(space.take(1).is_none());
+    }
+
+    #[test]
+    fn a_larger_block_serves_where_memory_is_short_unless_it_is_more_than_twice_as_large() {
+        let mut space = space(12);
+        let block = space.take(12 * PAGE).expect("room");
+        space.hold(block);
+        space.image_committed(Epoch(1));
+        assert!(space.take(PAGE).is_none());
+        assert_eq!(
+            space.take(7 * PAGE).map(|block| block.len()),
+            Some(12 * PAGE)
+        );
+    }
+}

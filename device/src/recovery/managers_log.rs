@@ -1,0 +1,54 @@
+//! The memory of a rank's log, which its local manager has: determinants, and bodies.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+
+use rejoin_ckpt::rank_log_memory::{self, MappedWords};
+use rejoin_logging::determinants::LogMemory;
+use rejoin_wire::Images;
+
+use super::imaging::managers_memory;
+
+/// Determinants, as words that outlive the process.
+struct ManagersWords(MappedWords);
+
+impl LogMemory for ManagersWords {
+    #[inline]
+    fn load(&self, word: usize) -> u64 {
+        self.0.load(word)
+    }
+
+    #[inline]
+    fn store(&mut self, word: usize, value: u64) {
+        self.0.store(word, value);
+    }
+
+    fn words(&self) -> usize {
+        self.0.count()
+    }
+}
+
+/// Opens the memory of this rank's determinants.
+///
+/// # Errors
+/// The manager has none for this rank, or the system does not map it.
+pub(crate) fn open(images: Option<&Images>) -> io::Result<Box<dyn LogMemory + Send>> {
+    let words = MappedWords::map(memory(images)?.as_fd())?;
+    Ok(Box::new(ManagersWords(words)))
+}
+
+/// Maps the memory of the bodies that this rank logs: once, because images share it.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn map_bodies(images: Option<&Images>) -> io::Result<&'static mut [u8]> {
+    rank_log_memory::map_bodies(memory(images)?.as_fd())
+}
+
+fn memory(images: Option<&Images>) -> io::Result<File> {
+    let place = images.and_then(|images| Some((images.manager, images.log?)));
+    let (manager, descriptor) =
+        place.ok_or_else(|| io::Error::other("the local manager gives no memory for a log"))?;
+    managers_memory(manager, descriptor)
+}
