@@ -6,6 +6,9 @@ use rejoin_channel_table::ids::{Rank, Ssn};
 
 use crate::pool::Buf;
 
+/// Bodies that are listed for a copy before it is due.
+const MOST_EARLY: usize = 1024;
+
 /// A message: its receiver, and its number.
 pub(crate) type LoggedMessage = (Rank, Ssn);
 
@@ -33,9 +36,12 @@ impl LogQueue {
         self.due.push_back((peer, ssn));
     }
 
-    /// The peer gets the body of this message by and by.
+    /// The peer gets the body of this message by and by. A rank that always has something else to
+    /// do lists no more than these.
     pub(crate) fn push_early(&mut self, peer: Rank, ssn: Ssn) {
-        self.early.push_back((peer, ssn));
+        if self.early.len() < MOST_EARLY {
+            self.early.push_back((peer, ssn));
+        }
     }
 
     pub(crate) fn take_partial(&mut self, of: LoggedMessage) -> Option<PartialCopy> {

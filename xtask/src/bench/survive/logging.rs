@@ -87,7 +87,7 @@ const OF_RANKS: [Compared; 8] = [
     ),
     between(
         WILDCARDS,
-        EXCHANGES,
+        ["50000", "10000"],
         Measured::Printed,
         "latency of 8 bytes with wildcards, TCP",
         (TCP, Some(15.0)),
