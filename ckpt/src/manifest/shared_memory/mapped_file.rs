@@ -275,10 +275,16 @@ impl SharedFile {
         };
         let status = sys::status(fd).map_err(self.failed())?;
         let (file, length) = ((status.st_dev, status.st_ino), status.st_size as u64);
+        // By this rank, or by one that was killed before it set the mode.
+        let was_made = is_new || host_barrier::remade(self.key()) == Some(file);
         // Device numbers differ between hosts.
-        let is_it = is_new || file.1 == self.file.1;
-        if !is_it && host_barrier::remade(self.key()) != Some(file) {
+        if !was_made && file.1 != self.file.1 {
             return Err(NotShared::Replaced { name: self.name() });
+        }
+        if was_made {
+            // Whatever the program's `umask` is now.
+            // SAFETY: touches no memory.
+            unsafe { libc::fchmod(fd, self.mode) };
         }
         if length < self.length {
             if !self.can_be_made() {
@@ -351,8 +357,7 @@ impl SharedFile {
             return Err(libc::ENOTSUP);
         };
         // Images of ranks name the earlier file until the next checkpoint.
-        let note = |file| host_barrier::note_remade(self.key(), file);
-        new_file::create(path, self.mode, note)
+        new_file::create(path, |file| host_barrier::note_remade(self.key(), file))
     }
 
     /// Which file it is in the images of this rank (FNV-1a of number and path).
