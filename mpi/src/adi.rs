@@ -404,7 +404,7 @@ impl Dev {
     /// As [`Dev::irecv`].
     #[inline(always)]
     pub unsafe fn try_irecv(&mut self, pat: &Pattern, buf: *mut u8, len: usize) -> Option<ReqId> {
-        if self.guarded && self.failed.is_some() {
+        if self.guarded {
             return None;
         }
         // SAFETY: the caller's promise.

@@ -64,7 +64,8 @@ impl LogSpace {
         if let Some(block) = self.free.get_mut(class).and_then(Vec::pop) {
             return Some(block);
         }
-        if let Some((block, rest)) = std::mem::take(&mut self.rest).split_at_mut_checked(size) {
+        if self.rest.len() >= size {
+            let (block, rest) = std::mem::take(&mut self.rest).split_at_mut(size);
             self.rest = rest;
             return Some(block);
         }
@@ -132,6 +133,18 @@ mod tests {
         let again = space.take(4 * PAGE - 1).expect("room");
         assert_eq!((again.as_ptr(), again.len()), (address, 4 * PAGE));
         assert!(space.take(1).is_none());
+    }
+
+    #[test]
+    fn a_body_for_which_there_is_no_room_leaves_it_to_others() {
+        let mut space = space(4);
+        assert!(space.take(5 * PAGE).is_none());
+        assert_eq!(
+            space.take(3 * PAGE).map(|block| block.len()),
+            Some(3 * PAGE)
+        );
+        assert!(space.take(2 * PAGE).is_none());
+        assert!(space.take(PAGE).is_some());
     }
 
     #[test]

@@ -148,7 +148,8 @@ impl SendContext<'_> {
             return;
         };
         let waits = matches!(lack, Lack::ClearedBody | Lack::Match);
-        let finish = waits && (user || send.needs_finish);
+        // A synchronous one that was eager is matched when its body is asked for.
+        let finish = waits && (user || send.needs_finish || send.needs_match);
         let received = send.needs_finish && !finish && lack != Lack::EagerBody;
         let needs_match = send.sync && !waits && unmatched;
         if finish || needs_match || send.cancel.is_some() {
