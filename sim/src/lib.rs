@@ -28,6 +28,7 @@ pub mod message_check;
 pub mod message_plan;
 pub mod node;
 pub mod rng;
+pub mod seed_range;
 pub mod table_distribution;
 pub mod update_distribution;
 pub mod world;

@@ -8,15 +8,7 @@ use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_sim::job::engines::Engines;
 use rejoin_sim::job::{Fate, JobWorld, MILLI, Shape, Tally};
 use rejoin_sim::rng::Rng;
-
-fn seeds(fixed: std::ops::Range<u64>) -> std::ops::Range<u64> {
-    let Ok(text) = std::env::var("REJOIN_GROUP_SEEDS") else {
-        return fixed;
-    };
-    let parse = |(from, to): (&str, &str)| Some(from.parse().ok()?..to.parse().ok()?);
-    let range = text.split_once("..").and_then(parse);
-    range.unwrap_or_else(|| panic!("REJOIN_GROUP_SEEDS is {text:?}, not from..to"))
-}
+use rejoin_sim::seed_range::seed_range;
 
 fn shape(rng: &mut Rng, (hosts, per_host): (u64, u64), interval: (u64, u64)) -> Shape {
     let per_host = rng.between(1, per_host) as u32;
@@ -62,7 +54,7 @@ fn exchange(seed: u64) -> Result<(Tally, u64), String> {
 fn no_answer_is_changed_by_a_group_that_comes_back() {
     let mut all = Tally::default();
     let (mut count, mut well, mut broken) = (0, 0, 0);
-    for seed in seeds(0..200) {
+    for seed in seed_range("REJOIN_GROUP_SEEDS", 0..200) {
         let (tally, cuts) = exchange(seed).unwrap_or_else(|wrong| {
             panic!(
                 "seed {seed}: {wrong}\nrepeat it with REJOIN_GROUP_SEEDS={seed}..{}",

@@ -12,6 +12,7 @@ use rejoin_sim::job::{Fate, JobWorld, MILLI, Shape, Tally};
 use rejoin_sim::node::DisabledEpochRule;
 use rejoin_sim::node::ShortCounts;
 use rejoin_sim::rng::Rng;
+use rejoin_sim::seed_range::seed_range;
 
 /// Seeds that every test run takes.
 const FIXED: std::ops::Range<u64> = 0..300;
@@ -29,15 +30,6 @@ fn copies(seed: u64) -> (usize, CopyInterval) {
         _ => CopyInterval::Own(Interval::Every(100)),
     };
     (1 + (seed / 3 % 3) as usize, interval)
-}
-
-fn seeds(fixed: std::ops::Range<u64>) -> std::ops::Range<u64> {
-    let Ok(text) = std::env::var("REJOIN_JOB_SEEDS") else {
-        return fixed;
-    };
-    let parse = |(from, to): (&str, &str)| Some(from.parse().ok()?..to.parse().ok()?);
-    let range = text.split_once("..").and_then(parse);
-    range.unwrap_or_else(|| panic!("REJOIN_JOB_SEEDS is {text:?}, not from..to"))
 }
 
 /// A job with faults that recovery masks. One in four has other faults too.
@@ -104,7 +96,7 @@ fn run(seed: u64, forgets: bool) -> Result<Tally, String> {
 fn jobs_of_many_ranks_end_well_whatever_dies() {
     let mut all = Tally::default();
     let (mut count, mut well, mut recovered) = (0, 0, 0);
-    for seed in seeds(FIXED) {
+    for seed in seed_range("REJOIN_JOB_SEEDS", FIXED) {
         match run(seed, false) {
             Ok(tally) => {
                 count += 1;
@@ -195,7 +187,7 @@ fn run_without_hosts(seed: u64) -> Result<Tally, String> {
 fn jobs_that_lose_hosts_continue_on_others_when_nothing_acts_there() {
     let mut all = Tally::default();
     let (mut count, mut well) = (0, 0);
-    for seed in seeds(0..500) {
+    for seed in seed_range("REJOIN_JOB_SEEDS", 0..500) {
         let tally = run_without_hosts(seed).unwrap_or_else(|wrong| {
             panic!(
                 "seed {seed}: {wrong}\nrepeat it with REJOIN_JOB_SEEDS={seed}..{}",
@@ -258,7 +250,7 @@ fn run_with_files(seed: u64) -> Result<Tally, String> {
 fn jobs_whose_ranks_die_with_their_images_go_back_to_files() {
     let mut all = Tally::default();
     let (mut count, mut well) = (0, 0);
-    for seed in seeds(0..400) {
+    for seed in seed_range("REJOIN_JOB_SEEDS", 0..400) {
         let tally = run_with_files(seed).unwrap_or_else(|wrong| {
             panic!(
                 "seed {seed}: {wrong}\nrepeat it with REJOIN_JOB_SEEDS={seed}..{}",
@@ -334,7 +326,7 @@ fn run_to_stop(seed: u64) -> Result<Tally, String> {
 fn jobs_that_are_to_stop_end_with_a_checkpoint_in_files_whatever_dies() {
     let mut all = Tally::default();
     let mut count = 0;
-    for seed in seeds(0..400) {
+    for seed in seed_range("REJOIN_JOB_SEEDS", 0..400) {
         let tally = run_to_stop(seed).unwrap_or_else(|wrong| {
             panic!(
                 "seed {seed}: {wrong}\nrepeat it with REJOIN_JOB_SEEDS={seed}..{}",
@@ -403,7 +395,7 @@ fn exchange(
 fn no_answer_is_changed_by_what_comes_back() {
     let (mut recoveries, mut commits, mut broken, mut fallbacks) = (0, 0, 0, 0);
     let mut short_counts = ShortCounts::default();
-    for seed in seeds(EXCHANGES) {
+    for seed in seed_range("REJOIN_JOB_SEEDS", EXCHANGES) {
         match exchange(seed, DisabledEpochRule::default()) {
             Ok((tally, cuts, short)) => {
                 // A rank can't come back from an image that is lost before it has a file.

@@ -8,18 +8,10 @@ use rejoin_sim::job::engines::Engines;
 use rejoin_sim::job::ring_program::Ring;
 use rejoin_sim::job::{Fate, JobWorld, MILLI, Shape, Tally};
 use rejoin_sim::rng::Rng;
+use rejoin_sim::seed_range::seed_range;
 
 /// Seeds that every test run takes.
 const FIXED: std::ops::Range<u64> = 0..400;
-
-fn seeds() -> std::ops::Range<u64> {
-    let Ok(text) = std::env::var("REJOIN_MOVE_SEEDS") else {
-        return FIXED;
-    };
-    let parse = |(from, to): (&str, &str)| Some(from.parse().ok()?..to.parse().ok()?);
-    let range = text.split_once("..").and_then(parse);
-    range.unwrap_or_else(|| panic!("REJOIN_MOVE_SEEDS is {text:?}, not from..to"))
-}
 
 /// A job with spare hosts and with files of images, in one folder or in one of each host.
 fn shape(rng: &mut Rng, leases: bool) -> Shape {
@@ -97,7 +89,7 @@ fn engines(seed: u64) -> Result<Tally, String> {
 fn check(run: impl Fn(u64) -> Result<Tally, String>) {
     let mut all = Tally::default();
     let mut count = 0;
-    for seed in seeds() {
+    for seed in seed_range("REJOIN_MOVE_SEEDS", FIXED) {
         let tally = run(seed).unwrap_or_else(|wrong| {
             panic!(
                 "seed {seed}: {wrong}\nrepeat it with REJOIN_MOVE_SEEDS={seed}..{}",

@@ -4,19 +4,11 @@
 use rejoin_sim::message_plan::Plan;
 use rejoin_sim::node::{GetCounts, ShortCounts};
 use rejoin_sim::rng::Rng;
+use rejoin_sim::seed_range::seed_range;
 use rejoin_sim::world::{Faults, World};
 
 /// Seeds that every test run takes.
 const FIXED: std::ops::Range<u64> = 0..400;
-
-fn seeds() -> std::ops::Range<u64> {
-    let Ok(text) = std::env::var("REJOIN_SIM_SEEDS") else {
-        return FIXED;
-    };
-    let parse = |(from, to): (&str, &str)| Some(from.parse().ok()?..to.parse().ok()?);
-    let range = text.split_once("..").and_then(parse);
-    range.unwrap_or_else(|| panic!("REJOIN_SIM_SEEDS is {text:?}, not from..to"))
-}
 
 /// What a seed's run did.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -58,7 +50,7 @@ fn run(seed: u64) -> (Done, Result<(), String>) {
 #[test]
 fn every_message_arrives_once_in_order_and_unchanged() {
     let (mut all, mut count) = (Done::default(), 0);
-    for seed in seeds() {
+    for seed in seed_range("REJOIN_SIM_SEEDS", FIXED) {
         let (done, result) = run(seed);
         if let Err(violation) = result {
             panic!(

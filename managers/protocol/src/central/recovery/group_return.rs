@@ -35,11 +35,8 @@ impl Central {
         if let Some(checkpoints) = self.mode.checkpoints_mut() {
             checkpoints.group_returns(&members);
         }
-        let ranks: Vec<_> = members.iter().map(|r| self.ranks.instance(*r)).collect();
-        let ranks: Vec<_> = ranks
-            .iter()
-            .map(|one| (one.rank, one.incarnation))
-            .collect();
+        let instances = members.iter().map(|rank| self.ranks.instance(*rank));
+        let ranks: Vec<_> = instances.map(|one| (one.rank, one.incarnation)).collect();
         effects.push(CentralEffect::Persist(Record::GroupRestoring {
             ranks: ranks.clone(),
             memory: Box::new(self.memory()),
@@ -181,13 +178,19 @@ impl Central {
             .map(|member| (*member, Incarnation::default()))
             .collect();
         for (host, ranks) in self.on_hosts(&ranks) {
-            let commit = ToLocal::CommitGroup {
-                generation: self.ranks.generation(),
-                ranks: ranks.into_iter().map(|(rank, _)| rank).collect(),
-                epoch,
-            };
-            effects.push(CentralEffect::Send(host, commit));
+            let ranks = ranks.into_iter().map(|(rank, _)| rank).collect();
+            effects.push(self.group_commit(host, ranks, epoch));
         }
+    }
+
+    /// Tells a host that its ranks of a group have committed this checkpoint.
+    fn group_commit(&self, host: HostIndex, ranks: Vec<Rank>, epoch: Epoch) -> CentralEffect {
+        let commit = ToLocal::CommitGroup {
+            generation: self.ranks.generation(),
+            ranks,
+            epoch,
+        };
+        CentralEffect::Send(host, commit)
     }
 
     /// Central was started again: repeats the last commits of the groups that have ranks on a host.
@@ -202,14 +205,7 @@ impl Central {
         for (rank, epoch) in committed {
             by_epoch.entry(epoch).or_default().push(rank);
         }
-        let generation = self.ranks.generation();
-        effects.extend(by_epoch.into_iter().map(|(epoch, ranks)| {
-            let commit = ToLocal::CommitGroup {
-                generation,
-                ranks,
-                epoch,
-            };
-            CentralEffect::Send(host, commit)
-        }));
+        let all = by_epoch.into_iter();
+        effects.extend(all.map(|(epoch, ranks)| self.group_commit(host, ranks, epoch)));
     }
 }
