@@ -17,8 +17,10 @@ pub(crate) struct RankLog {
     asked: Option<(Epoch, Instant)>,
     /// Most bytes of messages that are retained for other groups.
     limit: u64,
-    /// Bytes of them that the last image has, and that are not released yet: a commit of their
-    /// receivers' images releases them.
+    /// Bytes of them when that was asked last, and the most there ever were.
+    retained: u64,
+    most_retained: u64,
+    /// Bytes of them that the last image has: the commits of their receivers release them.
     before_image: u64,
     /// There are more: no message is sent to another group.
     is_full: bool,
@@ -41,6 +43,8 @@ impl RankLog {
             images: Vec::new(),
             asked: None,
             limit,
+            retained: 0,
+            most_retained: 0,
             before_image: 0,
             is_full: false,
             full_since: None,
@@ -72,7 +76,7 @@ impl RankLog {
     /// An image of this epoch is about to be taken, while so many bytes of messages are retained.
     pub(crate) fn note_image(&mut self, epoch: Epoch, retained: u64) {
         self.images.push((epoch, self.log.position()));
-        self.before_image = retained;
+        (self.retained, self.before_image) = (retained, retained);
     }
 
     /// The image of this epoch is committed: earlier determinants are needed no more.
@@ -93,7 +97,11 @@ impl RankLog {
     /// there is none of it after a while.
     pub(crate) fn wants_checkpoint(&mut self, epoch: Epoch, retained: u64) -> bool {
         self.is_full = retained > self.limit;
-        self.before_image = self.before_image.min(retained);
+        // What is released is older than what is retained.
+        let released = self.retained.saturating_sub(retained);
+        self.before_image = self.before_image.saturating_sub(released).min(retained);
+        self.retained = retained;
+        self.most_retained = self.most_retained.max(retained);
         let is_full = self.is_full || self.log.is_full();
         // Another image does not help those that wait for a commit of the last one.
         let since_image = retained - self.before_image;
@@ -108,6 +116,15 @@ impl RankLog {
             self.asked = Some((epoch, Instant::now()));
         }
         wants
+    }
+
+    /// Names and values as `mpirun --stats` shows them.
+    pub(crate) fn named(&self) -> [(&'static str, u64); 3] {
+        [
+            ("determinants", self.log.position()),
+            ("log_bytes", self.retained),
+            ("most_log_bytes", self.most_retained),
+        ]
     }
 
     /// No checkpoint has made room for so long that none will come.
@@ -167,8 +184,19 @@ mod tests {
             rank_log.wants_checkpoint(Epoch(2), 101),
             "the image made no room"
         );
-        assert!(!rank_log.wants_checkpoint(Epoch(3), 0) && !rank_log.is_full());
-        assert!(!rank_log.wants_checkpoint(Epoch(3), 50));
-        assert!(rank_log.wants_checkpoint(Epoch(3), 51));
+        rank_log.note_image(Epoch(3), 50);
+        assert!(!rank_log.wants_checkpoint(Epoch(3), 95));
+        assert!(
+            !rank_log.wants_checkpoint(Epoch(3), 45),
+            "45 since the image"
+        );
+        assert!(
+            rank_log.wants_checkpoint(Epoch(3), 51),
+            "51 since the image"
+        );
+        rank_log.note_image(Epoch(4), 51);
+        assert!(!rank_log.wants_checkpoint(Epoch(4), 0) && !rank_log.is_full());
+        assert!(!rank_log.wants_checkpoint(Epoch(4), 50));
+        assert!(rank_log.wants_checkpoint(Epoch(4), 51));
     }
 }

@@ -209,3 +209,14 @@ fn central_is_killed_while_a_rank_comes_back() {
     }
     gated.end();
 }
+
+#[test]
+fn counters_show_what_is_logged() {
+    let run = Run::raw(EACH_RANK).arg("--stats").arg("-n").arg("4");
+    let done = run.arg(program("orders")).arg("200").arg("1").ok();
+    assert!(done.counted("determinants") > 0, "{}", done.text());
+    assert!(done.counted("most_log_bytes") > 0, "{}", done.text());
+    let none = Run::raw(["--stats", "-n", "2"]);
+    let done = none.arg(program("cg")).arg("16").arg("5").ok();
+    assert!(!done.stderr().contains("determinants="), "{}", done.text());
+}

@@ -77,6 +77,12 @@ impl Device {
         Ok(())
     }
 
+    /// Counters of the log, with their names; none outside logging modes.
+    pub(super) fn log_counters(&self) -> impl Iterator<Item = (String, u64)> {
+        let named = self.determinants.iter().flat_map(RankLog::named);
+        named.map(|(name, value)| (name.to_owned(), value))
+    }
+
     /// An image of this epoch is about to be taken.
     pub(super) fn note_determinants(&mut self, epoch: Epoch) {
         if let Some(rank_log) = &mut self.determinants {
@@ -122,8 +128,8 @@ impl Device {
     }
 
     /// Asks for a checkpoint when the determinants or the retained messages take half of their
-    /// room. Above the limit of messages, nothing is sent to other groups. A rank that leaves needs
-    /// no more room.
+    /// room. Above the limit of messages, nothing is sent to other groups. A rank that leaves has
+    /// sent its last message, and may ask for nothing.
     pub(super) fn ask_for_log_room(&mut self) -> Result<()> {
         let Some(rank_log) = &mut self.determinants else {
             return Ok(());

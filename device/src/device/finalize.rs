@@ -44,7 +44,8 @@ impl Device {
         self.manager.leave();
         // Before any rank may close its links: a lost one below is one that was really lost.
         let (sends, receives) = self.engine.messages();
-        let counters = self.stats().named(sends, receives);
+        let mut counters = self.stats().named(sends, receives);
+        counters.extend(self.log_counters());
         self.report_links()?;
         self.manager.send(&ToManager::Finalizing)?;
         Ok(Counters(counters))
