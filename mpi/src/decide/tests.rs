@@ -146,7 +146,7 @@ fn send(m: &Mpi, bytes: &mut [u8], to: i32, tag: i32) {
     sent.unwrap();
 }
 
-/// The same.
+/// As the C interface posts it: the fast path comes first.
 fn irecv(m: &Mpi, bytes: &mut [u8], from: i32, tag: i32) -> RequestId {
     let byte = byte();
     let bytes = data(bytes, &byte);
