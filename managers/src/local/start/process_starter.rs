@@ -403,6 +403,8 @@ fn log_limit(ranks: usize) -> u64 {
 
 /// Without this memory a rank could not come back alone.
 fn open_logs(plan: &LaunchPlan, limit: u64) -> Result<BTreeMap<Rank, RankLogMemory>> {
+    // A file beyond the limit would end this process by a signal.
+    anonymous::allow(DETERMINANT_BYTES as u64).context("make memory for a log")?;
     // As many bytes may be held for the last image, and blocks are longer than their bodies.
     let bodies = limit.saturating_mul(2).saturating_add(limit / 4);
     // Without this room, bodies lie in memory of their rank.
