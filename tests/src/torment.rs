@@ -3,7 +3,7 @@
 
 use crate::folder::Folder;
 use crate::job::{Job, Numbers, by_rank, times_back};
-use crate::processes::{all_gone, descendants, is_alive, kill, wait_for};
+use crate::processes::{all_gone, descendants, is_alive, kill, rank_of, wait_for};
 use crate::{Finished, Run, finish, program};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,6 +28,8 @@ pub struct Case {
     pub ordered: bool,
     /// Each rank writes a file, whose path's beginning is a further argument.
     pub files: bool,
+    /// Ranks are killed together with their images, which are also in files.
+    pub with_images: bool,
     /// Ranks that come back in all runs of the program, at least.
     pub least: u32,
 }
@@ -49,14 +51,21 @@ fn run(case: &Case, options: &[&str], extra: Option<&PathBuf>) -> Run {
 
 /// Kills ranks several times until the job has ended, or enough were killed. `took` is the length
 /// of an undisturbed run. Returns the number of kills.
-fn torment(job: &Job, mpirun: u32, events: &str, took: Duration, numbers: &mut Numbers) -> u32 {
+fn torment(
+    job: &Job,
+    mpirun: u32,
+    (events, with_images): (&str, bool),
+    took: Duration,
+    numbers: &mut Numbers,
+) -> u32 {
     // Microseconds between two kills at most, beside ten milliseconds, however fast the machine is.
     let most = (took.as_micros() as u64 / 8).clamp(1_000, 90_000);
     let mut killed = 0;
     // Before it no more than one loss can be masked.
     wait_for(LIMIT, "the first checkpoint", || {
         let text = std::fs::read_to_string(events).unwrap_or_default();
-        text.contains("\"committed\"") || !is_alive(mpirun)
+        let level = if with_images { "file" } else { "memory" };
+        text.contains(&format!("\"level\":\"{level}\"")) || !is_alive(mpirun)
     });
     while is_alive(mpirun) && killed < MOST {
         // The test looks for a moment in time, so it sleeps.
@@ -69,7 +78,10 @@ fn torment(job: &Job, mpirun: u32, events: &str, took: Duration, numbers: &mut N
         let count = if numbers.below(4) == 0 { 3 } else { 1 };
         for _ in 0..count.min(victims.len()) {
             let victim = victims.swap_remove(numbers.below(victims.len() as u64) as usize);
-            kill(victim, libc::SIGKILL);
+            match rank_of(victim).filter(|_| with_images) {
+                Some(rank) => job.kill_with_images(rank),
+                None => kill(victim, libc::SIGKILL),
+            }
             killed += 1;
         }
     }
@@ -84,7 +96,10 @@ fn survives(case: &Case, seed: u64) -> u32 {
     let often = ["--checkpoint-interval", "0.1", "--max-restarts", "100000"];
     let events = folder.name("events");
     let usual = ["--transport", over, "--events", &events];
-    let options = [&often[..], case.mode, &usual].concat();
+    let images = folder.name("images");
+    let stored = ["--images", &images];
+    let stored = if case.with_images { &stored[..] } else { &[] };
+    let options = [&often[..], case.mode, &usual, stored].concat();
     let child = run(case, &options, path("killed").as_ref()).start();
     let mpirun = child.id();
     let what = format!("{} over {over} with seed {seed}", case.name);
@@ -93,7 +108,8 @@ fn survives(case: &Case, seed: u64) -> u32 {
         let killer = scope.spawn(|| {
             let job = Job::of(mpirun, case.name);
             let all = descendants(mpirun);
-            let sent = torment(&job, mpirun, &events, plain.took, &mut Numbers(seed));
+            let how = (&*events, case.with_images);
+            let sent = torment(&job, mpirun, how, plain.took, &mut Numbers(seed));
             (all, sent)
         });
         let done = finish(child, LIMIT, &what);

@@ -26,6 +26,7 @@ fn memory_that_ranks_map_together_is_put_back_through_kills() {
         mode: &[],
         ordered: true,
         files: true,
+        with_images: false,
         least: 20,
     };
     program_survives(&case, 1..3);

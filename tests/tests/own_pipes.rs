@@ -18,6 +18,7 @@ fn what_waits_in_pipes_and_socket_pairs_is_there_again() {
         mode: &[],
         ordered: true,
         files: false,
+        with_images: false,
         least: 20,
     };
     program_survives(&case, 1..3);

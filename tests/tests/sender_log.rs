@@ -23,6 +23,7 @@ fn each_rank(name: &'static str, args: &'static [&'static str]) -> Case {
         mode: EACH_RANK,
         ordered: true,
         files: false,
+        with_images: false,
         least: LEAST,
     }
 }

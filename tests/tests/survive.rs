@@ -16,6 +16,7 @@ fn ordered(name: &'static str, args: &'static [&'static str]) {
         mode: &[],
         ordered: true,
         files: false,
+        with_images: false,
         least: LEAST,
     };
     program_survives(&case, 1..3);
@@ -59,6 +60,7 @@ fn a_program_that_is_mostly_outside_mpi() {
         mode: &[],
         ordered: true,
         files: true,
+        with_images: false,
         least: LEAST,
     };
     program_survives(&case, 1..3);

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::save_error::SaveError;
 use super::scratch_list::ScratchList;
-use crate::{anonymous, proc, sys, watch};
+use crate::{anonymous, proc, rank_log_memory, sys, watch};
 
 /// Most regions; the kernel allows 65,530 mappings by default.
 const MOST_REGIONS: usize = 1 << 16;
@@ -58,8 +58,13 @@ impl RegionList {
         ]
     }
 
-    /// Reads the list. `left_out` are mappings that do not belong to the image.
-    pub fn read(&mut self, left_out: &[Range<u64>]) -> Result<(), SaveError> {
+    /// Reads the list. `left_out` are mappings that do not belong to the image. `log_bodies` are the
+    /// parts of the log's memory that do, in order.
+    pub fn read(
+        &mut self,
+        left_out: &[Range<u64>],
+        log_bodies: &[Range<usize>],
+    ) -> Result<(), SaveError> {
         read_maps(&mut self.text)?;
         let page = watch::shared_page();
         for line in proc::lines(&self.text) {
@@ -75,6 +80,10 @@ impl RegionList {
                 .as_ref()
                 .is_some_and(|r| r.contains(&(mapping.start as usize)));
             let mut listed = classify(&mapping, own)?;
+            if rank_log_memory::is_its_name(mapping.name) {
+                push_log(&mut self.regions, &listed, log_bodies)?;
+                continue;
+            }
             if listed.saved.kind.has_file() {
                 listed.saved.name = self.names.len() as u32;
                 listed.saved.name_length = mapping.name.len() as u32;
@@ -84,6 +93,42 @@ impl RegionList {
         }
         Ok(())
     }
+}
+
+/// The access bits of memory that can be read and written.
+const READ_AND_WRITE: u8 = 3;
+
+/// Lists the memory of the log, which is `reserved`: its bodies are memory of the image.
+fn push_log(
+    regions: &mut ScratchList<ListedRegion>,
+    reserved: &ListedRegion,
+    bodies: &[Range<usize>],
+) -> Result<(), SaveError> {
+    let SavedRegion { start, end, .. } = reserved.saved;
+    let mut push = |range: Range<u64>, is_body: bool| {
+        let mut region = *reserved;
+        (region.saved.start, region.saved.end) = (range.start, range.end);
+        if is_body {
+            region.saved.kind = RegionKind::Memory;
+            region.saved.access = READ_AND_WRITE;
+            region.pages = SavedPages::All;
+        }
+        match range.is_empty() {
+            true => Ok(()),
+            false => regions.push(region),
+        }
+    };
+    let mut at = start;
+    for body in bodies {
+        let body = (body.start as u64).max(at)..(body.end as u64).min(end);
+        if body.is_empty() {
+            continue;
+        }
+        push(at..body.start, false)?;
+        at = body.end;
+        push(body, true)?;
+    }
+    push(at..end, false)
 }
 
 fn read_maps(text: &mut ScratchList<u8>) -> Result<(), SaveError> {
@@ -188,6 +233,35 @@ mod tests {
     fn kind_of(line: &[u8]) -> Result<(RegionKind, SavedPages), SaveError> {
         let mapping = proc::mapping(line).expect("a mapping");
         classify(&mapping, false).map(|listed| (listed.saved.kind, listed.pages))
+    }
+
+    #[test]
+    fn the_bodies_of_a_log_are_memory_of_the_image() {
+        let line = b"10000-20000 rw-s 0 00:01 5 /memfd:rejoin-log (deleted)";
+        let mapping = proc::mapping(line).expect("a mapping");
+        let reserved = classify(&mapping, false).expect("a region");
+        let kinds = |bodies: &[Range<usize>]| {
+            let mut list = RegionList::new().expect("a list");
+            push_log(&mut list.regions, &reserved, bodies).expect("room");
+            let of = |one: &ListedRegion| (one.saved.start, one.saved.end, one.pages);
+            list.regions.iter().map(of).collect::<Vec<_>>()
+        };
+        let (no, all) = (SavedPages::None, SavedPages::All);
+        assert_eq!(kinds(&[]), [(0x10000, 0x20000, no)]);
+        let (first, last) = (0x10000..0x11000, 0x18000..0x20000);
+        assert_eq!(
+            kinds(&[first, last]),
+            [
+                (0x10000, 0x11000, all),
+                (0x11000, 0x18000, no),
+                (0x18000, 0x20000, all)
+            ]
+        );
+        // Of another mapping.
+        assert_eq!(
+            kinds(&[0x5000..0x6000, 0x30000..0x31000]),
+            [(0x10000, 0x20000, no)]
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A zygote saves itself.
 
 use std::ffi::{CStr, CString, c_void};
+use std::ops::Range;
 use std::os::fd::RawFd;
 
 use rejoin_image_format::{
@@ -193,6 +194,7 @@ fn write(
     };
     let mut writing = Writing {
         writer: &mut writer,
+        log_bodies: program.log_bodies,
         result: Err(SaveError::TooMany),
     };
     // From here on nothing is allocated.
@@ -211,6 +213,7 @@ fn write(
 /// The argument and the result of [`write_here`].
 struct Writing<'a, 'b> {
     writer: &'a mut ImageWriter<'b>,
+    log_bodies: &'a [Range<usize>],
     result: Result<u64, SaveError>,
 }
 
@@ -230,7 +233,7 @@ unsafe extern "C" fn write_here(argument: *mut c_void, frame: u64, entry: u64) -
     let [k, l] = base.unwrap_or_default();
     let [m, n] = writer.output.addresses();
     let left_out = [a, b, c, d, e, f, g, h, i, j, k, l, m, n];
-    let listed = writer.list.read(&left_out);
+    let listed = writer.list.read(&left_out, writing.log_bodies);
     writing.result = listed.and_then(|()| writer.write());
     0
 }

@@ -1,5 +1,6 @@
 //! What a process tells of itself before it is saved.
 
+use std::ops::Range;
 use std::os::fd::RawFd;
 
 use super::page_output::ImageCompression;
@@ -21,6 +22,8 @@ pub(crate) struct SavedProcess<'a> {
     pub compression: ImageCompression,
     /// The file is on its disk when it is whole.
     pub lasts: bool,
+    /// Where the memory of the rank's log has bodies that the process needs, in order.
+    pub log_bodies: &'a [Range<usize>],
     /// Open files.
     pub manifest: &'a Manifest,
 }

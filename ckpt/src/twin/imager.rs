@@ -1,5 +1,6 @@
 //! The imager takes the images of a process and keeps state between them.
 
+use std::ops::Range;
 use std::os::fd::RawFd;
 
 use crate::{host_barrier, manifest, sys};
@@ -39,6 +40,10 @@ pub struct Imager {
     held: Vec<((u64, u64), u32)>,
     /// All files that were mapped at the last image.
     files_read: Vec<(u64, u64)>,
+    /// Where the memory of the rank's log had bodies at the last image.
+    pub(super) log_bodies: Vec<Range<usize>>,
+    /// This process was made from a file, and has a copy of these bodies of its own.
+    pub(super) log_is_private: bool,
 }
 
 impl Imager {
@@ -60,7 +65,22 @@ impl Imager {
             hashes: manifest::PrefixHashes::default(),
             held: Vec::new(),
             files_read: Vec::new(),
+            log_bodies: Vec::new(),
+            log_is_private: false,
         }
+    }
+
+    /// An image is about to be taken: the memory of the rank's log ([`crate::rank_log_memory`]) has
+    /// bodies at these addresses, in order, which must be in a file of the image.
+    pub fn set_log_bodies(&mut self, bodies: Vec<Range<usize>>) {
+        self.log_bodies = bodies;
+    }
+
+    /// In a restored process: the bodies of the log that it has in memory of its own, because it
+    /// was made from a file. Returned once.
+    pub fn take_private_bodies(&mut self) -> Option<Vec<Range<usize>>> {
+        let is_private = std::mem::take(&mut self.log_is_private);
+        is_private.then(|| std::mem::take(&mut self.log_bodies))
     }
 
     /// The process belongs to this local manager from now on.

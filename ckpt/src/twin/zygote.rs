@@ -115,6 +115,7 @@ fn save(
         base,
         compression: message.compression(),
         lasts: message.lasts(),
+        log_bodies: &imager.log_bodies,
         manifest: &context.manifest,
     };
     match image::save(identity, &program) {
@@ -124,6 +125,7 @@ fn save(
         }
         Ok(image::Saved::Restored { socket }) => {
             imager.renew_manager();
+            imager.log_is_private = true;
             thread.addresses.restore();
             context.streams.release(socket);
             context.manifest.reserve(socket);

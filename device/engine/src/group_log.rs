@@ -38,6 +38,16 @@ impl Engine {
         *self.core.pool.log() = LogSpace::new(memory);
     }
 
+    /// The addresses of that memory; empty without it.
+    pub fn log_memory(&self) -> std::ops::Range<usize> {
+        self.core.pool.log_ref().all()
+    }
+
+    /// The addresses of the bodies there, in order, with short gaps between them.
+    pub fn logged_bodies(&self) -> Vec<std::ops::Range<usize>> {
+        self.core.pool.log_ref().in_use()
+    }
+
     /// The image of this epoch is committed: peers of other groups need not retain what it holds.
     pub fn image_committed(&mut self, epoch: Epoch) {
         self.core.pool.log().image_committed(epoch);
@@ -178,7 +188,7 @@ impl LoggedBodies {
 
 impl SendContext<'_> {
     /// The bodies that the log takes of this channel.
-    pub(crate) fn logged_bodies(&self) -> LoggedBodies {
+    pub(crate) fn bodies_to_log(&self) -> LoggedBodies {
         let takes = |omission| self.channel.across && !self.core.omits(omission);
         LoggedBodies {
             eager: takes(Omission::EagerCopy),

@@ -6,6 +6,7 @@
 //! image that would be restored has the earlier body there.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use rejoin_channel_table::ids::Epoch;
 
@@ -17,9 +18,15 @@ const PER_DOUBLING: usize = 8;
 /// A part of the memory, with any content.
 pub(crate) type LogBlock = &'static mut [u8];
 
+/// Unused bytes between two blocks that are given as used: a list of fewer ranges is worth a few
+/// pages.
+const MOST_GAP: usize = 64 << 10;
+
 /// Blocks of the memory. A copy of a process in tests has none.
 #[derive(Debug, Default)]
 pub(crate) struct LogSpace {
+    /// The addresses of the whole memory.
+    all: Range<usize>,
     /// What no block was made of yet.
     rest: LogBlock,
     /// Blocks to be used again, by class.
@@ -34,6 +41,11 @@ impl Clone for LogSpace {
     fn clone(&self) -> Self {
         Self::default()
     }
+}
+
+fn addresses(block: &[u8]) -> Range<usize> {
+    let start = block.as_ptr().addr();
+    start..start + block.len()
 }
 
 /// The class of the smallest blocks that have so many bytes, and their length.
@@ -53,9 +65,37 @@ fn class_of(len: usize) -> (usize, usize) {
 impl LogSpace {
     pub(crate) fn new(memory: LogBlock) -> Self {
         Self {
+            all: addresses(memory),
             rest: memory,
             ..Self::default()
         }
+    }
+
+    /// The addresses of the whole memory.
+    pub(crate) fn all(&self) -> Range<usize> {
+        self.all.clone()
+    }
+
+    /// The addresses of the blocks that were taken and not put back, in order, with short gaps
+    /// between them.
+    pub(crate) fn in_use(&self) -> Vec<Range<usize>> {
+        let free = self.free.iter().flatten().map(|block| addresses(block));
+        let held = self.held.iter().map(|(_, block)| addresses(block));
+        let mut unused: Vec<_> = free.chain(held).collect();
+        unused.push(self.all.end - self.rest.len()..self.all.end);
+        unused.sort_unstable_by_key(|range| range.start);
+        let mut used: Vec<Range<usize>> = Vec::new();
+        let mut at = self.all.start;
+        for unused in unused {
+            if at < unused.start {
+                match used.last_mut().filter(|last| at - last.end <= MOST_GAP) {
+                    Some(last) => last.end = unused.start,
+                    None => used.push(at..unused.start),
+                }
+            }
+            at = unused.end;
+        }
+        used
     }
 
     /// A block of at least so many bytes, and of not much more; `None` if there is none.
@@ -133,6 +173,28 @@ mod tests {
         let again = space.take(4 * PAGE - 1).expect("room");
         assert_eq!((again.as_ptr(), again.len()), (address, 4 * PAGE));
         assert!(space.take(1).is_none());
+    }
+
+    #[test]
+    fn the_blocks_in_use_are_those_that_were_not_put_back() {
+        let mut space = space(256);
+        let start = space.all().start;
+        assert!(space.in_use().is_empty());
+        let mut blocks: Vec<_> = (0..8).map(|_| space.take(8 * PAGE)).collect();
+        let page = |page: usize| start + page * PAGE;
+        assert_eq!(space.in_use(), [start..page(64)]);
+        // One is free, one is held, and a gap of two is short.
+        space.hold(blocks[0].take().expect("a block"));
+        space.note_image(Epoch(1));
+        space.image_committed(Epoch(1));
+        assert_eq!(space.in_use(), [page(8)..page(64)]);
+        for block in &mut blocks[3..5] {
+            space.hold(block.take().expect("a block"));
+        }
+        assert_eq!(space.in_use(), [page(8)..page(64)]);
+        space.hold(blocks[5].take().expect("a block"));
+        assert_eq!(space.in_use(), [page(8)..page(24), page(48)..page(64)]);
+        assert_eq!(space.all(), start..page(256));
     }
 
     #[test]

@@ -154,6 +154,11 @@ impl Pool {
     pub(crate) fn log(&mut self) -> &mut LogSpace {
         &mut self.log
     }
+
+    /// The same, to be looked at.
+    pub(crate) fn log_ref(&self) -> &LogSpace {
+        &self.log
+    }
 }
 
 #[cfg(test)]

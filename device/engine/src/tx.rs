@@ -74,7 +74,7 @@ impl SendContext<'_> {
     /// Gives a send its sequence number and envelope, if the window allows. `bytes` are copied
     /// when they are given.
     pub(crate) fn start_send(&mut self, request: u32, bytes: Option<&[u8]>) -> bool {
-        let logs = self.logged_bodies();
+        let logs = self.bodies_to_log();
         let EngineRequest::Send(send) = &mut self.core.requests[request] else {
             return true;
         };

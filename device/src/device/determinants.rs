@@ -77,6 +77,22 @@ impl Device {
         Ok(())
     }
 
+    /// This process may have been made from a file, which has the bodies of the log: they are in
+    /// memory of the manager again, as those of a process that begins.
+    pub(super) fn reopen_bodies(&mut self) {
+        let Some(bodies) = self.recovery.take_private_bodies() else {
+            return;
+        };
+        let area = self.engine.log_memory();
+        if area.is_empty() {
+            return;
+        }
+        let images = self.member.settings().images.as_ref();
+        if let Err(error) = managers_log::share_again(images, &area, &bodies) {
+            tracing::info!("messages are logged in memory of the process: {error}");
+        }
+    }
+
     /// Counters of the log, with their names; none outside logging modes.
     pub(super) fn log_counters(&self) -> impl Iterator<Item = (String, u64)> {
         let named = self.determinants.iter().flat_map(RankLog::named);

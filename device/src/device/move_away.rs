@@ -28,11 +28,12 @@ impl Device {
     pub(super) fn move_away(&mut self, image: MoveImage) -> Result<()> {
         let MoveImage { number, stops } = image;
         let generation = self.member.identity().generation;
+        let bodies = self.engine.logged_bodies();
         let parked = self.park_others().map_err(NoImage::from);
         let taken = parked
             .as_ref()
             .map_err(Clone::clone)
-            .and_then(|parked| self.recovery.take_image(parked, number));
+            .and_then(|parked| self.recovery.take_image(parked, number, bodies));
         match taken {
             Ok(Taken::Continued(image)) => {
                 self.report_image(number, &image)?;

@@ -71,10 +71,10 @@ impl Device {
         for rank in (0..size).map(Rank) {
             self.engine.link_down(rank);
         }
-        // Other recovery groups may have gone on since the image, which is committed.
+        // Other recovery groups may have gone on since the image.
         self.engine.returned();
+        self.reopen_bodies();
         self.reopen_determinants(was.generation == now.generation)?;
-        self.group_committed(self.engine.epoch())?;
         // Whatever came right behind the start was read along with it and raises no edge.
         self.read_manager_messages()?;
         Ok(())

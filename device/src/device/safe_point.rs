@@ -120,11 +120,12 @@ impl Device {
         }
         let generation = self.member.identity().generation;
         // The other threads of a restored process begin to run when it is back in the job.
+        let bodies = self.engine.logged_bodies();
         let parked = self.park_others().map_err(NoImage::from);
         let taken = parked
             .as_ref()
             .map_err(Clone::clone)
-            .and_then(|parked| self.recovery.take_image(parked, epoch));
+            .and_then(|parked| self.recovery.take_image(parked, epoch, bodies));
         match taken {
             Ok(Taken::Continued(image)) => self.report_image(epoch, &image),
             Ok(Taken::Restored(restored)) => self.rejoin_restored(restored),

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsFd;
 
 use rejoin_ckpt::rank_log_memory::{self, MappedWords};
@@ -44,6 +45,21 @@ pub(crate) fn open(images: Option<&Images>) -> io::Result<Box<dyn LogMemory + Se
 /// As [`open`].
 pub(crate) fn map_bodies(images: Option<&Images>) -> io::Result<&'static mut [u8]> {
     rank_log_memory::map_bodies(memory(images)?.as_fd())
+}
+
+/// In a process that was made from a file: puts its `bodies` into the memory that the manager has
+/// for it now, and maps that where it was before.
+///
+/// # Errors
+/// As [`open`], or a memory that is too small. The bodies are in memory of the process then.
+pub(crate) fn share_again(
+    images: Option<&Images>,
+    area: &Range<usize>,
+    bodies: &[Range<usize>],
+) -> io::Result<()> {
+    // SAFETY: the area is the engine's memory for bodies, which nothing uses while the rank joins
+    // the job again.
+    unsafe { rank_log_memory::share_again(memory(images)?.as_fd(), area, bodies) }
 }
 
 fn memory(images: Option<&Images>) -> io::Result<File> {

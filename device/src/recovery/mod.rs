@@ -8,6 +8,7 @@ mod region_answers;
 
 pub(crate) use pending_checkpoint::{MoveImage, PendingCheckpoint, SafePointRequest};
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use rejoin_channel_table::{Epoch, Generation};
@@ -194,6 +195,7 @@ impl RankRecovery {
     }
 
     /// Takes the image of an epoch. Returns again in each process that is restored from it.
+    /// `log_bodies`: where the memory of the log has bodies now.
     ///
     /// # Errors
     /// The reason why there is no image, for the manager.
@@ -201,6 +203,7 @@ impl RankRecovery {
         &mut self,
         parked: &Parked,
         epoch: Epoch,
+        log_bodies: Vec<Range<usize>>,
     ) -> std::result::Result<Taken, NoImage> {
         let imager = self
             .imager
@@ -219,7 +222,13 @@ impl RankRecovery {
             .into());
         }
         checkpoint_request::drain();
+        imager.set_log_bodies(log_bodies);
         Ok(twin::take(imager, parked, epoch.0)?)
+    }
+
+    /// The bodies of the log that this restored process has in memory of its own.
+    pub(crate) fn take_private_bodies(&mut self) -> Option<Vec<Range<usize>>> {
+        self.imager.as_mut()?.take_private_bodies()
     }
 
     /// There is no image. Memory that this rank shares with others may be in no checkpoint yet.

@@ -49,6 +49,11 @@ pub(crate) struct BackgroundLevel {
 }
 
 impl BackgroundLevel {
+    /// Whether images are ever brought there.
+    pub fn is_in_use(&self) -> bool {
+        self.interval.is_some()
+    }
+
     /// Nothing is there.
     pub fn new(interval: Option<Interval>) -> BackgroundLevel {
         BackgroundLevel {

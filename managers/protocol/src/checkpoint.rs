@@ -653,6 +653,12 @@ impl Coordinator {
         self.committed.outlives_hosts()
     }
 
+    /// Whether images get files.
+    #[must_use]
+    pub fn keeps_files(&self) -> bool {
+        self.committed.keeps_files()
+    }
+
     /// Writes the images of the newest checkpoint to files, and copies the newest files to partner
     /// hosts, if that is due and can be done now: [`CommittedEpochs::writing`] and
     /// [`CommittedEpochs::copying`] then name them.

@@ -222,6 +222,11 @@ impl CommittedLevels {
         self.is_whole(epoch).then_some(epoch)
     }
 
+    /// Whether images get files.
+    pub fn keeps_files(&self) -> bool {
+        self.files.is_in_use()
+    }
+
     /// The newest checkpoint goes to files, and the newest in files to partner hosts, if that is
     /// due, nothing else is under way there, and the last attempt has not just failed.
     pub fn begin_files(&mut self, now: Time, failures: &FailureRate) {

@@ -254,6 +254,9 @@ pub enum ToLocal {
         ranks: Vec<Rank>,
         /// The checkpoint.
         epoch: Epoch,
+        /// The checkpoint from which on peers of the group need retain nothing for it: this one,
+        /// or an earlier one in files. None yet when absent.
+        released: Option<Epoch>,
     },
     /// These ranks roll back: their present processes are stopped, and when all of this host's are,
     /// their images of the checkpoint take over.

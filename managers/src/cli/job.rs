@@ -338,16 +338,13 @@ fn check_not_there_yet(job: &JobArguments, given: Given<'_>) -> Result<(), Strin
 fn check_sender_log(job: &JobArguments, recovery: &str) -> Result<(), String> {
     let is_set = |name: &Option<String>| name.as_ref().is_some_and(|name| !name.is_empty());
     let options = [
-        ("--images", job.images_folder().is_some()),
         ("--job-name", is_set(&job.job_name)),
         ("--restart", is_set(&job.restart)),
         ("--output commit", job.output == OutputAt::Commit),
     ];
     let refused = options.iter().find(|(_, is_given)| *is_given);
     refused.map_or(Ok(()), |(option, _)| {
-        Err(format!(
-            "{option} is not there yet for {recovery}, whose images are in memory only"
-        ))
+        Err(format!("{option} is not there yet for {recovery}"))
     })
 }
 

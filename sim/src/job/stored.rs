@@ -190,7 +190,11 @@ impl Stored {
                 let there = lost || images.contains_key(&(rank, epoch));
                 check(there, "a commit of a group without an image")?;
                 let before = self.of_groups.insert((self.generation, rank), epoch);
-                check(before < Some(epoch), "a group commits an older checkpoint")?;
+                let falls_back = self.file == Some(epoch);
+                check(
+                    before < Some(epoch) || falls_back,
+                    "a group commits an older checkpoint",
+                )?;
             }
             Record::GroupRestoring { ranks, .. } => {
                 let now = self.generation;

@@ -61,9 +61,14 @@ impl Central {
         after: Epoch,
         effects: &mut Vec<CentralEffect>,
     ) {
-        let Some(checkpoints) = self.mode.checkpoints() else {
+        let frees_logs = self.groups.are_several();
+        let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
         };
+        if frees_logs && checkpoints.keeps_files() {
+            // A log that is full has room once the files are there.
+            checkpoints.want_files();
+        }
         let latest = checkpoints.pending().max(checkpoints.committed());
         if latest.is_none_or(|latest| latest <= after) {
             self.checkpoint_asked(now, effects);
@@ -314,6 +319,10 @@ impl Central {
         if at_once && of_group.is_some_and(|last| last.epoch == epoch) {
             checkpoints.hurry(now);
         }
+        self.group_falls_back(rank, epoch, effects);
+        let Some(checkpoints) = self.mode.checkpoints_mut() else {
+            return;
+        };
         let committed = checkpoints.committed();
         let counts = committed == Some(epoch) || checkpoints.pending() == Some(epoch);
         let before = checkpoints.epochs();

@@ -112,6 +112,7 @@ impl Central {
         }
         let counted = checkpoints.epochs();
         self.tell_committed(epoch, effects);
+        self.release_by_files(effects);
         effects.push(CentralEffect::Event(Event::Committed {
             epoch,
             level,

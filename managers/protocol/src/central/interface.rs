@@ -194,6 +194,8 @@ pub enum Record {
     GroupRestoring {
         /// The ranks, and their incarnations from now on.
         ranks: Vec<(Rank, Incarnation)>,
+        /// The checkpoint.
+        epoch: Epoch,
         /// The history on which the next failure is judged.
         memory: Box<FailureHistory>,
     },

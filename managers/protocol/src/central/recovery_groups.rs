@@ -74,6 +74,14 @@ impl RecoveryGroups {
         is_new
     }
 
+    /// The image of its last commit is gone: the group of this rank comes back from this one.
+    pub fn fall_back(&mut self, rank: Rank, checkpoint: GroupCheckpoint) {
+        let group = self.of_rank.get(rank.index());
+        if let Some(group) = group.and_then(|group| self.groups.get_mut(*group as usize)) {
+            group.committed = Some(checkpoint);
+        }
+    }
+
     /// The job starts anew. Returns the newest of the commits that count no more.
     pub fn forget_commits(&mut self) -> Option<Epoch> {
         let groups = self.groups.iter_mut();
@@ -98,6 +106,9 @@ mod tests {
         assert!(!groups.commit(Rank(0), at(3)), "it came twice");
         assert_eq!(groups.committed(Rank(0)), Some(at(3)));
         assert_eq!(groups.committed(Rank(1)), None);
+        groups.fall_back(Rank(0), at(2));
+        assert_eq!(groups.committed(Rank(2)), Some(at(2)));
+        assert!(groups.commit(Rank(2), at(3)));
         assert_eq!(groups.forget_commits(), Some(Epoch(3)));
         assert_eq!(groups.committed(Rank(0)), None);
     }

@@ -135,10 +135,7 @@ impl Local {
     ) {
         let moves = |rank, epoch| self.moves.find(rank, epoch).is_some();
         let superseded = self.images.commit(committed, abandoned, moves);
-        effects.extend(superseded.into_iter().map(|image| match image {
-            Superseded::Everywhere(rank, epoch) => LocalEffect::DropImage(rank, epoch),
-            Superseded::InMemory(rank, epoch) => LocalEffect::DropFromMemory(rank, epoch),
-        }));
+        effects.extend(superseded.into_iter().map(drop_superseded));
         let dropped = self.copies.keep(|epoch| self.images.counts(epoch));
         effects.extend(dropped.into_iter().map(LocalEffect::DropCopy));
         if let Some(epoch) = committed.writing {
@@ -147,17 +144,19 @@ impl Local {
         self.answer_askers(effects);
     }
 
-    /// The recovery group of these ranks has committed this checkpoint. The ranks learn of it,
-    /// because their peers need not retain any more what it holds.
+    /// The recovery group of these ranks has committed this checkpoint. The ranks learn of the one
+    /// that is `released`, because their peers need not retain any more what it holds.
     pub(super) fn commit_group(
         &mut self,
-        ranks: Vec<Rank>,
-        epoch: Epoch,
+        ranks: &[Rank],
+        (epoch, released): (Epoch, Option<Epoch>),
         effects: &mut Vec<LocalEffect>,
     ) {
-        let superseded = self.images.commit_group(&ranks, epoch);
-        let drop = |(rank, epoch)| LocalEffect::DropImage(rank, epoch);
-        effects.extend(superseded.into_iter().map(drop));
+        let superseded = self.images.commit_group(ranks, epoch);
+        effects.extend(superseded.into_iter().map(drop_superseded));
+        let Some(epoch) = released else {
+            return;
+        };
         let mut to = self.begun();
         to.retain(|rank| ranks.contains(rank));
         let generation = self.processes.generation();
@@ -272,5 +271,12 @@ impl Local {
             self.tell(lost, effects);
             effects.push(LocalEffect::DropImage(rank, epoch));
         }
+    }
+}
+
+fn drop_superseded(image: Superseded) -> LocalEffect {
+    match image {
+        Superseded::Everywhere(rank, epoch) => LocalEffect::DropImage(rank, epoch),
+        Superseded::InMemory(rank, epoch) => LocalEffect::DropFromMemory(rank, epoch),
     }
 }

@@ -56,45 +56,39 @@ impl ImageTable {
         if !std::mem::take(&mut self.resumed) {
             self.aborted = self.aborted.max(abandoned);
         }
-        let (abandoned, of_groups) = (self.abandoned, &self.of_groups);
-        let counts = |rank: &Rank, epoch| match of_groups.get(rank) {
-            Some(last) => epoch == *last || epoch > abandoned.max(*last),
-            None => committed.contains(epoch) || epoch > abandoned,
-        };
-        let mut superseded = Vec::new();
-        self.images.retain(|(rank, epoch), file| {
-            if moves(*rank, *epoch) {
-                return true;
-            }
-            let only_file = committed.is_in_files(*epoch)
-                && committed.memory != Some(*epoch)
-                && *file == ImageFileState::Whole;
-            if only_file {
-                superseded.push(Superseded::InMemory(*rank, *epoch));
-            } else if !counts(rank, *epoch) {
-                superseded.push(Superseded::Everywhere(*rank, *epoch));
-            }
-            counts(rank, *epoch)
-        });
-        superseded
+        self.take_superseded(|rank, epoch| !moves(rank, epoch))
     }
 
     /// The recovery group of these ranks has committed this checkpoint. Returns images of them that
     /// are there and do not count any more.
-    pub fn commit_group(&mut self, ranks: &[Rank], epoch: Epoch) -> Vec<(Rank, Epoch)> {
-        for rank in ranks {
-            let last = self.of_groups.entry(*rank).or_insert(epoch);
-            *last = epoch.max(*last);
-        }
-        let of_groups = &self.of_groups;
+    pub fn commit_group(&mut self, ranks: &[Rank], epoch: Epoch) -> Vec<Superseded> {
+        // It may be an earlier one than before, whose image was gone.
+        self.of_groups
+            .extend(ranks.iter().map(|rank| (*rank, epoch)));
+        // Central may not know of later ones yet.
+        self.take_superseded(|rank, image| image < epoch && ranks.contains(&rank))
+    }
+
+    /// Forgets images that do not count any more, and returns these, and those of which only the
+    /// file counts. Looks only at those of which `among` is true.
+    fn take_superseded(&mut self, among: impl Fn(Rank, Epoch) -> bool) -> Vec<Superseded> {
         let mut superseded = Vec::new();
-        self.images.retain(|(rank, epoch), _| {
-            let is_earlier = of_groups.get(rank).is_some_and(|last| epoch < last);
-            if is_earlier {
-                superseded.push((*rank, *epoch));
+        let images = std::mem::take(&mut self.images);
+        for ((rank, epoch), file) in images {
+            let is_newest = match self.of_groups.get(&rank) {
+                Some(last) => *last == epoch,
+                None => self.committed.memory == Some(epoch),
+            };
+            let only_file =
+                self.committed.is_in_files(epoch) && !is_newest && file == ImageFileState::Whole;
+            if among(rank, epoch) && only_file {
+                superseded.push(Superseded::InMemory(rank, epoch));
+            } else if among(rank, epoch) && !self.counts_of(rank, epoch) {
+                superseded.push(Superseded::Everywhere(rank, epoch));
+                continue;
             }
-            !is_earlier
-        });
+            self.images.insert((rank, epoch), file);
+        }
         superseded
     }
 
@@ -167,7 +161,11 @@ impl ImageTable {
     /// A rank's image of this epoch counts.
     pub fn counts_of(&self, rank: Rank, epoch: Epoch) -> bool {
         match self.of_groups.get(&rank) {
-            Some(last) => epoch == *last || epoch > self.abandoned.max(*last),
+            Some(last) => {
+                let is_file = self.committed.is_in_files(epoch);
+                let is_of_files = is_file || self.committed.writing == Some(epoch);
+                epoch == *last || epoch > self.abandoned.max(*last) || is_of_files
+            }
             None => self.counts(epoch),
         }
     }

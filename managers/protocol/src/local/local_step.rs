@@ -130,7 +130,10 @@ impl Local {
                 generation,
                 ranks,
                 epoch,
-            } if generation == present => self.commit_group(ranks, epoch, effects),
+                released,
+            } if generation == present => {
+                self.commit_group(&ranks, (epoch, released), effects);
+            }
             ToLocal::CanNotLeave => self.can_not_leave(effects),
             ToLocal::Release { instance } => self.processes.release(instance),
             ToLocal::AllFinalized { generation } if generation == present => {

@@ -47,6 +47,9 @@ impl Central {
                 self.restore_all(now, Some(to), effects);
                 return self.report_losses(effects);
             }
+            if let Some(()) = self.group_not_restored(now, &failure, why, effects) {
+                return self.report_losses(effects);
+            }
             return self.not_restored(now, failure, effects);
         }
         let rank = failure.instance.rank;
@@ -73,6 +76,29 @@ impl Central {
         };
         let to = self.mode.checkpoints_mut()?.not_restored(rank, from)?;
         self.mode.outlived(to).is_none().then_some((from, to))
+    }
+
+    /// A rank of a group that comes back alone can't be restored: the group comes back from files of
+    /// an earlier checkpoint, if there are any.
+    fn group_not_restored(
+        &mut self,
+        now: Time,
+        failure: &Failure,
+        why: &str,
+        effects: &mut Vec<CentralEffect>,
+    ) -> Option<()> {
+        let rank = failure.instance.rank;
+        let from = self.groups.committed(rank)?.epoch;
+        let to = self.group_falls_back(rank, from, effects)?;
+        self.losses.report(Event::FallsBack {
+            rank,
+            host: self.hosts.name(failure.host),
+            from,
+            why: why.to_owned(),
+            to,
+        });
+        self.restore_group(now, rank, to, effects);
+        Some(())
     }
 
     /// The response of the job to a failure.

@@ -7,7 +7,6 @@ use crate::central::event::Event;
 use crate::central::interface::{CentralEffect, HostIndex, Record};
 use crate::central::job_state::Central;
 use crate::central::phase::CentralPhase;
-use crate::central::recovery_groups::GroupCheckpoint;
 use crate::manager_messages::{ProcessInstance, Time, ToLocal};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use std::collections::BTreeMap;
@@ -39,6 +38,7 @@ impl Central {
         let ranks: Vec<_> = instances.map(|one| (one.rank, one.incarnation)).collect();
         effects.push(CentralEffect::Persist(Record::GroupRestoring {
             ranks: ranks.clone(),
+            epoch,
             memory: Box::new(self.memory()),
         }));
         for (host, ranks) in self.on_hosts(&ranks) {
@@ -47,7 +47,7 @@ impl Central {
     }
 
     /// These ranks by host.
-    fn on_hosts(
+    pub(super) fn on_hosts(
         &self,
         ranks: &[(Rank, Incarnation)],
     ) -> BTreeMap<HostIndex, Vec<(Rank, Incarnation)>> {
@@ -115,6 +115,8 @@ impl Central {
             };
             effects.push(CentralEffect::Send(host, start));
         }
+        // Those that are back do not know which images of theirs count by now.
+        self.tell_group_commit(members, effects);
         for instance in instances {
             let Some((_, card)) = table.get(instance.rank.index()) else {
                 continue;
@@ -147,65 +149,5 @@ impl Central {
             repeated: since.0.saturating_sub(at.0),
         });
         self.report_losses(effects);
-    }
-
-    /// A rank has its image of the checkpoint under way: its group may have all of them now.
-    pub(in crate::central) fn commit_group(
-        &mut self,
-        now: Time,
-        rank: Rank,
-        epoch: Epoch,
-        effects: &mut Vec<CentralEffect>,
-    ) {
-        let members = self.groups.members(rank).to_vec();
-        let checkpoints = self.mode.checkpoints();
-        let is_whole = checkpoints.is_some_and(|c| c.has_images_of(&members, epoch));
-        let checkpoint = GroupCheckpoint { epoch, at: now };
-        if members.is_empty() || !is_whole || !self.groups.commit(rank, checkpoint) {
-            return;
-        }
-        effects.push(CentralEffect::Persist(Record::GroupCommitted {
-            rank: members[0],
-            epoch,
-            at: now,
-        }));
-        self.tell_group_commit(&members, epoch, effects);
-    }
-
-    /// Tells the hosts of a group's ranks which images of these count.
-    fn tell_group_commit(&self, members: &[Rank], epoch: Epoch, effects: &mut Vec<CentralEffect>) {
-        let ranks: Vec<_> = (members.iter())
-            .map(|member| (*member, Incarnation::default()))
-            .collect();
-        for (host, ranks) in self.on_hosts(&ranks) {
-            let ranks = ranks.into_iter().map(|(rank, _)| rank).collect();
-            effects.push(self.group_commit(host, ranks, epoch));
-        }
-    }
-
-    /// Tells a host that its ranks of a group have committed this checkpoint.
-    fn group_commit(&self, host: HostIndex, ranks: Vec<Rank>, epoch: Epoch) -> CentralEffect {
-        let commit = ToLocal::CommitGroup {
-            generation: self.ranks.generation(),
-            ranks,
-            epoch,
-        };
-        CentralEffect::Send(host, commit)
-    }
-
-    /// Central was started again: repeats the last commits of the groups that have ranks on a host.
-    pub(in crate::central) fn repeat_group_commits(
-        &self,
-        host: HostIndex,
-        ranks: impl Iterator<Item = Rank>,
-        effects: &mut Vec<CentralEffect>,
-    ) {
-        let committed = ranks.filter_map(|rank| Some((rank, self.groups.committed(rank)?.epoch)));
-        let mut by_epoch: BTreeMap<Epoch, Vec<Rank>> = BTreeMap::new();
-        for (rank, epoch) in committed {
-            by_epoch.entry(epoch).or_default().push(rank);
-        }
-        let all = by_epoch.into_iter();
-        effects.extend(all.map(|(epoch, ranks)| self.group_commit(host, ranks, epoch)));
     }
 }

@@ -3,7 +3,8 @@
 //! - none (in `mode`): a failure ends the job.
 //! - `coordinated`: every rank rolls back to the last committed checkpoint. Before the first
 //!   checkpoint the job can only begin anew. In a job of several recovery groups (message logging)
-//!   only the group of the failed rank does so (`group_return`).
+//!   only the group of the failed rank does so (`group_return`), from its own last commit
+//!   (`group_commits`).
 //!
 //! A mode only decides. The steps are the same for all modes: `failures` judges failures and ends
 //! jobs, `rollback` orders ranks back, `other_hosts` does so without a lost host, and `relaunch`
@@ -11,6 +12,7 @@
 
 mod coordinated;
 mod failures;
+mod group_commits;
 mod group_return;
 mod lost_hosts;
 mod mode;

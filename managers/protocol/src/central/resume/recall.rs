@@ -91,9 +91,10 @@ impl Central {
             Record::Restoring { .. } => self.recall_rollback(record, past),
             Record::GroupCommitted { rank, epoch, at } => {
                 past.last_epoch = past.last_epoch.max(epoch);
-                self.groups.commit(rank, GroupCheckpoint { epoch, at });
+                // It may be older than the one before, whose image was gone.
+                self.groups.fall_back(rank, GroupCheckpoint { epoch, at });
             }
-            Record::GroupRestoring { ranks, memory } => {
+            Record::GroupRestoring { ranks, memory, .. } => {
                 self.ranks.recall_group(&ranks);
                 self.recall_memory(*memory);
                 past.returning
