@@ -26,6 +26,16 @@ pub(crate) struct RankLog {
     is_full: bool,
     /// Since when there is no room for determinants or messages.
     full_since: Option<Instant>,
+    /// Determinants must outlive the host.
+    stable: Option<StableMark>,
+}
+
+/// How far the log is stored where it outlives the host.
+#[derive(Default)]
+struct StableMark {
+    stored: u64,
+    /// How far it was when that was asked for last.
+    asked: u64,
 }
 
 /// How long checkpoints have to make room.
@@ -48,6 +58,37 @@ impl RankLog {
             before_image: 0,
             is_full: false,
             full_since: None,
+            stable: None,
+        }
+    }
+
+    /// Determinants must outlive the host before anything that depends on them leaves the rank.
+    pub(crate) fn must_outlive_host(&mut self) {
+        self.stable = Some(StableMark::default());
+    }
+
+    /// Whether all that a message may depend on is stored.
+    #[inline]
+    pub(crate) fn is_stable(&self) -> bool {
+        match &self.stable {
+            None => true,
+            Some(stable) => stable.stored == self.log.mark(),
+        }
+    }
+
+    /// How far the log is, if the manager is to be asked to store that.
+    pub(crate) fn mark_to_store(&mut self) -> Option<u64> {
+        let mark = self.log.mark();
+        let stable = self.stable.as_mut()?;
+        let is_new = stable.stored != mark && stable.asked != mark;
+        stable.asked = mark;
+        is_new.then_some(mark)
+    }
+
+    /// The log is stored up to this mark.
+    pub(crate) fn stored(&mut self, mark: u64) {
+        if let Some(stable) = &mut self.stable {
+            stable.stored = stable.stored.max(mark);
         }
     }
 
@@ -67,6 +108,10 @@ impl RankLog {
         alone: bool,
     ) -> Result<(), DeterminantError> {
         self.asked = None;
+        if self.stable.is_some() {
+            // The manager is another one, or does not know what it was asked for.
+            self.stable = Some(StableMark::default());
+        }
         match alone {
             true => self.log.replay_from(memory),
             false => self.log.drop_later(memory),
@@ -165,6 +210,36 @@ mod tests {
         assert_eq!(rank_log.log().room(), 1);
         rank_log.release(Epoch(2)).expect("the image");
         assert_eq!(rank_log.log().room(), 3);
+    }
+
+    #[test]
+    fn what_depends_on_a_determinant_waits_until_that_is_stored() {
+        let memory: Box<dyn LogMemory + Send> = Box::new(vec![0_u64; 8 + 4 * 4]);
+        let log = Determinants::new(memory).expect("a log of four records");
+        let mut rank_log = RankLog::new(log, 100);
+        let answer = |rank_log: &mut RankLog, values| {
+            let log = rank_log.log();
+            log.answer(DeterminantKind::Test, values).expect("room");
+        };
+        answer(&mut rank_log, None);
+        assert!(rank_log.is_stable(), "nobody wants that");
+        rank_log.must_outlive_host();
+        assert!(!rank_log.is_stable());
+        let first = rank_log.mark_to_store().expect("a mark");
+        assert_eq!(rank_log.mark_to_store(), None, "it was asked for");
+        answer(&mut rank_log, Some([1, 0, 0]));
+        rank_log.stored(first);
+        assert!(!rank_log.is_stable());
+        let second = rank_log.mark_to_store().expect("a mark");
+        rank_log.stored(second);
+        assert!(rank_log.is_stable() && rank_log.mark_to_store().is_none());
+        rank_log.log().count_live_send();
+        assert!(rank_log.is_stable(), "all sends are the program's");
+        rank_log.log().set_tasks();
+        assert!(!rank_log.is_stable());
+        let memory: Box<dyn LogMemory + Send> = Box::new(rank_log.log().memory_words());
+        rank_log.reopen(memory, true).expect("its memory");
+        assert!(!rank_log.is_stable(), "another process asks itself");
     }
 
     #[test]

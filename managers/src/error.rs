@@ -16,6 +16,9 @@ pub enum Error {
     /// The other manager sent malformed bytes.
     #[error("the link between the managers: {0}")]
     Link(#[from] CodecError),
+    /// The log of a rank, or a copy of it, is of no use.
+    #[error("{0}")]
+    Log(String),
     /// The user's request can't be carried out.
     #[error("{0}")]
     Usage(String),

@@ -1,9 +1,10 @@
 //! Message logging over several hosts: the ranks of a host are a recovery group. Root is needed, as
 //! in `hosts`.
 
+use rejoin_tests::hosts::Hosts;
 use rejoin_tests::hosts::job::{Job, SOON, good, lines};
 use rejoin_tests::processes::kill;
-use rejoin_tests::{finish, hosts};
+use rejoin_tests::{Run, finish, hosts, program};
 
 const LOGS: [&str; 4] = ["--recovery", "sender-log", "--host-lease", "1"];
 
@@ -47,21 +48,113 @@ fn each_rank_is_a_group_if_that_is_asked_for() {
     assert_eq!(lines(&done), lines(&undisturbed), "{}", done.text());
 }
 
+/// The ranks that run on a host.
+fn ranks_of(hosts: &Hosts, host: usize) -> Vec<u32> {
+    hosts.processes(host, "jacobi")
+}
+
 #[test]
-fn a_lost_host_ends_the_job_and_no_rank_moves() {
-    let mut hosts = hosts!(2);
-    let mut job = Job::jacobi(&hosts, &[&LOGS[..], &["--host-patience", "2"]].concat());
-    job.until("committed", 2);
-    let refused = hosts.rejoin(&["migrate", "0", "--to", "h2"]);
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success(), "{said}");
-    assert!(said.contains("--recovery sender-log"), "{said}");
+fn only_the_groups_of_a_lost_host_come_back_elsewhere() {
+    let ways: [&[&str]; 4] = [
+        &["--spare", "h3"],
+        &[],
+        &["--log-group", "rank", "--spare", "h3"],
+        &["--stable", "node", "--transport", "tcp"],
+    ];
+    for way in ways {
+        let mut hosts = hosts!(3);
+        let undisturbed = Job::undisturbed(&hosts, &[]);
+        let mut job = Job::jacobi(&hosts, &[&LOGS[..], way].concat());
+        job.until_in_files(2);
+        let others = ranks_of(&hosts, 1);
+        hosts.kill(2);
+        job.until("host-replaced", 1);
+        job.until("recovered", 2);
+        let now = ranks_of(&hosts, 1);
+        assert!(
+            others.iter().all(|pid| now.contains(pid)),
+            "{others:?}, then {now:?}"
+        );
+        let done = job.end();
+        good(&done);
+        assert_eq!(lines(&done), lines(&undisturbed), "{}", done.text());
+        assert!(
+            done.stderr().contains("its ranks continue on host"),
+            "{}",
+            done.text()
+        );
+    }
+}
+
+#[test]
+fn groups_that_continued_elsewhere_are_killed_and_lose_a_host_again() {
+    let mut hosts = hosts!(3);
+    let undisturbed = Job::undisturbed(&hosts, &[]);
+    let mut job = Job::jacobi(&hosts, &[&LOGS[..], &["--spare", "h3"]].concat());
+    job.until_in_files(2);
     hosts.kill(2);
-    let done = finish(job.child, SOON, "the job that has lost a host");
-    let said = done.stderr();
-    assert!(
-        said.contains("host h2 is lost, and its ranks with it"),
-        "{said}"
-    );
-    assert_eq!(done.output.status.code(), Some(1), "{said}");
+    job.until("recovered", 2);
+    let newest = job.committed("memory").last().copied().unwrap_or(0);
+    job.until_committed("partner", newest + 1);
+    kill(ranks_of(&hosts, 3)[0], libc::SIGKILL);
+    job.until("recovered", 4);
+    let newest = job.committed("memory").last().copied().unwrap_or(0);
+    job.until_committed("partner", newest + 1);
+    hosts.kill(3);
+    job.until("host-replaced", 2);
+    job.until("recovered", 6);
+    let done = job.end();
+    good(&done);
+    assert_eq!(lines(&done), lines(&undisturbed), "{}", done.text());
+}
+
+/// The server's host is lost, or that of clients, while questions are asked: the order that others
+/// have seen comes back on another host.
+#[test]
+fn the_order_that_others_have_seen_outlives_the_host() {
+    let ways: [&[&str]; 3] = [
+        &["--host", "h2:1,h1:3", "--spare", "h3"],
+        &["--host", "h1:2,h2:2"],
+        &["--host", "h2:2,h1:2", "--log-group", "rank"],
+    ];
+    for way in ways {
+        let mut hosts = hosts!(3);
+        let options = [&LOGS[..], way].concat();
+        let orders = |run: Run| run.arg(program("orders")).arg("4000").arg("200");
+        let mut job = Job::start(&hosts, &options, orders);
+        job.until_in_files(2);
+        hosts.kill(2);
+        job.until("host-replaced", 1);
+        job.until("recovered", 1);
+        let done = job.end();
+        good(&done);
+        let said = done.stdout();
+        assert!(
+            said.contains("questions were answered in one order"),
+            "{}",
+            done.text()
+        );
+    }
+}
+
+#[test]
+fn a_lost_host_ends_the_job_without_files_or_stable_determinants_and_no_rank_moves() {
+    for way in [["--images", "none"], ["--stable", "rank"]] {
+        let mut hosts = hosts!(2);
+        let options = [&LOGS[..], &["--host-patience", "2"], &way].concat();
+        let mut job = Job::jacobi(&hosts, &options);
+        job.until("committed", 2);
+        let refused = hosts.rejoin(&["migrate", "0", "--to", "h2"]);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success(), "{said}");
+        assert!(said.contains("--recovery sender-log"), "{said}");
+        hosts.kill(2);
+        let done = finish(job.child, SOON, "the job that has lost a host");
+        let said = done.stderr();
+        assert!(
+            said.contains("host h2 is lost, and its ranks with it"),
+            "{said}"
+        );
+        assert_eq!(done.output.status.code(), Some(1), "{said}");
+    }
 }

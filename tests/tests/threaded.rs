@@ -20,6 +20,7 @@ fn survives(name: &'static str, args: &'static [&'static str], ordered: bool) {
         mode: &[],
         ordered,
         files: false,
+        with_images: false,
         least: LEAST,
     };
     program_survives(&case, 1..4);
@@ -55,6 +56,7 @@ fn exceptions_of_cpp_and_panics_of_rust_in_flight() {
             mode: &[],
             ordered: true,
             files: false,
+            with_images: false,
             least: 12,
         };
         program_survives(&case, 1..2);

@@ -9,7 +9,7 @@ use crate::{Holds, ImageCost, Limits, ProcessMap, Welcome};
 pub const MANAGER_FD: &str = "REJOIN_MANAGER_FD";
 
 /// Version of the messages in this crate; both sides must have the same.
-pub const VERSION: u32 = 19;
+pub const VERSION: u32 = 20;
 
 /// A request by signal with this number concerns no checkpoint, because every rank that runs has
 /// passed it: the rank reads the messages of its manager.
@@ -125,6 +125,13 @@ pub enum ToManager {
         /// Any other rank may end the wait, too.
         any: bool,
     },
+    /// Everything in the memory of this rank's determinants is to be stored where it outlives the
+    /// host. Only with [`crate::RankOptions::stable_node`]. Answered by
+    /// [`FromManager::DeterminantsStored`].
+    StoreDeterminants {
+        /// How far the log is. It grows.
+        mark: u64,
+    },
     /// A line for the user, which changes nothing.
     Note {
         /// Shown, once, also without [`crate::RankOptions::verbose`].
@@ -188,6 +195,12 @@ pub enum FromManager {
         generation: Generation,
         /// The checkpoint.
         epoch: Epoch,
+    },
+    /// The answer to [`ToManager::StoreDeterminants`]. The manager sends it to the process that
+    /// asked, and to no later one.
+    DeterminantsStored {
+        /// The log is stored up to here, or further.
+        mark: u64,
     },
     /// The answer to [`ToManager::AskRegionsNumber`].
     RegionsNumber {

@@ -118,6 +118,9 @@ pub struct RankOptions {
     /// Most bytes that the rank retains for other groups (`--log-limit`); 0: the local manager sets
     /// it.
     pub log_limit: u64,
+    /// Determinants must outlive the rank's host before anything that depends on them leaves the
+    /// rank (`--stable node`).
+    pub stable_node: bool,
     /// Between ranks of one host.
     pub transport: Transport,
     /// The user wants progress messages (`--verbose`).

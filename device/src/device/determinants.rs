@@ -1,6 +1,8 @@
 //! The determinants of this rank: nondeterministic answers that a replay must repeat. A restored
 //! process opens the memory of its log again, which has those that were given since its image.
 
+use std::time::{Duration, Instant};
+
 use rejoin_channel_table::Epoch;
 use rejoin_channel_table::ids::Rank;
 use rejoin_engine::{Engine, WildMatch};
@@ -33,8 +35,15 @@ pub(super) fn begin_log(
         Ok(bodies) => engine.set_log_memory(bodies),
         Err(error) => tracing::info!("messages are logged in memory of the process: {error}"),
     }
-    Ok(Some(RankLog::new(log, settings.log_limit)))
+    let mut rank_log = RankLog::new(log, settings.log_limit);
+    if settings.stable_node {
+        rank_log.must_outlive_host();
+    }
+    Ok(Some(rank_log))
 }
+
+/// How long determinants may take to be stored, before a rank that waits for nothing else gives up.
+const STORE_LIMIT: Duration = Duration::from_secs(60);
 
 fn unusable(rank: Rank, error: &DeterminantError) -> Error {
     Error::Manager {
@@ -141,6 +150,54 @@ impl Device {
             }
             Some(error) => Err(unusable(rank, &error)),
         }
+    }
+
+    /// Whether all determinants are stored as the user wants. If not, the manager is asked to store
+    /// them, and its answer is a message: until then nothing may leave this rank.
+    #[inline]
+    pub(super) fn are_determinants_stable(&mut self) -> Result<bool> {
+        match &self.determinants {
+            None => Ok(true),
+            Some(rank_log) if rank_log.is_stable() => Ok(true),
+            Some(_) => self.ask_to_store().map(|()| false),
+        }
+    }
+
+    #[cold]
+    fn ask_to_store(&mut self) -> Result<()> {
+        let mark = self.determinants.as_mut().and_then(RankLog::mark_to_store);
+        match mark {
+            Some(mark) => self.manager.send(&ToManager::StoreDeterminants { mark }),
+            None => Ok(()),
+        }
+    }
+
+    /// The manager has stored the determinants up to this mark.
+    pub(super) fn determinants_stored(&mut self, mark: u64) {
+        if let Some(rank_log) = &mut self.determinants {
+            rank_log.stored(mark);
+        }
+    }
+
+    /// Waits until all determinants are stored.
+    ///
+    /// # Errors
+    /// They are not in a minute.
+    #[cold]
+    pub(super) fn await_stable_determinants(&mut self) -> Result<()> {
+        let start = Instant::now();
+        while !self.are_determinants_stable()? {
+            if start.elapsed() > STORE_LIMIT {
+                let seconds = STORE_LIMIT.as_secs();
+                return Err(Error::Manager {
+                    rank: self.member.rank(),
+                    problem: format!("it has not stored determinants for {seconds} s"),
+                });
+            }
+            self.manager.await_message(Duration::from_secs(1));
+            self.read_manager_messages()?;
+        }
+        Ok(())
     }
 
     /// Asks for a checkpoint when the determinants or the retained messages take half of their

@@ -70,10 +70,17 @@ impl Device {
         len: usize,
         caller: Caller,
     ) -> SendOutcome {
-        // A match that is not stored must not be seen by others.
+        // What is not stored must not be seen by others.
         let stored = !self.engine.any_wild_match();
-        let counted = stored && self.determinants().is_some_and(|log| log.count_live_send());
-        if !counted {
+        let Some(rank_log) = self.determinants.as_mut().filter(|log| log.is_stable()) else {
+            return SendOutcome::Untried;
+        };
+        if !stored || !rank_log.log().count_live_send() {
+            return SendOutcome::Untried;
+        }
+        // Where tasks send, too, the number itself must be stored.
+        if !rank_log.is_stable() {
+            rank_log.log().withdraw_live_send();
             return SendOutcome::Untried;
         }
         // SAFETY: the caller's promise.

@@ -87,6 +87,7 @@ impl Device {
         if self.engine.any_wild_match() {
             self.store_matches()?;
         }
+        self.await_stable_determinants()?;
         let Some(pending) = self.links.lift(token) else {
             return Ok(false);
         };

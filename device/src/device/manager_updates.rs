@@ -59,6 +59,7 @@ impl Device {
                 | FromManager::RegionsCommitted { generation, .. }
                 | FromManager::Card { generation, .. }
                     if generation != present => {}
+                FromManager::DeterminantsStored { mark } => self.determinants_stored(mark),
                 FromManager::GroupCommitted { epoch, .. } => self.group_committed(epoch)?,
                 FromManager::RegionsNumber { epoch, .. } => {
                     self.recovery.region_answers().give_number(epoch);

@@ -354,7 +354,9 @@ impl Device {
         caller: Caller,
     ) -> Result<bool> {
         // The slow path stores matches of wildcards before anything leaves.
-        if self.engine.has_groups() && self.engine.any_wild_match() {
+        if self.engine.has_groups()
+            && (self.engine.any_wild_match() || !self.are_determinants_stable()?)
+        {
             return Ok(false);
         }
         // SAFETY: the caller's promise.

@@ -18,6 +18,9 @@ impl Device {
             if self.engine.any_wild_match() && !self.store_matches()? {
                 return Ok(moved);
             }
+            if self.engine.any_ready() && !self.are_determinants_stable()? {
+                return Ok(moved);
+            }
         }
         while let Some(rank) = self.engine.next_ready() {
             moved |= self.flush_link(rank)?;
@@ -33,6 +36,10 @@ impl Device {
     pub(super) fn flush_link(&mut self, rank: Rank) -> Result<bool> {
         if self.engine.has_groups() && self.engine.any_wild_match() && !self.store_matches()? {
             // It is asked for again when the log has room.
+            self.engine.tx_later(rank);
+            return Ok(false);
+        }
+        if self.engine.has_groups() && !self.are_determinants_stable()? {
             self.engine.tx_later(rank);
             return Ok(false);
         }

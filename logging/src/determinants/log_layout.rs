@@ -13,6 +13,8 @@ pub(super) const FIRST: usize = 2;
 pub(super) const ANSWERS: usize = 3;
 /// Word: number of sends ever issued.
 pub(super) const SENDS: usize = 4;
+/// Word: 1 if the memory was filled from a copy, which may be older than the process's image.
+pub(super) const COPIED: usize = 5;
 /// Words of the header: a cache line.
 pub(super) const HEADER_WORDS: usize = 8;
 

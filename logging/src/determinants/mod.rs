@@ -19,12 +19,14 @@
 //! | 2 | number of the first record that the ring still holds |
 //! | 3 | number of answers ever given |
 //! | 4 | number of sends ever issued |
+//! | 5 | 1 if the memory was filled from a copy on another host ([`LogCopy`]) |
 //!
 //! A record is written before the counter of records moves, and that before the counter of answers
 //! or of sends. The process can die between any two of these stores.
 
 mod determinant_error;
 mod determinant_record;
+mod log_copy;
 mod log_layout;
 mod log_memory;
 mod recorded;
@@ -32,17 +34,18 @@ mod replay_table;
 
 pub use determinant_error::DeterminantError;
 pub use determinant_record::{DeterminantKind, DeterminantRecord, pack_message, unpack_message};
+pub use log_copy::{LogCopy, LogPart, RecordWords};
 pub use log_memory::LogMemory;
 pub use recorded::{Recorded, SendTurn};
 
 use determinant_record::kind_byte;
-use log_layout::{ANSWERS, END, FIRST, HEADER_WORDS, MAGIC, SENDS, capacity, place};
+use log_layout::{ANSWERS, COPIED, END, FIRST, HEADER_WORDS, MAGIC, SENDS, capacity, place};
 use replay_table::ReplayTable;
 
 type Result<T, E = DeterminantError> = std::result::Result<T, E>;
 
 /// The determinants of one rank. See the module.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct DeterminantLog<M> {
     memory: M,
     /// Records that the ring holds at most.
@@ -53,6 +56,8 @@ pub struct DeterminantLog<M> {
     answers: u64,
     /// Number of the next send.
     sends: u64,
+    /// Tasks of the program may send, too: then it matters whose send each is.
+    has_tasks: bool,
     replay: ReplayTable,
 }
 
@@ -73,6 +78,7 @@ impl<M: LogMemory> DeterminantLog<M> {
             position: 0,
             answers: 0,
             sends: 0,
+            has_tasks: false,
             replay: ReplayTable::default(),
         })
     }
@@ -82,12 +88,19 @@ impl<M: LogMemory> DeterminantLog<M> {
         &self.memory
     }
 
+    /// The words of the memory, for tests.
+    pub fn memory_words(&self) -> Vec<u64> {
+        let words = 0..self.memory.words();
+        words.map(|word| self.memory.load(word)).collect()
+    }
+
     /// The process has been restored: `memory` is the log's memory, opened again. Everything in it
     /// beyond this process's position is to be repeated.
     ///
     /// # Errors
     /// The memory is no log, or not the one of this process. The log is as before then.
-    pub fn replay_from(&mut self, memory: M) -> Result<()> {
+    pub fn replay_from(&mut self, mut memory: M) -> Result<()> {
+        self.complete_copy(&mut memory);
         let end = self.end_of(&memory)?;
         // At most as many records as the ring holds.
         let mut replay = self.replay.clone();
@@ -122,6 +135,20 @@ impl<M: LogMemory> DeterminantLog<M> {
         Ok(())
     }
 
+    /// Memory that was filled from a copy may lack what the image of this process has.
+    fn complete_copy(&self, memory: &mut M) {
+        if memory.words() < HEADER_WORDS || memory.load(COPIED) != 1 {
+            return;
+        }
+        memory.store(ANSWERS, memory.load(ANSWERS).max(self.answers));
+        memory.store(SENDS, memory.load(SENDS).max(self.sends));
+        if memory.load(END) < self.position {
+            memory.store(END, self.position);
+            memory.store(FIRST, self.position);
+        }
+        memory.store(COPIED, 0);
+    }
+
     /// The end of the records of memory that was opened again.
     ///
     /// # Errors
@@ -153,6 +180,25 @@ impl<M: LogMemory> DeterminantLog<M> {
     /// Whether anything is left to repeat.
     pub fn is_replaying(&self) -> bool {
         self.replay.is_replaying(self.answers, self.sends)
+    }
+
+    /// Tasks of the program send from now on, too.
+    pub fn set_tasks(&mut self) {
+        self.has_tasks = true;
+    }
+
+    /// A number that grows with everything in the memory that a replay may need: all of it is there
+    /// up to this number.
+    #[inline]
+    pub fn mark(&self) -> u64 {
+        let (answers, sends) = self.replay.known();
+        // Whose turn it is matters only if there are several.
+        let sends = if self.has_tasks {
+            sends.max(self.sends)
+        } else {
+            0
+        };
+        self.position + answers.max(self.answers) + sends
     }
 
     /// How far the log is, in records: kept with an image of the process, for

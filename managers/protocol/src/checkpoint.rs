@@ -653,6 +653,18 @@ impl Coordinator {
         self.committed.outlives_hosts()
     }
 
+    /// The newest checkpoint in files before this one of which every rank has an image.
+    #[must_use]
+    pub fn files_before(&self, epoch: Epoch) -> Option<Epoch> {
+        self.committed.files_before(epoch)
+    }
+
+    /// These ranks were on hosts that are lost: of their images, only those of the checkpoint
+    /// `left` are there.
+    pub fn lose_on_hosts(&mut self, ranks: &[Rank], left: Epoch) {
+        self.committed.lose_on_hosts(ranks, left);
+    }
+
     /// Whether images get files.
     #[must_use]
     pub fn keeps_files(&self) -> bool {

@@ -160,6 +160,24 @@ impl CommittedLevels {
         all.find(|other| *other < epoch && self.is_whole(*other))
     }
 
+    /// The newest checkpoint in files before this one of which every rank has an image.
+    pub fn files_before(&self, epoch: Epoch) -> Option<Epoch> {
+        let counted = self.epochs();
+        let mut all = counted.newest_first();
+        all.find(|other| *other < epoch && counted.is_in_files(*other) && self.is_whole(*other))
+    }
+
+    /// These ranks were on lost hosts: only their images of the checkpoint `left` are there.
+    pub fn lose_on_hosts(&mut self, ranks: &[Rank], left: Epoch) {
+        for epoch in self.epochs().newest_first().filter(|epoch| *epoch != left) {
+            for rank in ranks {
+                self.lose(*rank, epoch);
+            }
+        }
+        self.copies.roll_back(left, None);
+        self.forget_superseded();
+    }
+
     /// The newest checkpoint of which this rank has an image.
     pub fn image_of(&self, rank: Rank) -> Option<Epoch> {
         let mut all = self.epochs().newest_first();

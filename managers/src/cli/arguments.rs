@@ -75,6 +75,12 @@ pub(super) struct JobArguments {
     /// divided among the ranks of the host
     #[arg(long, env = "REJOIN_LOG_LIMIT", value_name = "BYTES", value_parser = log_limit, allow_hyphen_values = true)]
     pub(super) log_limit: Option<u64>,
+    /// Where the nondeterministic answers of sender-log are before anything that depends on them
+    /// leaves a rank: in memory of its local manager, which outlives the rank, or also on mpirun's
+    /// host, which outlives the rank's. The default is node in a job on several hosts with files of
+    /// images, and rank otherwise
+    #[arg(long, env = "REJOIN_STABLE", value_enum)]
+    pub(super) stable: Option<Stable>,
     /// Time between checkpoints: TIME (as --timeout), auto (from what they cost and how often ranks
     /// are lost), or asked (only when asked for)
     #[arg(long, env = "REJOIN_CHECKPOINT_INTERVAL", value_name = "TIME|auto|asked", default_value = "auto", value_parser = interval, allow_hyphen_values = true)]
@@ -363,6 +369,14 @@ pub(super) enum LogGroup {
     Rank,
     /// The ranks that a host has at first are a group
     Host,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Stable {
+    /// They outlive the rank
+    Rank,
+    /// They outlive its host
+    Node,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

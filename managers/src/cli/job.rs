@@ -2,7 +2,7 @@
 
 use super::arguments::{
     BindTo, Carrier, Compression, DetectorName, Given, JobArguments, LogGroup, MapBy, OutputAt,
-    ProgramArguments, Stdin,
+    ProgramArguments, Stable, Stdin,
 };
 use super::{host_list, ports, stop_options};
 use crate::host::images_folder;
@@ -202,6 +202,7 @@ fn options(
         verbose: job.verbose,
         log_groups: log_groups(job, machines),
         log_limit: job.log_limit.unwrap_or(0),
+        stable_node: stable_node(job, machines)?,
         ..RankOptions::default()
     })
 }
@@ -228,14 +229,22 @@ fn images(job: &JobArguments, machines: &Machines) -> Result<Option<ImagesPlace>
         folder,
         is_default: false,
     });
-    let takes_files = job.recovery != SENDER_LOG;
-    let has_default = job.images.is_none() && machines.is_networked() && takes_files;
+    let has_default = job.images.is_none() && machines.is_networked();
     Ok(named.or_else(|| {
         has_default.then(|| ImagesPlace {
             folder: images_folder::default_path(),
             is_default: true,
         })
     }))
+}
+
+/// Whether determinants must outlive the host of their rank.
+fn stable_node(job: &JobArguments, machines: &Machines) -> Result<bool, String> {
+    let has_files = machines.is_networked() && images(job, machines)?.is_some();
+    let is_wanted = job
+        .stable
+        .map_or(has_files, |stable| stable == Stable::Node);
+    Ok(job.recovery == SENDER_LOG && machines.is_networked() && is_wanted)
 }
 
 /// The name of the mode in which only the group of a lost rank goes back.
@@ -310,6 +319,7 @@ fn check_not_there_yet(job: &JobArguments, given: Given<'_>) -> Result<(), Strin
     let named = [
         ("--log-group", job.log_group.is_some()),
         ("--log-limit", job.log_limit.is_some()),
+        ("--stable", job.stable.is_some()),
     ];
     if let Some((option, _)) = named.iter().find(|(_, is_given)| *is_given && !has_log) {
         return Err(format!("{option}: {recovery} has no log"));

@@ -7,7 +7,8 @@ use super::launch_plan::LaunchPlan;
 use super::tree::TreeOrder;
 use crate::net::address::ManagerReach;
 use crate::stdio::{Begun, Stream};
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_logging::determinants::{LogPart, RecordWords};
 use rejoin_managers_protocol::broadcast::BroadcastMessage;
 use rejoin_managers_protocol::detector::ProbeMessage;
 use rejoin_managers_protocol::lookup;
@@ -15,6 +16,68 @@ use rejoin_managers_protocol::manager_messages::{ToCentral, ToLocal};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::net::SocketAddr;
+
+/// How far the determinants of a process are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredMark {
+    /// The rank.
+    pub rank: Rank,
+    /// Its process.
+    pub incarnation: Incarnation,
+    /// As the process counts.
+    pub mark: u64,
+}
+
+/// Most records of a part: it fits in a message with room to spare.
+pub const MOST_RECORDS: usize = 1 << 17;
+
+/// A part of a log of determinants ([`LogPart`]).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeterminantsPart {
+    first: u64,
+    from: u64,
+    answers: u64,
+    sends: u64,
+    records: Vec<RecordWords>,
+}
+
+impl From<LogPart> for DeterminantsPart {
+    fn from(part: LogPart) -> DeterminantsPart {
+        let LogPart {
+            first,
+            from,
+            answers,
+            sends,
+            records,
+        } = part;
+        DeterminantsPart {
+            first,
+            from,
+            answers,
+            sends,
+            records,
+        }
+    }
+}
+
+impl From<DeterminantsPart> for LogPart {
+    fn from(part: DeterminantsPart) -> LogPart {
+        let DeterminantsPart {
+            first,
+            from,
+            answers,
+            sends,
+            records,
+        } = part;
+        LogPart {
+            first,
+            from,
+            answers,
+            sends,
+            records,
+        }
+    }
+}
 
 /// From mpirun to a local manager.
 #[derive(Debug, Serialize, Deserialize)]
@@ -27,6 +90,17 @@ pub enum MpirunToLocal {
     OutputCredit(u32),
     /// This stream has no reader any more.
     SinkClosed(Stream),
+    /// The copy of a rank's determinants is there.
+    DeterminantsStored(StoredMark),
+    /// The rank will come back on this host: the copy of its determinants, in parts.
+    Determinants {
+        /// The rank.
+        rank: Rank,
+        /// The next part.
+        part: DeterminantsPart,
+        /// No other part follows.
+        last: bool,
+    },
     /// Does it answer? It says [`LocalToMpirun::Alive`].
     Ping,
 }
@@ -77,6 +151,16 @@ pub enum LocalToMpirun {
         epoch: Epoch,
         /// The beginnings of the lines that it had not finished, of each stream.
         begun: Begun,
+    },
+    /// New determinants of a rank, to be kept where they outlive its host, in parts.
+    Determinants {
+        /// The rank.
+        rank: Rank,
+        /// The next part.
+        part: DeterminantsPart,
+        /// With the last part: how far the log is. Answered by
+        /// [`MpirunToLocal::DeterminantsStored`].
+        mark: Option<StoredMark>,
     },
     /// So many bytes of standard input were taken by the rank.
     InputCredit(u32),

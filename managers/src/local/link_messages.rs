@@ -61,6 +61,10 @@ impl LocalManager {
                 }
                 self.write_input()?;
             }
+            MpirunToLocal::DeterminantsStored(stored) => self.determinants_stored(stored)?,
+            MpirunToLocal::Determinants { rank, part, last } => {
+                self.take_determinants(rank, part, last)?;
+            }
             MpirunToLocal::OutputCredit(count) => {
                 self.outputs.credit(count, &self.reactor)?;
             }

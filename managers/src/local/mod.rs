@@ -1,6 +1,7 @@
 //! The local manager: starts one host's ranks, watches them, passes their output on.
 
 mod copies;
+mod determinants;
 mod health_command;
 mod image_copying;
 mod image_events;

@@ -55,6 +55,12 @@ impl LocalManager {
                     self.take_image(slot, pid, message);
                     continue;
                 }
+                Ok(ToManager::StoreDeterminants { mark }) => {
+                    if let Err(error) = self.store_determinants(slot, mark) {
+                        tracing::error!(%error, "determinants are not stored");
+                    }
+                    continue;
+                }
                 other => other,
             };
             if let Ok(ToManager::RegionsStored { epoch }) = &message {

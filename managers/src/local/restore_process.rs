@@ -25,6 +25,9 @@ impl LocalManager {
         if self.lacks_moved_image(slot, instance, epoch)? || self.awaits_copy(instance, epoch)? {
             return Ok(());
         }
+        if self.awaits_determinants(instance, epoch) {
+            return Ok(());
+        }
         if self.images.is_bound(slot, epoch, instance.generation) {
             let why = "its memory is shared with other ranks, which have gone on".to_owned();
             self.not_restored(slot, instance, why);

@@ -17,7 +17,7 @@ impl LocalManager {
         if self.restores.retire(slot, incarnation) {
             return;
         }
-        if self.gives_up_copy(rank, incarnation) {
+        if self.gives_up_copy(rank, incarnation) || self.gives_up_determinants(rank, incarnation) {
             self.queue.push_back(LocalInput::Retired(rank, incarnation));
             return;
         }

@@ -26,7 +26,9 @@ impl Launcher {
             let event = match news {
                 News::Event(event) => event,
                 News::Placed(placement) => {
-                    self.place_ranks(placement);
+                    if let Err(error) = self.place_ranks(placement) {
+                        tracing::error!(%error, "ranks do not continue on other hosts");
+                    }
                     continue;
                 }
                 News::Placing(placing) => {
@@ -141,8 +143,11 @@ impl Launcher {
     }
 
     /// A local manager says this.
-    pub(super) fn told(&mut self, host: HostIndex, message: LocalToMpirun) {
+    pub(super) fn told(&mut self, host: HostIndex, message: LocalToMpirun) -> Result<()> {
         match message {
+            LocalToMpirun::Determinants { rank, part, mark } => {
+                self.keep_determinants(host, (rank, part), mark)?;
+            }
             LocalToMpirun::Output {
                 rank,
                 stream,
@@ -189,5 +194,6 @@ impl Launcher {
             LocalToMpirun::Unbound(rank, errno) => self.user_log.unbound(rank, errno),
             LocalToMpirun::Alive => {}
         }
+        Ok(())
     }
 }

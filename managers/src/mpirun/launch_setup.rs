@@ -2,6 +2,7 @@
 
 use super::central_handle::CentralHandle;
 use super::job_streams::{Setup, Streams};
+use super::kept_determinants::KeptDeterminants;
 use super::launch_order::Launch;
 use super::local_managers::{CentralAddresses, Kinds, LocalManagers};
 use super::observers::Observers;
@@ -15,6 +16,7 @@ use crate::host::host_limits::{self, HostLimits};
 use crate::host::run_dir;
 use crate::host::signal_reader::{FORWARDED, Signals};
 use crate::host_clocks;
+use crate::launch::launch_plan::LaunchPlan;
 use crate::launch::machines::Machines;
 use crate::launch::named_job::NamedJob;
 use crate::launch::tree::JobTree;
@@ -108,6 +110,13 @@ fn job(launch: &Launch, failover: bool, takes_in: bool) -> Job {
     }
 }
 
+/// Whether other hosts can take in ranks of a lost one. Who looks cards up asks the manager of the
+/// place at which a rank began. And what a lost host had of determinants must be elsewhere.
+fn takes_in(plan: &LaunchPlan) -> bool {
+    let options = &plan.options;
+    !plan.lookups && (options.log_groups.is_empty() || options.stable_node)
+}
+
 /// The listening sockets of central, and their addresses for local managers. The name of the socket
 /// for this host is unique: it has the number of the job.
 fn listen_for_central(launch: &Launch) -> Result<(ListeningSockets, CentralAddresses)> {
@@ -131,8 +140,7 @@ fn central_setup(
 ) -> CentralSetup {
     let plan = &launch.plan;
     CentralSetup {
-        // Who looks cards up asks the manager of the place at which a rank began.
-        job: job(launch, failover, !plan.lookups),
+        job: job(launch, failover, takes_in(plan)),
         links: LinkPlan {
             id: plan.job,
             key: plan.key.clone(),
@@ -219,6 +227,7 @@ impl Launcher {
             progress: progress_line(&launch),
             checkpoint_signal: launch.checkpoint_signal,
             state_folder,
+            determinants: KeptDeterminants::default(),
             regions: RegionEpochs::default(),
             named,
             launch,

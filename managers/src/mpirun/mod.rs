@@ -12,6 +12,7 @@ mod central_news;
 mod job_reports;
 mod job_stop;
 mod job_streams;
+mod kept_determinants;
 mod launch_end;
 mod launch_order;
 mod launch_setup;
@@ -38,6 +39,7 @@ use crate::report::user_log::{self, UserLog};
 use central_handle::CentralHandle;
 pub use job_streams::Show;
 use job_streams::Streams;
+use kept_determinants::KeptDeterminants;
 pub use launch_order::Launch;
 use local_managers::{LocalManagers, LostManager};
 use nix::sys::signal::{Signal, raise};
@@ -197,6 +199,7 @@ struct Launcher {
     checkpoint_signal: Option<i32>,
     launch: Launch,
     state_folder: StateFolder,
+    determinants: KeptDeterminants,
     /// The checkpoints of registered memory that count, as far as central has reported them.
     regions: RegionEpochs,
     /// Of a job that can be restarted.
@@ -313,7 +316,7 @@ impl Launcher {
             }
             Filled::Some => {
                 while let Some(message) = self.hosts.next(host)? {
-                    self.told(host, message);
+                    self.told(host, message)?;
                 }
             }
         }

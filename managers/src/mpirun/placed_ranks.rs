@@ -2,6 +2,7 @@
 
 use super::Launcher;
 use super::central_news::Placing;
+use crate::error::Result;
 use crate::host::host_limits;
 use crate::launch::machines::Machine;
 use crate::report::query::{Answer, MoveOrder, NamedHost, NamedMovers};
@@ -13,14 +14,14 @@ use rejoin_managers_protocol::central::{
 impl Launcher {
     /// Central has placed ranks of lost hosts, or tells so again. Hosts that had no ranks before
     /// get local managers.
-    pub(super) fn place_ranks(&mut self, placement: RankPlacement) {
+    pub(super) fn place_ranks(&mut self, placement: RankPlacement) -> Result<()> {
         let machines = &mut self.launch.machines;
         let loses = |host: &HostIndex| machines.hosts.get(*host).is_some_and(|m| !m.lost);
         let is_new = placement.lost.iter().any(loses);
         for (host, machine) in machines.hosts.iter_mut().enumerate() {
             machine.lost |= placement.lost.contains(&host);
         }
-        machines.placement = placement.hosts;
+        let before = std::mem::replace(&mut machines.placement, placement.hosts);
         if is_new {
             self.state_folder.moved(&self.launch, placement.from);
             self.streams.moved(placement.from);
@@ -32,6 +33,14 @@ impl Launcher {
         for host in used {
             self.join(host);
         }
+        let has_logs = !self.launch.plan.options.log_groups.is_empty();
+        let now = self.launch.machines.placement.clone();
+        let ranks = (0u32..).map(Rank).zip(before.iter().zip(&now));
+        let moved = ranks.filter(|(_, (before, now))| has_logs && before != now);
+        for (rank, (_, host)) in moved {
+            self.give_determinants(rank, *host)?;
+        }
+        Ok(())
     }
 
     /// Ranks move, or are back where they were.
@@ -129,7 +138,11 @@ impl Launcher {
         }
     }
 
-    fn move_request(&self, client: u32, order: &MoveOrder) -> Result<MoveRequest, String> {
+    fn move_request(
+        &self,
+        client: u32,
+        order: &MoveOrder,
+    ) -> std::result::Result<MoveRequest, String> {
         let machines = &self.launch.machines;
         let position = |name: &String| {
             // A host that was drained may have come back as another one.

@@ -10,6 +10,11 @@ use std::task::Poll;
 impl Mpi {
     /// The number of a task that starts.
     pub(crate) fn next_task(&self) -> u64 {
+        if self.decider().logs()
+            && let Some(log) = self.dev_mut().determinants()
+        {
+            log.set_tasks();
+        }
         self.decider().order.next_task()
     }
 

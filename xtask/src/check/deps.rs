@@ -52,6 +52,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "rejoin-managers-protocol",
             "rejoin-wire",
             "rejoin-channel-table",
+            "rejoin-logging",
             "rejoin-ckpt",
         ],
     ),

@@ -164,6 +164,7 @@ impl Central {
             && !self.restore_tick(now, effects)
         {
             self.held_tick(now, effects);
+            self.held_groups_tick(now, effects);
             self.checkpoint_tick(now, effects);
             self.silence_tick(now, effects);
         }

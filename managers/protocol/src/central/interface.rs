@@ -196,6 +196,8 @@ pub enum Record {
         ranks: Vec<(Rank, Incarnation)>,
         /// The checkpoint.
         epoch: Epoch,
+        /// Where the ranks are, if the launch has lost hosts.
+        placement: Option<Box<RankPlacement>>,
         /// The history on which the next failure is judged.
         memory: Box<FailureHistory>,
     },

@@ -10,7 +10,7 @@ use super::losses::Losses;
 use super::moves::{Departures, FormerHosts, MoveTable, RankMove};
 use super::phase::CentralPhase;
 use super::rank_table::RankTable;
-use super::recovery::{LostHosts, RecoveryMode};
+use super::recovery::{HeldGroupOrders, LostHosts, RecoveryMode};
 use super::recovery_groups::RecoveryGroups;
 use super::stop_request::StopRequest;
 use crate::checkpoint::CopyInterval;
@@ -46,6 +46,8 @@ pub struct Central {
     pub(super) regions: RegionCommits,
     /// Hosts that are lost, until it is decided how the job continues.
     pub(super) lost_hosts: LostHosts,
+    /// Ranks of groups that come back on other hosts once nothing acts on a lost one.
+    pub(super) held_groups: HeldGroupOrders,
     /// Ranks that move to other hosts.
     pub(super) moves: MoveTable,
     pub(super) former_hosts: FormerHosts,
@@ -90,6 +92,7 @@ impl Central {
             requested: job.requested,
             regions: RegionCommits::default(),
             lost_hosts: LostHosts::default(),
+            held_groups: HeldGroupOrders::default(),
             moves: MoveTable::default(),
             former_hosts: FormerHosts::default(),
             departures: Departures::default(),
@@ -225,6 +228,7 @@ impl Central {
             _ => self.losses.deadline(),
         };
         let of_job = earlier(self.clock.limit_at(), self.silence_due());
+        let of_job = earlier(of_job, self.held_groups.due());
         earlier(earlier(of_job, self.stop_due()), of_phase)
     }
 

@@ -72,6 +72,7 @@ impl Local {
             | ToManager::Counters { .. }
             | ToManager::LookUp { .. }
             | ToManager::Waits { .. }
+            | ToManager::StoreDeterminants { .. }
             | ToManager::Leave => {
                 let why = format!("it said {} when it was {stage:?}", name_of(&message));
                 self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
@@ -154,6 +155,7 @@ fn name_of(message: &ToManager) -> &'static str {
         ToManager::Finalizing => "Finalizing",
         ToManager::Leave => "Leave",
         ToManager::LookUp { .. } => "LookUp",
+        ToManager::StoreDeterminants { .. } => "StoreDeterminants",
         _ => "Counters",
     }
 }

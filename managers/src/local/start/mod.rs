@@ -2,5 +2,6 @@
 
 mod prepare;
 mod process_starter;
+mod rank_logs;
 
 pub use process_starter::{DescriptorPairs, ProcessStarter, watch_place};

@@ -1,6 +1,7 @@
 //! Starts the processes of this host's ranks, and watches for their ends.
 
 use super::prepare::Prepared;
+use super::rank_logs::RankLogs;
 use crate::error::{Context, Result, system_text};
 use crate::host::set_nonblocking;
 use crate::host::topology::{parallelism, places::Places};
@@ -18,15 +19,13 @@ use nix::sys::socket::{
 };
 use nix::unistd::pipe2;
 use rejoin_channel_table::{Epoch, Identity, Incarnation, Rank};
-use rejoin_ckpt::anonymous;
 use rejoin_ckpt::host_barrier::BarrierMemory;
-use rejoin_ckpt::rank_log_memory::{DETERMINANT_BYTES, RankLogMemory};
 use rejoin_ckpt::watch::{Page, Watcher};
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
 use rejoin_wire::codec::{MANAGER_LIMIT, RANK_LIMIT};
 use rejoin_wire::{BarrierPlace, FromManager, MANAGER_FD, VERSION, Welcome};
 use serde_bytes::ByteBuf;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -76,7 +75,7 @@ pub struct ProcessStarter {
     /// Bytes that each rank retains for other groups, unless the plan says otherwise.
     log_limit: u64,
     /// The logs of this host's ranks, in logging modes.
-    logs: BTreeMap<Rank, RankLogMemory>,
+    logs: RankLogs,
     /// The limit of open files before the manager raised its own.
     open_files: Option<libc::rlimit>,
 }
@@ -112,10 +111,7 @@ impl ProcessStarter {
             0 => log_limit(plan.ranks.len()),
             given => given,
         };
-        let logs = match plan.options.log_groups.is_empty() {
-            true => BTreeMap::new(),
-            false => open_logs(&plan, log_limit)?,
-        };
+        let logs = RankLogs::open(&plan, log_limit)?;
         let prepared = |p| refusal(&plan, p).and_then(|()| Prepared::new(p));
         Ok(ProcessStarter {
             programs: plan.programs.iter().map(prepared).collect(),
@@ -162,6 +158,11 @@ impl ProcessStarter {
             barrier.set_other_hosts(has_others);
         }
         program.is_some()
+    }
+
+    /// The logs of this host's ranks.
+    pub fn logs(&mut self) -> &mut RankLogs {
+        &mut self.logs
     }
 
     /// Whether the rank reads standard input.
@@ -220,6 +221,7 @@ impl ProcessStarter {
     ) -> std::result::Result<NewProcess, String> {
         let plan = &self.plan;
         let (rank, program) = plan.ranks[slot];
+        self.logs.begins(rank);
         let Prepared {
             image,
             environment: shared,
@@ -327,8 +329,7 @@ impl ProcessStarter {
                 rank: rank.0,
                 generation: instance.generation.0,
             });
-            let log = self.logs.get(&rank);
-            images.log = log.map(|memory| memory.as_fd().as_raw_fd() as u32);
+            images.log = self.logs.descriptor(rank);
             images.pipes = [name(&ends.out.0), name(&ends.err.0)];
         }
         options.host.clone_from(&self.host);
@@ -399,22 +400,6 @@ fn log_limit(ranks: usize) -> u64 {
     let info = nix::sys::sysinfo::sysinfo();
     let memory = info.map_or(LEAST_MEMORY, |info| info.ram_total());
     memory / 4 / ranks.max(1) as u64
-}
-
-/// Without this memory a rank could not come back alone.
-fn open_logs(plan: &LaunchPlan, limit: u64) -> Result<BTreeMap<Rank, RankLogMemory>> {
-    // A file beyond the limit would end this process by a signal.
-    anonymous::allow(DETERMINANT_BYTES as u64).context("make memory for a log")?;
-    // As many bytes may be held for the last image, and blocks are longer than their bodies.
-    let bodies = limit.saturating_mul(2).saturating_add(limit / 4);
-    // Without this room, bodies lie in memory of their rank.
-    let allowed = anonymous::allow(bodies.saturating_add(DETERMINANT_BYTES as u64));
-    let bodies = allowed.map_or(0, |()| bodies);
-    let open = |(rank, _): &(Rank, u32)| {
-        let memory = RankLogMemory::new(bodies);
-        Ok((*rank, memory.context("make memory for a log")?))
-    };
-    plan.ranks.iter().map(open).collect()
 }
 
 /// The watched place of a process. Successive processes of a rank have different places, since one

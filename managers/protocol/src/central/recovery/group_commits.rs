@@ -106,20 +106,36 @@ impl Central {
         effects: &mut Vec<CentralEffect>,
     ) -> Option<Epoch> {
         let last = self.groups.committed(rank)?;
-        let file = self.mode.checkpoints()?.epochs().file?;
-        if last.epoch != lost || file >= lost {
+        if last.epoch != lost {
             return None;
         }
-        let at = self.mode.checkpoints()?.committed_at(file)?;
+        let checkpoints = self.mode.checkpoints()?;
+        let epoch = checkpoints.files_before(lost)?;
+        let at = checkpoints.committed_at(epoch)?;
+        self.set_group_commit(rank, GroupCheckpoint { epoch, at }, effects);
+        Some(epoch)
+    }
+
+    /// The group of this rank comes back from this checkpoint, which may be older than its last one.
+    pub(super) fn set_group_commit(
+        &mut self,
+        rank: Rank,
+        checkpoint: GroupCheckpoint,
+        effects: &mut Vec<CentralEffect>,
+    ) {
         let members = self.groups.members(rank).to_vec();
-        self.groups
-            .fall_back(rank, GroupCheckpoint { epoch: file, at });
+        let Some(first) = members.first() else {
+            return;
+        };
+        if self.groups.committed(rank) == Some(checkpoint) {
+            return;
+        }
+        self.groups.fall_back(rank, checkpoint);
         effects.push(CentralEffect::Persist(Record::GroupCommitted {
-            rank: members[0],
-            epoch: file,
-            at,
+            rank: *first,
+            epoch: checkpoint.epoch,
+            at: checkpoint.at,
         }));
         self.tell_group_commit(&members, effects);
-        Some(file)
     }
 }

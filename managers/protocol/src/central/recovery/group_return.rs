@@ -20,6 +20,19 @@ impl Central {
         epoch: Epoch,
         effects: &mut Vec<CentralEffect>,
     ) {
+        let ranks = self.begin_group_return(now, rank, epoch, effects);
+        self.order_group(now, epoch, &ranks, effects);
+    }
+
+    /// Stores that the group of this rank goes back to this checkpoint. Returns its ranks, and their
+    /// incarnations from now on, to be ordered.
+    pub(super) fn begin_group_return(
+        &mut self,
+        now: Time,
+        rank: Rank,
+        epoch: Epoch,
+        effects: &mut Vec<CentralEffect>,
+    ) -> Vec<(Rank, Incarnation)> {
         let members = self.groups.members(rank).to_vec();
         for member in &members {
             self.ranks.restore_alone(now, *member);
@@ -39,11 +52,10 @@ impl Central {
         effects.push(CentralEffect::Persist(Record::GroupRestoring {
             ranks: ranks.clone(),
             epoch,
+            placement: self.placement().cloned().map(Box::new),
             memory: Box::new(self.memory()),
         }));
-        for (host, ranks) in self.on_hosts(&ranks) {
-            self.order_restore(host, Some(epoch), ranks, effects);
-        }
+        ranks
     }
 
     /// These ranks by host.

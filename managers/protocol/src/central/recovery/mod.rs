@@ -14,6 +14,7 @@ mod coordinated;
 mod failures;
 mod group_commits;
 mod group_return;
+mod groups_on_others;
 mod lost_hosts;
 mod mode;
 mod other_hosts;
@@ -22,6 +23,7 @@ mod relaunch;
 mod response;
 mod rollback;
 
+pub(super) use groups_on_others::HeldGroupOrders;
 pub(super) use lost_hosts::LostHosts;
 pub(super) use mode::RecoveryMode;
 pub(super) use phases::{GlobalRestore, Relaunching};

@@ -136,7 +136,13 @@ impl Central {
         if let Some(epoch) = self.epoch_without_hosts() {
             let older = |state: &StoredState| matches!(state, StoredState::Images(e) if *e < epoch);
             if states.contains(&StoredState::Images(epoch)) {
-                if let Some(placement) = self.placement_on_others(epoch) {
+                let placement = self.placement_on_others(epoch);
+                if let Some(placement) = placement.clone()
+                    && self.groups.are_several()
+                {
+                    return self.return_groups_on_others(now, epoch, placement, effects);
+                }
+                if let Some(placement) = placement {
                     return self.roll_back_on_others(now, epoch, placement, effects);
                 }
             } else if states.iter().any(older) {
@@ -311,7 +317,6 @@ impl Central {
         hosts: Vec<HostIndex>,
         effects: &mut Vec<CentralEffect>,
     ) {
-        let generation = self.ranks.generation();
         let mut by_host = self.ranks.by_host(self.hosts.len());
         for host in hosts {
             if self.hosts.is_done(host) {
@@ -319,14 +324,19 @@ impl Central {
             }
             let ranks = std::mem::take(&mut by_host[host]);
             self.order_restore(host, epoch, ranks, effects);
-            // It was in an older generation when the others were told.
-            let checkpoints = self.mode.checkpoints();
-            let commit = ToLocal::Commit {
-                generation,
-                epochs: checkpoints.map(|c| c.epochs()).unwrap_or_default(),
-                abandoned: checkpoints.map(|c| c.last_number()).unwrap_or_default(),
-            };
-            effects.push(CentralEffect::Send(host, commit));
+            self.tell_commits(host, effects);
         }
+    }
+
+    /// Tells a host which images count: it was in no generation, or an older one, when the others
+    /// were told.
+    pub(super) fn tell_commits(&self, host: HostIndex, effects: &mut Vec<CentralEffect>) {
+        let checkpoints = self.mode.checkpoints();
+        let commit = ToLocal::Commit {
+            generation: self.ranks.generation(),
+            epochs: checkpoints.map(|c| c.epochs()).unwrap_or_default(),
+            abandoned: checkpoints.map(|c| c.last_number()).unwrap_or_default(),
+        };
+        effects.push(CentralEffect::Send(host, commit));
     }
 }

@@ -34,6 +34,7 @@ impl Central {
         let vacated = self.return_movers(epoch.unwrap_or_default());
         self.ranks.roll_back();
         let abandoned = abandoned.max(self.groups.forget_commits());
+        self.held_groups.clear();
         self.losses.rolls_back(since);
         self.losses.try_again();
         let held = self.held_orders(now);

@@ -94,8 +94,16 @@ impl Central {
                 // It may be older than the one before, whose image was gone.
                 self.groups.fall_back(rank, GroupCheckpoint { epoch, at });
             }
-            Record::GroupRestoring { ranks, memory, .. } => {
+            Record::GroupRestoring {
+                ranks,
+                placement,
+                memory,
+                ..
+            } => {
                 self.ranks.recall_group(&ranks);
+                if let Some(placement) = placement {
+                    self.place(*placement);
+                }
                 self.recall_memory(*memory);
                 past.returning
                     .extend(ranks.into_iter().map(|(rank, _)| rank));

@@ -1,0 +1,101 @@
+//! Determinants of this host's ranks that must outlive the host: mpirun, on whose host the job ends
+//! anyway if that is lost, keeps a copy. A rank that continues on another host continues with it.
+
+use super::LocalManager;
+use crate::error::Result;
+use crate::launch::local_messages::{DeterminantsPart, LocalToMpirun, MOST_RECORDS, StoredMark};
+use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_logging::determinants::LogPart;
+use rejoin_managers_protocol::local::LocalInput;
+use rejoin_managers_protocol::manager_messages::ProcessInstance;
+use rejoin_wire::FromManager;
+use rejoin_wire::codec::{MANAGER_LIMIT, encode};
+
+impl LocalManager {
+    /// A rank wants its determinants to be stored, which go up to this mark.
+    pub(super) fn store_determinants(&mut self, slot: usize, mark: u64) -> Result<()> {
+        if self.ranks[slot].is_retiring() {
+            return Ok(());
+        }
+        let rank = self.ranks[slot].rank();
+        let stored = StoredMark {
+            rank,
+            incarnation: self.ranks[slot].incarnation(),
+            mark,
+        };
+        if !self.mpirun.is_remote() {
+            return self.determinants_stored(stored);
+        }
+        let Some(starter) = &mut self.starter else {
+            return Ok(());
+        };
+        let part = match starter.logs().read_new(rank) {
+            Ok(part) => part,
+            Err(error) => {
+                let why = error.to_string();
+                self.told(slot, |rank, incarnation| {
+                    LocalInput::Malformed(rank, incarnation, why)
+                });
+                return Ok(());
+            }
+        };
+        let mut parts = part.chunks(MOST_RECORDS).peekable();
+        while let Some(part) = parts.next() {
+            self.mpirun.tell(&LocalToMpirun::Determinants {
+                rank,
+                part: part.into(),
+                mark: parts.peek().is_none().then_some(stored),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The determinants of a rank are stored up to a mark.
+    pub(super) fn determinants_stored(&mut self, stored: StoredMark) -> Result<()> {
+        let StoredMark {
+            rank,
+            incarnation,
+            mark,
+        } = stored;
+        let Some(slot) = self.slot(rank) else {
+            return Ok(());
+        };
+        // A later process asks itself.
+        if self.ranks[slot].incarnation() != incarnation {
+            return Ok(());
+        }
+        let message = FromManager::DeterminantsStored { mark };
+        let mut frame = Vec::new();
+        encode(&message, MANAGER_LIMIT, &mut frame)?;
+        self.send_to_rank(slot, &message, &frame)
+    }
+
+    /// The copied determinants of a rank that will be on this host.
+    pub(super) fn take_determinants(
+        &mut self,
+        rank: Rank,
+        part: DeterminantsPart,
+        last: bool,
+    ) -> Result<()> {
+        let Some(starter) = &mut self.starter else {
+            return Ok(());
+        };
+        let waits = starter.logs().take_part(rank, &LogPart::from(part), last)?;
+        match waits {
+            Some((instance, epoch)) => self.restore_process(instance, epoch),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a process begins only after the copy of its determinants has come.
+    pub(super) fn awaits_determinants(&mut self, instance: ProcessInstance, epoch: Epoch) -> bool {
+        let starter = self.starter.as_mut();
+        starter.is_some_and(|starter| starter.logs().awaits(instance, epoch))
+    }
+
+    /// A process that waits for that is not wanted any more; `false` if it is none.
+    pub(super) fn gives_up_determinants(&mut self, rank: Rank, incarnation: Incarnation) -> bool {
+        let starter = self.starter.as_mut();
+        starter.is_some_and(|starter| starter.logs().forget(rank, incarnation))
+    }
+}
