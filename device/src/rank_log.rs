@@ -36,6 +36,9 @@ struct StableMark {
     stored: u64,
     /// How far it was when that was asked for last.
     asked: u64,
+    /// How far it was at the program's last call that others may notice. A program that only tests
+    /// goes on recording.
+    needed: u64,
 }
 
 /// How long checkpoints have to make room.
@@ -67,12 +70,20 @@ impl RankLog {
         self.stable = Some(StableMark::default());
     }
 
-    /// Whether all that a message may depend on is stored.
+    /// The program sends or receives: what comes of it depends on all that is recorded.
+    #[inline]
+    pub(crate) fn note_action(&mut self) {
+        if let Some(stable) = &mut self.stable {
+            stable.needed = self.log.mark();
+        }
+    }
+
+    /// Whether all is stored that a frame may depend on which is ready.
     #[inline]
     pub(crate) fn is_stable(&self) -> bool {
         match &self.stable {
             None => true,
-            Some(stable) => stable.stored == self.log.mark(),
+            Some(stable) => stable.stored >= stable.needed,
         }
     }
 
@@ -80,9 +91,11 @@ impl RankLog {
     pub(crate) fn mark_to_store(&mut self) -> Option<u64> {
         let mark = self.log.mark();
         let stable = self.stable.as_mut()?;
-        let is_new = stable.stored != mark && stable.asked != mark;
-        stable.asked = mark;
-        is_new.then_some(mark)
+        let is_new = stable.stored.max(stable.asked) < stable.needed;
+        is_new.then(|| {
+            stable.asked = mark;
+            mark
+        })
     }
 
     /// The log is stored up to this mark.
@@ -110,12 +123,14 @@ impl RankLog {
         self.asked = None;
         if self.stable.is_some() {
             // The manager is another one, or does not know what it was asked for.
-            self.stable = Some(StableMark::default());
+            self.must_outlive_host();
         }
-        match alone {
+        let opened = match alone {
             true => self.log.replay_from(memory),
             false => self.log.drop_later(memory),
-        }
+        };
+        self.note_action();
+        opened
     }
 
     /// An image of this epoch is about to be taken, while so many bytes of messages are retained.
@@ -222,20 +237,27 @@ mod tests {
             log.answer(DeterminantKind::Test, values).expect("room");
         };
         answer(&mut rank_log, None);
+        rank_log.note_action();
         assert!(rank_log.is_stable(), "nobody wants that");
         rank_log.must_outlive_host();
+        assert!(rank_log.is_stable(), "nobody can have noticed");
+        rank_log.note_action();
         assert!(!rank_log.is_stable());
         let first = rank_log.mark_to_store().expect("a mark");
         assert_eq!(rank_log.mark_to_store(), None, "it was asked for");
         answer(&mut rank_log, Some([1, 0, 0]));
         rank_log.stored(first);
+        assert!(rank_log.is_stable(), "a test that nobody notices");
+        rank_log.note_action();
         assert!(!rank_log.is_stable());
         let second = rank_log.mark_to_store().expect("a mark");
         rank_log.stored(second);
         assert!(rank_log.is_stable() && rank_log.mark_to_store().is_none());
         rank_log.log().count_live_send();
+        rank_log.note_action();
         assert!(rank_log.is_stable(), "all sends are the program's");
         rank_log.log().set_tasks();
+        rank_log.note_action();
         assert!(!rank_log.is_stable());
         let memory: Box<dyn LogMemory + Send> = Box::new(rank_log.log().memory_words());
         rank_log.reopen(memory, true).expect("its memory");

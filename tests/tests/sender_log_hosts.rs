@@ -120,7 +120,7 @@ fn the_order_that_others_have_seen_outlives_the_host() {
     for way in ways {
         let mut hosts = hosts!(3);
         let options = [&LOGS[..], way].concat();
-        let orders = |run: Run| run.arg(program("orders")).arg("4000").arg("200");
+        let orders = |run: Run| run.arg(program("orders")).arg("2000").arg("200");
         let mut job = Job::start(&hosts, &options, orders);
         job.until_in_files(2);
         hosts.kill(2);

@@ -143,6 +143,7 @@ impl Device {
                 }
             }
         });
+        self.note_action();
         match failed {
             None | Some(DeterminantError::Full { .. }) => {
                 self.ask_for_log_room()?;
@@ -160,6 +161,14 @@ impl Device {
             None => Ok(true),
             Some(rank_log) if rank_log.is_stable() => Ok(true),
             Some(_) => self.ask_to_store().map(|()| false),
+        }
+    }
+
+    /// The program sends or receives: what comes of it may depend on all determinants.
+    #[inline]
+    pub(super) fn note_action(&mut self) {
+        if let Some(rank_log) = &mut self.determinants {
+            rank_log.note_action();
         }
     }
 

@@ -72,13 +72,13 @@ impl Device {
     ) -> SendOutcome {
         // What is not stored must not be seen by others.
         let stored = !self.engine.any_wild_match();
-        let Some(rank_log) = self.determinants.as_mut().filter(|log| log.is_stable()) else {
+        let Some(rank_log) = self.determinants.as_mut().filter(|_| stored) else {
             return SendOutcome::Untried;
         };
-        if !stored || !rank_log.log().count_live_send() {
+        if !rank_log.log().count_live_send() {
             return SendOutcome::Untried;
         }
-        // Where tasks send, too, the number itself must be stored.
+        rank_log.note_action();
         if !rank_log.is_stable() {
             rank_log.log().withdraw_live_send();
             return SendOutcome::Untried;

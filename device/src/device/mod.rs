@@ -354,6 +354,7 @@ impl Device {
         caller: Caller,
     ) -> Result<bool> {
         // The slow path stores matches of wildcards before anything leaves.
+        self.note_action();
         if self.engine.has_groups()
             && (self.engine.any_wild_match() || !self.are_determinants_stable()?)
         {
@@ -402,6 +403,7 @@ impl Device {
         mode: rejoin_engine::MessageMode,
         operation: &'static str,
     ) -> Result<(Sent, bool)> {
+        self.note_action();
         let segment = program_memory::segment(buf, len);
         let small = self.engine.copies(len);
         if len >= MIN_GET {
@@ -447,6 +449,7 @@ impl Device {
     /// No such rank.
     #[inline]
     pub unsafe fn irecv(&mut self, pattern: Pattern, buf: *mut u8, len: usize) -> Result<ReqId> {
+        self.note_action();
         match self.engine.recv(pattern, program_memory::segment(buf, len)) {
             Ok(request) => {
                 self.copy_matched();
@@ -495,6 +498,7 @@ impl Device {
 
     /// Asks to cancel a request (MPI-5.0 §3.8.4); its completion says whether it was.
     pub fn cancel(&mut self, request: ReqId) {
+        self.note_action();
         self.engine.cancel(request);
     }
 
@@ -530,6 +534,7 @@ impl Device {
     /// # Errors
     /// A message that was received already.
     pub unsafe fn imrecv(&mut self, message: MsgId, buf: *mut u8, len: usize) -> Result<ReqId> {
+        self.note_action();
         match self
             .engine
             .mrecv(message, program_memory::segment(buf, len))
