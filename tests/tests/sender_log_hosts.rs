@@ -108,6 +108,33 @@ fn groups_that_continued_elsewhere_are_killed_and_lose_a_host_again() {
     assert_eq!(lines(&done), lines(&undisturbed), "{}", done.text());
 }
 
+#[test]
+fn central_is_killed_while_groups_of_a_lost_host_wait_for_its_lease() {
+    for way in [&["--spare", "h3"][..], &["--log-group", "rank"]] {
+        let hosts = hosts!(3);
+        let undisturbed = Job::undisturbed(&hosts, &[]);
+        let with = ["--recovery", "sender-log", "--host-lease", "2"];
+        let mut job = Job::jacobi(&hosts, &[&with[..], way].concat());
+        job.until_in_files(2);
+        let others = ranks_of(&hosts, 1);
+        // It ends its ranks, but nobody has seen that.
+        kill(hosts.processes(2, "rejoin-local")[0], libc::SIGHUP);
+        job.until("host-replaced", 1);
+        job.kill_central();
+        job.until("central-again", 1);
+        assert_eq!(job.events("recovered"), 0);
+        job.until("recovered", 2);
+        let now = ranks_of(&hosts, 1);
+        assert!(
+            others.iter().all(|pid| now.contains(pid)),
+            "{others:?}, then {now:?}"
+        );
+        let done = job.end();
+        good(&done);
+        assert_eq!(lines(&done), lines(&undisturbed), "{}", done.text());
+    }
+}
+
 /// The server's host is lost, or that of clients, while questions are asked: the order that others
 /// have seen comes back on another host.
 #[test]

@@ -67,15 +67,24 @@ impl Central {
         for rank in &ranks {
             self.hosts.join(placement.hosts[rank.index()]);
         }
-        self.place(placement.clone());
         self.begin_rollback(now, effects);
         self.lose_images_on_hosts(&ranks, epoch);
+        let mut leaders: Vec<Rank> = (ranks.iter())
+            .filter_map(|rank| self.groups.members(*rank).first().copied())
+            .collect();
+        leaders.sort_unstable();
+        leaders.dedup();
         let mut returning = Vec::new();
-        for rank in ranks {
-            if returning.iter().all(|(other, _)| *other != rank) {
-                self.return_to_files(rank, epoch, effects);
-                returning.extend(self.begin_group_return(now, rank, epoch, effects));
-            }
+        let last = leaders.pop();
+        for leader in leaders {
+            self.return_to_files(leader, epoch, effects);
+            returning.extend(self.begin_group_return(now, leader, epoch, effects));
+        }
+        // Stored with the last group. The next central manager begins anew if it lacks any.
+        self.place(placement.clone());
+        if let Some(leader) = last {
+            self.return_to_files(leader, epoch, effects);
+            returning.extend(self.begin_group_return(now, leader, epoch, effects));
         }
         effects.push(CentralEffect::Placed(placement.clone()));
         self.order_group(now, epoch, &returning, effects);
@@ -114,7 +123,7 @@ impl Central {
 
     /// Orders hosts to restore these ranks from this checkpoint: those on hosts that take in ranks
     /// of lost ones when nothing acts there any more.
-    pub(super) fn order_group(
+    pub(in crate::central) fn order_group(
         &mut self,
         now: Time,
         epoch: Epoch,

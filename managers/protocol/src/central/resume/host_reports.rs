@@ -44,7 +44,7 @@ impl Central {
         let by_host = self.ranks.by_host(self.hosts.len());
         for (host, (report, ranks)) in reports.iter().zip(by_host).enumerate() {
             if let Some(report) = report {
-                self.repeat_orders(host, ranks, report, past, effects);
+                self.repeat_orders(now, host, ranks, report, past, effects);
             }
         }
         self.end_past_moves(past, effects);
@@ -144,6 +144,7 @@ impl Central {
     /// Repeats the messages that a host may not have received.
     fn repeat_orders(
         &mut self,
+        now: Time,
         host: HostIndex,
         mut ranks: Vec<(Rank, Incarnation)>,
         report: &Report,
@@ -162,7 +163,7 @@ impl Central {
         );
         if report.generation.is_none() {
             if !is_held {
-                self.order_restore(host, epoch, ranks, effects);
+                self.repeat_restore(now, host, epoch, ranks, effects);
             }
             return;
         }
@@ -173,7 +174,7 @@ impl Central {
             said.is_err() || said.is_ok_and(|at| report.ranks[at].incarnation < *incarnation)
         });
         if !is_held {
-            self.repeat_restore(host, epoch, ranks, effects);
+            self.repeat_restore(now, host, epoch, ranks, effects);
         }
         let here = report.ranks.iter().map(|said| said.rank);
         self.repeat_group_commits(host, here, effects);
@@ -199,6 +200,7 @@ impl Central {
     /// it.
     fn repeat_restore(
         &mut self,
+        now: Time,
         host: HostIndex,
         epoch: Option<Epoch>,
         ranks: Vec<(Rank, Incarnation)>,
@@ -210,7 +212,11 @@ impl Central {
             by_epoch.entry(of_group.or(epoch)).or_default().push(one);
         }
         for (epoch, ranks) in by_epoch {
-            self.order_restore(host, epoch, ranks, effects);
+            match epoch.filter(|_| self.groups.are_several()) {
+                // Those of a lost host may have to wait.
+                Some(epoch) => self.order_group(now, epoch, &ranks, effects),
+                None => self.order_restore(host, epoch, ranks, effects),
+            }
         }
     }
 
