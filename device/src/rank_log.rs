@@ -110,25 +110,21 @@ impl RankLog {
         &mut self.log
     }
 
-    /// The process was restored, and `memory` is the log's, opened again. `alone`: what was
-    /// recorded since the image is to be repeated. Otherwise it counts no more.
+    /// The process was restored, and `memory` is the log's, opened again. What was recorded since
+    /// the image is to be repeated.
     ///
     /// # Errors
     /// The memory is not the log's.
     pub(crate) fn reopen(
         &mut self,
         memory: Box<dyn LogMemory + Send>,
-        alone: bool,
     ) -> Result<(), DeterminantError> {
         self.asked = None;
         if self.stable.is_some() {
             // The manager is another one, or does not know what it was asked for.
             self.must_outlive_host();
         }
-        let opened = match alone {
-            true => self.log.replay_from(memory),
-            false => self.log.drop_later(memory),
-        };
+        let opened = self.log.replay_from(memory);
         self.note_action();
         opened
     }
@@ -260,7 +256,7 @@ mod tests {
         rank_log.note_action();
         assert!(!rank_log.is_stable());
         let memory: Box<dyn LogMemory + Send> = Box::new(rank_log.log().memory_words());
-        rank_log.reopen(memory, true).expect("its memory");
+        rank_log.reopen(memory).expect("its memory");
         assert!(!rank_log.is_stable(), "another process asks itself");
     }
 

@@ -33,6 +33,7 @@ pub mod report;
 pub mod saved_images;
 pub mod standard_output;
 pub mod stdio;
+pub mod stored_entries;
 pub mod terminal_line;
 
 /// A lock for tests that make processes, and for tests with locked files, which such a process

@@ -65,16 +65,16 @@ impl Device {
         self.determinants = Some(RankLog::new(log, u64::MAX));
     }
 
-    /// This process was restored, alone or with all others: opens the log again. If alone, what was
-    /// recorded since the image is to be repeated.
-    pub(super) fn reopen_determinants(&mut self, alone: bool) -> Result<()> {
+    /// This process was restored: opens the log again. What was recorded since the image is to be
+    /// repeated, also if all others were restored, too: their images were taken at other moments.
+    pub(super) fn reopen_determinants(&mut self) -> Result<()> {
         let rank = self.member.rank();
         let Some(rank_log) = &mut self.determinants else {
             return Ok(());
         };
         let memory = managers_log::open(self.member.settings().images.as_ref())
             .map_err(|error| Error::system("open the memory of determinants", error))?;
-        let opened = rank_log.reopen(memory, alone);
+        let opened = rank_log.reopen(memory);
         opened.map_err(|error| unusable(rank, &error))?;
         let past = rank_log.log().take_matches();
         let past = past.map(|(number, source, tag)| WildMatch {

@@ -119,29 +119,15 @@ impl<M: LogMemory> DeterminantLog<M> {
         Ok(())
     }
 
-    /// The process has been restored together with all others: `memory` is the log's memory, opened
-    /// again. What it has beyond this process's position is undone, and is dropped.
-    ///
-    /// # Errors
-    /// As [`DeterminantLog::replay_from`].
-    pub fn drop_later(&mut self, mut memory: M) -> Result<()> {
-        self.end_of(&memory)?;
-        // An image that was taken in a replay has still to repeat what the process knew then.
-        let (answers, sends) = self.replay.known();
-        memory.store(ANSWERS, answers.max(self.answers));
-        memory.store(SENDS, sends.max(self.sends));
-        memory.store(END, self.position);
-        self.memory = memory;
-        Ok(())
-    }
-
     /// Memory that was filled from a copy may lack what the image of this process has.
     fn complete_copy(&self, memory: &mut M) {
         if memory.words() < HEADER_WORDS || memory.load(COPIED) != 1 {
             return;
         }
-        memory.store(ANSWERS, memory.load(ANSWERS).max(self.answers));
-        memory.store(SENDS, memory.load(SENDS).max(self.sends));
+        let (answers, sends) = self.replay.known();
+        let (answers, sends) = (answers.max(self.answers), sends.max(self.sends));
+        memory.store(ANSWERS, memory.load(ANSWERS).max(answers));
+        memory.store(SENDS, memory.load(SENDS).max(sends));
         if memory.load(END) < self.position {
             memory.store(END, self.position);
             memory.store(FIRST, self.position);

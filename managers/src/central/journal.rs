@@ -1,18 +1,17 @@
 //! The journal: records that must outlive the central manager ([`Record`]s, in their order), in one
 //! file per job.
 //!
-//! Central appends to the file. Each entry is a [`HEAD`] and a message of the managers' codec. An
-//! entry survives any end of this process, but not the end of the machine: the checkpoints of the
+//! Central appends entries to the file ([`stored_entries`]). An entry survives any end of this process, but not the end of the machine: the checkpoints of the
 //! job, which are processes, don't survive that either. An entry that the end of its writer has cut
 //! short was never acted upon, and is dropped. When most entries are obsolete, a file with the
 //! others replaces the old one.
 
 use crate::error::system_text;
 use crate::host::run_dir::NEW;
+use crate::stored_entries;
 use rejoin_channel_table::{JobId, Rank};
 use rejoin_managers_protocol::central::Record;
 use rejoin_managers_protocol::levels::Level;
-use rejoin_wire::codec::{FrameReader, MANAGER_LIMIT, encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs::{File, TryLockError};
@@ -21,11 +20,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The first entry begins with this: the mark of a journal, and its format.
-const FORMAT: (u64, u64) = (u64::from_le_bytes(*b"rejoin-j"), 14);
-
-/// Bytes before each message: its length, its CRC-32C, and the CRC-32C of these two. A damaged
-/// length is so no entry that was cut short.
-const HEAD: usize = 12;
+const FORMAT: (u64, u64) = (u64::from_le_bytes(*b"rejoin-j"), 15);
 
 /// Bytes of entries that count no more, beyond which the file is replaced.
 const SPARE: u64 = 64 * 1024;
@@ -301,52 +296,16 @@ fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {
 
 /// A message with its head.
 fn entry<T: Serialize>(path: &Path, message: &T) -> Result<Vec<u8>, JournalError> {
-    let mut bytes = vec![0; HEAD];
-    encode(message, MANAGER_LIMIT, &mut bytes).map_err(|error| torn(path, error))?;
-    let length = u32::try_from(bytes.len() - HEAD).map_err(|error| torn(path, error))?;
-    let sum = crc32c::crc32c(&bytes[HEAD..]);
-    bytes[..4].copy_from_slice(&length.to_le_bytes());
-    bytes[4..8].copy_from_slice(&sum.to_le_bytes());
-    let sum = crc32c::crc32c(&bytes[..8]);
-    bytes[8..HEAD].copy_from_slice(&sum.to_le_bytes());
-    Ok(bytes)
+    stored_entries::entry(message).map_err(|error| torn(path, error))
 }
 
 /// The next whole entry. `None`: there is none, or it was cut short.
 fn next<'a>(path: &Path, rest: &mut &'a [u8]) -> Result<Option<&'a [u8]>, JournalError> {
-    let number = |at: usize| {
-        rest.get(at..at + 4)?
-            .try_into()
-            .ok()
-            .map(u32::from_le_bytes)
-    };
-    let (Some(length), Some(sum), Some(head)) = (number(0), number(4), number(8)) else {
-        return Ok(None);
-    };
-    if crc32c::crc32c(&rest[..8]) != head {
-        return Err(torn(
-            path,
-            "the head of an entry does not match its checksum",
-        ));
-    }
-    let Some((entry, others)) = rest.split_at_checked(HEAD + length as usize) else {
-        return Ok(None);
-    };
-    if crc32c::crc32c(&entry[HEAD..]) != sum {
-        return Err(torn(path, "an entry does not match its checksum"));
-    }
-    *rest = others;
-    Ok(Some(entry))
+    stored_entries::next(rest).map_err(|error| torn(path, error))
 }
 
 fn decode<T: DeserializeOwned>(path: &Path, entry: &[u8]) -> Result<T, JournalError> {
-    let mut reader = FrameReader::new(MANAGER_LIMIT);
-    reader.push(&entry[HEAD..]);
-    match reader.next() {
-        Ok(Some(message)) if reader.unread() == 0 => Ok(message),
-        Ok(_) => Err(torn(path, "an entry is no whole message")),
-        Err(error) => Err(torn(path, error)),
-    }
+    stored_entries::decode(entry).map_err(|error| torn(path, error))
 }
 
 #[cfg(test)]

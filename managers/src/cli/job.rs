@@ -47,13 +47,14 @@ pub(super) fn launch(
     let range = job.port_range.map(|range| ports::shown(range, given));
     let remarks = ports::check(range, &list, &ranks, &machines, recovery.is_some())?;
     remarks.iter().for_each(|line| say_line!("mpirun: {line}"));
+    let name = stop_options::name(job, &list, id);
     let stdin = reader(job.stdin, size)?;
     let interactive = std::io::stdin().is_terminal() && stdin.is_some();
     let plan = LaunchPlan {
         job: id,
         key,
         size,
-        name: stop_options::name(job, &list, id),
+        name: name.clone(),
         programs: list,
         program_runs: Vec::new(),
         claim: None,
@@ -64,7 +65,7 @@ pub(super) fn launch(
         copy_rate: job.image_copy_rate,
         ranks,
         images: images.filter(|_| recovery.is_some()),
-        options: options(job, recovery.is_some(), &machines)?,
+        options: options(job, (recovery.is_some(), name.is_some()), &machines)?,
         binding: binding(job),
         compression: compression(job),
         begun: Vec::new(),
@@ -181,7 +182,7 @@ fn compression(job: &JobArguments) -> ImageCompression {
 /// The options of every rank.
 fn options(
     job: &JobArguments,
-    takes_images: bool,
+    (takes_images, is_named): (bool, bool),
     machines: &Machines,
 ) -> Result<RankOptions, String> {
     Ok(RankOptions {
@@ -202,7 +203,7 @@ fn options(
         verbose: job.verbose,
         log_groups: log_groups(job, machines),
         log_limit: job.log_limit.unwrap_or(0),
-        stable_node: stable_node(job, machines)?,
+        stable_node: stable_node(job, machines, is_named)?,
         ..RankOptions::default()
     })
 }
@@ -238,17 +239,25 @@ fn images(job: &JobArguments, machines: &Machines) -> Result<Option<ImagesPlace>
     }))
 }
 
-/// Whether determinants must outlive the host of their rank.
-fn stable_node(job: &JobArguments, machines: &Machines) -> Result<bool, String> {
-    let has_files = machines.is_networked() && images(job, machines)?.is_some();
-    let is_wanted = job
-        .stable
-        .map_or(has_files, |stable| stable == Stable::Node);
-    Ok(job.recovery == SENDER_LOG && machines.is_networked() && is_wanted)
+/// Whether determinants must outlive the host of their rank, or the whole job if that `is_named`.
+fn stable_node(job: &JobArguments, machines: &Machines, is_named: bool) -> Result<bool, String> {
+    if job.recovery != SENDER_LOG {
+        return Ok(false);
+    }
+    let has_files = images(job, machines)?.is_some();
+    match job.stable {
+        Some(Stable::Rank) if is_named => Err(
+            "--stable rank: a job that can be restarted needs its nondeterministic answers in \
+             files; leave it out"
+                .into(),
+        ),
+        Some(Stable::Rank) => Ok(false),
+        Some(Stable::Node) | None => Ok(has_files && (machines.is_networked() || is_named)),
+    }
 }
 
 /// The name of the mode in which only the group of a lost rank goes back.
-const SENDER_LOG: &str = "sender-log";
+pub(super) const SENDER_LOG: &str = "sender-log";
 
 /// For each rank the number of its recovery group; empty: the job is one group.
 fn log_groups(job: &JobArguments, machines: &Machines) -> Vec<u32> {
@@ -346,16 +355,10 @@ fn check_not_there_yet(job: &JobArguments, given: Given<'_>) -> Result<(), Strin
 
 /// What does not go together with message logging yet.
 fn check_sender_log(job: &JobArguments, recovery: &str) -> Result<(), String> {
-    let is_set = |name: &Option<String>| name.as_ref().is_some_and(|name| !name.is_empty());
-    let options = [
-        ("--job-name", is_set(&job.job_name)),
-        ("--restart", is_set(&job.restart)),
-        ("--output commit", job.output == OutputAt::Commit),
-    ];
-    let refused = options.iter().find(|(_, is_given)| *is_given);
-    refused.map_or(Ok(()), |(option, _)| {
-        Err(format!("{option} is not there yet for {recovery}"))
-    })
+    match job.output {
+        OutputAt::Commit => Err(format!("--output commit is not there yet for {recovery}")),
+        OutputAt::Now => Ok(()),
+    }
 }
 
 fn program_of(arguments: ProgramArguments, overridden: &[&'static str]) -> Result<Program, String> {

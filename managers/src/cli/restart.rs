@@ -1,6 +1,7 @@
 //! `--restart=NAME`: continues a job whose processes have all ended.
 
-use super::arguments::{JobArguments, ProgramArguments};
+use super::arguments::{JobArguments, ProgramArguments, Stable};
+use super::job::SENDER_LOG;
 use crate::launch::named_job::{NamedJob, check_name};
 use crate::mpirun::Launch;
 use rejoin_channel_table::Epoch;
@@ -32,18 +33,32 @@ pub(super) fn continued(
         },
     };
     let said = |why: String| format!("--restart={name}: {why}");
-    let job = NamedJob::open(images, name).map_err(said)?;
+    let record = NamedJob::open(images, name).map_err(said)?;
     if has_program {
         let why = "the program comes from the images, so none can be given";
         return Err(said(why.into()));
     }
-    let size: u32 = job.programs().map(|(ranks, _)| ranks).sum();
+    let size: u32 = record.programs().map(|(ranks, _)| ranks).sum();
     let given: Vec<u32> = programs.iter().filter_map(|program| program.n).collect();
     if !given.is_empty() && given != [size] {
         return Err(said(format!("the job has {size} ranks; leave out -n")));
     }
-    let from = job.checkpoint().map_err(said)?;
-    Ok(Some(Continued { job, from }))
+    check_mode(&record, job).map_err(said)?;
+    let from = record.checkpoint().map_err(said)?;
+    Ok(Some(Continued { job: record, from }))
+}
+
+/// The images of a job that logs messages have its recovery groups.
+fn check_mode(record: &NamedJob, job: &JobArguments) -> Result<(), String> {
+    let is_logging = job.recovery == SENDER_LOG;
+    match (record.log_groups().is_empty(), is_logging) {
+        (true, true) => Err("the job logs no messages: leave --recovery out".into()),
+        (false, false) => Err("the job logs messages: give --recovery sender-log again".into()),
+        _ if job.stable == Some(Stable::Rank) => {
+            Err("--stable rank: the job needs its nondeterministic answers in files".into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether these words are the name of a job that has left its record.
@@ -78,6 +93,9 @@ impl Continued {
         launch.plan.from = Some(self.from);
         launch.requested = self.job.requested();
         launch.plan.options.restart = false;
+        let options = &mut launch.plan.options;
+        options.log_groups = self.job.log_groups().to_vec();
+        options.stable_node = !options.log_groups.is_empty();
         launch.plan.stdin = self.job.stdin();
         launch.plan.interactive &= launch.plan.stdin.is_some();
     }

@@ -3,6 +3,7 @@
 //! was launched, and the last checkpoint that was committed.
 
 use crate::error::system_text;
+use crate::launch::determinants_file;
 use crate::launch::launch_plan::{self as plan, LaunchPlan};
 use crate::launch::machines::quoted;
 use crate::launch::shown_output;
@@ -16,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The format of the record. Another one is refused.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// The record's file.
 const RECORD: &str = "job.json";
 /// Longest name.
@@ -39,6 +40,8 @@ struct JobRecord {
     size: u32,
     programs: Vec<Program>,
     stdin: Option<u32>,
+    /// For each rank its recovery group, if messages are logged.
+    log_groups: Vec<u32>,
     /// The last generation that the ranks have run in.
     generation: u32,
     /// The last checkpoint that was committed, if there is one.
@@ -115,6 +118,7 @@ impl NamedJob {
                 size: plan.size,
                 programs: programs.collect(),
                 stdin: plan.stdin.map(|rank| rank.0),
+                log_groups: plan.options.log_groups.clone(),
                 generation: generation.0,
                 checkpoint: plan.from.map(|epoch| epoch.0),
             },
@@ -153,7 +157,9 @@ impl NamedJob {
             .iter()
             .try_fold(0u32, |all, p| all.checked_add(p.ranks));
         let stdin_is_one = record.stdin.is_none_or(|rank| rank < record.size);
-        if ranks != Some(record.size) || record.size == 0 || !stdin_is_one {
+        let groups = record.log_groups.len();
+        let groups_fit = groups == 0 || groups == record.size as usize;
+        if ranks != Some(record.size) || record.size == 0 || !stdin_is_one || !groups_fit {
             return Err(torn("its ranks do not fit together".into()));
         }
         folder = ImageFolder::new(images, record.job, Some(name));
@@ -233,6 +239,12 @@ impl NamedJob {
         self.record.stdin.map(Rank)
     }
 
+    /// For each rank the number of its recovery group; empty: the job logs no messages.
+    #[must_use]
+    pub fn log_groups(&self) -> &[u32] {
+        &self.record.log_groups
+    }
+
     /// The job begins. `from`: the checkpoint that it continues from.
     ///
     /// # Errors
@@ -303,6 +315,7 @@ impl NamedJob {
         // What can't be removed does no harm: without a record there is no job.
         let _ = fs::remove_file(self.folder.path().join(RECORD));
         shown_output::remove(self.folder.path());
+        determinants_file::remove(self.folder.path());
         let _ = self.folder.clear(None);
         self.folder.remove_if_empty();
     }
@@ -379,6 +392,7 @@ mod tests {
                 command: vec!["./app".into()],
             }],
             stdin: None,
+            log_groups: Vec::new(),
             generation: 0,
             checkpoint: Some(9),
         };

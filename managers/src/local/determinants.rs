@@ -1,5 +1,6 @@
 //! Determinants of this host's ranks that must outlive the host: mpirun, on whose host the job ends
-//! anyway if that is lost, keeps a copy. A rank that continues on another host continues with it.
+//! anyway if that is lost, keeps a copy. A rank that continues on another host continues with it, and
+//! so do all ranks of a job that is launched again.
 
 use super::LocalManager;
 use crate::error::Result;
@@ -23,9 +24,6 @@ impl LocalManager {
             incarnation: self.ranks[slot].incarnation(),
             mark,
         };
-        if !self.mpirun.is_remote() {
-            return self.determinants_stored(stored);
-        }
         let Some(starter) = &mut self.starter else {
             return Ok(());
         };

@@ -143,10 +143,10 @@ impl Launcher {
     }
 
     /// A local manager says this.
-    pub(super) fn told(&mut self, host: HostIndex, message: LocalToMpirun) -> Result<()> {
+    pub(super) fn told(&mut self, host: HostIndex, message: LocalToMpirun) {
         match message {
             LocalToMpirun::Determinants { rank, part, mark } => {
-                self.keep_determinants(host, (rank, part), mark)?;
+                self.keep_determinants(host, (rank, part), mark);
             }
             LocalToMpirun::Output {
                 rank,
@@ -194,6 +194,5 @@ impl Launcher {
             LocalToMpirun::Unbound(rank, errno) => self.user_log.unbound(rank, errno),
             LocalToMpirun::Alive => {}
         }
-        Ok(())
     }
 }

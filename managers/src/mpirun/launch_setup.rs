@@ -1,5 +1,6 @@
 //! From a launch to its managers: checks the limits, opens the sockets and starts everything.
 
+use super::Kept;
 use super::central_handle::CentralHandle;
 use super::job_streams::{Setup, Streams};
 use super::kept_determinants::KeptDeterminants;
@@ -170,12 +171,14 @@ fn progress_line(launch: &Launch) -> ProgressLine {
 }
 
 impl Launcher {
-    /// Starts the managers of a launch. `streams`: of the launch before, if they are continued.
+    /// Starts the managers of a launch. `kept`: what the launch before has left, if it is continued.
     pub(super) fn new(
         launch: Launch,
         mut observers: Observers,
-        streams: Option<Streams>,
+        kept: Option<Kept>,
     ) -> Result<Self> {
+        let (streams, determinants) = kept.unzip();
+        let determinants = KeptDeterminants::of(&launch, determinants)?;
         let state_folder = StateFolder::of(&launch);
         let named = NamedJob::of(&launch.plan, launch.generation);
         let machines = &launch.machines;
@@ -214,7 +217,7 @@ impl Launcher {
         };
         let kinds = (kind::CENTRAL, links);
         let central = CentralHandle::new(setup, summary, journal, kinds, &reactor)?;
-        Ok(Launcher {
+        let mut launcher = Launcher {
             counted: plan.options.stats.then_some(plan.size),
             central,
             hosts,
@@ -227,10 +230,12 @@ impl Launcher {
             progress: progress_line(&launch),
             checkpoint_signal: launch.checkpoint_signal,
             state_folder,
-            determinants: KeptDeterminants::default(),
+            determinants,
             regions: RegionEpochs::default(),
             named,
             launch,
-        })
+        };
+        launcher.give_all_determinants()?;
+        Ok(launcher)
     }
 }

@@ -103,9 +103,9 @@ pub fn run(mut launch: Launch) -> i32 {
         }
     };
     begin_above_stored(&mut launch);
-    let mut streams = None;
+    let mut kept = None;
     let result = loop {
-        let (result, next) = run_once(&launch, observers, streams);
+        let (result, next) = run_once(&launch, observers, kept);
         // Whatever happened, nothing of the job stays behind.
         let left = descendants::sweep(descendants::SWEEP_LIMIT);
         if !left.is_empty() {
@@ -115,7 +115,7 @@ pub fn run(mut launch: Launch) -> i32 {
             ));
         }
         match next {
-            Some(next) => (launch, observers, streams) = next,
+            Some(next) => (launch, observers, kept) = next,
             None => break result,
         }
     };
@@ -142,10 +142,10 @@ pub fn run(mut launch: Launch) -> i32 {
 fn run_once(
     launch: &Launch,
     observers: Observers,
-    streams: Option<Streams>,
+    kept: Option<Kept>,
 ) -> (Result<Verdict>, Option<NextLaunch>) {
-    let is_first = streams.is_none();
-    let mut launcher = match Launcher::new(launch.clone(), observers, streams) {
+    let is_first = kept.is_none();
+    let mut launcher = match Launcher::new(launch.clone(), observers, kept) {
         Ok(launcher) => launcher,
         Err(error) => return (Err(error), None),
     };
@@ -171,18 +171,24 @@ fn run_once(
         }
     }
     let Launcher {
-        observers, streams, ..
+        observers,
+        streams,
+        determinants,
+        ..
     } = launcher;
     let next = next.map(|next| {
         // After a rollback the streams drop what is written again. Without one nobody knows.
-        let streams = next.plan.from.map(|_| streams);
-        (next, observers, streams)
+        let kept = next.plan.from.map(|_| (streams, determinants));
+        (next, observers, kept)
     });
     (verdict, next)
 }
 
 /// The next launch of a job, and what it takes over from the one before.
-type NextLaunch = (Launch, Observers, Option<Streams>);
+type NextLaunch = (Launch, Observers, Option<Kept>);
+
+/// What a launch from images takes over from the one before.
+type Kept = (Streams, KeptDeterminants);
 
 struct Launcher {
     central: CentralHandle,
@@ -227,6 +233,7 @@ impl Launcher {
             while let Some(lost) = self.streams.lost() {
                 self.output_lost(lost)?;
             }
+            self.store_determinants()?;
             self.hosts.flush(&self.reactor)?;
             fault::sent();
             self.control.flush(&self.reactor);
@@ -316,7 +323,7 @@ impl Launcher {
             }
             Filled::Some => {
                 while let Some(message) = self.hosts.next(host)? {
-                    self.told(host, message)?;
+                    self.told(host, message);
                 }
             }
         }

@@ -82,6 +82,19 @@ impl RecoveryGroups {
         }
     }
 
+    /// All groups come back from this checkpoint.
+    pub fn return_all(&mut self, checkpoint: GroupCheckpoint) {
+        for group in &mut self.groups {
+            group.committed = Some(checkpoint);
+        }
+    }
+
+    /// The first rank of each group.
+    pub fn leaders(&self) -> Vec<Rank> {
+        let groups = self.groups.iter();
+        groups.filter_map(|g| g.members.first().copied()).collect()
+    }
+
     /// The job starts anew. Returns the newest of the commits that count no more.
     pub fn forget_commits(&mut self) -> Option<Epoch> {
         let groups = self.groups.iter_mut();

@@ -73,7 +73,9 @@ impl RankLogs {
         // As many bytes may be held for the last image, and blocks are longer than their bodies.
         let bodies = limit.saturating_mul(2).saturating_add(limit / 4);
         let open = |(rank, _): &(Rank, u32)| Ok((*rank, RankLog::new(allowed(bodies))?));
-        let logs: Result<BTreeMap<Rank, RankLog>> = plan.ranks.iter().map(open).collect();
+        // Ranks that come from images continue with copies of their determinants.
+        let new = plan.ranks.iter().filter(|_| plan.from.is_none());
+        let logs: Result<BTreeMap<Rank, RankLog>> = new.map(open).collect();
         Ok(RankLogs {
             logs: logs?,
             is_used: true,

@@ -116,6 +116,21 @@ impl Central {
         Some(epoch)
     }
 
+    /// All ranks come back from this checkpoint, in a new generation.
+    pub(in crate::central) fn commit_all_groups(
+        &mut self,
+        epoch: Epoch,
+        at: Time,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let checkpoint = GroupCheckpoint { epoch, at };
+        self.groups.return_all(checkpoint);
+        let leaders = self.groups.leaders().into_iter();
+        effects.extend(
+            leaders.map(|rank| CentralEffect::Persist(Record::GroupCommitted { rank, epoch, at })),
+        );
+    }
+
     /// The group of this rank comes back from this checkpoint, which may be older than its last one.
     pub(super) fn set_group_commit(
         &mut self,

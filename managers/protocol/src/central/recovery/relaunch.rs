@@ -145,7 +145,12 @@ impl Central {
     pub(in crate::central) fn may_continue(&self, state: StoredState) -> bool {
         match state {
             StoredState::Regions(_) => true,
-            StoredState::Images(epoch) => self.mode.outlived(epoch).is_none(),
+            StoredState::Images(epoch) => {
+                // What ranks log is there if other hosts can take them in.
+                let takes_in = self.failover.as_ref().is_some_and(|f| f.takes_in);
+                let has_logs = takes_in || !self.groups.are_several();
+                has_logs && self.mode.outlived(epoch).is_none()
+            }
         }
     }
 

@@ -56,6 +56,10 @@ impl Central {
         });
         self.mode.set_last_checkpoint(None);
         self.store_restoring(epoch, effects);
+        if let Some(epoch) = epoch {
+            let at = self.mode.checkpoints().and_then(|c| c.committed_at(epoch));
+            self.commit_all_groups(epoch, at.unwrap_or(now), effects);
+        }
         if voids_regions {
             let epochs = self.regions.epochs();
             effects.push(CentralEffect::Persist(Record::RegionsCommitted { epochs }));
@@ -223,6 +227,7 @@ impl Central {
             }));
         }
         self.store_restoring(Some(epoch), effects);
+        self.commit_all_groups(epoch, at, effects);
     }
 
     /// After the last checkpoint no rank needs another: only this one comes back.
