@@ -1,6 +1,6 @@
 //! Message logging in jobs with a name: every process is killed, or the job stops, and
-//! `mpirun --restart=NAME` continues from the files. All ranks come back from images that were taken
-//! at different moments, and repeat what others have seen.
+//! `mpirun --restart=NAME` continues from the files. All ranks come back from images that were
+//! taken at different moments, and repeat what others have seen.
 
 use rejoin_tests::finish;
 use rejoin_tests::named_job::NamedJob;

@@ -58,8 +58,8 @@ impl RegionList {
         ]
     }
 
-    /// Reads the list. `left_out` are mappings that do not belong to the image. `log_bodies` are the
-    /// parts of the log's memory that do, in order.
+    /// Reads the list. `left_out` are mappings that do not belong to the image. `log_bodies` are
+    /// the parts of the log's memory that do, in order.
     pub fn read(
         &mut self,
         left_out: &[Range<u64>],

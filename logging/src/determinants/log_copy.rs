@@ -1,8 +1,8 @@
 //! Copies of a log, which outlive the host of its memory.
 //!
-//! The manager of a rank reads a [`LogPart`] out of the memory: what is new since the last one. The
-//! keeper of the copy adds it to its [`LogCopy`]. When the rank is to continue on another host, the
-//! copy is written into memory there, and the rank's process replays from that as from the memory
+//! The manager of a rank reads a [`LogPart`] out of the memory: what is new since the last one.
+//! The keeper of the copy adds it to its [`CopiedLog`]. When the rank is to continue on another
+//! host, the copy is written into memory there, and the rank's process replays from that as from the memory
 //! of its former host. An image may be newer than the copy. It needs nothing of it then.
 
 use std::collections::VecDeque;
@@ -131,14 +131,14 @@ impl LogPart {
 
 /// A copy of a log, made of its parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LogCopy {
+pub struct CopiedLog {
     first: u64,
     answers: u64,
     sends: u64,
     records: VecDeque<RecordWords>,
 }
 
-impl LogCopy {
+impl CopiedLog {
     /// Adds a part. It replaces what the copy had from there on.
     ///
     /// # Errors
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn a_log_continues_from_a_copy_of_its_parts() {
         let mut log = DeterminantLog::new(empty()).expect("a log");
-        let (mut copy, mut read) = (LogCopy::default(), 0);
+        let (mut copy, mut read) = (CopiedLog::default(), 0);
         let image = log.clone();
         for round in 0..5 {
             answer(&mut log, round);
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn what_images_have_leaves_the_copy_with_the_next_part() {
         let mut log = DeterminantLog::new(empty()).expect("a log");
-        let mut copy = LogCopy::default();
+        let mut copy = CopiedLog::default();
         (0..3).for_each(|value| answer(&mut log, value));
         copy.add(&LogPart::read(log.memory(), 0).expect("a part"))
             .expect("the first part");
@@ -241,7 +241,7 @@ mod tests {
         let part = LogPart::read(log.memory(), 3).expect("a part");
         copy.add(&part).expect("the next part");
         let whole = copy.whole();
-        let mut chunks = LogCopy::default();
+        let mut chunks = CopiedLog::default();
         for chunk in whole.clone().chunks(1) {
             chunks.add(&chunk).expect("the next part");
         }
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn an_image_that_is_newer_than_the_copy_needs_nothing_of_it() {
         let mut log = DeterminantLog::new(empty()).expect("a log");
-        let mut copy = LogCopy::default();
+        let mut copy = CopiedLog::default();
         answer(&mut log, 1);
         copy.add(&LogPart::read(log.memory(), 0).expect("a part"))
             .expect("the first part");

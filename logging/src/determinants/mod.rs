@@ -19,7 +19,7 @@
 //! | 2 | number of the first record that the ring still holds |
 //! | 3 | number of answers ever given |
 //! | 4 | number of sends ever issued |
-//! | 5 | 1 if the memory was filled from a copy on another host ([`LogCopy`]) |
+//! | 5 | 1 if the memory was filled from a copy on another host ([`CopiedLog`]) |
 //!
 //! A record is written before the counter of records moves, and that before the counter of answers
 //! or of sends. The process can die between any two of these stores.
@@ -34,7 +34,7 @@ mod replay_table;
 
 pub use determinant_error::DeterminantError;
 pub use determinant_record::{DeterminantKind, DeterminantRecord, pack_message, unpack_message};
-pub use log_copy::{LogCopy, LogPart, RecordWords};
+pub use log_copy::{CopiedLog, LogPart, RecordWords};
 pub use log_memory::LogMemory;
 pub use recorded::{Recorded, SendTurn};
 

@@ -19,6 +19,8 @@ use rejoin_wire::ImageCost;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
+mod file_levels;
+
 /// Most numbers between two checkpoints before one is taken for their sake.
 const MOST_NUMBERS: u32 = 1_000;
 
@@ -638,87 +640,6 @@ impl Coordinator {
                 .rewrite_at()
                 .map_or(at, |rewrite| rewrite.max(at)),
         );
-    }
-
-    /// The newest checkpoint in files, if it has this number or a higher one, and an image of every
-    /// rank.
-    #[must_use]
-    pub fn in_files_since(&self, from: Epoch) -> Option<Epoch> {
-        self.committed.in_files_since(from)
-    }
-
-    /// The newest checkpoint that outlives the loss of a host, if there is an image of every rank.
-    #[must_use]
-    pub fn outlives_hosts(&self) -> Option<Epoch> {
-        self.committed.outlives_hosts()
-    }
-
-    /// The newest checkpoint in files before this one of which every rank has an image.
-    #[must_use]
-    pub fn files_before(&self, epoch: Epoch) -> Option<Epoch> {
-        self.committed.files_before(epoch)
-    }
-
-    /// These ranks were on hosts that are lost: of their images, only those of the checkpoint
-    /// `left` are there.
-    pub fn lose_on_hosts(&mut self, ranks: &[Rank], left: Epoch) {
-        self.committed.lose_on_hosts(ranks, left);
-    }
-
-    /// Whether images get files.
-    #[must_use]
-    pub fn keeps_files(&self) -> bool {
-        self.committed.keeps_files()
-    }
-
-    /// Writes the images of the newest checkpoint to files, and copies the newest files to partner
-    /// hosts, if that is due and can be done now: [`CommittedEpochs::writing`] and
-    /// [`CommittedEpochs::copying`] then name them.
-    pub fn begin_files(&mut self, now: Time) {
-        self.committed.begin_files(now, &self.failures);
-    }
-
-    /// A rank's image of this checkpoint is in a file. Returns the checkpoint once all are: the
-    /// caller stores that, then says [`Coordinator::commit_files`].
-    pub fn stored(&mut self, rank: Rank, epoch: Epoch) -> Option<CommittedCheckpoint> {
-        self.committed.stored(rank, epoch)
-    }
-
-    /// The commit in files is stored. Returns the nanoseconds since they were begun.
-    pub fn commit_files(&mut self, now: Time) -> u64 {
-        self.committed.commit_files(now)
-    }
-
-    /// The checkpoint whose copies are to be ordered, once.
-    pub fn take_unordered(&mut self) -> Option<Epoch> {
-        self.committed.take_unordered()
-    }
-
-    /// The file of a rank's image of this checkpoint is on a partner host. Returns the checkpoint
-    /// once all are: the caller stores that, then says [`Coordinator::commit_copies`].
-    pub fn copied(&mut self, rank: Rank, epoch: Epoch) -> Option<CommittedCheckpoint> {
-        self.committed.copied(rank, epoch)
-    }
-
-    /// The commit on partner hosts is stored. Returns the nanoseconds since copies were begun.
-    pub fn commit_copies(&mut self, now: Time) -> u64 {
-        self.committed.commit_copies(now)
-    }
-
-    /// A file of this checkpoint can't be copied: the next attempt comes after a pause. Returns
-    /// whether its copies were under way.
-    pub fn not_copied(&mut self, now: Time, epoch: Epoch) -> bool {
-        self.committed.not_copied(now, epoch)
-    }
-
-    /// A rank's image of this checkpoint can't be written to a file. `is_failure`: the next attempt
-    /// comes after a pause. Returns whether files of this checkpoint were under way.
-    pub fn not_stored(&mut self, now: Time, epoch: Epoch, is_failure: bool) -> bool {
-        let were_under_way = self.committed.not_stored(now, epoch, is_failure);
-        if were_under_way && is_failure {
-            self.continue_pursuit(now);
-        }
-        were_under_way
     }
 
     /// The job runs again: a checkpoint that was due before is still due, soon. Failures that come

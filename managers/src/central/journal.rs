@@ -1,10 +1,10 @@
 //! The journal: records that must outlive the central manager ([`Record`]s, in their order), in one
 //! file per job.
 //!
-//! Central appends entries to the file ([`stored_entries`]). An entry survives any end of this process, but not the end of the machine: the checkpoints of the
-//! job, which are processes, don't survive that either. An entry that the end of its writer has cut
-//! short was never acted upon, and is dropped. When most entries are obsolete, a file with the
-//! others replaces the old one.
+//! Central appends entries to the file ([`stored_entries`]). An entry survives any end of this
+//! process, but not the end of the machine: the checkpoints of the job, which are processes, don't
+//! survive that either. An entry that the end of its writer has cut short was never acted upon, and
+//! is dropped. When most entries are obsolete, a file with the others replaces the old one.
 
 use crate::error::system_text;
 use crate::host::run_dir::NEW;

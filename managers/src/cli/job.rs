@@ -49,7 +49,6 @@ pub(super) fn launch(
     remarks.iter().for_each(|line| say_line!("mpirun: {line}"));
     let name = stop_options::name(job, &list, id);
     let stdin = reader(job.stdin, size)?;
-    let interactive = std::io::stdin().is_terminal() && stdin.is_some();
     let plan = LaunchPlan {
         job: id,
         key,
@@ -70,7 +69,7 @@ pub(super) fn launch(
         compression: compression(job),
         begun: Vec::new(),
         stdin,
-        interactive,
+        interactive: std::io::stdin().is_terminal() && stdin.is_some(),
         file_limit_ignored: signal_reader::file_limit_is_ignored(),
         lease: None,
         central: None,

@@ -8,7 +8,7 @@ use super::local_messages::DeterminantsPart;
 use crate::error::system_text;
 use crate::stored_entries::{self, TornEntry};
 use rejoin_channel_table::{JobId, Rank};
-use rejoin_logging::determinants::{LogCopy, LogPart};
+use rejoin_logging::determinants::{CopiedLog, LogPart};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -25,7 +25,7 @@ const LIMIT: u64 = 16 << 30;
 const SPARE: u64 = 1 << 20;
 
 /// The copies of determinants, by rank.
-pub type Copies = BTreeMap<Rank, LogCopy>;
+pub type DeterminantCopies = BTreeMap<Rank, CopiedLog>;
 
 /// The file, open for appending.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl DeterminantsFile {
     ///
     /// # Errors
     /// For the user: it can't be written.
-    pub fn create(folder: &Path, job: JobId, copies: &Copies) -> Result<Self, String> {
+    pub fn create(folder: &Path, job: JobId, copies: &DeterminantCopies) -> Result<Self, String> {
         let path = folder.join(NAME);
         let made = written(&path, job, copies);
         let (file, length) = made.map_err(|error| said(&path, &system_text(&error)))?;
@@ -63,7 +63,7 @@ impl DeterminantsFile {
     ///
     /// # Errors
     /// For the user: there are none, or the file is of no use.
-    pub fn load(folder: &Path, job: JobId) -> Result<Copies, String> {
+    pub fn load(folder: &Path, job: JobId) -> Result<DeterminantCopies, String> {
         let path = folder.join(NAME);
         let mut all = Vec::new();
         let read = File::open(&path).and_then(|file| file.take(LIMIT).read_to_end(&mut all));
@@ -82,7 +82,7 @@ impl DeterminantsFile {
         if format != FORMAT || of != job {
             return Err(said(&path, "it has another format, or is of another job"));
         }
-        let mut copies = Copies::new();
+        let mut copies = DeterminantCopies::new();
         while let Some(entry) = stored_entries::next(&mut rest).map_err(torn)? {
             let (rank, part): (Rank, DeterminantsPart) =
                 stored_entries::decode(entry).map_err(torn)?;
@@ -108,7 +108,7 @@ impl DeterminantsFile {
     ///
     /// # Errors
     /// The system's reason.
-    pub fn sync(&mut self, copies: &Copies) -> io::Result<()> {
+    pub fn sync(&mut self, copies: &DeterminantCopies) -> io::Result<()> {
         self.file.write_all(&self.pending)?;
         self.length += self.pending.len() as u64;
         self.pending.clear();
@@ -137,7 +137,7 @@ fn said(path: &Path, why: &str) -> String {
 }
 
 /// Puts a file with these determinants in place, and returns it and its length.
-fn written(path: &Path, job: JobId, copies: &Copies) -> io::Result<(File, u64)> {
+fn written(path: &Path, job: JobId, copies: &DeterminantCopies) -> io::Result<(File, u64)> {
     let partial = path.with_extension("partial");
     let mut bytes = stored_entries::entry(&(FORMAT, job)).map_err(io::Error::other)?;
     for (rank, copy) in copies {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     /// Adds a part to the copies and to the file.
-    fn add(file: &mut DeterminantsFile, copies: &mut Copies, rank: u32, part: LogPart) {
+    fn add(file: &mut DeterminantsFile, copies: &mut DeterminantCopies, rank: u32, part: LogPart) {
         let copy = copies.entry(Rank(rank)).or_default();
         copy.add(&part).expect("the next part");
         file.append(Rank(rank), &part.into()).expect("room");
@@ -199,7 +199,7 @@ mod tests {
         let scratch = Scratch::new("found");
         let job = JobId(7);
         assert!(DeterminantsFile::load(&scratch.0, job).is_err());
-        let mut copies = Copies::new();
+        let mut copies = DeterminantCopies::new();
         let mut file = DeterminantsFile::create(&scratch.0, job, &copies).expect("a file");
         for from in [0, 5, 9] {
             add(&mut file, &mut copies, 0, part(from, 5));
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn an_entry_that_was_cut_short_does_not_count_and_an_altered_one_is_refused() {
         let scratch = Scratch::new("torn");
-        let (job, mut copies) = (JobId(7), Copies::new());
+        let (job, mut copies) = (JobId(7), DeterminantCopies::new());
         let mut file = DeterminantsFile::create(&scratch.0, job, &copies).expect("a file");
         add(&mut file, &mut copies, 1, part(0, 3));
         let before = copies.clone();
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn a_file_of_which_most_counts_no_more_is_replaced() {
         let scratch = Scratch::new("replaced");
-        let (job, mut copies) = (JobId(7), Copies::new());
+        let (job, mut copies) = (JobId(7), DeterminantCopies::new());
         let mut file = DeterminantsFile::create(&scratch.0, job, &copies).expect("a file");
         for round in 0..40 {
             let mut next = part(round * 2_000, 2_000);

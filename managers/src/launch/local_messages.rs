@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 pub struct StoredMark {
     /// The rank.
     pub rank: Rank,
-    /// Its process.
+    /// The incarnation of the process that asked.
     pub incarnation: Incarnation,
     /// As the process counts.
     pub mark: u64,

@@ -1,7 +1,6 @@
 //! The local manager: starts one host's ranks, watches them, passes their output on.
 
 mod copies;
-mod determinants;
 mod health_command;
 mod image_copying;
 mod image_events;
@@ -22,6 +21,7 @@ mod restore_process;
 mod retire;
 mod start;
 mod start_ranks;
+mod stored_determinants;
 mod streams;
 mod sweep;
 

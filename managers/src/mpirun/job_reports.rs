@@ -146,7 +146,7 @@ impl Launcher {
     pub(super) fn told(&mut self, host: HostIndex, message: LocalToMpirun) {
         match message {
             LocalToMpirun::Determinants { rank, part, mark } => {
-                self.keep_determinants(host, (rank, part), mark);
+                self.determinants.add(host, (rank, part), mark);
             }
             LocalToMpirun::Output {
                 rank,

@@ -171,7 +171,8 @@ fn progress_line(launch: &Launch) -> ProgressLine {
 }
 
 impl Launcher {
-    /// Starts the managers of a launch. `kept`: what the launch before has left, if it is continued.
+    /// Starts the managers of a launch. `kept`: what the launch before has left, if
+    /// it is continued.
     pub(super) fn new(
         launch: Launch,
         mut observers: Observers,

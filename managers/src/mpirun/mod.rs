@@ -9,6 +9,7 @@
 mod central_core;
 mod central_handle;
 mod central_news;
+mod determinant_messages;
 mod job_reports;
 mod job_stop;
 mod job_streams;

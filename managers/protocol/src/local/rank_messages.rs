@@ -54,9 +54,7 @@ impl Local {
                 let counters = presentable(counters);
                 self.tell(ToCentral::Counters { instance, counters }, effects);
             }
-            ToManager::Leave if stage == Stage::Finalized => {
-                process.leaves();
-            }
+            ToManager::Leave if stage == Stage::Finalized => process.leaves(),
             ToManager::Abort { code, why } => {
                 let why = one_line(&why);
                 self.fail(rank, incarnation, Cause::Aborted { code, why }, effects);

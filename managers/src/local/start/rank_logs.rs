@@ -5,7 +5,7 @@ use crate::launch::launch_plan::LaunchPlan;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_ckpt::anonymous;
 use rejoin_ckpt::rank_log_memory::{DETERMINANT_BYTES, MappedWords, RankLogMemory};
-use rejoin_logging::determinants::{LogCopy, LogMemory, LogPart};
+use rejoin_logging::determinants::{CopiedLog, LogMemory, LogPart};
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd};
@@ -52,7 +52,7 @@ impl RankLog {
 pub struct RankLogs {
     logs: BTreeMap<Rank, RankLog>,
     /// Copies of determinants that are coming, of ranks that will be on this host.
-    incoming: BTreeMap<Rank, LogCopy>,
+    incoming: BTreeMap<Rank, CopiedLog>,
     /// Processes that begin when the copy is there, and the numbers of their images.
     awaited: BTreeMap<Rank, (ProcessInstance, Epoch)>,
     /// Ranks have logs.

@@ -78,8 +78,8 @@ impl Central {
         self.mode.outlived(to).is_none().then_some((from, to))
     }
 
-    /// A rank of a group that comes back alone can't be restored: the group comes back from files of
-    /// an earlier checkpoint, if there are any.
+    /// A rank of a group that comes back alone can't be restored: the group comes back from files
+    /// of an earlier checkpoint, if there are any.
     fn group_not_restored(
         &mut self,
         now: Time,

@@ -131,7 +131,7 @@ impl Central {
         );
     }
 
-    /// The group of this rank comes back from this checkpoint, which may be older than its last one.
+    /// The group of this rank comes back from this checkpoint, which may be older than its last.
     pub(super) fn set_group_commit(
         &mut self,
         rank: Rank,

@@ -24,8 +24,8 @@ impl Central {
         self.order_group(now, epoch, &ranks, effects);
     }
 
-    /// Stores that the group of this rank goes back to this checkpoint. Returns its ranks, and their
-    /// incarnations from now on, to be ordered.
+    /// Stores that the group of this rank goes back to this checkpoint. Returns its ranks, and
+    /// their incarnations from now on, to be ordered.
     pub(super) fn begin_group_return(
         &mut self,
         now: Time,

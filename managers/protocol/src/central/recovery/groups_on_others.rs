@@ -1,5 +1,5 @@
-//! The job loses a host, and the recovery groups with ranks on it come back on other hosts, from the
-//! files of their newest checkpoint there. The others stand.
+//! The job loses a host, and the recovery groups with ranks on it come back on other hosts, from
+//! the files of their newest checkpoint there. The others stand.
 //!
 //! As in a rollback without a lost host (`other_hosts`), a host that takes in ranks gets its order
 //! when no lease of the lost one can last any more.
@@ -11,42 +11,6 @@ use crate::central::recovery_groups::GroupCheckpoint;
 use crate::manager_messages::Time;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use std::collections::BTreeMap;
-
-/// Orders for ranks of lost hosts that wait until nothing acts there.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(in crate::central) struct HeldGroupOrders {
-    /// When that is, and for each rank the checkpoint from which it comes back.
-    held: BTreeMap<Rank, (Time, Epoch)>,
-}
-
-impl HeldGroupOrders {
-    fn hold(&mut self, until: Time, ranks: &[(Rank, Incarnation)], epoch: Epoch) {
-        let ranks = ranks.iter().map(|(rank, _)| (*rank, (until, epoch)));
-        self.held.extend(ranks);
-    }
-
-    /// Those that are due now.
-    fn take_due(&mut self, now: Time) -> Vec<(Rank, Epoch)> {
-        let due: Vec<(Rank, Epoch)> = (self.held.iter())
-            .filter(|(_, (until, _))| *until <= now)
-            .map(|(rank, (_, epoch))| (*rank, *epoch))
-            .collect();
-        for (rank, _) in &due {
-            self.held.remove(rank);
-        }
-        due
-    }
-
-    /// When the next ones are due.
-    pub(in crate::central) fn due(&self) -> Option<Time> {
-        self.held.values().map(|(until, _)| *until).min()
-    }
-
-    /// The job rolls back as a whole.
-    pub(in crate::central) fn clear(&mut self) {
-        self.held.clear();
-    }
-}
 
 impl Central {
     /// The groups with ranks on lost hosts go back to this checkpoint.

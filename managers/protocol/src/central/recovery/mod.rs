@@ -15,6 +15,7 @@ mod failures;
 mod group_commits;
 mod group_return;
 mod groups_on_others;
+mod held_group_orders;
 mod lost_hosts;
 mod mode;
 mod other_hosts;
@@ -23,7 +24,7 @@ mod relaunch;
 mod response;
 mod rollback;
 
-pub(super) use groups_on_others::HeldGroupOrders;
+pub(super) use held_group_orders::HeldGroupOrders;
 pub(super) use lost_hosts::LostHosts;
 pub(super) use mode::RecoveryMode;
 pub(super) use phases::{GlobalRestore, Relaunching};

@@ -89,24 +89,8 @@ impl Central {
                 }
             }
             Record::Restoring { .. } => self.recall_rollback(record, past),
-            Record::GroupCommitted { rank, epoch, at } => {
-                past.last_epoch = past.last_epoch.max(epoch);
-                // It may be older than the one before, whose image was gone.
-                self.groups.fall_back(rank, GroupCheckpoint { epoch, at });
-            }
-            Record::GroupRestoring {
-                ranks,
-                placement,
-                memory,
-                ..
-            } => {
-                self.ranks.recall_group(&ranks);
-                if let Some(placement) = placement {
-                    self.place(*placement);
-                }
-                self.recall_memory(*memory);
-                past.returning
-                    .extend(ranks.into_iter().map(|(rank, _)| rank));
+            Record::GroupCommitted { .. } | Record::GroupRestoring { .. } => {
+                self.recall_group(record, past);
             }
             Record::Moving { .. } | Record::Moved { .. } | Record::Draining(_) => {
                 self.recall_move(record, past);
@@ -127,6 +111,31 @@ impl Central {
             Record::Stopping { request, .. } => self.stop = request,
             Record::Passed { signal } => self.end.recall_passed(signal),
             Record::Relaunching(relaunch) => past.relaunching = Some(relaunch),
+        }
+    }
+
+    fn recall_group(&mut self, record: Record, past: &mut Past) {
+        match record {
+            Record::GroupCommitted { rank, epoch, at } => {
+                past.last_epoch = past.last_epoch.max(epoch);
+                // It may be older than the one before, whose image was gone.
+                self.groups.fall_back(rank, GroupCheckpoint { epoch, at });
+            }
+            Record::GroupRestoring {
+                ranks,
+                placement,
+                memory,
+                ..
+            } => {
+                self.ranks.recall_group(&ranks);
+                if let Some(placement) = placement {
+                    self.place(*placement);
+                }
+                self.recall_memory(*memory);
+                past.returning
+                    .extend(ranks.into_iter().map(|(rank, _)| rank));
+            }
+            _ => {}
         }
     }
 

@@ -1,6 +1,6 @@
 //! Determinants of this host's ranks that must outlive the host: mpirun, on whose host the job ends
-//! anyway if that is lost, keeps a copy. A rank that continues on another host continues with it, and
-//! so do all ranks of a job that is launched again.
+//! anyway if that is lost, keeps a copy. A rank that continues on another host continues with it,
+//! and so do all ranks of a job that is launched again.
 
 use super::LocalManager;
 use crate::error::Result;
