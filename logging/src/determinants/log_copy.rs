@@ -2,8 +2,8 @@
 //!
 //! The manager of a rank reads a [`LogPart`] out of the memory: what is new since the last one.
 //! The keeper of the copy adds it to its [`CopiedLog`]. When the rank is to continue on another
-//! host, the copy is written into memory there, and the rank's process replays from that as from the memory
-//! of its former host. An image may be newer than the copy. It needs nothing of it then.
+//! host, the copy is written into memory there, and the rank's process replays from that as from
+//! the memory of its former host. An image may be newer than the copy. It needs nothing of it then.
 
 use std::collections::VecDeque;
 

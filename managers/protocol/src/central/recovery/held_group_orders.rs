@@ -1,4 +1,5 @@
-//! Orders for ranks of lost hosts that come back alone: they wait until nothing acts on these hosts.
+//! Orders for ranks of lost hosts that come back alone. They wait until nothing acts on these
+//! hosts.
 
 use crate::manager_messages::Time;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
