@@ -54,6 +54,13 @@ impl BackgroundLevel {
         self.interval.is_some()
     }
 
+    /// Whether these ranks' images of the checkpoint that is under way are there.
+    pub fn has_arrived(&self, ranks: &[Rank], epoch: Epoch) -> bool {
+        let attempt = self.attempt.as_ref();
+        let attempt = attempt.filter(|attempt| attempt.checkpoint.epoch == epoch);
+        attempt.is_some_and(|attempt| ranks.iter().all(|rank| !attempt.missing.contains(rank)))
+    }
+
     /// Nothing is there.
     pub fn new(interval: Option<Interval>) -> BackgroundLevel {
         BackgroundLevel {

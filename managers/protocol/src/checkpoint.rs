@@ -54,6 +54,8 @@ const RETAKE_PAUSES: (u64, u64) = (100, 6_400);
 struct OpenRequest {
     epoch: Epoch,
     since: Time,
+    /// When ranks were asked last.
+    asked: Time,
     missing: BTreeSet<Rank>,
     dearest: ImageCost,
     cost: CheckpointCost,
@@ -266,7 +268,7 @@ impl Coordinator {
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         let of_request = match &self.pending {
-            Some(request) => Some(request.since.plus_millis(REQUEST_LIMIT)),
+            Some(request) => Some(request.asked.plus_millis(REQUEST_LIMIT)),
             None => self.due,
         };
         of_request
@@ -431,6 +433,7 @@ impl Coordinator {
         self.pending = Some(OpenRequest {
             epoch,
             since: now,
+            asked: now,
             missing: (0..self.ranks).map(Rank).collect(),
             dearest: ImageCost::default(),
             cost: CheckpointCost::default(),
@@ -686,7 +689,7 @@ impl Coordinator {
     /// Whether a request is due, or one is aborted for good. Requests are the caller's to give.
     pub fn tick(&mut self, now: Time) -> Tick {
         if let Some(request) = &self.pending {
-            let late = request.since.plus_millis(REQUEST_LIMIT) <= now;
+            let late = request.asked.plus_millis(REQUEST_LIMIT) <= now;
             let (epoch, rank) = (request.epoch, request.missing.first().copied());
             return match rank {
                 Some(rank) if late => {

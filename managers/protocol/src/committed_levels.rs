@@ -283,6 +283,11 @@ impl CommittedLevels {
         self.files.arrived(rank, epoch)
     }
 
+    /// Whether these ranks' images of a checkpoint whose files are under way are there.
+    pub fn has_files_of(&self, ranks: &[Rank], epoch: Epoch) -> bool {
+        self.files.has_arrived(ranks, epoch)
+    }
+
     /// The checkpoint whose files were under way is committed there. Returns the nanoseconds since
     /// they were begun.
     pub fn commit_files(&mut self, now: Time) -> u64 {

@@ -245,6 +245,23 @@ pub enum ToLocal {
         /// The highest number that was abandoned; no committed one is higher.
         abandoned: Epoch,
     },
+    /// These ranks take their images of this checkpoint.
+    CheckpointRanks {
+        /// The job's generation.
+        generation: Generation,
+        /// The checkpoint.
+        epoch: Epoch,
+        /// Ranks of a recovery group that are on the host.
+        ranks: Vec<Rank>,
+    },
+    /// The images of these ranks are written to files. Without recovery groups, a [`Self::Commit`]
+    /// says that of all ranks.
+    WriteImages {
+        /// Ranks of a recovery group that are on the host.
+        ranks: Vec<Rank>,
+        /// The checkpoint.
+        epoch: Epoch,
+    },
     /// The recovery group of these ranks has committed this checkpoint: the host drops their
     /// earlier images, and tells them.
     CommitGroup {

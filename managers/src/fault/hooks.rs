@@ -47,7 +47,9 @@ pub fn before_central(effect: &FromCentral, course: impl FnOnce() -> Course) -> 
             ToLocal::Checkpoint { .. } if course() == Course::Finalizing => {
                 Some(Point::LastCheckpoint)
             }
-            ToLocal::Checkpoint { .. } => Some(Point::RequestSent),
+            ToLocal::Checkpoint { .. } | ToLocal::CheckpointRanks { .. } => {
+                Some(Point::RequestSent)
+            }
             ToLocal::Commit { .. } => Some(Point::CommitSent),
             ToLocal::Restore { moved, .. } if moved.iter().any(|one| one.moves) => {
                 Some(Point::MoveRestoreSent)

@@ -346,7 +346,11 @@ impl Stored {
     pub fn covers(&self, host: HostIndex, order: &ToLocal) -> bool {
         let now = |generation: Generation| generation == self.generation;
         match *order {
-            ToLocal::Checkpoint { generation, epoch } => now(generation) && epoch <= self.ordered,
+            ToLocal::Checkpoint { generation, epoch }
+            | ToLocal::CheckpointRanks {
+                generation, epoch, ..
+            } => now(generation) && epoch <= self.ordered,
+            ToLocal::WriteImages { epoch, .. } => self.history.contains(&epoch),
             ToLocal::Start {
                 generation, image, ..
             } => now(generation) && image.is_none_or(|e| e <= self.ordered),

@@ -36,9 +36,7 @@ impl Central {
 
     fn request_all(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         if let Some(epoch) = self.request(now, effects) {
-            let generation = self.ranks.generation();
-            let request = ToLocal::Checkpoint { generation, epoch };
-            self.hosts.spread(request, effects);
+            self.request_images(now, epoch, effects);
         }
     }
 
@@ -172,6 +170,7 @@ impl Central {
         };
         let progress = checkpoints.imaged(rank, epoch, cost);
         self.commit_group(now, rank, epoch, effects);
+        self.group_is_imaged(now, rank, epoch, effects);
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
         };
@@ -400,6 +399,7 @@ impl Central {
             abandoned,
         };
         self.hosts.send_all(commit, effects);
+        self.write_groups(epochs.writing, effects);
         self.order_copies(effects);
     }
 }

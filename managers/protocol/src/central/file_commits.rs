@@ -59,7 +59,9 @@ impl Central {
         effects: &mut Vec<CentralEffect>,
     ) {
         let checkpoints = self.mode.checkpoints_mut();
-        if let Some(complete) = checkpoints.and_then(|c| c.stored(rank, epoch)) {
+        let complete = checkpoints.and_then(|c| c.stored(rank, epoch));
+        self.group_is_stored(rank, epoch, effects);
+        if let Some(complete) = complete {
             self.commit_level(now, Level::File, complete, effects);
         }
     }

@@ -2,6 +2,7 @@
 //! through their methods.
 
 use super::copy_groups::CopyGroups;
+use super::group_turns::GroupTurns;
 use super::host_table::HostTable;
 use super::interface::{CentralEffect, Failover, HostIndex, Job, RankPlacement};
 use super::job_clock::JobClock;
@@ -46,6 +47,9 @@ pub struct Central {
     pub(super) regions: RegionCommits,
     /// Hosts that are lost, until it is decided how the job continues.
     pub(super) lost_hosts: LostHosts,
+    /// The groups that take their images, and those that write them to files.
+    pub(super) image_turns: GroupTurns,
+    pub(super) file_turns: GroupTurns,
     /// Ranks of groups that come back on other hosts once nothing acts on a lost one.
     pub(super) held_groups: HeldGroupOrders,
     /// Ranks that move to other hosts.
@@ -92,6 +96,8 @@ impl Central {
             requested: job.requested,
             regions: RegionCommits::default(),
             lost_hosts: LostHosts::default(),
+            image_turns: GroupTurns::default(),
+            file_turns: GroupTurns::default(),
             held_groups: HeldGroupOrders::default(),
             moves: MoveTable::default(),
             former_hosts: FormerHosts::default(),

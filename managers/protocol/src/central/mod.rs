@@ -22,6 +22,8 @@ mod ending;
 mod event;
 mod failure;
 mod file_commits;
+mod group_schedule;
+mod group_turns;
 mod host_condition;
 mod host_table;
 mod host_views;

@@ -31,6 +31,19 @@ impl Coordinator {
         self.committed.lose_on_hosts(ranks, left);
     }
 
+    /// Whether the files of these ranks' images of a checkpoint that is being written are there.
+    #[must_use]
+    pub fn has_files_of(&self, ranks: &[Rank], epoch: Epoch) -> bool {
+        self.committed.has_files_of(ranks, epoch)
+    }
+
+    /// Further ranks are asked for their images of the checkpoint that is under way.
+    pub fn goes_on(&mut self, now: Time) {
+        if let Some(request) = &mut self.pending {
+            request.asked = now;
+        }
+    }
+
     /// Whether images get files.
     #[must_use]
     pub fn keeps_files(&self) -> bool {

@@ -11,14 +11,16 @@ use rejoin_channel_table::{Epoch, Generation, Rank};
 use rejoin_wire::{FromManager, ImageCost, MOST_CAVEATS, ToManager};
 
 impl Local {
-    /// Central requests a checkpoint.
+    /// Central requests a checkpoint of these ranks.
     pub(super) fn request_images(
         &self,
         generation: Generation,
         epoch: Epoch,
+        is_asked: impl Fn(Rank) -> bool,
         effects: &mut Vec<LocalEffect>,
     ) {
-        let to = self.begun();
+        let mut to = self.begun();
+        to.retain(|rank| is_asked(*rank));
         let request = FromManager::Checkpoint { generation, epoch };
         effects.push(LocalEffect::Ranks(to, request));
     }
@@ -139,7 +141,11 @@ impl Local {
         let dropped = self.copies.keep(|epoch| self.images.counts(epoch));
         effects.extend(dropped.into_iter().map(LocalEffect::DropCopy));
         if let Some(epoch) = committed.writing {
-            self.write_images(epoch, effects);
+            let ranks = self.processes.iter().map(|p| p.instance().rank);
+            // Groups take turns.
+            let ranks = ranks.filter(|rank| !self.images.is_of_group(*rank));
+            let ranks: Vec<Rank> = ranks.collect();
+            self.write_images(epoch, &ranks, effects);
         }
         self.answer_askers(effects);
     }
@@ -164,10 +170,14 @@ impl Local {
         effects.push(LocalEffect::Ranks(to, commit));
     }
 
-    /// Has the images of this epoch written to files, and repeats what central may not know.
-    fn write_images(&mut self, epoch: Epoch, effects: &mut Vec<LocalEffect>) {
-        let ranks: Vec<Rank> = self.processes.iter().map(|p| p.instance().rank).collect();
-        for rank in ranks {
+    /// Has the images of these ranks written to files, and repeats what central may not know.
+    pub(super) fn write_images(
+        &mut self,
+        epoch: Epoch,
+        ranks: &[Rank],
+        effects: &mut Vec<LocalEffect>,
+    ) {
+        for rank in ranks.iter().copied() {
             match self.images.write(rank, epoch) {
                 Some(ImageFileState::Absent) => {
                     effects.push(LocalEffect::WriteImage(rank, epoch));

@@ -92,6 +92,11 @@ impl ImageTable {
         superseded
     }
 
+    /// The rank is of a recovery group that has committed a checkpoint.
+    pub fn is_of_group(&self, rank: Rank) -> bool {
+        self.of_groups.contains_key(&rank)
+    }
+
     /// The job starts anew, or rolls back as a whole.
     pub fn forget_groups(&mut self) {
         self.of_groups.clear();

@@ -4,6 +4,7 @@ use super::host_state::{Local, LocalPhase};
 use super::inputs::{LocalEffect, LocalInput};
 use super::rank_process::RankProcess;
 use crate::manager_messages::{Cause, Time, ToCentral, ToLocal};
+use rejoin_channel_table::Rank;
 use rejoin_wire::ToManager;
 
 impl Local {
@@ -94,9 +95,10 @@ impl Local {
     pub(super) fn order(&mut self, now: Time, order: ToLocal, effects: &mut Vec<LocalEffect>) {
         let present = self.processes.generation();
         match order {
-            ToLocal::Leave { .. } | ToLocal::Copy { .. } | ToLocal::Unload { .. } => {
-                self.order_of_files(order, effects);
-            }
+            ToLocal::Leave { .. }
+            | ToLocal::Copy { .. }
+            | ToLocal::Unload { .. }
+            | ToLocal::WriteImages { .. } => self.order_of_files(order, effects),
             // The asking central manager has not received it.
             ToLocal::Report | ToLocal::End { .. } | ToLocal::Kill
                 if self.phase == LocalPhase::Done =>
@@ -108,9 +110,6 @@ impl Local {
                 self.order_processes(now, order, effects);
             }
             ToLocal::Start { .. } | ToLocal::Begin { .. } => self.order_to_begin(order, effects),
-            ToLocal::Checkpoint { generation, epoch } if generation == present => {
-                self.request_images(generation, epoch, effects);
-            }
             ToLocal::Move { .. }
             | ToLocal::Load { .. }
             | ToLocal::Stay { .. }
@@ -119,21 +118,10 @@ impl Local {
             ToLocal::RegionsNumber { .. } | ToLocal::RegionsCommitted { .. } => {
                 self.order_of_regions(order, effects);
             }
-            ToLocal::Commit {
-                generation,
-                epochs,
-                abandoned,
-            } if generation == present || self.has_only_images(generation) => {
-                self.commit(epochs, abandoned, effects);
-            }
-            ToLocal::CommitGroup {
-                generation,
-                ranks,
-                epoch,
-                released,
-            } if generation == present => {
-                self.commit_group(&ranks, (epoch, released), effects);
-            }
+            ToLocal::Checkpoint { .. }
+            | ToLocal::CheckpointRanks { .. }
+            | ToLocal::Commit { .. }
+            | ToLocal::CommitGroup { .. } => self.order_of_checkpoint(order, effects),
             ToLocal::CanNotLeave => self.can_not_leave(effects),
             ToLocal::Release { instance } => self.processes.release(instance),
             ToLocal::AllFinalized { generation } if generation == present => {
@@ -150,11 +138,42 @@ impl Local {
             ToLocal::Report => self.report(effects),
             ToLocal::Acknowledged { instance } => self.processes.acknowledged(instance),
             // Stale news of an older generation, or an order that came twice.
-            ToLocal::Checkpoint { .. }
-            | ToLocal::Commit { .. }
-            | ToLocal::CommitGroup { .. }
-            | ToLocal::AllFinalized { .. }
-            | ToLocal::End { .. } => {}
+            ToLocal::AllFinalized { .. } | ToLocal::End { .. } => {}
+        }
+    }
+
+    /// An order about checkpoints: of which ranks take images, and which of these count.
+    fn order_of_checkpoint(&mut self, order: ToLocal, effects: &mut Vec<LocalEffect>) {
+        let present = self.processes.generation();
+        match order {
+            ToLocal::Checkpoint { generation, epoch } if generation == present => {
+                self.request_images(generation, epoch, |_| true, effects);
+            }
+            ToLocal::CheckpointRanks {
+                generation,
+                epoch,
+                ranks,
+            } if generation == present => {
+                let is_asked = |rank: Rank| ranks.contains(&rank);
+                self.request_images(generation, epoch, is_asked, effects);
+            }
+            ToLocal::Commit {
+                generation,
+                epochs,
+                abandoned,
+            } if generation == present || self.has_only_images(generation) => {
+                self.commit(epochs, abandoned, effects);
+            }
+            ToLocal::CommitGroup {
+                generation,
+                ranks,
+                epoch,
+                released,
+            } if generation == present => {
+                self.commit_group(&ranks, (epoch, released), effects);
+            }
+            // Stale news of an older generation.
+            _ => {}
         }
     }
 
@@ -188,6 +207,7 @@ impl Local {
             ToLocal::Leave { keeps_files } => self.leave(keeps_files, effects),
             ToLocal::Copy { members, epoch } => self.copy_image(members, epoch, effects),
             ToLocal::Unload { rank } => self.unload(rank, effects),
+            ToLocal::WriteImages { ranks, epoch } => self.write_images(epoch, &ranks, effects),
             _ => {}
         }
     }

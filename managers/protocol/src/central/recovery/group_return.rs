@@ -59,7 +59,7 @@ impl Central {
     }
 
     /// These ranks by host.
-    pub(super) fn on_hosts(
+    pub(in crate::central) fn on_hosts(
         &self,
         ranks: &[(Rank, Incarnation)],
     ) -> BTreeMap<HostIndex, Vec<(Rank, Incarnation)>> {

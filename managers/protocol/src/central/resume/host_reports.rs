@@ -47,6 +47,9 @@ impl Central {
                 self.repeat_orders(now, host, ranks, report, past, effects);
             }
         }
+        let checkpoints = self.mode.checkpoints();
+        let writing = checkpoints.and_then(|c| c.epochs().writing);
+        self.write_groups(writing, effects);
         self.end_past_moves(past, effects);
         // Of this generation, as it was when the hosts reported.
         let generation = self.ranks.generation();

@@ -1,0 +1,135 @@
+//! Which recovery groups take their images now, and which write them to files ([`GroupTurns`]).
+
+use super::interface::CentralEffect;
+use super::job_state::Central;
+use super::phase::CentralPhase;
+use crate::manager_messages::{Time, ToLocal};
+use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
+
+impl Central {
+    /// Whether groups take turns. A job that stops, or whose ranks have all done their work, has no
+    /// time for that.
+    fn takes_turns(&self) -> bool {
+        self.groups.are_several() && self.phase == CentralPhase::Running && self.stop.is_none()
+    }
+
+    /// Requests images of this checkpoint: of all ranks, or of the first groups.
+    pub(super) fn request_images(
+        &mut self,
+        now: Time,
+        epoch: Epoch,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        if self.takes_turns() {
+            self.image_turns.begin(epoch, self.groups.leaders());
+            return self.request_next_groups(now, effects);
+        }
+        self.image_turns.end();
+        let generation = self.ranks.generation();
+        let request = ToLocal::Checkpoint { generation, epoch };
+        self.hosts.spread(request, effects);
+    }
+
+    /// A group has its images of this checkpoint: the next one takes its own.
+    pub(super) fn group_is_imaged(
+        &mut self,
+        now: Time,
+        rank: Rank,
+        epoch: Epoch,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let members = self.groups.members(rank);
+        let Some(leader) = members.first().copied() else {
+            return;
+        };
+        let checkpoints = self.mode.checkpoints();
+        let is_whole = checkpoints.is_some_and(|c| c.has_images_of(members, epoch));
+        if is_whole && self.image_turns.ends(epoch, leader) {
+            self.request_next_groups(now, effects);
+        }
+    }
+
+    fn request_next_groups(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
+        let epoch = self.image_turns.epoch();
+        let checkpoints = self.mode.checkpoints_mut();
+        let Some(checkpoints) = checkpoints.filter(|c| c.pending().is_some()) else {
+            return self.image_turns.end();
+        };
+        let Some(epoch) = epoch.filter(|epoch| checkpoints.pending() == Some(*epoch)) else {
+            return self.image_turns.end();
+        };
+        checkpoints.goes_on(now);
+        for leader in self.image_turns.take_next() {
+            self.order_of_group(leader, effects, |generation, ranks| {
+                ToLocal::CheckpointRanks {
+                    generation,
+                    epoch,
+                    ranks,
+                }
+            });
+        }
+    }
+
+    /// Images of this checkpoint are to be written to files, in a job of several groups. `None`:
+    /// none are to be written.
+    pub(super) fn write_groups(
+        &mut self,
+        writing: Option<Epoch>,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let Some(epoch) = writing.filter(|_| self.groups.are_several()) else {
+            return self.file_turns.end();
+        };
+        self.file_turns.begin(epoch, self.groups.leaders());
+        self.write_next_groups(epoch, effects);
+    }
+
+    /// The file of a rank's image is there: when its group has all of them, the next one writes.
+    pub(super) fn group_is_stored(
+        &mut self,
+        rank: Rank,
+        epoch: Epoch,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let members = self.groups.members(rank);
+        let Some(leader) = members.first().copied() else {
+            return;
+        };
+        let checkpoints = self.mode.checkpoints();
+        let is_whole = checkpoints.is_some_and(|c| c.has_files_of(members, epoch));
+        if is_whole && self.file_turns.ends(epoch, leader) {
+            self.write_next_groups(epoch, effects);
+        }
+    }
+
+    fn write_next_groups(&mut self, epoch: Epoch, effects: &mut Vec<CentralEffect>) {
+        let next = match self.takes_turns() {
+            true => self.file_turns.take_next(),
+            false => self.file_turns.take_rest(),
+        };
+        for leader in next {
+            self.order_of_group(leader, effects, |_, ranks| ToLocal::WriteImages {
+                ranks,
+                epoch,
+            });
+        }
+    }
+
+    /// Sends an order about a group's ranks to each of their hosts.
+    fn order_of_group(
+        &self,
+        leader: Rank,
+        effects: &mut Vec<CentralEffect>,
+        order: impl Fn(Generation, Vec<Rank>) -> ToLocal,
+    ) {
+        let members = self.groups.members(leader).iter();
+        let ranks: Vec<_> = members
+            .map(|rank| (*rank, Incarnation::default()))
+            .collect();
+        let generation = self.ranks.generation();
+        for (host, ranks) in self.on_hosts(&ranks) {
+            let ranks = ranks.into_iter().map(|(rank, _)| rank).collect();
+            effects.push(CentralEffect::Send(host, order(generation, ranks)));
+        }
+    }
+}
