@@ -148,18 +148,18 @@ pub fn map_bodies(memory: BorrowedFd<'_>) -> io::Result<&'static mut [u8]> {
 /// A process that was made from a file has copies of its `bodies` in memory of its own, within
 /// `area`, which was the mapping of [`map_bodies`]. Puts them into `memory`, and maps this there as
 /// before. If that fails, they stay where they are, and the rest of the area is memory of the
-/// process as well.
+/// process as well: the reason is returned.
 ///
 /// # Safety
 /// The area is that of [`map_bodies`] in the process of the image, and no thread uses it meanwhile.
 ///
 /// # Errors
-/// The system's reason, or a memory that is too small; the area can be used all the same.
+/// The system gives no memory: the area is of no use.
 pub unsafe fn share_again(
     memory: BorrowedFd<'_>,
     area: &Range<usize>,
     bodies: &[Range<usize>],
-) -> io::Result<()> {
+) -> io::Result<Option<io::Error>> {
     let shared = copy_bodies(memory, area, bodies).and_then(|()| {
         let (at, offset) = (area.start as *mut c_void, DETERMINANT_BYTES as i64);
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
@@ -169,19 +169,20 @@ pub unsafe fn share_again(
     let Err(why) = shared else {
         // SAFETY: as in `map_bodies`.
         unsafe { libc::madvise(area.start as *mut c_void, area.len(), libc::MADV_DONTDUMP) };
-        return Ok(());
+        return Ok(None);
     };
     let ends = bodies.iter().map(|body| body.end);
     let starts = bodies.iter().map(|body| body.start);
     let before = std::iter::once(area.start).chain(ends);
     for (start, end) in before.zip(starts.chain([area.end])) {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let flags = private | libc::MAP_FIXED;
         if start < end {
             // SAFETY: between the bodies nothing is needed.
             unsafe { map_at(start as *mut c_void, end - start, flags, (-1, 0))? };
         }
     }
-    Err(why)
+    Ok(Some(why))
 }
 
 /// Writes the bodies to their places in the memory.
@@ -289,7 +290,8 @@ mod tests {
         let (mapped, all, body) = area(());
         let memory = RankLogMemory::new(8 * PAGE as u64).expect("memory");
         // SAFETY: the area of above, which only this test has.
-        unsafe { share_again(memory.as_fd(), &all, &[body]).expect("room") };
+        let shared = unsafe { share_again(memory.as_fd(), &all, &[body]) };
+        assert!(shared.expect("memory").is_none());
         assert_eq!(mapped[PAGE..2 * PAGE], [7; PAGE]);
         mapped[0] = 5;
         let other = map_bodies(memory.as_fd()).expect("a mapping");
@@ -299,7 +301,7 @@ mod tests {
         let memory = RankLogMemory::new(2 * PAGE as u64).expect("memory");
         // SAFETY: as before.
         let shared = unsafe { share_again(memory.as_fd(), &all, &[body]) };
-        shared.expect_err("too small");
+        assert!(shared.expect("memory").is_some(), "it is too small");
         mapped[4 * PAGE - 1] = 5;
         assert_eq!((mapped[0], mapped[PAGE]), (0, 7));
     }

@@ -20,7 +20,15 @@ fn a_job_whose_processes_are_all_killed_twice_continues() {
     let child = job
         .again(&[&LOGS[..], &["--transport", "tcp"]].concat())
         .start();
+    end_replays(&job);
     job.ends_well(child);
+}
+
+/// Rank 0 looks whether the gate is there, and tells the others. A replay does not repeat what it
+/// has seen of that file, so the gate must not come before all replays have ended.
+fn end_replays(job: &NamedJob) {
+    let from = job.committed();
+    wait_for(LIMIT, "two checkpoints", || job.committed() > from + 1);
 }
 
 /// The clients keep what they were told, so a server that repeats another order is found.
@@ -80,6 +88,7 @@ fn a_job_that_stops_continues() {
     assert_eq!(done.output.status.code(), Some(85), "{}", done.text());
     job.has_seen(&done.stdout());
     let child = job.again(&LOGS).start();
+    end_replays(&job);
     job.ends_well(child);
 }
 
@@ -112,5 +121,6 @@ fn a_restart_in_another_mode_or_without_answers_is_refused() {
     assert!(said.contains("torn or altered"), "{said}");
     std::fs::write(&file, kept).expect("a disk");
     let child = job.again(&LOGS).start();
+    end_replays(&job);
     job.ends_well(child);
 }

@@ -88,18 +88,21 @@ impl Device {
 
     /// This process may have been made from a file, which has the bodies of the log: they are in
     /// memory of the manager again, as those of a process that begins.
-    pub(super) fn reopen_bodies(&mut self) {
+    pub(super) fn reopen_bodies(&mut self) -> Result<()> {
         let Some(bodies) = self.recovery.take_private_bodies() else {
-            return;
+            return Ok(());
         };
         let area = self.engine.log_memory();
         if area.is_empty() {
-            return;
+            return Ok(());
         }
         let images = self.member.settings().images.as_ref();
-        if let Err(error) = managers_log::share_again(images, &area, &bodies) {
-            tracing::info!("messages are logged in memory of the process: {error}");
+        let private = managers_log::share_again(images, &area, &bodies)
+            .map_err(|error| Error::system("open the memory of logged messages", error))?;
+        if let Some(why) = private {
+            tracing::info!("messages are logged in memory of the process: {why}");
         }
+        Ok(())
     }
 
     /// Counters of the log, with their names; none outside logging modes.
@@ -194,9 +197,10 @@ impl Device {
     /// They are not in a minute.
     #[cold]
     pub(super) fn await_stable_determinants(&mut self) -> Result<()> {
-        let start = Instant::now();
+        let mut waited = Duration::ZERO;
         while !self.are_determinants_stable()? {
-            if start.elapsed() > STORE_LIMIT {
+            let start = Instant::now();
+            if waited > STORE_LIMIT {
                 let seconds = STORE_LIMIT.as_secs();
                 return Err(Error::Manager {
                     rank: self.member.rank(),
@@ -205,6 +209,8 @@ impl Device {
             }
             self.manager.await_message(Duration::from_secs(1));
             self.read_manager_messages()?;
+            // The rank may be suspended meanwhile, which lasts as long as it lasts.
+            waited += start.elapsed().min(Duration::from_secs(1));
         }
         Ok(())
     }

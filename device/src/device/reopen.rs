@@ -73,7 +73,7 @@ impl Device {
         }
         // Other recovery groups may have gone on since the image.
         self.engine.returned();
-        self.reopen_bodies();
+        self.reopen_bodies()?;
         self.reopen_determinants()?;
         // Whatever came right behind the start was read along with it and raises no edge.
         self.read_manager_messages()?;

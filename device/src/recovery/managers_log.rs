@@ -50,13 +50,15 @@ pub(crate) fn map_bodies(images: Option<&Images>) -> io::Result<&'static mut [u8
 /// In a process that was made from a file: puts its `bodies` into the memory that the manager has
 /// for it now, and maps that where it was before.
 ///
+/// Returns why they are in memory of the process instead, if they are.
+///
 /// # Errors
-/// As [`open`], or a memory that is too small. The bodies are in memory of the process then.
+/// As [`open`], or the system gives no memory.
 pub(crate) fn share_again(
     images: Option<&Images>,
     area: &Range<usize>,
     bodies: &[Range<usize>],
-) -> io::Result<()> {
+) -> io::Result<Option<io::Error>> {
     // SAFETY: the area is the engine's memory for bodies, which nothing uses while the rank joins
     // the job again.
     unsafe { rank_log_memory::share_again(memory(images)?.as_fd(), area, bodies) }

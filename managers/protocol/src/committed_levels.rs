@@ -167,6 +167,15 @@ impl CommittedLevels {
         all.find(|other| *other < epoch && counted.is_in_files(*other) && self.is_whole(*other))
     }
 
+    /// The images of these ranks of checkpoints after this one are void.
+    pub fn lose_later(&mut self, ranks: &[Rank], to: Epoch) {
+        for epoch in self.epochs().newest_first().filter(|epoch| *epoch > to) {
+            for rank in ranks {
+                self.lose(*rank, epoch);
+            }
+        }
+    }
+
     /// These ranks were on lost hosts: only their images of the checkpoint `left` are there.
     pub fn lose_on_hosts(&mut self, ranks: &[Rank], left: Epoch) {
         for epoch in self.epochs().newest_first().filter(|epoch| *epoch != left) {
@@ -208,6 +217,12 @@ impl CommittedLevels {
     /// The user asks for a checkpoint, which gets this number or a higher one, in files.
     pub fn want_files(&mut self, from: Epoch) {
         self.files.want(from);
+        self.copies.want_too(from);
+    }
+
+    /// The same, and an earlier request stands.
+    pub fn want_files_too(&mut self, from: Epoch) {
+        self.files.want_too(from);
         self.copies.want_too(from);
     }
 

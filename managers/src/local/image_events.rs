@@ -182,7 +182,7 @@ impl LocalManager {
                         self.image_said(slot, refused(report, why));
                     }
                 }
-                ImageEvent::Running { pid } => self.arrived(slot, pid)?,
+                ImageEvent::Running { pid } => self.arrived(slot, epoch, pid)?,
                 ImageEvent::Failed { why } => self.not_arrived(slot, why),
                 ImageEvent::Lost { why } => self.image_lost(slot, epoch, &why),
             }

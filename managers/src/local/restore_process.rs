@@ -25,7 +25,7 @@ impl LocalManager {
         if self.lacks_moved_image(slot, instance, epoch)? || self.awaits_copy(instance, epoch)? {
             return Ok(());
         }
-        if self.awaits_determinants(instance, epoch) {
+        if self.lacks_determinants(slot, instance, epoch) {
             return Ok(());
         }
         if self.images.is_bound(slot, epoch, instance.generation) {
@@ -115,13 +115,15 @@ impl LocalManager {
     }
 
     /// The process of an image is there.
-    pub(super) fn arrived(&mut self, slot: usize, pid: u32) -> Result<()> {
-        let Some(restore) = self.restores.take(slot) else {
+    pub(super) fn arrived(&mut self, slot: usize, epoch: Epoch, pid: u32) -> Result<()> {
+        // One of another image was asked for before.
+        let is_wanted = self.restores.is_from(slot, epoch);
+        let Some(restore) = is_wanted.then(|| self.restores.take(slot)).flatten() else {
             // It is no longer needed.
             descendants::send(pid, libc::SIGKILL);
             return Ok(());
         };
-        let (instance, epoch) = (restore.instance(), restore.epoch());
+        let instance = restore.instance();
         let (retire, incarnation) = (restore.is_to_retire(), instance.incarnation);
         let (ends, socket) = restore.into_descriptors();
         let stray = self.restores.take_stray(pid);

@@ -78,17 +78,28 @@ impl LocalManager {
         let Some(starter) = &mut self.starter else {
             return Ok(());
         };
-        let waits = starter.logs().take_part(rank, &LogPart::from(part), last)?;
-        match waits {
+        match starter.logs().take_part(rank, &LogPart::from(part), last) {
             Some((instance, epoch)) => self.restore_process(instance, epoch),
             None => Ok(()),
         }
     }
 
-    /// Whether a process begins only after the copy of its determinants has come.
-    pub(super) fn awaits_determinants(&mut self, instance: ProcessInstance, epoch: Epoch) -> bool {
-        let starter = self.starter.as_mut();
-        starter.is_some_and(|starter| starter.logs().awaits(instance, epoch))
+    /// Whether a process begins only after the copy of its determinants has come, or not at all.
+    pub(super) fn lacks_determinants(
+        &mut self,
+        slot: usize,
+        instance: ProcessInstance,
+        epoch: Epoch,
+    ) -> bool {
+        let Some(starter) = &mut self.starter else {
+            return false;
+        };
+        if let Some(why) = starter.logs().failure(instance.rank) {
+            let why = why.to_owned();
+            self.not_restored(slot, instance, why);
+            return true;
+        }
+        starter.logs().awaits(instance, epoch)
     }
 
     /// A process that waits for that is not wanted any more; `false` if it is none.

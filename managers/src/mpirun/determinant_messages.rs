@@ -10,7 +10,7 @@ use rejoin_managers_protocol::central::HostIndex;
 impl Launcher {
     /// Stores what hosts have sent, and tells them so.
     pub(super) fn store_determinants(&mut self) -> Result<()> {
-        for (host, mark) in self.determinants.store() {
+        for (host, mark) in self.determinants.store()? {
             let answer = MpirunToLocal::DeterminantsStored(mark);
             self.hosts.queue(host, &answer)?;
         }

@@ -8,7 +8,7 @@ use crate::launch::local_messages::{DeterminantsPart, StoredMark};
 use crate::launch::named_job::NamedJob;
 use crate::report::user_log;
 use rejoin_channel_table::Rank;
-use rejoin_logging::determinants::{CopiedLog, LogPart};
+use rejoin_logging::determinants::{CopiedLog, DeterminantError, LogPart};
 use rejoin_managers_protocol::central::HostIndex;
 
 /// The copies, and their file.
@@ -16,6 +16,8 @@ use rejoin_managers_protocol::central::HostIndex;
 pub(super) struct KeptDeterminants {
     copies: DeterminantCopies,
     file: Option<DeterminantsFile>,
+    /// Determinants of this rank are missing.
+    failed: Option<(Rank, DeterminantError)>,
     /// What hosts are told once all that was noted is stored.
     answers: Vec<(HostIndex, StoredMark)>,
 }
@@ -43,6 +45,7 @@ impl KeptDeterminants {
         Ok(KeptDeterminants {
             copies,
             file: made.transpose().map_err(Error::Log)?,
+            failed: None,
             answers: Vec::new(),
         })
     }
@@ -63,8 +66,7 @@ impl KeptDeterminants {
         let copy = self.copies.entry(rank).or_default();
         match copy.add(&LogPart::from(part)) {
             Ok(()) => self.answers.extend(mark.map(|mark| (host, mark))),
-            // The rank says that it waits in vain.
-            Err(error) => tracing::error!(rank = rank.0, %error, "determinants are missing"),
+            Err(error) => self.failed = Some((rank, error)),
         }
     }
 
@@ -75,14 +77,21 @@ impl KeptDeterminants {
     }
 
     /// Stores what was noted. Returns what hosts are to be told.
-    pub(super) fn store(&mut self) -> Vec<(HostIndex, StoredMark)> {
+    ///
+    /// # Errors
+    /// Something is missing, so that a rank waits in vain.
+    pub(super) fn store(&mut self) -> Result<Vec<(HostIndex, StoredMark)>> {
+        if let Some((rank, error)) = self.failed.take() {
+            let why = format!("determinants of rank {}: {error}", rank.0);
+            return Err(Error::Log(why));
+        }
         if !self.answers.is_empty()
             && let Some(file) = &mut self.file
             && let Err(error) = file.sync(&self.copies)
         {
             self.no_file(&error);
         }
-        std::mem::take(&mut self.answers)
+        Ok(std::mem::take(&mut self.answers))
     }
 
     /// The file lacks something from here on.

@@ -2,7 +2,7 @@
 
 use super::saved_job::{Running, SavedCheckpoint, SavedJob, SavedKind};
 use crate::error::system_text;
-use crate::launch::{named_job, shown_output};
+use crate::launch::{determinants_file, named_job, shown_output};
 use rejoin_ckpt::image::image_check;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -64,6 +64,7 @@ pub fn remove(images: &Path, job: &mut SavedJob, keep: Option<usize>) -> Result<
         if job.is_named {
             remove_file(&named_job::record_path(job.folder.path()))?;
             shown_output::remove(job.folder.path());
+            determinants_file::remove(job.folder.path());
         }
         // Notes without images, too.
         match job.folder.clear(None) {

@@ -63,9 +63,9 @@ impl Central {
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
         };
-        if frees_logs && checkpoints.keeps_files() {
-            // A log that is full has room once the files are there.
-            checkpoints.want_files();
+        // A log that is full has room once the files are there.
+        if frees_logs && checkpoints.keeps_files() && checkpoints.want_files_of(after) {
+            return;
         }
         let latest = checkpoints.pending().max(checkpoints.committed());
         if latest.is_none_or(|latest| latest <= after) {
@@ -318,10 +318,6 @@ impl Central {
         if at_once && of_group.is_some_and(|last| last.epoch == epoch) {
             checkpoints.hurry(now);
         }
-        self.group_falls_back(rank, epoch, effects);
-        let Some(checkpoints) = self.mode.checkpoints_mut() else {
-            return;
-        };
         let committed = checkpoints.committed();
         let counts = committed == Some(epoch) || checkpoints.pending() == Some(epoch);
         let before = checkpoints.epochs();

@@ -49,7 +49,8 @@ impl Central {
         }
     }
 
-    fn request_next_groups(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
+    /// Requests images of the groups whose turn it is now.
+    pub(super) fn request_next_groups(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
         let epoch = self.image_turns.epoch();
         let checkpoints = self.mode.checkpoints_mut();
         let Some(checkpoints) = checkpoints.filter(|c| c.pending().is_some()) else {
@@ -59,7 +60,11 @@ impl Central {
             return self.image_turns.end();
         };
         checkpoints.goes_on(now);
-        for leader in self.image_turns.take_next() {
+        let next = match self.takes_turns() {
+            true => self.image_turns.take_next(),
+            false => self.image_turns.take_rest(),
+        };
+        for leader in next {
             self.order_of_group(leader, effects, |generation, ranks| {
                 ToLocal::CheckpointRanks {
                     generation,

@@ -60,6 +60,7 @@ impl Central {
             // The time may be short, and a move puts checkpoints off.
             self.end_moves(now, "the job is to stop", effects);
             self.checkpoint_asked(now, effects);
+            self.request_next_groups(now, effects);
         }
     }
 

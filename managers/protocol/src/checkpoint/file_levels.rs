@@ -25,9 +25,26 @@ impl Coordinator {
         self.committed.files_before(epoch)
     }
 
+    /// These ranks come back from this checkpoint: later images of theirs are void, and a request
+    /// under way, too.
+    pub fn fall_back(&mut self, ranks: &[Rank], to: Epoch) {
+        self.void_request();
+        self.committed.lose_later(ranks, to);
+    }
+
+    /// The request under way counts no more, and another one follows.
+    fn void_request(&mut self) {
+        if let Some(void) = self.pending.take() {
+            self.overdue = Some(void.since);
+            self.another = true;
+        }
+    }
+
     /// These ranks were on hosts that are lost: of their images, only those of the checkpoint
     /// `left` are there.
     pub fn lose_on_hosts(&mut self, ranks: &[Rank], left: Epoch) {
+        // Their images of it may have been there.
+        self.void_request();
         self.committed.lose_on_hosts(ranks, left);
     }
 
@@ -42,6 +59,19 @@ impl Coordinator {
         if let Some(request) = &mut self.pending {
             request.asked = now;
         }
+    }
+
+    /// A rank that is in the epoch `after` needs files of a checkpoint that has its state. Returns
+    /// whether such a checkpoint is under way or being written already.
+    pub fn want_files_of(&mut self, after: Epoch) -> bool {
+        let counted = self.epochs();
+        let under_way = [counted.writing, counted.copying];
+        if under_way.into_iter().flatten().any(|epoch| epoch >= after) {
+            return true;
+        }
+        let pending = self.pending().filter(|epoch| *epoch >= after);
+        self.committed.want_files_too(pending.unwrap_or(self.next));
+        pending.is_some()
     }
 
     /// Whether images get files.

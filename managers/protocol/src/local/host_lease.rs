@@ -1,8 +1,7 @@
 //! The lease of a host that is reached over a network.
 
 use crate::lease::{Holder, LeaseDuty, Terms};
-use crate::manager_messages::{MovedRank, Time, ToLocal};
-use rejoin_channel_table::{Generation, Incarnation, Rank};
+use crate::manager_messages::{Time, ToLocal};
 
 /// The lease of this host, and the order to start ranks that waits for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -11,6 +10,8 @@ pub(super) struct HostLease {
     holder: Option<Holder>,
     /// The order to start ranks, until there is a lease.
     awaits: Option<ToLocal>,
+    /// The orders of the same generation behind it.
+    after: Vec<ToLocal>,
 }
 
 impl HostLease {
@@ -42,11 +43,13 @@ impl HostLease {
     /// This order to start ranks waits for the lease.
     pub fn postpone(&mut self, order: ToLocal) {
         self.awaits = Some(order);
+        self.after.clear();
     }
 
-    /// The order that waited.
-    pub fn take_order(&mut self) -> Option<ToLocal> {
-        self.awaits.take()
+    /// The orders that waited, in their order.
+    pub fn take_orders(&mut self) -> Vec<ToLocal> {
+        let after = std::mem::take(&mut self.after);
+        self.awaits.take().into_iter().chain(after).collect()
     }
 
     /// An order to start ranks waits.
@@ -54,22 +57,31 @@ impl HostLease {
         self.awaits.is_some()
     }
 
-    /// The job starts anew before any rank has been started here.
-    pub fn begin_in(
-        &mut self,
-        later: Generation,
-        anew: Vec<(Rank, Incarnation)>,
-        others: Vec<MovedRank>,
-    ) {
-        if let Some(ToLocal::Spawn {
-            generation,
-            ranks,
-            moved,
-            ..
-        }) = &mut self.awaits
-            && *generation < later
-        {
-            (*generation, *ranks, *moved) = (later, anew, others);
+    /// Ranks are to come back before any has been started here: in a later generation all of them
+    /// start with that, in the same one these come later.
+    pub fn come_back(&mut self, order: ToLocal) {
+        let (
+            Some(ToLocal::Spawn {
+                generation,
+                ranks,
+                moved,
+                ..
+            }),
+            ToLocal::Restore {
+                generation: later,
+                ranks: anew,
+                moved: others,
+                ..
+            },
+        ) = (&mut self.awaits, &order)
+        else {
+            return;
+        };
+        if *generation < *later {
+            (*generation, *ranks, *moved) = (*later, anew.clone(), others.clone());
+            self.after.clear();
+        } else if *generation == *later {
+            self.after.push(order);
         }
     }
 }

@@ -62,11 +62,23 @@ impl ImageTable {
     /// The recovery group of these ranks has committed this checkpoint. Returns images of them that
     /// are there and do not count any more.
     pub fn commit_group(&mut self, ranks: &[Rank], epoch: Epoch) -> Vec<Superseded> {
-        // It may be an earlier one than before, whose image was gone.
+        let before = ranks.iter().filter_map(|rank| self.of_groups.get(rank));
+        // Its image was gone, so that later images of the group are void, too.
+        let falls_back = before.copied().any(|before| before > epoch);
         self.of_groups
             .extend(ranks.iter().map(|rank| (*rank, epoch)));
+        let mut superseded = Vec::new();
+        if falls_back {
+            self.images.retain(|(rank, image), _| {
+                let is_void = *image > epoch && ranks.contains(rank);
+                superseded.extend(is_void.then_some(Superseded::Everywhere(*rank, *image)));
+                !is_void
+            });
+        }
         // Central may not know of later ones yet.
-        self.take_superseded(|rank, image| image < epoch && ranks.contains(&rank))
+        let earlier = |rank, image| image < epoch && ranks.contains(&rank);
+        superseded.extend(self.take_superseded(earlier));
+        superseded
     }
 
     /// Forgets images that do not count any more, and returns these, and those of which only the
@@ -168,7 +180,10 @@ impl ImageTable {
         match self.of_groups.get(&rank) {
             Some(last) => {
                 let is_file = self.committed.is_in_files(epoch);
-                let is_of_files = is_file || self.committed.writing == Some(epoch);
+                // The newest of all groups may be written next.
+                let keeps_files = self.committed.file.or(self.committed.writing).is_some();
+                let is_next = keeps_files && self.committed.memory == Some(epoch);
+                let is_of_files = is_file || is_next || self.committed.writing == Some(epoch);
                 epoch == *last || epoch > self.abandoned.max(*last) || is_of_files
             }
             None => self.counts(epoch),

@@ -32,7 +32,7 @@ impl Local {
             effects.push(LocalEffect::ContinueAll);
         }
         self.take_over(effects);
-        if let Some(order) = self.lease.take_order() {
+        for order in self.lease.take_orders() {
             self.order(now, order, effects);
         }
         if let Some(signal) = self.held_signal.take() {

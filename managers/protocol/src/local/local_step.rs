@@ -237,12 +237,7 @@ impl Local {
             } if runs && generation >= present => {
                 self.restore(now, generation, (epoch, ranks), moved, effects);
             }
-            ToLocal::Restore {
-                generation,
-                ranks,
-                moved,
-                ..
-            } if self.lease.awaits() => self.lease.begin_in(generation, ranks, moved),
+            ToLocal::Restore { .. } if self.lease.awaits() => self.lease.come_back(order),
             // It came twice.
             _ => {}
         }

@@ -55,6 +55,8 @@ pub struct RankLogs {
     incoming: BTreeMap<Rank, CopiedLog>,
     /// Processes that begin when the copy is there, and the numbers of their images.
     awaited: BTreeMap<Rank, (ProcessInstance, Epoch)>,
+    /// Ranks whose copies are of no use, and why.
+    failed: BTreeMap<Rank, String>,
     /// Ranks have logs.
     is_used: bool,
 }
@@ -110,23 +112,34 @@ impl RankLogs {
     }
 
     /// The next part of the determinants of a rank that will be on this host. Returns the process
-    /// that waits for the last one, if any does.
-    ///
-    /// # Errors
-    /// There is no memory, or parts are missing.
+    /// that waits for the last one, if any does: it can be made, or [`RankLogs::failure`] says why
+    /// not.
     pub fn take_part(
         &mut self,
         rank: Rank,
         part: &LogPart,
         last: bool,
-    ) -> Result<Option<(ProcessInstance, Epoch)>> {
+    ) -> Option<(ProcessInstance, Epoch)> {
+        if let Err(error) = self.add_part(rank, part, last) {
+            self.failed.insert(rank, error.to_string());
+        }
+        let is_over = last || self.failed.contains_key(&rank);
+        is_over.then(|| self.awaited.remove(&rank)).flatten()
+    }
+
+    /// Why a process of this rank can't be made.
+    pub fn failure(&self, rank: Rank) -> Option<&str> {
+        self.failed.get(&rank).map(String::as_str)
+    }
+
+    fn add_part(&mut self, rank: Rank, part: &LogPart, last: bool) -> Result<()> {
         let unusable = |why: &dyn std::fmt::Display| {
             Error::Log(format!("the copied log of rank {}: {why}", rank.0))
         };
         let copy = self.incoming.entry(rank).or_default();
         copy.add(part).map_err(|error| unusable(&error))?;
         if !last {
-            return Ok(None);
+            return Ok(());
         }
         let whole = copy.whole();
         self.incoming.remove(&rank);
@@ -136,14 +149,16 @@ impl RankLogs {
         written.map_err(|error| unusable(&error))?;
         log.next = whole.end();
         self.logs.insert(rank, log);
-        Ok(self.awaited.remove(&rank))
+        Ok(())
     }
 
     /// Whether a process begins only after the copy of its determinants has come.
     pub fn awaits(&mut self, instance: ProcessInstance, epoch: Epoch) -> bool {
-        let is_missing = self.is_used && !self.logs.contains_key(&instance.rank);
+        let rank = instance.rank;
+        let is_over = self.logs.contains_key(&rank) || self.failed.contains_key(&rank);
+        let is_missing = self.is_used && !is_over;
         if is_missing {
-            self.awaited.insert(instance.rank, (instance, epoch));
+            self.awaited.insert(rank, (instance, epoch));
         }
         is_missing
     }

@@ -7,6 +7,7 @@
 
 use crate::central::interface::{CentralEffect, HostIndex, Record};
 use crate::central::job_state::Central;
+use crate::central::phase::CentralPhase;
 use crate::central::recovery_groups::GroupCheckpoint;
 use crate::manager_messages::{Time, ToLocal};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
@@ -97,7 +98,7 @@ impl Central {
         }
     }
 
-    /// The image of this rank that its group would come back from is gone: the group comes back
+    /// The image of this rank from which its group was to come back is gone: the group comes back
     /// from the files of an earlier checkpoint, if there are any. Returns the number of that.
     pub(in crate::central) fn group_falls_back(
         &mut self,
@@ -109,9 +110,18 @@ impl Central {
         if last.epoch != lost {
             return None;
         }
-        let checkpoints = self.mode.checkpoints()?;
+        let runs = matches!(self.phase, CentralPhase::Running | CentralPhase::Finalizing);
+        let checkpoints = self.mode.checkpoints().filter(|_| runs)?;
         let epoch = checkpoints.files_before(lost)?;
         let at = checkpoints.committed_at(epoch)?;
+        if self.mode.outlived(epoch).is_some() {
+            return None;
+        }
+        // What its ranks do from there on uses the memory of later images.
+        let members = self.groups.members(rank).to_vec();
+        if let Some(checkpoints) = self.mode.checkpoints_mut() {
+            checkpoints.fall_back(&members, epoch);
+        }
         self.set_group_commit(rank, GroupCheckpoint { epoch, at }, effects);
         Some(epoch)
     }

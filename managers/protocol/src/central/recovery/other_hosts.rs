@@ -137,8 +137,11 @@ impl Central {
             let older = |state: &StoredState| matches!(state, StoredState::Images(e) if *e < epoch);
             if states.contains(&StoredState::Images(epoch)) {
                 let placement = self.placement_on_others(epoch);
+                let others_stand =
+                    matches!(self.phase, CentralPhase::Running | CentralPhase::Finalizing);
                 if let Some(placement) = placement.clone()
                     && self.groups.are_several()
+                    && others_stand
                 {
                     return self.return_groups_on_others(now, epoch, placement, effects);
                 }
