@@ -140,9 +140,11 @@ impl LocalManager {
         }
     }
 
-    /// Ends the process of an image, which is in a file.
+    /// Ends the process of an image, which is in a file, unless it is just making a rank's process.
     pub(super) fn drop_from_memory(&mut self, rank: Rank, epoch: Epoch) {
-        if let Some(slot) = self.slot(rank) {
+        if let Some(slot) = self.slot(rank)
+            && !self.restores.is_from(slot, epoch)
+        {
             self.images.drop_process(slot, epoch, &self.reactor);
         }
     }

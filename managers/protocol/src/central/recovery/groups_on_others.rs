@@ -99,9 +99,23 @@ impl Central {
             let takes_in = !self.moved_among(&ranks).is_empty();
             match fence.filter(|_| takes_in) {
                 Some(until) => self.held_groups.hold(until, &ranks, epoch),
-                None => self.order_restore(host, Some(epoch), ranks, effects),
+                None => self.order_group_on(host, epoch, ranks, effects),
             }
         }
+    }
+
+    /// Orders a host to restore these ranks. It learns that their images of this checkpoint are
+    /// those that count, also in memory.
+    fn order_group_on(
+        &mut self,
+        host: HostIndex,
+        epoch: Epoch,
+        ranks: Vec<(Rank, Incarnation)>,
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        let members: Vec<Rank> = ranks.iter().map(|(rank, _)| *rank).collect();
+        self.order_restore(host, Some(epoch), ranks, effects);
+        self.repeat_group_commits(host, members.into_iter(), effects);
     }
 
     /// Gives the orders that waited, if no process of a lost host can act any more.
@@ -121,7 +135,7 @@ impl Central {
                 if self.hosts.is_done(host) {
                     continue;
                 }
-                self.order_restore(host, Some(epoch), ranks, effects);
+                self.order_group_on(host, epoch, ranks, effects);
                 self.tell_commits(host, effects);
             }
         }
