@@ -125,6 +125,13 @@ impl MappedWords {
     }
 }
 
+/// Nanoseconds of the clock by which a rank and its manager give times in the memory
+/// (`CLOCK_MONOTONIC`).
+#[must_use]
+pub fn clock() -> u64 {
+    sys::now()
+}
+
 /// Maps the bodies, once in the life of a rank: clones of the process have the mapping at the same
 /// place, and share the memory. So what an image needs there must not be written over.
 ///

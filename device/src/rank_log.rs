@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use rejoin_channel_table::Epoch;
-use rejoin_logging::determinants::{DeterminantError, DeterminantLog, LogMemory};
+use rejoin_engine::LogLook;
+use rejoin_logging::determinants::{DeterminantError, DeterminantLog, LogMemory, LogUsage};
 
 /// The log of a rank's determinants. Its memory outlives the process.
 pub type Determinants = DeterminantLog<Box<dyn LogMemory + Send>>;
@@ -28,6 +29,8 @@ pub(crate) struct RankLog {
     full_since: Option<Instant>,
     /// Determinants must outlive the host.
     stable: Option<StableMark>,
+    /// What the memory of the log says that it uses.
+    usage: LogUsage,
 }
 
 /// How far the log is stored where it outlives the host.
@@ -62,6 +65,7 @@ impl RankLog {
             is_full: false,
             full_since: None,
             stable: None,
+            usage: LogUsage::default(),
         }
     }
 
@@ -124,9 +128,12 @@ impl RankLog {
             // The manager is another one, or does not know what it was asked for.
             self.must_outlive_host();
         }
-        let opened = self.log.replay_from(memory);
+        self.log.replay_from(memory)?;
         self.note_action();
-        opened
+        // It says what another process used. Times of another host mean nothing here.
+        self.usage = LogUsage::default();
+        self.log.write_usage(&self.usage);
+        Ok(())
     }
 
     /// An image of this epoch is about to be taken, while so many bytes of messages are retained.
@@ -174,6 +181,21 @@ impl RankLog {
         wants
     }
 
+    /// The log holds this now. Tells the manager what is new, by words in the memory of the log.
+    pub(crate) fn show_usage(&mut self, look: &LogLook) {
+        self.most_retained = self.most_retained.max(look.retained);
+        let usage = LogUsage {
+            retained: look.retained,
+            most_retained: self.most_retained,
+            memory: look.memory,
+            waits_since: look.waits_since,
+        };
+        if usage != self.usage {
+            self.usage = usage;
+            self.log.write_usage(&usage);
+        }
+    }
+
     /// Names and values as `mpirun --stats` shows them.
     pub(crate) fn named(&self) -> [(&'static str, u64); 3] {
         [
@@ -202,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_commit_makes_room_once_it_is_the_image_that_was_noted() {
-        let memory: Box<dyn LogMemory + Send> = Box::new(vec![0_u64; 8 + 4 * 4]);
+        let memory: Box<dyn LogMemory + Send> = Box::new(vec![0_u64; 16 + 4 * 4]);
         let log = Determinants::new(memory).expect("a log of four records");
         let mut rank_log = RankLog::new(log, 100);
         let yes = |rank_log: &mut RankLog| {
@@ -225,7 +247,7 @@ mod tests {
 
     #[test]
     fn what_depends_on_a_determinant_waits_until_that_is_stored() {
-        let memory: Box<dyn LogMemory + Send> = Box::new(vec![0_u64; 8 + 4 * 4]);
+        let memory: Box<dyn LogMemory + Send> = Box::new(vec![0_u64; 16 + 4 * 4]);
         let log = Determinants::new(memory).expect("a log of four records");
         let mut rank_log = RankLog::new(log, 100);
         let answer = |rank_log: &mut RankLog, values| {
@@ -261,8 +283,32 @@ mod tests {
     }
 
     #[test]
+    fn the_memory_of_the_log_says_what_it_holds_until_another_process_takes_over() {
+        let memory: Box<dyn LogMemory + Send> = Box::new(vec![0_u64; 16 + 4 * 4]);
+        let log = Determinants::new(memory).expect("a log of four records");
+        let mut rank_log = RankLog::new(log, 100);
+        let shown = |rank_log: &mut RankLog, retained, waits_since| {
+            rank_log.show_usage(&LogLook {
+                retained,
+                memory: 4096,
+                waits_since,
+            });
+            LogUsage::read(rank_log.log().memory()).0
+        };
+        let full = shown(&mut rank_log, 70, Some(3));
+        assert_eq!((full.retained, full.waits_since), (70, Some(3)));
+        let empty = shown(&mut rank_log, 0, None);
+        assert_eq!((empty.retained, empty.most_retained), (0, 70));
+        assert_eq!((empty.memory, empty.waits_since), (4096, None));
+        let memory: Box<dyn LogMemory + Send> = Box::new(rank_log.log().memory_words());
+        rank_log.reopen(memory).expect("its memory");
+        let reopened = LogUsage::read(rank_log.log().memory()).0;
+        assert_eq!(reopened, LogUsage::default());
+    }
+
+    #[test]
     fn retained_messages_ask_for_a_checkpoint_at_half_of_the_limit_and_are_full_above_it() {
-        let memory: Box<dyn LogMemory + Send> = Box::new(vec![0_u64; 8 + 4 * 4]);
+        let memory: Box<dyn LogMemory + Send> = Box::new(vec![0_u64; 16 + 4 * 4]);
         let log = Determinants::new(memory).expect("a log of four records");
         let mut rank_log = RankLog::new(log, 100);
         assert!(!rank_log.wants_checkpoint(Epoch(1), 50));

@@ -70,6 +70,9 @@ pub(crate) struct Tx {
     pub logged: u64,
     /// The log is full: no new message is sent to another group.
     pub held: bool,
+    /// The first look at the log since the peer released messages, or since there are any, by the
+    /// clock of the device. 0: none are retained, or there was no look.
+    pub waits_since: u64,
 }
 
 /// The frame whose body is being read.
@@ -164,6 +167,7 @@ impl Channel {
                 may_lack: false,
                 logged: 0,
                 held: false,
+                waits_since: 0,
             },
             rx: Rx {
                 order: ReceiveOrder::default(),

@@ -12,6 +12,20 @@ use crate::omission::Omission;
 use crate::requests::HeldBody;
 use crate::tx::SendContext;
 
+/// What the log of a rank holds at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LogLook {
+    /// Bytes of messages that are retained for other groups.
+    pub retained: u64,
+    /// Bytes of the log's memory that are in use: by bodies that are retained, and by those that an
+    /// image may still need.
+    pub memory: u64,
+    /// For each peer with retained messages, there is a time when it released some last, or when
+    /// the first was retained after none was. The earliest of these times, as looks have noticed
+    /// it; `None`: no message is retained.
+    pub waits_since: Option<u64>,
+}
+
 impl Engine {
     /// Divides the ranks into recovery groups: the number of each rank's group. To be called before
     /// the first message; without it the job is one group. Ranks of a group return to an image
@@ -80,8 +94,12 @@ impl Engine {
         }
     }
 
-    /// This rank was restored from an image, and its peers of other groups may have continued.
+    /// This rank was restored from an image, and its peers of other groups may have continued. The
+    /// clock of [`Engine::look_at_log`] may be another one.
     pub fn returned(&mut self) {
+        for channel in self.channels.iter_mut().flatten() {
+            channel.tx.waits_since = 0;
+        }
         for peer in (0..self.channels.len() as u32).map(Rank) {
             self.peer_returned(peer);
         }
@@ -90,8 +108,30 @@ impl Engine {
     /// Bytes that this rank retains for other recovery groups.
     pub fn logged_bytes(&self) -> u64 {
         let across = self.channels.iter().flatten().filter(|c| c.across);
-        let of = |channel: &Channel| channel.tx.retention.bytes() as u64 + channel.tx.logged;
-        across.map(|channel| of(channel)).sum()
+        across.map(|channel| channel.logged_bytes()).sum()
+    }
+
+    /// What the log holds now. `clock` never gives 0.
+    pub fn look_at_log(&mut self, clock: impl Fn() -> u64) -> LogLook {
+        let mut look = LogLook {
+            memory: self.core.pool.log_ref().used() as u64,
+            ..LogLook::default()
+        };
+        let mut now = None;
+        for channel in self.channels.iter_mut().flatten().filter(|c| c.across) {
+            look.retained += channel.logged_bytes();
+            let retention = &channel.tx.retention;
+            if retention.first() == retention.next() {
+                channel.tx.waits_since = 0;
+                continue;
+            }
+            if channel.tx.waits_since == 0 {
+                channel.tx.waits_since = *now.get_or_insert_with(&clock);
+            }
+            let since = channel.tx.waits_since;
+            look.waits_since = Some(look.waits_since.map_or(since, |other| other.min(since)));
+        }
+        look
     }
 
     /// The log is full, or not any more. Meanwhile no new message is sent to another group.
@@ -141,6 +181,11 @@ impl Engine {
 }
 
 impl Channel {
+    /// Bytes that are retained for the peer, if it is of another group.
+    fn logged_bytes(&self) -> u64 {
+        self.tx.retention.bytes() as u64 + self.tx.logged
+    }
+
     /// The message below which all have come with their bodies.
     fn whole_below(&self, first_pending: Option<Ssn>) -> Ssn {
         let partial = self.rx.partial.iter().next().map(|partial| partial.ssn);
@@ -219,6 +264,7 @@ impl SendContext<'_> {
             && ssn > before
         {
             retention.set_horizon(Horizon::Committed(ssn));
+            self.channel.tx.waits_since = 0;
             self.release();
         }
     }

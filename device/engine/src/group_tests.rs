@@ -125,6 +125,37 @@ fn an_ack_of_what_is_not_sent_yet_counts_when_it_is_sent() {
 }
 
 #[test]
+fn a_look_at_the_log_tells_since_when_its_messages_wait_for_a_commit() {
+    let mut world = two_groups();
+    let look = |world: &mut World, now| {
+        let look = world.nodes[FIRST].engine.look_at_log(|| now);
+        (look.retained > 0, look.waits_since)
+    };
+    let message = |world: &mut World, number| {
+        world.send(FIRST, SECOND, 0, &content(number, 8), MessageMode::Standard);
+        world.recv(SECOND, World::pattern(Some(FIRST), Some(0)), 8);
+        world.settle();
+    };
+    assert_eq!(look(&mut world, 1), (false, None));
+    message(&mut world, 0);
+    assert_eq!(look(&mut world, 2), (true, Some(2)));
+    world.nodes[SECOND].engine.set_epoch(Epoch(1));
+    message(&mut world, 1);
+    assert_eq!(look(&mut world, 3), (true, Some(2)), "nothing was released");
+    world.nodes[SECOND].engine.image_committed(Epoch(1));
+    world.settle();
+    assert_eq!(
+        look(&mut world, 4),
+        (true, Some(4)),
+        "the second one is left"
+    );
+    world.nodes[SECOND].engine.set_epoch(Epoch(2));
+    world.nodes[SECOND].engine.image_committed(Epoch(2));
+    world.settle();
+    assert_eq!(look(&mut world, 5), (false, None));
+}
+
+#[test]
 fn a_full_log_holds_messages_to_other_groups_until_it_has_room() {
     let mut world = two_groups();
     world.send(FIRST, SECOND, 0, &content(0, 8), MessageMode::Standard);

@@ -83,6 +83,7 @@
 //! resume(Rank) -> Resume   link_up(Rank, &Resume) -> Result<(), ProtocolError>   link_down(Rank)
 //! flush_all_acks()   grant_if_starved(&FailedProbes) -> bool
 //! set_groups(&[u32])   image_committed(Epoch)   peer_returned(Rank)   returned()   next_log_copy() -> Option<LogCopy<'_>>
+//! logged_bytes() -> u64   look_at_log(impl Fn() -> u64) -> LogLook
 //! set_log_memory(&'static mut [u8])   next_early_copy(most: usize) -> Option<LogCopy<'_>>
 //! store_wild_matches(impl FnMut(WildMatch) -> bool) -> bool   replay_wild_matches(impl IntoIterator<Item = WildMatch>)
 //! describe(ReqId) -> Option<Waiting>   waiting() -> impl Iterator<Item = Waiting>
@@ -135,6 +136,7 @@ pub use engine::Engine;
 pub use error::{Error, ProtocolError};
 pub use flow::FailedProbes;
 pub use frame::{FRAME_MAGIC, Flags, FrameKind, HEADER_LEN, Header, HeaderError};
+pub use group_log::LogLook;
 #[cfg(feature = "omissions")]
 pub use omission::Omission;
 pub use remote_get::MIN_GET;

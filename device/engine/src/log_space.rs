@@ -35,6 +35,8 @@ pub(crate) struct LogSpace {
     held: VecDeque<(Epoch, LogBlock)>,
     /// The newest image that was taken.
     newest: Epoch,
+    /// Bytes of the blocks that were taken, or are held.
+    used: usize,
 }
 
 impl Clone for LogSpace {
@@ -98,8 +100,19 @@ impl LogSpace {
         used
     }
 
+    /// Bytes of the blocks that were taken, or are held.
+    pub(crate) fn used(&self) -> usize {
+        self.used
+    }
+
     /// A block of at least so many bytes, and of not much more; `None` if there is none.
     pub(crate) fn take(&mut self, len: usize) -> Option<LogBlock> {
+        let block = self.find(len)?;
+        self.used += block.len();
+        Some(block)
+    }
+
+    fn find(&mut self, len: usize) -> Option<LogBlock> {
         let (class, size) = class_of(len);
         if let Some(block) = self.free.get_mut(class).and_then(Vec::pop) {
             return Some(block);
@@ -127,6 +140,7 @@ impl LogSpace {
     /// The image of this epoch is committed: it would be restored from now on.
     pub(crate) fn image_committed(&mut self, epoch: Epoch) {
         while let Some((_, block)) = self.held.pop_front_if(|(newest, _)| *newest < epoch) {
+            self.used -= block.len();
             let (class, _) = class_of(block.len());
             if self.free.len() <= class {
                 self.free.resize_with(class + 1, Vec::new);
@@ -169,9 +183,12 @@ mod tests {
         assert!(space.take(PAGE).is_none(), "the image has a body there");
         space.note_image(Epoch(4));
         assert!(space.take(PAGE).is_none());
+        assert_eq!(space.used(), 4 * PAGE, "it is held");
         space.image_committed(Epoch(4));
+        assert_eq!(space.used(), 0);
         let again = space.take(4 * PAGE - 1).expect("room");
         assert_eq!((again.as_ptr(), again.len()), (address, 4 * PAGE));
+        assert_eq!(space.used(), 4 * PAGE);
         assert!(space.take(1).is_none());
     }
 

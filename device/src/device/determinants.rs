@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use rejoin_channel_table::Epoch;
 use rejoin_channel_table::ids::Rank;
+use rejoin_ckpt::rank_log_memory::clock as log_clock;
 use rejoin_engine::{Engine, WildMatch};
 use rejoin_logging::determinants::DeterminantError;
 use rejoin_wire::{RankOptions, ToManager};
@@ -215,17 +216,19 @@ impl Device {
         Ok(())
     }
 
-    /// Asks for a checkpoint when the determinants or the retained messages take half of their
-    /// room. Above the limit of messages, nothing is sent to other groups. A rank that leaves has
-    /// sent its last message, and may ask for nothing.
+    /// Shows what the log uses. Asks for a checkpoint when the determinants or the retained
+    /// messages take half of their room. Above the limit of messages, nothing is sent to other
+    /// groups. A rank that leaves has sent its last message, and may ask for nothing.
     pub(super) fn ask_for_log_room(&mut self) -> Result<()> {
         let Some(rank_log) = &mut self.determinants else {
             return Ok(());
         };
+        let (after, look) = (self.engine.epoch(), self.engine.look_at_log(log_clock));
+        let retained = look.retained;
+        rank_log.show_usage(&look);
         if self.manager.is_leaving() {
             return Ok(());
         }
-        let (after, retained) = (self.engine.epoch(), self.engine.logged_bytes());
         let was_full = rank_log.is_full();
         let wants = rank_log.wants_checkpoint(after, retained);
         let is_full = rank_log.is_full();

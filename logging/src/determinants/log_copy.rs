@@ -191,7 +191,7 @@ mod tests {
     type Memory = Vec<u64>;
 
     fn empty() -> Memory {
-        vec![0; 8 + 4 * 8]
+        vec![0; 16 + 4 * 8]
     }
 
     fn answer(log: &mut DeterminantLog<Memory>, value: u64) {

@@ -4,7 +4,7 @@ use super::determinant_record::RECORD_WORDS;
 use super::{DeterminantError, LogMemory};
 
 /// "RJNDTM", and the version of the layout in the low 16 bits.
-pub(super) const MAGIC: u64 = 0x524a_4e44_544d_0001;
+pub(super) const MAGIC: u64 = 0x524a_4e44_544d_0002;
 /// Word: number of records ever appended.
 pub(super) const END: usize = 1;
 /// Word: number of the first record that the ring still holds.
@@ -15,8 +15,17 @@ pub(super) const ANSWERS: usize = 3;
 pub(super) const SENDS: usize = 4;
 /// Word: 1 if the memory was filled from a copy, which may be older than the process's image.
 pub(super) const COPIED: usize = 5;
-/// Words of the header: a cache line.
-pub(super) const HEADER_WORDS: usize = 8;
+/// Word: bytes of messages that are retained for other recovery groups. This word and those below
+/// are for readers, and have a cache line of their own.
+pub(super) const RETAINED: usize = 8;
+/// Word: the most of these bytes that there ever were.
+pub(super) const MOST_RETAINED: usize = 9;
+/// Word: bytes of the memory of bodies that are in use.
+pub(super) const BODY_BYTES: usize = 10;
+/// Word: since when messages wait for a release; 0 if none is retained.
+pub(super) const WAIT_SINCE: usize = 11;
+/// Words of the header: two cache lines.
+pub(super) const HEADER_WORDS: usize = 16;
 
 /// Records that fit in the memory.
 pub(super) fn capacity(memory: &impl LogMemory) -> Result<u64, DeterminantError> {

@@ -20,6 +20,7 @@
 //! | 3 | number of answers ever given |
 //! | 4 | number of sends ever issued |
 //! | 5 | 1 if the memory was filled from a copy on another host ([`CopiedLog`]) |
+//! | 8–11 | what the log uses, for those who look on ([`LogUsage`]); no replay needs it |
 //!
 //! A record is written before the counter of records moves, and that before the counter of answers
 //! or of sends. The process can die between any two of these stores.
@@ -29,6 +30,7 @@ mod determinant_record;
 mod log_copy;
 mod log_layout;
 mod log_memory;
+mod log_usage;
 mod recorded;
 mod replay_table;
 
@@ -36,6 +38,7 @@ pub use determinant_error::DeterminantError;
 pub use determinant_record::{DeterminantKind, DeterminantRecord, pack_message, unpack_message};
 pub use log_copy::{CopiedLog, LogPart, RecordWords};
 pub use log_memory::LogMemory;
+pub use log_usage::LogUsage;
 pub use recorded::{Recorded, SendTurn};
 
 use determinant_record::kind_byte;

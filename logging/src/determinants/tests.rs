@@ -295,7 +295,12 @@ fn forged_memory_is_refused() {
     let resized = other.replay_from(Shared::of_records(5));
     assert!(matches!(resized, Err(DeterminantError::Resized { .. })));
     let small = DeterminantLog::new(vec![0; HEADER_WORDS + 3]).unwrap_err();
-    assert_eq!(small, DeterminantError::TooSmall { words: 11 });
+    assert_eq!(
+        small,
+        DeterminantError::TooSmall {
+            words: HEADER_WORDS + 3
+        }
+    );
 }
 
 #[test]

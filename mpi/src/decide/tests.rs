@@ -13,7 +13,7 @@ use crate::datatype::{Datatype, Named};
 use crate::p2p::{Data, SendMode};
 use crate::request::RequestId;
 use crate::runtime::Mpi;
-use journal::Journal;
+use journal::{HEADER, Journal};
 use rejoin_device::Determinants;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -43,7 +43,7 @@ struct Outcome {
 }
 
 /// Words of the logs here.
-const WORDS: usize = 8 + 4 * 4096;
+const WORDS: usize = HEADER + 4 * 4096;
 
 fn boxed(journal: &Journal) -> Box<Journal> {
     Box::new(journal.clone())
@@ -116,7 +116,7 @@ fn survives_deaths(n: usize, body: impl Fn(&Mpi, &Trace<'_>) + Sync) {
     for seed in 1..=4 {
         let (outcome, journal) = run_logged((n, seed), None, &body);
         let step = (journal.len() / 12).max(1);
-        for stores in (9..=journal.len()).step_by(step) {
+        for stores in (HEADER + 1..=journal.len()).step_by(step) {
             println!("run {seed} until {stores} of {} stores", journal.len());
             let left = journal.until(stores);
             let (again, _) = run_logged((n, seed + 50), Some(&left), &body);

@@ -3,6 +3,9 @@
 use rejoin_device::determinants::LogMemory;
 use std::sync::{Arc, Mutex};
 
+/// Words of the header of a log, and stores of one that begins.
+pub const HEADER: usize = 16;
+
 #[derive(Debug, Default)]
 struct Stores {
     words: Vec<u64>,
@@ -44,7 +47,7 @@ impl Journal {
 
     /// The words of the first record.
     pub fn first_record(&self) -> Vec<u64> {
-        self.0.lock().unwrap().words[8..12].to_vec()
+        self.0.lock().unwrap().words[HEADER..HEADER + 4].to_vec()
     }
 
     /// The counters of the log.

@@ -196,7 +196,7 @@ fn a_replay_of_another_program_ends_with_an_error_that_says_why() {
 #[test]
 fn a_full_log_without_checkpoints_ends_with_an_error() {
     run(1, 1, |m| {
-        let log = Determinants::new(boxed(&Journal::new(8 + 4 * 2))).unwrap();
+        let log = Determinants::new(boxed(&Journal::new(HEADER + 4 * 2))).unwrap();
         m.dev_mut().set_determinants(log);
         m.start_logging();
         for _ in 0..2 {

@@ -148,7 +148,7 @@ fn sends_of_tasks_keep_their_place_after_deaths() {
     for seed in 1..=4 {
         let (outcome, journal) = run_logged((5, seed), None, &collectives);
         let step = (journal.len() / 12).max(1);
-        for stores in (9..=journal.len()).step_by(step) {
+        for stores in (HEADER + 1..=journal.len()).step_by(step) {
             println!("run {seed} until {stores} of {} stores", journal.len());
             let left = journal.until(stores);
             let known = left.counters()[4] as usize;
