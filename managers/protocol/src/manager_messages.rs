@@ -494,6 +494,27 @@ pub struct MoveBytes {
     pub of: Option<u64>,
 }
 
+/// What the log of a rank holds, with message logging.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RankLogUse {
+    /// The rank.
+    pub rank: Rank,
+    /// Bytes of messages that it retains for other recovery groups.
+    pub retained: u64,
+    /// The most of these bytes that there were at any time.
+    pub most_retained: u64,
+    /// Bytes of the log's memory that are in use.
+    pub memory: u64,
+    /// Determinants that it has recorded so far.
+    pub determinants: u64,
+    /// Those that it has recorded in the last second or so.
+    pub determinants_per_second: u64,
+    /// For each peer with retained messages, there is a time since it released some last, or since
+    /// the first was retained after none was. The longest of these, in nanoseconds; `None`: no
+    /// message is retained.
+    pub lag: Option<u64>,
+}
+
 /// From a local manager to central.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ToCentral {
@@ -589,6 +610,9 @@ pub enum ToCentral {
     /// How far the file of a move's image is, for those who look on. Said twice a second at most,
     /// and only of ranks that are on their way.
     MoveBytes(MoveBytes),
+    /// What the logs of ranks hold, for those who look on. Said once a second at most, and only of
+    /// ranks for which it has changed.
+    LogsUsed(Vec<RankLogUse>),
     /// An image that was there is gone, in memory and in a file.
     ImageLost {
         /// Whose, in the incarnation that it has now.

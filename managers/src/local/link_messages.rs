@@ -79,8 +79,10 @@ impl LocalManager {
     fn central_said(&mut self, message: CentralToLocal) -> Result<()> {
         match message {
             CentralToLocal::Order(order) => {
-                if let ToLocal::Commit { epochs, .. } = order {
-                    self.committed(epochs);
+                match order {
+                    ToLocal::Commit { epochs, .. } => self.committed(epochs),
+                    ToLocal::Report => self.log_reports.forget(),
+                    _ => {}
                 }
                 // At once, because the next message on the link may be for a rank that this starts.
                 self.queue.push_back(LocalInput::Central(order));

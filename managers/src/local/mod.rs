@@ -10,11 +10,13 @@ mod link_messages;
 mod links;
 mod load_ahead;
 mod local_rank;
+mod log_reports;
 mod memory_guard;
 mod moved_ranks;
 mod rank_arrivals;
 mod rank_events;
 mod rank_socket;
+mod report_logs;
 mod report_moves;
 mod report_pace;
 mod restore_process;
@@ -39,6 +41,7 @@ pub(crate) use images::ImageNote;
 use images::{CheckpointRequests, IncomingRanks, PendingRestores, RankImages};
 use links::{CentralLink, MpirunLink, Peers};
 use local_rank::LocalRank;
+use log_reports::LogReports;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use rank_arrivals::RankArrivals;
@@ -126,6 +129,8 @@ struct LocalManager {
     arrivals: RankArrivals,
     incoming: IncomingRanks,
     report_pace: ReportPace,
+    /// Of ranks that have logs.
+    log_reports: LogReports,
     sweep: Sweep,
     /// Of a job whose hosts have one.
     health: Option<HealthCommand>,
@@ -173,6 +178,7 @@ impl LocalManager {
             arrivals: RankArrivals::default(),
             incoming: IncomingRanks::default(),
             report_pace: ReportPace::default(),
+            log_reports: LogReports::default(),
             sweep: Sweep::default(),
             health: None,
             leave_deadline: None,
@@ -194,6 +200,7 @@ impl LocalManager {
             self.run_peer_timers()?;
             self.flush_links()?;
             self.report_moves(Instant::now());
+            self.report_logs();
             let limit = self.call_limit().into_iter().chain(self.wait_limit()).min();
             self.reactor.wait(limit, &mut tokens)?;
             for token in &tokens {
@@ -231,6 +238,7 @@ impl LocalManager {
             restoring,
             self.images.prepare_limit(),
             self.report_pace.wait_limit(Instant::now()),
+            self.log_reports_limit(),
             self.requests.wait_limit(),
             self.peers.as_ref().and_then(|peers| peers.wait_limit()),
             self.copies.as_ref().and_then(|copies| copies.wait_limit()),

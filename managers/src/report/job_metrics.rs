@@ -330,6 +330,7 @@ mod tests {
             on_partners: Some((Epoch(1), at(2))),
             regions: Some(Epoch(4)),
             progress: None,
+            log: None,
         };
         let text = metrics.text(&view, at(9));
         let copied = 2 * procfs::page_size();

@@ -59,7 +59,7 @@ impl VerboseLog {
             ToCentral::Checkpoint { instance, .. } => {
                 self.say(&format!("rank {}: asks for a checkpoint", instance.rank.0));
             }
-            ToCentral::AskRegionsNumber { .. } => {}
+            ToCentral::AskRegionsNumber { .. } | ToCentral::LogsUsed(_) => {}
             ToCentral::RegionsStored { instance, epoch } => self.say(&format!(
                 "rank {}: has stored its registered memory at checkpoint {}",
                 instance.rank.0, epoch.0

@@ -4,7 +4,7 @@ use super::failure::Failure;
 use super::interface::{CentralEffect, CentralInput, HostIndex};
 use super::job_state::Central;
 use super::phase::CentralPhase;
-use crate::manager_messages::{Time, ToCentral};
+use crate::manager_messages::{RankLogUse, Time, ToCentral};
 use crate::verdict::Verdict;
 
 impl Central {
@@ -35,6 +35,7 @@ impl Central {
         self.move_when_quiet(now, effects);
         self.tell_host_conditions(effects);
         self.end_watch(effects);
+        self.logs.sum_up(now);
         self.close(effects);
     }
 
@@ -146,9 +147,19 @@ impl Central {
             ToCentral::Vacated { instance } => self.vacated(host, instance.rank, effects),
             ToCentral::Renew { number } => self.hosts.renewed(now, host, number, effects),
             ToCentral::Watch(report) => self.watch_report(now, host, report, effects),
+            ToCentral::LogsUsed(logs) => self.logs_used(now, host, &logs),
             // Of an instance that has a successor; the answer to a question of a predecessor.
             ToCentral::Counters { .. } | ToCentral::Report(_) => {}
             of_file => self.file_message(now, host, of_file, effects),
+        }
+    }
+
+    /// A host says what the logs of its ranks hold.
+    fn logs_used(&mut self, now: Time, host: HostIndex, logs: &[RankLogUse]) {
+        for log in logs {
+            if self.ranks.is_on(log.rank, host) {
+                self.logs.note(now, log);
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use super::host_table::HostTable;
 use super::interface::{CentralEffect, Failover, HostIndex, Job, RankPlacement};
 use super::job_clock::JobClock;
 use super::job_end::JobEnd;
+use super::log_table::LogTable;
 use super::losses::Losses;
 use super::moves::{Departures, FormerHosts, MoveTable, RankMove};
 use super::phase::CentralPhase;
@@ -33,6 +34,8 @@ pub struct Central {
     pub(super) end: JobEnd,
     pub(super) mode: RecoveryMode,
     pub(super) groups: RecoveryGroups,
+    /// What the logs of ranks hold, in jobs of several groups.
+    pub(super) logs: LogTable,
     pub(super) losses: Losses,
     /// The job is to stop with a last checkpoint.
     pub(super) stop: Option<StopRequest>,
@@ -89,6 +92,7 @@ impl Central {
             end: JobEnd::default(),
             mode,
             groups: RecoveryGroups::new(job.log_groups),
+            logs: LogTable::default(),
             losses: Losses::default(),
             stop: None,
             failover: job.failover,
@@ -235,6 +239,7 @@ impl Central {
         };
         let of_job = earlier(self.clock.limit_at(), self.silence_due());
         let of_job = earlier(of_job, self.held_groups.due());
+        let of_job = earlier(of_job, self.logs.due());
         earlier(earlier(of_job, self.stop_due()), of_phase)
     }
 

@@ -9,10 +9,11 @@
 //! their job ends with its central manager. [`Central::resume`] continues a job.
 //!
 //! The state is in parts with private fields: `rank_table`, `host_table`, `job_clock`, `job_end`,
-//! `losses`, `recovery_groups`, and the recovery mode with its checkpoints. `job_state` composes
-//! them, and `phase` says how far the job has come. The other files handle events: `central_step`
-//! (which passes each event to its handler), `registration`, `checkpoints`, `file_commits`,
-//! `region_checkpoints`, `stopping`, `ending`, `moves`, `recovery`, `resume` and `watch_steps`.
+//! `losses`, `log_table`, `recovery_groups`, and the recovery mode with its checkpoints.
+//! `job_state` composes them, and `phase` says how far the job has come. The other files handle
+//! events: `central_step` (which passes each event to its handler), `registration`, `checkpoints`,
+//! `file_commits`, `region_checkpoints`, `stopping`, `ending`, `moves`, `recovery`, `resume` and
+//! `watch_steps`.
 
 mod added_hosts;
 mod central_step;
@@ -33,6 +34,7 @@ mod job_clock;
 mod job_end;
 mod job_state;
 mod leaving_hosts;
+mod log_table;
 mod losses;
 mod moves;
 mod phase;
@@ -58,6 +60,7 @@ pub use interface::{
 };
 pub use job_end::END_BOUND;
 pub use job_state::Central;
+pub use log_table::LogView;
 pub use losses::Losses;
 pub use moves::{FormerHosts, MovePhase, MoveRequest, MoveView, Movers, RankMove, RequestPlan};
 pub use rank_table::RankView;

@@ -1,6 +1,7 @@
 //! The present process instance of each rank, as far as central knows it.
 
 use super::interface::HostIndex;
+use super::log_table::LogView;
 use crate::manager_messages::{ProcessInstance, RankReport, Stage, Time};
 use crate::verdict::Verdict;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
@@ -23,6 +24,8 @@ pub struct RankView {
     pub ended: bool,
     /// The epoch of its last image that is there.
     pub image: Option<Epoch>,
+    /// What its log holds, with message logging.
+    pub log: Option<LogView>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -218,6 +221,7 @@ impl RankTable {
             stage: state.stage,
             ended: state.ended,
             image: image(rank),
+            log: None,
         })
     }
 

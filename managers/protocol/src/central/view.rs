@@ -1,11 +1,12 @@
 //! A snapshot of the job that the driver may show.
 
 use super::job_state::Central;
+use super::log_table::LogView;
 use super::moves::MoveView;
 use super::phase::CentralPhase;
 use super::rank_table::RankView;
 use crate::manager_messages::Time;
-use rejoin_channel_table::{Epoch, Generation};
+use rejoin_channel_table::{Epoch, Generation, Rank};
 use serde::{Deserialize, Serialize};
 
 /// How far the job has come.
@@ -83,6 +84,8 @@ pub struct JobView {
     pub regions: Option<Epoch>,
     /// Work on images that is under way.
     pub progress: Option<ImageProgress>,
+    /// What the logs of all ranks hold together, with message logging.
+    pub log: Option<LogView>,
 }
 
 impl Central {
@@ -112,6 +115,7 @@ impl Central {
             on_partners: timed(epochs.partner.filter(|_| self.has_partners())),
             regions: self.regions.epochs().newest,
             progress: self.progress(),
+            log: self.logs.sums(),
         }
     }
 
@@ -144,7 +148,11 @@ impl Central {
     /// The ranks as they are now, in their order.
     pub fn ranks(&self) -> impl Iterator<Item = RankView> {
         let checkpoints = self.mode.checkpoints();
-        self.ranks
-            .views(move |rank| checkpoints.and_then(|c| c.image_of(rank)))
+        let image = move |rank| checkpoints.and_then(|c| c.image_of(rank));
+        let views = self.ranks.views(image);
+        (0..).map(Rank).zip(views).map(|(rank, view)| RankView {
+            log: self.logs.of(rank),
+            ..view
+        })
     }
 }

@@ -5,7 +5,7 @@ use crate::detector::{ProbeFailure, ProbeMessage};
 use crate::host_health::HostHealth;
 use crate::lookup;
 use crate::manager_messages::{
-    End, KeptFile, MoveBytes, MovedRank, ProcessInstance, ToCentral, ToLocal,
+    End, KeptFile, MoveBytes, MovedRank, ProcessInstance, RankLogUse, ToCentral, ToLocal,
 };
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_wire::{FromManager, ToManager};
@@ -55,6 +55,8 @@ pub enum LocalInput {
     NotLoaded(Rank, Epoch, String),
     /// The file of an image with which a rank moves is so far.
     MoveBytes(MoveBytes),
+    /// The logs of these ranks hold this.
+    LogsUsed(Vec<RankLogUse>),
     /// There are copies and parities from an earlier launch of the job.
     CopiesFound(Vec<KeptFile>),
     /// Another manager, or central, says this of where ranks are.

@@ -61,6 +61,7 @@ impl Local {
             LocalInput::NoConnection(host, failure) => self.no_connection(host, failure),
             LocalInput::Leave(millis) => self.leave_within(now, millis, effects),
             LocalInput::Health(health) => self.health(health, effects),
+            LocalInput::LogsUsed(all) => self.tell(ToCentral::LogsUsed(all), effects),
             LocalInput::Tick => self.tick(now, effects),
             LocalInput::Swept => self.swept(effects),
             input => self.step_of_image(input, effects),

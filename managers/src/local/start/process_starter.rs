@@ -160,6 +160,11 @@ impl ProcessStarter {
         program.is_some()
     }
 
+    /// The logs of this host's ranks, to be looked at.
+    pub fn rank_logs(&self) -> &RankLogs {
+        &self.logs
+    }
+
     /// The logs of this host's ranks.
     pub fn logs(&mut self) -> &mut RankLogs {
         &mut self.logs

@@ -5,7 +5,7 @@ use crate::launch::launch_plan::LaunchPlan;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_ckpt::anonymous;
 use rejoin_ckpt::rank_log_memory::{DETERMINANT_BYTES, MappedWords, RankLogMemory};
-use rejoin_logging::determinants::{CopiedLog, LogMemory, LogPart};
+use rejoin_logging::determinants::{CopiedLog, LogMemory, LogPart, LogUsage};
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd};
@@ -96,6 +96,19 @@ impl RankLogs {
         if let Some(log) = self.logs.get_mut(&rank) {
             log.next = 0;
         }
+    }
+
+    /// What the log of each rank uses, and how many determinants it has recorded. In rank order.
+    pub fn usage(&self) -> impl Iterator<Item = (Rank, LogUsage, u64)> {
+        self.logs.iter().map(|(rank, log)| {
+            let (usage, determinants) = LogUsage::read(&log.words);
+            (*rank, usage, determinants)
+        })
+    }
+
+    /// Ranks have logs.
+    pub fn is_used(&self) -> bool {
+        self.is_used
     }
 
     /// The determinants that a rank has recorded since the last call.

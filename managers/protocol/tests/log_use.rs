@@ -1,0 +1,51 @@
+//! What hosts say of the logs of their ranks is shown, and changes nothing.
+
+mod central_steps;
+mod moving_ranks;
+
+use central_steps::{at, step};
+use moving_ranks::{running_on as running, three_hosts};
+use rejoin_channel_table::Rank;
+use rejoin_managers_protocol::central::{Central, CentralEffect, CentralInput, HostIndex};
+use rejoin_managers_protocol::manager_messages::{RankLogUse, Time, ToCentral};
+
+const MILLIS: u64 = 1_000_000;
+
+fn says(central: &mut Central, now: Time, host: HostIndex, rank: u32) -> Vec<CentralEffect> {
+    let log = RankLogUse {
+        rank: Rank(rank),
+        retained: 100,
+        most_retained: 200,
+        memory: 4096,
+        determinants: 10,
+        determinants_per_second: 5,
+        lag: Some(250 * MILLIS),
+    };
+    let news = ToCentral::LogsUsed(vec![log]);
+    step(central, now, CentralInput::Local(host, news))
+}
+
+#[test]
+fn logs_are_summed_up_once_a_second_and_only_the_host_of_a_rank_tells_of_its_log() {
+    let mut central = running(three_hosts());
+    assert_eq!(central.view().log, None);
+    let begun = at(5000);
+    assert_eq!(says(&mut central, begun, 0, 0), []);
+    let first = central.view().log.expect("a log");
+    assert_eq!((first.retained, first.determinants), (100, 10));
+    assert_eq!(first.waits_since, Some(Time(begun.0 - 250 * MILLIS)));
+    let soon = Time(begun.0 + 400 * MILLIS);
+    assert_eq!(says(&mut central, soon, 0, 1), [], "it is on host 1");
+    assert_eq!(says(&mut central, soon, 0, 99), [], "there is none");
+    assert_eq!(says(&mut central, soon, 1, 1), []);
+    assert_eq!(central.view().log, Some(first), "it is too soon");
+    let ranks: Vec<_> = central.ranks().map(|rank| rank.log.is_some()).collect();
+    assert_eq!(ranks[..2], [true, true]);
+    let due = central.deadline().expect("a deadline");
+    assert!(due.0 <= begun.0 + 1000 * MILLIS);
+    let later = Time(begun.0 + 1000 * MILLIS);
+    step(&mut central, later, CentralInput::Tick);
+    let second = central.view().log.expect("logs");
+    assert_eq!((second.retained, second.most_retained), (200, 200));
+    assert_eq!(second.waits_since, first.waits_since, "the earlier one");
+}
