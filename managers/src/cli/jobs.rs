@@ -1,5 +1,6 @@
 //! `rejoin status` and `rejoin checkpoint`: questions to this user's running jobs.
 
+use super::log_line::{log_columns, log_lines, log_titles};
 use super::move_progress;
 use crate::error::Result;
 use crate::host::run_dir::{self, Found};
@@ -331,6 +332,9 @@ fn table(status: &JobStatus) -> String {
         if let Some(last) = &status.last_failure {
             out += &format!("  last failure: {last}\n");
         }
+        if let Some([retained, used]) = log_lines(status) {
+            out += &format!("  message log: {retained}; {used}\n");
+        }
         if status.central_restarts > 0 {
             let times = counted(status.central_restarts, "time", "times");
             out += &format!(
@@ -351,15 +355,25 @@ fn table(status: &JobStatus) -> String {
     );
     let _ = writeln!(
         out,
-        "  {:>6}  {:host$}  {:>8}  {:state$}  incarnation  image",
-        "rank", "host", "pid", "state"
+        "  {:>6}  {:host$}  {:>8}  {:state$}  incarnation  image{}",
+        "rank",
+        "host",
+        "pid",
+        "state",
+        log_titles(&status.ranks)
     );
     for rank in &status.ranks {
         let image = rank.epoch.map_or_else(|| "-".into(), |e| e.to_string());
         let _ = writeln!(
             out,
-            "  {:>6}  {:host$}  {:>8}  {:state$}  {:>11}  {:>5}",
-            rank.rank, rank.host, rank.pid, rank.state, rank.incarnation, image
+            "  {:>6}  {:host$}  {:>8}  {:state$}  {:>11}  {:>5}{}",
+            rank.rank,
+            rank.host,
+            rank.pid,
+            rank.state,
+            rank.incarnation,
+            image,
+            log_columns(rank)
         );
     }
     out
@@ -399,6 +413,7 @@ mod tests {
             incarnation,
             state: "running".into(),
             epoch: (incarnation > 0).then_some(7),
+            log: None,
         };
         let host = |host: &str, state: &str, why: Option<&str>, ranks| HostStatus {
             host: host.into(),
@@ -417,6 +432,7 @@ mod tests {
             recovery: "coordinated".into(),
             course: "running".into(),
             generation: 1,
+            log: None,
             pending: None,
             checkpoint: Some(Checkpoint {
                 epoch: 7,

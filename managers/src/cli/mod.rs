@@ -7,6 +7,7 @@ mod host_list;
 mod images_command;
 mod job;
 mod jobs;
+mod log_line;
 mod manual;
 mod move_command;
 mod move_progress;

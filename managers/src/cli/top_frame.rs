@@ -1,5 +1,6 @@
 //! What `rejoin top` shows at one moment: lines of text for a terminal of some size.
 
+use super::log_line::{log_columns, log_lines, log_titles, mebibytes};
 use crate::report::query::{Checkpoint, JobStatus, RankStatus};
 use std::collections::BTreeMap;
 
@@ -31,10 +32,6 @@ fn seconds(nanoseconds: u64) -> String {
 
 fn millis(nanoseconds: u64) -> String {
     format!("{:.1} ms", nanoseconds as f64 / 1e6)
-}
-
-fn mebibytes(bytes: u64) -> String {
-    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
 /// The figures of a job, then its ranks.
@@ -72,6 +69,10 @@ fn job(status: &JobStatus, height: usize) -> Vec<String> {
                 .iter()
                 .map(|last| format!("  last       {last}")),
         );
+        if let Some([retained, used]) = log_lines(status) {
+            lines.push(format!("message log  {retained}"));
+            lines.push(format!("  use        {used}"));
+        }
     }
     lines.push(String::new());
     let room = height.saturating_sub(lines.len());
@@ -169,15 +170,25 @@ fn ranks(ranks: &[RankStatus], room: usize) -> Vec<String> {
     let host = order.iter().map(|rank| rank.host.chars().count()).max();
     let host = host.unwrap_or(0).clamp(4, 24);
     let mut lines = vec![format!(
-        "{:>7} {:host$} {:>9} {:10} {:>11} {:>7}",
-        "rank", "host", "pid", "state", "incarnation", "image"
+        "{:>7} {:host$} {:>9} {:10} {:>11} {:>7}{}",
+        "rank",
+        "host",
+        "pid",
+        "state",
+        "incarnation",
+        "image",
+        log_titles(ranks)
     )];
     for rank in &order {
         let image = rank.epoch.map_or_else(|| "-".into(), |e| e.to_string());
         let name = fitted(&rank.host, host);
         lines.push(format!(
-            "{:>7} {name:host$} {:>9} {:10} {:>11} {image:>7}",
-            rank.rank, rank.pid, rank.state, rank.incarnation
+            "{:>7} {name:host$} {:>9} {:10} {:>11} {image:>7}{}",
+            rank.rank,
+            rank.pid,
+            rank.state,
+            rank.incarnation,
+            log_columns(rank)
         ));
     }
     if is_short {
@@ -218,7 +229,7 @@ fn list(jobs: &[JobStatus], height: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::query::{HostStatus, LastCost};
+    use crate::report::query::{HostStatus, LastCost, LogStatus};
 
     fn job_of(ranks: u32) -> JobStatus {
         let rank = |rank| RankStatus {
@@ -228,6 +239,7 @@ mod tests {
             incarnation: 0,
             state: if rank == 77 { "started" } else { "running" }.into(),
             epoch: Some(7),
+            log: None,
         };
         let host = |name: &str| HostStatus {
             host: name.into(),
@@ -271,6 +283,7 @@ mod tests {
                 copied_bytes: 3 << 20,
             }),
             longest_stall_ns: 4_000_000,
+            log: None,
             hosts: ["a", "b"].map(host).to_vec(),
             ranks: (0..ranks).map(rank).collect(),
         }
@@ -297,6 +310,32 @@ mod tests {
             "q ends",
         ];
         assert_eq!(lines, want);
+    }
+
+    #[test]
+    fn a_job_that_logs_messages_has_lines_and_columns_about_that() {
+        let log = LogStatus {
+            retained_bytes: 3 << 19,
+            most_retained_bytes: 2 << 20,
+            memory_bytes: 4 << 20,
+            determinants: 1234,
+            determinants_per_second: 56,
+            lag_ns: 250_000_000,
+        };
+        let mut job = JobStatus {
+            log: Some(log),
+            ..job_of(1)
+        };
+        job.ranks[0].log = Some(log);
+        let lines = frame(&[job], 80, 24);
+        for want in [
+            "message log  1.5 MiB retained, at most 2.0 MiB of a rank; lag 0.2 s",
+            "  use        4.0 MiB of log memory, 1234 determinants (56/s)",
+            "   rank host       pid state      incarnation   image     retained  determinants",
+            "      0 a          100 running              0       7      1.5 MiB          1234",
+        ] {
+            assert!(lines.iter().any(|line| line == want), "{lines:?}");
+        }
     }
 
     #[test]

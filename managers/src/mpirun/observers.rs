@@ -30,7 +30,9 @@ impl Observers {
                 user_log::say(&format!("metrics are at http://{chosen}/metrics"));
             }
             let ranks = launch.machines.placement.len();
-            let page = JobMetrics::new(&name, &launch.program(), ranks, now());
+            let logs_messages = !launch.plan.options.log_groups.is_empty();
+            let names = (name.as_str(), &*launch.program());
+            let page = JobMetrics::new(names, ranks, logs_messages, now());
             metrics = Some((server, page));
         }
         Ok(Observers {

@@ -1,5 +1,7 @@
 //! Counters and gauges of a job for Prometheus, in the OpenMetrics text format.
 
+use super::log_metrics::LogMetrics;
+use super::status_summary::log_status;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -56,6 +58,7 @@ pub struct JobMetrics {
     regions_epoch: Gauge,
     age: GaugeOfSeconds,
     running: GaugeOfSeconds,
+    log: LogMetrics,
 }
 
 fn seconds(nanoseconds: u64) -> f64 {
@@ -69,9 +72,15 @@ fn escaped(value: &str) -> String {
 }
 
 impl JobMetrics {
-    /// Of a job that begins now, with its name and its first program.
+    /// Of a job that begins now, with its name and its first program. One that logs messages has
+    /// metrics about that, too.
     #[must_use]
-    pub fn new(job: &str, program: &str, ranks: usize, now: Time) -> JobMetrics {
+    pub fn new(
+        (job, program): (&str, &str),
+        ranks: usize,
+        logs_messages: bool,
+        now: Time,
+    ) -> JobMetrics {
         let mut metrics = JobMetrics {
             registry: Registry::with_prefix("rejoin"),
             begun: now,
@@ -98,6 +107,7 @@ impl JobMetrics {
             regions_epoch: Gauge::default(),
             age: GaugeOfSeconds::default(),
             running: GaugeOfSeconds::default(),
+            log: LogMetrics::default(),
         };
         metrics.ranks.set(i64::try_from(ranks).unwrap_or(i64::MAX));
         let labels = [("job", job), ("program", program)];
@@ -107,6 +117,9 @@ impl JobMetrics {
         metrics.register_checkpoints();
         metrics.register_failures();
         metrics.register_state();
+        if logs_messages {
+            metrics.log.register(&mut metrics.registry);
+        }
         metrics
     }
 
@@ -270,6 +283,9 @@ impl JobMetrics {
         let last = view.committed.map_or(self.begun, |(_, at)| at);
         self.age.set(since(last));
         self.running.set(since(self.begun));
+        if let Some(log) = &view.log {
+            self.log.set(&log_status(log, now));
+        }
         let mut text = String::new();
         // Writing to a string does not fail.
         let _ = encode(&mut text, &self.registry);
@@ -297,7 +313,7 @@ mod tests {
     #[test]
     fn metrics_count_events_and_have_units_in_their_names() {
         let at = |seconds: u64| Time(seconds * 1_000_000_000);
-        let mut metrics = JobMetrics::new("ab", "a \"b\"\n\\", 4, at(1));
+        let mut metrics = JobMetrics::new(("ab", "a \"b\"\n\\"), 4, false, at(1));
         let cost = CheckpointCost {
             stall: 1500,
             copied: 2,
@@ -360,6 +376,6 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "{line}:\n{text}");
         }
-        assert!(text.ends_with("# EOF\n"));
+        assert!(text.ends_with("# EOF\n") && !text.contains("rejoin_log"));
     }
 }

@@ -7,6 +7,7 @@ pub mod event_log;
 pub mod history;
 mod host_log;
 pub mod job_metrics;
+mod log_metrics;
 pub mod metrics_server;
 pub mod page;
 pub mod progress_line;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 /// Version of these messages: both ends must have the same.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 
 /// Largest question, in bytes.
 pub const QUESTION_LIMIT: usize = 64 * 1024;
@@ -128,7 +128,7 @@ pub struct JobStatus {
     pub program: String,
     /// Nanoseconds since the job began.
     pub running_ns: u64,
-    /// `coordinated` or `none`.
+    /// `coordinated`, `sender-log` or `none`.
     pub recovery: String,
     /// `starting`, `restoring`, `running`, `finalizing`, `ending`, or `resuming` when the central
     /// manager was started again and asks how everything is.
@@ -159,6 +159,8 @@ pub struct JobStatus {
     pub cost: Option<LastCost>,
     /// Nanoseconds of the longest stall of a rank for a checkpoint so far.
     pub longest_stall_ns: u64,
+    /// What the logs of all ranks hold together, with message logging.
+    pub log: Option<LogStatus>,
     /// Its hosts, in their order.
     pub hosts: Vec<HostStatus>,
     /// Ranks that are on their way to other hosts.
@@ -243,4 +245,27 @@ pub struct RankStatus {
     pub state: String,
     /// The last checkpoint that it took an image of.
     pub epoch: Option<u32>,
+    /// What its log holds, with message logging.
+    pub log: Option<LogStatus>,
+}
+
+/// What the log of a rank, or those of all ranks, held a moment ago. Of all ranks these are sums,
+/// unless something else is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogStatus {
+    /// Bytes of messages that are retained for other recovery groups.
+    pub retained_bytes: u64,
+    /// The most of these bytes that one rank retained at any time.
+    pub most_retained_bytes: u64,
+    /// Bytes of the logs' memory that are in use: by bodies of retained messages, and by bodies
+    /// that an image may still need.
+    pub memory_bytes: u64,
+    /// Determinants that were recorded so far.
+    pub determinants: u64,
+    /// Those that were recorded in the last second or so.
+    pub determinants_per_second: u64,
+    /// Nanoseconds since a peer with retained messages released some last, or since the first was
+    /// retained for it after none was. Of all peers and ranks, the longest of these times. 0: no
+    /// message is retained.
+    pub lag_ns: u64,
 }

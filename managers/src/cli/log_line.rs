@@ -1,0 +1,48 @@
+//! What the logs of a job hold, as text.
+
+use crate::report::query::{JobStatus, LogStatus, RankStatus};
+
+/// A number of bytes.
+pub fn mebibytes(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+/// The retained messages of a job, and what its logs use; nothing without message logging, or
+/// before the job knows.
+pub fn log_lines(status: &JobStatus) -> Option<[String; 2]> {
+    let LogStatus {
+        retained_bytes,
+        most_retained_bytes,
+        memory_bytes,
+        determinants,
+        determinants_per_second,
+        lag_ns,
+    } = status.log?;
+    let retained = format!(
+        "{} retained, at most {} of a rank; lag {:.1} s",
+        mebibytes(retained_bytes),
+        mebibytes(most_retained_bytes),
+        lag_ns as f64 / 1e9
+    );
+    let used = format!(
+        "{} of log memory, {determinants} determinants ({determinants_per_second}/s)",
+        mebibytes(memory_bytes)
+    );
+    Some([retained, used])
+}
+
+/// Titles of the last columns of a table of ranks: none if no rank has a log.
+pub fn log_titles(ranks: &[RankStatus]) -> &'static str {
+    match ranks.iter().any(|rank| rank.log.is_some()) {
+        true => "     retained  determinants",
+        false => "",
+    }
+}
+
+/// The last columns of a rank.
+pub fn log_columns(rank: &RankStatus) -> String {
+    rank.log.map_or_else(String::new, |log| {
+        let retained = mebibytes(log.retained_bytes);
+        format!("  {retained:>11}  {:>12}", log.determinants)
+    })
+}
