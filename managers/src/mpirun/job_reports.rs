@@ -76,16 +76,24 @@ impl Launcher {
         for rank in self.streams.take_diverged() {
             self.user_log.diverged(rank);
         }
+        self.tell_decision();
+        let view = self.central.view();
+        self.observers.note_logs(&view, false);
+        self.control.settle(&view);
+    }
+
+    /// It is decided how the job ends.
+    fn tell_decision(&mut self) {
         let decided = self.central.decided();
         let decided = decided
             .filter(|verdict| !matches!(verdict, Verdict::HostLost { .. }) || !self.may_relaunch());
         if let Some(verdict) = decided {
-            let generation = self.central.view().generation;
+            let view = self.central.view();
+            self.observers.note_logs(&view, true);
             self.observers
                 .events
-                .verdict("decided", generation.0, &verdict);
+                .verdict("decided", view.generation.0, &verdict);
         }
-        self.control.settle(&self.central.view());
     }
 
     /// Keeps the record of a named job up to date.

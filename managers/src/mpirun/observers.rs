@@ -9,14 +9,20 @@ use crate::report::event_log::EventLog;
 use crate::report::job_metrics::JobMetrics;
 use crate::report::metrics_server::MetricsServer;
 use crate::report::recovery_mode;
+use crate::report::status_summary::log_status;
 use crate::report::user_log;
-use rejoin_managers_protocol::central::{Event, HostView, JobView};
-use std::time::Duration;
+use rejoin_managers_protocol::central::{Event, HostView, JobView, LogView};
+use std::time::{Duration, Instant};
+
+/// Time between two events about the logs of messages.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The events and the metrics of a job.
 pub(super) struct Observers {
     pub events: EventLog,
     metrics: Option<(MetricsServer, JobMetrics)>,
+    /// The last event about the logs of messages: when it was written, and what they held.
+    log: Option<(Instant, LogView)>,
 }
 
 impl Observers {
@@ -38,6 +44,7 @@ impl Observers {
         Ok(Observers {
             events: EventLog::new(launch.events.clone(), name, launch.begun)?,
             metrics,
+            log: None,
         })
     }
 
@@ -67,6 +74,22 @@ impl Observers {
         self.events.event(generation, event);
         if let Some((_, metrics)) = &mut self.metrics {
             metrics.event(event);
+        }
+    }
+
+    /// The job is like this now: what its logs hold is an event now and then, and when the job is
+    /// decided.
+    pub fn note_logs(&mut self, view: &JobView, is_decided: bool) {
+        let Some(log) = view.log else {
+            return;
+        };
+        let is_due = self
+            .log
+            .is_none_or(|(at, last)| last != log && (is_decided || at.elapsed() >= LOG_INTERVAL));
+        if is_due {
+            self.log = Some((Instant::now(), log));
+            let status = log_status(&log, now());
+            self.events.message_log(view.generation.0, status);
         }
     }
 

@@ -3,6 +3,7 @@
 
 use crate::error::{Context, Result, system_text};
 use crate::launch::machines::{Machines, PlacedRanks};
+use crate::report::query::LogStatus;
 use crate::report::recent_events::RecentEvents;
 use rejoin_managers_protocol::central::Event;
 use rejoin_managers_protocol::checkpoint::CheckpointCost;
@@ -65,6 +66,8 @@ struct Line<'a> {
     copied_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<i32>,
+    #[serde(flatten)]
+    log: Option<LogStatus>,
 }
 
 /// The file of `--events`.
@@ -187,6 +190,14 @@ impl EventLog {
         line.cause = Some(how.to_owned());
         line.pid = Some(pid);
         line.took_ns = Some(took);
+        let text = written(&line);
+        self.append(&text);
+    }
+
+    /// The logs of all ranks hold this together.
+    pub fn message_log(&mut self, generation: u32, log: LogStatus) {
+        let mut line = self.line("message-log", generation);
+        line.log = Some(log);
         let text = written(&line);
         self.append(&text);
     }
@@ -596,5 +607,32 @@ mod tests {
         has(5, &[("epoch", 1.into()), ("repeated_ns", 1200.into())]);
         has(6, &[("code", 0.into())]);
         assert!(lines[1].get("rank").is_none());
+    }
+
+    #[test]
+    fn what_logs_hold_are_fields_of_a_line_of_its_own() {
+        let mut journal = EventLog::new(None, "ab".into(), Instant::now()).expect("no file");
+        journal.message_log(
+            1,
+            LogStatus {
+                retained_bytes: 5,
+                most_retained_bytes: 6,
+                memory_bytes: 4096,
+                determinants: 77,
+                determinants_per_second: 7,
+                lag_ns: 9,
+            },
+        );
+        journal.verdict("ended", 1, &Verdict::Success);
+        let text = journal.recent().text();
+        let mut lines = serde_json::Deserializer::from_slice(&text).into_iter();
+        let mut next = || -> serde_json::Value { lines.next().expect("a line").expect("JSON") };
+        let (log, end) = (next(), next());
+        assert_eq!(log["event"], "message-log");
+        assert_eq!(
+            (&log["determinants"], &log["lag_ns"]),
+            (&77.into(), &9.into())
+        );
+        assert!(end.get("lag_ns").is_none() && end.get("log").is_none());
     }
 }

@@ -40,6 +40,12 @@ pub struct EventLine {
     pub copied_bytes: Option<u64>,
     pub bytes: Option<u64>,
     pub code: Option<i32>,
+    pub retained_bytes: Option<u64>,
+    pub most_retained_bytes: Option<u64>,
+    pub memory_bytes: Option<u64>,
+    pub determinants: Option<u64>,
+    pub determinants_per_second: Option<u64>,
+    pub lag_ns: Option<u64>,
 }
 
 /// A host and its ranks.

@@ -7,6 +7,6 @@ mod tidy_text;
 
 pub use history_reader::{BadLine, Histories, read};
 pub use job_history::{
-    CheckpointEnd, CheckpointSpan, FailureMark, HostOutage, Incident, JobHistory, RankRun,
-    RecoverySpan,
+    CheckpointEnd, CheckpointSpan, FailureMark, HostOutage, Incident, JobHistory, LogSample,
+    RankRun, RecoverySpan,
 };

@@ -1,7 +1,7 @@
 //! The figures at the head of a job.
 
 use super::quantity::{bytes, counted, date, time};
-use crate::report::history::{CheckpointEnd, CheckpointSpan, JobHistory};
+use crate::report::history::{CheckpointEnd, CheckpointSpan, JobHistory, LogSample};
 use maud::{Markup, html};
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ fn figure(name: &'static str, value: impl Into<String>, detail: impl Into<String
 
 /// The figures of a job.
 pub fn summary(job: &JobHistory) -> Markup {
-    let figures = [
+    let mut figures = vec![
         size(job),
         duration(job),
         end(job),
@@ -33,6 +33,7 @@ pub fn summary(job: &JobHistory) -> Markup {
         volume(job),
         outages(job),
     ];
+    figures.extend(message_log(job));
     html! {
         dl {
             @for Figure { name, value, detail } in figures {
@@ -161,4 +162,28 @@ fn outages(job: &JobHistory) -> Figure {
         lost => format!("{lost} of them did not come back"),
     };
     figure("Silences of hosts", job.outages.len().to_string(), detail)
+}
+
+/// The most that the logs of messages held; nothing without message logging.
+fn message_log(job: &JobHistory) -> Vec<Figure> {
+    let most = |get: fn(&LogSample) -> u64| job.log.iter().map(get).max().unwrap_or(0);
+    let Some(last) = job.log.last() else {
+        return Vec::new();
+    };
+    let of_rank = bytes(most(|log| log.most_retained));
+    let memory = bytes(most(|log| log.memory));
+    let rate = most(|log| log.determinants_per_second);
+    vec![
+        figure(
+            "Most messages retained",
+            bytes(most(|log| log.retained)),
+            format!("of a rank {of_rank}; {memory} of log memory"),
+        ),
+        figure(
+            "Determinants",
+            last.determinants.to_string(),
+            format!("at most {rate} a second"),
+        ),
+        figure("Longest lag of releases", time(most(|log| log.lag)), ""),
+    ]
 }

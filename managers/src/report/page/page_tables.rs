@@ -2,7 +2,8 @@
 
 use super::quantity::{bytes, counted, moment, time};
 use crate::report::history::{
-    CheckpointEnd, CheckpointSpan, FailureMark, HostOutage, Incident, JobHistory, RecoverySpan,
+    CheckpointEnd, CheckpointSpan, FailureMark, HostOutage, Incident, JobHistory, LogSample,
+    RecoverySpan,
 };
 use maud::{Markup, html};
 
@@ -67,6 +68,7 @@ pub fn tables(job: &JobHistory) -> Markup {
         (outages(&job.outages))
         (incidents(&job.incidents))
         (checkpoints(&job.checkpoints))
+        (message_log(&job.log))
         @if job.unknown.values().sum::<u64>() > 0 {
             p.gap {
                 "Events that this version does not know: "
@@ -187,6 +189,29 @@ fn checkpoints(rows: &[CheckpointSpan]) -> Markup {
             maybe(row.rank),
             maybe(row.copied.map(bytes)),
             maybe(row.bytes.map(bytes)),
+        ]
+    })
+}
+
+fn message_log(rows: &[LogSample]) -> Markup {
+    let columns = [
+        ("Time", true),
+        ("Retained", true),
+        ("Most of a rank", true),
+        ("Log memory", true),
+        ("Determinants", true),
+        ("A second", true),
+        ("Lag", true),
+    ];
+    table("Message log", &columns, rows, |row| {
+        vec![
+            moment(row.at),
+            bytes(row.retained),
+            bytes(row.most_retained),
+            bytes(row.memory),
+            row.determinants.to_string(),
+            row.determinants_per_second.to_string(),
+            time(row.lag),
         ]
     })
 }

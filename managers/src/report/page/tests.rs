@@ -108,6 +108,32 @@ fn a_page_has_a_drawing_with_text_alternatives_and_tables() {
 }
 
 #[test]
+fn a_page_of_a_job_that_logs_messages_shows_what_the_logs_held() {
+    let log = |retained: u64, determinants: u64, rate: u64| {
+        format!(
+            "\"event\":\"message-log\",\"retained_bytes\":{retained},\
+             \"most_retained_bytes\":8192,\"memory_bytes\":12288,\
+             \"determinants\":{determinants},\"determinants_per_second\":{rate},\
+             \"lag_ns\":250000000"
+        )
+    };
+    let mut lines = job_of(4, 2, 1);
+    let page = rendered(&lines);
+    assert!(!page.contains("Determinants") && !page.contains("Message log"));
+    lines.insert(1, line(10, &log(4096, 30, 3)));
+    lines.insert(2, line(20, &log(2048, 50, 2)));
+    let page = rendered(&lines);
+    for text in [
+        "<dt>Most messages retained</dt><dd>4.00 KiB<small>of a rank 8.00 KiB; 12.0 KiB of log",
+        "<dt>Determinants</dt><dd>50<small>at most 3 a second",
+        "<dt>Longest lag of releases</dt><dd>250 ms",
+        "Message log (2)",
+    ] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+}
+
+#[test]
 fn no_text_from_outside_becomes_markup() {
     let evil = "</title></style><script>alert(1)</script>\\\"'&\\u0000";
     let mut lines = vec![format!(
