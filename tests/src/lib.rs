@@ -12,6 +12,7 @@ pub mod job;
 pub mod models;
 pub mod named_job;
 pub mod processes;
+pub mod questions;
 pub mod skip;
 pub mod small_disk;
 pub mod spinner;

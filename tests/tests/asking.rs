@@ -4,33 +4,20 @@
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::Job;
 use rejoin_tests::processes::{all_gone, descendants, is_alive, kill, wait_for};
+use rejoin_tests::questions::{asked, metrics, metrics_address, rejoin, status};
 use rejoin_tests::small_disk::with_small_disk;
 use rejoin_tests::{Run, finish, prefix, program};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
-
-fn rejoin(folder: &Folder, arguments: &[&str]) -> Output {
-    Command::new(prefix().join("bin/rejoin"))
-        .args(arguments)
-        .env("XDG_RUNTIME_DIR", folder)
-        .output()
-        .expect("starting rejoin")
-}
-
-fn status(folder: &Folder, mpirun: u32) -> Option<Value> {
-    let out = rejoin(folder, &["status", "--json", &mpirun.to_string()]);
-    let all: Value = serde_json::from_slice(&out.stdout).expect("JSON");
-    all.as_array().expect("a list").first().cloned()
-}
 
 fn events(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -522,16 +509,6 @@ fn a_restore_that_takes_long_shows_a_bar_in_a_terminal() {
 }
 
 /// What a server answers to these bytes. The client sends them, and waits for the end.
-fn asked(address: &str, request: &[u8]) -> String {
-    let mut socket = TcpStream::connect(address).expect("a connection");
-    socket.set_read_timeout(Some(LIMIT)).expect("a limit");
-    socket.write_all(request).expect("a request");
-    let mut answer = Vec::new();
-    // A refusal may come with a reset.
-    let _ = socket.read_to_end(&mut answer);
-    String::from_utf8_lossy(&answer).into_owned()
-}
-
 #[test]
 fn metrics_count_a_recovery_while_slow_clients_and_garbage_are_there() {
     let folder = Folder::new("metrics");
@@ -551,13 +528,8 @@ fn metrics_count_a_recovery_while_slow_clients_and_garbage_are_there() {
     let mut child = run.env("XDG_RUNTIME_DIR", &folder.name("")).start();
     let mpirun = child.id();
     wait_for(LIMIT, "a checkpoint", || count(&journal, "committed") > 0);
-    let mut said = BufReader::new(child.stderr.take().expect("standard error"));
-    let mut line = String::new();
-    said.read_line(&mut line).expect("a line");
-    let address = line
-        .strip_prefix("mpirun: metrics are at http://")
-        .and_then(|rest| rest.strip_suffix("/metrics\n"))
-        .unwrap_or_else(|| panic!("{line}"));
+    let address = metrics_address(child.stderr.take().expect("standard error"));
+    let address = address.as_str();
     // Some ask for nothing, and some for half of it.
     let slow: Vec<_> = (0..8)
         .map(|half| {
@@ -569,7 +541,7 @@ fn metrics_count_a_recovery_while_slow_clients_and_garbage_are_there() {
     kill(Job::of(mpirun, "divergent").ranks()[0], libc::SIGKILL);
     wait_for(LIMIT, "the recovery", || count(&journal, "recovered") == 1);
     assert!(asked(address, b"\x16\x03\x01garbage\r\n\r\n").starts_with("HTTP/1.1 400 "));
-    let text = asked(address, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    let text = metrics(address);
     assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
     for line in [
         "rejoin_rank_failures_total 1",

@@ -6,6 +6,7 @@
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, by_rank, times_back};
 use rejoin_tests::processes::{is_alive, kill, wait_for};
+use rejoin_tests::questions::{metrics, metrics_address, rejoin, status};
 use rejoin_tests::torment::{Case, program_survives};
 use rejoin_tests::{Finished, Run, finish, program};
 use std::process::Child;
@@ -222,4 +223,67 @@ fn counters_show_what_is_logged() {
     let none = Run::raw(["--stats", "-n", "2"]);
     let done = none.arg(program("cg")).arg("16").arg("5").ok();
     assert!(!done.stderr().contains("determinants="), "{}", done.text());
+}
+
+/// The value of a metric.
+fn metric(text: &str, name: &str) -> f64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let value = line.unwrap_or_else(|| panic!("{name}: {text}"));
+    value.trim().parse().expect("a number")
+}
+
+#[test]
+fn a_running_job_shows_what_its_logs_hold_also_after_a_loss_of_central() {
+    let folder = Folder::new("log-use");
+    let usual = ["-n", "4", "--recovery", "sender-log", "--metrics", "0"];
+    let options = ["--checkpoint-interval", "0.5"];
+    let run = Run::raw(usual.iter().chain(&options)).arg(program("jacobi"));
+    let run = ["1024", "200", "500"].iter().fold(run, Run::arg);
+    let run = run.arg(folder.name("gate"));
+    let mut child = run.env("XDG_RUNTIME_DIR", &folder.name("")).start();
+    let mpirun = child.id();
+    let address = metrics_address(child.stderr.take().expect("standard error"));
+    let job = Job::of(mpirun, "jacobi");
+    // Each rank asks for the time once a step, and at the beginning.
+    let all = 4 * 201;
+    let logs = |least: u64| {
+        let status = status(&folder, mpirun)?;
+        let log = &status["log"];
+        let of = |field: &str| log[field].as_u64();
+        let has_all = of("determinants")? >= least && of("retained_bytes")? > 0;
+        has_all.then_some(status)
+    };
+    wait_for(LIMIT, "all determinants", || logs(all).is_some());
+    let status = logs(0).expect("logs that hold messages");
+    let of = |field: &str| status["log"][field].as_u64().expect(field);
+    assert_eq!(of("determinants"), all, "{status}");
+    assert!(of("retained_bytes") <= 4 * of("most_retained_bytes"));
+    assert!(of("memory_bytes") % 4096 == 0, "{status}");
+    assert!(of("lag_ns") < 30_000_000_000, "{status}");
+    let ranks = status["ranks"].as_array().expect("ranks");
+    let of_ranks = ranks.iter().map(|rank| &rank["log"]["determinants"]);
+    assert_eq!(of_ranks.filter_map(|one| one.as_u64()).sum::<u64>(), all);
+    let text = metrics(&address);
+    assert_eq!(metric(&text, "rejoin_log_determinants_total "), all as f64);
+    assert!(metric(&text, "rejoin_log_most_retained_bytes ") > 0.0);
+    assert!(metric(&text, "rejoin_log_retained_bytes ") >= 0.0);
+    assert!(metric(&text, "rejoin_log_memory_bytes ") >= 0.0);
+    assert!(metric(&text, "rejoin_log_lag_seconds ") < 30.0);
+    let shown = |what: &str, text: &str| {
+        let out = rejoin(&folder, &[what, &mpirun.to_string()]).stdout;
+        let out = String::from_utf8_lossy(&out).into_owned();
+        assert!(out.contains(text), "{out}");
+    };
+    shown("status", "  message log: ");
+    shown("top", "\nmessage log  ");
+    shown("report", "Most messages retained");
+    let central = job.central().expect("a central manager");
+    kill(central, libc::SIGKILL);
+    wait_for(LIMIT, "the logs at the next central manager", || {
+        logs(all).is_some_and(|status| status["central"] != central)
+    });
+    assert_eq!(job.ranks().len(), 4);
+    std::fs::write(folder.join("gate"), "").expect("the gate");
+    let done = finish(child, LIMIT, "the job");
+    assert!(done.output.status.success(), "{}", done.text());
 }
