@@ -81,8 +81,8 @@ impl Coordinator {
     }
 
     /// Writes the images of the newest checkpoint to files, and copies the newest files to partner
-    /// hosts, if that is due and can be done now: [`CommittedEpochs::writing`] and
-    /// [`CommittedEpochs::copying`] then name them.
+    /// hosts, if that is due and can be done now: `writing` and `copying` of
+    /// [`CommittedEpochs`](crate::levels::CommittedEpochs) then name them.
     pub fn begin_files(&mut self, now: Time) {
         self.committed.begin_files(now, &self.failures);
     }
