@@ -40,7 +40,7 @@ struct StableMark {
     /// How far it was when that was asked for last.
     asked: u64,
     /// How far it was at the program's last call that others may notice. A program that only tests
-    /// goes on recording.
+    /// continues to record.
     needed: u64,
 }
 

@@ -208,7 +208,7 @@ mod tests {
         let found = DeterminantsFile::load(&scratch.0, job).expect("a file");
         assert_eq!(found, copies);
         assert!(DeterminantsFile::load(&scratch.0, JobId(8)).is_err());
-        // A job that continues goes on with these.
+        // A job that is restarted begins with these.
         let mut file = DeterminantsFile::create(&scratch.0, job, &found).expect("a file");
         add(&mut file, &mut copies, 3, part(15, 1));
         let found = DeterminantsFile::load(&scratch.0, job).expect("a file");

@@ -325,6 +325,9 @@ impl Central {
         let target = checkpoints.newest_whole();
         let after = checkpoints.epochs();
         let is_given_up = (before.writing, before.copying) != (after.writing, after.copying);
+        if is_given_up {
+            self.file_turns.end();
+        }
         if is_given_up && begins_files {
             // A newer checkpoint in memory is written instead.
             checkpoints.begin_files(now);

@@ -153,6 +153,8 @@ impl Central {
         if !checkpoints.not_stored(now, epoch, why.is_some()) {
             return;
         }
+        // If the same images are tried again, all groups have their turn again.
+        self.file_turns.end();
         if begins {
             checkpoints.begin_files(now);
         }
