@@ -118,10 +118,6 @@ fn options_that_mean_nothing_here_are_refused() {
         (&[""], "empty"),
         (&["--recovery", "receiver-log", "true"], "not there yet"),
         (
-            &["--recovery", "sender-log", "--images", "/tmp", "true"],
-            "--images is not there yet for --recovery sender-log",
-        ),
-        (
             &["--recovery", "sender-log", "--output", "commit", "true"],
             "--output commit is not there yet for --recovery sender-log",
         ),
