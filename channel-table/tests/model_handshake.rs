@@ -18,7 +18,7 @@ mod model;
 
 use model::{End, World};
 use rejoin_channel_table::{Generation, Incarnation, LinkState, Rank};
-use rejoin_tests::models::tell;
+use rejoin_tests::models::{full, tell};
 use stateright::{Checker, Model, Property};
 use std::time::Instant;
 
@@ -288,8 +288,10 @@ fn check(name: &str, setup: Setup) {
     checker.assert_properties();
 }
 
-/// Without optimisation the bounds are one smaller, so that a plain `cargo test` stays quick.
-const QUICK: u8 = cfg!(debug_assertions) as u8;
+/// Without `REJOIN_MODELS=full` bounds are one smaller, so that a plain `cargo test` stays quick.
+fn quick() -> u8 {
+    1 - full()
+}
 
 const NONE: Setup = Setup {
     messages: [1, 1],
@@ -302,7 +304,7 @@ const NONE: Setup = Setup {
 
 #[test]
 fn simultaneous_connects() {
-    let messages = [2 - QUICK, 2 - QUICK];
+    let messages = [2 - quick(), 2 - quick()];
     check(
         "simultaneous connects",
         Setup {
@@ -318,7 +320,7 @@ fn lost_links() {
     check(
         "lost links",
         Setup {
-            cuts: 2 - QUICK,
+            cuts: 2 - quick(),
             ..NONE
         },
     );
@@ -329,7 +331,7 @@ fn half_open_and_late_attempts() {
     check(
         "half-open and late attempts",
         Setup {
-            impatience: 2 - QUICK,
+            impatience: 2 - quick(),
             ..NONE
         },
     );
@@ -340,7 +342,7 @@ fn a_lost_link_and_impatience() {
     check(
         "a lost link and impatience",
         Setup {
-            messages: [1, 1 - QUICK],
+            messages: [1, 1 - quick()],
             cuts: 1,
             impatience: 1,
             ..NONE
@@ -406,7 +408,7 @@ fn an_aborted_generation() {
         "generation and a cut",
         Setup {
             messages: [1, 0],
-            cuts: 1 - QUICK,
+            cuts: 1 - quick(),
             ..one
         },
     );

@@ -23,7 +23,7 @@ use rejoin_engine::{Completion, Config, Envelope, FailedProbes, MessageMode, Req
 use rejoin_sim::message_check::{self, Outcome};
 use rejoin_sim::message_plan::{Message, Plan, Receive, Step, content, pattern};
 use rejoin_sim::node::{MemoryAccess, Node, Output};
-use rejoin_tests::models::tell;
+use rejoin_tests::models::{full, tell};
 use stateright::{Checker, Model, Property};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -550,8 +550,10 @@ fn check(name: &str, setup: Setup) {
     checker.assert_properties();
 }
 
-/// Cuts in builds with debug assertions, and without.
-const CUTS: u8 = if cfg!(debug_assertions) { 1 } else { 2 };
+/// Cuts at most: two with `REJOIN_MODELS=full`.
+fn cuts() -> u8 {
+    1 + full()
+}
 
 #[test]
 fn small_and_rendezvous() {
@@ -565,7 +567,7 @@ fn small_and_rendezvous() {
         "small and rendezvous",
         Setup {
             plan,
-            cuts: CUTS,
+            cuts: cuts(),
             tears: 1,
             reads: false,
             gone: vec![],
@@ -580,7 +582,7 @@ fn bodies_that_are_read_out_of_their_senders_memory() {
         (
             "read: both ways",
             (1, 0, 100, MessageMode::Standard),
-            CUTS - 1,
+            cuts() - 1,
         ),
     ] {
         let messages = [first, (0, 0, 100, MessageMode::Synchronous)];
@@ -610,7 +612,7 @@ fn images_of_one_epoch_fit_together() {
             Setup {
                 plan,
                 cuts: 1,
-                tears: CUTS - 1,
+                tears: cuts() - 1,
                 reads: false,
                 gone: vec![],
             },
@@ -630,7 +632,7 @@ fn medium_and_synchronous() {
         "medium and synchronous",
         Setup {
             plan,
-            cuts: CUTS,
+            cuts: cuts(),
             tears: 1,
             reads: false,
             gone: vec![],
@@ -651,7 +653,7 @@ fn both_directions() {
         Setup {
             plan,
             cuts: 1,
-            tears: CUTS - 1,
+            tears: cuts() - 1,
             reads: false,
             gone: vec![],
         },

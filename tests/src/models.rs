@@ -36,8 +36,23 @@ pub fn tell<M>(
 /// Added to a bound with `REJOIN_MODELS=soak`.
 #[must_use]
 pub fn soak() -> u8 {
-    u8::from(std::env::var("REJOIN_MODELS").is_ok_and(|models| models == "soak"))
+    u8::from(bounds().is_some_and(|bounds| bounds == "soak"))
 }
 
-/// Added to a bound without debug assertions.
-pub const FULL: u8 = !cfg!(debug_assertions) as u8;
+/// Added to a bound with `REJOIN_MODELS=full` (as the claim `models` sets it) or `soak`. Without
+/// it, a plain `cargo test` stays quick.
+#[must_use]
+pub fn full() -> u8 {
+    u8::from(bounds().is_some())
+}
+
+/// Which bounds models have, unless they are to be quick.
+///
+/// # Panics
+/// If the variable has another value.
+fn bounds() -> Option<String> {
+    let bounds = std::env::var("REJOIN_MODELS").ok()?;
+    let known = ["full", "soak"].contains(&bounds.as_str());
+    assert!(known, "REJOIN_MODELS={bounds}: it is full or soak");
+    Some(bounds)
+}

@@ -47,8 +47,13 @@ impl Deadline {
     /// Runs commands at the same time. All must end well and in time. After the first that does
     /// not, the others are ended.
     pub fn run_all(&self, commands: &mut [Command]) -> Result<()> {
+        self.run_some(commands, commands.len())
+    }
+
+    /// The same with so many commands at a time.
+    pub fn run_some(&self, commands: &mut [Command], at_once: usize) -> Result<()> {
         let mut running = Vec::new();
-        let signal = self.start_and_wait(commands, &mut running);
+        let signal = self.start_and_wait(commands, at_once, &mut running);
         for (child, _) in &mut running {
             end(child)?;
         }
@@ -59,20 +64,22 @@ impl Deadline {
         Ok(())
     }
 
-    /// Starts all commands and waits for their ends. `running`: those that have not ended at the
-    /// return. Returns the signal that has ended the wait.
+    /// Starts all commands, so many at a time, and waits for their ends. `running`: those that have
+    /// not ended at the return. Returns the signal that has ended the wait.
     fn start_and_wait(
         &self,
         commands: &mut [Command],
+        at_once: usize,
         running: &mut Vec<(Child, String)>,
     ) -> Result<Option<i32>> {
-        for command in commands {
-            command.stdin(Stdio::null()).process_group(0);
-            let child = self.spawn(command);
-            let child = child.with_context(|| format!("starting {command:?}"))?;
-            running.push((child, format!("{command:?}")));
-        }
+        let mut waiting = commands.iter_mut();
         loop {
+            for command in waiting.by_ref().take(at_once - running.len()) {
+                command.stdin(Stdio::null()).process_group(0);
+                let child = self.spawn(command);
+                let child = child.with_context(|| format!("starting {command:?}"))?;
+                running.push((child, format!("{command:?}")));
+            }
             let mut at = 0;
             while let Some((child, shown)) = running.get_mut(at) {
                 match child.try_wait()? {
@@ -171,6 +178,22 @@ mod tests {
         assert!(begun.elapsed() < Duration::from_secs(50));
         let mut commands = [Command::new("true"), Command::new("true")];
         deadline.run_all(&mut commands).expect("both end well");
+    }
+
+    #[test]
+    fn some_commands_wait_for_others() {
+        let deadline = Deadline::after(Duration::from_secs(60)).expect("a deadline");
+        let folder = std::env::temp_dir().join(format!("rejoin-some-{}", std::process::id()));
+        std::fs::create_dir(&folder).expect("a folder");
+        // A command fails if it sees that two others run.
+        let script = "touch $0 && test $(ls | wc -l) -le 2 && sleep 0.1 && rm $0";
+        let mut commands = ["a", "b", "c", "d", "e"].map(|name| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script, name]).current_dir(&folder);
+            command
+        });
+        deadline.run_some(&mut commands, 2).expect("two at a time");
+        std::fs::remove_dir_all(folder).expect("the folder goes");
     }
 
     #[test]

@@ -2,13 +2,13 @@
 //! Hosts die, leave and join, and links between two hosts are cut, at any moment and in any order
 //! of messages. A message takes no time that a core could measure.
 //!
-//! `REJOIN_MODELS=soak` takes larger bounds; builds with debug assertions take smaller ones.
+//! `REJOIN_MODELS=soak` takes larger bounds than `full`; without the variable they are smaller.
 
 use rejoin_managers_protocol::detector::{
     Detector, DetectorSettings, HostWatch, ProbeDuty, ProbeFailure, Prober, WatchEffect,
 };
 use rejoin_managers_protocol::manager_messages::Time;
-use rejoin_tests::models::{FULL, soak, tell};
+use rejoin_tests::models::{full, soak, tell};
 use stateright::{Checker, Model, Property};
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -368,7 +368,7 @@ fn check(name: &str, ring: Ring) {
 
 #[test]
 fn one_host_or_two_neighbours_die() {
-    let deaths = 1 + FULL;
+    let deaths = 1 + full();
     check(
         "deaths",
         Ring {
@@ -397,7 +397,7 @@ fn a_link_between_two_hosts_is_cut_and_another_host_dies() {
         Ring {
             cuts,
             deaths: 1,
-            until: 60 + 20 * u64::from(FULL),
+            until: 60 + 20 * u64::from(full()),
             ..CALM
         },
     );
@@ -422,7 +422,7 @@ fn hosts_join_and_leave_while_one_dies() {
         ..CALM
     };
     check("joins", Ring { hosts: 3, ..calm });
-    let hosts = 3 + usize::from(FULL);
+    let hosts = 3 + usize::from(full());
     check(
         "leaves",
         Ring {

@@ -44,6 +44,14 @@ impl Setting {
         }
         self.deadline.run_all(commands)
     }
+
+    /// Runs commands that use one core each, two at a time.
+    pub fn run_pairs(&self, commands: &mut [Command]) -> Result<()> {
+        for command in commands.iter_mut() {
+            self.skipped.tell(command);
+        }
+        self.deadline.run_some(commands, 2)
+    }
 }
 
 /// Cargo with these arguments, in the workspace's folder.
