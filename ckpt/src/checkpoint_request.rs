@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
 use crate::hint::Hint;
 use crate::rewind::{self, HandlerStart};
+use crate::signals::PARKING_SIGNAL;
 use crate::threads::thread_slots;
 use crate::{sys, threads};
 
@@ -101,7 +102,7 @@ fn defer(epoch: u32) {
 /// Neither the program nor an image may find the signal. Safe in a signal handler.
 pub fn drain() {
     let set = sys::bit(usual_signal());
-    if sys::pending() & (set | sys::bit(threads::PARKING_SIGNAL)) == 0 {
+    if sys::pending() & (set | sys::bit(PARKING_SIGNAL)) == 0 {
         return;
     }
     let errno = sys::errno();

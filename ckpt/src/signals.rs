@@ -2,6 +2,10 @@
 
 use crate::sys;
 
+/// The signal that parks threads: glibc's `SIGSETXID`, which no thread blocks. Requests come by it,
+/// too.
+pub(crate) const PARKING_SIGNAL: i32 = 33;
+
 /// The kernel's own `struct sigaction`. Not the C library's function: it takes a lock for some
 /// signals and refuses others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

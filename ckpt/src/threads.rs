@@ -21,7 +21,7 @@ mod thread_signals;
 pub(crate) mod thread_slots;
 
 pub(crate) use first_thread::CloneSide;
-pub(crate) use parking_signal::{Meet, SIGNAL as PARKING_SIGNAL};
+pub(crate) use parking_signal::Meet;
 
 /// The thread that parks the others, by its thread pointer; 0 for none.
 static TAKER: AtomicUsize = AtomicUsize::new(0);
@@ -73,14 +73,14 @@ fn set_cancel_state(state: c_int) -> c_int {
 }
 
 /// Finds out what parking needs to know, when the library starts. `request_signal` asks for images.
-/// Those that come by [`PARKING_SIGNAL`] go to `meet`.
+/// Those that come by the signal that parks threads go to `meet`.
 pub(crate) fn prepare(request_signal: i32, meet: Meet) {
     thread_signals::leave_out(request_signal);
     kernel_state::find_rseq();
     parking_signal::accept_requests(meet);
 }
 
-/// No request comes by [`PARKING_SIGNAL`] any more.
+/// No request comes by the signal that parks threads any more.
 pub(crate) fn remove_handler() {
     parking_signal::remove();
 }
@@ -90,8 +90,8 @@ pub(crate) fn pass_to_first(value: u64) -> bool {
     !taker::has_ended(sys::pid()) && parking_signal::pass_to_first(value)
 }
 
-/// Takes the requests that wait for the calling thread as [`PARKING_SIGNAL`], and gives their
-/// values.
+/// Takes the requests that wait for the calling thread as signals that park threads, and gives
+/// their values.
 pub(crate) fn take_requests(each: impl FnMut(u64)) {
     parking_signal::take_requests(each);
 }

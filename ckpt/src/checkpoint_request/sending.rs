@@ -5,8 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 
 use crate::hint::Hint;
-use crate::signals::QueuedSignal;
-use crate::threads::PARKING_SIGNAL;
+use crate::signals::{PARKING_SIGNAL, QueuedSignal};
 use crate::{children, proc, sys};
 
 /// Observations of a rank's processes by earlier tries of [`send`].

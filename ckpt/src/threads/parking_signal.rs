@@ -14,11 +14,9 @@ use super::saved_registers::{self, save_and_call};
 use super::thread_slots::{self, PARKED, ThreadSlot, state};
 use crate::hint::Hint;
 use crate::rewind::{self, HandlerStart};
-use crate::signals::{QueuedSignal, SignalAction, request_in};
+use crate::signals::{PARKING_SIGNAL, QueuedSignal, SignalAction, request_in};
 use crate::sys;
 
-/// glibc's `SIGSETXID`.
-pub(crate) const SIGNAL: i32 = 33;
 const SA_RESTORER: u64 = 0x0400_0000;
 
 /// Meets a request with this value in a handler, and hides the interruption.
@@ -71,13 +69,13 @@ pub(super) fn install() -> sys::Sys<()> {
         restorer: saved_registers::return_from_signal as *const () as usize,
         mask: sys::ALL_SIGNALS,
     };
-    let present = SignalAction::read(SIGNAL);
+    let present = SignalAction::read(PARKING_SIGNAL);
     if present.handler == action.handler {
         return Ok(());
     }
     set_former(&present);
     // SAFETY: handler and restorer are of the kinds that the flags say.
-    unsafe { action.set(SIGNAL) }.map(drop)
+    unsafe { action.set(PARKING_SIGNAL) }.map(drop)
 }
 
 /// Puts the program's action back, unless another one stands, or a signal is still on its way. The
@@ -85,20 +83,20 @@ pub(super) fn install() -> sys::Sys<()> {
 /// in spite of this. So the signal is ignored instead.
 pub(super) fn remove() {
     MEET.store(std::ptr::null_mut(), Ordering::Release);
-    let is_ours = SignalAction::read(SIGNAL).handler == handle as *const () as usize;
+    let is_ours = SignalAction::read(PARKING_SIGNAL).handler == handle as *const () as usize;
     if is_ours && UNDER_WAY.load(Ordering::Acquire) == 0 {
         let mut action = former();
         if action.handler == libc::SIG_DFL {
             action.handler = libc::SIG_IGN;
         }
         // SAFETY: it stood there before, or is no function.
-        let _ = unsafe { action.set(SIGNAL) };
+        let _ = unsafe { action.set(PARKING_SIGNAL) };
     }
 }
 
 /// Passes a request on to the process's first thread. Says whether that was possible.
 pub(super) fn pass_to_first(value: u64) -> bool {
-    let (pid, info) = (sys::pid(), QueuedSignal::request(SIGNAL, value));
+    let (pid, info) = (sys::pid(), QueuedSignal::request(PARKING_SIGNAL, value));
     install().is_ok() && queue(pid, &info).is_ok()
 }
 
@@ -106,7 +104,8 @@ pub(super) fn pass_to_first(value: u64) -> bool {
 fn queue(tid: i32, info: &QueuedSignal) -> sys::Sys<()> {
     let (pid, info) = (sys::pid(), std::ptr::from_ref(info));
     // SAFETY: the pointer is to as many bytes as a siginfo has.
-    let result = unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, SIGNAL, info) };
+    let result =
+        unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, PARKING_SIGNAL, info) };
     sys::check(result).map(drop)
 }
 
@@ -115,7 +114,7 @@ fn queue(tid: i32, info: &QueuedSignal) -> sys::Sys<()> {
 pub(super) fn take_requests(mut each: impl FnMut(u64)) {
     const MOST: usize = 8;
     for _ in 0..MOST {
-        let Some(info) = sys::take_signal(sys::bit(SIGNAL)) else {
+        let Some(info) = sys::take_signal(sys::bit(PARKING_SIGNAL)) else {
             return;
         };
         match request_in(&info) {
@@ -132,7 +131,7 @@ pub(super) fn forget_signals() {
 
 /// Sends the signal to a thread of this process.
 pub(super) fn send(slot: &'static ThreadSlot, tid: i32) -> sys::Sys<()> {
-    let info = QueuedSignal::new(SIGNAL, std::ptr::from_ref(slot).addr() as u64);
+    let info = QueuedSignal::new(PARKING_SIGNAL, std::ptr::from_ref(slot).addr() as u64);
     UNDER_WAY.fetch_add(1, Ordering::AcqRel);
     queue(tid, &info).inspect_err(|_| {
         UNDER_WAY.fetch_sub(1, Ordering::AcqRel);
