@@ -84,7 +84,7 @@ pub fn queue_signal(tid: i32, info: &libc::siginfo_t) -> Sys<()> {
 }
 
 /// The bit of a signal.
-pub fn bit(signal: i32) -> SignalSet {
+pub const fn bit(signal: i32) -> SignalSet {
     1 << (signal - 1)
 }
 
