@@ -1,6 +1,7 @@
 //! Pending signals. A clone inherits none of them.
 
 use crate::error::Caveat;
+use crate::signals::PARKING_SIGNAL;
 use crate::sys;
 
 /// More pending signals than any program has; the rest would stay with the rank.
@@ -15,8 +16,11 @@ pub(crate) struct PendingSignals {
 impl PendingSignals {
     /// Reads the pending signals of this process, with all signals blocked. The system reports the
     /// details of a signal only when it delivers it, so each signal is taken and queued again.
+    /// Requests are for this process only. Signals by which threads are parked are for one thread,
+    /// and would go to any when queued again.
     pub fn capture(request_signal: i32) -> Self {
-        let set = sys::pending() & !sys::bit(request_signal);
+        let left_out = sys::bit(request_signal) | sys::bit(PARKING_SIGNAL);
+        let set = sys::pending() & !left_out;
         if set == 0 {
             return Self::default();
         }
@@ -50,5 +54,23 @@ impl PendingSignals {
                 caveats.push(Caveat::SignalLost { signal, errno });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Queued again for the process, a signal of the C library would reach another thread.
+    #[test]
+    fn a_signal_that_parks_threads_stays_with_its_thread() {
+        let mask = sys::set_mask(sys::ALL_SIGNALS);
+        // SAFETY: the numbers are this thread's, which blocks the signal.
+        unsafe { libc::syscall(libc::SYS_tgkill, sys::pid(), sys::tid(), PARKING_SIGNAL) };
+        let captured = PendingSignals::capture(libc::SIGUSR2).waiting;
+        let own = sys::take_signal(sys::bit(PARKING_SIGNAL)).expect("the signal");
+        assert_eq!(own.si_code, libc::SI_TKILL);
+        assert!(captured.iter().all(|info| info.si_signo != PARKING_SIGNAL));
+        sys::set_mask(mask);
     }
 }
