@@ -80,16 +80,24 @@ impl MappedWords {
     /// # Errors
     /// The system's reason, or a memory that is too small.
     pub fn map(memory: BorrowedFd<'_>) -> io::Result<Self> {
-        if length_of(memory)? < DETERMINANT_BYTES {
+        Self::map_first(memory, DETERMINANT_BYTES)
+    }
+
+    /// Maps the first `bytes` of a file or of memory, as [`MappedWords::map`].
+    ///
+    /// # Errors
+    /// The system's reason, or there are fewer.
+    pub fn map_first(memory: BorrowedFd<'_>, bytes: usize) -> io::Result<Self> {
+        if length_of(memory)? < bytes {
             let text = "no memory of determinants";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let at = map(memory, 0, DETERMINANT_BYTES)?;
+        let at = map(memory, 0, bytes)?;
         // SAFETY: the advice is about the mapping just made.
-        if unsafe { libc::madvise(at.cast(), DETERMINANT_BYTES, libc::MADV_DONTFORK) } != 0 {
+        if unsafe { libc::madvise(at.cast(), bytes, libc::MADV_DONTFORK) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        let (first, count) = (at.cast_const().cast(), DETERMINANT_BYTES / size_of::<u64>());
+        let (first, count) = (at.cast_const().cast(), bytes / size_of::<u64>());
         Ok(Self { first, count })
     }
 

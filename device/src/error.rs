@@ -106,6 +106,24 @@ pub enum Error {
         /// Why the last one was lost.
         last: String,
     },
+    /// The recording of a rank can't be begun.
+    #[error("rank {rank}: the recording {path}: {problem}")]
+    Recording {
+        /// The rank.
+        rank: Rank,
+        /// The file.
+        path: String,
+        /// The system's answer.
+        problem: String,
+    },
+    /// A replay can't go on: the program does something else, or the recording ends.
+    #[error("replay of rank {rank}: {problem}")]
+    Replay {
+        /// The rank.
+        rank: Rank,
+        /// What is recorded, and what the program does.
+        problem: String,
+    },
     /// The engine refused an operation.
     #[error("{operation} with rank {rank} on host {host}: {problem}")]
     Refused {

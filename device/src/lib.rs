@@ -7,7 +7,8 @@
 //! [`Device`] composes types with private state, each a folder: `links` (connections, dials,
 //! readable links), `manager` (the link to the local manager), `recovery` (checkpoints and images)
 //! and `progress` (the loop's own state). Code that needs several of them is in the folder
-//! `device`.
+//! `device`. What records a rank, and what replays it alone in place of a device, is in
+//! [`recording`].
 
 pub mod descriptors;
 mod device;
@@ -23,6 +24,7 @@ mod os;
 mod program_memory;
 mod progress;
 mod rank_log;
+pub mod recording;
 mod recovery;
 mod size_limits;
 mod streaming_copy;

@@ -29,6 +29,7 @@ pub mod local;
 pub mod logs;
 pub mod mpirun;
 pub mod net;
+pub mod replay;
 pub mod report;
 pub mod saved_images;
 pub mod standard_output;

@@ -9,6 +9,7 @@
 
 use crate::error::{Error, ErrorClass, Result};
 use rejoin_channel_table::{Epoch, Identity};
+use rejoin_device::recording::{Recorder, Replayer};
 use rejoin_device::safe_point::Ask;
 use rejoin_device::{Fault, SendOutcome};
 use std::path::PathBuf;
@@ -32,11 +33,15 @@ pub struct Dev {
     guarded: bool,
     /// The task that is being polled, in logging modes: it issues the sends.
     task: Option<u64>,
+    /// Writes a recording of this rank (`--record`).
+    recorder: Option<Box<Recorder>>,
 }
 
 enum Inner {
     /// The channel device.
     Real(Box<rejoin_device::Device>),
+    /// A recording of this rank, which runs alone.
+    Replayed(Box<replayed::Replayed>),
     /// One rank of a network inside a test process.
     #[cfg(test)]
     Test(testnet::Port),
@@ -53,11 +58,13 @@ fn as_error(e: rejoin_device::Error) -> Error {
     Error::new(class, e.to_string())
 }
 
-/// Runs the same call on the channel device or on the test's.
+/// Runs the same call on the channel device, or on what stands in its place: a replay, or a test's
+/// rank. These two have the same methods.
 macro_rules! on {
     ($dev:expr, $d:ident => $real:expr, $t:ident => $test:expr) => {
         match &mut $dev.inner {
             Inner::Real($d) => $real,
+            Inner::Replayed($t) => $test,
             #[cfg(test)]
             Inner::Test($t) => $test,
         }
@@ -69,6 +76,7 @@ macro_rules! ask {
     ($dev:expr, $d:ident => $real:expr, $t:ident => $test:expr) => {
         match &$dev.inner {
             Inner::Real($d) => $real,
+            Inner::Replayed($t) => $test,
             #[cfg(test)]
             Inner::Test($t) => $test,
         }
@@ -77,6 +85,8 @@ macro_rules! ask {
 
 // After the macros that it uses.
 mod log_access;
+mod recording;
+mod replayed;
 
 /// What became of a send on the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,8 +102,14 @@ pub enum SendAttempt {
 impl Dev {
     /// Connects to the job.
     pub fn init() -> Result<Dev> {
+        if let Some(replayer) = Replayer::from_environment().map_err(as_error)? {
+            return Ok(Self::over(Inner::Replayed(Box::new(replayer.into()))));
+        }
         let device = rejoin_device::Device::init().map_err(as_error)?;
-        Ok(Self::over(Inner::Real(Box::new(device))))
+        let recorder = recording::begin(&device)?;
+        let mut dev = Self::over(Inner::Real(Box::new(device)));
+        dev.recorder = recorder;
+        Ok(dev)
     }
 
     fn over(inner: Inner) -> Dev {
@@ -102,6 +118,7 @@ impl Dev {
             failed: None,
             guarded: false,
             task: None,
+            recorder: None,
         }
     }
 
@@ -141,6 +158,7 @@ impl Dev {
     pub fn safe_point(&mut self) -> Result<()> {
         let result = match &mut self.inner {
             Inner::Real(device) => device.safe_point().map_err(as_error),
+            Inner::Replayed(_) => Ok(()),
             #[cfg(test)]
             Inner::Test(_) => Ok(()),
         };
@@ -151,6 +169,7 @@ impl Dev {
     pub fn enter_epoch(&mut self, epoch: u32) -> Result<()> {
         let result = match &mut self.inner {
             Inner::Real(device) => device.enter_epoch(Epoch(epoch)).map_err(as_error),
+            Inner::Replayed(_) => Ok(()),
             #[cfg(test)]
             Inner::Test(_) => Ok(()),
         };
@@ -161,18 +180,16 @@ impl Dev {
     pub fn accept_checkpoints(&mut self, ask: Ask) -> Result<()> {
         let result = match &mut self.inner {
             Inner::Real(device) => device.accept_checkpoints(ask).map_err(as_error),
+            Inner::Replayed(_) => Ok(()),
             #[cfg(test)]
-            Inner::Test(_) => {
-                let _ = ask;
-                Ok(())
-            }
+            Inner::Test(_) => Ok(()),
         };
         self.keep(result)
     }
 
     /// Job, generation and incarnation of this process.
     pub fn identity(&self) -> Identity {
-        ask!(self, d => d.identity(), _t => panic!("a test's rank is of no job"))
+        ask!(self, d => d.identity(), t => t.identity())
     }
 
     /// Folder for the memory that programs register as their state, and the newest stored state
@@ -239,7 +256,7 @@ impl Dev {
     /// Whether the order in which a reduction combines may follow the hosts
     /// (`REJOIN_REDUCE_ORDER`).
     pub fn reduces_by_hosts(&self) -> bool {
-        ask!(self, d => d.reduces_by_hosts(), _t => false)
+        ask!(self, d => d.reduces_by_hosts(), t => t.reduces_by_hosts())
     }
 
     /// Which ranks of the job share a host, and what a message within a host costs.
@@ -254,12 +271,12 @@ impl Dev {
 
     /// Name of the host of `rank`.
     pub fn host_of(&self, rank: Rank) -> String {
-        ask!(self, d => d.host_of(rank).to_string(), _t => format!("test{}", rank.0))
+        ask!(self, d => d.host_of(rank).to_string(), t => t.host_of(rank))
     }
 
     /// The number of the program in an MPMD start.
     pub fn appnum(&self) -> Option<u32> {
-        ask!(self, d => d.appnum(), _t => None)
+        ask!(self, d => d.appnum(), t => t.appnum())
     }
 
     /// Starts a send that a request completes, or continues a standard one that [`Dev::try_send`]
@@ -277,12 +294,14 @@ impl Dev {
     ) -> Result<ReqId> {
         self.begin_send()?;
         // SAFETY: the caller keeps the buffer.
+        unsafe { self.record_send(to, &env, (buf, len)) };
+        // SAFETY: the caller keeps the buffer.
         let started = on!(self, d => unsafe {
             match attempt {
                 SendAttempt::WouldBlock => d.continue_isend(to, env, buf, len, mode),
                 SendAttempt::Sent | SendAttempt::Untried => d.isend(to, env, buf, len, mode),
             }
-        }.map_err(as_error), t => Ok(t.isend(to, env, buf, len, mode)));
+        }.map_err(as_error), t => unsafe { t.isend(to, env, buf, len, mode) });
         self.keep(started)
     }
 
@@ -300,12 +319,14 @@ impl Dev {
     ) -> Result<Option<ReqId>> {
         self.begin_send()?;
         // SAFETY: the caller keeps the buffer.
+        unsafe { self.record_send(to, &env, (buf, len)) };
+        // SAFETY: the caller keeps the buffer.
         let started = on!(self, d => unsafe {
             match attempt {
                 SendAttempt::WouldBlock => d.continue_send(to, env, buf, len),
                 SendAttempt::Sent | SendAttempt::Untried => d.send(to, env, buf, len),
             }
-        }.map_err(as_error), t => Ok(t.send(to, env, buf, len)));
+        }.map_err(as_error), t => unsafe { t.send(to, env, buf, len) });
         self.keep(started)
     }
 
@@ -369,7 +390,7 @@ impl Dev {
         buf: *mut u8,
         len: usize,
     ) -> Option<Completion> {
-        if self.guarded && self.failed.is_some() {
+        if self.guarded && (self.failed.is_some() || self.recorder.is_some()) {
             return None;
         }
         // SAFETY: the caller's promise.
@@ -408,7 +429,7 @@ impl Dev {
             return None;
         }
         // SAFETY: the caller's promise.
-        on!(self, d => unsafe { d.try_post(pat, buf, len) }, t => Some(t.irecv(*pat, buf, len)))
+        on!(self, d => unsafe { d.try_post(pat, buf, len) }, t => unsafe { t.irecv(*pat, buf, len) }.ok())
     }
 
     /// Posts a receive.
@@ -419,8 +440,10 @@ impl Dev {
         self.alive()?;
         // SAFETY: the caller keeps the buffer.
         let posted = on!(self, d => unsafe { d.irecv(pat, buf, len) }.map_err(as_error),
-            t => Ok(t.irecv(pat, buf, len)));
-        self.keep(posted)
+            t => unsafe { t.irecv(pat, buf, len) });
+        let posted = self.keep(posted)?;
+        self.record_receive(&pat, posted, (buf, len));
+        Ok(posted)
     }
 
     /// The completion of `r` once it is there; its id is free then.
@@ -428,13 +451,15 @@ impl Dev {
         if self.failed.is_some() {
             return None;
         }
-        on!(self, d => d.poll(r), t => t.poll(r))
+        let done = on!(self, d => d.poll(r), t => t.poll(r));
+        self.record_completion(r, done.as_ref());
+        done
     }
 
     /// The completion of a receive that got a whole message, as [`Dev::poll`]; `None` for others.
     #[inline(always)]
     pub fn poll_whole(&mut self, r: ReqId) -> Option<Completion> {
-        if self.failed.is_some() {
+        if self.guarded && (self.failed.is_some() || self.recorder.is_some()) {
             return None;
         }
         on!(self, d => d.poll_whole(r), t => t.poll_whole(r))
@@ -455,13 +480,17 @@ impl Dev {
     /// The first unexpected message that `pat` matches.
     pub fn probe(&mut self, pat: &Pattern) -> Option<Probe> {
         self.alive().ok()?;
-        on!(self, d => d.probe(pat), t => t.probe(pat))
+        let found = on!(self, d => d.probe(pat), t => t.probe(pat));
+        self.record_probe(pat, found.as_ref());
+        found
     }
 
     /// As [`Dev::probe`], and takes the message out of matching.
     pub fn mprobe(&mut self, pat: &Pattern) -> Option<(MsgId, Probe)> {
         self.alive().ok()?;
-        on!(self, d => d.mprobe(pat), t => t.mprobe(pat))
+        let taken = on!(self, d => d.mprobe(pat), t => t.mprobe(pat));
+        self.record_matched_probe(pat, taken.as_ref());
+        taken
     }
 
     /// Receives a message taken by [`Dev::mprobe`].
@@ -472,8 +501,10 @@ impl Dev {
         self.alive()?;
         // SAFETY: the caller keeps the buffer.
         let posted = on!(self, d => unsafe { d.imrecv(msg, buf, len) }.map_err(as_error),
-            t => t.imrecv(msg, buf, len));
-        self.keep(posted)
+            t => unsafe { t.imrecv(msg, buf, len) });
+        let posted = self.keep(posted)?;
+        self.record_matched_receive(msg, posted, buf);
+        Ok(posted)
     }
 
     /// One pass that does not block; true if anything moved.
@@ -523,7 +554,8 @@ impl Dev {
 
     /// Sets the names that reports of long waits use.
     pub fn set_names(&mut self, names: Names) {
-        on!(self, d => d.set_names(names), _t => { let _ = names; });
+        self.record_names(&names);
+        on!(self, d => d.set_names(names), t => t.set_names(names));
     }
 
     /// Sends all acks; what this rank sent is acknowledged when [`Dev::is_flushed`].
@@ -541,8 +573,9 @@ impl Dev {
     /// The program has called `MPI_Finalize`.
     pub fn begin_finalize(&mut self) -> Result<()> {
         self.alive()?;
-        on!(self, d => d.begin_finalize(), _t => {});
-        Ok(())
+        let begun = on!(self, d => { d.begin_finalize(); Ok(()) }, t => t.begin_finalize());
+        self.record_finalize();
+        self.keep(begun)
     }
 
     /// After the flush: tells the other ranks that this one is about to leave.
@@ -568,6 +601,6 @@ impl Dev {
 
     /// Ends the job.
     pub fn abort(&mut self, code: i32) -> ! {
-        on!(self, d => d.abort(code), _t => panic!("MPI_Abort({code})"))
+        on!(self, d => d.abort(code), t => t.abort(code))
     }
 }

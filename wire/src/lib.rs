@@ -5,6 +5,7 @@
 //! - [`codec`]: their frames, which every link between managers uses, too.
 //! - [`Welcome`]: identity, key and settings of a rank, its first message.
 //! - [`ProcessMap`]: which rank is on which host, in few bytes.
+//! - [`recording`]: the file in which a rank records its messages for a replay alone.
 //! - [`ImageCost`], [`Holds`]: a rank's report about an image of itself.
 //! - [`parse_port_range`], [`parse_seconds`]: the ports on which ranks listen, and times, as users
 //!   write them.
@@ -31,6 +32,7 @@ mod image_report;
 mod port_range;
 mod process_map;
 mod rank_protocol;
+pub mod recording;
 mod seconds;
 mod welcome;
 

@@ -121,6 +121,8 @@ pub struct RankOptions {
     /// Determinants must outlive the rank's host before anything that depends on them leaves the
     /// rank (`--stable node`).
     pub stable_node: bool,
+    /// Folder for a recording of this rank (`--record`), an absolute path.
+    pub record: Option<String>,
     /// Between ranks of one host.
     pub transport: Transport,
     /// The user wants progress messages (`--verbose`).

@@ -5,6 +5,7 @@ use super::stop_time::{stop_signal, stop_time};
 use crate::launch::named_job::check_name;
 use crate::mpirun::StopTime;
 use bytesize::ByteSize;
+use clap::builder::ArgPredicate;
 use clap::{Parser, ValueEnum};
 use rejoin_managers_protocol::checkpoint::Interval;
 use rejoin_managers_protocol::detector::Detector;
@@ -57,12 +58,13 @@ pub(super) struct JobArguments {
     pub(super) transport: Carrier,
     /// What happens when a rank is lost: coordinated (all ranks go back to the last checkpoint),
     /// sender-log (only the rank's recovery group goes back, and senders repeat what it had
-    /// received) or none (the job ends)
+    /// received) or none (the job ends). With --record the default is none
     #[arg(
         long,
         env = "REJOIN_RECOVERY",
         value_name = "MODE",
-        default_value = "coordinated"
+        default_value = "coordinated",
+        default_value_if("record", ArgPredicate::IsPresent, "none")
     )]
     pub(super) recovery: String,
     /// The recovery groups of sender-log: each rank is one, or the ranks of each host are. The
@@ -100,6 +102,10 @@ pub(super) struct JobArguments {
     /// Append a line of JSON to a file for each checkpoint, failure and recovery
     #[arg(long, value_name = "FILE")]
     pub(super) events: Option<PathBuf>,
+    /// Write a recording of each rank to this folder, which rejoin replay runs again alone: all that
+    /// the rank receives, and how its calls were answered. Each host writes those of its ranks
+    #[arg(long, value_name = "DIR")]
+    pub(super) record: Option<PathBuf>,
     /// Answer HTTP requests for metrics (Prometheus) at this address, /metrics: PORT (of this host
     /// only) or IP:PORT; port 0: any free one, which is said
     #[arg(long, value_name = "[IP:]PORT", value_parser = metrics_address)]

@@ -4,7 +4,7 @@ use super::arguments::{
     BindTo, Carrier, Compression, DetectorName, Given, JobArguments, LogGroup, MapBy, OutputAt,
     ProgramArguments, Stable, Stdin,
 };
-use super::{host_list, ports, stop_options};
+use super::{host_list, ports, recordings, stop_options};
 use crate::host::images_folder;
 use crate::host::network_interfaces;
 use crate::host::random::random;
@@ -35,6 +35,7 @@ pub(super) fn launch(
     overridden: &[&'static str],
 ) -> Result<Launch, String> {
     check_not_there_yet(job, given)?;
+    recordings::check(job, given)?;
     check_interface(job, given)?;
     let counts: Vec<u32> = programs.iter().map(|p| p.n.unwrap_or(1)).collect();
     let machines = host_list::machines(job, &programs, &counts, given)?;
@@ -203,6 +204,7 @@ fn options(
         log_groups: log_groups(job, machines),
         log_limit: job.log_limit.unwrap_or(0),
         stable_node: stable_node(job, machines, is_named)?,
+        record: recordings::folder(job)?,
         ..RankOptions::default()
     })
 }

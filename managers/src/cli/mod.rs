@@ -13,7 +13,9 @@ mod move_command;
 mod move_progress;
 pub mod mpirun;
 mod ports;
+mod recordings;
 pub mod rejoin_command;
+mod replay_command;
 mod report_command;
 mod restart;
 pub mod segments;
@@ -22,6 +24,7 @@ mod stop_time;
 mod top_command;
 mod top_frame;
 mod variables;
+mod verify_command;
 
 use crate::standard_output;
 

@@ -1,9 +1,13 @@
 //! The command line of `rejoin`, the operator's program.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::images_command::ImagesCommand;
-use super::{arguments, images_command, jobs, manual, move_command, report_command, top_command};
+use super::{
+    arguments, images_command, jobs, manual, move_command, replay_command, report_command,
+    top_command, verify_command,
+};
 use crate::{doctor, standard_output};
 use clap::{CommandFactory as _, Parser, Subcommand};
 
@@ -96,6 +100,34 @@ enum Command {
         #[command(subcommand)]
         command: ImagesCommand,
     },
+    /// Run one rank of a recorded job (mpirun --record) again, alone: it gets the messages and the
+    /// answers that it got then
+    Replay {
+        /// The folder of the recordings
+        folder: PathBuf,
+        /// Rank in the recorded job
+        #[arg(long, value_name = "RANK")]
+        rank: u32,
+        /// A program that runs the rank, such as gdb --args. It stops where the rank does something
+        /// else than it did
+        #[arg(last = true, value_name = "WRAPPER")]
+        wrapper: Vec<OsString>,
+    },
+    /// Run a job with a recording, then each of its ranks again, alone, and name the first call of
+    /// each that differs. Message logging needs programs in which none does
+    VerifyDeterminism {
+        /// Keep the recordings in this folder
+        #[arg(long, value_name = "DIR")]
+        record: Option<PathBuf>,
+        /// Options of mpirun, and the program
+        #[arg(
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            required = true,
+            value_name = "MPIRUN ARGUMENTS"
+        )]
+        arguments: Vec<OsString>,
+    },
     /// Print the version of Rejoin and of what its parts speak
     Version,
     /// Write the man pages and shell completions below a folder, for an installation
@@ -126,6 +158,14 @@ pub fn main() -> i32 {
         Command::AddHost { hosts, job } => move_command::add_hosts(&hosts, job.as_deref()),
         Command::Report { source, output } => report_command::run(&source, output.as_deref()),
         Command::Images { command } => images_command::run(&command),
+        Command::Replay {
+            folder,
+            rank,
+            wrapper,
+        } => replay_command::run(&folder, rank, &wrapper),
+        Command::VerifyDeterminism { record, arguments } => {
+            verify_command::run(record.as_deref(), &arguments)
+        }
         Command::Manual { prefix } => write_manual(&prefix),
         Command::Version => {
             let protocol = rejoin_wire::VERSION;

@@ -15,6 +15,9 @@ impl Dev {
 
     /// The log of determinants; `None` outside logging modes.
     pub fn determinants(&mut self) -> Option<&mut Determinants> {
+        if let Some(recorder) = &mut self.recorder {
+            return Some(recorder.log());
+        }
         on!(self, d => d.determinants(), t => t.determinants())
     }
 
@@ -33,6 +36,9 @@ impl Dev {
 
     /// The task that is polled from here on; returns the one before.
     pub fn set_task(&mut self, task: Option<u64>) -> Option<u64> {
+        if let Inner::Replayed(replayed) = &mut self.inner {
+            replayed.set_task(task);
+        }
         std::mem::replace(&mut self.task, task)
     }
 
@@ -72,7 +78,7 @@ impl Dev {
         (buf, len): (*const u8, usize),
         caller: Caller,
     ) -> SendAttempt {
-        if self.failed.is_some() || self.task.is_some() {
+        if self.failed.is_some() || self.task.is_some() || self.recorder.is_some() {
             return SendAttempt::Untried;
         }
         // SAFETY: the caller's promise.

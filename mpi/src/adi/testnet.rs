@@ -5,10 +5,12 @@
 //! then, as in a rendezvous. A network in which all ranks wait and nothing moves is a deadlock and
 //! panics.
 
-use super::{Completion, Envelope, JobLocality, LocalCost, Mode, MsgId, Pattern, Probe, ReqId};
+use super::{
+    Completion, Envelope, JobLocality, LocalCost, Mode, MsgId, Names, Pattern, Probe, ReqId,
+};
 use crate::error::{Error, ErrorClass, Result};
 use crate::runtime::Mpi;
-use rejoin_channel_table::Rank;
+use rejoin_channel_table::{Identity, Rank};
 use rejoin_device::Determinants;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -243,14 +245,42 @@ impl Port {
         format!("host {}", self.rank / per_host)
     }
 
-    pub(super) fn isend(
+    pub(super) fn identity(&self) -> Identity {
+        panic!("a test's rank is of no job")
+    }
+
+    pub(super) fn host_of(&self, rank: Rank) -> String {
+        format!("test{}", rank.0)
+    }
+
+    pub(super) fn reduces_by_hosts(&self) -> bool {
+        false
+    }
+
+    pub(super) fn appnum(&self) -> Option<u32> {
+        None
+    }
+
+    pub(super) fn set_names(&mut self, _names: Names) {}
+
+    pub(super) fn begin_finalize(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    pub(super) fn abort(&mut self, code: i32) -> ! {
+        panic!("MPI_Abort({code})")
+    }
+
+    /// # Safety
+    /// `buf` is readable for `len` bytes until the request completes.
+    pub(super) unsafe fn isend(
         &mut self,
         to: Rank,
         env: Envelope,
         buf: *const u8,
         len: usize,
         mode: Mode,
-    ) -> ReqId {
+    ) -> Result<ReqId> {
         let mut s = self.s();
         let id = s.id();
         let large = len > LARGE;
@@ -282,21 +312,24 @@ impl Port {
         s.flight[slot].push_back(msg);
         s.idle = 0;
         s.moved += 1;
-        ReqId(id)
+        Ok(ReqId(id))
     }
 
-    pub(super) fn send(
+    /// # Safety
+    /// As [`Port::isend`].
+    pub(super) unsafe fn send(
         &mut self,
         to: Rank,
         env: Envelope,
         buf: *const u8,
         len: usize,
-    ) -> Option<ReqId> {
-        let r = self.isend(to, env, buf, len, Mode::Standard);
-        match self.poll(r) {
+    ) -> Result<Option<ReqId>> {
+        // SAFETY: the caller's promise.
+        let r = unsafe { self.isend(to, env, buf, len, Mode::Standard) }?;
+        Ok(match self.poll(r) {
             Some(_) => None,
             None => Some(r),
-        }
+        })
     }
 
     /// The pattern of a receive with a wildcard, in a replay narrowed to the recorded message, and
@@ -324,7 +357,9 @@ impl Port {
         }
     }
 
-    pub(super) fn irecv(&mut self, pat: Pattern, buf: *mut u8, len: usize) -> ReqId {
+    /// # Safety
+    /// `buf` is writable for `len` bytes until the request completes.
+    pub(super) unsafe fn irecv(&mut self, pat: Pattern, buf: *mut u8, len: usize) -> Result<ReqId> {
         let (pat, wildcard) = self.narrow(pat);
         let mut s = self.s();
         let id = s.id();
@@ -349,7 +384,7 @@ impl Port {
         }
         drop(s);
         self.record_matches();
-        ReqId(id)
+        Ok(ReqId(id))
     }
 
     pub(super) fn poll(&mut self, r: ReqId) -> Option<Completion> {
@@ -414,7 +449,9 @@ impl Port {
         Some((MsgId(id), probe))
     }
 
-    pub(super) fn imrecv(&mut self, msg: MsgId, buf: *mut u8, len: usize) -> Result<ReqId> {
+    /// # Safety
+    /// As [`Port::irecv`].
+    pub(super) unsafe fn imrecv(&mut self, msg: MsgId, buf: *mut u8, len: usize) -> Result<ReqId> {
         let mut s = self.s();
         let id = s.id();
         let Some(m) = s.ports[self.rank].taken.remove(&msg.0) else {

@@ -1,0 +1,58 @@
+//! Actions of a rank: sends, and receives.
+
+use rejoin_wire::recording::Entry;
+
+/// The number of the MPI function of an action.
+pub(super) fn operation_of(action: &Entry) -> u16 {
+    match action {
+        Entry::Send { operation, .. }
+        | Entry::Receive { operation, .. }
+        | Entry::Taken { operation, .. } => *operation,
+        _ => u16::MAX,
+    }
+}
+
+/// The same action, with the number 0: numbers of functions are those of one process.
+pub(super) fn without_operation(action: &Entry) -> Entry {
+    let mut action = action.clone();
+    if let Entry::Send { operation, .. }
+    | Entry::Receive { operation, .. }
+    | Entry::Taken { operation, .. } = &mut action
+    {
+        *operation = 0;
+    }
+    action
+}
+
+/// Whether two sends have messages of the same context, sender and tag.
+pub(super) fn is_same_name(one: &Entry, other: &Entry) -> bool {
+    match (one, other) {
+        (Entry::Send { name: one, .. }, Entry::Send { name: other, .. }) => one == other,
+        _ => false,
+    }
+}
+
+/// An action of `call` in words.
+pub(super) fn shown(action: &Entry, call: &str) -> String {
+    match action {
+        Entry::Send { to, name, len, .. } => {
+            let tag = name.tag;
+            format!("{call} sends {len} bytes to rank {to} (tag {tag})")
+        }
+        Entry::Receive {
+            source,
+            tag,
+            capacity,
+            ..
+        } => {
+            let any = |value: &Option<i32>| value.map_or("any".into(), |v| v.to_string());
+            let (source, tag) = (any(source), any(tag));
+            format!("{call} receives at most {capacity} bytes (source {source}, tag {tag})")
+        }
+        Entry::Taken { name, len, .. } => {
+            let (source, tag) = (name.source, name.tag);
+            format!("{call} takes a message of {len} bytes (source {source}, tag {tag})")
+        }
+        _ => call.to_owned(),
+    }
+}

@@ -1,0 +1,45 @@
+//! The folder of `mpirun --record`.
+
+use super::arguments::{Given, JobArguments};
+use std::fs;
+
+/// The folder, however the ranks' working directories lie.
+///
+/// # Errors
+/// Its name can't be passed on.
+pub(super) fn folder(job: &JobArguments) -> Result<Option<String>, String> {
+    let Some(folder) = &job.record else {
+        return Ok(None);
+    };
+    let shown = folder.display();
+    let absolute = std::path::absolute(folder).map_err(|e| format!("--record {shown}: {e}"))?;
+    let text = absolute.into_os_string().into_string();
+    text.map(Some)
+        .map_err(|_| format!("--record {shown}: a name in UTF-8 is needed"))
+}
+
+/// Checks what the user wants beside it, and that no other recording is there.
+///
+/// # Errors
+/// Why not.
+pub(super) fn check(job: &JobArguments, given: Given<'_>) -> Result<(), String> {
+    let Some(folder) = &job.record else {
+        return Ok(());
+    };
+    if job.recovery != "none" {
+        let recovery = given("recovery", &job.recovery);
+        return Err(format!(
+            "--record: a rank that comes back is not recorded yet; leave out {recovery}"
+        ));
+    }
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_recording = |name: &str| name.starts_with("rank-") && name.ends_with(".recording");
+    let mut names = entries.map(|entry| entry.file_name());
+    match names.any(|name| is_recording(&name.to_string_lossy())) {
+        true => Err(format!(
+            "--record {}: there are recordings already; name another folder, or remove them",
+            folder.display()
+        )),
+        false => Ok(()),
+    }
+}

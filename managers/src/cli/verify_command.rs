@@ -1,0 +1,110 @@
+//! `rejoin verify-determinism`: records a job, and runs each of its ranks again.
+
+use crate::error::system_text;
+use crate::replay::{Verification, unnamed_file, verify};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, IsTerminal as _, Seek as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A replay may take so many times as long as the recorded run.
+const TIMES: u32 = 10;
+/// And so much longer.
+const LONGER: Duration = Duration::from_secs(60);
+/// Exit code when mpirun refuses, or can't be run.
+const REFUSED: i32 = 2;
+
+/// Records the job that `mpirun` would run with these arguments, and compares each rank with its
+/// replay. `kept`: folder in which the recordings stay. Returns the exit code: 0 if all ranks did
+/// the same again, 1 if not, 2 if that can't be said.
+#[must_use]
+pub fn run(kept: Option<&Path>, arguments: &[OsString]) -> i32 {
+    let own = std::env::temp_dir().join(format!("rejoin-verify-{}", std::process::id()));
+    let folder = kept.unwrap_or(&own);
+    let judged = judged(folder, arguments);
+    let is_same = matches!(&judged, Ok(found) if found.different.is_empty());
+    if kept.is_none() && (is_same || judged.is_err()) {
+        // Without a recording there is none.
+        let _ = fs::remove_dir_all(&own);
+    }
+    match judged {
+        Ok(found) => report(folder, &found),
+        Err(why) => {
+            say_line!("rejoin: {why}");
+            REFUSED
+        }
+    }
+}
+
+fn report(folder: &Path, found: &Verification) -> i32 {
+    let Verification {
+        same,
+        sent,
+        received,
+        different,
+    } = found;
+    let Some((first, _)) = different.first() else {
+        say_line!(
+            "rejoin: all {same} ranks did the same again ({sent} messages sent, {received} \
+             received)"
+        );
+        return 0;
+    };
+    for (rank, text) in different {
+        say_line!("rejoin: rank {rank} does not do the same again: {text}");
+    }
+    let shown = folder.display();
+    say_line!(
+        "rejoin: {same} ranks did; to look at one: rejoin replay {shown} --rank {first} -- gdb \
+         --args"
+    );
+    1
+}
+
+fn judged(folder: &Path, arguments: &[OsString]) -> Result<Verification, String> {
+    let input = saved_input().map_err(|e| format!("standard input: {}", system_text(&e)))?;
+    let begun = Instant::now();
+    record(folder, arguments, input.as_ref())?;
+    let limit = begun.elapsed() * TIMES + LONGER;
+    say_line!("rejoin: the job is recorded; its ranks run again, each alone");
+    verify(folder, input.as_ref().map(|file| (file, 0)), limit)
+}
+
+/// Standard input, which both runs get; a terminal is none.
+fn saved_input() -> io::Result<Option<File>> {
+    let mut input = io::stdin().lock();
+    if io::stdin().is_terminal() {
+        return Ok(None);
+    }
+    let mut file = unnamed_file()?;
+    io::copy(&mut input, &mut file)?;
+    file.rewind()?;
+    Ok(Some(file))
+}
+
+fn record(folder: &Path, arguments: &[OsString], input: Option<&File>) -> Result<(), String> {
+    let mpirun = beside_this()?;
+    let mut command = Command::new(&mpirun);
+    command.arg("--record").arg(folder).args(arguments);
+    let input = input.map(File::try_clone).transpose();
+    let input = input.map_err(|error| system_text(&error))?;
+    command.stdin(input.map_or_else(Stdio::null, Stdio::from));
+    let ended = command.status();
+    let shown = mpirun.display();
+    let status = ended.map_err(|error| format!("can't run {shown}: {}", system_text(&error)))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!(
+            "the recorded run ended with {status}, so there is nothing to compare"
+        )),
+    }
+}
+
+/// The mpirun of this installation.
+fn beside_this() -> Result<PathBuf, String> {
+    let own = std::env::current_exe();
+    let own = own.map_err(|error| format!("where this program is: {}", system_text(&error)))?;
+    Ok(own.with_file_name("mpirun"))
+}

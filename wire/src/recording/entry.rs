@@ -1,0 +1,111 @@
+//! The entries of a recording.
+
+use serde::{Deserialize, Serialize};
+
+use super::RankStart;
+
+/// The names by which a message is matched.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+pub struct MessageName {
+    /// Context id of the communicator.
+    pub context: u32,
+    /// The sender's rank in the communicator.
+    pub source: i32,
+    /// Tag.
+    pub tag: i32,
+}
+
+/// An entry. `task` is the nonblocking collective that acts, or none: the program itself. The
+/// receives of each are numbered from 0. `operation` is the number of an MPI function's name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Entry {
+    /// How the rank began: the first entry.
+    Start(RankStart),
+    /// The name of an MPI function; such names are numbered from 0.
+    Operation(String),
+    /// A message is sent.
+    Send {
+        /// Number of the MPI function.
+        operation: u16,
+        /// Who sends.
+        task: Option<u64>,
+        /// World rank of the receiver.
+        to: u32,
+        /// Context, sender and tag.
+        name: MessageName,
+        /// Bytes.
+        len: u64,
+        /// Hash of the body.
+        digest: u64,
+    },
+    /// A receive is posted.
+    Receive {
+        /// Number of the MPI function.
+        operation: u16,
+        /// Who receives.
+        task: Option<u64>,
+        /// Context of the messages that match.
+        context: u32,
+        /// Their sender, or any.
+        source: Option<i32>,
+        /// Their tag, or any.
+        tag: Option<i32>,
+        /// Bytes of the buffer.
+        capacity: u64,
+    },
+    /// A matched probe has taken a message, which counts as a receive.
+    Taken {
+        /// Number of the MPI function.
+        operation: u16,
+        /// Who probes.
+        task: Option<u64>,
+        /// Context, sender and tag.
+        name: MessageName,
+        /// Bytes of the message.
+        len: u64,
+    },
+    /// A receive is complete. The body follows, except if the receive was cancelled.
+    Got {
+        /// Whose receive.
+        task: Option<u64>,
+        /// Its number.
+        number: u64,
+        /// Context, sender and tag.
+        name: MessageName,
+        /// Bytes of the body.
+        len: u64,
+        /// Bytes of the message, if the buffer was too short.
+        truncated: Option<u64>,
+        /// The receive was cancelled.
+        cancelled: bool,
+    },
+    /// A probe has found this message, of so many bytes.
+    Found {
+        /// Context, sender and tag.
+        name: MessageName,
+        /// Bytes of the message.
+        len: u64,
+    },
+    /// Determinants, the first of which has this number in the log.
+    Determinants {
+        /// Number of the first record.
+        from: u64,
+        /// The records.
+        records: Vec<[u64; 4]>,
+    },
+    /// The program has called `MPI_Finalize`: the last entry.
+    Finalized,
+}
+
+impl Entry {
+    /// Bytes of the body that follows.
+    #[must_use]
+    pub fn body_len(&self) -> u64 {
+        match self {
+            Entry::Got { len, .. } => *len,
+            _ => 0,
+        }
+    }
+}
