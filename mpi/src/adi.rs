@@ -7,12 +7,12 @@
 //! with `MPI_ERRORS_RETURN` the program may have freed the buffers of their requests. So no later
 //! call reaches the device if it could touch memory, and every call returns that first error.
 
-use crate::error::{Error, ErrorClass, Result};
+use crate::error::{Error, Result, as_error};
 use rejoin_channel_table::{Epoch, Identity};
 use rejoin_device::recording::{Recorder, Replayer};
 use rejoin_device::safe_point::Ask;
 use rejoin_device::{Fault, SendOutcome};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use rejoin_channel_table::Rank;
@@ -49,14 +49,6 @@ enum Inner {
 
 /// Resumes a rank that is blocked in [`Dev::wait`], from any thread.
 pub type NotifyFn = Box<dyn Fn() + Send + Sync>;
-
-fn as_error(e: rejoin_device::Error) -> Error {
-    let class = match e {
-        rejoin_device::Error::Buffer { .. } => ErrorClass::Buffer,
-        _ => ErrorClass::Other,
-    };
-    Error::new(class, e.to_string())
-}
 
 /// Runs the same call on the channel device, or on what stands in its place: a replay, or a test's
 /// rank. These two have the same methods.
@@ -106,9 +98,12 @@ impl Dev {
             return Ok(Self::over(Inner::Replayed(Box::new(replayer.into()))));
         }
         let device = rejoin_device::Device::init().map_err(as_error)?;
-        let recorder = recording::begin(&device)?;
+        let recorder = match &device.settings().record {
+            Some(folder) => Some(Recorder::begin(Path::new(folder), &device).map_err(as_error)?),
+            None => None,
+        };
         let mut dev = Self::over(Inner::Real(Box::new(device)));
-        dev.recorder = recorder;
+        dev.recorder = recorder.map(Box::new);
         Ok(dev)
     }
 
@@ -301,7 +296,10 @@ impl Dev {
                 SendAttempt::WouldBlock => d.continue_isend(to, env, buf, len, mode),
                 SendAttempt::Sent | SendAttempt::Untried => d.isend(to, env, buf, len, mode),
             }
-        }.map_err(as_error), t => unsafe { t.isend(to, env, buf, len, mode) });
+        }.map_err(as_error), t => {
+            // SAFETY: as above.
+            unsafe { t.isend(to, env, buf, len, mode) }
+        });
         self.keep(started)
     }
 
@@ -326,7 +324,10 @@ impl Dev {
                 SendAttempt::WouldBlock => d.continue_send(to, env, buf, len),
                 SendAttempt::Sent | SendAttempt::Untried => d.send(to, env, buf, len),
             }
-        }.map_err(as_error), t => unsafe { t.send(to, env, buf, len) });
+        }.map_err(as_error), t => {
+            // SAFETY: as above.
+            unsafe { t.send(to, env, buf, len) }
+        });
         self.keep(started)
     }
 
@@ -429,7 +430,10 @@ impl Dev {
             return None;
         }
         // SAFETY: the caller's promise.
-        on!(self, d => unsafe { d.try_post(pat, buf, len) }, t => unsafe { t.irecv(*pat, buf, len) }.ok())
+        on!(self, d => unsafe { d.try_post(pat, buf, len) }, t => {
+            // SAFETY: as above.
+            unsafe { t.irecv(*pat, buf, len) }.ok()
+        })
     }
 
     /// Posts a receive.
@@ -440,7 +444,10 @@ impl Dev {
         self.alive()?;
         // SAFETY: the caller keeps the buffer.
         let posted = on!(self, d => unsafe { d.irecv(pat, buf, len) }.map_err(as_error),
-            t => unsafe { t.irecv(pat, buf, len) });
+        t => {
+            // SAFETY: as above.
+            unsafe { t.irecv(pat, buf, len) }
+        });
         let posted = self.keep(posted)?;
         self.record_receive(&pat, posted, (buf, len));
         Ok(posted)
@@ -501,7 +508,10 @@ impl Dev {
         self.alive()?;
         // SAFETY: the caller keeps the buffer.
         let posted = on!(self, d => unsafe { d.imrecv(msg, buf, len) }.map_err(as_error),
-            t => unsafe { t.imrecv(msg, buf, len) });
+        t => {
+            // SAFETY: as above.
+            unsafe { t.imrecv(msg, buf, len) }
+        });
         let posted = self.keep(posted)?;
         self.record_matched_receive(msg, posted, buf);
         Ok(posted)

@@ -147,6 +147,15 @@ pub struct Error {
     pub code: Option<i32>,
 }
 
+/// An error of the device, with the class that the standard has for it.
+pub(crate) fn as_error(e: rejoin_device::Error) -> Error {
+    let class = match e {
+        rejoin_device::Error::Buffer { .. } => ErrorClass::Buffer,
+        _ => ErrorClass::Other,
+    };
+    Error::new(class, e.to_string())
+}
+
 impl Error {
     /// An error of `class` with its reason.
     pub fn new(class: ErrorClass, message: impl Into<Cow<'static, str>>) -> Self {

@@ -1,23 +1,23 @@
 //! Actions of a rank: sends, and receives.
 
-use rejoin_wire::recording::Entry;
+use rejoin_wire::recording::RecordingEntry;
 
 /// The number of the MPI function of an action.
-pub(super) fn operation_of(action: &Entry) -> u16 {
+pub(super) fn operation_of(action: &RecordingEntry) -> u16 {
     match action {
-        Entry::Send { operation, .. }
-        | Entry::Receive { operation, .. }
-        | Entry::Taken { operation, .. } => *operation,
+        RecordingEntry::Send { operation, .. }
+        | RecordingEntry::Receive { operation, .. }
+        | RecordingEntry::Taken { operation, .. } => *operation,
         _ => u16::MAX,
     }
 }
 
 /// The same action, with the number 0: numbers of functions are those of one process.
-pub(super) fn without_operation(action: &Entry) -> Entry {
+pub(super) fn without_operation(action: &RecordingEntry) -> RecordingEntry {
     let mut action = action.clone();
-    if let Entry::Send { operation, .. }
-    | Entry::Receive { operation, .. }
-    | Entry::Taken { operation, .. } = &mut action
+    if let RecordingEntry::Send { operation, .. }
+    | RecordingEntry::Receive { operation, .. }
+    | RecordingEntry::Taken { operation, .. } = &mut action
     {
         *operation = 0;
     }
@@ -25,21 +25,23 @@ pub(super) fn without_operation(action: &Entry) -> Entry {
 }
 
 /// Whether two sends have messages of the same context, sender and tag.
-pub(super) fn is_same_name(one: &Entry, other: &Entry) -> bool {
+pub(super) fn is_same_name(one: &RecordingEntry, other: &RecordingEntry) -> bool {
     match (one, other) {
-        (Entry::Send { name: one, .. }, Entry::Send { name: other, .. }) => one == other,
+        (RecordingEntry::Send { name: one, .. }, RecordingEntry::Send { name: other, .. }) => {
+            one == other
+        }
         _ => false,
     }
 }
 
 /// An action of `call` in words.
-pub(super) fn shown(action: &Entry, call: &str) -> String {
+pub(super) fn shown(action: &RecordingEntry, call: &str) -> String {
     match action {
-        Entry::Send { to, name, len, .. } => {
+        RecordingEntry::Send { to, name, len, .. } => {
             let tag = name.tag;
             format!("{call} sends {len} bytes to rank {to} (tag {tag})")
         }
-        Entry::Receive {
+        RecordingEntry::Receive {
             source,
             tag,
             capacity,
@@ -49,7 +51,7 @@ pub(super) fn shown(action: &Entry, call: &str) -> String {
             let (source, tag) = (any(source), any(tag));
             format!("{call} receives at most {capacity} bytes (source {source}, tag {tag})")
         }
-        Entry::Taken { name, len, .. } => {
+        RecordingEntry::Taken { name, len, .. } => {
             let (source, tag) = (name.source, name.tag);
             format!("{call} takes a message of {len} bytes (source {source}, tag {tag})")
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rejoin_engine::{Completion, Envelope, MsgId, Pattern, Probe, ReqId};
 use rejoin_logging::determinants::LogPart;
-use rejoin_wire::recording::{Entry, MessageName, append_entry, file_name};
+use rejoin_wire::recording::{MessageName, RecordingEntry, append_entry, file_name};
 
 use super::recording_file::RecordingFile;
 use super::{digest, name_of, start_of};
@@ -74,7 +74,7 @@ impl Recorder {
             found: BTreeSet::new(),
             scratch: Vec::new(),
         };
-        recorder.append(&Entry::Start(start), &[]);
+        recorder.append(&RecordingEntry::Start(start), &[]);
         match recorder.file {
             Some(_) => Ok(recorder),
             None => Err(refused("its first entry can't be written".into())),
@@ -100,7 +100,7 @@ impl Recorder {
             Ok(part) => {
                 self.written = part.end();
                 let (from, records) = (part.from, part.records);
-                self.append(&Entry::Determinants { from, records }, &[]);
+                self.append(&RecordingEntry::Determinants { from, records }, &[]);
                 // It holds all of them, so there is no error.
                 let _ = self.log.release(self.written);
             }
@@ -122,14 +122,15 @@ impl Recorder {
         if self.file.is_none() {
             return;
         }
-        // SAFETY: the caller's promise; an empty body may have any address.
         let body = match len {
+            // It may have any address.
             0 => &[][..],
+            // SAFETY: the caller's promise.
             _ => unsafe { std::slice::from_raw_parts(buf, len) },
         };
         let operation = self.operation();
         self.append(
-            &Entry::Send {
+            &RecordingEntry::Send {
                 operation,
                 task,
                 to: to.0,
@@ -152,7 +153,7 @@ impl Recorder {
         let operation = self.operation();
         let context = pattern.context;
         self.append(
-            &Entry::Receive {
+            &RecordingEntry::Receive {
                 operation,
                 task,
                 context,
@@ -178,7 +179,7 @@ impl Recorder {
         let name = named(context, probe);
         let len = probe.len;
         self.append(
-            &Entry::Taken {
+            &RecordingEntry::Taken {
                 operation,
                 task,
                 name,
@@ -231,7 +232,7 @@ impl Recorder {
             tag,
         };
         self.found.remove(&name);
-        let got = Entry::Got {
+        let got = RecordingEntry::Got {
             task: receive.task,
             number: receive.number,
             name,
@@ -247,13 +248,13 @@ impl Recorder {
         let name = named(context, probe);
         if self.found.insert(name) {
             let len = probe.len;
-            self.append(&Entry::Found { name, len }, &[]);
+            self.append(&RecordingEntry::Found { name, len }, &[]);
         }
     }
 
     /// The program has called `MPI_Finalize`.
     pub fn finalized(&mut self) {
-        self.append(&Entry::Finalized, &[]);
+        self.append(&RecordingEntry::Finalized, &[]);
     }
 
     fn next_receive(&mut self, task: Option<u64>) -> u64 {
@@ -269,12 +270,12 @@ impl Recorder {
         if let Some(number) = self.operations.iter().position(same) {
             return number as u16;
         }
-        self.append(&Entry::Operation(name.to_owned()), &[]);
+        self.append(&RecordingEntry::Operation(name.to_owned()), &[]);
         self.operations.push(name);
         (self.operations.len() - 1) as u16
     }
 
-    fn append(&mut self, entry: &Entry, body: &[u8]) {
+    fn append(&mut self, entry: &RecordingEntry, body: &[u8]) {
         let Some(file) = &mut self.file else {
             return;
         };

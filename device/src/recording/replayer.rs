@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use rejoin_channel_table::ids::{Generation, Identity, Incarnation, JobId, Rank};
 use rejoin_engine::{Completion, Envelope, MsgId, Pattern, Probe, ReqId};
-use rejoin_wire::recording::{Entry, MessageName, RankStart};
+use rejoin_wire::recording::{MessageName, RankStart, RecordingEntry};
 
 use super::action::{is_same_name, operation_of, shown, without_operation};
 use super::replay_outcome::ReplayOutcome;
-use super::trace::{Receive, Trace, log_of};
+use super::trace::{ReceiveId, Trace, log_of};
 use super::{digest, name_of};
 use crate::error::{Error, Result};
 use crate::job_locality::{JobLocality, LocalCost};
@@ -22,7 +22,7 @@ const VARIABLE: &str = "REJOIN_REPLAY";
 const MOST_WAITS: u32 = 100_000;
 
 struct OpenReceive {
-    receive: Receive,
+    receive: ReceiveId,
     addr: usize,
     capacity: usize,
 }
@@ -37,7 +37,7 @@ pub struct Replayer {
     task: Option<u64>,
     operation: Option<fn() -> &'static str>,
     open: HashMap<ReqId, OpenReceive>,
-    taken: HashMap<MsgId, Receive>,
+    taken: HashMap<MsgId, ReceiveId>,
     /// Number of the last request or message.
     last: u64,
     waits: u32,
@@ -159,12 +159,13 @@ impl Replayer {
         (buf, len): (*const u8, usize),
     ) -> Result<ReqId> {
         self.waits = 0;
-        // SAFETY: the caller's promise; an empty body may have any address.
         let body = match len {
+            // It may have any address.
             0 => &[][..],
+            // SAFETY: the caller's promise.
             _ => unsafe { std::slice::from_raw_parts(buf, len) },
         };
-        let now = Entry::Send {
+        let now = RecordingEntry::Send {
             operation: 0,
             task: self.task,
             to: to.0,
@@ -177,8 +178,8 @@ impl Replayer {
         Ok(ReqId::DONE)
     }
 
-    /// The program posts a receive, which must be the recorded one. `is_withheld`: it was cancelled,
-    /// and the pattern has a context that no message has.
+    /// The program posts a receive, which must be the recorded one. `is_withheld`: it was
+    /// cancelled, and the pattern has a context that no message has.
     ///
     /// # Safety
     /// `buf` is writable for `len` bytes until [`Replayer::poll`] returns the completion.
@@ -197,7 +198,7 @@ impl Replayer {
             false => Ok(pattern.context),
         };
         let context = context.map_err(|error| self.ended(&error.to_string()))?;
-        let receive = self.compare(Entry::Receive {
+        let receive = self.compare(RecordingEntry::Receive {
             operation: 0,
             task: self.task,
             context,
@@ -209,7 +210,7 @@ impl Replayer {
         Ok(self.open_receive(receive, (buf, len)))
     }
 
-    fn open_receive(&mut self, receive: Receive, (buf, len): (*mut u8, usize)) -> ReqId {
+    fn open_receive(&mut self, receive: ReceiveId, (buf, len): (*mut u8, usize)) -> ReqId {
         let request = ReqId(self.next());
         let (addr, capacity) = (buf.addr(), len);
         let open = OpenReceive {
@@ -291,7 +292,7 @@ impl Replayer {
             source: found.source,
             tag: found.tag,
         };
-        let receive = self.compare(Entry::Taken {
+        let receive = self.compare(RecordingEntry::Taken {
             operation: 0,
             task: self.task,
             name,
@@ -356,7 +357,7 @@ impl Replayer {
     }
 
     /// Compares what the program does with what its recording says. Returns the receive that it is.
-    fn compare(&mut self, now: Entry) -> Result<Option<Receive>> {
+    fn compare(&mut self, now: RecordingEntry) -> Result<Option<ReceiveId>> {
         let recorded = self.trace.next_action(self.task);
         let recorded = recorded.map_err(|error| self.ended(&error.to_string()))?;
         let operation = self.operation.map_or("a call", |name| name());

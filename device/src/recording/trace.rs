@@ -6,7 +6,8 @@ use std::fs::File;
 use rejoin_engine::Completion;
 use rejoin_logging::determinants::{DeterminantError, LogMemory, LogPart};
 use rejoin_wire::recording::{
-    DETERMINANT_WORDS, Entry, Located, MessageName, RankStart, RecordingError, RecordingReader,
+    DETERMINANT_WORDS, Located, MessageName, RankStart, RecordingEntry, RecordingError,
+    RecordingReader,
 };
 
 use crate::rank_log::Determinants;
@@ -18,11 +19,11 @@ const HEADER: usize = 16;
 const RECORD: usize = 4;
 
 /// A receive: who posted it, and its number.
-pub(super) type Receive = (Option<u64>, u64);
+pub(super) type ReceiveId = (Option<u64>, u64);
 
 /// The answer to a receive, and where its body is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answer {
+pub(super) struct RecordedAnswer {
     pub(super) name: MessageName,
     pub(super) done: Completion,
     pub(super) body: u64,
@@ -33,13 +34,13 @@ pub(super) struct Trace {
     reader: RecordingReader<File>,
     operations: Vec<String>,
     /// What each task did, as far as it was read and is not repeated yet.
-    actions: HashMap<Option<u64>, VecDeque<Entry>>,
-    answers: HashMap<Receive, Answer>,
+    actions: HashMap<Option<u64>, VecDeque<RecordingEntry>>,
+    answers: HashMap<ReceiveId, RecordedAnswer>,
     /// Messages that were read, in the order of their receives, while these are not posted.
-    to_come: BTreeMap<MessageName, VecDeque<(Receive, u64)>>,
+    to_come: BTreeMap<MessageName, VecDeque<(ReceiveId, u64)>>,
     /// Messages that probes found: they may never be received.
     found: BTreeMap<MessageName, u64>,
-    posted: HashSet<Receive>,
+    posted: HashSet<ReceiveId>,
     /// Receives of each task among its actions so far.
     receives: HashMap<Option<u64>, u64>,
     is_finalized: bool,
@@ -54,7 +55,7 @@ impl Trace {
         let mut reader = RecordingReader::new(file)?;
         let first = reader.next()?;
         let Some(Located {
-            entry: Entry::Start(start),
+            entry: RecordingEntry::Start(start),
             ..
         }) = first
         else {
@@ -96,11 +97,13 @@ impl Trace {
             return Ok(false);
         };
         match entry {
-            Entry::Operation(name) => self.operations.push(name),
-            Entry::Send { task, .. } | Entry::Receive { task, .. } | Entry::Taken { task, .. } => {
+            RecordingEntry::Operation(name) => self.operations.push(name),
+            RecordingEntry::Send { task, .. }
+            | RecordingEntry::Receive { task, .. }
+            | RecordingEntry::Taken { task, .. } => {
                 self.actions.entry(task).or_default().push_back(entry);
             }
-            Entry::Got {
+            RecordingEntry::Got {
                 task,
                 number,
                 name,
@@ -122,13 +125,14 @@ impl Trace {
                     let at = same.partition_point(|(other, _)| *other < receive);
                     same.insert(at, (receive, bytes));
                 }
-                self.answers.insert(receive, Answer { name, done, body });
+                self.answers
+                    .insert(receive, RecordedAnswer { name, done, body });
             }
-            Entry::Found { name, len } => {
+            RecordingEntry::Found { name, len } => {
                 self.found.insert(name, len);
             }
-            Entry::Finalized => self.is_finalized = true,
-            Entry::Start(_) | Entry::Determinants { .. } => {}
+            RecordingEntry::Finalized => self.is_finalized = true,
+            RecordingEntry::Start(_) | RecordingEntry::Determinants { .. } => {}
         }
         Ok(true)
     }
@@ -140,7 +144,7 @@ impl Trace {
     pub(super) fn next_action(
         &mut self,
         task: Option<u64>,
-    ) -> Result<Option<(Entry, Option<Receive>)>, RecordingError> {
+    ) -> Result<Option<(RecordingEntry, Option<ReceiveId>)>, RecordingError> {
         loop {
             let waiting = self.actions.get_mut(&task);
             let Some(entry) = waiting.and_then(VecDeque::pop_front) else {
@@ -149,7 +153,7 @@ impl Trace {
                     false => return Ok(None),
                 }
             };
-            if matches!(entry, Entry::Send { .. }) {
+            if matches!(entry, RecordingEntry::Send { .. }) {
                 return Ok(Some((entry, None)));
             }
             let next = self.receives.entry(task).or_default();
@@ -167,7 +171,7 @@ impl Trace {
     pub(super) fn next_context(&mut self, task: Option<u64>) -> Result<u32, RecordingError> {
         loop {
             match self.actions.get(&task).and_then(VecDeque::front) {
-                Some(Entry::Receive { context, .. }) => return Ok(*context),
+                Some(RecordingEntry::Receive { context, .. }) => return Ok(*context),
                 Some(_) => return Ok(0),
                 None => {}
             }
@@ -178,7 +182,7 @@ impl Trace {
     }
 
     /// What any task did and has not repeated.
-    pub(super) fn left_over(&mut self) -> Result<Option<Entry>, RecordingError> {
+    pub(super) fn left_over(&mut self) -> Result<Option<RecordingEntry>, RecordingError> {
         while self.read()? {}
         let tasks: Vec<_> = self.actions.keys().copied().collect();
         for task in tasks {
@@ -190,7 +194,7 @@ impl Trace {
     }
 
     /// This receive is posted.
-    fn posted(&mut self, receive: Receive) {
+    fn posted(&mut self, receive: ReceiveId) {
         if let Some(answer) = self.answers.get(&receive)
             && let Some(same) = self.to_come.get_mut(&answer.name)
         {
@@ -203,7 +207,10 @@ impl Trace {
     ///
     /// # Errors
     /// The recording can't be read.
-    pub(super) fn answer(&mut self, receive: Receive) -> Result<Option<Answer>, RecordingError> {
+    pub(super) fn answer(
+        &mut self,
+        receive: ReceiveId,
+    ) -> Result<Option<RecordedAnswer>, RecordingError> {
         loop {
             if let Some(answer) = self.answers.remove(&receive) {
                 self.posted.remove(&receive);
@@ -248,7 +255,7 @@ pub(super) fn log_of(file: File) -> Result<Determinants, String> {
     let mut reader = RecordingReader::new(file).map_err(|error| error.to_string())?;
     let mut records = Vec::new();
     while let Some(located) = reader.next().map_err(|error| error.to_string())? {
-        if let Entry::Determinants { from, records: new } = located.entry {
+        if let RecordingEntry::Determinants { from, records: new } = located.entry {
             add(&mut records, from, new)?;
         }
     }

@@ -102,8 +102,9 @@ pub(super) struct JobArguments {
     /// Append a line of JSON to a file for each checkpoint, failure and recovery
     #[arg(long, value_name = "FILE")]
     pub(super) events: Option<PathBuf>,
-    /// Write a recording of each rank to this folder, which rejoin replay runs again alone: all that
-    /// the rank receives, and how its calls were answered. Each host writes those of its ranks
+    /// Write a recording of each rank to this folder, from which rejoin replay runs the rank again,
+    /// alone: all that it receives, and how its calls are answered. Each host writes those of its
+    /// ranks
     #[arg(long, value_name = "DIR")]
     pub(super) record: Option<PathBuf>,
     /// Answer HTTP requests for metrics (Prometheus) at this address, /metrics: PORT (of this host

@@ -35,7 +35,6 @@ pub(super) fn launch(
     overridden: &[&'static str],
 ) -> Result<Launch, String> {
     check_not_there_yet(job, given)?;
-    recordings::check(job, given)?;
     check_interface(job, given)?;
     let counts: Vec<u32> = programs.iter().map(|p| p.n.unwrap_or(1)).collect();
     let machines = host_list::machines(job, &programs, &counts, given)?;
@@ -306,6 +305,7 @@ fn recovery(job: &JobArguments, has_files: bool) -> Option<Recovery> {
 
 /// Names what is planned but not built, rather than ignoring it.
 fn check_not_there_yet(job: &JobArguments, given: Given<'_>) -> Result<(), String> {
+    recordings::check(job, given)?;
     if job.transport == Carrier::Verbs {
         let shown = given("transport", "verbs");
         return Err(format!("{shown} is not there yet; tcp and shm are"));

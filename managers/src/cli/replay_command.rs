@@ -1,7 +1,7 @@
 //! `rejoin replay`: runs one rank of a recording again, alone.
 
 use crate::error::system_text;
-use crate::replay::{Outcome, OutcomeFile, RecordedRank};
+use crate::replay::{OutcomeFile, RecordedRank, ReplayResult};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -37,18 +37,18 @@ fn replayed(recorded: &RecordedRank, rank: u32) -> std::io::Result<i32> {
         (None, signal) => 128 + signal.unwrap_or_default(),
     };
     Ok(match outcome.read() {
-        Some(Outcome::Same { sent, received }) => {
+        Some(ReplayResult::Same { sent, received }) => {
             say_line!(
                 "rejoin: rank {rank} did all that is recorded: {sent} messages sent, {received} \
                  received"
             );
             code
         }
-        Some(Outcome::Differs(text)) => {
+        Some(ReplayResult::Differs(text)) => {
             say_line!("rejoin: rank {rank} does not do what is recorded: {text}");
             code.max(1)
         }
-        Some(Outcome::Ended(text)) => {
+        Some(ReplayResult::Ended(text)) => {
             say_line!("rejoin: rank {rank}: {text}");
             code.max(1)
         }

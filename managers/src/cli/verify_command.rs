@@ -1,7 +1,7 @@
 //! `rejoin verify-determinism`: records a job, and runs each of its ranks again.
 
 use crate::error::system_text;
-use crate::replay::{Verification, unnamed_file, verify};
+use crate::replay::{ReplayedJob, unnamed_file, verify};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal as _, Seek as _};
@@ -38,8 +38,8 @@ pub fn run(kept: Option<&Path>, arguments: &[OsString]) -> i32 {
     }
 }
 
-fn report(folder: &Path, found: &Verification) -> i32 {
-    let Verification {
+fn report(folder: &Path, found: &ReplayedJob) -> i32 {
+    let ReplayedJob {
         same,
         sent,
         received,
@@ -63,7 +63,7 @@ fn report(folder: &Path, found: &Verification) -> i32 {
     1
 }
 
-fn judged(folder: &Path, arguments: &[OsString]) -> Result<Verification, String> {
+fn judged(folder: &Path, arguments: &[OsString]) -> Result<ReplayedJob, String> {
     let input = saved_input().map_err(|e| format!("standard input: {}", system_text(&e)))?;
     let begun = Instant::now();
     record(folder, arguments, input.as_ref())?;

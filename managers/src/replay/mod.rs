@@ -2,9 +2,9 @@
 
 mod outcome;
 mod recorded_rank;
-mod verification;
+mod replayed_job;
 
-pub use outcome::{Outcome, OutcomeFile};
+pub use outcome::{OutcomeFile, ReplayResult};
 pub use recorded_rank::RecordedRank;
-pub(crate) use verification::unnamed_file;
-pub use verification::{Verification, verify};
+pub(crate) use replayed_job::unnamed_file;
+pub use replayed_job::{ReplayedJob, verify};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How a replay went.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ReplayResult {
     /// The rank did all that is recorded, and no more.
     Same {
         /// Messages that it sent.
@@ -21,7 +21,7 @@ pub enum Outcome {
     Ended(String),
 }
 
-impl Outcome {
+impl ReplayResult {
     /// What the replay wrote; `None`: it ended without `MPI_Finalize`.
     fn parse(text: &str) -> Option<Self> {
         let (word, rest) = text.trim_end().split_once(' ')?;
@@ -66,8 +66,8 @@ impl OutcomeFile {
 
     /// What the replay has written; `None`: nothing.
     #[must_use]
-    pub fn read(&self) -> Option<Outcome> {
-        Outcome::parse(&fs::read_to_string(&self.0).ok()?)
+    pub fn read(&self) -> Option<ReplayResult> {
+        ReplayResult::parse(&fs::read_to_string(&self.0).ok()?)
     }
 }
 
@@ -84,18 +84,18 @@ mod tests {
 
     #[test]
     fn outcomes_are_read_as_replays_write_them() {
-        let same = Outcome::Same {
+        let same = ReplayResult::Same {
             sent: 3,
             received: 4,
         };
-        assert_eq!(Outcome::parse("same 3 4\n"), Some(same));
-        let differs = Outcome::Differs("MPI_Send, and more".into());
+        assert_eq!(ReplayResult::parse("same 3 4\n"), Some(same));
+        let differs = ReplayResult::Differs("MPI_Send, and more".into());
         assert_eq!(
-            Outcome::parse("differs MPI_Send, and more\n"),
+            ReplayResult::parse("differs MPI_Send, and more\n"),
             Some(differs)
         );
         for nothing in ["", "same", "same 3", "same x 4", "else 1"] {
-            assert_eq!(Outcome::parse(nothing), None, "{nothing}");
+            assert_eq!(ReplayResult::parse(nothing), None, "{nothing}");
         }
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rejoin_wire::recording::{Entry, RankStart, RecordingReader, file_name};
+use rejoin_wire::recording::{RankStart, RecordingEntry, RecordingReader, file_name};
 
 use crate::error::system_text;
 
@@ -39,7 +39,9 @@ impl RecordedRank {
         let mut reader = RecordingReader::new(file).map_err(|error| format!("{shown} {error}"))?;
         match reader.next().map_err(|error| format!("{shown} {error}"))? {
             Some(located) => match located.entry {
-                Entry::Start(start) if !start.command.is_empty() => Ok(Self { path, start }),
+                RecordingEntry::Start(start) if !start.command.is_empty() => {
+                    Ok(Self { path, start })
+                }
                 _ => Err(format!("{shown} does not say how its rank began")),
             },
             None => Err(format!("{shown} is empty: its rank ended as it began")),
@@ -65,6 +67,7 @@ impl RecordedRank {
         command.args(words);
         if wrapper.is_empty() {
             command.env_clear();
+            end_with_parent(&mut command);
         }
         for variable in &self.start.environment {
             let at = variable.iter().position(|byte| *byte == b'=');
@@ -94,5 +97,16 @@ impl RecordedRank {
         let program = wrapper.first().map(|w| w.to_string_lossy().into_owned());
         let program = program.unwrap_or_default();
         format!("can't run {program}: {}", system_text(&error))
+    }
+}
+
+/// Nobody waits for a replay whose starter has ended.
+fn end_with_parent(command: &mut Command) {
+    // SAFETY: one system call with constants, which touches no memory.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+            Ok(())
+        });
     }
 }

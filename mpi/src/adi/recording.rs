@@ -1,20 +1,6 @@
 //! What the recording of a rank gets of its calls to the device.
 
-use super::{
-    Completion, Dev, Envelope, MsgId, Names, Pattern, Probe, Rank, Recorder, ReqId, as_error,
-};
-use crate::error::Result;
-use rejoin_device::Device;
-use std::path::Path;
-
-/// Begins the recording of this rank, if the user wants one.
-pub(super) fn begin(device: &Device) -> Result<Option<Box<Recorder>>> {
-    let Some(folder) = &device.settings().record else {
-        return Ok(None);
-    };
-    let recorder = Recorder::begin(Path::new(folder), device).map_err(as_error)?;
-    Ok(Some(Box::new(recorder)))
-}
+use super::{Completion, Dev, Envelope, MsgId, Names, Pattern, Probe, Rank, ReqId};
 
 impl Dev {
     /// A message is about to be sent.

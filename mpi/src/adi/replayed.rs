@@ -2,21 +2,20 @@
 //!
 //! Calls without a result can meet an error, too: the next call that waits reports it.
 
-use super::{
-    Completion, Envelope, JobLocality, Mode, MsgId, Names, Pattern, Probe, ReqId, as_error,
-};
 use crate::comm::NO_CONTEXT;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, as_error};
 use rejoin_channel_table::{Identity, Rank};
-use rejoin_device::Determinants;
 use rejoin_device::recording::Replayer;
+use rejoin_device::{
+    Completion, Determinants, Envelope, JobLocality, Mode, MsgId, Names, Pattern, Probe, ReqId,
+};
 
 /// A rank that its recording answers.
 pub(super) struct Replayed {
     replayer: Replayer,
     /// Why it can't go on.
     failed: Option<Error>,
-    /// Grows with each call that may change something.
+    /// Number of messages that were found.
     moved: u64,
 }
 
@@ -32,11 +31,12 @@ impl From<Replayer> for Replayed {
 
 impl Replayed {
     fn note<T>(&mut self, result: rejoin_device::Result<Option<T>>) -> Option<T> {
-        self.moved += 1;
-        result.unwrap_or_else(|error| {
+        let found = result.unwrap_or_else(|error| {
             self.failed.get_or_insert(as_error(error));
             None
-        })
+        });
+        self.moved += u64::from(found.is_some());
+        found
     }
 
     fn alive(&self) -> Result<()> {
@@ -166,14 +166,12 @@ impl Replayed {
         self.note(taken)
     }
 
-    pub(super) fn progress(&mut self, _hint: Option<ReqId>) -> Result<bool> {
-        self.alive()?;
-        Ok(true)
+    pub(super) fn progress(&mut self, hint: Option<ReqId>) -> Result<bool> {
+        self.wait(hint).map(|()| true)
     }
 
     pub(super) fn wait(&mut self, _hint: Option<ReqId>) -> Result<()> {
         self.alive()?;
-        self.moved += 1;
         self.replayer.wait().map_err(as_error)
     }
 

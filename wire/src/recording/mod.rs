@@ -13,21 +13,21 @@
 //! | [`STOPPED`] | not 0: the recording could not be continued |
 //! | from [`STAGE`], [`STAGE_WORDS`] | the staged bytes |
 //!
-//! Entries follow, each an [`Entry`] in the frame of [`codec`](crate::codec), filled up to eight
-//! bytes. Behind [`Entry::Got`] the body of the message stands, filled up as well. The rank writes
-//! staged bytes to their place before it says that none are staged; so a reader that finds some
-//! puts them there, whether they were written or not.
+//! Entries follow, each a [`RecordingEntry`] in the frame of [`codec`](crate::codec), filled up to
+//! eight bytes. Behind [`RecordingEntry::Got`] the body of the message stands, filled up as well.
+//! The rank writes staged bytes to their place before it says that none are staged; so a reader
+//! that finds some puts them there, whether they were written or not.
 //!
 //! Messages have no order of their own: the answer to the receive of each number is recorded. So a
 //! replay does not match, and needs no other rank.
 
-mod entry;
 mod rank_start;
-mod reader;
+mod recording_entry;
+mod recording_reader;
 
-pub use entry::{Entry, MessageName};
 pub use rank_start::RankStart;
-pub use reader::{Located, RecordingError, RecordingReader};
+pub use recording_entry::{MessageName, RecordingEntry};
+pub use recording_reader::{Located, RecordingError, RecordingReader};
 
 use crate::codec::{CodecError, encode};
 
@@ -71,7 +71,7 @@ pub fn file_name(rank: u32) -> String {
 ///
 /// # Errors
 /// The entry is too long; `out` is unchanged then.
-pub fn append_entry(entry: &Entry, out: &mut Vec<u8>) -> Result<(), CodecError> {
+pub fn append_entry(entry: &RecordingEntry, out: &mut Vec<u8>) -> Result<(), CodecError> {
     let start = out.len();
     encode(entry, ENTRY_LIMIT, out)?;
     out.resize(start + filled((out.len() - start) as u64) as usize, 0);

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Seek, SeekFrom};
 
 use super::{
-    ENTRY_LIMIT, Entry, HEADER_BYTES, MAGIC, MAGIC_WORD, STAGE, STAGE_WORDS, STAGED_AT,
+    ENTRY_LIMIT, HEADER_BYTES, MAGIC, MAGIC_WORD, RecordingEntry, STAGE, STAGE_WORDS, STAGED_AT,
     STAGED_BYTES, STOPPED, filled,
 };
 use crate::codec::{CodecError, FrameReader};
@@ -22,7 +22,7 @@ pub enum RecordingError {
     Damaged {
         /// The entry that can't be understood.
         at: u64,
-        /// Why.
+        /// What does not fit the format.
         problem: String,
     },
 }
@@ -31,12 +31,13 @@ pub enum RecordingError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Located {
     /// The entry.
-    pub entry: Entry,
+    pub entry: RecordingEntry,
     /// Offset of the first byte of its body.
     pub body: u64,
 }
 
-/// Reads a recording from its beginning. An entry that was cut short by the end of the rank is none.
+/// Reads a recording from its beginning. An entry that was cut short by the end of the rank is
+/// none.
 #[derive(Debug)]
 pub struct RecordingReader<R> {
     file: R,
@@ -132,7 +133,7 @@ impl<R: Read + Seek> RecordingReader<R> {
         self.copy(at, &mut bytes)?;
         let mut frame = FrameReader::new(ENTRY_LIMIT);
         frame.push(&bytes);
-        let entry = frame.next::<Entry>().map_err(damaged)?;
+        let entry = frame.next::<RecordingEntry>().map_err(damaged)?;
         let Some(entry) = entry else {
             return Ok(None);
         };
@@ -213,8 +214,8 @@ mod tests {
     use crate::recording::{MessageName, append_entry};
     use std::io::Cursor;
 
-    fn got(number: u64, len: u64) -> Entry {
-        Entry::Got {
+    fn got(number: u64, len: u64) -> RecordingEntry {
+        RecordingEntry::Got {
             task: None,
             number,
             name: MessageName::default(),
@@ -250,7 +251,7 @@ mod tests {
             bytes.extend_from_slice(&body);
             bytes.resize(filled(bytes.len() as u64) as usize, 0);
         }
-        append_entry(&Entry::Finalized, &mut bytes).expect("short");
+        append_entry(&RecordingEntry::Finalized, &mut bytes).expect("short");
         bytes
     }
 
@@ -269,7 +270,7 @@ mod tests {
                     assert!(body.iter().all(|byte| u64::from(*byte) == number));
                 }
                 let last = reader.next().expect("readable").expect("an entry");
-                assert_eq!(last.entry, Entry::Finalized);
+                assert_eq!(last.entry, RecordingEntry::Finalized);
                 assert_eq!(reader.next().expect("readable"), None);
             }
         }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{Outcome, OutcomeFile, RecordedRank};
+use super::{OutcomeFile, RecordedRank, ReplayResult};
 use crate::error::system_text;
 
 /// How often replays are looked at.
@@ -17,7 +17,7 @@ const SHOWN: u64 = 4096;
 
 /// What the replays of all ranks have shown.
 #[derive(Debug, Default)]
-pub struct Verification {
+pub struct ReplayedJob {
     /// Ranks that did the same again.
     pub same: u32,
     /// Messages that they sent, and received.
@@ -46,14 +46,14 @@ pub fn verify(
     folder: &Path,
     input: Option<(&File, u32)>,
     limit: Duration,
-) -> Result<Verification, String> {
+) -> Result<ReplayedJob, String> {
     let size = RecordedRank::open(folder, 0)?.job_size();
     let ranks = (0..size).map(|rank| RecordedRank::open(folder, rank));
     let ranks = ranks.collect::<Result<Vec<_>, _>>()?;
     let at_once = std::thread::available_parallelism().map_or(1, usize::from);
     let mut waiting = (0u32..).zip(&ranks);
     let mut running: Vec<Replay> = Vec::new();
-    let mut found = Verification::default();
+    let mut found = ReplayedJob::default();
     loop {
         while running.len() < at_once
             && let Some((rank, recorded)) = waiting.next()
@@ -115,16 +115,16 @@ pub(crate) fn unnamed_file() -> io::Result<File> {
     File::options().read(true).write(true).open(path.path())
 }
 
-fn judge(found: &mut Verification, mut replay: Replay, ended: Option<ExitStatus>, limit: Duration) {
+fn judge(found: &mut ReplayedJob, mut replay: Replay, ended: Option<ExitStatus>, limit: Duration) {
     let outcome = replay.outcome.read();
     let text = match (outcome, ended) {
-        (Some(Outcome::Same { sent, received }), Some(status)) if status.success() => {
+        (Some(ReplayResult::Same { sent, received }), Some(status)) if status.success() => {
             found.same += 1;
             found.sent += sent;
             found.received += received;
             return;
         }
-        (Some(Outcome::Differs(text) | Outcome::Ended(text)), _) => text,
+        (Some(ReplayResult::Differs(text) | ReplayResult::Ended(text)), _) => text,
         (_, None) => format!(
             "the replay had not ended after {:.0} s",
             limit.as_secs_f64()

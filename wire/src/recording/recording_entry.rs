@@ -20,7 +20,7 @@ pub struct MessageName {
 /// An entry. `task` is the nonblocking collective that acts, or none: the program itself. The
 /// receives of each are numbered from 0. `operation` is the number of an MPI function's name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Entry {
+pub enum RecordingEntry {
     /// How the rank began: the first entry.
     Start(RankStart),
     /// The name of an MPI function; such names are numbered from 0.
@@ -29,7 +29,7 @@ pub enum Entry {
     Send {
         /// Number of the MPI function.
         operation: u16,
-        /// Who sends.
+        /// The task that sends, if one does.
         task: Option<u64>,
         /// World rank of the receiver.
         to: u32,
@@ -44,7 +44,7 @@ pub enum Entry {
     Receive {
         /// Number of the MPI function.
         operation: u16,
-        /// Who receives.
+        /// The task that receives, if one does.
         task: Option<u64>,
         /// Context of the messages that match.
         context: u32,
@@ -59,7 +59,7 @@ pub enum Entry {
     Taken {
         /// Number of the MPI function.
         operation: u16,
-        /// Who probes.
+        /// The task that probes, if one does.
         task: Option<u64>,
         /// Context, sender and tag.
         name: MessageName,
@@ -68,9 +68,9 @@ pub enum Entry {
     },
     /// A receive is complete. The body follows, except if the receive was cancelled.
     Got {
-        /// Whose receive.
+        /// The task that posted the receive, if one did.
         task: Option<u64>,
-        /// Its number.
+        /// Number of the receive among those of its task.
         number: u64,
         /// Context, sender and tag.
         name: MessageName,
@@ -99,12 +99,12 @@ pub enum Entry {
     Finalized,
 }
 
-impl Entry {
+impl RecordingEntry {
     /// Bytes of the body that follows.
     #[must_use]
     pub fn body_len(&self) -> u64 {
         match self {
-            Entry::Got { len, .. } => *len,
+            RecordingEntry::Got { len, .. } => *len,
             _ => 0,
         }
     }
