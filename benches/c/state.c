@@ -2,6 +2,8 @@
  *
  *   state stencil|cg MB PERCENT STEPS   so many megabytes per rank, of which each step writes so much; prints a
  *                                       sum bit by bit, the same in every run
+ *   state pairs MB PERCENT STEPS        the same memory; each odd rank paces its neighbour, and nobody else waits for
+ *                                       them. Each rank prints "took<TAB>RANK<TAB>seconds"
  *   state faults MB SECONDS [THREADS]   writes to each page again and again; prints "copy<TAB>microseconds" that a
  *                                       page costs more in a pass in which it had to be copied. So many further
  *                                       threads sleep, a millisecond at a time
@@ -140,6 +142,33 @@ static double cg(size_t bytes, int percent, int steps)
     return all(sum);
 }
 
+/* A step of an odd rank takes a millisecond and more, in which it sleeps; the even one waits. */
+static double pairs(size_t bytes, int percent, int steps)
+{
+    const struct timespec moment = {0, 1000000};
+    size_t n;
+    double *live = prepare(bytes, percent, &n), message[HALO] = {0}, sum = 0, begun = now();
+    int partner = rank ^ 1;
+    if (partner >= size)
+        die("an odd number of ranks");
+    for (int step = 0; step < steps; step++) {
+        if (rank % 2) {
+            nanosleep(&moment, NULL);
+            MPI_Send(message, HALO, MPI_DOUBLE, partner, 0, MPI_COMM_WORLD);
+            MPI_Recv(message, HALO, MPI_DOUBLE, partner, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        } else {
+            MPI_Recv(message, HALO, MPI_DOUBLE, partner, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            message[step % HALO] += 1;
+            MPI_Send(message, HALO, MPI_DOUBLE, partner, 0, MPI_COMM_WORLD);
+        }
+        live[(size_t)step * HALO % n] += message[step % HALO];
+    }
+    printf("took\t%d\t%.4f\n", rank, now() - begun);
+    for (size_t i = 0; i < n; i += HALO)
+        sum += live[i];
+    return all(sum);
+}
+
 static void *sleeps(void *nothing)
 {
     const struct timespec moment = {0, 1000000};
@@ -262,7 +291,9 @@ int main(int argc, char **argv)
         faults(bytes, atof(argv[3]));
     } else if (argc > 4) {
         int percent = atoi(argv[3]), steps = atoi(argv[4]);
-        double sum = !strcmp(argv[1], "cg") ? cg(bytes, percent, steps) : stencil(bytes, percent, steps);
+        double sum = !strcmp(argv[1], "cg")      ? cg(bytes, percent, steps)
+                     : !strcmp(argv[1], "pairs") ? pairs(bytes, percent, steps)
+                                                 : stencil(bytes, percent, steps);
         if (rank == 0)
             printf("sum\t%a\n", sum);
     } else

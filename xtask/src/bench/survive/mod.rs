@@ -1,11 +1,12 @@
 //! Cost and speed of recovery: recovery, checkpoints, files of images, overhead, both recovery
-//! modes side by side, and the cost of message logging.
+//! modes side by side, the cost of message logging, and the same kills in each mode.
 
 mod checkpoint;
 mod figures;
 mod image_costs;
 mod images;
 mod job;
+mod kill_schedule;
 mod logging;
 mod modes;
 mod moves;
@@ -22,7 +23,7 @@ use job::Setting;
 type Case = fn(&Setting) -> Result<Vec<Figure>>;
 
 /// The cases in the order of the table.
-const CASES: [(&str, Case); 9] = [
+const CASES: [(&str, Case); 10] = [
     ("recovery", recovery::run),
     ("checkpoint", checkpoint::run),
     ("images", images::run),
@@ -32,6 +33,7 @@ const CASES: [(&str, Case); 9] = [
     ("modes", modes::run),
     ("moves", moves::run),
     ("logging", logging::run),
+    ("kills", kill_schedule::run),
 ];
 
 /// Measures the named cases; `survive` names all. Earlier figures of other cases stay in the table.
