@@ -116,14 +116,6 @@ pub enum Error {
         /// The system's answer.
         problem: String,
     },
-    /// A replay can't go on: the program does something else, or the recording ends.
-    #[error("replay of rank {rank}: {problem}")]
-    Replay {
-        /// The rank.
-        rank: Rank,
-        /// What is recorded, and what the program does.
-        problem: String,
-    },
     /// The engine refused an operation.
     #[error("{operation} with rank {rank} on host {host}: {problem}")]
     Refused {

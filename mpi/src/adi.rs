@@ -12,7 +12,7 @@ use rejoin_channel_table::{Epoch, Identity};
 use rejoin_device::recording::{Recorder, Replayer};
 use rejoin_device::safe_point::Ask;
 use rejoin_device::{Fault, SendOutcome};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub use rejoin_channel_table::Rank;
@@ -99,7 +99,7 @@ impl Dev {
         }
         let device = rejoin_device::Device::init().map_err(as_error)?;
         let recorder = match &device.settings().record {
-            Some(folder) => Some(Recorder::begin(Path::new(folder), &device).map_err(as_error)?),
+            Some(wanted) => Some(Recorder::begin(wanted, &device).map_err(as_error)?),
             None => None,
         };
         let mut dev = Self::over(Inner::Real(Box::new(device)));
@@ -513,7 +513,7 @@ impl Dev {
             unsafe { t.imrecv(msg, buf, len) }
         });
         let posted = self.keep(posted)?;
-        self.record_matched_receive(msg, posted, buf);
+        self.record_matched_receive(msg, posted, (buf, len));
         Ok(posted)
     }
 

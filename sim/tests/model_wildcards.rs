@@ -2,11 +2,11 @@
 //! table, handshake and resume of three ranks, each a group of its own.
 //!
 //! Two clients ask a server, which receives their questions from any source. It answers each with
-//! its place in the order of all questions. So a client knows which order the server had. With larger
-//! bounds the server takes images when it likes, and commits them later. Ranks crash at any step, and each comes back
-//! alone from its last committed image, while the others go on. The matches of the server's
-//! receives are stored before anything leaves it, and are repeated when it comes back. The model
-//! checks that
+//! its place in the order of all questions. So a client knows which order the server had. With
+//! larger bounds the server takes images when it likes, and commits them later. Ranks crash at any
+//! step, and each comes back alone from its last committed image, while the others go on. The
+//! matches of the server's receives are stored before anything leaves it, and are repeated when it
+//! comes back. The model checks that
 //!
 //! - no rank refuses what another one says, and no stored match is contradicted;
 //! - every client always ends with the answers that belong to the server's order: nothing is lost,

@@ -71,6 +71,17 @@ pub enum Transport {
     Shm,
 }
 
+/// What a rank needs to record itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RecordOptions {
+    /// The folder, an absolute path.
+    pub folder: String,
+    /// Program and arguments with which the rank was started; the local manager fills them in.
+    pub command: Vec<Vec<u8>>,
+    /// Its working directory, likewise.
+    pub directory: Vec<u8>,
+}
+
 /// Settings that a rank takes from the command line, through its manager.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RankOptions {
@@ -121,8 +132,8 @@ pub struct RankOptions {
     /// Determinants must outlive the rank's host before anything that depends on them leaves the
     /// rank (`--stable node`).
     pub stable_node: bool,
-    /// Folder for a recording of this rank (`--record`), an absolute path.
-    pub record: Option<String>,
+    /// A recording of this rank is wanted (`--record`).
+    pub record: Option<RecordOptions>,
     /// Between ranks of one host.
     pub transport: Transport,
     /// The user wants progress messages (`--verbose`).

@@ -80,8 +80,7 @@ impl Device {
     /// The same with one line for the user.
     pub fn abort_because(&mut self, code: i32, why: String) -> ! {
         self.manager.abort(code, why);
-        let low = code & 0xff;
-        manager::end(if low == 0 { 1 } else { low })
+        manager::end_aborted(code)
     }
 
     /// With `--verbose`, reports which links carried this rank's messages.

@@ -4,7 +4,9 @@ mod key;
 mod rank_agent;
 
 pub(crate) use key::KeyPage;
-pub(crate) use rank_agent::{Agent, JobStart, die_with_manager, end, inherited, singleton, stop};
+pub(crate) use rank_agent::{
+    Agent, JobStart, die_with_manager, end, end_aborted, inherited, singleton, stop,
+};
 
 use std::os::fd::RawFd;
 use std::time::Duration;

@@ -361,6 +361,12 @@ pub fn stop() -> ! {
     end(1)
 }
 
+/// Ends the process after `MPI_Abort` with this code; one whose low byte is 0 becomes 1.
+pub fn end_aborted(code: i32) -> ! {
+    let low = code & 0xff;
+    end(if low == 0 { 1 } else { low })
+}
+
 /// Ends the process without running anything of the program's.
 pub fn end(code: i32) -> ! {
     // SAFETY: _exit is always sound; nothing runs after it.

@@ -7,7 +7,8 @@ pub(super) fn operation_of(action: &RecordingEntry) -> u16 {
     match action {
         RecordingEntry::Send { operation, .. }
         | RecordingEntry::Receive { operation, .. }
-        | RecordingEntry::Taken { operation, .. } => *operation,
+        | RecordingEntry::Taken { operation, .. }
+        | RecordingEntry::ReceiveTaken { operation, .. } => *operation,
         _ => u16::MAX,
     }
 }
@@ -17,15 +18,16 @@ pub(super) fn without_operation(action: &RecordingEntry) -> RecordingEntry {
     let mut action = action.clone();
     if let RecordingEntry::Send { operation, .. }
     | RecordingEntry::Receive { operation, .. }
-    | RecordingEntry::Taken { operation, .. } = &mut action
+    | RecordingEntry::Taken { operation, .. }
+    | RecordingEntry::ReceiveTaken { operation, .. } = &mut action
     {
         *operation = 0;
     }
     action
 }
 
-/// Whether two sends have messages of the same context, sender and tag.
-pub(super) fn is_same_name(one: &RecordingEntry, other: &RecordingEntry) -> bool {
+/// Whether both are sends, of messages with the same context, sender and tag.
+pub(super) fn is_same_message(one: &RecordingEntry, other: &RecordingEntry) -> bool {
     match (one, other) {
         (RecordingEntry::Send { name: one, .. }, RecordingEntry::Send { name: other, .. }) => {
             one == other
@@ -54,6 +56,9 @@ pub(super) fn shown(action: &RecordingEntry, call: &str) -> String {
         RecordingEntry::Taken { name, len, .. } => {
             let (source, tag) = (name.source, name.tag);
             format!("{call} takes a message of {len} bytes (source {source}, tag {tag})")
+        }
+        RecordingEntry::ReceiveTaken { capacity, .. } => {
+            format!("{call} receives a message that it has taken, at most {capacity} bytes")
         }
         _ => call.to_owned(),
     }

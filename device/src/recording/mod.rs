@@ -6,9 +6,10 @@
 //! Both know the log of determinants, which decides when the program is told what.
 
 mod action;
+mod outcome_file;
+mod recorded_log;
 mod recorder;
 mod recording_file;
-mod replay_outcome;
 mod replayer;
 mod trace;
 
@@ -16,15 +17,17 @@ pub use recorder::Recorder;
 pub use replayer::Replayer;
 
 use rejoin_wire::recording::{MessageName, RankStart};
-use std::os::unix::ffi::OsStringExt;
+use rejoin_wire::{MANAGER_FD, RecordOptions};
 
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use crate::descriptors;
 use crate::device::Device;
 use crate::job_locality::LocalCost;
 use rejoin_channel_table::Rank;
 use rejoin_engine::Envelope;
-
-/// The variable by which a process finds its manager: a replay has none.
-const MANAGER_VARIABLE: &[u8] = b"REJOIN_MANAGER_FD=";
 
 fn name_of(envelope: &Envelope) -> MessageName {
     MessageName {
@@ -38,21 +41,15 @@ fn digest(body: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(body)
 }
 
-/// How the rank of this process begins.
-fn start_of(device: &Device) -> RankStart {
+/// How the rank of this process began.
+fn start_of(wanted: &RecordOptions, device: &Device) -> RankStart {
     let locality = device.locality();
     let ranks = (0..device.size()).map(Rank);
-    let strings = |path: &str| {
-        let bytes = std::fs::read(path).unwrap_or_default();
-        let strings = bytes.split(|byte| *byte == 0).map(<[u8]>::to_vec);
-        strings.collect::<Vec<_>>()
-    };
-    let mut command = strings("/proc/self/cmdline");
-    // A zero byte follows the last one, too.
-    command.pop();
-    let mut environment = strings("/proc/self/environ");
-    environment.retain(|one| !one.is_empty() && !one.starts_with(MANAGER_VARIABLE));
-    let directory = std::env::current_dir().unwrap_or_default();
+    let bytes = std::fs::read("/proc/self/environ").unwrap_or_default();
+    let variables = bytes.split(|byte| *byte == 0).map(<[u8]>::to_vec);
+    // A replay has no manager.
+    let of_manager = format!("{MANAGER_FD}=").into_bytes();
+    let is_own = |one: &Vec<u8>| !one.is_empty() && !one.starts_with(&of_manager);
     RankStart {
         rank: device.rank().0,
         size: device.size(),
@@ -62,8 +59,14 @@ fn start_of(device: &Device) -> RankStart {
         reduces_by_hosts: device.reduces_by_hosts(),
         host: device.host_of(device.rank()).to_owned(),
         local_host: device.local_host().to_owned(),
-        command,
-        environment,
-        directory: directory.into_os_string().into_vec(),
+        command: wanted.command.clone(),
+        environment: variables.filter(is_own).collect(),
+        directory: wanted.directory.clone(),
     }
+}
+
+/// A file whose descriptor is apart from the program's.
+fn raised(file: File) -> io::Result<File> {
+    let descriptor = descriptors::raise(OwnedFd::from(file)).map_err(io::Error::other)?;
+    Ok(File::from(descriptor))
 }

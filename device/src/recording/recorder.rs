@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use rejoin_engine::{Completion, Envelope, MsgId, Pattern, Probe, ReqId};
 use rejoin_logging::determinants::LogPart;
+use rejoin_wire::RecordOptions;
 use rejoin_wire::recording::{MessageName, RecordingEntry, append_entry, file_name};
 
 use super::recording_file::RecordingFile;
@@ -39,18 +41,19 @@ pub struct Recorder {
     open: HashMap<ReqId, OpenReceive>,
     /// Messages that matched probes have taken.
     taken: HashMap<MsgId, (Option<u64>, u64, u32)>,
-    /// Messages that a probe has found and no receive has taken.
+    /// Messages that probes have found since the last receive of the program.
     found: BTreeSet<MessageName>,
     scratch: Vec<u8>,
 }
 
 impl Recorder {
-    /// Begins the recording of this device's rank in a folder, which is made if need be.
+    /// Begins the recording of this device's rank. Its folder is made if need be.
     ///
     /// # Errors
     /// There is a recording of this rank, or the system's reason.
-    pub fn begin(folder: &Path, device: &Device) -> Result<Self> {
-        let start = start_of(device);
+    pub fn begin(wanted: &RecordOptions, device: &Device) -> Result<Self> {
+        let folder = Path::new(&wanted.folder);
+        let start = start_of(wanted, device);
         let path = folder.join(file_name(start.rank));
         let shown = path.display().to_string();
         let refused = |problem: String| Error::Recording {
@@ -58,7 +61,10 @@ impl Recorder {
             path: shown.clone(),
             problem,
         };
-        let made = std::fs::create_dir_all(folder).and_then(|()| RecordingFile::create(&path));
+        // It has all messages and variables of the program.
+        let mut builder = std::fs::DirBuilder::new();
+        let made = builder.recursive(true).mode(0o700).create(folder);
+        let made = made.and_then(|()| RecordingFile::create(&path));
         let (file, memory) = made.map_err(|error| refused(text_of(&error)))?;
         let log = Determinants::new(Box::new(memory)).map_err(|e| refused(e.to_string()))?;
         let mut recorder = Self {
@@ -171,6 +177,13 @@ impl Recorder {
             addr: buf.addr(),
         };
         self.open.insert(request, receive);
+        self.found.clear();
+    }
+
+    /// Whether this request is a receive that is not complete.
+    #[must_use]
+    pub fn is_receive(&self, request: ReqId) -> bool {
+        self.open.contains_key(&request)
     }
 
     /// A matched probe has taken a message.
@@ -189,10 +202,26 @@ impl Recorder {
         );
         let number = self.next_receive(task);
         self.taken.insert(message, (task, number, context));
+        self.found.clear();
     }
 
     /// A message that a matched probe has taken is received.
-    pub fn receives(&mut self, message: MsgId, request: ReqId, buf: *mut u8) {
+    pub fn receives(
+        &mut self,
+        by: Option<u64>,
+        message: MsgId,
+        request: ReqId,
+        (buf, len): (*mut u8, usize),
+    ) {
+        let operation = self.operation();
+        self.append(
+            &RecordingEntry::ReceiveTaken {
+                operation,
+                task: by,
+                capacity: len as u64,
+            },
+            &[],
+        );
         if let Some((task, number, context)) = self.taken.remove(&message) {
             let receive = OpenReceive {
                 task,
@@ -231,7 +260,6 @@ impl Recorder {
             source,
             tag,
         };
-        self.found.remove(&name);
         let got = RecordingEntry::Got {
             task: receive.task,
             number: receive.number,
@@ -247,8 +275,13 @@ impl Recorder {
     pub fn found(&mut self, context: u32, probe: &Probe) {
         let name = named(context, probe);
         if self.found.insert(name) {
-            let len = probe.len;
-            self.append(&RecordingEntry::Found { name, len }, &[]);
+            let (len, receives) = (probe.len, self.receives.get(&None).copied().unwrap_or(0));
+            let found = RecordingEntry::Found {
+                receives,
+                name,
+                len,
+            };
+            self.append(&found, &[]);
         }
     }
 

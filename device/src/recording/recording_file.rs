@@ -2,11 +2,13 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
+use nix::errno::Errno;
 use nix::fcntl::posix_fallocate;
+use nix::sys::resource::{Resource, getrlimit};
 use rejoin_ckpt::rank_log_memory::MappedWords;
 use rejoin_logging::determinants::LogMemory;
 use rejoin_wire::recording::{
@@ -14,7 +16,7 @@ use rejoin_wire::recording::{
     STAGED_BYTES, STOPPED, filled,
 };
 
-use crate::descriptors;
+use super::raised;
 
 /// Bytes that are staged at most.
 const STAGE_BYTES: usize = STAGE_WORDS * 8;
@@ -60,6 +62,7 @@ impl RecordingFile {
             .read(true)
             .write(true)
             .create_new(true)
+            .mode(0o600)
             .open(path)?;
         let begun = Self::begin(file);
         if begun.is_err() {
@@ -70,9 +73,7 @@ impl RecordingFile {
     }
 
     fn begin(file: File) -> io::Result<(Self, LogWords)> {
-        // The library's descriptors are apart from the program's.
-        let descriptor = descriptors::raise(OwnedFd::from(file)).map_err(io::Error::other)?;
-        let file = File::from(descriptor);
+        let file = raised(file)?;
         // The mapped part must not need room later: the lack of it would be a signal.
         posix_fallocate(&file, 0, HEADER_BYTES as i64)?;
         let [words, log] = [(); 2].map(|()| MappedWords::map_first(file.as_fd(), HEADER_BYTES));
@@ -116,6 +117,7 @@ impl RecordingFile {
         self.flush()?;
         let body_at = self.at + entry.len() as u64;
         let end = body_at + filled(body.len() as u64);
+        check_room(end)?;
         // What is cut short is no entry, so the end of the rank does no harm.
         self.file.write_all_at(entry, self.at)?;
         self.file.write_all_at(body, body_at)?;
@@ -132,6 +134,7 @@ impl RecordingFile {
         if self.staged.is_empty() {
             return Ok(());
         }
+        check_room(self.at + self.staged.len() as u64)?;
         self.file.write_all_at(&self.staged, self.at)?;
         self.at += self.staged.len() as u64;
         self.staged.clear();
@@ -143,5 +146,14 @@ impl RecordingFile {
     /// Says that the rank goes on without a recording.
     pub(super) fn stop(self) {
         self.words.store(STOPPED, 1);
+    }
+}
+
+/// Whether the file may get so long. A write beyond the limit of the process would end it
+/// (SIGXFSZ).
+fn check_room(end: u64) -> io::Result<()> {
+    match getrlimit(Resource::RLIMIT_FSIZE) {
+        Ok((most, _)) if end > most => Err(Errno::EFBIG.into()),
+        _ => Ok(()),
     }
 }

@@ -6,18 +6,20 @@ use std::path::{Path, PathBuf};
 
 use rejoin_channel_table::ids::{Generation, Identity, Incarnation, JobId, Rank};
 use rejoin_engine::{Completion, Envelope, MsgId, Pattern, Probe, ReqId};
-use rejoin_wire::recording::{MessageName, RankStart, RecordingEntry};
+use rejoin_wire::recording::{
+    MessageName, RECORDING_VARIABLE, RankStart, RecordingEntry, RecordingError, ReplayOutcome,
+};
 
-use super::action::{is_same_name, operation_of, shown, without_operation};
-use super::replay_outcome::ReplayOutcome;
-use super::trace::{ReceiveId, Trace, log_of};
-use super::{digest, name_of};
+use super::action::{is_same_message, operation_of, shown, without_operation};
+use super::outcome_file::OutcomeFile;
+use super::recorded_log::log_of;
+use super::trace::{ReceiveId, Trace};
+use super::{digest, name_of, raised};
 use crate::error::{Error, Result};
 use crate::job_locality::{JobLocality, LocalCost};
+use crate::manager;
 use crate::rank_log::Determinants;
 
-/// Names the recording of a process that is to be replayed.
-const VARIABLE: &str = "REJOIN_REPLAY";
 /// Waits in a row in which nothing happens: the recorded rank waited there at its end.
 const MOST_WAITS: u32 = 100_000;
 
@@ -27,20 +29,27 @@ struct OpenReceive {
     capacity: usize,
 }
 
-/// A rank that does again what its recording says, or stops where it does something else.
+/// A rank that does again what its recording says. Where it does something else, or the recording
+/// ends, it says so and ends the process.
 pub struct Replayer {
     start: RankStart,
     trace: Trace,
     log: Determinants,
-    outcome: ReplayOutcome,
+    /// Answers that the recorded rank was given.
+    recorded_answers: u64,
+    outcome: OutcomeFile,
     /// The task that acts now.
     task: Option<u64>,
     operation: Option<fn() -> &'static str>,
     open: HashMap<ReqId, OpenReceive>,
+    /// Sends that were not polled, and whether they are cancelled.
+    sends: HashMap<ReqId, bool>,
     taken: HashMap<MsgId, ReceiveId>,
     /// Number of the last request or message.
     last: u64,
     waits: u32,
+    /// Answers, sends and records that were repeated at the last wait.
+    repeated: [u64; 3],
     /// Messages that were sent, and that were received.
     sent: u64,
     received: u64,
@@ -52,12 +61,12 @@ impl Replayer {
     /// # Errors
     /// The recording can't be used.
     pub fn from_environment() -> Result<Option<Self>> {
-        let Some(path) = std::env::var_os(VARIABLE) else {
+        let Some(path) = std::env::var_os(RECORDING_VARIABLE) else {
             return Ok(None);
         };
         let path = PathBuf::from(path);
         let replayer = Self::open(&path).map_err(|problem| Error::Environment {
-            variable: VARIABLE,
+            variable: RECORDING_VARIABLE,
             value: path.display().to_string(),
             problem,
         })?;
@@ -65,24 +74,30 @@ impl Replayer {
     }
 
     fn open(path: &Path) -> std::result::Result<Self, String> {
-        let open = || File::open(path).map_err(|error| error.to_string());
-        let outcome = ReplayOutcome::from_environment()?;
+        let open = || {
+            let opened = File::open(path).and_then(raised);
+            opened.map_err(|error| error.to_string())
+        };
+        let outcome = OutcomeFile::from_environment()?;
         let (trace, start) = Trace::open(open()?).map_err(|error| error.to_string())?;
         if start.rank >= start.size || start.hosts.len() != start.size as usize {
             return Err("its first entry is damaged".into());
         }
-        let log = log_of(open()?)?;
+        let (log, recorded_answers) = log_of(open()?)?;
         Ok(Self {
             start,
             trace,
             log,
+            recorded_answers,
             outcome,
             task: None,
             operation: None,
             open: HashMap::new(),
+            sends: HashMap::new(),
             taken: HashMap::new(),
             last: 0,
             waits: 0,
+            repeated: [0; 3],
             sent: 0,
             received: 0,
         })
@@ -129,9 +144,6 @@ impl Replayer {
 
     /// The log, which has all answers of the recording.
     pub fn log(&mut self) -> &mut Determinants {
-        if self.log.is_replaying() {
-            self.waits = 0;
-        }
         &mut self.log
     }
 
@@ -145,37 +157,38 @@ impl Replayer {
         self.operation = Some(operation);
     }
 
+    fn call(&self) -> &'static str {
+        self.operation.map_or("a call", |name| name())
+    }
+
     /// The program sends a message, which must be the recorded one. It is complete at once.
     ///
     /// # Safety
     /// `buf` is readable for `len` bytes.
-    ///
-    /// # Errors
-    /// It is another one, or the recording ends.
     pub unsafe fn send(
         &mut self,
         to: Rank,
         envelope: &Envelope,
         (buf, len): (*const u8, usize),
-    ) -> Result<ReqId> {
-        self.waits = 0;
+    ) -> ReqId {
         let body = match len {
             // It may have any address.
             0 => &[][..],
             // SAFETY: the caller's promise.
             _ => unsafe { std::slice::from_raw_parts(buf, len) },
         };
-        let now = RecordingEntry::Send {
+        self.compare(&RecordingEntry::Send {
             operation: 0,
             task: self.task,
             to: to.0,
             name: name_of(envelope),
             len: len as u64,
             digest: digest(body),
-        };
-        self.compare(now)?;
+        });
         self.sent += 1;
-        Ok(ReqId::DONE)
+        let request = ReqId(self.next());
+        self.sends.insert(request, false);
+        request
     }
 
     /// The program posts a receive, which must be the recorded one. `is_withheld`: it was
@@ -183,31 +196,29 @@ impl Replayer {
     ///
     /// # Safety
     /// `buf` is writable for `len` bytes until [`Replayer::poll`] returns the completion.
-    ///
-    /// # Errors
-    /// As [`Replayer::send`].
     pub unsafe fn receive(
         &mut self,
         pattern: &Pattern,
-        (buf, len): (*mut u8, usize),
+        buffer: (*mut u8, usize),
         is_withheld: bool,
-    ) -> Result<ReqId> {
-        self.waits = 0;
+    ) -> ReqId {
         let context = match is_withheld {
             true => self.trace.next_context(self.task),
             false => Ok(pattern.context),
         };
-        let context = context.map_err(|error| self.ended(&error.to_string()))?;
-        let receive = self.compare(RecordingEntry::Receive {
+        let context = self.readable(context);
+        let receive = self.compare(&RecordingEntry::Receive {
             operation: 0,
             task: self.task,
             context,
             source: pattern.source,
             tag: pattern.tag,
-            capacity: len as u64,
-        })?;
-        let receive = receive.ok_or_else(|| self.ended("a receive has no number"))?;
-        Ok(self.open_receive(receive, (buf, len)))
+            capacity: buffer.1 as u64,
+        });
+        match receive {
+            Some(receive) => self.open_receive(receive, buffer),
+            None => self.damaged("a receive has no number"),
+        }
     }
 
     fn open_receive(&mut self, receive: ReceiveId, (buf, len): (*mut u8, usize)) -> ReqId {
@@ -228,190 +239,217 @@ impl Replayer {
     }
 
     /// The completion of a request; `None`: it has none in the recording.
-    ///
-    /// # Errors
-    /// The recording can't be read.
-    pub fn poll(&mut self, request: ReqId) -> Result<Option<Completion>> {
-        if request == ReqId::DONE {
-            return Ok(Some(Completion::default()));
+    pub fn poll(&mut self, request: ReqId) -> Option<Completion> {
+        if let Some(cancelled) = self.sends.remove(&request) {
+            return Some(Completion {
+                cancelled,
+                ..Completion::default()
+            });
         }
-        let Some(open) = self.open.get(&request) else {
-            return Ok(None);
-        };
-        let answer = match self.trace.answer(open.receive) {
-            Ok(Some(answer)) => answer,
-            Ok(None) => return Ok(None),
-            Err(error) => return Err(self.ended(&error.to_string())),
-        };
-        let (addr, len) = (open.addr, answer.done.len as usize);
-        if len > open.capacity {
-            return Err(self.ended("the recording is damaged: a message is too long"));
+        let open = self.open.get(&request)?;
+        let (addr, capacity) = (open.addr, open.capacity);
+        let answer = self.trace.answer(open.receive);
+        let answer = self.readable(answer)?;
+        let len = answer.done.len as usize;
+        if len > capacity {
+            self.damaged("a message is longer than its buffer");
         }
         if len > 0 {
             // SAFETY: the caller of `receive` keeps the buffer until this completion.
             let into = unsafe { std::slice::from_raw_parts_mut(addr as *mut u8, len) };
             let read = self.trace.read_body(answer.body, into);
-            read.map_err(|error| self.ended(&error.to_string()))?;
+            self.readable(read);
         }
         self.open.remove(&request);
         self.waits = 0;
         self.received += u64::from(!answer.done.cancelled);
-        Ok(Some(answer.done))
+        Some(answer.done)
     }
 
-    /// The first message that a pattern without a wildcard finds: it counts as arrived as soon as
-    /// it was sent at any time, because the log of determinants decides when probes find it.
-    ///
-    /// # Errors
-    /// The recording can't be read.
-    pub fn probe(&mut self, pattern: &Pattern) -> Result<Option<Probe>> {
-        let (Some(source), Some(tag)) = (pattern.source, pattern.tag) else {
-            return Ok(None);
-        };
-        let context = pattern.context;
+    /// The program cancels a request. For a send the log of determinants says that this worked, for
+    /// a receive the recording.
+    pub fn cancel(&mut self, request: ReqId) {
+        if let Some(cancelled) = self.sends.get_mut(&request) {
+            *cancelled = true;
+        }
+    }
+
+    /// The message that a pattern without a wildcard finds, as it did then. The log of determinants
+    /// decides when the program is told.
+    pub fn probe(&mut self, pattern: &Pattern) -> Option<Probe> {
+        let (source, tag) = (pattern.source?, pattern.tag?);
         let found = self.trace.message(MessageName {
-            context,
+            context: pattern.context,
             source,
             tag,
         });
-        let found = found.map_err(|error| self.ended(&error.to_string()))?;
-        Ok(found.map(|len| Probe { source, tag, len }))
+        let len = self.readable(found)?;
+        Some(Probe { source, tag, len })
     }
 
     /// As [`Replayer::probe`], and takes the message, which must be the recorded one.
-    ///
-    /// # Errors
-    /// As [`Replayer::send`].
-    pub fn take(&mut self, pattern: &Pattern) -> Result<Option<(MsgId, Probe)>> {
-        let Some(found) = self.probe(pattern)? else {
-            return Ok(None);
-        };
-        self.waits = 0;
-        let name = MessageName {
-            context: pattern.context,
-            source: found.source,
-            tag: found.tag,
-        };
-        let receive = self.compare(RecordingEntry::Taken {
+    pub fn take(&mut self, pattern: &Pattern) -> Option<(MsgId, Probe)> {
+        let found = self.probe(pattern)?;
+        let receive = self.compare(&RecordingEntry::Taken {
             operation: 0,
             task: self.task,
-            name,
+            name: MessageName {
+                context: pattern.context,
+                source: found.source,
+                tag: found.tag,
+            },
             len: found.len,
-        })?;
-        let receive = receive.ok_or_else(|| self.ended("a receive has no number"))?;
+        });
         let message = MsgId(self.next());
-        self.taken.insert(message, receive);
-        Ok(Some((message, found)))
+        self.taken.extend(receive.map(|receive| (message, receive)));
+        Some((message, found))
     }
 
-    /// Receives a message that a matched probe took.
+    /// Receives a message that a matched probe took. `None`: there is no such message.
     ///
     /// # Safety
     /// As [`Replayer::receive`].
-    ///
-    /// # Errors
-    /// There is no such message.
     pub unsafe fn receive_taken(
         &mut self,
         message: MsgId,
-        (buf, len): (*mut u8, usize),
-    ) -> Result<ReqId> {
-        let receive = self.taken.remove(&message);
-        let receive = receive.ok_or_else(|| self.ended("there is no such message"))?;
-        Ok(self.open_receive(receive, (buf, len)))
+        buffer: (*mut u8, usize),
+    ) -> Option<ReqId> {
+        self.compare(&RecordingEntry::ReceiveTaken {
+            operation: 0,
+            task: self.task,
+            capacity: buffer.1 as u64,
+        });
+        let receive = self.taken.remove(&message)?;
+        Some(self.open_receive(receive, buffer))
     }
 
-    /// The program waits, and there is nothing to wait for.
-    ///
-    /// # Errors
-    /// Nothing will come: the recording has no answer.
-    pub fn wait(&mut self) -> Result<()> {
-        self.waits += 1;
-        match self.waits < MOST_WAITS {
-            true => Ok(()),
-            false => {
-                let call = self.operation.map_or("a call", |name| name());
-                let text = format!("{call} waits for a message that had not come");
-                Err(self.ended(&text))
-            }
+    /// The program waits, and there is nothing to wait for, unless it goes on with recorded
+    /// answers.
+    pub fn wait(&mut self) {
+        let log = &self.log;
+        let repeated = [log.answers(), log.sends(), log.position()];
+        let goes_on = repeated != self.repeated && log.is_replaying();
+        self.repeated = repeated;
+        self.waits = if goes_on { 0 } else { self.waits + 1 };
+        if self.waits == MOST_WAITS {
+            self.waits_in_vain();
         }
     }
 
-    /// The program has called `MPI_Finalize`.
-    ///
-    /// # Errors
-    /// The recorded rank did more before that.
-    pub fn finalize(&mut self) -> Result<()> {
+    #[cold]
+    fn waits_in_vain(&mut self) -> ! {
+        let text = format!("{} waits for a message that had not come", self.call());
         let left = self.trace.left_over();
-        match left.map_err(|error| self.ended(&error.to_string()))? {
-            Some(entry) => {
-                let did = shown(&entry, self.trace.operation(operation_of(&entry)));
-                Err(self.differs(format!("MPI_Finalize, and the recording has: {did}")))
-            }
-            None => {
-                let text = format!("{} {}", self.sent, self.received);
-                self.outcome.say("same", &text);
-                Ok(())
-            }
+        let left = self.readable(left);
+        if !self.trace.is_finalized() {
+            self.ended(&text);
         }
+        let then = left.map_or("MPI_Finalize".to_owned(), |entry| {
+            shown(&entry, self.trace.operation(operation_of(&entry)))
+        });
+        self.differs(&format!("{text}, and the recording has: {then}"))
+    }
+
+    /// The program has called `MPI_Finalize`, as the recorded rank must have done.
+    pub fn finalize(&mut self) {
+        let left = self.trace.left_over();
+        if let Some(entry) = self.readable(left) {
+            let did = shown(&entry, self.trace.operation(operation_of(&entry)));
+            self.differs(&format!("MPI_Finalize, and the recording has: {did}"));
+        }
+        if !self.trace.is_finalized() {
+            self.ended("MPI_Finalize, which has no record");
+        }
+        let (now, then) = (self.log.answers(), self.recorded_answers);
+        if now != then || self.log.is_replaying() {
+            self.differs(&format!(
+                "MPI_Finalize after {now} nondeterministic answers, and the recording has {then}"
+            ));
+        }
+        self.outcome.say(&ReplayOutcome::Same {
+            sent: self.sent,
+            received: self.received,
+        });
     }
 
     /// Compares what the program does with what its recording says. Returns the receive that it is.
-    fn compare(&mut self, now: RecordingEntry) -> Result<Option<ReceiveId>> {
+    fn compare(&mut self, now: &RecordingEntry) -> Option<ReceiveId> {
+        self.waits = 0;
         let recorded = self.trace.next_action(self.task);
-        let recorded = recorded.map_err(|error| self.ended(&error.to_string()))?;
-        let operation = self.operation.map_or("a call", |name| name());
-        let Some((recorded, receive)) = recorded else {
-            let now = shown(&now, operation);
-            return Err(match self.trace.is_finalized() {
-                true => self.differs(format!("{now}, and the recording has MPI_Finalize")),
+        let operation = self.call();
+        let Some((recorded, receive)) = self.readable(recorded) else {
+            let now = shown(now, operation);
+            match self.trace.is_finalized() {
+                true => self.differs(&format!("{now}, and the recording has MPI_Finalize")),
                 false => self.ended(&format!("{now}, which has no record")),
-            });
+            }
         };
         let then = self.trace.operation(operation_of(&recorded));
         // A task acts in whatever call makes progress.
         let is_same_call = self.task.is_some() || then == operation;
-        if is_same_call && without_operation(&recorded) == now {
-            return Ok(receive);
+        if is_same_call && without_operation(&recorded) == *now {
+            return receive;
         }
-        let (now_is, then_was) = (shown(&now, operation), shown(&recorded, then));
-        let text = match (now_is == then_was, is_same_name(&now, &recorded)) {
+        let (now_is, then_was) = (shown(now, operation), shown(&recorded, then));
+        let text = match (now_is == then_was, is_same_message(now, &recorded)) {
             (false, _) => format!("{now_is}, and the recording has: {then_was}"),
             (true, true) => format!("{now_is}, and its bytes are not those of the recording"),
             (true, false) => format!("{now_is}, in another communicator than in the recording"),
         };
-        Err(self.differs(text))
+        self.differs(&text)
     }
 
-    /// The program does something else than the recorded rank. A debugger stops here.
+    /// The program does something else than the recorded rank: ends the process. A debugger stops
+    /// here.
     #[cold]
-    fn differs(&mut self, problem: String) -> Error {
+    pub fn differs(&mut self, problem: &str) -> ! {
         let (sent, received) = (self.sent, self.received);
-        let problem = format!("after {sent} messages sent and {received} received: {problem}");
-        self.outcome.say("differs", &problem);
+        let text = format!("after {sent} messages sent and {received} received: {problem}");
+        self.tell(ReplayOutcome::Differs(text));
         if is_traced() {
-            // The debugger shows the call that differs. Without it, the signal would end the
-            // process; a failure leaves only this stop out.
+            // The debugger shows the call that differs. A failure leaves only this stop out.
             let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGTRAP);
         }
-        Error::Replay {
-            rank: self.rank(),
-            problem,
-        }
+        manager::end(1)
     }
 
     #[cold]
-    fn ended(&mut self, why: &str) -> Error {
+    fn ended(&mut self, why: &str) -> ! {
         let reason = match self.trace.is_stopped() {
             true => "the recording ends, because it could not be continued",
             false => "the recording ends: the rank had ended there",
         };
-        let problem = format!("{reason} ({why})");
-        self.outcome.say("ended", &problem);
-        Error::Replay {
-            rank: self.rank(),
-            problem,
+        self.tell(ReplayOutcome::Ended(format!("{reason} ({why})")));
+        manager::end(1)
+    }
+
+    #[cold]
+    fn damaged(&mut self, why: &str) -> ! {
+        let text = format!("the recording is of no use: {why}");
+        self.tell(ReplayOutcome::Ended(text));
+        manager::end(1)
+    }
+
+    fn readable<T>(&mut self, read: std::result::Result<T, RecordingError>) -> T {
+        read.unwrap_or_else(|error| self.damaged(&error.to_string()))
+    }
+
+    /// Tells the starter, or the user.
+    fn tell(&mut self, outcome: ReplayOutcome) {
+        if !self.outcome.say(&outcome)
+            && let ReplayOutcome::Differs(text) | ReplayOutcome::Ended(text) = outcome
+        {
+            eprintln!("rejoin: replay of rank {}: {text}", self.rank());
         }
+    }
+
+    /// The program calls `MPI_Abort`: ends the process with the code that mpirun would see.
+    pub fn abort(&mut self, code: i32) -> ! {
+        eprintln!(
+            "rejoin: replay of rank {}: called MPI_Abort with code {code}",
+            self.rank()
+        );
+        manager::end_aborted(code)
     }
 }
 

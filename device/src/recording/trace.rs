@@ -1,22 +1,12 @@
 //! What a recorded rank did and was answered, read as far as a replay needs it.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fs::File;
 
 use rejoin_engine::Completion;
-use rejoin_logging::determinants::{DeterminantError, LogMemory, LogPart};
 use rejoin_wire::recording::{
-    DETERMINANT_WORDS, Located, MessageName, RankStart, RecordingEntry, RecordingError,
-    RecordingReader,
+    Located, MessageName, RankStart, RecordingEntry, RecordingError, RecordingReader,
 };
-
-use crate::rank_log::Determinants;
-
-/// Records that a replay's log takes beyond those of the recording.
-const ROOM: usize = 1 << 16;
-/// Words of a log's header, and of a record.
-const HEADER: usize = 16;
-const RECORD: usize = 4;
 
 /// A receive: who posted it, and its number.
 pub(super) type ReceiveId = (Option<u64>, u64);
@@ -24,7 +14,6 @@ pub(super) type ReceiveId = (Option<u64>, u64);
 /// The answer to a receive, and where its body is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordedAnswer {
-    pub(super) name: MessageName,
     pub(super) done: Completion,
     pub(super) body: u64,
 }
@@ -36,11 +25,8 @@ pub(super) struct Trace {
     /// What each task did, as far as it was read and is not repeated yet.
     actions: HashMap<Option<u64>, VecDeque<RecordingEntry>>,
     answers: HashMap<ReceiveId, RecordedAnswer>,
-    /// Messages that were read, in the order of their receives, while these are not posted.
-    to_come: BTreeMap<MessageName, VecDeque<(ReceiveId, u64)>>,
-    /// Messages that probes found: they may never be received.
-    found: BTreeMap<MessageName, u64>,
-    posted: HashSet<ReceiveId>,
+    /// Messages that probes of the program found: after how many of its receives, and their bytes.
+    found: BTreeMap<MessageName, VecDeque<(u64, u64)>>,
     /// Receives of each task among its actions so far.
     receives: HashMap<Option<u64>, u64>,
     is_finalized: bool,
@@ -66,9 +52,7 @@ impl Trace {
             operations: Vec::new(),
             actions: HashMap::new(),
             answers: HashMap::new(),
-            to_come: BTreeMap::new(),
             found: BTreeMap::new(),
-            posted: HashSet::new(),
             receives: HashMap::new(),
             is_finalized: false,
         };
@@ -100,7 +84,8 @@ impl Trace {
             RecordingEntry::Operation(name) => self.operations.push(name),
             RecordingEntry::Send { task, .. }
             | RecordingEntry::Receive { task, .. }
-            | RecordingEntry::Taken { task, .. } => {
+            | RecordingEntry::Taken { task, .. }
+            | RecordingEntry::ReceiveTaken { task, .. } => {
                 self.actions.entry(task).or_default().push_back(entry);
             }
             RecordingEntry::Got {
@@ -119,18 +104,17 @@ impl Trace {
                     cancelled,
                 };
                 let receive = (task, number);
-                if !cancelled && !self.posted.contains(&receive) {
-                    let bytes = truncated.unwrap_or(len);
-                    let same = self.to_come.entry(name).or_default();
-                    let at = same.partition_point(|(other, _)| *other < receive);
-                    same.insert(at, (receive, bytes));
-                }
-                self.answers
-                    .insert(receive, RecordedAnswer { name, done, body });
+                self.answers.insert(receive, RecordedAnswer { done, body });
             }
-            RecordingEntry::Found { name, len } => {
-                self.found.insert(name, len);
-            }
+            RecordingEntry::Found {
+                receives,
+                name,
+                len,
+            } => self
+                .found
+                .entry(name)
+                .or_default()
+                .push_back((receives, len)),
             RecordingEntry::Finalized => self.is_finalized = true,
             RecordingEntry::Start(_) | RecordingEntry::Determinants { .. } => {}
         }
@@ -153,13 +137,12 @@ impl Trace {
                     false => return Ok(None),
                 }
             };
-            if matches!(entry, RecordingEntry::Send { .. }) {
+            if !is_receive(&entry) {
                 return Ok(Some((entry, None)));
             }
             let next = self.receives.entry(task).or_default();
             let receive = (task, *next);
             *next += 1;
-            self.posted(receive);
             return Ok(Some((entry, Some(receive))));
         }
     }
@@ -184,23 +167,14 @@ impl Trace {
     /// What any task did and has not repeated.
     pub(super) fn left_over(&mut self) -> Result<Option<RecordingEntry>, RecordingError> {
         while self.read()? {}
-        let tasks: Vec<_> = self.actions.keys().copied().collect();
+        // The program's come first.
+        let tasks: BTreeSet<_> = self.actions.keys().copied().collect();
         for task in tasks {
             if let Some((entry, _)) = self.next_action(task)? {
                 return Ok(Some(entry));
             }
         }
         Ok(None)
-    }
-
-    /// This receive is posted.
-    fn posted(&mut self, receive: ReceiveId) {
-        if let Some(answer) = self.answers.get(&receive)
-            && let Some(same) = self.to_come.get_mut(&answer.name)
-        {
-            same.retain(|(other, _)| *other != receive);
-        }
-        self.posted.insert(receive);
     }
 
     /// The answer to a receive, once; `None`: it had none.
@@ -213,7 +187,6 @@ impl Trace {
     ) -> Result<Option<RecordedAnswer>, RecordingError> {
         loop {
             if let Some(answer) = self.answers.remove(&receive) {
-                self.posted.remove(&receive);
                 return Ok(Some(answer));
             }
             if !self.read()? {
@@ -230,59 +203,35 @@ impl Trace {
         self.reader.read_body(at, into)
     }
 
-    /// The length of the first message of this name that no receive has taken, if one was sent.
+    /// The bytes of the message of this name that a probe of the program found since its last
+    /// receive; `None`: no probe did.
     ///
     /// # Errors
     /// The recording can't be read.
     pub(super) fn message(&mut self, name: MessageName) -> Result<Option<u64>, RecordingError> {
+        let receives = self.receives.get(&None).copied().unwrap_or(0);
         loop {
-            let same = self.to_come.get(&name);
-            if let Some((_, len)) = same.and_then(VecDeque::front) {
-                return Ok(Some(*len));
+            if let Some(same) = self.found.get_mut(&name) {
+                while same.front().is_some_and(|(before, _)| *before < receives) {
+                    same.pop_front();
+                }
+                if let Some((_, len)) = same.front().filter(|(after, _)| *after == receives) {
+                    return Ok(Some(*len));
+                }
             }
-            if !self.read()? {
-                return Ok(self.found.get(&name).copied());
+            let next = self.actions.get(&None);
+            let is_over = next.is_some_and(|actions| actions.iter().any(is_receive));
+            if is_over || !self.read()? {
+                return Ok(None);
             }
         }
     }
 }
 
-/// The log of determinants of a recording, from which all is to be repeated.
-///
-/// # Errors
-/// The recording can't be read, or its determinants contradict each other.
-pub(super) fn log_of(file: File) -> Result<Determinants, String> {
-    let mut reader = RecordingReader::new(file).map_err(|error| error.to_string())?;
-    let mut records = Vec::new();
-    while let Some(located) = reader.next().map_err(|error| error.to_string())? {
-        if let RecordingEntry::Determinants { from, records: new } = located.entry {
-            add(&mut records, from, new)?;
-        }
-    }
-    let words = reader.words()[..DETERMINANT_WORDS].to_vec();
-    let text = |error: DeterminantError| error.to_string();
-    let newest = LogPart::read(&words, records.len() as u64).map_err(text)?;
-    add(&mut records, newest.from, newest.records)?;
-    let capacity = HEADER + RECORD * (records.len() + ROOM);
-    let empty = || Box::new(vec![0_u64; capacity]) as Box<dyn LogMemory + Send>;
-    let mut memory = empty();
-    let all = LogPart {
-        first: 0,
-        from: 0,
-        answers: newest.answers,
-        sends: newest.sends,
-        records,
-    };
-    all.write(&mut memory).map_err(text)?;
-    let mut log = Determinants::new(empty()).map_err(text)?;
-    log.replay_from(memory).map_err(text)?;
-    Ok(log)
-}
-
-/// Adds records, of which some may be there already.
-fn add(records: &mut Vec<[u64; 4]>, from: u64, new: Vec<[u64; 4]>) -> Result<(), String> {
-    let known = (records.len() as u64).checked_sub(from);
-    let known = known.ok_or("determinants are missing")?;
-    records.extend(new.into_iter().skip(known as usize));
-    Ok(())
+/// Whether an action takes a message out of matching.
+fn is_receive(action: &RecordingEntry) -> bool {
+    matches!(
+        action,
+        RecordingEntry::Receive { .. } | RecordingEntry::Taken { .. }
+    )
 }

@@ -35,7 +35,7 @@ pub(super) fn launch(
     overridden: &[&'static str],
 ) -> Result<Launch, String> {
     check_not_there_yet(job, given)?;
-    check_interface(job, given)?;
+    check_places(job, given)?;
     let counts: Vec<u32> = programs.iter().map(|p| p.n.unwrap_or(1)).collect();
     let machines = host_list::machines(job, &programs, &counts, given)?;
     let list = program_list(programs, overridden)?;
@@ -116,8 +116,10 @@ fn ranks(counts: &[u32]) -> Vec<(Rank, u32)> {
     (0u32..).map(Rank).zip(indices).collect()
 }
 
-/// This host must have the interface on which everything is to listen.
-fn check_interface(job: &JobArguments, given: Given<'_>) -> Result<(), String> {
+/// The folder for recordings must have no others, and this host the interface on which everything is to
+/// listen.
+fn check_places(job: &JobArguments, given: Given<'_>) -> Result<(), String> {
+    recordings::check(job, given)?;
     let Some(choice) = &job.interface else {
         return Ok(());
     };
@@ -203,7 +205,7 @@ fn options(
         log_groups: log_groups(job, machines),
         log_limit: job.log_limit.unwrap_or(0),
         stable_node: stable_node(job, machines, is_named)?,
-        record: recordings::folder(job)?,
+        record: recordings::options(job)?,
         ..RankOptions::default()
     })
 }
@@ -305,7 +307,6 @@ fn recovery(job: &JobArguments, has_files: bool) -> Option<Recovery> {
 
 /// Names what is planned but not built, rather than ignoring it.
 fn check_not_there_yet(job: &JobArguments, given: Given<'_>) -> Result<(), String> {
-    recordings::check(job, given)?;
     if job.transport == Carrier::Verbs {
         let shown = given("transport", "verbs");
         return Err(format!("{shown} is not there yet; tcp and shm are"));

@@ -1,21 +1,27 @@
 //! The folder of `mpirun --record`.
 
 use super::arguments::{Given, JobArguments};
+use rejoin_wire::RecordOptions;
 use std::fs;
 
 /// The folder, however the ranks' working directories lie.
 ///
 /// # Errors
 /// Its name can't be passed on.
-pub(super) fn folder(job: &JobArguments) -> Result<Option<String>, String> {
+pub(super) fn options(job: &JobArguments) -> Result<Option<RecordOptions>, String> {
     let Some(folder) = &job.record else {
         return Ok(None);
     };
     let shown = folder.display();
     let absolute = std::path::absolute(folder).map_err(|e| format!("--record {shown}: {e}"))?;
     let text = absolute.into_os_string().into_string();
-    text.map(Some)
-        .map_err(|_| format!("--record {shown}: a name in UTF-8 is needed"))
+    text.map(|folder| {
+        Some(RecordOptions {
+            folder,
+            ..RecordOptions::default()
+        })
+    })
+    .map_err(|_| format!("--record {shown}: a name in UTF-8 is needed"))
 }
 
 /// Checks what the user wants beside it, and that no other recording is there.

@@ -1,7 +1,8 @@
 //! `rejoin replay`: runs one rank of a recording again, alone.
 
 use crate::error::system_text;
-use crate::replay::{OutcomeFile, RecordedRank, ReplayResult};
+use crate::replay::{OutcomeMemory, RecordedRank};
+use rejoin_wire::recording::ReplayOutcome;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -24,31 +25,32 @@ pub fn run(folder: &Path, rank: u32, wrapper: &[OsString]) -> i32 {
     }
     replayed(&recorded, rank).unwrap_or_else(|error| {
         let why = system_text(&error);
-        say_line!("rejoin: can't run rank {rank} again: {why}");
+        let shown = recorded.shown();
+        say_line!("rejoin: can't run rank {rank} again ({shown}): {why}");
         127
     })
 }
 
 fn replayed(recorded: &RecordedRank, rank: u32) -> std::io::Result<i32> {
-    let outcome = OutcomeFile::new()?;
-    let status = recorded.command(&[], Some(outcome.path())).status()?;
+    let mut outcome = OutcomeMemory::new()?;
+    let status = recorded.command(&[], Some(&outcome.path())).status()?;
     let code = match (status.code(), status.signal()) {
         (Some(code), _) => code,
         (None, signal) => 128 + signal.unwrap_or_default(),
     };
     Ok(match outcome.read() {
-        Some(ReplayResult::Same { sent, received }) => {
+        Some(ReplayOutcome::Same { sent, received }) => {
             say_line!(
                 "rejoin: rank {rank} did all that is recorded: {sent} messages sent, {received} \
                  received"
             );
             code
         }
-        Some(ReplayResult::Differs(text)) => {
+        Some(ReplayOutcome::Differs(text)) => {
             say_line!("rejoin: rank {rank} does not do what is recorded: {text}");
             code.max(1)
         }
-        Some(ReplayResult::Ended(text)) => {
+        Some(ReplayOutcome::Ended(text)) => {
             say_line!("rejoin: rank {rank}: {text}");
             code.max(1)
         }

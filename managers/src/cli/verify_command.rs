@@ -1,10 +1,11 @@
 //! `rejoin verify-determinism`: records a job, and runs each of its ranks again.
 
 use crate::error::system_text;
-use crate::replay::{ReplayedJob, unnamed_file, verify};
+use crate::replay::{ReplayedJob, memory_file, verify};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal as _, Seek as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -23,10 +24,20 @@ const REFUSED: i32 = 2;
 pub fn run(kept: Option<&Path>, arguments: &[OsString]) -> i32 {
     let own = std::env::temp_dir().join(format!("rejoin-verify-{}", std::process::id()));
     let folder = kept.unwrap_or(&own);
+    let made = match kept {
+        Some(_) => Ok(()),
+        // Nobody else's folder is used, and nobody else reads what is in it.
+        None => fs::DirBuilder::new().mode(0o700).create(&own),
+    };
+    if let Err(error) = made {
+        let (shown, why) = (own.display(), system_text(&error));
+        say_line!("rejoin: can't make {shown}: {why}");
+        return REFUSED;
+    }
     let judged = judged(folder, arguments);
     let is_same = matches!(&judged, Ok(found) if found.different.is_empty());
     if kept.is_none() && (is_same || judged.is_err()) {
-        // Without a recording there is none.
+        // What can't be removed is only left over.
         let _ = fs::remove_dir_all(&own);
     }
     match judged {
@@ -64,12 +75,30 @@ fn report(folder: &Path, found: &ReplayedJob) -> i32 {
 }
 
 fn judged(folder: &Path, arguments: &[OsString]) -> Result<ReplayedJob, String> {
-    let input = saved_input().map_err(|e| format!("standard input: {}", system_text(&e)))?;
+    let reader = reader(arguments);
+    let input = reader.map_or(Ok(None), |_| saved_input());
+    let input = input.map_err(|e| format!("standard input: {}", system_text(&e)))?;
     let begun = Instant::now();
     record(folder, arguments, input.as_ref())?;
     let limit = begun.elapsed() * TIMES + LONGER;
     say_line!("rejoin: the job is recorded; its ranks run again, each alone");
-    verify(folder, input.as_ref().map(|file| (file, 0)), limit)
+    verify(folder, input.as_ref().zip(reader), limit)
+}
+
+/// The rank that reads standard input: rank 0, or that of `--stdin`.
+fn reader(arguments: &[OsString]) -> Option<u32> {
+    let mut words = arguments.iter().map(|word| word.to_string_lossy());
+    while let Some(word) = words.next() {
+        let value = match word.strip_prefix("--stdin") {
+            Some("") => words.next(),
+            Some(value) => value.strip_prefix('=').map(|value| value.to_owned().into()),
+            None => continue,
+        };
+        if let Some(value) = value {
+            return value.parse().ok();
+        }
+    }
+    Some(0)
 }
 
 /// Standard input, which both runs get; a terminal is none.
@@ -78,10 +107,19 @@ fn saved_input() -> io::Result<Option<File>> {
     if io::stdin().is_terminal() {
         return Ok(None);
     }
-    let mut file = unnamed_file()?;
+    let mut file = memory_file()?;
+    if is_pipe()? {
+        say_line!("rejoin: reads standard input to its end first, because all runs get it");
+    }
     io::copy(&mut input, &mut file)?;
     file.rewind()?;
     Ok(Some(file))
+}
+
+/// Whether standard input may last.
+fn is_pipe() -> io::Result<bool> {
+    let kind = nix::sys::stat::fstat(io::stdin())?.st_mode & libc::S_IFMT;
+    Ok(kind == libc::S_IFIFO || kind == libc::S_IFSOCK)
 }
 
 fn record(folder: &Path, arguments: &[OsString], input: Option<&File>) -> Result<(), String> {
@@ -107,4 +145,18 @@ fn beside_this() -> Result<PathBuf, String> {
     let own = std::env::current_exe();
     let own = own.map_err(|error| format!("where this program is: {}", system_text(&error)))?;
     Ok(own.with_file_name("mpirun"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rank_that_reads_is_that_of_the_option() {
+        let of = |line: &str| reader(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(of("-n 4 ./app"), Some(0));
+        assert_eq!(of("-n 4 --stdin 2 ./app"), Some(2));
+        assert_eq!(of("--stdin=1 -n 4 ./app"), Some(1));
+        assert_eq!(of("--stdin none ./app"), None);
+    }
 }

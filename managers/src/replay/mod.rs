@@ -1,10 +1,9 @@
 //! Ranks that run again alone, from their recordings (`mpirun --record`).
 
-mod outcome;
+mod outcome_memory;
 mod recorded_rank;
 mod replayed_job;
 
-pub use outcome::{OutcomeFile, ReplayResult};
+pub use outcome_memory::{OutcomeMemory, memory_file};
 pub use recorded_rank::RecordedRank;
-pub(crate) use replayed_job::unnamed_file;
 pub use replayed_job::{ReplayedJob, verify};

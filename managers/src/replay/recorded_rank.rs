@@ -7,16 +7,14 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rejoin_wire::recording::{RankStart, RecordingEntry, RecordingReader, file_name};
+use rejoin_wire::recording::{
+    OUTCOME_VARIABLE, RECORDING_VARIABLE, RankStart, RecordingEntry, RecordingReader, file_name,
+};
 
 use crate::error::system_text;
 
-/// The library reads this: the recording of the process.
-const RECORDING: &str = "REJOIN_REPLAY";
-/// The library reads this: where it says how the replay goes.
-const OUTCOME: &str = "REJOIN_REPLAY_OUTCOME";
 /// Variables of the terminal, which may be another one today.
-const OF_TERMINAL: [&str; 2] = ["TERM", "DISPLAY"];
+const OF_TERMINAL: [&str; 3] = ["TERM", "DISPLAY", "XAUTHORITY"];
 
 /// A recorded rank.
 #[derive(Debug)]
@@ -65,8 +63,8 @@ impl RecordedRank {
             .chain(self.start.command.iter().map(text));
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words);
+        command.env_clear();
         if wrapper.is_empty() {
-            command.env_clear();
             end_with_parent(&mut command);
         }
         for variable in &self.start.environment {
@@ -82,12 +80,21 @@ impl RecordedRank {
                 command.env(name, value);
             }
         }
-        command.env(RECORDING, &self.path);
+        command.env(RECORDING_VARIABLE, &self.path);
         if let Some(outcome) = outcome {
-            command.env(OUTCOME, outcome);
+            command.env(OUTCOME_VARIABLE, outcome);
         }
         command.current_dir(OsStr::from_bytes(&self.start.directory));
         command
+    }
+
+    /// The program and where it runs, for messages.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let program = self.start.command.first().map(Vec::as_slice);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (program, directory) = (program.unwrap_or_default(), &self.start.directory);
+        format!("{} in {}", text(program), text(directory))
     }
 
     /// Becomes the wrapper, which runs the rank. Returns only why that failed.

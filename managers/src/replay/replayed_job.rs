@@ -1,14 +1,16 @@
 //! Runs all ranks of a recording again, each alone, and compares.
 
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::io::{self, Seek as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{OutcomeFile, RecordedRank, ReplayResult};
+use super::outcome_memory::last_of;
+use super::{OutcomeMemory, RecordedRank, memory_file};
 use crate::error::system_text;
+use rejoin_wire::recording::ReplayOutcome;
 
 /// How often replays are looked at.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -31,7 +33,7 @@ pub struct ReplayedJob {
 struct Replay {
     rank: u32,
     child: Child,
-    outcome: OutcomeFile,
+    outcome: OutcomeMemory,
     /// What it writes on standard error.
     errors: File,
     begun: Instant,
@@ -87,9 +89,9 @@ pub fn verify(
 }
 
 fn start(rank: u32, recorded: &RecordedRank, input: Option<(&File, u32)>) -> io::Result<Replay> {
-    let outcome = OutcomeFile::new()?;
-    let errors = unnamed_file()?;
-    let mut command = recorded.command(&[], Some(outcome.path()));
+    let outcome = OutcomeMemory::new()?;
+    let errors = memory_file()?;
+    let mut command = recorded.command(&[], Some(&outcome.path()));
     let input = match input {
         Some((file, reader)) if reader == rank => {
             let mut file = file.try_clone()?;
@@ -109,22 +111,16 @@ fn start(rank: u32, recorded: &RecordedRank, input: Option<(&File, u32)>) -> io:
     })
 }
 
-/// A file that ends with its last descriptor.
-pub(crate) fn unnamed_file() -> io::Result<File> {
-    let path = OutcomeFile::new()?;
-    File::options().read(true).write(true).open(path.path())
-}
-
 fn judge(found: &mut ReplayedJob, mut replay: Replay, ended: Option<ExitStatus>, limit: Duration) {
     let outcome = replay.outcome.read();
     let text = match (outcome, ended) {
-        (Some(ReplayResult::Same { sent, received }), Some(status)) if status.success() => {
+        (Some(ReplayOutcome::Same { sent, received }), Some(status)) if status.success() => {
             found.same += 1;
             found.sent += sent;
             found.received += received;
             return;
         }
-        (Some(ReplayResult::Differs(text) | ReplayResult::Ended(text)), _) => text,
+        (Some(ReplayOutcome::Differs(text) | ReplayOutcome::Ended(text)), _) => text,
         (_, None) => format!(
             "the replay had not ended after {:.0} s",
             limit.as_secs_f64()
@@ -150,14 +146,8 @@ fn named(status: ExitStatus) -> String {
 
 /// The last lines that the replay wrote.
 fn said(errors: &mut File) -> String {
-    let length = errors.seek(SeekFrom::End(0)).unwrap_or(0);
-    let from = SeekFrom::Start(length.saturating_sub(SHOWN));
-    let mut bytes = Vec::new();
-    let read = errors
-        .seek(from)
-        .and_then(|_| errors.read_to_end(&mut bytes));
-    match read {
-        Ok(count) if count > 0 => format!(":\n{}", String::from_utf8_lossy(&bytes).trim_end()),
-        _ => String::new(),
+    match last_of(errors, SHOWN).trim_end() {
+        "" => String::new(),
+        text => format!(":\n{text}"),
     }
 }

@@ -30,8 +30,16 @@ impl Dev {
     /// A replay can't go on, for this reason: closes the device.
     #[cold]
     pub fn replay_failed(&mut self, error: &DeterminantError) -> Error {
+        self.differs_in_replay(&error.to_string());
         let text = format!("rank {}: determinants: {error}", self.rank());
         self.fail(Error::new(ErrorClass::Intern, text))
+    }
+
+    /// In the replay of a recording this ends the process: the program does something else.
+    pub fn differs_in_replay(&mut self, problem: &str) {
+        if let Inner::Replayed(replayed) = &mut self.inner {
+            replayed.differs(problem)
+        }
     }
 
     /// The task that is polled from here on; returns the one before.

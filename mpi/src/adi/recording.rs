@@ -75,10 +75,10 @@ impl Dev {
         &mut self,
         message: MsgId,
         request: ReqId,
-        buffer: *mut u8,
+        buffer: (*mut u8, usize),
     ) {
         if let Some(recorder) = &mut self.recorder {
-            recorder.receives(message, request, buffer);
+            recorder.receives(self.task, message, request, buffer);
         }
     }
 

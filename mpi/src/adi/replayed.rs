@@ -1,9 +1,8 @@
-//! A recording in place of a device, with the methods of a test's rank.
-//!
-//! Calls without a result can meet an error, too: the next call that waits reports it.
+//! A recording in place of a device, with the methods of a test's rank. It never fails: where the
+//! program does not do what is recorded, the process ends.
 
 use crate::comm::NO_CONTEXT;
-use crate::error::{Error, Result, as_error};
+use crate::error::{Error, ErrorClass, Result};
 use rejoin_channel_table::{Identity, Rank};
 use rejoin_device::recording::Replayer;
 use rejoin_device::{
@@ -13,34 +12,25 @@ use rejoin_device::{
 /// A rank that its recording answers.
 pub(super) struct Replayed {
     replayer: Replayer,
-    /// Why it can't go on.
-    failed: Option<Error>,
     /// Number of messages that were found.
     moved: u64,
 }
 
 impl From<Replayer> for Replayed {
     fn from(replayer: Replayer) -> Self {
-        Self {
-            replayer,
-            failed: None,
-            moved: 0,
-        }
+        Self { replayer, moved: 0 }
     }
 }
 
 impl Replayed {
-    fn note<T>(&mut self, result: rejoin_device::Result<Option<T>>) -> Option<T> {
-        let found = result.unwrap_or_else(|error| {
-            self.failed.get_or_insert(as_error(error));
-            None
-        });
+    fn note<T>(&mut self, found: Option<T>) -> Option<T> {
         self.moved += u64::from(found.is_some());
         found
     }
 
-    fn alive(&self) -> Result<()> {
-        self.failed.clone().map_or(Ok(()), Err)
+    /// The program does not do what its log of determinants says.
+    pub(super) fn differs(&mut self, problem: &str) -> ! {
+        self.replayer.differs(problem)
     }
 
     pub(super) fn determinants(&mut self) -> Option<&mut Determinants> {
@@ -103,9 +93,8 @@ impl Replayed {
         len: usize,
         _mode: Mode,
     ) -> Result<ReqId> {
-        self.alive()?;
         // SAFETY: the caller's promise.
-        unsafe { self.replayer.send(to, &env, (buf, len)) }.map_err(as_error)
+        Ok(unsafe { self.replayer.send(to, &env, (buf, len)) })
     }
 
     /// # Safety
@@ -118,24 +107,25 @@ impl Replayed {
         len: usize,
     ) -> Result<Option<ReqId>> {
         // SAFETY: the caller's promise.
-        unsafe { self.isend(to, env, buf, len, Mode::Standard) }.map(|_| None)
+        let sent = unsafe { self.isend(to, env, buf, len, Mode::Standard) }?;
+        self.replayer.poll(sent);
+        Ok(None)
     }
 
     /// # Safety
     /// `buf` is writable for `len` bytes until the request completes.
     pub(super) unsafe fn irecv(&mut self, pat: Pattern, buf: *mut u8, len: usize) -> Result<ReqId> {
-        self.alive()?;
         let is_withheld = pat.context == NO_CONTEXT;
         // SAFETY: the caller's promise.
-        unsafe { self.replayer.receive(&pat, (buf, len), is_withheld) }.map_err(as_error)
+        Ok(unsafe { self.replayer.receive(&pat, (buf, len), is_withheld) })
     }
 
     /// # Safety
     /// As [`Replayed::irecv`].
     pub(super) unsafe fn imrecv(&mut self, msg: MsgId, buf: *mut u8, len: usize) -> Result<ReqId> {
-        self.alive()?;
         // SAFETY: the caller's promise.
-        unsafe { self.replayer.receive_taken(msg, (buf, len)) }.map_err(as_error)
+        let posted = unsafe { self.replayer.receive_taken(msg, (buf, len)) };
+        posted.ok_or_else(|| Error::new(ErrorClass::Request, "there is no such message"))
     }
 
     pub(super) fn poll(&mut self, r: ReqId) -> Option<Completion> {
@@ -153,8 +143,9 @@ impl Replayed {
         true
     }
 
-    /// The recording says whether that worked.
-    pub(super) fn cancel(&mut self, _r: ReqId) {}
+    pub(super) fn cancel(&mut self, r: ReqId) {
+        self.replayer.cancel(r);
+    }
 
     pub(super) fn probe(&mut self, pat: &Pattern) -> Option<Probe> {
         let found = self.replayer.probe(pat);
@@ -171,8 +162,8 @@ impl Replayed {
     }
 
     pub(super) fn wait(&mut self, _hint: Option<ReqId>) -> Result<()> {
-        self.alive()?;
-        self.replayer.wait().map_err(as_error)
+        self.replayer.wait();
+        Ok(())
     }
 
     /// Nobody reads this process's memory.
@@ -183,13 +174,11 @@ impl Replayed {
     }
 
     pub(super) fn begin_finalize(&mut self) -> Result<()> {
-        self.alive()?;
-        self.replayer.finalize().map_err(as_error)
+        self.replayer.finalize();
+        Ok(())
     }
 
     pub(super) fn abort(&mut self, code: i32) -> ! {
-        let rank = self.replayer.rank();
-        eprintln!("rejoin: rank {rank} of the recording calls MPI_Abort with code {code}");
-        std::process::exit(code)
+        self.replayer.abort(code)
     }
 }

@@ -81,6 +81,8 @@ impl Mpi {
     /// would do from here on contradicts what the others know.
     #[cold]
     pub(crate) fn diverged(&self, kind: DeterminantKind, reason: &str) -> Error {
+        let problem = format!("{kind} does not go as recorded: {reason}");
+        self.dev_mut().differs_in_replay(&problem);
         let text = format!(
             "rank {}: the replay of {kind} does not go as its log of determinants says: {reason}",
             self.rank()

@@ -188,7 +188,10 @@ impl Mpi {
                     return Ok(false);
                 };
                 operation.state = State::Ready(completed(&done, operation.receives));
-                operation.cancelling = Cancelling::Decided;
+                // A later cancel has its number and its record, whenever the completion came.
+                if cancelling {
+                    operation.cancelling = Cancelling::Decided;
+                }
                 if let Some(staging) = operation.staging.take() {
                     // SAFETY: the request's buffer is the library's until here.
                     unsafe { staging.finish(done.len) };

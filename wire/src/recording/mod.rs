@@ -24,10 +24,12 @@
 mod rank_start;
 mod recording_entry;
 mod recording_reader;
+mod replay_outcome;
 
 pub use rank_start::RankStart;
 pub use recording_entry::{MessageName, RecordingEntry};
 pub use recording_reader::{Located, RecordingError, RecordingReader};
+pub use replay_outcome::{OUTCOME_VARIABLE, RECORDING_VARIABLE, ReplayOutcome};
 
 use crate::codec::{CodecError, encode};
 

@@ -81,8 +81,20 @@ pub enum RecordingEntry {
         /// The receive was cancelled.
         cancelled: bool,
     },
-    /// A probe has found this message, of so many bytes.
+    /// A message that a matched probe took is received.
+    ReceiveTaken {
+        /// Number of the MPI function.
+        operation: u16,
+        /// The task that receives, if one does.
+        task: Option<u64>,
+        /// Bytes of the buffer.
+        capacity: u64,
+    },
+    /// A probe of the program has found this message, of so many bytes, after so many receives of
+    /// the program.
     Found {
+        /// Receives that the program itself had posted, or taken by matched probes.
+        receives: u64,
         /// Context, sender and tag.
         name: MessageName,
         /// Bytes of the message.

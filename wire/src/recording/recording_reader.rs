@@ -124,11 +124,14 @@ impl<R: Read + Seek> RecordingReader<R> {
         if at + filled(length) > self.end {
             return Ok(None);
         }
+        if length > ENTRY_LIMIT as u64 + 4 {
+            let problem = format!("an entry of {length} bytes");
+            return Err(RecordingError::Damaged { at, problem });
+        }
         let damaged = |problem: CodecError| RecordingError::Damaged {
             at,
             problem: problem.to_string(),
         };
-        // No longer than what is left of the file.
         let mut bytes = vec![0; length as usize];
         self.copy(at, &mut bytes)?;
         let mut frame = FrameReader::new(ENTRY_LIMIT);

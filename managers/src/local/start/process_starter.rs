@@ -26,8 +26,9 @@ use rejoin_wire::codec::{MANAGER_LIMIT, RANK_LIMIT};
 use rejoin_wire::{BarrierPlace, FromManager, MANAGER_FD, VERSION, Welcome};
 use serde_bytes::ByteBuf;
 use std::collections::VecDeque;
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 /// Ranks of lost hosts are watched, too, as long as the host has no more ranks than one thread
 /// watches.
@@ -336,6 +337,14 @@ impl ProcessStarter {
             });
             images.log = self.logs.descriptor(rank);
             images.pipes = [name(&ends.out.0), name(&ends.err.0)];
+        }
+        if let Some(record) = &mut options.record {
+            let program = &plan.programs[program as usize];
+            record.command = program.argv.iter().map(|word| word.to_vec()).collect();
+            let own = std::env::current_dir().unwrap_or_default();
+            let wanted = program.wdir.as_ref().map(|dir| OsStr::from_bytes(dir));
+            let directory = own.join(wanted.unwrap_or_default());
+            record.directory = directory.into_os_string().into_vec();
         }
         options.host.clone_from(&self.host);
         options.local_rank = slot as u32;
