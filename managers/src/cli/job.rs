@@ -116,8 +116,8 @@ fn ranks(counts: &[u32]) -> Vec<(Rank, u32)> {
     (0u32..).map(Rank).zip(indices).collect()
 }
 
-/// The folder for recordings must have no others, and this host the interface on which everything is to
-/// listen.
+/// The folder for recordings must have no others, and this host the interface on which everything
+/// is to listen.
 fn check_places(job: &JobArguments, given: Given<'_>) -> Result<(), String> {
     recordings::check(job, given)?;
     let Some(choice) = &job.interface else {

@@ -27,7 +27,7 @@ impl ReplayOutcome {
     /// The outcome in this text; `None`: there is none.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let (word, rest) = text.trim_end().split_once(' ')?;
+        let (word, rest) = text.trim_end_matches('\n').split_once(' ')?;
         match word {
             "same" => {
                 let (sent, received) = rest.split_once(' ')?;
