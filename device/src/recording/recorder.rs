@@ -118,6 +118,7 @@ impl Recorder {
     ///
     /// # Safety
     /// `buf` is readable for `len` bytes.
+    #[cold]
     pub unsafe fn sent(
         &mut self,
         task: Option<u64>,
@@ -149,6 +150,7 @@ impl Recorder {
     }
 
     /// A receive is posted.
+    #[cold]
     pub fn posted(
         &mut self,
         task: Option<u64>,
@@ -187,6 +189,7 @@ impl Recorder {
     }
 
     /// A matched probe has taken a message.
+    #[cold]
     pub fn taken(&mut self, task: Option<u64>, context: u32, message: MsgId, probe: &Probe) {
         let operation = self.operation();
         let name = named(context, probe);
@@ -206,6 +209,7 @@ impl Recorder {
     }
 
     /// A message that a matched probe has taken is received.
+    #[cold]
     pub fn receives(
         &mut self,
         by: Option<u64>,
@@ -237,6 +241,7 @@ impl Recorder {
     ///
     /// # Safety
     /// The buffer of the receive is readable as far as its message reaches.
+    #[cold]
     pub unsafe fn completed(&mut self, request: ReqId, completion: &Completion) {
         let Some(receive) = self.open.remove(&request) else {
             return;
@@ -272,6 +277,7 @@ impl Recorder {
     }
 
     /// A probe has found a message.
+    #[cold]
     pub fn found(&mut self, context: u32, probe: &Probe) {
         let name = named(context, probe);
         if self.found.insert(name) {
@@ -286,6 +292,7 @@ impl Recorder {
     }
 
     /// The program has called `MPI_Finalize`.
+    #[cold]
     pub fn finalized(&mut self) {
         self.append(&RecordingEntry::Finalized, &[]);
     }

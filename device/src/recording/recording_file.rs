@@ -10,13 +10,13 @@ use nix::errno::Errno;
 use nix::fcntl::posix_fallocate;
 use nix::sys::resource::{Resource, getrlimit};
 use rejoin_ckpt::rank_log_memory::MappedWords;
-use rejoin_logging::determinants::LogMemory;
 use rejoin_wire::recording::{
     DETERMINANT_WORDS, HEADER_BYTES, MAGIC, MAGIC_WORD, STAGE, STAGE_WORDS, STAGED_AT,
     STAGED_BYTES, STOPPED, filled,
 };
 
 use super::raised;
+use crate::log_words::LogWords;
 
 /// Bytes that are staged at most.
 const STAGE_BYTES: usize = STAGE_WORDS * 8;
@@ -31,25 +31,6 @@ pub(super) struct RecordingFile {
     staged: Vec<u8>,
     /// Where they belong.
     at: u64,
-}
-
-/// The words of the log of determinants.
-pub(super) struct LogWords(MappedWords);
-
-impl LogMemory for LogWords {
-    #[inline]
-    fn load(&self, word: usize) -> u64 {
-        self.0.load(word)
-    }
-
-    #[inline]
-    fn store(&mut self, word: usize, value: u64) {
-        self.0.store(word, value);
-    }
-
-    fn words(&self) -> usize {
-        DETERMINANT_WORDS
-    }
 }
 
 impl RecordingFile {
@@ -86,7 +67,7 @@ impl RecordingFile {
             staged: Vec::with_capacity(STAGE_BYTES),
             at: HEADER_BYTES as u64,
         };
-        Ok((recording, LogWords(log)))
+        Ok((recording, LogWords::new(log, DETERMINANT_WORDS)))
     }
 
     /// Appends an entry, which is filled up, and its body.

@@ -10,25 +10,7 @@ use rejoin_logging::determinants::LogMemory;
 use rejoin_wire::Images;
 
 use super::imaging::managers_memory;
-
-/// Determinants, as words that outlive the process.
-struct ManagersWords(MappedWords);
-
-impl LogMemory for ManagersWords {
-    #[inline]
-    fn load(&self, word: usize) -> u64 {
-        self.0.load(word)
-    }
-
-    #[inline]
-    fn store(&mut self, word: usize, value: u64) {
-        self.0.store(word, value);
-    }
-
-    fn words(&self) -> usize {
-        self.0.count()
-    }
-}
+use crate::log_words::LogWords;
 
 /// Opens the memory of this rank's determinants.
 ///
@@ -36,7 +18,8 @@ impl LogMemory for ManagersWords {
 /// The manager has none for this rank, or the system does not map it.
 pub(crate) fn open(images: Option<&Images>) -> io::Result<Box<dyn LogMemory + Send>> {
     let words = MappedWords::map(memory(images)?.as_fd())?;
-    Ok(Box::new(ManagersWords(words)))
+    let count = words.count();
+    Ok(Box::new(LogWords::new(words, count)))
 }
 
 /// Maps the memory of the bodies that this rank logs: once, because images share it.
