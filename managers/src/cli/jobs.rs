@@ -502,14 +502,15 @@ job 00000000000000ab  ./app, 2 ranks, running for 12.3 s  (mpirun 77, --recovery
     fn jobs_go_by_the_beginning_of_their_name_and_by_mpiruns_pid() {
         let (socket, _other) = UnixStream::pair().unwrap();
         let found = Found {
-            name: "00000000000000ab".into(),
+            // No process number begins so.
+            name: "ab00000000000000".into(),
             socket: socket.into(),
         };
         let mpirun = std::process::id().to_string();
-        for job in ["00000000000000ab", "0000", &mpirun] {
+        for job in ["ab00000000000000", "ab00", &mpirun] {
             assert!(is_meant(&found, job), "{job}");
         }
         assert!(!is_meant(&found, &mpirun[1..]));
-        assert!(!is_meant(&found, "ab"));
+        assert!(!is_meant(&found, "00"));
     }
 }
