@@ -256,7 +256,7 @@ fn a_full_disk_ends_the_recording_and_not_the_program() {
     assert!(done.output.status.success(), "{}", done.text());
     let said = done.stderr();
     assert!(
-        said.contains("ends here, and the program goes on: No space left"),
+        said.contains("ends here, and the program continues: No space left"),
         "{said}"
     );
 }

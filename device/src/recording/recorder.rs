@@ -172,20 +172,8 @@ impl Recorder {
             &[],
         );
         let number = self.next_receive(task);
-        let receive = OpenReceive {
-            task,
-            number,
-            context,
-            addr: buf.addr(),
-        };
-        self.open.insert(request, receive);
+        self.open(request, (task, number, context), buf);
         self.found.clear();
-    }
-
-    /// Whether this request is a receive that is not complete.
-    #[must_use]
-    pub fn is_receive(&self, request: ReqId) -> bool {
-        self.open.contains_key(&request)
     }
 
     /// A matched probe has taken a message.
@@ -226,15 +214,25 @@ impl Recorder {
             },
             &[],
         );
-        if let Some((task, number, context)) = self.taken.remove(&message) {
-            let receive = OpenReceive {
-                task,
-                number,
-                context,
-                addr: buf.addr(),
-            };
-            self.open.insert(request, receive);
+        if let Some(receive) = self.taken.remove(&message) {
+            self.open(request, receive, buf);
         }
+    }
+
+    /// This request is the receive of a task, of this number and context.
+    fn open(
+        &mut self,
+        request: ReqId,
+        (task, number, context): (Option<u64>, u64, u32),
+        buf: *mut u8,
+    ) {
+        let receive = OpenReceive {
+            task,
+            number,
+            context,
+            addr: buf.addr(),
+        };
+        self.open.insert(request, receive);
     }
 
     /// A request is complete.
@@ -332,7 +330,7 @@ impl Recorder {
         if let Some(file) = self.file.take() {
             file.stop();
             eprintln!(
-                "rejoin: the recording {} ends here, and the program goes on: {why}",
+                "rejoin: the recording {} ends here, and the program continues: {why}",
                 self.path
             );
         }

@@ -124,7 +124,7 @@ impl RecordingFile {
         Ok(())
     }
 
-    /// Says that the rank goes on without a recording.
+    /// Says that the rank continues without a recording.
     pub(super) fn stop(self) {
         self.words.store(STOPPED, 1);
     }

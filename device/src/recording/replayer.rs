@@ -323,14 +323,14 @@ impl Replayer {
         Some(self.open_receive(receive, buffer))
     }
 
-    /// The program waits, and there is nothing to wait for, unless it goes on with recorded
-    /// answers.
+    /// The program waits, and there is nothing to wait for, unless it continues with
+    /// recorded answers.
     pub fn wait(&mut self) {
         let log = &self.log;
         let repeated = [log.answers(), log.sends(), log.position()];
-        let goes_on = repeated != self.repeated && log.is_replaying();
+        let continues = repeated != self.repeated && log.is_replaying();
         self.repeated = repeated;
-        self.waits = if goes_on { 0 } else { self.waits + 1 };
+        self.waits = if continues { 0 } else { self.waits + 1 };
         if self.waits == MOST_WAITS {
             self.waits_in_vain();
         }

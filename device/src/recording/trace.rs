@@ -59,7 +59,7 @@ impl Trace {
         Ok((trace, start))
     }
 
-    /// Whether the rank went on without a recording.
+    /// Whether the rank continued without a recording.
     pub(super) fn is_stopped(&self) -> bool {
         self.reader.is_stopped()
     }

@@ -43,7 +43,7 @@ pub const MAGIC_WORD: usize = DETERMINANT_WORDS;
 pub const STAGED_AT: usize = DETERMINANT_WORDS + 1;
 /// Word: how many bytes are staged.
 pub const STAGED_BYTES: usize = DETERMINANT_WORDS + 2;
-/// Word: 1 if the rank went on without a recording.
+/// Word: 1 if the rank continued without a recording.
 pub const STOPPED: usize = DETERMINANT_WORDS + 3;
 /// First word of the staged bytes.
 pub const STAGE: usize = DETERMINANT_WORDS + 16;

@@ -103,7 +103,7 @@ impl<R: Read + Seek> RecordingReader<R> {
         &self.words
     }
 
-    /// Whether the rank went on without a recording.
+    /// Whether the rank continued without a recording.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.words[STOPPED] != 0
