@@ -145,6 +145,23 @@ impl<B> Retention<B> {
         Some(before.unwrap_or(self.ring.head())..end)
     }
 
+    /// The end of the frame that has begun before this position of the ring and ends behind it; or
+    /// the position itself, if a frame begins there.
+    pub fn boundary(&self, position: u64) -> u64 {
+        let (mut low, mut high) = (self.first().0, self.next().0);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.ends.get(Ssn(middle)) {
+                Some(end) if end > position => high = middle,
+                _ => low = middle + 1,
+            }
+        }
+        match self.frame(Ssn(low)) {
+            Some(frame) if frame.start < position => frame.end,
+            _ => position,
+        }
+    }
+
     /// Bytes of the ring, in two parts where it wraps around.
     pub fn slices(&self, range: Range<u64>) -> (&[u8], &[u8]) {
         self.ring.slices(range)

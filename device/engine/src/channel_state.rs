@@ -70,6 +70,8 @@ pub(crate) struct Tx {
     pub logged: u64,
     /// The log is full: no new message is sent to another group.
     pub held: bool,
+    /// The last interval that the peer was told on this link.
+    pub interval: u64,
     /// The first look at the log since the peer released messages, or since there are any, by the
     /// clock of the device. 0: none are retained, or there was no look.
     pub waits_since: u64,
@@ -107,6 +109,8 @@ pub(crate) struct Rx {
     pub images: Vec<(Epoch, Ssn)>,
     /// The same of the committed image.
     pub committed: Ssn,
+    /// The last interval that the peer has told on this link.
+    pub interval: u64,
 }
 
 /// Which side of the present link can read the other's memory.
@@ -167,6 +171,7 @@ impl Channel {
                 may_lack: false,
                 logged: 0,
                 held: false,
+                interval: 0,
                 waits_since: 0,
             },
             rx: Rx {
@@ -180,6 +185,7 @@ impl Channel {
                 step: FIRST_STEP,
                 images: Vec::new(),
                 committed: Ssn(0),
+                interval: 0,
             },
             up: false,
             access: RemoteAccess::default(),

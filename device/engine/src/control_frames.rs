@@ -133,6 +133,10 @@ impl SendContext<'_> {
             FrameKind::Matched => self.matched(header),
             FrameKind::CancelRequest => self.cancel_requested(header),
             FrameKind::CancelReply => self.cancel_replied(header),
+            FrameKind::Interval => {
+                self.depends_on(header.aux);
+                Ok(())
+            }
             FrameKind::Eager | FrameKind::Rts | FrameKind::Data => Ok(()),
         }
     }

@@ -37,6 +37,11 @@ pub(crate) struct Core {
     pub own_bytes: u64,
     /// Counts completions and arrivals.
     pub moved: u64,
+    /// What frames depend on that are written now, if that is not stable: a mark of the log of
+    /// determinants, or 0.
+    pub interval: u64,
+    /// Intervals of peers that frames depend on which have arrived, until the device takes them.
+    pub dependencies: VecDeque<(Rank, u64)>,
     /// The part of the protocol that a test leaves out.
     #[cfg(feature = "omissions")]
     pub omitted: Option<Omission>,
@@ -59,6 +64,8 @@ impl Core {
             beyond: 0,
             own_bytes: 0,
             moved: 0,
+            interval: 0,
+            dependencies: VecDeque::new(),
             #[cfg(feature = "omissions")]
             omitted: None,
         }

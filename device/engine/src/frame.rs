@@ -14,7 +14,7 @@
 //! | 32 | SSN |
 //! | 40 | ack: all envelopes below are in memory with their eager bodies |
 //! | 48 | credit: bytes of window ever given back |
-//! | 56 | aux: rts: address of the body, where the receiver can read it; data: offset; ack: envelopes ever granted; cancel: see `cancel.rs` |
+//! | 56 | aux: rts: address of the body, where the receiver can read it; data: offset; ack: envelopes ever granted; cancel: see `cancel.rs`; interval: mark of the sender's log |
 
 use rejoin_channel_table::ids::{Epoch, Ssn};
 use thiserror::Error;
@@ -55,6 +55,9 @@ pub enum FrameKind {
     CancelReply = 8,
     /// Ack, credit and grants alone.
     Ack = 9,
+    /// What follows on this link depends on determinants of the sender that are not stable yet: aux
+    /// is the mark up to which its log must be stored (`interval.rs`).
+    Interval = 10,
 }
 
 impl FrameKind {
@@ -69,6 +72,7 @@ impl FrameKind {
             7 => FrameKind::CancelRequest,
             8 => FrameKind::CancelReply,
             9 => FrameKind::Ack,
+            10 => FrameKind::Interval,
             _ => return None,
         })
     }

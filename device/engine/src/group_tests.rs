@@ -10,7 +10,7 @@ const FIRST: usize = 0;
 const SECOND: usize = 1;
 
 /// Two ranks, each a group of its own, with the smallest window.
-fn two_groups() -> World {
+pub(crate) fn two_groups() -> World {
     let config = Config {
         eager_copy: 100,
         eager_max: 6_000,
@@ -38,7 +38,7 @@ fn comes_back(world: &mut World, rank: usize, image: Node) {
 }
 
 /// Copies what the logs need.
-fn log(world: &mut World) {
+pub(crate) fn log(world: &mut World) {
     for Node { engine, memory } in &mut world.nodes {
         while let Some(copy) = engine.next_log_copy() {
             carry_out(copy, memory);

@@ -39,7 +39,9 @@
 //! drains [`Engine::next_log_copy`] with `next_copy`, and calls [`Engine::next_early_copy`] when it
 //! has nothing else to do. [`Engine::set_log_memory`] gives memory for these copies. It tells the
 //! engine which peer has come back ([`Engine::peer_returned`]), and that this rank has
-//! ([`Engine::returned`]).
+//! ([`Engine::returned`]). If messages may leave before determinants are stable, it tells the
+//! engine what they depend on ([`Engine::set_interval`]), and records what other ranks' messages
+//! depend on ([`Engine::next_dependency`]).
 //!
 //! **Links.** When a handshake needs it, [`Engine::resume`] gives this rank's resume for the peer.
 //! When the handshake succeeded, [`Engine::link_up`] takes the peer's resume and queues the frames
@@ -86,6 +88,7 @@
 //! logged_bytes() -> u64   look_at_log(impl Fn() -> u64) -> LogLook
 //! set_log_memory(&'static mut [u8])   next_early_copy(most: usize) -> Option<LogCopy<'_>>
 //! store_wild_matches(impl FnMut(WildMatch) -> bool) -> bool   replay_wild_matches(impl IntoIterator<Item = WildMatch>)
+//! set_interval(u64)   any_dependency() -> bool   next_dependency() -> Option<(Rank, u64)>
 //! describe(ReqId) -> Option<Waiting>   waiting() -> impl Iterator<Item = Waiting>
 //! peer_counts(Rank) -> Option<PeerCounts>
 //! quiescent() -> bool   unfinished() -> Vec<Rank>   moved() -> u64 // counts completions
@@ -105,6 +108,7 @@ mod error;
 mod flow;
 mod frame;
 mod group_log;
+mod interval;
 mod link;
 mod local;
 mod log_copies;

@@ -131,6 +131,7 @@ impl Engine {
 impl Channel {
     fn lose_link(&mut self, core: &mut Core) {
         self.up = false;
+        (self.tx.interval, self.rx.interval) = (0, 0);
         self.access = RemoteAccess::default();
         // Nobody waits for a logged body whose send is over, except for the receiver.
         self.tx.may_lack |= !(self.tx.served.is_empty() && self.tx.owed.is_empty());

@@ -236,6 +236,9 @@ impl Channel {
         if self.tx.plan.chunks() == 0 {
             self.plan_chunks(config);
         }
+        if core.interval > self.tx.interval {
+            self.tell_interval(core.interval);
+        }
     }
 
     pub(crate) fn plan_ack(&mut self, core: &mut Core) {

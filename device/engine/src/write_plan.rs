@@ -111,6 +111,56 @@ impl WritePlan {
         }
     }
 
+    /// Adds a frame before all that are not begun. `boundary` gives the end of the frame of the
+    /// ring in which a position lies, or the position itself if a frame begins there.
+    pub(crate) fn insert_header(&mut self, header: &Header, boundary: impl FnOnce(u64) -> u64) {
+        let place = self.behind_begun_frame(boundary);
+        let headers = self.parts.iter().take(place);
+        let before: usize = headers
+            .map(|part| match part {
+                PlannedPart::Headers { count, .. } => *count,
+                _ => 0,
+            })
+            .sum();
+        self.headers.insert(before, header.encode());
+        let part = PlannedPart::Headers { count: 1, at: 0 };
+        self.parts.insert(place, part);
+    }
+
+    /// The place of the first part of a frame that is not begun. Splits the part in front if its
+    /// first frame is begun and others follow.
+    fn behind_begun_frame(&mut self, boundary: impl FnOnce(u64) -> u64) -> usize {
+        let Some(front) = self.parts.front_mut() else {
+            return 0;
+        };
+        let rest = match front {
+            PlannedPart::Body { .. } | PlannedPart::Chunk { .. } => return 1,
+            PlannedPart::Headers { at: 0, .. } => return 0,
+            PlannedPart::Headers { count: 1, .. } => None,
+            PlannedPart::Headers { count, .. } => {
+                let count = std::mem::replace(count, 1) - 1;
+                Some(PlannedPart::Headers { count, at: 0 })
+            }
+            PlannedPart::Ring(range) => {
+                let at = boundary(range.start);
+                if at == range.start {
+                    return 0;
+                }
+                let rest = at..std::mem::replace(&mut range.end, at);
+                (rest.start < rest.end).then_some(PlannedPart::Ring(rest))
+            }
+        };
+        if let Some(rest) = rest {
+            self.parts.insert(1, rest);
+            return 1;
+        }
+        // The frame may end with a body.
+        match self.parts.get(1) {
+            Some(PlannedPart::Body { .. } | PlannedPart::Chunk { .. }) => 2,
+            _ => 1,
+        }
+    }
+
     /// Drops the first `bytes`, which were written.
     pub(crate) fn advance(&mut self, mut bytes: usize) {
         while bytes > 0 {

@@ -36,10 +36,13 @@ pub enum DeterminantKind {
     Time = 9,
     /// A buffered send: whether the attached buffer had no room.
     NoRoom = 10,
+    /// What comes later depends on determinants of another rank that are not stored yet
+    /// ([`super::Dependency`]); its number is that of the next answer.
+    Dependency = 11,
 }
 
 impl DeterminantKind {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Match,
         Self::TaskSend,
         Self::Cancel,
@@ -50,11 +53,13 @@ impl DeterminantKind {
         Self::Some,
         Self::Time,
         Self::NoRoom,
+        Self::Dependency,
     ];
 
     /// Whether it is in the number sequence of answers.
     pub fn is_answer(self) -> bool {
-        !matches!(self, Self::Match | Self::TaskSend | Self::Cancel)
+        use DeterminantKind as K;
+        !matches!(self, K::Match | K::TaskSend | K::Cancel | K::Dependency)
     }
 }
 
@@ -71,6 +76,7 @@ impl fmt::Display for DeterminantKind {
             Self::Some => "MPI_Waitsome or MPI_Testsome",
             Self::Time => "MPI_Wtime",
             Self::NoRoom => "MPI_Bsend",
+            Self::Dependency => "a dependency on another rank",
         })
     }
 }

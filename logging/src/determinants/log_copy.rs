@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use super::determinant_record::{DeterminantKind, DeterminantRecord, RECORD_WORDS};
-use super::log_layout::{ANSWERS, COPIED, END, FIRST, MAGIC, SENDS, capacity, place};
+use super::log_layout::{ANSWERS, COPIED, END, FIRST, MAGIC, SENDS, TASKS, capacity, place};
 use super::{DeterminantError, LogMemory};
 
 /// Words of a record.
@@ -25,6 +25,8 @@ pub struct LogPart {
     pub answers: u64,
     /// Number of sends issued.
     pub sends: u64,
+    /// Tasks of the program send, too.
+    pub has_tasks: bool,
     /// The records.
     pub records: Vec<RecordWords>,
 }
@@ -44,6 +46,7 @@ impl LogPart {
         // A record is written before the counters that cover it.
         let (mut answers, mut sends) = (memory.load(ANSWERS), memory.load(SENDS));
         let (end, first) = (memory.load(END), memory.load(FIRST));
+        let has_tasks = memory.load(TASKS) == 1;
         if end.checked_sub(first).is_none_or(|held| held > capacity) {
             let position = from;
             return Err(DeterminantError::OutOfRange {
@@ -77,6 +80,7 @@ impl LogPart {
             from,
             answers,
             sends,
+            has_tasks,
             records,
         })
     }
@@ -123,6 +127,7 @@ impl LogPart {
         memory.store(FIRST, self.from);
         memory.store(ANSWERS, self.answers);
         memory.store(SENDS, self.sends);
+        memory.store(TASKS, self.has_tasks.into());
         memory.store(COPIED, 1);
         memory.store(0, MAGIC);
         Ok(())
@@ -135,6 +140,7 @@ pub struct CopiedLog {
     first: u64,
     answers: u64,
     sends: u64,
+    has_tasks: bool,
     records: VecDeque<RecordWords>,
 }
 
@@ -167,6 +173,7 @@ impl CopiedLog {
         }
         self.first = self.first.max(part.first);
         (self.answers, self.sends) = (part.answers, part.sends);
+        self.has_tasks = part.has_tasks;
         Ok(())
     }
 
@@ -178,6 +185,7 @@ impl CopiedLog {
             from: self.first,
             answers: self.answers,
             sends: self.sends,
+            has_tasks: self.has_tasks,
             records: self.records.iter().copied().collect(),
         }
     }

@@ -4,7 +4,7 @@ use super::determinant_record::RECORD_WORDS;
 use super::{DeterminantError, LogMemory};
 
 /// "RJNDTM", and the version of the layout in the low 16 bits.
-pub(super) const MAGIC: u64 = 0x524a_4e44_544d_0002;
+pub(super) const MAGIC: u64 = 0x524a_4e44_544d_0003;
 /// Word: number of records ever appended.
 pub(super) const END: usize = 1;
 /// Word: number of the first record that the ring still holds.
@@ -15,6 +15,8 @@ pub(super) const ANSWERS: usize = 3;
 pub(super) const SENDS: usize = 4;
 /// Word: 1 if the memory was filled from a copy, which may be older than the process's image.
 pub(super) const COPIED: usize = 5;
+/// Word: 1 if tasks of the program send, too, so that it matters whose send each is.
+pub(super) const TASKS: usize = 6;
 /// Word: bytes of messages that are retained for other recovery groups. This word and those below
 /// are for readers, and have a cache line of their own.
 pub(super) const RETAINED: usize = 8;

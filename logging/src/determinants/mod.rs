@@ -20,29 +20,38 @@
 //! | 3 | number of answers ever given |
 //! | 4 | number of sends ever issued |
 //! | 5 | 1 if the memory was filled from a copy on another host ([`CopiedLog`]) |
+//! | 6 | 1 if tasks of the program send, too |
 //! | 8–11 | what the log uses, for those who look on ([`LogUsage`]); no replay needs it |
 //!
 //! A record is written before the counter of records moves, and that before the counter of answers
 //! or of sends. The process can die between any two of these stores.
 
+mod dependency;
 mod determinant_error;
 mod determinant_record;
+mod incarnation_ends;
 mod log_copy;
 mod log_layout;
 mod log_memory;
 mod log_usage;
 mod recorded;
 mod replay_table;
+mod stable_marks;
 
+pub use dependency::{Dependencies, Dependency};
 pub use determinant_error::DeterminantError;
 pub use determinant_record::{DeterminantKind, DeterminantRecord, pack_message, unpack_message};
+pub use incarnation_ends::IncarnationEnds;
 pub use log_copy::{CopiedLog, LogPart, RecordWords};
 pub use log_memory::LogMemory;
 pub use log_usage::LogUsage;
 pub use recorded::{Recorded, SendTurn};
+pub use stable_marks::{StableMark, StableMarks};
 
 use determinant_record::kind_byte;
-use log_layout::{ANSWERS, COPIED, END, FIRST, HEADER_WORDS, MAGIC, SENDS, capacity, place};
+use log_layout::{
+    ANSWERS, COPIED, END, FIRST, HEADER_WORDS, MAGIC, SENDS, TASKS, capacity, place,
+};
 use replay_table::ReplayTable;
 
 type Result<T, E = DeterminantError> = std::result::Result<T, E>;
@@ -118,6 +127,7 @@ impl<M: LogMemory> DeterminantLog<M> {
         }
         let answers = (self.answers, memory.load(ANSWERS));
         replay.limit(answers, (self.sends, memory.load(SENDS)))?;
+        self.has_tasks |= memory.load(TASKS) == 1;
         (self.memory, self.replay, self.position) = (memory, replay, end);
         Ok(())
     }
@@ -174,20 +184,39 @@ impl<M: LogMemory> DeterminantLog<M> {
     /// Tasks of the program send from now on, too.
     pub fn set_tasks(&mut self) {
         self.has_tasks = true;
+        self.memory.store(TASKS, 1);
     }
 
     /// A number that grows with everything in the memory that a replay may need: all of it is there
     /// up to this number.
     #[inline]
     pub fn mark(&self) -> u64 {
-        let (answers, sends) = self.replay.known();
+        let (answers, sends) = self.counted();
         // Whose turn it is matters only if there are several.
-        let sends = if self.has_tasks {
-            sends.max(self.sends)
-        } else {
-            0
-        };
-        self.position + answers.max(self.answers) + sends
+        let sends = if self.has_tasks { sends } else { 0 };
+        self.position + answers + sends
+    }
+
+    /// How many answers and sends the memory counts.
+    #[inline]
+    fn counted(&self) -> (u64, u64) {
+        let (answers, sends) = self.replay.known();
+        (answers.max(self.answers), sends.max(self.sends))
+    }
+
+    /// What comes from now on depends on determinants of another rank. To be called before anything
+    /// that comes with them is recorded.
+    ///
+    /// # Errors
+    /// The log has no room.
+    pub fn depends(&mut self, on: Dependency) -> Result<()> {
+        let (answers, sends) = self.counted();
+        self.append(&on.record(answers, sends, self.has_tasks))
+    }
+
+    /// Takes the dependencies that [`DeterminantLog::replay_from`] has found.
+    pub fn take_dependencies(&mut self) -> Vec<Dependency> {
+        self.replay.take_dependencies()
     }
 
     /// How far the log is, in records: kept with an image of the process, for

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{DeterminantError, DeterminantKind, DeterminantRecord};
+use super::{Dependency, DeterminantError, DeterminantKind, DeterminantRecord};
 
 /// Records read from a log after a restore. Each leaves the table when the process repeats it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub(super) struct ReplayTable {
     matches: BTreeMap<u64, (i32, i32)>,
     /// By number of the operation.
     cancels: BTreeMap<u64, bool>,
+    /// On other ranks; nothing repeats them.
+    dependencies: Vec<Dependency>,
     /// All answers before this number were given; those without a record were *no*.
     answers_given: u64,
     /// All sends before this number were issued; those without a record were the program's.
@@ -40,6 +42,10 @@ impl ReplayTable {
             DeterminantKind::Match => {
                 let message = super::unpack_message(values);
                 self.matches.insert(number, message).is_none()
+            }
+            DeterminantKind::Dependency => {
+                self.dependencies.extend(Dependency::of(&record));
+                true
             }
             DeterminantKind::Cancel => self.cancels.insert(number, values[0] != 0).is_none(),
             DeterminantKind::TaskSend => {
@@ -89,6 +95,11 @@ impl ReplayTable {
         self.answers_given = answers_given;
         self.sends_issued = sends_issued;
         Ok(())
+    }
+
+    /// Takes all dependencies.
+    pub(super) fn take_dependencies(&mut self) -> Vec<Dependency> {
+        std::mem::take(&mut self.dependencies)
     }
 
     /// Takes all matches.

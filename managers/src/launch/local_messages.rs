@@ -38,6 +38,7 @@ pub struct DeterminantsPart {
     from: u64,
     answers: u64,
     sends: u64,
+    has_tasks: bool,
     records: Vec<RecordWords>,
 }
 
@@ -48,6 +49,7 @@ impl From<LogPart> for DeterminantsPart {
             from,
             answers,
             sends,
+            has_tasks,
             records,
         } = part;
         DeterminantsPart {
@@ -55,6 +57,7 @@ impl From<LogPart> for DeterminantsPart {
             from,
             answers,
             sends,
+            has_tasks,
             records,
         }
     }
@@ -67,6 +70,7 @@ impl From<DeterminantsPart> for LogPart {
             from,
             answers,
             sends,
+            has_tasks,
             records,
         } = part;
         LogPart {
@@ -74,6 +78,7 @@ impl From<DeterminantsPart> for LogPart {
             from,
             answers,
             sends,
+            has_tasks,
             records,
         }
     }
