@@ -17,64 +17,28 @@
 //! `REJOIN_MODELS=soak` takes larger ones than `full`. Without the variable only the searches for
 //! violations run.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Instant;
 
-use rejoin_channel_table::{
-    AddressBook, BusinessCard, Epoch, Generation, Identity, Incarnation, JobId, Rank,
-};
-use rejoin_engine::{
-    Config, Envelope, FailedProbes, MessageMode, Pattern, ReqId, Segment, WildMatch,
-};
-use rejoin_sim::node::{Node, Output};
+use rejoin_channel_table::{Epoch, Incarnation};
+use rejoin_engine::WildMatch;
 use rejoin_tests::models::{full, soak, tell};
 use stateright::{Checker, Model, Property};
 
-const SERVER: usize = 0;
-const CLIENTS: [usize; 2] = [1, 2];
-const RANKS: usize = 3;
-const CONTEXT: u32 = 1;
-/// Dials beyond which ranks are said to dial without end.
-const MOST_DIALS: u32 = 24;
+mod server_and_clients;
 
-/// The state of a rank's program: part of its image.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Program {
-    /// Questions that were received, or answers.
-    done: usize,
-    /// The client has asked, and waits.
-    asked: bool,
-    open: Option<(ReqId, Segment)>,
-    /// Sends that are not complete.
-    sends: Vec<(ReqId, Segment)>,
-    /// Of the server: who has asked, in order. Of a client: the places of its questions.
-    seen: Vec<u8>,
-}
-
-/// A connection of a client to the server, and the bytes to the server and to the client; `None` is
-/// the end.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Connection {
-    id: u32,
-    queues: [VecDeque<Option<Vec<u8>>>; 2],
-}
+use server_and_clients::{CLIENTS, Program, RANKS, Ranks, SERVER, book, identity, rank};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
-    nodes: [Node; RANKS],
-    programs: [Program; RANKS],
+    ranks: Ranks,
     images: [BTreeMap<Epoch, Program>; RANKS],
     committed: [Epoch; RANKS],
     taken: [Option<Epoch>; RANKS],
     incarnations: [u32; RANKS],
-    away: [bool; RANKS],
-    /// By client.
-    connections: [Option<Connection>; 2],
-    dials: u32,
     /// Matches of the server, which outlive it.
     stored: BTreeMap<u64, WildMatch>,
     left: Budget,
-    wrong: Option<String>,
 }
 
 /// How often each may still happen.
@@ -116,146 +80,18 @@ struct Setup {
     without: Without,
 }
 
-fn identity(rank: usize, incarnations: [u32; RANKS]) -> Identity {
-    Identity {
-        job: JobId(3),
-        rank: Rank(rank as u32),
-        generation: Generation(0),
-        incarnation: Incarnation(incarnations[rank]),
-    }
-}
-
-fn book(incarnations: [u32; RANKS]) -> AddressBook {
-    let entry = |number| (Incarnation(number), BusinessCard::default());
-    AddressBook::new(incarnations.map(entry).to_vec())
-}
-
-fn rank(number: usize) -> Rank {
-    Rank(number as u32)
-}
-
-fn pattern(source: Option<usize>) -> Pattern {
-    Pattern {
-        context: CONTEXT,
-        source: source.map(|source| source as i32),
-        tag: Some(0),
-        from: source.map(rank),
-    }
-}
-
-impl Program {
-    /// What the program does next; false: it waits, or has ended.
-    fn step(&mut self, number: usize, setup: &Setup, node: &mut Node) -> Result<bool, String> {
-        match number {
-            SERVER => self.serve(setup.questions * CLIENTS.len(), node),
-            client => self.ask(client, setup.questions, node),
-        }
-    }
-
-    fn serve(&mut self, questions: usize, node: &mut Node) -> Result<bool, String> {
-        let Some((request, segment)) = self.open else {
-            if self.done == questions {
-                return Ok(false);
-            }
-            self.open = Some(node.receive(pattern(None), 1)?);
-            return Ok(true);
-        };
-        let Some(done) = node.engine.poll(request) else {
-            return Ok(false);
-        };
-        let client = node.bytes(segment)[0];
-        if i32::from(client) != done.source {
-            return Err(format!("a question of {client} comes from {}", done.source));
-        }
-        node.overwrite(segment);
-        self.open = None;
-        self.seen.push(client);
-        self.send(node, SERVER, usize::from(client), self.done as u8);
-        self.done += 1;
-        Ok(true)
-    }
-
-    fn ask(&mut self, client: usize, questions: usize, node: &mut Node) -> Result<bool, String> {
-        if self.done == questions {
-            return Ok(false);
-        }
-        if !self.asked {
-            self.send(node, client, SERVER, client as u8);
-            self.asked = true;
-            self.open = Some(node.receive(pattern(Some(SERVER)), 1)?);
-            return Ok(true);
-        }
-        let Some((request, segment)) = self.open else {
-            return Err("a client waits for nothing".into());
-        };
-        if node.engine.poll(request).is_none() {
-            return Ok(false);
-        }
-        self.seen.push(node.bytes(segment)[0]);
-        node.overwrite(segment);
-        self.open = None;
-        self.asked = false;
-        self.done += 1;
-        Ok(true)
-    }
-
-    fn send(&mut self, node: &mut Node, from: usize, to: usize, byte: u8) {
-        let envelope = Envelope {
-            context: CONTEXT,
-            source: from as i32,
-            tag: 0,
-        };
-        let open = node.send(rank(to), envelope, &[byte], MessageMode::Standard);
-        self.sends.extend(open);
-    }
-
-    /// Uses the memory of complete sends again.
-    fn reap(&mut self, node: &mut Node) {
-        self.sends.retain(|(id, segment)| {
-            let done = node.engine.poll(*id).is_some();
-            if done {
-                node.overwrite(*segment);
-            }
-            !done
-        });
-    }
-}
-
 impl State {
     fn new(setup: &Setup) -> State {
-        let config = Config {
-            eager_copy: 8,
-            eager_max: 64,
-            window: 0,
-            chunk: 0,
-            beyond: 0,
-        };
-        let node = |number| {
-            let me = identity(number, [0; RANKS]);
-            let mut node = Node::new(config.consistent(), me, book([0; RANKS]));
-            node.engine.set_groups(&[0, 1, 2]);
-            node.enter(Epoch(1));
-            node
-        };
         let image = || BTreeMap::from([(Epoch(1), Program::default())]);
         State {
-            nodes: std::array::from_fn(node),
-            programs: Default::default(),
+            ranks: Ranks::new(),
             images: std::array::from_fn(|_| image()),
             committed: [Epoch(1); RANKS],
             taken: [None; RANKS],
             incarnations: [0; RANKS],
-            away: [false; RANKS],
-            connections: Default::default(),
-            dials: 0,
             stored: BTreeMap::new(),
             left: setup.budget,
-            wrong: None,
         }
-    }
-
-    fn connection(&mut self, client: usize) -> &mut Option<Connection> {
-        &mut self.connections[client - 1]
     }
 
     /// All steps that the ranks make by themselves after an event.
@@ -263,36 +99,24 @@ impl State {
         if without != Without::Order {
             self.store(without);
         }
-        let away = self.away;
-        for number in (0..RANKS).filter(|number| !away[*number]) {
-            for output in self.nodes[number].take_output() {
-                match output {
-                    Output::Bytes(id, bytes) if !bytes.is_empty() => {
-                        self.travel(id, number, Some(bytes));
-                    }
-                    Output::Bytes(..) => {}
-                    Output::Close(id) => self.travel(id, number, None),
-                }
+        for number in 0..RANKS {
+            if self.ranks.away[number] {
+                continue;
             }
-            let node = &mut self.nodes[number];
-            while node.engine.next_ready().is_some() {}
-            self.write(number);
-            let node = &mut self.nodes[number];
-            self.programs[number].reap(node);
-            node.headers.clear();
+            self.ranks.settle(number);
             let keep = [Some(self.committed[number]), self.taken[number]];
-            node.keep_images(|epoch| keep.contains(&Some(epoch)));
+            self.ranks.nodes[number].keep_images(|epoch| keep.contains(&Some(epoch)));
             self.images[number].retain(|epoch, _| keep.contains(&Some(*epoch)));
         }
     }
 
     /// Stores the server's matches.
     fn store(&mut self, without: Without) {
-        if self.away[SERVER] {
+        if self.ranks.away[SERVER] {
             return;
         }
-        let (stored, wrong) = (&mut self.stored, &mut self.wrong);
-        self.nodes[SERVER].engine.store_wild_matches(|one| {
+        let (stored, wrong) = (&mut self.stored, &mut self.ranks.wrong);
+        self.ranks.nodes[SERVER].engine.store_wild_matches(|one| {
             if without != Without::Store {
                 let before = stored.insert(one.number, one);
                 if before.is_some_and(|before| before != one) {
@@ -303,104 +127,32 @@ impl State {
         });
     }
 
-    fn write(&mut self, number: usize) {
-        let peers = match number {
-            SERVER => &CLIENTS[..],
-            _ => &[SERVER],
-        };
-        for peer in peers {
-            while let Some(id) = self.nodes[number].table().live(rank(*peer)) {
-                let bytes = self.nodes[number].write(rank(*peer), usize::MAX);
-                if bytes.is_empty() {
-                    break;
-                }
-                self.travel(id, number, Some(bytes));
-            }
-        }
-    }
-
-    fn travel(&mut self, id: u32, from: usize, chunk: Option<Vec<u8>>) {
-        let mut open = self.connections.iter_mut().flatten();
-        if let Some(connection) = open.find(|connection| connection.id == id) {
-            connection.queues[usize::from(from == SERVER)].push_back(chunk);
-        }
-    }
-
-    fn dial(&mut self, by_server: bool, client: usize) {
-        let id = self.dials;
-        self.dials += 1;
-        let (from, to) = match by_server {
-            true => (SERVER, client),
-            false => (client, SERVER),
-        };
-        let dialed = self.nodes[from].dial(rank(to), id, [id as u8; 32]);
-        self.wrong = dialed.err().map(|error| error.to_string());
-        self.nodes[to].accept(id, [100 + id as u8; 32]);
-        let queues = Default::default();
-        *self.connection(client) = Some(Connection { id, queues });
-        if self.dials > MOST_DIALS {
-            self.wrong = Some("dials without end".into());
-        }
-    }
-
-    fn deliver(&mut self, to_server: bool, client: usize) {
-        let number = if to_server { SERVER } else { client };
-        let Some(connection) = self.connection(client) else {
-            return;
-        };
-        let id = connection.id;
-        match connection.queues[usize::from(!to_server)].pop_front() {
-            None => {}
-            Some(None) => self.close(client),
-            Some(Some(bytes)) => {
-                let fed = self.nodes[number].feed(id, &bytes);
-                self.wrong = fed.err();
-            }
-        }
-    }
-
-    /// A client's connection is gone, and those of its ends that are there see that.
-    fn close(&mut self, client: usize) {
-        if let Some(connection) = self.connection(client).take() {
-            for number in [SERVER, client] {
-                if !self.away[number] {
-                    self.nodes[number].end(connection.id);
-                }
-            }
-        }
-    }
-
     fn crash(&mut self, number: usize) {
-        self.away[number] = true;
+        self.ranks.lose(number);
         self.taken[number] = None;
-        for client in CLIENTS {
-            if number == SERVER || number == client {
-                self.close(client);
-            }
-        }
     }
 
     fn take_image(&mut self, number: usize) {
-        let epoch = Epoch(self.nodes[number].engine.epoch().0 + 1);
-        self.nodes[number].enter(epoch);
-        self.images[number].insert(epoch, self.programs[number].clone());
+        let epoch = Epoch(self.ranks.nodes[number].engine.epoch().0 + 1);
+        self.ranks.nodes[number].enter(epoch);
+        self.images[number].insert(epoch, self.ranks.programs[number].clone());
         self.taken[number] = Some(epoch);
     }
 
     fn commit(&mut self, number: usize) {
         if let Some(epoch) = self.taken[number].take() {
             self.committed[number] = epoch;
-            self.nodes[number].commit(epoch);
+            self.ranks.nodes[number].commit(epoch);
         }
     }
 
     fn back(&mut self, number: usize) {
         self.incarnations[number] += 1;
         let (epoch, now) = (self.committed[number], self.incarnations);
-        let node = self.nodes[number].rejoin(epoch, identity(number, now), book(now));
+        let node = self.ranks.nodes[number].rejoin(epoch, identity(number, now), book(now));
         let program = self.images[number].get(&epoch);
         let (Some(mut node), Some(program)) = (node, program) else {
-            self.wrong = Some("a committed image is gone".into());
+            self.ranks.wrong = Some("a committed image is gone".into());
             return;
         };
         // Its commit was stored, whether or not the rank has told its peers.
@@ -410,59 +162,31 @@ impl State {
             node.engine
                 .replay_wild_matches(self.stored.values().copied());
         }
-        self.programs[number] = program.clone();
-        self.nodes[number] = node;
-        self.away[number] = false;
+        self.ranks.programs[number] = program.clone();
+        self.ranks.nodes[number] = node;
+        self.ranks.away[number] = false;
         for other in (0..RANKS).filter(|other| *other != number) {
             // One that is away gets the table as it comes back.
-            if !self.away[other] {
-                let told = self.nodes[other].update(rank(number), Incarnation(now[number]));
-                self.wrong = self.wrong.take().or(told.err());
+            if !self.ranks.away[other] {
+                let told = self.ranks.nodes[other].update(rank(number), Incarnation(now[number]));
+                self.ranks.wrong = self.ranks.wrong.take().or(told.err());
             }
         }
     }
+}
 
-    fn idle(&mut self) {
-        for node in &mut self.nodes {
-            node.engine.flush_all_acks();
-            node.engine.grant_if_starved(&FailedProbes::default());
-        }
-    }
-
-    /// Whether all have ended, and each client was told the server's order.
-    fn verdict(&self, setup: &Setup) -> Result<(), String> {
-        let order = &self.programs[SERVER].seen;
-        if order.len() != setup.questions * CLIENTS.len() {
-            return Err(format!("the server is stuck after {order:?}"));
-        }
-        if let Some(open) = self.programs.iter().position(|p| !p.sends.is_empty()) {
-            return Err(format!("a send of rank {open} does not end"));
-        }
-        for client in CLIENTS {
-            let places = (0u8..).zip(order);
-            let own = places.filter(|(_, who)| usize::from(**who) == client);
-            let own: Vec<u8> = own.map(|(place, _)| place).collect();
-            let told = &self.programs[client].seen;
-            if *told != own {
-                return Err(format!("client {client} knows {told:?} of {order:?}"));
+/// What a client was told that contradicts the server, as far as that has got.
+fn contradiction(ranks: &Ranks) -> Option<String> {
+    let order = &ranks.programs[SERVER].seen;
+    for client in CLIENTS {
+        for place in &ranks.programs[client].seen {
+            let who = order.get(usize::from(*place));
+            if who.is_some_and(|who| usize::from(*who) != client) {
+                return Some(format!("client {client} was told {place} of {order:?}"));
             }
         }
-        Ok(())
     }
-
-    /// What a client was told that contradicts the server, as far as that has got.
-    fn contradiction(&self) -> Option<String> {
-        let order = &self.programs[SERVER].seen;
-        for client in CLIENTS {
-            for place in &self.programs[client].seen {
-                let who = order.get(usize::from(*place));
-                if who.is_some_and(|who| usize::from(*who) != client) {
-                    return Some(format!("client {client} was told {place} of {order:?}"));
-                }
-            }
-        }
-        None
-    }
+    None
 }
 
 impl Model for Setup {
@@ -474,17 +198,19 @@ impl Model for Setup {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        if state.wrong.is_some() {
+        if state.ranks.wrong.is_some() {
             return;
         }
         for number in 0..RANKS {
-            if state.away[number] {
+            if state.ranks.away[number] {
                 actions.push(Action::Back(number));
                 continue;
             }
-            let (mut node, mut program) =
-                (state.nodes[number].clone(), state.programs[number].clone());
-            if program.step(number, self, &mut node) != Ok(false) {
+            let (mut node, mut program) = (
+                state.ranks.nodes[number].clone(),
+                state.ranks.programs[number].clone(),
+            );
+            if program.step(number, self.questions, &mut node) != Ok(false) {
                 actions.push(Action::Program(number));
             }
             if state.taken[number].is_some() {
@@ -492,7 +218,7 @@ impl Model for Setup {
             }
         }
         for client in CLIENTS {
-            match &state.connections[client - 1] {
+            match &state.ranks.connections[client - 1] {
                 Some(connection) => {
                     for (side, to_server) in [(0, true), (1, false)] {
                         if !connection.queues[side].is_empty() {
@@ -500,10 +226,10 @@ impl Model for Setup {
                         }
                     }
                 }
-                None if state.away[SERVER] || state.away[client] => {}
+                None if state.ranks.away[SERVER] || state.ranks.away[client] => {}
                 None => {
                     for (by_server, from, to) in [(true, SERVER, client), (false, client, SERVER)] {
-                        if state.nodes[from].wants_link(rank(to)) {
+                        if state.ranks.nodes[from].wants_link(rank(to)) {
                             actions.push(Action::Dial(by_server, client));
                         }
                     }
@@ -512,13 +238,13 @@ impl Model for Setup {
         }
         if actions.is_empty() {
             let mut idle = state.clone();
-            idle.idle();
+            idle.ranks.idle();
             idle.settle(self.without);
             if idle != *state {
                 actions.push(Action::Idle);
             }
         }
-        for number in (0..RANKS).filter(|number| !state.away[*number]) {
+        for number in (0..RANKS).filter(|number| !state.ranks.away[*number]) {
             if state.left.crashes > 0 && (number == SERVER || !self.server_only) {
                 actions.push(Action::Crash(number));
             }
@@ -536,13 +262,13 @@ impl Model for Setup {
         }
         match action {
             Action::Program(number) => {
-                let node = &mut next.nodes[number];
-                let done = next.programs[number].step(number, self, node);
-                next.wrong = next.wrong.take().or(done.err());
+                let node = &mut next.ranks.nodes[number];
+                let done = next.ranks.programs[number].step(number, self.questions, node);
+                next.ranks.wrong = next.ranks.wrong.take().or(done.err());
             }
-            Action::Dial(by_server, client) => next.dial(by_server, client),
-            Action::Deliver(to_server, client) => next.deliver(to_server, client),
-            Action::Idle => next.idle(),
+            Action::Dial(by_server, client) => next.ranks.dial(by_server, client),
+            Action::Deliver(to_server, client) => next.ranks.deliver(to_server, client),
+            Action::Idle => next.ranks.idle(),
             Action::TakeImage(number) => {
                 next.left.images -= 1;
                 next.take_image(number);
@@ -555,8 +281,8 @@ impl Model for Setup {
             Action::Back(number) => next.back(number),
         }
         next.settle(self.without);
-        if next.wrong.is_none() {
-            next.wrong = next.contradiction();
+        if next.ranks.wrong.is_none() {
+            next.ranks.wrong = contradiction(&next.ranks);
         }
         Some(next)
     }
@@ -564,21 +290,21 @@ impl Model for Setup {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always("nobody is told two orders", |_: &Setup, state: &State| {
-                state.wrong.is_none()
+                state.ranks.wrong.is_none()
             }),
             Property::always("what ends, ends well", |model: &Setup, state: &State| {
                 let mut actions = Vec::new();
                 model.actions(state, &mut actions);
-                let over = actions.is_empty() && state.wrong.is_none();
-                !over || state.verdict(model).is_ok()
+                let over = actions.is_empty() && state.ranks.wrong.is_none();
+                !over || state.ranks.verdict(model.questions).is_ok()
             }),
             Property::sometimes("either client is the first", |_: &Setup, s: &State| {
-                s.programs[SERVER].seen.first() == Some(&2)
+                s.ranks.programs[SERVER].seen.first() == Some(&2)
             }),
             Property::sometimes("all is done", |model: &Setup, s: &State| {
                 let back = s.incarnations[SERVER] > 0 || model.budget.crashes == 0;
                 let committed = s.committed[SERVER] != Epoch(1) || model.budget.images == 0;
-                back && committed && s.verdict(model).is_ok()
+                back && committed && s.ranks.verdict(model.questions).is_ok()
             }),
         ]
     }
@@ -597,8 +323,8 @@ fn check(name: &str, questions: usize, budget: Budget) {
     };
     let checker = setup.checker().spawn_dfs().join();
     tell(name, begun, &checker, |state| {
-        let verdict = state.verdict(checker.model());
-        format!("{:?} {verdict:?}", state.wrong)
+        let verdict = state.ranks.verdict(checker.model().questions);
+        format!("{:?} {verdict:?}", state.ranks.wrong)
     });
     checker.assert_properties();
 }
@@ -636,8 +362,8 @@ fn found(without: Without) -> String {
     let told = checker.discovery("nobody is told two orders");
     let ended = checker.discovery("what ends, ends well");
     let state = told.or(ended).expect("a violation").last_state().clone();
-    let verdict = state.verdict(checker.model());
-    state.wrong.or(verdict.err()).expect("a violation")
+    let verdict = state.ranks.verdict(checker.model().questions);
+    state.ranks.wrong.or(verdict.err()).expect("a violation")
 }
 
 #[test]

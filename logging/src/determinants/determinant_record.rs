@@ -82,7 +82,7 @@ impl fmt::Display for DeterminantKind {
 }
 
 /// One record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DeterminantRecord {
     /// What it answers.
     pub kind: DeterminantKind,

@@ -15,7 +15,7 @@ use super::{DeterminantError, LogMemory};
 pub type RecordWords = [u64; RECORD_WORDS];
 
 /// A part of a log: records that follow each other, and the counters when they were read.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct LogPart {
     /// Number of the first record that the log still held.
     pub first: u64,
@@ -135,7 +135,7 @@ impl LogPart {
 }
 
 /// A copy of a log, made of its parts.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct CopiedLog {
     first: u64,
     answers: u64,

@@ -49,15 +49,13 @@ pub use recorded::{Recorded, SendTurn};
 pub use stable_marks::{StableMark, StableMarks};
 
 use determinant_record::kind_byte;
-use log_layout::{
-    ANSWERS, COPIED, END, FIRST, HEADER_WORDS, MAGIC, SENDS, TASKS, capacity, place,
-};
+use log_layout::{ANSWERS, COPIED, END, FIRST, HEADER_WORDS, MAGIC, SENDS, TASKS, capacity, place};
 use replay_table::ReplayTable;
 
 type Result<T, E = DeterminantError> = std::result::Result<T, E>;
 
 /// The determinants of one rank. See the module.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DeterminantLog<M> {
     memory: M,
     /// Records that the ring holds at most.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::{Dependency, DeterminantError, DeterminantKind, DeterminantRecord};
 
 /// Records read from a log after a restore. Each leaves the table when the process repeats it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct ReplayTable {
     /// In the order of their numbers.
     answers: VecDeque<DeterminantRecord>,

@@ -13,7 +13,7 @@ use super::determinant_record::DeterminantRecord;
 use super::{Dependency, IncarnationEnds, LogPart};
 
 /// A mark of a rank's log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StableMark {
     /// The rank.
     pub rank: Rank,
@@ -102,7 +102,10 @@ impl StableMarks {
         let Some(stored) = self.ranks.get(&rank) else {
             return;
         };
-        let blocked = stored.dependencies.iter().find(|(.., on)| !self.is_stable(on));
+        let blocked = stored
+            .dependencies
+            .iter()
+            .find(|(.., on)| !self.is_stable(on));
         let limit = blocked.map_or(u64::MAX, |(_, own, _)| own - 1);
         let Some(stored) = self.ranks.get_mut(&rank) else {
             return;
