@@ -20,6 +20,12 @@ use super::{DeterminantError, IncarnationEnds, LogMemory};
 /// Bit of the last word: tasks of the program send, too.
 const TASKS_BIT: u64 = 1 << 63;
 
+/// The values of a record that says how many sends its log counts.
+pub(super) fn counted(who: u64, mark: u64, sends: u64, has_tasks: bool) -> [u64; 3] {
+    let tasks = if has_tasks { TASKS_BIT } else { 0 };
+    [who, mark, sends & !TASKS_BIT | tasks]
+}
+
 /// A rank's determinants up to a mark ([`super::DeterminantLog::mark`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Dependency {
@@ -35,11 +41,10 @@ impl Dependency {
     /// The record of this dependency in a log that counts these answers and sends.
     pub(super) fn record(&self, answers: u64, sends: u64, has_tasks: bool) -> DeterminantRecord {
         let who = u64::from(self.rank.0) | u64::from(self.incarnation.0) << 32;
-        let tasks = if has_tasks { TASKS_BIT } else { 0 };
         DeterminantRecord {
             kind: DeterminantKind::Dependency,
             number: answers,
-            values: [who, self.mark, sends & !TASKS_BIT | tasks],
+            values: counted(who, self.mark, sends, has_tasks),
         }
     }
 
@@ -66,7 +71,7 @@ impl Dependency {
     }
 
     /// Ends a log that was opened again before the first dependency that was lost, of those from
-    /// the record of this index on. Returns that dependency. The log must not be in use.
+    /// the record of this index on. Returns that dependency. Whoever uses the log ends then.
     ///
     /// # Errors
     /// The memory is too small for a log.

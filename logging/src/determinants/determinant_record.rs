@@ -39,10 +39,12 @@ pub enum DeterminantKind {
     /// What comes later depends on determinants of another rank that are not stored yet
     /// ([`super::Dependency`]); its number is that of the next answer.
     Dependency = 11,
+    /// Another incarnation of the rank continues the log; its number is that of the next answer.
+    Begin = 12,
 }
 
 impl DeterminantKind {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Match,
         Self::TaskSend,
         Self::Cancel,
@@ -54,12 +56,16 @@ impl DeterminantKind {
         Self::Time,
         Self::NoRoom,
         Self::Dependency,
+        Self::Begin,
     ];
 
     /// Whether it is in the number sequence of answers.
     pub fn is_answer(self) -> bool {
         use DeterminantKind as K;
-        !matches!(self, K::Match | K::TaskSend | K::Cancel | K::Dependency)
+        !matches!(
+            self,
+            K::Match | K::TaskSend | K::Cancel | K::Dependency | K::Begin
+        )
     }
 }
 
@@ -77,6 +83,7 @@ impl fmt::Display for DeterminantKind {
             Self::Time => "MPI_Wtime",
             Self::NoRoom => "MPI_Bsend",
             Self::Dependency => "a dependency on another rank",
+            Self::Begin => "the begin of an incarnation",
         })
     }
 }

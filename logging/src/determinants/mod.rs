@@ -52,6 +52,11 @@ use determinant_record::kind_byte;
 use log_layout::{ANSWERS, COPIED, END, FIRST, HEADER_WORDS, MAGIC, SENDS, TASKS, capacity, place};
 use replay_table::ReplayTable;
 
+use rejoin_channel_table::ids::Incarnation;
+
+/// One of so many records is kept free for the begin of an incarnation.
+const KEPT_PART: u64 = 128;
+
 type Result<T, E = DeterminantError> = std::result::Result<T, E>;
 
 /// The determinants of one rank. See the module.
@@ -212,6 +217,33 @@ impl<M: LogMemory> DeterminantLog<M> {
         self.append(&on.record(answers, sends, self.has_tasks))
     }
 
+    /// This incarnation of the rank continues the log, which others may know to be longer: what is
+    /// not in it is lost.
+    ///
+    /// # Errors
+    /// The log has no room, not even that which is kept for this.
+    pub fn begin(&mut self, incarnation: Incarnation) -> Result<()> {
+        let (answers, sends) = self.counted();
+        let mark = self.mark();
+        let values = dependency::counted(u64::from(incarnation.0), mark, sends, self.has_tasks);
+        if self.free() == 0 {
+            let records = self.capacity;
+            return Err(DeterminantError::Full { records });
+        }
+        self.write(&DeterminantRecord {
+            kind: DeterminantKind::Begin,
+            number: answers,
+            values,
+        });
+        Ok(())
+    }
+
+    /// Takes the begins of incarnations that [`DeterminantLog::replay_from`] has found: each with
+    /// the mark at which the one before it has ended.
+    pub fn take_begins(&mut self) -> Vec<(Incarnation, u64)> {
+        self.replay.take_begins()
+    }
+
     /// Takes the dependencies that [`DeterminantLog::replay_from`] has found.
     pub fn take_dependencies(&mut self) -> Vec<Dependency> {
         self.replay.take_dependencies()
@@ -246,8 +278,12 @@ impl<M: LogMemory> DeterminantLog<M> {
         self.capacity
     }
 
-    /// How many more records fit.
+    /// How many more records fit, beside those that say that an incarnation begins.
     pub fn room(&self) -> u64 {
+        self.free().saturating_sub(self.capacity / KEPT_PART)
+    }
+
+    fn free(&self) -> u64 {
         let held = self.position.saturating_sub(self.memory.load(FIRST));
         self.capacity.saturating_sub(held)
     }
@@ -281,13 +317,17 @@ impl<M: LogMemory> DeterminantLog<M> {
             let records = self.capacity;
             return Err(DeterminantError::Full { records });
         }
+        self.write(record);
+        Ok(())
+    }
+
+    fn write(&mut self, record: &DeterminantRecord) {
         let at = place(self.capacity, self.position);
         for (word, value) in record.encode().into_iter().enumerate() {
             self.memory.store(at + word, value);
         }
         self.position += 1;
         self.memory.store(END, self.position);
-        Ok(())
     }
 
     /// What the log says about the next answer, which a call of `kind` asks for. Nothing changes,

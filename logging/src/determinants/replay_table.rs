@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use rejoin_channel_table::ids::Incarnation;
+
 use super::{Dependency, DeterminantError, DeterminantKind, DeterminantRecord};
 
 /// Records read from a log after a restore. Each leaves the table when the process repeats it.
@@ -17,6 +19,8 @@ pub(super) struct ReplayTable {
     cancels: BTreeMap<u64, bool>,
     /// On other ranks; nothing repeats them.
     dependencies: Vec<Dependency>,
+    /// Incarnations that have continued the log, and the marks at which they did.
+    begins: Vec<(Incarnation, u64)>,
     /// All answers before this number were given; those without a record were *no*.
     answers_given: u64,
     /// All sends before this number were issued; those without a record were the program's.
@@ -45,6 +49,10 @@ impl ReplayTable {
             }
             DeterminantKind::Dependency => {
                 self.dependencies.extend(Dependency::of(&record));
+                true
+            }
+            DeterminantKind::Begin => {
+                self.begins.push((Incarnation(values[0] as u32), values[1]));
                 true
             }
             DeterminantKind::Cancel => self.cancels.insert(number, values[0] != 0).is_none(),
@@ -100,6 +108,11 @@ impl ReplayTable {
     /// Takes all dependencies.
     pub(super) fn take_dependencies(&mut self) -> Vec<Dependency> {
         std::mem::take(&mut self.dependencies)
+    }
+
+    /// Takes all begins of incarnations.
+    pub(super) fn take_begins(&mut self) -> Vec<(Incarnation, u64)> {
+        std::mem::take(&mut self.begins)
     }
 
     /// Takes all matches.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use rejoin_channel_table::ids::{Incarnation, Rank};
 
 use super::determinant_record::DeterminantRecord;
-use super::{Dependency, IncarnationEnds, LogPart};
+use super::{Dependency, DeterminantKind, IncarnationEnds, LogPart};
 
 /// A mark of a rank's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,7 +47,7 @@ pub struct StableMarks {
 impl StableMarks {
     /// The incarnation before this one has ended, and its determinants up to `mark` are kept: this
     /// one continues from there.
-    pub fn begun(&mut self, rank: Rank, incarnation: Incarnation, mark: u64) {
+    fn begun(&mut self, rank: Rank, incarnation: Incarnation, mark: u64) {
         let stored = self.ranks.entry(rank).or_default();
         if let Some(before) = incarnation.0.checked_sub(1)
             && stored.incarnation < incarnation
@@ -65,12 +65,17 @@ impl StableMarks {
         let stored = self.ranks.entry(rank).or_default();
         stored.dependencies.retain(|(at, ..)| *at < part.from);
         for (index, words) in (part.from..).zip(&part.records) {
-            let record = DeterminantRecord::decode(*words);
-            if let Some(record) = record
-                && let Some(on) = Dependency::of(&record)
-            {
+            let Some(record) = DeterminantRecord::decode(*words) else {
+                continue;
+            };
+            if let Some(on) = Dependency::of(&record) {
                 let own = Dependency::own_mark(&record, index);
+                let stored = self.ranks.entry(rank).or_default();
                 stored.dependencies.push_back((index, own, on));
+            }
+            if record.kind == DeterminantKind::Begin {
+                let [incarnation, mark, _] = record.values;
+                self.begun(rank, Incarnation(incarnation as u32), mark);
             }
         }
     }
@@ -139,7 +144,7 @@ impl StableMarks {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{DeterminantKind, DeterminantLog};
+    use super::super::DeterminantLog;
     use super::*;
 
     type Log = DeterminantLog<Vec<u64>>;
@@ -220,7 +225,15 @@ mod tests {
         marks.stored(mark(2, 0, orphaned));
         assert_eq!(marks.advance(), [mark(2, 0, before)]);
         // The next incarnation of the first records as much, and more.
-        marks.begun(Rank(1), Incarnation(1), kept);
+        let mut memory = first.memory().clone();
+        memory[1] = 1;
+        memory[3] = 1;
+        let mut first = log();
+        first.replay_from(memory).expect("the log");
+        assert_eq!(first.mark(), kept);
+        first.begin(Incarnation(1)).expect("room");
+        let part = LogPart::read(first.memory(), 0).expect("a part");
+        marks.add(Rank(1), &part);
         marks.stored(mark(1, 0, lost));
         assert_eq!(marks.advance(), [], "nobody waits for that");
         marks.stored(mark(1, 1, lost));
@@ -231,8 +244,8 @@ mod tests {
         assert_eq!(cut, Ok(Some(on(1, 0, lost))));
         let mut back = log();
         back.replay_from(memory).expect("the log");
-        marks.begun(Rank(2), Incarnation(1), back.mark());
         assert_eq!(back.mark(), before);
+        back.begin(Incarnation(1)).expect("room");
         back.depends(on(1, 1, lost)).expect("room");
         let asked = back.mark();
         store(&mut marks, &back, 0, mark(2, 1, asked));

@@ -284,7 +284,7 @@ fn forged_memory_is_refused() {
             (DeterminantKind::TaskSend as u64) << 56 | 9,
         ),
         (HEADER_WORDS + RECORD_WORDS, (Any as u64) << 56),
-        (HEADER_WORDS + RECORD_WORDS, 12 << 56),
+        (HEADER_WORDS + RECORD_WORDS, 13 << 56),
         (HEADER_WORDS + RECORD_WORDS, 0),
     ] {
         let refused = with(word, value).is_err();
