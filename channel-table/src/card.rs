@@ -5,8 +5,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::ids::Incarnation;
+
 /// Most addresses on one card.
 pub const MAX_ADDRESSES: usize = 16;
+/// Most ends of former incarnations on one card.
+pub const MAX_ENDS: usize = 64;
 /// Longest host name, LAN id or local host id, in bytes (RFC 1035 allows 255 for a name).
 pub const MAX_NAME: usize = 255;
 
@@ -72,6 +76,9 @@ pub enum CardError {
     /// More than [`MAX_ADDRESSES`].
     #[error("a business card has {0} addresses, more than {MAX_ADDRESSES}")]
     TooManyAddresses(usize),
+    /// More than [`MAX_ENDS`].
+    #[error("a business card has the ends of {0} incarnations, more than {MAX_ENDS}")]
+    TooManyEnds(usize),
     /// A name of more than [`MAX_NAME`] bytes.
     #[error("the {field} on a business card has {length} bytes, more than {MAX_NAME}")]
     NameTooLong {
@@ -102,6 +109,9 @@ pub struct BusinessCard {
     pub local_host: LocalHostId,
     /// Process id on that host.
     pub pid: u32,
+    /// Of a rank that logs optimistically: incarnations that have ended, and up to which marks of
+    /// their logs they can be repeated; at most [`MAX_ENDS`]. See `rejoin-logging`.
+    pub log_ends: Vec<(Incarnation, u64)>,
 }
 
 #[derive(Deserialize)]
@@ -111,6 +121,7 @@ struct UncheckedCard {
     lan: LanId,
     local_host: LocalHostId,
     pid: u32,
+    log_ends: Vec<(Incarnation, u64)>,
 }
 
 impl TryFrom<UncheckedCard> for BusinessCard {
@@ -123,6 +134,7 @@ impl TryFrom<UncheckedCard> for BusinessCard {
             lan: raw.lan,
             local_host: raw.local_host,
             pid: raw.pid,
+            log_ends: raw.log_ends,
         };
         card.check()?;
         Ok(card)
@@ -148,6 +160,9 @@ impl BusinessCard {
     pub fn check(&self) -> Result<(), CardError> {
         if self.addresses.len() > MAX_ADDRESSES {
             return Err(CardError::TooManyAddresses(self.addresses.len()));
+        }
+        if self.log_ends.len() > MAX_ENDS {
+            return Err(CardError::TooManyEnds(self.log_ends.len()));
         }
         let names = [
             ("host name", &self.host),
@@ -264,6 +279,7 @@ mod tests {
             lan: LanId(lan.into()),
             local_host: LocalHostId(local_host.into()),
             pid: 7,
+            log_ends: Vec::new(),
         }
     }
 
@@ -344,6 +360,9 @@ mod tests {
         let mut many = card(&[], "l", "h");
         many.addresses = vec![Address::Tcp("1.2.3.4:5".parse().unwrap()); 17];
         assert_eq!(many.check(), Err(CardError::TooManyAddresses(17)));
+        let mut ends = card(&[], "l", "h");
+        ends.log_ends = vec![(Incarnation(0), 1); 65];
+        assert_eq!(ends.check(), Err(CardError::TooManyEnds(65)));
         let mut escape = card(&[], "l", "h");
         escape.lan.0 = "\x1b[2J".into();
         assert_eq!(escape.check(), Err(CardError::ControlCharacter("LAN id")));

@@ -1,7 +1,7 @@
 //! This process's place in its job, and its settings.
 
 use rejoin_channel_table::BusinessCard;
-use rejoin_channel_table::ids::{Identity, Rank};
+use rejoin_channel_table::ids::{Identity, Incarnation, Rank};
 use rejoin_wire::RankOptions;
 
 use crate::options::Options;
@@ -72,6 +72,11 @@ impl JobMember {
     /// The user's settings in the environment.
     pub(crate) fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// Its card says from now on at which marks its earlier incarnations ended.
+    pub(crate) fn set_log_ends(&mut self, ends: Vec<(Incarnation, u64)>) {
+        self.card.log_ends = ends;
     }
 
     /// Where it is reached.

@@ -2,9 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use rejoin_channel_table::Epoch;
+use rejoin_channel_table::card::MAX_ENDS;
+use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_engine::LogLook;
-use rejoin_logging::determinants::{DeterminantError, DeterminantLog, LogMemory, LogUsage};
+use rejoin_logging::determinants::{
+    Dependencies, Dependency, DeterminantError, DeterminantLog, IncarnationEnds, LogMemory,
+    LogUsage,
+};
 
 /// The log of a rank's determinants. Its memory outlives the process.
 pub type Determinants = DeterminantLog<Box<dyn LogMemory + Send>>;
@@ -29,6 +33,11 @@ pub(crate) struct RankLog {
     full_since: Option<Instant>,
     /// Determinants must outlive the host.
     stable: Option<StableMark>,
+    /// Messages leave before determinants are stored.
+    optimistic: bool,
+    /// What this rank depends on of others, and what is known to be lost of it.
+    dependencies: Dependencies,
+    ends: IncarnationEnds,
     /// What the memory of the log says that it uses.
     usage: LogUsage,
 }
@@ -65,6 +74,9 @@ impl RankLog {
             is_full: false,
             full_since: None,
             stable: None,
+            optimistic: false,
+            dependencies: Dependencies::default(),
+            ends: IncarnationEnds::default(),
             usage: LogUsage::default(),
         }
     }
@@ -72,6 +84,83 @@ impl RankLog {
     /// Determinants must outlive the host before anything that depends on them leaves the rank.
     pub(crate) fn must_outlive_host(&mut self) {
         self.stable = Some(StableMark::default());
+    }
+
+    /// Messages leave before determinants are stored, and say what they depend on.
+    pub(crate) fn sends_early(&mut self) {
+        self.must_outlive_host();
+        self.optimistic = true;
+    }
+
+    /// Whether messages leave before determinants are stored.
+    pub(crate) fn is_optimistic(&self) -> bool {
+        self.optimistic
+    }
+
+    /// What frames depend on that leave now: the mark that the manager was asked about last, or 0
+    /// if all is stored.
+    pub(crate) fn interval(&self) -> u64 {
+        match &self.stable {
+            Some(stable) if stable.stored < stable.needed => stable.asked,
+            _ => 0,
+        }
+    }
+
+    /// What comes from now on depends on this.
+    ///
+    /// # Errors
+    /// The log has no room.
+    pub(crate) fn depends(&mut self, on: Dependency) -> Result<(), DeterminantError> {
+        if !self.dependencies.contains(&on) {
+            self.log.depends(on)?;
+            self.dependencies.add(on);
+            self.note_action();
+        }
+        Ok(())
+    }
+
+    /// Incarnations of a rank have ended at these marks.
+    pub(crate) fn note_ends(&mut self, rank: Rank, ends: &[(Incarnation, u64)]) {
+        for &(incarnation, mark) in ends {
+            self.ends.note(rank, incarnation, mark);
+        }
+    }
+
+    /// Something that this rank depends on, if that is lost.
+    pub(crate) fn lost(&self) -> Option<Dependency> {
+        self.dependencies.lost(&self.ends)
+    }
+
+    /// Ends the log before what is lost. The process ends, too.
+    ///
+    /// # Errors
+    /// The memory is not the log's.
+    pub(crate) fn cut(&mut self) -> Result<(), DeterminantError> {
+        Dependency::cut(self.log.memory_mut(), 0, &self.ends).map(|_| ())
+    }
+
+    /// This incarnation continues the log. The ends of the earlier ones, for others.
+    ///
+    /// # Errors
+    /// The log has no room.
+    pub(crate) fn begin(
+        &mut self,
+        rank: Rank,
+        incarnation: Incarnation,
+    ) -> Result<Vec<(Incarnation, u64)>, DeterminantError> {
+        for on in self.log.take_dependencies() {
+            self.dependencies.add(on);
+        }
+        let mut begins = self.log.take_begins();
+        begins.push((incarnation, self.log.mark()));
+        for (begun, mark) in begins {
+            if let Some(before) = begun.0.checked_sub(1) {
+                self.ends.note(rank, Incarnation(before), mark);
+            }
+        }
+        self.log.begin(incarnation)?;
+        self.note_action();
+        Ok(self.ends.of_rank(rank, MAX_ENDS))
     }
 
     /// The program sends or receives: what comes of it depends on all that is recorded.

@@ -116,7 +116,10 @@ fn options_that_mean_nothing_here_are_refused() {
         (&["-n2.5", "true"], "whole number"),
         (&["true", ":", ":", "true"], "empty"),
         (&[""], "empty"),
-        (&["--recovery", "receiver-log", "true"], "not there yet"),
+        (
+            &["--recovery", "receiver-log", "true"],
+            "nothing of this job outlives a host",
+        ),
         (
             &["--recovery", "sender-log", "--output", "commit", "true"],
             "--output commit is not there yet for --recovery sender-log",
@@ -213,7 +216,7 @@ fn a_bad_value_is_reported_with_its_variable() {
         (
             "REJOIN_RECOVERY",
             "receiver-log",
-            "REJOIN_RECOVERY=receiver-log is not there yet",
+            "--recovery receiver-log: nothing of this job outlives a host",
         ),
         (
             "REJOIN_CHECKPOINT_INTERVAL",

@@ -113,6 +113,7 @@ pub fn card(rank: u32, host: usize) -> BusinessCard {
         lan: LanId("10.0.0.0/12".into()),
         local_host: LocalHostId("6f1c2f0e-8d1d-4c2b-9b0a-2f7f7a8c1d3e".into()),
         pid: 100_000 + rank,
+        log_ends: Vec::new(),
     }
 }
 

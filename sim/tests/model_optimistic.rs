@@ -181,7 +181,8 @@ impl State {
                 incarnation: Incarnation(self.incarnations[peer.index()]),
                 mark,
             };
-            if recorded.dependencies.add(on) {
+            if !recorded.dependencies.contains(&on) {
+                recorded.dependencies.add(on);
                 failed = failed.or(recorded.log.depends(on).err());
             }
         }

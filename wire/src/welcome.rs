@@ -132,6 +132,9 @@ pub struct RankOptions {
     /// Determinants must outlive the rank's host before anything that depends on them leaves the
     /// rank (`--stable node`).
     pub stable_node: bool,
+    /// Determinants are stored in the background: messages leave before they are, and say what they
+    /// depend on (`--recovery receiver-log`).
+    pub optimistic: bool,
     /// A recording of this rank is wanted (`--record`).
     pub record: Option<RecordOptions>,
     /// Between ranks of one host.

@@ -34,6 +34,13 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// The device has no room to record this dependency now.
+    pub fn depends_later(&mut self, peer: Rank, mark: u64) {
+        self.core.dependencies.push_front((peer, mark));
+    }
+}
+
 impl Channel {
     /// Plans an interval frame before all frames that are not begun.
     #[cold]

@@ -5,6 +5,12 @@ use crate::engine::Engine;
 use crate::wild_receives::{WildMatch, WildReceives};
 
 impl Engine {
+    /// Whether there are matches or dependencies that are not recorded.
+    #[inline]
+    pub fn any_to_record(&self) -> bool {
+        self.any_wild_match() || self.any_dependency()
+    }
+
     /// Whether there are matches that are not stored.
     #[inline]
     pub fn any_wild_match(&self) -> bool {

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use rejoin_channel_table::Epoch;
-use rejoin_channel_table::ids::Rank;
+use rejoin_channel_table::ids::{Incarnation, Rank};
 use rejoin_ckpt::rank_log_memory::clock as log_clock;
 use rejoin_engine::{Engine, WildMatch};
 use rejoin_logging::determinants::DeterminantError;
@@ -37,7 +37,9 @@ pub(super) fn begin_log(
         Err(error) => tracing::info!("messages are logged in memory of the process: {error}"),
     }
     let mut rank_log = RankLog::new(log, settings.log_limit);
-    if settings.stable_node {
+    if settings.optimistic {
+        rank_log.sends_early();
+    } else if settings.stable_node {
         rank_log.must_outlive_host();
     }
     Ok(Some(rank_log))
@@ -57,6 +59,9 @@ impl Device {
     /// The log of determinants; `None` outside logging modes.
     #[inline]
     pub fn determinants(&mut self) -> Option<&mut Determinants> {
+        if self.engine.any_dependency() {
+            self.record_dependencies();
+        }
         self.determinants.as_mut().map(RankLog::log)
     }
 
@@ -68,15 +73,29 @@ impl Device {
 
     /// This process was restored: opens the log again. What was recorded since the image is to be
     /// repeated, also if all others were restored, too: their images were taken at other moments.
-    pub(super) fn reopen_determinants(&mut self) -> Result<()> {
+    /// Returns at which marks the earlier incarnations have ended, as others are to know.
+    pub(super) fn reopen_determinants(&mut self) -> Result<Vec<(Incarnation, u64)>> {
         let rank = self.member.rank();
+        let incarnation = self.member.identity().incarnation;
         let Some(rank_log) = &mut self.determinants else {
-            return Ok(());
+            return Ok(Vec::new());
         };
         let memory = managers_log::open(self.member.settings().images.as_ref())
             .map_err(|error| Error::system("open the memory of determinants", error))?;
         let opened = rank_log.reopen(memory);
         opened.map_err(|error| unusable(rank, &error))?;
+        if !rank_log.is_optimistic() {
+            return Ok(Vec::new());
+        }
+        let begun = rank_log.begin(rank, incarnation);
+        begun.map_err(|error| unusable(rank, &error))
+    }
+
+    /// Receives with a wildcard are matched as before.
+    pub(super) fn repeat_matches(&mut self) {
+        let Some(rank_log) = &mut self.determinants else {
+            return;
+        };
         let past = rank_log.log().take_matches();
         let past = past.map(|(number, source, tag)| WildMatch {
             number,
@@ -84,7 +103,6 @@ impl Device {
             tag,
         });
         self.engine.replay_wild_matches(past);
-        Ok(())
     }
 
     /// This process may have been made from a file, which has the bodies of the log: they are in
@@ -133,6 +151,7 @@ impl Device {
     #[cold]
     pub(super) fn store_matches(&mut self) -> Result<bool> {
         let rank = self.member.rank();
+        self.record_dependencies();
         let Some(rank_log) = &mut self.determinants else {
             return Ok(self.engine.store_wild_matches(|_| true));
         };

@@ -71,7 +71,7 @@ impl Device {
         caller: Caller,
     ) -> SendOutcome {
         // What is not stored must not be seen by others.
-        let stored = !self.engine.any_wild_match();
+        let stored = !self.engine.any_to_record();
         let Some(rank_log) = self.determinants.as_mut().filter(|_| stored) else {
             return SendOutcome::Untried;
         };

@@ -84,7 +84,7 @@ impl Device {
     /// Continues a handshake as far as it can go now; true if it moved.
     pub(super) fn handshake_event(&mut self, token: PollToken) -> Result<bool> {
         // A resume tells the peer which of its messages were matched.
-        if self.engine.any_wild_match() {
+        if self.engine.any_to_record() {
             self.store_matches()?;
         }
         self.await_stable_determinants()?;

@@ -72,7 +72,7 @@ impl Device {
                     incarnation,
                     card,
                     ..
-                } => self.updated(rank, incarnation, card),
+                } => self.updated(rank, incarnation, card)?,
                 FromManager::Welcome(_) | FromManager::Start { .. } | FromManager::Begin { .. } => {
                 }
             }
@@ -83,10 +83,13 @@ impl Device {
     }
 
     /// A rank has a new incarnation, or another host, or its card has come.
-    fn updated(&mut self, rank: Rank, incarnation: Incarnation, card: BusinessCard) {
+    fn updated(&mut self, rank: Rank, incarnation: Incarnation, card: BusinessCard) -> Result<()> {
+        self.record_dependencies();
+        self.note_ends(rank, &card.log_ends);
+        self.return_if_orphan()?;
         let is_new = self.links.book().incarnation(rank) != Some(incarnation);
         let Some(closed) = self.links.update(rank, incarnation, card) else {
-            return;
+            return Ok(());
         };
         if let Some(closed) = closed {
             self.meter.stats.doorbells += closed.doorbells;
@@ -100,5 +103,6 @@ impl Device {
         if self.engine.tx_waiting(rank) {
             self.links.list_redial(rank);
         }
+        Ok(())
     }
 }

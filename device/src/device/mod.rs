@@ -12,6 +12,7 @@ mod link_check;
 mod link_loss;
 mod manager_updates;
 mod move_away;
+mod optimistic;
 mod passes;
 mod program_checkpoints;
 mod reopen;
@@ -356,7 +357,7 @@ impl Device {
         // The slow path stores matches of wildcards before anything leaves.
         self.note_action();
         if self.engine.has_groups()
-            && (self.engine.any_wild_match() || !self.are_determinants_stable()?)
+            && (self.engine.any_to_record() || !self.are_determinants_stable()?)
         {
             return Ok(false);
         }

@@ -58,6 +58,8 @@ impl Device {
         let card = self.listeners.card(options, &settings);
         let limits = size_limits::limits(self.engine.config(), options);
         self.member.change(now, settings, card);
+        let ends = self.reopen_determinants()?;
+        self.member.set_log_ends(ends);
         self.manager.report_no_shared_memory(no_shared_memory)?;
         let card = self.member.card();
         let Some(JobStart { book, image }) = self.manager.register(&now, size, card, limits)?
@@ -65,6 +67,7 @@ impl Device {
             return Ok(());
         };
         self.recovery.begin_with(image);
+        self.note_all_ends(&book);
         self.links.rejoin(now, book);
         // Also links that were not up: a message that waited for a link needs a new dial, since the
         // dial under way is gone.
@@ -74,7 +77,10 @@ impl Device {
         // Other recovery groups may have gone on since the image.
         self.engine.returned();
         self.reopen_bodies()?;
-        self.reopen_determinants()?;
+        self.repeat_matches();
+        self.return_if_orphan()?;
+        // Others may wait until what this rank repeats is stored.
+        self.are_determinants_stable()?;
         // Whatever came right behind the start was read along with it and raises no edge.
         self.read_manager_messages()?;
         Ok(())

@@ -99,6 +99,7 @@ impl Device {
             }
             match request {
                 SafePointRequest::Checkpoint(epoch) => {
+                    self.await_stable_image()?;
                     self.engine.set_epoch(epoch);
                     self.note_determinants(epoch);
                     self.take_image(epoch)?;

@@ -15,10 +15,10 @@ impl Device {
         if self.engine.has_groups() {
             moved = self.engine.any_log_copy();
             program_memory::log_out(&mut self.engine);
-            if self.engine.any_wild_match() && !self.store_matches()? {
+            if self.engine.any_to_record() && !self.store_matches()? {
                 return Ok(moved);
             }
-            if self.engine.any_ready() && !self.are_determinants_stable()? {
+            if self.engine.any_ready() && !self.may_frames_leave()? {
                 return Ok(moved);
             }
         }
@@ -34,12 +34,12 @@ impl Device {
     /// Writes the engine's frames for a peer, or dials it.
     #[inline]
     pub(super) fn flush_link(&mut self, rank: Rank) -> Result<bool> {
-        if self.engine.has_groups() && self.engine.any_wild_match() && !self.store_matches()? {
+        if self.engine.has_groups() && self.engine.any_to_record() && !self.store_matches()? {
             // It is asked for again when the log has room.
             self.engine.tx_later(rank);
             return Ok(false);
         }
-        if self.engine.has_groups() && !self.are_determinants_stable()? {
+        if self.engine.has_groups() && !self.may_frames_leave()? {
             self.engine.tx_later(rank);
             return Ok(false);
         }

@@ -65,6 +65,7 @@ impl RankListeners {
             lan: lan.unwrap_or_else(|| LanId(self.listeners.lan().to_owned())),
             local_host: LocalHostId(os::local_host_id()),
             pid: std::process::id(),
+            log_ends: Vec::new(),
         }
     }
 

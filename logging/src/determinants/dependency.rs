@@ -107,12 +107,17 @@ impl Dependency {
 pub struct Dependencies(BTreeMap<(Rank, Incarnation), u64>);
 
 impl Dependencies {
-    /// Adds one. Returns whether it is new: no other contains it.
-    pub fn add(&mut self, on: Dependency) -> bool {
+    /// Adds one.
+    pub fn add(&mut self, on: Dependency) {
         let mark = self.0.entry((on.rank, on.incarnation)).or_default();
-        let is_new = on.mark > *mark;
         *mark = on.mark.max(*mark);
-        is_new
+    }
+
+    /// Whether another one contains it.
+    #[must_use]
+    pub fn contains(&self, on: &Dependency) -> bool {
+        let mark = self.0.get(&(on.rank, on.incarnation));
+        mark.is_some_and(|mark| *mark >= on.mark)
     }
 
     /// One that was lost, if the rank is an orphan.
@@ -182,7 +187,8 @@ mod tests {
     #[test]
     fn the_last_dependency_on_each_incarnation_counts() {
         let mut all = Dependencies::default();
-        assert!(all.add(on(1, 5)) && !all.add(on(1, 4)) && all.add(on(2, 1)));
+        [on(1, 5), on(1, 4), on(2, 1)].map(|on| all.add(on));
+        assert!(all.contains(&on(1, 4)) && !all.contains(&on(1, 6)));
         let mut ends = IncarnationEnds::default();
         assert_eq!(all.lost(&ends), None);
         ends.note(Rank(1), Incarnation(0), 5);

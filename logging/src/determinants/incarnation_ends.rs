@@ -37,6 +37,21 @@ impl IncarnationEnds {
             .all(|end| end.1 >= on.mark)
     }
 
+    /// The ends of a rank's incarnations, at most so many: of two that are left out together, the
+    /// lower mark counts for both.
+    #[must_use]
+    pub fn of_rank(&self, rank: Rank, most: usize) -> Vec<(Incarnation, u64)> {
+        let mut ends = self.0.get(&rank).cloned().unwrap_or_default();
+        let more = ends.len().saturating_sub(most.max(1));
+        if let Some(lowest) = ends.first().map(|end| end.1) {
+            ends.drain(..more);
+            if let Some(first) = ends.first_mut().filter(|_| more > 0) {
+                first.1 = lowest;
+            }
+        }
+        ends
+    }
+
     /// All that is known: rank, incarnation, and mark.
     pub fn iter(&self) -> impl Iterator<Item = (Rank, Incarnation, u64)> {
         let of_rank = |(&rank, ends)| {

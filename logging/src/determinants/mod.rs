@@ -103,6 +103,11 @@ impl<M: LogMemory> DeterminantLog<M> {
         &self.memory
     }
 
+    /// The memory, for one who ends the log.
+    pub fn memory_mut(&mut self) -> &mut M {
+        &mut self.memory
+    }
+
     /// The words of the memory, for tests.
     pub fn memory_words(&self) -> Vec<u64> {
         let words = 0..self.memory.words();

@@ -82,6 +82,11 @@ impl StableMarks {
 
     /// The log of an incarnation is stored up to a mark, which it has asked about.
     pub fn stored(&mut self, mark: StableMark) {
+        let known = self.ranks.get(&mark.rank);
+        if known.is_some_and(|known| known.incarnation < mark.incarnation) {
+            // It has begun the log anew, or nobody depends on what is not stored.
+            self.begun(mark.rank, mark.incarnation, 0);
+        }
         let stored = self.ranks.entry(mark.rank).or_default();
         if stored.incarnation == mark.incarnation {
             stored.stored.push_back(mark.mark);

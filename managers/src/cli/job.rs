@@ -186,6 +186,17 @@ fn options(
     (takes_images, is_named): (bool, bool),
     machines: &Machines,
 ) -> Result<RankOptions, String> {
+    let stable_node = stable_node(job, machines, is_named)?;
+    let optimistic = job.recovery == RECEIVER_LOG;
+    if optimistic && (is_named || !stable_node) {
+        return Err(format!(
+            "--recovery {RECEIVER_LOG}: {}; sender-log does that",
+            match is_named {
+                true => "a job that can be restarted is not there yet for it",
+                false => "nothing of this job outlives a host",
+            }
+        ));
+    }
     Ok(RankOptions {
         interface: job.interface.clone(),
         port_range: job.port_range,
@@ -204,7 +215,8 @@ fn options(
         verbose: job.verbose,
         log_groups: log_groups(job, machines),
         log_limit: job.log_limit.unwrap_or(0),
-        stable_node: stable_node(job, machines, is_named)?,
+        stable_node,
+        optimistic,
         record: recordings::options(job)?,
         ..RankOptions::default()
     })
@@ -243,7 +255,7 @@ fn images(job: &JobArguments, machines: &Machines) -> Result<Option<ImagesPlace>
 
 /// Whether determinants must outlive the host of their rank, or the whole job if that `is_named`.
 fn stable_node(job: &JobArguments, machines: &Machines, is_named: bool) -> Result<bool, String> {
-    if job.recovery != SENDER_LOG {
+    if !logs_messages(job) {
         return Ok(false);
     }
     let has_files = images(job, machines)?.is_some();
@@ -261,10 +273,18 @@ fn stable_node(job: &JobArguments, machines: &Machines, is_named: bool) -> Resul
 /// The name of the mode in which only the group of a lost rank goes back.
 pub(super) const SENDER_LOG: &str = "sender-log";
 
+/// The same, where messages leave before what they depend on is stored.
+const RECEIVER_LOG: &str = "receiver-log";
+
+/// Whether ranks log messages, so that a recovery group comes back alone.
+fn logs_messages(job: &JobArguments) -> bool {
+    [SENDER_LOG, RECEIVER_LOG].contains(&job.recovery.as_str())
+}
+
 /// For each rank the number of its recovery group; empty: the job is one group.
 fn log_groups(job: &JobArguments, machines: &Machines) -> Vec<u32> {
     let placement = &machines.placement;
-    if job.recovery != SENDER_LOG {
+    if !logs_messages(job) {
         return Vec::new();
     }
     let first = placement.first();
@@ -314,19 +334,14 @@ fn check_not_there_yet(job: &JobArguments, given: Given<'_>) -> Result<(), Strin
     let recovery = given("recovery", &job.recovery);
     match job.recovery.as_str() {
         "none" | "coordinated" => {}
-        SENDER_LOG => check_sender_log(job, &recovery)?,
-        "receiver-log" => {
-            return Err(format!(
-                "{recovery} is not there yet; coordinated, sender-log and none are"
-            ));
-        }
+        SENDER_LOG | RECEIVER_LOG => check_sender_log(job, &recovery)?,
         _ => {
             return Err(format!(
-                "{recovery}: there is no such mode; coordinated, sender-log and none are"
+                "{recovery}: there is no such mode; coordinated, sender-log, receiver-log and none are"
             ));
         }
     }
-    let has_log = job.recovery == SENDER_LOG;
+    let has_log = logs_messages(job);
     let named = [
         ("--log-group", job.log_group.is_some()),
         ("--log-limit", job.log_limit.is_some()),

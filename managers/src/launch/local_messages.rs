@@ -8,7 +8,7 @@ use super::tree::TreeOrder;
 use crate::net::address::ManagerReach;
 use crate::stdio::{Begun, Stream};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
-use rejoin_logging::determinants::{LogPart, RecordWords};
+use rejoin_logging::determinants::{LogPart, RecordWords, StableMark};
 use rejoin_managers_protocol::broadcast::BroadcastMessage;
 use rejoin_managers_protocol::detector::ProbeMessage;
 use rejoin_managers_protocol::lookup;
@@ -26,6 +26,26 @@ pub struct StoredMark {
     pub incarnation: Incarnation,
     /// As the process counts.
     pub mark: u64,
+}
+
+impl From<StoredMark> for StableMark {
+    fn from(stored: StoredMark) -> StableMark {
+        StableMark {
+            rank: stored.rank,
+            incarnation: stored.incarnation,
+            mark: stored.mark,
+        }
+    }
+}
+
+impl From<StableMark> for StoredMark {
+    fn from(stable: StableMark) -> StoredMark {
+        StoredMark {
+            rank: stable.rank,
+            incarnation: stable.incarnation,
+            mark: stable.mark,
+        }
+    }
 }
 
 /// Most records of a part: it fits in a message with room to spare.

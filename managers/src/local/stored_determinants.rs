@@ -99,7 +99,9 @@ impl LocalManager {
             self.not_restored(slot, instance, why);
             return true;
         }
-        starter.logs().awaits(instance, epoch)
+        let awaits = starter.logs().awaits(instance, epoch);
+        starter.logs().continues(instance.rank);
+        awaits
     }
 
     /// A process that waits for that is not wanted any more; `false` if it is none.

@@ -245,7 +245,11 @@ mod tests {
     use super::*;
 
     fn empty() -> CentralNews {
-        CentralNews::new(StatusSummary::new("a job".into(), "a program".into()))
+        CentralNews::new(StatusSummary::new(
+            "a job".into(),
+            "a program".into(),
+            "none",
+        ))
     }
 
     fn in_memory(epoch: u32) -> CommittedEpochs {

@@ -8,8 +8,9 @@ use crate::launch::local_messages::{DeterminantsPart, StoredMark};
 use crate::launch::named_job::NamedJob;
 use crate::report::user_log;
 use rejoin_channel_table::Rank;
-use rejoin_logging::determinants::{CopiedLog, DeterminantError, LogPart};
+use rejoin_logging::determinants::{CopiedLog, DeterminantError, LogPart, StableMark, StableMarks};
 use rejoin_managers_protocol::central::HostIndex;
+use std::collections::BTreeMap;
 
 /// The copies, and their file.
 #[derive(Default)]
@@ -18,8 +19,12 @@ pub(super) struct KeptDeterminants {
     file: Option<DeterminantsFile>,
     /// Determinants of this rank are missing.
     failed: Option<(Rank, DeterminantError)>,
-    /// What hosts are told once all that was noted is stored.
-    answers: Vec<(HostIndex, StoredMark)>,
+    /// How far they are stored, with all that they depend on.
+    marks: StableMarks,
+    /// The hosts of ranks that have asked for that.
+    hosts: BTreeMap<Rank, HostIndex>,
+    /// A rank has asked since the file was written.
+    is_asked: bool,
 }
 
 impl KeptDeterminants {
@@ -35,6 +40,10 @@ impl KeptDeterminants {
         }
         let named = NamedJob::of(&launch.plan, launch.generation);
         let copies = match (launch.plan.from, before, &named) {
+            (Some(_), Some(_), _) if options.optimistic => {
+                let why = "a job with --recovery receiver-log can't be launched again yet";
+                return Err(Error::Log(why.into()));
+            }
             (Some(_), Some(before), _) => before.copies,
             (Some(_), None, Some(named)) => {
                 DeterminantsFile::load(named.folder(), named.id()).map_err(Error::Log)?
@@ -45,8 +54,7 @@ impl KeptDeterminants {
         Ok(KeptDeterminants {
             copies,
             file: made.transpose().map_err(Error::Log)?,
-            failed: None,
-            answers: Vec::new(),
+            ..KeptDeterminants::default()
         })
     }
 
@@ -64,9 +72,16 @@ impl KeptDeterminants {
             self.no_file(&error);
         }
         let copy = self.copies.entry(rank).or_default();
-        match copy.add(&LogPart::from(part)) {
-            Ok(()) => self.answers.extend(mark.map(|mark| (host, mark))),
-            Err(error) => self.failed = Some((rank, error)),
+        let part = LogPart::from(part);
+        if let Err(error) = copy.add(&part) {
+            self.failed = Some((rank, error));
+            return;
+        }
+        self.marks.add(rank, &part);
+        if let Some(mark) = mark {
+            self.marks.stored(mark.into());
+            self.hosts.insert(rank, host);
+            self.is_asked = true;
         }
     }
 
@@ -85,13 +100,17 @@ impl KeptDeterminants {
             let why = format!("determinants of rank {}: {error}", rank.0);
             return Err(Error::Log(why));
         }
-        if !self.answers.is_empty()
-            && let Some(file) = &mut self.file
+        if !std::mem::take(&mut self.is_asked) {
+            return Ok(Vec::new());
+        }
+        if let Some(file) = &mut self.file
             && let Err(error) = file.sync(&self.copies)
         {
             self.no_file(&error);
         }
-        Ok(std::mem::take(&mut self.answers))
+        let stable = self.marks.advance().into_iter();
+        let of_host = |mark: StableMark| Some((*self.hosts.get(&mark.rank)?, mark.into()));
+        Ok(stable.filter_map(of_host).collect())
     }
 
     /// The file lacks something from here on.

@@ -25,6 +25,7 @@ use crate::net::manager_listener::ListeningSockets;
 use crate::net::reactor::{Interest, Reactor, Token};
 use crate::report::progress_line::ProgressLine;
 use crate::report::query_server::QueryServer;
+use crate::report::recovery_mode;
 use crate::report::status_summary::StatusSummary;
 use crate::report::user_log::UserLog;
 use crate::terminal_line::TerminalLine;
@@ -207,7 +208,8 @@ impl Launcher {
             Some(streams) => streams.continued(setup, kinds),
             None => Streams::new(setup, kinds)?,
         };
-        let summary = StatusSummary::new(name, launch.program().into_owned());
+        let recovery = recovery_mode(launch.recovery.is_some(), &launch.plan.options);
+        let summary = StatusSummary::new(name, launch.program().into_owned(), recovery);
         let control = QueryServer::new(plan.job, kind::CONTROL, &reactor);
         let journal = control.journal().filter(|_| launch.recovery.is_some());
         let setup = central_setup(&launch, failover.is_some(), sockets, tree);

@@ -50,8 +50,7 @@ impl Observers {
 
     /// A launch begins, with this reactor.
     pub fn begin(&mut self, launch: &Launch, reactor: &Reactor) -> Result<()> {
-        let has_groups = !launch.plan.options.log_groups.is_empty();
-        let recovery = recovery_mode(launch.recovery.is_some(), has_groups);
+        let recovery = recovery_mode(launch.recovery.is_some(), &launch.plan.options);
         let generation = launch.generation.0;
         self.events
             .began(generation, &launch.program(), recovery, &launch.machines);

@@ -4,7 +4,6 @@ use crate::host_clocks::now;
 use crate::report::query::{
     Checkpoint, HostStatus, JobStatus, LastCost, LogStatus, MoveStatus, RankStatus,
 };
-use crate::report::recovery_mode;
 use rejoin_channel_table::Epoch;
 use rejoin_managers_protocol::central::{
     Course, Event, HostIndex, HostView, JobView, LogView, MovePhase, MoveView, RankView,
@@ -19,6 +18,8 @@ use rejoin_managers_protocol::verdict::Described;
 pub struct StatusSummary {
     name: String,
     program: String,
+    /// The mode of recovery.
+    recovery: &'static str,
     /// When it was made.
     since: Time,
     committed: u64,
@@ -38,10 +39,11 @@ pub struct StatusSummary {
 
 impl StatusSummary {
     /// Of a job that has not begun.
-    pub fn new(name: String, program: String) -> StatusSummary {
+    pub fn new(name: String, program: String, recovery: &'static str) -> StatusSummary {
         StatusSummary {
             name,
             program,
+            recovery,
             since: now(),
             ..StatusSummary::default()
         }
@@ -154,7 +156,7 @@ impl StatusSummary {
             central: central.0,
             central_restarts: central.1,
             running_ns: now.0.saturating_sub(self.since.0),
-            recovery: recovery_mode(view.recovers, view.has_groups).into(),
+            recovery: self.recovery.into(),
             course: course(view.course).into(),
             generation: view.generation.0,
             pending: view.pending.map(|epoch| epoch.0),

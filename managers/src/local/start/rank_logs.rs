@@ -165,6 +165,12 @@ impl RankLogs {
         Ok(())
     }
 
+    /// Another process continues the log of a rank, which the one before may have cut: all of it is
+    /// new.
+    pub fn continues(&mut self, rank: Rank) {
+        self.begins(rank);
+    }
+
     /// Whether a process begins only after the copy of its determinants has come.
     pub fn awaits(&mut self, instance: ProcessInstance, epoch: Epoch) -> bool {
         let rank = instance.rank;

@@ -1,0 +1,108 @@
+//! Optimistic logging: messages leave before the determinants that they depend on are stored, and
+//! say so. A rank that depends on something lost returns to its last image.
+
+use nix::sys::signal::{Signal, raise};
+use rejoin_channel_table::AddressBook;
+use rejoin_channel_table::ids::{Incarnation, Rank};
+use rejoin_logging::determinants::Dependency;
+
+use super::Device;
+use crate::error::{Error, Result};
+use crate::rank_log::RankLog;
+
+impl Device {
+    /// Whether frames that are ready may leave. Their receivers are told if what they depend on is
+    /// not stored, or else they wait for that.
+    #[inline]
+    pub(super) fn may_frames_leave(&mut self) -> Result<bool> {
+        let is_stable = self.are_determinants_stable()?;
+        match &self.determinants {
+            Some(rank_log) if rank_log.is_optimistic() => {
+                self.engine.set_interval(rank_log.interval());
+                Ok(true)
+            }
+            _ => Ok(is_stable),
+        }
+    }
+
+    /// Records what the messages depend on that have arrived.
+    #[cold]
+    pub(super) fn record_dependencies(&mut self) {
+        let book = self.links.book();
+        while let Some((peer, mark)) = self.engine.next_dependency() {
+            let on = Dependency {
+                rank: peer,
+                // A link has the incarnation of the book, and ends before that changes.
+                incarnation: book.incarnation(peer).unwrap_or_default(),
+                mark,
+            };
+            let Some(rank_log) = &mut self.determinants else {
+                continue;
+            };
+            if rank_log.depends(on).is_err() {
+                // Until a checkpoint makes room, nothing may leave this rank.
+                self.engine.depends_later(peer, mark);
+                return;
+            }
+        }
+    }
+
+    /// The card of a rank says at which marks its incarnations ended.
+    pub(super) fn note_ends(&mut self, rank: Rank, ends: &[(Incarnation, u64)]) {
+        if let Some(rank_log) = &mut self.determinants {
+            rank_log.note_ends(rank, ends);
+        }
+    }
+
+    /// The same of the cards of all ranks.
+    pub(super) fn note_all_ends(&mut self, book: &AddressBook) {
+        for rank in (0..self.member.size()).map(Rank) {
+            let ends = book.card(rank).map(|card| &card.log_ends[..]);
+            self.note_ends(rank, ends.unwrap_or_default());
+        }
+    }
+
+    /// If something is lost that this rank depends on, it returns: the process ends, and the next
+    /// one repeats only what came before.
+    ///
+    /// # Errors
+    /// A manager that cannot be spoken to, or memory that is no log.
+    pub(super) fn return_if_orphan(&mut self) -> Result<()> {
+        let lost = self.determinants.as_ref().and_then(RankLog::lost);
+        let (Some(on), Some(rank_log)) = (lost, &mut self.determinants) else {
+            return Ok(());
+        };
+        let rank = self.member.rank();
+        rank_log.cut().map_err(|error| Error::Manager {
+            rank,
+            problem: format!("its memory for determinants is of no use: {error}"),
+        })?;
+        let text = format!(
+            "rank {rank} has messages of rank {} that were lost with its host: it returns",
+            on.rank
+        );
+        self.manager.note(true, text)?;
+        // As any process that is lost: its manager sees the end, and the group returns.
+        let _ = raise(Signal::SIGKILL);
+        Ok(())
+    }
+
+    /// An image is about to be taken: none may depend on something that can be lost.
+    ///
+    /// # Errors
+    /// It is not stored in a minute.
+    pub(super) fn await_stable_image(&mut self) -> Result<()> {
+        let optimistic = self
+            .determinants
+            .as_ref()
+            .is_some_and(RankLog::is_optimistic);
+        if !optimistic {
+            return Ok(());
+        }
+        if self.engine.any_to_record() {
+            self.store_matches()?;
+        }
+        self.note_action();
+        self.await_stable_determinants()
+    }
+}
