@@ -87,6 +87,8 @@ mod tests {
         Write(usize, usize),
         Read(usize, usize),
         Cut,
+        /// All that can move does.
+        Settle,
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -109,9 +111,7 @@ mod tests {
             // What each message depends on, the requests for them, and what the receiver knows.
             let (mut sent, mut open, mut known) = (Vec::new(), Vec::new(), 0);
             let (mut recorded, mut stable, mut received) = (0, 0, 0);
-            let rest = [Step::Write(0, usize::MAX), Step::Read(1, usize::MAX), Step::Receive,
-                Step::Write(1, usize::MAX), Step::Read(0, usize::MAX)];
-            let rest = rest.iter().cycle().take(200).cloned();
+            let rest = [Step::Receive, Step::Settle].iter().cycle().take(300).cloned();
             for step in steps.into_iter().chain(rest) {
                 match step {
                     Step::Send(length) => {
@@ -136,6 +136,7 @@ mod tests {
                     Step::Read(to, bytes) => {
                         world.read(to, 1 - to, bytes);
                     }
+                    Step::Settle => world.settle(),
                     Step::Cut => {
                         world.cut(0, 1);
                         let resumes = world.shake(0, 1);

@@ -73,10 +73,16 @@ impl Device {
             return Ok(());
         };
         let rank = self.member.rank();
-        rank_log.cut().map_err(|error| Error::Manager {
-            rank,
-            problem: format!("its memory for determinants is of no use: {error}"),
+        let unusable = |problem| Error::Manager { rank, problem };
+        let cut = rank_log.cut().map_err(|error| {
+            unusable(format!("its memory for determinants is of no use: {error}"))
         })?;
+        if cut.is_none() {
+            let lost = on.rank;
+            return Err(unusable(format!(
+                "its image depends on messages of rank {lost} that were lost with a host"
+            )));
+        }
         let text = format!(
             "it depends on messages of rank {} that were lost with a host: it returns",
             on.rank

@@ -187,7 +187,9 @@ mod tests {
     #[test]
     fn the_last_dependency_on_each_incarnation_counts() {
         let mut all = Dependencies::default();
-        [on(1, 5), on(1, 4), on(2, 1)].map(|on| all.add(on));
+        [on(1, 5), on(1, 4), on(2, 1)]
+            .into_iter()
+            .for_each(|on| all.add(on));
         assert!(all.contains(&on(1, 4)) && !all.contains(&on(1, 6)));
         let mut ends = IncarnationEnds::default();
         assert_eq!(all.lost(&ends), None);

@@ -19,6 +19,8 @@ pub(super) struct KeptDeterminants {
     file: Option<DeterminantsFile>,
     /// Determinants of this rank are missing.
     failed: Option<(Rank, DeterminantError)>,
+    /// Parts of which more is to come, that was read at the same moment.
+    incoming: BTreeMap<Rank, LogPart>,
     /// How far they are stored, with all that they depend on.
     marks: StableMarks,
     /// The hosts of ranks that have asked for that.
@@ -71,8 +73,18 @@ impl KeptDeterminants {
         {
             self.no_file(&error);
         }
+        let mut part = LogPart::from(part);
+        if let Some(mut begun) = self.incoming.remove(&rank) {
+            part = match begun.extend(part) {
+                Ok(()) => begun,
+                Err(other) => other,
+            };
+        }
+        if mark.is_none() {
+            self.incoming.insert(rank, part);
+            return;
+        }
         let copy = self.copies.entry(rank).or_default();
-        let part = LogPart::from(part);
         if let Err(error) = copy.add(&part) {
             self.failed = Some((rank, error));
             return;

@@ -59,6 +59,8 @@ pub struct RankLogs {
     failed: BTreeMap<Rank, String>,
     /// Ranks have logs.
     is_used: bool,
+    /// A process may cut its log before it ends.
+    may_be_cut: bool,
 }
 
 impl RankLogs {
@@ -81,6 +83,7 @@ impl RankLogs {
         Ok(RankLogs {
             logs: logs?,
             is_used: true,
+            may_be_cut: plan.options.optimistic,
             ..RankLogs::default()
         })
     }
@@ -168,7 +171,9 @@ impl RankLogs {
     /// Another process continues the log of a rank, which the one before may have cut: all of it is
     /// new.
     pub fn continues(&mut self, rank: Rank) {
-        self.begins(rank);
+        if self.may_be_cut {
+            self.begins(rank);
+        }
     }
 
     /// Whether a process begins only after the copy of its determinants has come.
