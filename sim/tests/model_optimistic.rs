@@ -5,7 +5,8 @@
 //! Determinants leave for a keeper on another host, and arrive at any later step. Messages leave
 //! before that. Hosts are lost at any step, with all that only they have. Each rank comes back from
 //! its last committed image and the keeper's copy. A rank that depends on something lost comes back
-//! from its own log, which it has cut before that. Clients take images when they like. The model checks that
+//! from its own log, which it has cut before that. Clients take images when they like. The model
+//! checks that
 //!
 //! - no rank refuses what another one says, and no committed image depends on something lost;
 //! - every client always ends with the answers that belong to the server's order: no orphan

@@ -11,7 +11,7 @@ use super::determinant_record::{DeterminantKind, DeterminantRecord, RECORD_WORDS
 use super::log_layout::{ANSWERS, COPIED, END, FIRST, MAGIC, SENDS, TASKS, capacity, place};
 use super::{DeterminantError, LogMemory};
 
-/// How often the counters are read until they stand still.
+/// Most reads of the counters until two of them agree.
 const MOST_READS: u32 = 1000;
 
 /// Words of a record.

@@ -26,6 +26,7 @@
 //! A record is written before the counter of records moves, and that before the counter of answers
 //! or of sends. The process can die between any two of these stores.
 
+mod dependencies;
 mod dependency;
 mod determinant_error;
 mod determinant_record;
@@ -38,7 +39,8 @@ mod recorded;
 mod replay_table;
 mod stable_marks;
 
-pub use dependency::{Dependencies, Dependency};
+pub use dependencies::Dependencies;
+pub use dependency::Dependency;
 pub use determinant_error::DeterminantError;
 pub use determinant_record::{DeterminantKind, DeterminantRecord, pack_message, unpack_message};
 pub use incarnation_ends::IncarnationEnds;
