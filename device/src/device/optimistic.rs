@@ -93,10 +93,11 @@ impl Device {
         Ok(())
     }
 
-    /// An image is about to be taken: none may depend on something that can be lost.
+    /// Waits until all is stable that this rank depends on: before an image, and before the end. If
+    /// that is lost, the rank returns. Ends with the job, which ends if a lost rank can't return.
     ///
     /// # Errors
-    /// It is not stored in a minute.
+    /// A manager that cannot be spoken to.
     pub(super) fn await_stable_image(&mut self) -> Result<()> {
         let optimistic = self
             .determinants
