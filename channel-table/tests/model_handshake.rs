@@ -18,7 +18,7 @@ mod model;
 
 use model::{End, World};
 use rejoin_channel_table::{Generation, Incarnation, LinkState, Rank};
-use rejoin_tests::models::{full, tell};
+use rejoin_tests::models::{ci, tell};
 use stateright::{Checker, Model, Property};
 use std::time::Instant;
 
@@ -288,9 +288,9 @@ fn check(name: &str, setup: Setup) {
     checker.assert_properties();
 }
 
-/// Without `REJOIN_MODELS=full` bounds are one smaller, so that a plain `cargo test` stays quick.
+/// Without `REJOIN_MODELS=ci` bounds are one smaller, so that a plain `cargo test` stays quick.
 fn quick() -> u8 {
-    1 - full()
+    1 - ci()
 }
 
 const NONE: Setup = Setup {

@@ -23,7 +23,7 @@ use rejoin_engine::{Completion, Config, Envelope, FailedProbes, MessageMode, Req
 use rejoin_sim::message_check::{self, Outcome};
 use rejoin_sim::message_plan::{Message, Plan, Receive, Step, content, pattern};
 use rejoin_sim::node::{MemoryAccess, Node, Output};
-use rejoin_tests::models::{full, tell};
+use rejoin_tests::models::{ci, full, tell};
 use stateright::{Checker, Model, Property};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -550,9 +550,9 @@ fn check(name: &str, setup: Setup) {
     checker.assert_properties();
 }
 
-/// Cuts at most: two with `REJOIN_MODELS=full`.
+/// Cuts at most: one without `REJOIN_MODELS`.
 fn cuts() -> u8 {
-    1 + full()
+    1 + ci()
 }
 
 #[test]
@@ -582,7 +582,7 @@ fn bodies_that_are_read_out_of_their_senders_memory() {
         (
             "read: both ways",
             (1, 0, 100, MessageMode::Standard),
-            cuts() - 1,
+            full(),
         ),
     ] {
         let messages = [first, (0, 0, 100, MessageMode::Synchronous)];

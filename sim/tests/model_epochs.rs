@@ -11,7 +11,7 @@
 //! - it finds a violation when one half of the rule is switched off.
 //!
 //! Bounds: two messages, one connection at a time, whole writes. `REJOIN_MODELS=soak` takes larger
-//! ones than `full`; without the variable they are smaller.
+//! ones than `full`, and `full` than `ci`; without the variable they are smallest.
 
 mod two_ranks;
 
@@ -22,7 +22,7 @@ use rejoin_channel_table::{Epoch, Generation, Identity};
 use rejoin_engine::{FailedProbes, MessageMode};
 use rejoin_sim::message_plan::Plan;
 use rejoin_sim::node::{DisabledEpochRule, Node};
-use rejoin_tests::models::{full, soak, tell};
+use rejoin_tests::models::{ci, full, soak, tell};
 use stateright::{Checker, Model, Property};
 use two_ranks::{ACCESS, Program, Wire, book, peer, plan};
 
@@ -438,7 +438,7 @@ fn acks_at_any_time() {
     let setup = Setup {
         plan: plan(&[(0, 8, MessageMode::Standard), (0, 8, MessageMode::Standard)]),
         budget: Budget {
-            crashes: full(),
+            crashes: ci(),
             ..BUDGET
         },
         disabled_rule: DisabledEpochRule::default(),
@@ -453,11 +453,11 @@ fn a_cut_between_images() {
     let setup = Setup {
         plan: plan(&[
             (0, 8, MessageMode::Standard),
-            (1, 60, MessageMode::Standard),
+            (1, 8 + 52 * usize::from(full()), MessageMode::Standard),
         ]),
         budget: Budget {
             cuts: 1,
-            crashes: full(),
+            crashes: ci(),
             orders: 1 + soak(),
             ..BUDGET
         },
@@ -473,12 +473,12 @@ fn an_aborted_checkpoint_and_its_successor() {
     let setup = Setup {
         plan: plan(&[
             (0, 8, MessageMode::Standard),
-            (1, 60, MessageMode::Standard),
+            (1, 8 + 52 * usize::from(full()), MessageMode::Standard),
         ]),
         budget: Budget {
             orders: 2,
             aborts: 1,
-            crashes: full(),
+            crashes: ci(),
             ..BUDGET
         },
         disabled_rule: DisabledEpochRule::default(),
@@ -493,7 +493,7 @@ fn a_crash_during_a_rollback() {
     let setup = Setup {
         plan: plan(&[
             (0, 8, MessageMode::Standard),
-            (1, 60 + 40 * usize::from(full()), MessageMode::Standard),
+            (1, 60 + 40 * usize::from(ci()), MessageMode::Standard),
         ]),
         budget: Budget {
             crashes: 2,

@@ -12,8 +12,8 @@
 //! - it finds a violation when one part of the protocol is switched off.
 //!
 //! Bounds: two or three messages, one connection at a time, whole writes. `REJOIN_MODELS=soak`
-//! takes larger ones than `full`. Without the variable only the searches for violations run,
-//! because the others take minutes.
+//! takes larger ones than `full`, and `full` than `ci`. Without the variable only the searches for
+//! violations run, because the others take minutes.
 
 mod two_ranks;
 
@@ -24,7 +24,7 @@ use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_engine::{FailedProbes, MessageMode, Omission};
 use rejoin_sim::message_plan::Plan;
 use rejoin_sim::node::Node;
-use rejoin_tests::models::{full, soak, tell};
+use rejoin_tests::models::{ci, full, soak, tell};
 use stateright::{Checker, Model, Property};
 use two_ranks::{ACCESS, Program, Wire, book, identity, peer, plan};
 
@@ -374,8 +374,8 @@ fn messages(of: &[(u32, (usize, MessageMode))]) -> Plan {
 }
 
 fn check(name: &str, setup: Setup) {
-    if full() == 0 {
-        return println!("{name}: only with REJOIN_MODELS=full");
+    if ci() == 0 {
+        return println!("{name}: only with REJOIN_MODELS=ci");
     }
     let begun = Instant::now();
     let checker = setup.checker().spawn_dfs().join();
@@ -388,14 +388,15 @@ fn check(name: &str, setup: Setup) {
 
 #[test]
 fn one_rank_returns_and_the_other_stands() {
-    for (name, of) in [
+    let plans = [
         ("small", [(0, SMALL), (0, SMALL)]),
         ("there and back", [(0, SMALL), (1, MEDIUM)]),
         ("medium", [(0, MEDIUM), (0, SMALL)]),
         ("synchronous", [(0, SYNCHRONOUS), (1, SMALL)]),
         ("long", [(0, LONG), (0, SMALL)]),
         ("long there and back", [(0, LONG), (1, LONG)]),
-    ] {
+    ];
+    for (name, of) in plans.into_iter().take(5 + usize::from(full())) {
         let setup = Setup {
             plan: messages(&of),
             budget: BUDGET,
@@ -430,13 +431,15 @@ fn both_return_one_after_the_other_or_at_once() {
 
 #[test]
 fn a_cut_around_a_return() {
-    for (name, of) in [
-        ("small", [(0, SMALL), (0, MEDIUM)]),
-        ("long", [(0, LONG), (1, SMALL)]),
+    // A further image of the long one takes five minutes.
+    for (name, of, images) in [
+        ("small", [(0, SMALL), (0, MEDIUM)], 1),
+        ("long", [(0, LONG), (1, SMALL)], full()),
     ] {
         let setup = Setup {
             plan: messages(&of),
             budget: Budget {
+                images,
                 cuts: 1 + soak(),
                 ..BUDGET
             },
@@ -452,7 +455,10 @@ fn a_return_around_a_read_of_the_senders_memory() {
     let setup = Setup {
         // The first one brings the link: a body that is sent without a link is not offered.
         plan: messages(&[(0, SMALL), (0, LONG)]),
-        budget: Budget { cuts: 1, ..BUDGET },
+        budget: Budget {
+            cuts: full(),
+            ..BUDGET
+        },
         without: Without::Nothing,
         reads: true,
     };

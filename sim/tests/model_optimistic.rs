@@ -15,7 +15,7 @@
 //!   when their logs are not cut, and when images are committed that depend on what can be lost.
 //!
 //! Bounds: a question of each client, one connection of a client at a time, whole writes.
-//! `REJOIN_MODELS=soak` takes larger ones than `full`. Without the variable only random runs are
+//! `REJOIN_MODELS=soak` takes larger ones than `ci`. Without the variable only random runs are
 //! made: long ones with many losses, and the searches for violations.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -29,7 +29,7 @@ use rejoin_logging::determinants::{
 };
 use rejoin_sim::rng::Rng;
 use rejoin_sim::seed_range::seed_range;
-use rejoin_tests::models::{full, soak, tell};
+use rejoin_tests::models::{ci, soak, tell};
 use stateright::{Checker, Model, Property};
 
 mod server_and_clients;
@@ -460,8 +460,8 @@ impl Model for Setup {
 }
 
 fn check(name: &str, questions: usize, budget: Budget, server_only: bool) {
-    if full() == 0 {
-        return println!("{name}: only with REJOIN_MODELS=full");
+    if ci() == 0 {
+        return println!("{name}: only with REJOIN_MODELS=ci");
     }
     let begun = Instant::now();
     let setup = Setup {

@@ -39,10 +39,16 @@ pub fn soak() -> u8 {
     u8::from(bounds().is_some_and(|bounds| bounds == "soak"))
 }
 
-/// Added to a bound with `REJOIN_MODELS=full` (as the claim `models` sets it) or `soak`. Without
-/// it, a plain `cargo test` stays quick.
+/// Added to a bound with `REJOIN_MODELS=full` or `soak`: one that takes too long for every change.
 #[must_use]
 pub fn full() -> u8 {
+    u8::from(bounds().is_some_and(|bounds| bounds != "ci"))
+}
+
+/// Added to a bound with `REJOIN_MODELS=ci` (as the claim `models` sets it), `full` or `soak`.
+/// Without it, a plain `cargo test` stays quick.
+#[must_use]
+pub fn ci() -> u8 {
     u8::from(bounds().is_some())
 }
 
@@ -52,7 +58,7 @@ pub fn full() -> u8 {
 /// If the variable has another value.
 fn bounds() -> Option<String> {
     let bounds = std::env::var("REJOIN_MODELS").ok()?;
-    let known = ["full", "soak"].contains(&bounds.as_str());
-    assert!(known, "REJOIN_MODELS={bounds}: it is full or soak");
+    let known = ["ci", "full", "soak"].contains(&bounds.as_str());
+    assert!(known, "REJOIN_MODELS={bounds}: it is ci, full or soak");
     Some(bounds)
 }

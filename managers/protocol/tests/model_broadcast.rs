@@ -1,14 +1,14 @@
 //! Broadcasts of central down a tree of local managers, under a model checker. Messages overtake
 //! each other and are lost, hosts crash, timers fire too early, and working links seem lost.
 //!
-//! `REJOIN_MODELS=soak` takes larger bounds than `full`; without the variable they are smaller.
+//! `REJOIN_MODELS=soak` takes larger bounds than `ci`; without the variable they are smaller.
 
 use rejoin_channel_table::Generation;
 use rejoin_managers_protocol::broadcast::{
     BroadcastEffect, BroadcastMessage, Member, Peer, Stamp, Tree,
 };
 use rejoin_managers_protocol::manager_messages::Time;
-use rejoin_tests::models::{full, soak, tell};
+use rejoin_tests::models::{ci, soak, tell};
 use stateright::{Checker, Model, Property};
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -384,7 +384,7 @@ const FOUR: Job = Job {
 #[test]
 fn lost_messages_and_clocks_that_ring_early() {
     let budget = Budget {
-        losses: 1 + full() + soak(),
+        losses: 1 + ci() + soak(),
         early: 1 + soak(),
         ..BUDGET
     };
@@ -396,7 +396,7 @@ fn a_host_crashes() {
     let budget = Budget {
         crashes: 1 + soak(),
         losses: 1,
-        early: full() + soak(),
+        early: ci() + soak(),
         ..BUDGET
     };
     check("crash", Job { budget, ..FOUR });
@@ -407,7 +407,7 @@ fn a_link_between_hosts_seems_gone() {
     let budget = Budget {
         cuts: 1,
         crashes: 1,
-        losses: full() + soak(),
+        losses: ci() + soak(),
         ..BUDGET
     };
     check("cut", Job { budget, ..FOUR });
@@ -416,8 +416,8 @@ fn a_link_between_hosts_seems_gone() {
 #[test]
 fn words_in_order_and_a_new_generation() {
     let budget = Budget {
-        messages: 2 + u32::from(full()),
-        losses: 1 + full(),
+        messages: 2 + u32::from(ci()),
+        losses: 1 + ci(),
         ..BUDGET
     };
     let job = Job {
@@ -448,7 +448,7 @@ fn a_message_crosses_to_a_site_once() {
 #[test]
 fn the_first_host_of_a_site_crashes_between_generations() {
     let budget = Budget {
-        messages: 2 + u32::from(full()),
+        messages: 2 + u32::from(ci()),
         crashes: 1,
         ..BUDGET
     };

@@ -2,7 +2,7 @@
 //! Hosts die, leave and join, and links between two hosts are cut, at any moment and in any order
 //! of messages. A message takes no time that a core could measure.
 //!
-//! `REJOIN_MODELS=soak` takes larger bounds than `full`; without the variable they are smaller.
+//! `REJOIN_MODELS=soak` takes larger bounds than `full`; otherwise they are smaller.
 
 use rejoin_managers_protocol::detector::{
     Detector, DetectorSettings, HostWatch, ProbeDuty, ProbeFailure, Prober, WatchEffect,

@@ -3,8 +3,8 @@
 //! middle of a checkpoint or a recovery. There are signals, and exits that turn out not to be
 //! failures.
 //!
-//! `REJOIN_MODELS=soak` takes larger bounds than `full`, for hours; without the variable they are
-//! smaller.
+//! `REJOIN_MODELS=soak` takes larger bounds than `full`, for hours, and `full` larger ones than
+//! `ci`; without the variable they are smallest.
 
 mod recovery;
 
@@ -14,7 +14,7 @@ use rejoin_managers_protocol::central;
 use rejoin_managers_protocol::local;
 use rejoin_managers_protocol::manager_messages::End;
 use rejoin_managers_protocol::verdict::Verdict;
-use rejoin_tests::models::{full, soak, tell};
+use rejoin_tests::models::{ci, full, soak, tell};
 use stateright::{Checker, Model, Property};
 use std::time::Instant;
 
@@ -444,7 +444,7 @@ fn two_deaths_that_are_noticed_early() {
 fn a_death_and_a_checkpoint_of_two_hosts() {
     let bounds = Faults {
         deaths: 1 + soak(),
-        checkpoints: full(),
+        checkpoints: ci(),
         ..NONE
     };
     let jobs = Jobs {
@@ -459,13 +459,13 @@ fn a_death_and_a_checkpoint_of_two_hosts() {
 #[test]
 fn deaths_before_init() {
     let bounds = Faults {
-        deaths: 1 + full(),
+        deaths: 1 + ci(),
         ..NONE
     };
     let jobs = Jobs {
         bounds,
         before_init: true,
-        early: full() != 0,
+        early: ci() != 0,
         ..TWO
     };
     check("before MPI_Init", jobs);
@@ -489,7 +489,7 @@ fn images_that_die_or_cannot_be_taken() {
         deaths: 1 + full(),
         images: 1,
         refusals: 1,
-        checkpoints: full() + soak(),
+        checkpoints: ci() + soak(),
         ..NONE
     };
     check("images", Jobs { bounds, ..TWO });
@@ -500,7 +500,7 @@ fn a_rank_dies_with_its_image_while_files_are_written() {
     let bounds = Faults {
         deaths: 1 + soak(),
         images: 1,
-        checkpoints: full(),
+        checkpoints: ci(),
         ..NONE
     };
     let jobs = Jobs {
@@ -517,7 +517,7 @@ fn files_that_cannot_be_written() {
         deaths: 1,
         images: soak(),
         files: 1,
-        checkpoints: full(),
+        checkpoints: ci(),
         ..NONE
     };
     let jobs = Jobs {
@@ -533,7 +533,7 @@ fn central_dies_while_files_are_written() {
     let bounds = Faults {
         deaths: soak(),
         centrals: 1,
-        checkpoints: full(),
+        checkpoints: ci(),
         ..NONE
     };
     let jobs = Jobs {
@@ -613,7 +613,7 @@ fn faults_that_come_again() {
     let bounds = Faults { deaths: 2, ..NONE };
     let jobs = Jobs {
         bounds,
-        early: full() != 0,
+        early: ci() != 0,
         kinds: &[FAULTED],
         ..TWO
     };
@@ -638,7 +638,7 @@ fn a_signal_and_a_death() {
 #[test]
 fn central_dies_at_any_step() {
     let bounds = Faults {
-        centrals: 1 + full() + soak(),
+        centrals: 1 + ci() + soak(),
         checkpoints: soak(),
         ..NONE
     };
@@ -685,7 +685,7 @@ fn ends_while_central_is_dead() {
     };
     let jobs = Jobs {
         bounds,
-        early: full() != 0,
+        early: ci() != 0,
         kinds: &[KILLED, EXITED],
         ..TWO
     };

@@ -20,11 +20,13 @@ const BUILD: [&str; 5] = [
 ];
 
 /// Binaries that take longest: they start first, so that no core is idle in the end.
-const LONG: [&str; 10] = [
+const LONG: [&str; 12] = [
     "model_recovery",
-    "model_detector",
+    "model_optimistic",
     "model_groups",
     "model_epochs",
+    "model_channel",
+    "model_detector",
     "model",
     "groups",
     "seeds",

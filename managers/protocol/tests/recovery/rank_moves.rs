@@ -9,7 +9,7 @@ use rejoin_managers_protocol::central::{CentralInput, Event, MoveRequest, Movers
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::manager_messages::{ProcessInstance, ToLocal};
 use rejoin_managers_protocol::verdict::Verdict;
-use rejoin_tests::models::{full, soak};
+use rejoin_tests::models::{ci, full, soak};
 use rejoin_wire::FromManager;
 use stateright::{Checker, HasDiscoveries, Model, Path, Property};
 use std::collections::BTreeMap;
@@ -413,7 +413,7 @@ const ALONE: Jobs = Jobs {
 fn a_rank_moves_and_another_comes_to_its_host() {
     let requests: &[Request] = &[(0, Some(2)), (1, Some(0))];
     let jobs = Jobs {
-        requests: &requests[..1 + usize::from(full())],
+        requests: &requests[..1 + usize::from(ci())],
         ..MOVES
     };
     check("two moves", jobs);
@@ -432,7 +432,7 @@ fn a_rank_moves_there_and_back_while_orders_come_twice() {
 #[test]
 fn a_rank_dies_around_a_move() {
     let bounds = Faults {
-        deaths: full(),
+        deaths: ci(),
         checkpoints: soak(),
         ..NONE
     };
@@ -448,14 +448,14 @@ fn a_rank_dies_around_a_move() {
 fn the_moved_rank_dies_and_its_image_fails() {
     let bounds = Faults {
         deaths: 1 + soak(),
-        files: full(),
+        files: ci(),
         refusals: soak(),
         checkpoints: soak(),
         ..NONE
     };
     let jobs = Jobs {
         bounds,
-        early: full() != 0,
+        early: ci() != 0,
         ..ALONE
     };
     check("a death of a moved rank", jobs);
@@ -495,7 +495,7 @@ fn central_and_the_moved_rank_die() {
 #[test]
 fn a_local_manager_ends_around_a_move() {
     let bounds = Faults {
-        hosts: full(),
+        hosts: ci(),
         ..NONE
     };
     let jobs = Jobs {
