@@ -13,7 +13,7 @@ mod restarts;
 mod sockets;
 
 pub(crate) use restarts::{HandlerStart, Restarts};
-use restarts::{R8, R9, R10, RAX, RDI, RDX, RIP, RSI, RSP, Registers, RestartedCall};
+use restarts::{R8, R9, R10, RAX, RDI, RDX, RIP, RSI, RSP, Registers, RestartedCall, marked};
 
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 const EINTR: greg_t = -(libc::EINTR as greg_t);
@@ -269,38 +269,35 @@ fn time_of(nanoseconds: u64) -> timespec {
     }
 }
 
-/// A time-out in milliseconds. The first restart adds one millisecond, which is allowed and marks
-/// the call.
+/// A time-out in milliseconds, in the lower half of its register. The mark in the upper half tells
+/// the restarted call from the program's next one, which may have the same time-out.
 fn rest_of_milliseconds(
     registers: &mut Registers,
     which: usize,
     begin: HandlerStart,
     restarts: &Restarts,
 ) {
-    let argument = registers[which] as i32;
-    if argument <= 0 || argument == i32::MAX {
+    let argument = registers[which];
+    if argument as i32 <= 0 {
         return;
     }
     // SAFETY: see `Restarts`.
     let call = unsafe { &mut *restarts.call.get() };
     let now = sys::now();
-    let is_known = (call.stack, call.code, call.argument)
-        == (registers[RSP], registers[RIP], greg_t::from(argument))
+    let is_known = argument == marked(argument)
+        && (call.stack, call.code, call.argument) == (registers[RSP], registers[RIP], argument)
         && begin.time <= call.deadline + LATE;
-    if is_known {
-        let left = call.deadline.saturating_sub(begin.counted());
-        call.argument = left.div_ceil(1_000_000) as greg_t;
-        call.deadline = now + left;
+    let left = if is_known {
+        call.deadline.saturating_sub(begin.counted())
     } else {
-        let deadline = now + (argument as u64 + 1) * 1_000_000;
-        let argument = greg_t::from(argument) + 1;
-        *call = RestartedCall {
-            stack: registers[RSP],
-            code: registers[RIP],
-            argument,
-            deadline,
-        };
-    }
+        argument as i32 as u64 * 1_000_000
+    };
+    *call = RestartedCall {
+        stack: registers[RSP],
+        code: registers[RIP],
+        argument: marked(left.div_ceil(1_000_000) as greg_t),
+        deadline: now + left,
+    };
     registers[which] = call.argument;
 }
 
@@ -352,6 +349,11 @@ mod tests {
         assert_eq!(immediate(&[]), None);
     }
 
+    /// What the kernel takes for the time-out.
+    fn milliseconds(registers: &Registers) -> i32 {
+        registers[RDX] as i32
+    }
+
     #[test]
     fn a_time_out_does_not_start_anew_twice() {
         let mut registers: Registers = [0; 23];
@@ -359,17 +361,32 @@ mod tests {
         let restarts: Restarts = unsafe { std::mem::zeroed() };
         (registers[RSP], registers[RIP], registers[RDX]) = (1, 2, 50_000);
         rest_of_milliseconds(&mut registers, RDX, HandlerStart::now(1), &restarts);
-        assert_eq!(registers[RDX], 50_001);
-        let mut last = registers[RDX];
+        assert_eq!(milliseconds(&registers), 50_000);
+        let mut last = milliseconds(&registers);
         for _ in 0..3 {
             std::thread::sleep(std::time::Duration::from_millis(2));
             rest_of_milliseconds(&mut registers, RDX, HandlerStart::now(1), &restarts);
-            assert!(registers[RDX] < last);
-            last = registers[RDX];
+            assert!(milliseconds(&registers) < last);
+            last = milliseconds(&registers);
         }
         // Another call starts with its own time.
         registers[RDX] = 50_000;
         rest_of_milliseconds(&mut registers, RDX, HandlerStart::now(1), &restarts);
-        assert_eq!(registers[RDX], 50_001);
+        assert_eq!(milliseconds(&registers), 50_000);
+    }
+
+    #[test]
+    fn the_next_call_does_not_end_with_the_time_of_the_last() {
+        let mut registers: Registers = [0; 23];
+        // SAFETY: all zeros is a state without restarted calls.
+        let restarts: Restarts = unsafe { std::mem::zeroed() };
+        (registers[RSP], registers[RIP], registers[RDX]) = (1, 2, 50);
+        rest_of_milliseconds(&mut registers, RDX, HandlerStart::now(1), &restarts);
+        rest_of_milliseconds(&mut registers, RDX, HandlerStart::now(1), &restarts);
+        let last = milliseconds(&registers);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        registers[RDX] = last.into();
+        rest_of_milliseconds(&mut registers, RDX, HandlerStart::now(1), &restarts);
+        assert_eq!(milliseconds(&registers), last);
     }
 }

@@ -21,6 +21,14 @@ pub(super) const R10: usize = libc::REG_R10 as usize;
 pub(super) const R8: usize = libc::REG_R8 as usize;
 pub(super) const R9: usize = libc::REG_R9 as usize;
 
+/// Marks a restarted call, in the upper half of the register of an `int`, which the kernel ignores.
+const MARK: greg_t = 0x0052_6a6e << 32;
+
+/// The register of an `int` argument, with the mark of a restarted call.
+pub(super) fn marked(argument: greg_t) -> greg_t {
+    argument & 0xffff_ffff | MARK
+}
+
 /// When the handler began, and in which process.
 #[derive(Clone, Copy)]
 pub(crate) struct HandlerStart {
@@ -66,7 +74,7 @@ pub(crate) struct Restarts {
 pub(super) struct RestartedCall {
     pub(super) stack: greg_t,
     pub(super) code: greg_t,
-    /// The time-out it was given then, in milliseconds.
+    /// The marked argument that it was given then.
     pub(super) argument: greg_t,
     /// When it is over, in nanoseconds.
     pub(super) deadline: u64,

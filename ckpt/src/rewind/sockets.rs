@@ -8,13 +8,10 @@ use std::mem::size_of;
 
 use libc::{c_void, greg_t, timeval};
 
-use super::restarts::{HandlerStart, RAX, RDI, RIP, RSP, Registers, RestartedCall, Restarts};
+use super::restarts::{
+    HandlerStart, RAX, RDI, RIP, RSP, Registers, RestartedCall, Restarts, marked,
+};
 use crate::sys;
-
-/// Marks a restarted call, in the upper half of its descriptor's register, which the kernel
-/// ignores. The mark distinguishes it from the next call that the program makes at that place.
-const MARK: greg_t = 0x0052_6a6e << 32;
-const LOWER: greg_t = 0xffff_ffff;
 
 /// The socket option that limits the time of a call, if there is one.
 fn option(number: i64) -> Option<libc::c_int> {
@@ -34,8 +31,9 @@ fn option(number: i64) -> Option<libc::c_int> {
     }
 }
 
-/// Counts the time of such a call. Returns whether it is over. Then the registers hold the call's
-/// result, and the call must not be restarted.
+/// Counts the time of such a call. The mark in its descriptor's register tells it from the next call
+/// that the program makes at that place. Returns whether it is over. Then the registers hold the
+/// call's result, and the call must not be restarted.
 pub(super) fn is_over(
     registers: &mut Registers,
     number: i64,
@@ -48,7 +46,7 @@ pub(super) fn is_over(
     };
     // SAFETY: see `Restarts`.
     let call = unsafe { &mut *restarts.call.get() };
-    let marked = registers[RDI] & LOWER | MARK;
+    let marked = marked(registers[RDI]);
     let place = (registers[RSP], registers[RIP], registers[RDI]);
     let now = sys::now();
     if registers[RDI] != marked || (call.stack, call.code, call.argument) != place {
