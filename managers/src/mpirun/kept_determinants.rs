@@ -7,9 +7,10 @@ use crate::launch::determinants_file::{DeterminantCopies, DeterminantsFile};
 use crate::launch::local_messages::{DeterminantsPart, StoredMark};
 use crate::launch::named_job::NamedJob;
 use crate::report::user_log;
-use rejoin_channel_table::Rank;
+use rejoin_channel_table::{Incarnation, Rank};
 use rejoin_logging::determinants::{CopiedLog, DeterminantError, LogPart};
 use rejoin_managers_protocol::central::HostIndex;
+use std::collections::BTreeMap;
 
 /// The copies, and their file.
 #[derive(Default)]
@@ -18,6 +19,11 @@ pub(super) struct KeptDeterminants {
     file: Option<DeterminantsFile>,
     /// Determinants of this rank are missing.
     failed: Option<(Rank, DeterminantError)>,
+    /// The latest incarnation of each rank that has recorded some. What an earlier one has
+    /// recorded on another host may come later: nothing depends on it.
+    latest: BTreeMap<Rank, Incarnation>,
+    /// Processes that wait for what is kept of their ranks, and their hosts.
+    asked: Vec<(HostIndex, Rank, Incarnation)>,
     /// What hosts are told once all that was noted is stored.
     answers: Vec<(HostIndex, StoredMark)>,
 }
@@ -46,6 +52,8 @@ impl KeptDeterminants {
             copies,
             file: made.transpose().map_err(Error::Log)?,
             failed: None,
+            latest: BTreeMap::new(),
+            asked: Vec::new(),
             answers: Vec::new(),
         })
     }
@@ -55,9 +63,14 @@ impl KeptDeterminants {
     pub(super) fn add(
         &mut self,
         host: HostIndex,
-        (rank, part): (Rank, DeterminantsPart),
+        (rank, incarnation, part): (Rank, Incarnation, DeterminantsPart),
         mark: Option<StoredMark>,
     ) {
+        let latest = self.latest.entry(rank).or_insert(incarnation);
+        if incarnation < *latest {
+            return;
+        }
+        *latest = incarnation;
         if let Some(file) = &mut self.file
             && let Err(error) = file.append(rank, &part)
         {
@@ -68,6 +81,16 @@ impl KeptDeterminants {
             Ok(()) => self.answers.extend(mark.map(|mark| (host, mark))),
             Err(error) => self.failed = Some((rank, error)),
         }
+    }
+
+    /// A process of a rank begins on this host, and needs what is kept of the rank.
+    pub(super) fn ask(&mut self, host: HostIndex, rank: Rank, incarnation: Incarnation) {
+        self.asked.push((host, rank, incarnation));
+    }
+
+    /// The processes that have asked since the last call.
+    pub(super) fn take_asked(&mut self) -> Vec<(HostIndex, Rank, Incarnation)> {
+        std::mem::take(&mut self.asked)
     }
 
     /// All that is kept of a rank.
