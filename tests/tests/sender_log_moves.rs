@@ -246,6 +246,26 @@ fn the_central_manager_is_killed_at_each_point() {
     at_each_point(|_, job| job.kill_central(), 0);
 }
 
+/// Messages of megabytes, which the log has in memory of the host.
+#[test]
+fn long_messages_that_are_retained_go_along() {
+    let hosts = hosts!(3);
+    let run = |run: Run| run.arg(program("giants")).arg("8").arg("150").arg("both");
+    let two = ["-n", "2", "--host", "h1:1,h2:1"];
+    let alone = Job::start(&hosts, &two, run).end();
+    good(&alone);
+    let options = [&two[..], &with_spare()[..]].concat();
+    let mut job = Job::start(&hosts, &options, run);
+    job.until_in_files(1);
+    migrate(&hosts, 0, "h3");
+    kill_rank(&hosts, "giants", 1);
+    job.until("recovered", 1);
+    migrate(&hosts, 0, "h1");
+    kill_rank(&hosts, "giants", 0);
+    job.until("recovered", 2);
+    same_lines(job, &alone);
+}
+
 #[test]
 fn a_group_whose_ranks_are_on_several_hosts_comes_back_together() {
     let hosts = hosts!(3);
