@@ -16,6 +16,7 @@ impl LocalManager {
         let rank = moved.rank;
         let number = epoch.filter(|_| moved.moves);
         self.arrivals.expect(rank, number);
+        self.drop_log(rank);
         let slot = self.slot(rank);
         let Some(starter) = &mut self.starter else {
             return Ok(());
@@ -73,6 +74,7 @@ impl LocalManager {
 
     /// A rank is on another host from now on: its standard input goes there.
     pub(super) fn has_left(&mut self, rank: Rank) {
+        self.drop_log(rank);
         if self
             .input
             .as_ref()

@@ -153,8 +153,14 @@ impl Launcher {
     /// A local manager says this.
     pub(super) fn told(&mut self, host: HostIndex, message: LocalToMpirun) {
         match message {
-            LocalToMpirun::Determinants { rank, part, mark } => {
-                self.determinants.add(host, (rank, part), mark);
+            LocalToMpirun::Determinants {
+                rank,
+                incarnation,
+                part,
+                mark,
+            } => self.determinants.add(host, (rank, incarnation, part), mark),
+            LocalToMpirun::AskDeterminants { rank, incarnation } => {
+                self.determinants.ask(host, rank, incarnation);
             }
             LocalToMpirun::Output {
                 rank,

@@ -7,7 +7,7 @@ use crate::launch::determinants_file::{DeterminantCopies, DeterminantsFile};
 use crate::launch::local_messages::{DeterminantsPart, StoredMark};
 use crate::launch::named_job::NamedJob;
 use crate::report::user_log;
-use rejoin_channel_table::Rank;
+use rejoin_channel_table::{Incarnation, Rank};
 use rejoin_logging::determinants::{CopiedLog, DeterminantError, LogPart, StableMark, StableMarks};
 use rejoin_managers_protocol::central::HostIndex;
 use std::collections::BTreeMap;
@@ -19,6 +19,11 @@ pub(super) struct KeptDeterminants {
     file: Option<DeterminantsFile>,
     /// Determinants of this rank are missing.
     failed: Option<(Rank, DeterminantError)>,
+    /// The latest incarnation of each rank that has recorded some or is about to. What an earlier
+    /// one has recorded on another host may come later: nothing may depend on it.
+    latest: BTreeMap<Rank, Incarnation>,
+    /// Processes that wait for what is kept of their ranks, and their hosts.
+    asked: Vec<(HostIndex, Rank, Incarnation)>,
     /// How far they are stored, with all that they depend on.
     marks: StableMarks,
     /// The hosts of ranks that have asked for that.
@@ -63,9 +68,14 @@ impl KeptDeterminants {
     pub(super) fn add(
         &mut self,
         host: HostIndex,
-        (rank, part): (Rank, DeterminantsPart),
+        (rank, incarnation, part): (Rank, Incarnation, DeterminantsPart),
         mark: Option<StoredMark>,
     ) {
+        let latest = self.latest.entry(rank).or_insert(incarnation);
+        if incarnation < *latest {
+            return;
+        }
+        *latest = incarnation;
         if let Some(file) = &mut self.file
             && let Err(error) = file.append(rank, &part)
         {
@@ -83,6 +93,18 @@ impl KeptDeterminants {
             self.hosts.insert(rank, host);
             self.is_asked = true;
         }
+    }
+
+    /// A process of a rank begins on this host, and needs what is kept of the rank.
+    pub(super) fn ask(&mut self, host: HostIndex, rank: Rank, incarnation: Incarnation) {
+        let latest = self.latest.entry(rank).or_insert(incarnation);
+        *latest = incarnation.max(*latest);
+        self.asked.push((host, rank, incarnation));
+    }
+
+    /// The processes that have asked since the last call.
+    pub(super) fn take_asked(&mut self) -> Vec<(HostIndex, Rank, Incarnation)> {
+        std::mem::take(&mut self.asked)
     }
 
     /// All that is kept of a rank.

@@ -47,16 +47,34 @@ impl RankLog {
     }
 }
 
+/// A copy of determinants that a process needs.
+struct AwaitedLog {
+    instance: ProcessInstance,
+    /// The number of the image of which the process is made.
+    epoch: Epoch,
+    /// What has come.
+    copy: CopiedLog,
+    /// It is of no use, for this reason.
+    failure: Option<String>,
+}
+
+/// Whether a process waits for the copy of its determinants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogWait {
+    /// It does not: they are here.
+    Over,
+    /// It waits from now on: they are to be asked for.
+    Begins,
+    /// It waits since an earlier call, which had them asked for.
+    Lasts,
+}
+
 /// The logs of this host's ranks.
 #[derive(Default)]
 pub struct RankLogs {
     logs: BTreeMap<Rank, RankLog>,
-    /// Copies of determinants that are coming, of ranks that will be on this host.
-    incoming: BTreeMap<Rank, CopiedLog>,
-    /// Processes that begin when the copy is there, and the numbers of their images.
-    awaited: BTreeMap<Rank, (ProcessInstance, Epoch)>,
-    /// Ranks whose copies are of no use, and why.
-    failed: BTreeMap<Rank, String>,
+    /// Processes that begin when copies of their determinants are here.
+    awaited: BTreeMap<Rank, AwaitedLog>,
     /// Ranks have logs.
     is_used: bool,
 }
@@ -95,7 +113,18 @@ impl RankLogs {
     pub fn begins(&mut self, rank: Rank) {
         if let Some(log) = self.logs.get_mut(&rank) {
             log.next = 0;
+        } else if self.is_used
+            && let Ok(log) = RankLog::new(allowed(u64::MAX))
+        {
+            // The rank was on another host meanwhile.
+            self.logs.insert(rank, log);
         }
+    }
+
+    /// The log of this rank is not that of its next process.
+    pub fn remove(&mut self, rank: Rank) {
+        self.logs.remove(&rank);
+        self.awaited.remove(&rank);
     }
 
     /// What the log of each rank uses, and how many determinants it has recorded. In rank order.
@@ -124,45 +153,47 @@ impl RankLogs {
         Ok(part)
     }
 
-    /// The next part of the determinants of a rank that will be on this host. Returns the process
-    /// that waits for the last one, if any does: it can be made, or [`RankLogs::failure`] says why
-    /// not.
+    /// The next part of the determinants that a process of a rank needs. Returns the process with
+    /// the last one: it can be made, or [`RankLogs::take_failure`] says why not.
     pub fn take_part(
         &mut self,
-        rank: Rank,
+        (rank, incarnation): (Rank, Incarnation),
         part: &LogPart,
         last: bool,
     ) -> Option<(ProcessInstance, Epoch)> {
-        if let Err(error) = self.add_part(rank, part, last) {
-            self.failed.insert(rank, error.to_string());
+        let awaited = self.awaited.get_mut(&rank);
+        // What was asked for a process that is not wanted any more may be less than all.
+        let awaited = awaited.filter(|one| one.instance.incarnation == incarnation)?;
+        let unusable = |why: &dyn std::fmt::Display| format!("its copied determinants: {why}");
+        if let Err(error) = awaited.copy.add(part) {
+            awaited.failure.get_or_insert(unusable(&error));
         }
-        let is_over = last || self.failed.contains_key(&rank);
-        is_over.then(|| self.awaited.remove(&rank)).flatten()
-    }
-
-    /// Why a process of this rank can't be made.
-    pub fn failure(&self, rank: Rank) -> Option<&str> {
-        self.failed.get(&rank).map(String::as_str)
-    }
-
-    fn add_part(&mut self, rank: Rank, part: &LogPart, last: bool) -> Result<()> {
-        let unusable = |why: &dyn std::fmt::Display| {
-            Error::Log(format!("the copied log of rank {}: {why}", rank.0))
-        };
-        let copy = self.incoming.entry(rank).or_default();
-        copy.add(part).map_err(|error| unusable(&error))?;
         if !last {
-            return Ok(());
+            return None;
         }
-        let whole = copy.whole();
-        self.incoming.remove(&rank);
-        // As much as the rank may have had on its former host.
-        let mut log = RankLog::new(allowed(u64::MAX))?;
-        let written = whole.write(&mut log.words);
-        written.map_err(|error| unusable(&error))?;
-        log.next = whole.end();
-        self.logs.insert(rank, log);
-        Ok(())
+        let process = (awaited.instance, awaited.epoch);
+        match awaited.failure {
+            Some(_) => return Some(process),
+            None => match new_log(&awaited.copy.whole()) {
+                Ok(log) => self.logs.insert(rank, log),
+                Err(error) => {
+                    awaited.failure = Some(unusable(&error));
+                    return Some(process);
+                }
+            },
+        };
+        self.awaited.remove(&rank);
+        Some(process)
+    }
+
+    /// Why this process can't be made, if it can't.
+    pub fn take_failure(&mut self, instance: ProcessInstance) -> Option<String> {
+        let awaited = self.awaited.get(&instance.rank);
+        awaited
+            .filter(|one| one.instance == instance)?
+            .failure
+            .as_ref()?;
+        self.awaited.remove(&instance.rank)?.failure
     }
 
     /// Another process continues the log of a rank, which the one before may have cut: all of it is
@@ -172,22 +203,41 @@ impl RankLogs {
     }
 
     /// Whether a process begins only after the copy of its determinants has come.
-    pub fn awaits(&mut self, instance: ProcessInstance, epoch: Epoch) -> bool {
+    pub fn awaits(&mut self, instance: ProcessInstance, epoch: Epoch) -> LogWait {
         let rank = instance.rank;
-        let is_over = self.logs.contains_key(&rank) || self.failed.contains_key(&rank);
-        let is_missing = self.is_used && !is_over;
-        if is_missing {
-            self.awaited.insert(rank, (instance, epoch));
+        if !self.is_used || self.logs.contains_key(&rank) {
+            return LogWait::Over;
         }
-        is_missing
+        let awaited = self.awaited.get(&rank);
+        if awaited.is_some_and(|one| one.instance == instance) {
+            return LogWait::Lasts;
+        }
+        let awaited = AwaitedLog {
+            instance,
+            epoch,
+            copy: CopiedLog::default(),
+            failure: None,
+        };
+        self.awaited.insert(rank, awaited);
+        LogWait::Begins
     }
 
     /// A process that waits for that is not wanted any more; `false` if it is none.
     pub fn forget(&mut self, rank: Rank, incarnation: Incarnation) -> bool {
         let waits = self.awaited.get(&rank);
-        let is_it = waits.is_some_and(|(instance, _)| instance.incarnation == incarnation);
+        let is_it = waits.is_some_and(|one| one.instance.incarnation == incarnation);
         is_it && self.awaited.remove(&rank).is_some()
     }
+}
+
+/// A log that holds what was copied.
+fn new_log(copied: &LogPart) -> Result<RankLog> {
+    // As much as the rank may have had on its former host.
+    let mut log = RankLog::new(allowed(u64::MAX))?;
+    let written = copied.write(&mut log.words);
+    written.map_err(|error| Error::Log(error.to_string()))?;
+    log.next = copied.end();
+    Ok(log)
 }
 
 /// So many bytes of bodies, if this process may have them. Without this room, bodies lie in memory

@@ -20,6 +20,10 @@ impl Central {
         epoch: Epoch,
         effects: &mut Vec<CentralEffect>,
     ) {
+        let members = self.groups.members(rank).to_vec();
+        if let Some(verdict) = self.lost_former_host(&members, epoch) {
+            return self.decide(now, verdict, effects);
+        }
         let ranks = self.begin_group_return(now, rank, epoch, effects);
         self.order_group(now, epoch, &ranks, effects);
     }
@@ -34,6 +38,8 @@ impl Central {
         effects: &mut Vec<CentralEffect>,
     ) -> Vec<(Rank, Incarnation)> {
         let members = self.groups.members(rank).to_vec();
+        let moved_back = self.return_movers(&members, epoch);
+        self.former_hosts.roll_back_of(&members, epoch);
         for member in &members {
             self.ranks.restore_alone(now, *member);
         }
@@ -55,6 +61,7 @@ impl Central {
             placement: self.placement().cloned().map(Box::new),
             memory: Box::new(self.memory()),
         }));
+        effects.extend(moved_back);
         ranks
     }
 
