@@ -78,7 +78,7 @@ impl Device {
             problem: format!("its memory for determinants is of no use: {error}"),
         })?;
         let text = format!(
-            "rank {rank} has messages of rank {} that were lost with its host: it returns",
+            "it depends on messages of rank {} that were lost with a host: it returns",
             on.rank
         );
         self.manager.note(true, text)?;

@@ -1,0 +1,97 @@
+//! Optimistic logging over several hosts: no message waits until what it depends on is stored.
+//! Root is needed, as in `hosts`.
+
+use std::time::Duration;
+
+use rejoin_tests::hosts::Hosts;
+use rejoin_tests::hosts::job::{Job, good, lines};
+use rejoin_tests::processes::kill;
+use rejoin_tests::{Run, hosts, program};
+
+const LOGS: [&str; 4] = ["--recovery", "receiver-log", "--host-lease", "1"];
+
+fn orders(hosts: &Hosts, way: &[&str]) -> Job {
+    let options = [&LOGS[..], way].concat();
+    let orders = |run: Run| run.arg(program("orders")).arg("8000").arg("200");
+    Job::start(hosts, &options, orders)
+}
+
+/// The job ends, and all have seen one order.
+fn one_order(job: Job) -> String {
+    let done = job.end();
+    good(&done);
+    let said = done.stdout();
+    assert!(
+        said.contains("questions were answered in one order"),
+        "{}",
+        done.text()
+    );
+    done.stderr()
+}
+
+#[test]
+fn ranks_that_depend_on_what_a_lost_host_had_return_with_it() {
+    let ways: [&[&str]; 3] = [
+        // The host of the server is lost, or that of the server and of a client.
+        &["--host", "h2:1,h1:3", "--spare", "h3"],
+        &["--host", "h2:2,h1:2", "--log-group", "rank"],
+        &["--host", "h2:2,h1:1,h3:1", "--log-group", "rank"],
+    ];
+    for way in ways {
+        let mut hosts = hosts!(3);
+        // An image would wait until what it depends on is stored.
+        let once = ["--checkpoint-interval", "asked"];
+        let mut job = orders(&hosts, &[way, &once].concat());
+        job.until_in_files(1);
+        // From now on nothing of this host is stored elsewhere, and its ranks continue.
+        kill(hosts.processes(2, "rejoin-local")[0], libc::SIGSTOP);
+        std::thread::sleep(Duration::from_millis(300));
+        hosts.kill(2);
+        job.until("host-replaced", 1);
+        let said = one_order(job);
+        assert!(said.contains("were lost with a host: it returns"), "{said}");
+    }
+}
+
+#[test]
+fn clients_of_a_lost_host_return_alone() {
+    let mut hosts = hosts!(3);
+    let mut job = orders(&hosts, &["--host", "h1:2,h2:2"]);
+    job.until_in_files(2);
+    hosts.kill(2);
+    job.until("host-replaced", 1);
+    job.until("recovered", 2);
+    one_order(job);
+}
+
+#[test]
+fn a_lost_rank_loses_nothing_and_no_other_returns() {
+    let hosts = hosts!(2);
+    let mut job = orders(&hosts, &["--host", "h1:2,h2:2", "--log-group", "rank"]);
+    job.until("committed", 2);
+    for time in 1..=5 {
+        kill(
+            hosts.processes(1 + time % 2, "orders")[time % 2],
+            libc::SIGKILL,
+        );
+        job.until("recovered", time);
+    }
+    let events = job.events("recovered");
+    let said = one_order(job);
+    assert!(!said.contains("were lost with a host"), "{said}");
+    assert_eq!(events, 5);
+}
+
+#[test]
+fn a_program_without_nondeterminism_has_no_orphans() {
+    let mut hosts = hosts!(3);
+    let undisturbed = Job::undisturbed(&hosts, &[]);
+    let mut job = Job::jacobi(&hosts, &[&LOGS[..], &["--spare", "h3"]].concat());
+    job.until_in_files(2);
+    hosts.kill(2);
+    job.until("recovered", 2);
+    let done = job.end();
+    good(&done);
+    assert_eq!(lines(&done), lines(&undisturbed), "{}", done.text());
+    assert!(!done.stderr().contains("were lost with a host"));
+}
