@@ -42,7 +42,7 @@ fn ranks_that_depend_on_what_a_lost_host_had_return_with_it() {
         // An image would wait until what it depends on is stored.
         let once = ["--checkpoint-interval", "asked"];
         let mut job = orders(&hosts, &[way, &once].concat());
-        job.until_in_files(1);
+        job.until_committed("partner", 1);
         // From now on nothing of this host is stored elsewhere, and its ranks continue.
         kill(hosts.processes(2, "rejoin-local")[0], libc::SIGSTOP);
         std::thread::sleep(Duration::from_millis(300));
