@@ -131,12 +131,12 @@ impl RankLog {
         self.dependencies.lost(&self.ends)
     }
 
-    /// Ends the log before what is lost. The process ends, too.
+    /// Ends the log before what is lost, if that is in it. The process ends, too.
     ///
     /// # Errors
     /// The memory is not the log's.
-    pub(crate) fn cut(&mut self) -> Result<(), DeterminantError> {
-        Dependency::cut(self.log.memory_mut(), 0, &self.ends).map(|_| ())
+    pub(crate) fn cut(&mut self) -> Result<Option<Dependency>, DeterminantError> {
+        Dependency::cut(self.log.memory_mut(), 0, &self.ends)
     }
 
     /// This incarnation continues the log. The ends of the earlier ones, for others.
@@ -228,6 +228,10 @@ impl RankLog {
     /// An image of this epoch is about to be taken, while so many bytes of messages are retained.
     pub(crate) fn note_image(&mut self, epoch: Epoch, retained: u64) {
         self.images.push((epoch, self.log.position()));
+        if self.optimistic {
+            // All that an image depends on is stored.
+            self.dependencies = Dependencies::default();
+        }
         (self.retained, self.before_image) = (retained, retained);
     }
 

@@ -118,7 +118,7 @@ fn options_that_mean_nothing_here_are_refused() {
         (&[""], "empty"),
         (
             &["--recovery", "receiver-log", "true"],
-            "nothing of this job outlives a host",
+            "nothing of this job outlives a host (",
         ),
         (
             &["--recovery", "sender-log", "--output", "commit", "true"],

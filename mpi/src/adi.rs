@@ -44,7 +44,7 @@ enum Inner {
     Replayed(Box<replayed::Replayed>),
     /// One rank of a network inside a test process.
     #[cfg(test)]
-    Test(testnet::Port),
+    Test(Box<testnet::Port>),
 }
 
 /// Resumes a rank that is blocked in [`Dev::wait`], from any thread.
@@ -120,7 +120,7 @@ impl Dev {
     /// A rank of a test's network.
     #[cfg(test)]
     fn test(port: testnet::Port) -> Dev {
-        Self::over(Inner::Test(port))
+        Self::over(Inner::Test(Box::new(port)))
     }
 
     /// Closes the interface because of `error`, unless it is closed already. Returns the error that

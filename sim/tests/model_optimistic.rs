@@ -5,7 +5,8 @@
 //! Determinants leave for a keeper on another host, and arrive at any later step. Messages leave
 //! before that. Hosts are lost at any step, with all that only they have. Each rank comes back from
 //! its last committed image and the keeper's copy. A rank that depends on something lost comes back
-//! from its own log, which it has cut before that. Clients take images when they like. The model checks that
+//! from its own log, which it has cut before that. Clients take images when they like. The model
+//! checks that
 //!
 //! - no rank refuses what another one says, and no committed image depends on something lost;
 //! - every client always ends with the answers that belong to the server's order: no orphan
@@ -33,7 +34,7 @@ use stateright::{Checker, Model, Property};
 
 mod server_and_clients;
 
-use server_and_clients::{CLIENTS, Program, RANKS, Ranks, SERVER, book, identity, rank};
+use server_and_clients::{CLIENTS, Program, RANKS, Ranks, SERVER, Step, book, identity, rank};
 
 type Log = DeterminantLog<Vec<u64>>;
 
@@ -94,12 +95,7 @@ struct Budget {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Action {
-    Program(usize),
-    /// One of the two dials: the server or not, and the client.
-    Dial(bool, usize),
-    /// The next piece on a client's connection arrives, at the server or not.
-    Deliver(bool, usize),
-    Idle,
+    Step(Step),
     /// The next part of a rank's log arrives at the keeper.
     Store(usize),
     TakeImage(usize),
@@ -363,29 +359,6 @@ fn reopen(recorded: &mut Recorded, memory: Vec<u64>) -> Result<Vec<WildMatch>, D
 }
 
 impl Setup {
-    fn of_connections(&self, state: &State, actions: &mut Vec<Action>) {
-        for client in CLIENTS {
-            match &state.ranks.connections[client - 1] {
-                Some(connection) => {
-                    for (side, to_server, to) in [(0, true, SERVER), (1, false, client)] {
-                        let live = state.ranks.nodes[to].is_live(connection.id);
-                        if !connection.queues[side].is_empty() && (live || state.may_shake(to)) {
-                            actions.push(Action::Deliver(to_server, client));
-                        }
-                    }
-                }
-                None if state.ranks.away[SERVER] || state.ranks.away[client] => {}
-                None => {
-                    for (by_server, from, to) in [(true, SERVER, client), (false, client, SERVER)] {
-                        if state.ranks.nodes[from].wants_link(rank(to)) && state.may_shake(from) {
-                            actions.push(Action::Dial(by_server, client));
-                        }
-                    }
-                }
-            }
-        }
-    }
-
     fn of_rank(&self, number: usize, state: &State, actions: &mut Vec<Action>) {
         if !state.parts[number].is_empty() {
             actions.push(Action::Store(number));
@@ -393,10 +366,8 @@ impl Setup {
         if state.ranks.away[number] {
             return actions.push(Action::Back(number));
         }
-        let mut node = state.ranks.nodes[number].clone();
-        let mut program = state.ranks.programs[number].clone();
-        if program.step(number, self.questions, &mut node) != Ok(false) {
-            actions.push(Action::Program(number));
+        if state.ranks.can_step(number, self.questions) {
+            actions.push(Action::Step(Step::Program(number)));
         }
         let gate = state.can_commit(number) || self.without == Without::Gate;
         if state.taken[number].is_some() && gate {
@@ -420,13 +391,14 @@ impl Model for Setup {
         for number in 0..RANKS {
             self.of_rank(number, state, actions);
         }
-        self.of_connections(state, actions);
+        let steps = state.ranks.connection_steps(|to| state.may_shake(to));
+        actions.extend(steps.into_iter().map(Action::Step));
         if actions.is_empty() {
             let mut idle = state.clone();
-            idle.ranks.idle();
+            idle.ranks.make(Step::Idle, self.questions);
             idle.settle(self.without);
             if idle != *state {
-                actions.push(Action::Idle);
+                actions.push(Action::Step(Step::Idle));
             }
         }
         for number in (0..RANKS).filter(|number| !state.ranks.away[*number]) {
@@ -445,16 +417,7 @@ impl Model for Setup {
     fn next_state(&self, state: &State, action: Action) -> Option<State> {
         let mut next = state.clone();
         match action {
-            Action::Program(number) => {
-                let node = &mut next.ranks.nodes[number];
-                let done = next.ranks.programs[number].step(number, self.questions, node);
-                if let Err(error) = done {
-                    next.fail(error);
-                }
-            }
-            Action::Dial(by_server, client) => next.ranks.dial(by_server, client),
-            Action::Deliver(to_server, client) => next.ranks.deliver(to_server, client),
-            Action::Idle => next.ranks.idle(),
+            Action::Step(step) => next.ranks.make(step, self.questions),
             Action::Store(number) => next.store(number),
             Action::TakeImage(number) => {
                 next.left.images -= 1;

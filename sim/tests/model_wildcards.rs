@@ -27,7 +27,7 @@ use stateright::{Checker, Model, Property};
 
 mod server_and_clients;
 
-use server_and_clients::{CLIENTS, Program, RANKS, Ranks, SERVER, book, identity, rank};
+use server_and_clients::{CLIENTS, Program, RANKS, Ranks, SERVER, Step, book, identity, rank};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
@@ -50,12 +50,7 @@ struct Budget {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Action {
-    Program(usize),
-    /// One of the two dials: the server or not, and the client.
-    Dial(bool, usize),
-    /// The next piece on a client's connection arrives, at the server or not.
-    Deliver(bool, usize),
-    Idle,
+    Step(Step),
     TakeImage(usize),
     Commit(usize),
     Crash(usize),
@@ -206,42 +201,21 @@ impl Model for Setup {
                 actions.push(Action::Back(number));
                 continue;
             }
-            let (mut node, mut program) = (
-                state.ranks.nodes[number].clone(),
-                state.ranks.programs[number].clone(),
-            );
-            if program.step(number, self.questions, &mut node) != Ok(false) {
-                actions.push(Action::Program(number));
+            if state.ranks.can_step(number, self.questions) {
+                actions.push(Action::Step(Step::Program(number)));
             }
             if state.taken[number].is_some() {
                 actions.push(Action::Commit(number));
             }
         }
-        for client in CLIENTS {
-            match &state.ranks.connections[client - 1] {
-                Some(connection) => {
-                    for (side, to_server) in [(0, true), (1, false)] {
-                        if !connection.queues[side].is_empty() {
-                            actions.push(Action::Deliver(to_server, client));
-                        }
-                    }
-                }
-                None if state.ranks.away[SERVER] || state.ranks.away[client] => {}
-                None => {
-                    for (by_server, from, to) in [(true, SERVER, client), (false, client, SERVER)] {
-                        if state.ranks.nodes[from].wants_link(rank(to)) {
-                            actions.push(Action::Dial(by_server, client));
-                        }
-                    }
-                }
-            }
-        }
+        let steps = state.ranks.connection_steps(|_| true);
+        actions.extend(steps.into_iter().map(Action::Step));
         if actions.is_empty() {
             let mut idle = state.clone();
-            idle.ranks.idle();
+            idle.ranks.make(Step::Idle, self.questions);
             idle.settle(self.without);
             if idle != *state {
-                actions.push(Action::Idle);
+                actions.push(Action::Step(Step::Idle));
             }
         }
         for number in (0..RANKS).filter(|number| !state.ranks.away[*number]) {
@@ -256,19 +230,12 @@ impl Model for Setup {
 
     fn next_state(&self, state: &State, action: Action) -> Option<State> {
         let mut next = state.clone();
-        if self.without == Without::Order && action == Action::Idle {
+        if self.without == Without::Order && action == Action::Step(Step::Idle) {
             // What depends on them has left by now.
             next.store(self.without);
         }
         match action {
-            Action::Program(number) => {
-                let node = &mut next.ranks.nodes[number];
-                let done = next.ranks.programs[number].step(number, self.questions, node);
-                next.ranks.wrong = next.ranks.wrong.take().or(done.err());
-            }
-            Action::Dial(by_server, client) => next.ranks.dial(by_server, client),
-            Action::Deliver(to_server, client) => next.ranks.deliver(to_server, client),
-            Action::Idle => next.ranks.idle(),
+            Action::Step(step) => next.ranks.make(step, self.questions),
             Action::TakeImage(number) => {
                 next.left.images -= 1;
                 next.take_image(number);

@@ -5,6 +5,7 @@
 #include "check.h"
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -72,6 +73,22 @@ static unsigned long long heap(unsigned long long s)
     return s;
 }
 
+/* What a program that watches its own memory does, with a file that stays open. */
+static void watches_itself(void)
+{
+    static int status = -1;
+    char text[256], pid[32] = { 0 };
+    if (status < 0)
+        status = open("/proc/self/status", O_RDONLY);
+    CHECK(status >= 0);
+    ssize_t length = pread(status, text, sizeof text - 1, 0);
+    CHECK(length > 0);
+    text[length] = 0;
+    char *line = strstr(text, "\nPid:");
+    CHECK(line && readlink("/proc/self", pid, sizeof pid - 1) > 0);
+    CHECK(atol(line + 5) == atol(pid));
+}
+
 static double library(int round)
 {
     void *m = dlopen("libm.so.6", RTLD_NOW | RTLD_LOCAL);
@@ -102,6 +119,7 @@ int main(int argc, char **argv)
         sleeps(round + rank);
         s = heap(s);
         x += library(round);
+        watches_itself();
         CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
         printf("rank %d round %d %016llx %a\n", rank, round, s, x);
         if (log)

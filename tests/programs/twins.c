@@ -305,6 +305,31 @@ static void locked_memory(long round)
     CHECK(status_of("VmLck:") >= 32);
 }
 
+/* Files of /proc that tell of the rank itself. A restored rank reads of itself, not of its
+ * predecessor, also through a file that was open at its image. */
+static void own_status(long round)
+{
+    static int status, stat;
+    char text[512], pid[64];
+    if (round == 0) {
+        status = open("/proc/self/status", O_RDONLY);
+        snprintf(text, sizeof text, "/proc/self/task/%d/stat", (int)getpid());
+        stat = open(text, O_RDONLY);
+        CHECK(status >= 0 && stat >= 0);
+    }
+    sleep_ms(10);
+    ssize_t length = pread(status, text, sizeof text - 1, 0);
+    CHECK(length > 0);
+    text[length] = 0;
+    char *line = strstr(text, "\nPid:\t");
+    CHECK(line && atol(line + 6) > 0);
+    long shown = atol(line + 6);
+    length = pread(stat, text, sizeof text - 1, 0);
+    CHECK(length > 0);
+    CHECK(readlink("/proc/self", pid, sizeof pid) > 0);
+    CHECK(atol(text) == atol(pid) && shown == atol(pid));
+}
+
 /* In the C library's own functions: its heap, its streams, its loader, a recursive lock. */
 static void library(long round)
 {
@@ -527,7 +552,7 @@ static const struct {
     { "interruptions", interruptions }, { "children", children }, { "timers", timers },
     { "alarms", alarms }, { "pending", pending }, { "handlers", handlers }, { "files", files },
     { "locks", locks },
-    { "locked_memory", locked_memory }, { "library", library },
+    { "locked_memory", locked_memory }, { "own_status", own_status }, { "library", library },
     { "output", output }, { "looks", looks }, { "affinity", affinity }, { "child", child },
     { "threads", threads }, { "deaf", deaf }, { "shared", shared }, { "holes", holes }, { "timeouts", timeouts },
     { "shared_file", shared_file }, { "blocked", blocked },

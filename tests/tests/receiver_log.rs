@@ -3,30 +3,15 @@
 
 use std::time::Duration;
 
+use rejoin_tests::hosts;
 use rejoin_tests::hosts::Hosts;
 use rejoin_tests::hosts::job::{Job, good, lines};
 use rejoin_tests::processes::kill;
-use rejoin_tests::{Run, hosts, program};
 
 const LOGS: [&str; 4] = ["--recovery", "receiver-log", "--host-lease", "1"];
 
 fn orders(hosts: &Hosts, way: &[&str]) -> Job {
-    let options = [&LOGS[..], way].concat();
-    let orders = |run: Run| run.arg(program("orders")).arg("8000").arg("200");
-    Job::start(hosts, &options, orders)
-}
-
-/// The job ends, and all have seen one order.
-fn one_order(job: Job) -> String {
-    let done = job.end();
-    good(&done);
-    let said = done.stdout();
-    assert!(
-        said.contains("questions were answered in one order"),
-        "{}",
-        done.text()
-    );
-    done.stderr()
+    Job::orders(hosts, &[&LOGS[..], way].concat(), 8000)
 }
 
 #[test]
@@ -48,7 +33,7 @@ fn ranks_that_depend_on_what_a_lost_host_had_return_with_it() {
         std::thread::sleep(Duration::from_millis(300));
         hosts.kill(2);
         job.until("host-replaced", 1);
-        let said = one_order(job);
+        let said = job.one_order();
         assert!(said.contains("were lost with a host: it returns"), "{said}");
     }
 }
@@ -61,7 +46,7 @@ fn clients_of_a_lost_host_return_alone() {
     hosts.kill(2);
     job.until("host-replaced", 1);
     job.until("recovered", 2);
-    one_order(job);
+    job.one_order();
 }
 
 #[test]
@@ -77,7 +62,7 @@ fn a_lost_rank_loses_nothing_and_no_other_returns() {
         job.until("recovered", time);
     }
     let events = job.events("recovered");
-    let said = one_order(job);
+    let said = job.one_order();
     assert!(!said.contains("were lost with a host"), "{said}");
     assert_eq!(events, 5);
 }

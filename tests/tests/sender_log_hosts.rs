@@ -4,7 +4,7 @@
 use rejoin_tests::hosts::Hosts;
 use rejoin_tests::hosts::job::{Job, SOON, good, lines};
 use rejoin_tests::processes::kill;
-use rejoin_tests::{Run, finish, hosts, program};
+use rejoin_tests::{finish, hosts};
 
 const LOGS: [&str; 4] = ["--recovery", "sender-log", "--host-lease", "1"];
 
@@ -147,20 +147,12 @@ fn the_order_that_others_have_seen_outlives_the_host() {
     for way in ways {
         let mut hosts = hosts!(3);
         let options = [&LOGS[..], way].concat();
-        let orders = |run: Run| run.arg(program("orders")).arg("2000").arg("200");
-        let mut job = Job::start(&hosts, &options, orders);
+        let mut job = Job::orders(&hosts, &options, 2000);
         job.until_in_files(2);
         hosts.kill(2);
         job.until("host-replaced", 1);
         job.until("recovered", 1);
-        let done = job.end();
-        good(&done);
-        let said = done.stdout();
-        assert!(
-            said.contains("questions were answered in one order"),
-            "{}",
-            done.text()
-        );
+        job.one_order();
     }
 }
 

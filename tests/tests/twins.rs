@@ -197,6 +197,11 @@ fn locked_memory_is_locked_again() {
 }
 
 #[test]
+fn files_about_the_rank_itself_tell_of_the_restored_one() {
+    survives("own_status");
+}
+
+#[test]
 fn heap_streams_loader_and_recursive_locks_are_whole() {
     survives("library");
 }

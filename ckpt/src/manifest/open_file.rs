@@ -133,7 +133,8 @@ pub(super) struct OpenFile {
     pub fd: RawFd,
     /// File system and number there.
     pub file: (u64, u64),
-    /// Where it was, as the system names it.
+    /// Where it was, as the system names it. Files of `/proc` about the process itself have a name
+    /// that leads every process to its own.
     pub path: String,
     /// Those of [`KEPT_FLAGS`].
     pub flags: i32,
@@ -183,7 +184,7 @@ impl OpenFile {
         Some(Self {
             fd: one.fd,
             file: one.file,
-            path: name_of(one.fd),
+            path: in_any_process(name_of(one.fd), sys::pid()),
             flags: flags & KEPT_FLAGS,
             is_cloexec: sys::control(one.fd, libc::F_GETFD, 0).is_ok_and(|f| f != 0),
             offset,
@@ -231,6 +232,9 @@ impl OpenFile {
     }
 
     pub fn is_at_its_path(&self) -> bool {
+        if self.is_about_itself() {
+            return true;
+        }
         let path = CString::new(self.path.as_bytes());
         path.is_ok_and(|path| sys::status_of(&path) == Ok(self.file))
     }
@@ -238,6 +242,9 @@ impl OpenFile {
     /// Opens the file at the path, if it is still this one: device numbers differ between hosts,
     /// but not the file's number on a shared file system.
     pub fn open_path(&self) -> Option<RawFd> {
+        if self.is_about_itself() {
+            return self.open_own().ok();
+        }
         let path = CString::new(self.path.as_bytes()).ok()?;
         let new = sys::open(&path, self.flags).ok()?;
         if sys::status(new).is_ok_and(|status| status.st_ino == self.file.1) {
@@ -247,7 +254,26 @@ impl OpenFile {
         None
     }
 
+    /// Whether it tells of the process that opened it. Through the description of another process,
+    /// which is dead or in another state, a restored one would read nothing or something wrong.
+    fn is_about_itself(&self) -> bool {
+        let is_below = |root: &&str| {
+            let rest = self.path.strip_prefix(*root);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        [OWN, OWN_THREAD].iter().any(is_below)
+    }
+
+    /// Opens the file of this process that tells the same.
+    fn open_own(&self) -> sys::Sys<RawFd> {
+        let path = CString::new(self.path.as_bytes()).map_err(|_| libc::ENOENT)?;
+        sys::open(&path, self.flags)
+    }
+
     pub fn open_again(&self) -> sys::Sys<RawFd> {
+        if self.is_about_itself() {
+            return self.open_own();
+        }
         let link = link_of(self.fd);
         sys::open(link.as_c_str(), self.flags).or_else(|errno| match errno {
             // Only the owner may ask for it.
@@ -274,6 +300,26 @@ impl OpenFile {
     }
 }
 
+/// Folder of each process's own files.
+const OWN: &str = "/proc/self";
+
+/// Folder of each thread's own files. Images are restored in the first thread.
+const OWN_THREAD: &str = "/proc/thread-self";
+
+/// The name of a file of `/proc` that leads every process to its own, if the path is that of
+/// process `pid` or of its first thread; otherwise the path.
+fn in_any_process(path: String, pid: i32) -> String {
+    let own = format!("/proc/{pid}");
+    let below = |root: &str| {
+        let rest = path.strip_prefix(root)?;
+        (rest.is_empty() || rest.starts_with('/')).then(|| rest.to_owned())
+    };
+    if let Some(rest) = below(&format!("{own}/task/{pid}")) {
+        return format!("{OWN_THREAD}{rest}");
+    }
+    below(&own).map_or_else(|| path.clone(), |rest| format!("{OWN}{rest}"))
+}
+
 /// The path of a descriptor's file, as the system names it.
 pub(super) fn name_of(fd: RawFd) -> String {
     let mut buffer = [0; 512];
@@ -289,6 +335,23 @@ pub(super) fn link_of(fd: i32) -> sys::ShortPath {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_about_the_process_itself_are_known() {
+        let name = |path: &str| in_any_process(path.to_owned(), 12);
+        assert_eq!(name("/proc/12/status"), "/proc/self/status");
+        assert_eq!(name("/proc/12"), "/proc/self");
+        assert_eq!(name("/proc/12/task/12/stat"), "/proc/thread-self/stat");
+        assert_eq!(name("/proc/12/task/13/stat"), "/proc/self/task/13/stat");
+        for other in [
+            "/proc/123/status",
+            "/proc/1/maps",
+            "/tmp/proc/12",
+            "/proc/stat",
+        ] {
+            assert_eq!(name(other), other);
+        }
+    }
 
     #[test]
     fn files_that_ranks_of_other_hosts_may_have_are_known() {

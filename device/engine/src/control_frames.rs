@@ -133,10 +133,7 @@ impl SendContext<'_> {
             FrameKind::Matched => self.matched(header),
             FrameKind::CancelRequest => self.cancel_requested(header),
             FrameKind::CancelReply => self.cancel_replied(header),
-            FrameKind::Interval => {
-                self.depends_on(header.aux);
-                Ok(())
-            }
+            FrameKind::Interval => self.depends_on(header),
             FrameKind::Eager | FrameKind::Rts | FrameKind::Data => Ok(()),
         }
     }

@@ -56,7 +56,7 @@ pub enum FrameKind {
     /// Ack, credit and grants alone.
     Ack = 9,
     /// What follows on this link depends on determinants of the sender that are not stable yet: aux
-    /// is the mark up to which its log must be stored (`interval.rs`).
+    /// is the mark up to which its log must be stored (`interval_frames.rs`).
     Interval = 10,
 }
 

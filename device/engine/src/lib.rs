@@ -108,7 +108,7 @@ mod error;
 mod flow;
 mod frame;
 mod group_log;
-mod interval;
+mod interval_frames;
 mod link;
 mod local;
 mod log_copies;

@@ -236,7 +236,7 @@ impl Channel {
         if self.tx.plan.chunks() == 0 {
             self.plan_chunks(config);
         }
-        if core.interval > self.tx.interval {
+        if core.interval > self.tx.interval && !self.tx.plan.is_empty() {
             self.tell_interval(core.interval);
         }
     }

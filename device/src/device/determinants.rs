@@ -220,7 +220,12 @@ impl Device {
         let mut waited = Duration::ZERO;
         while !self.are_determinants_stable()? {
             let start = Instant::now();
-            if waited > STORE_LIMIT {
+            // Otherwise, other ranks may have to return first. Central knows of all that are lost.
+            let optimistic = self
+                .determinants
+                .as_ref()
+                .is_some_and(RankLog::is_optimistic);
+            if waited > STORE_LIMIT && !optimistic {
                 let seconds = STORE_LIMIT.as_secs();
                 return Err(Error::Manager {
                     rank: self.member.rank(),

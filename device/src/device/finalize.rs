@@ -47,6 +47,8 @@ impl Device {
         let mut counters = self.stats().named(sends, receives);
         counters.extend(self.log_counters());
         self.report_links()?;
+        // Nobody who has finished returns because of something lost.
+        self.await_stable_image()?;
         self.manager.send(&ToManager::Finalizing)?;
         Ok(Counters(counters))
     }

@@ -73,10 +73,16 @@ impl Device {
             return Ok(());
         };
         let rank = self.member.rank();
-        rank_log.cut().map_err(|error| Error::Manager {
-            rank,
-            problem: format!("its memory for determinants is of no use: {error}"),
+        let unusable = |problem| Error::Manager { rank, problem };
+        let cut = rank_log.cut().map_err(|error| {
+            unusable(format!("its memory for determinants is of no use: {error}"))
         })?;
+        if cut.is_none() {
+            let lost = on.rank;
+            return Err(unusable(format!(
+                "its image depends on messages of rank {lost} that were lost with a host"
+            )));
+        }
         let text = format!(
             "it depends on messages of rank {} that were lost with a host: it returns",
             on.rank
@@ -87,10 +93,11 @@ impl Device {
         Ok(())
     }
 
-    /// An image is about to be taken: none may depend on something that can be lost.
+    /// Waits until all is stable that this rank depends on: before an image, and before the end. If
+    /// that is lost, the rank returns. Ends with the job, which ends if a lost rank can't return.
     ///
     /// # Errors
-    /// It is not stored in a minute.
+    /// A manager that cannot be spoken to.
     pub(super) fn await_stable_image(&mut self) -> Result<()> {
         let optimistic = self
             .determinants

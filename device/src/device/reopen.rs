@@ -67,6 +67,8 @@ impl Device {
             return Ok(());
         };
         self.recovery.begin_with(image);
+        // With the incarnations that were there then.
+        self.record_dependencies();
         self.note_all_ends(&book);
         self.links.rejoin(now, book);
         // Also links that were not up: a message that waited for a link needs a new dial, since the

@@ -11,6 +11,9 @@ use super::determinant_record::{DeterminantKind, DeterminantRecord, RECORD_WORDS
 use super::log_layout::{ANSWERS, COPIED, END, FIRST, MAGIC, SENDS, TASKS, capacity, place};
 use super::{DeterminantError, LogMemory};
 
+/// Most reads of the counters until two of them agree.
+const MOST_READS: u32 = 1000;
+
 /// Words of a record.
 pub type RecordWords = [u64; RECORD_WORDS];
 
@@ -43,10 +46,17 @@ impl LogPart {
         if found != MAGIC {
             return Err(DeterminantError::Magic { found });
         }
-        // A record is written before the counters that cover it.
-        let (mut answers, mut sends) = (memory.load(ANSWERS), memory.load(SENDS));
-        let (end, first) = (memory.load(END), memory.load(FIRST));
-        let has_tasks = memory.load(TASKS) == 1;
+        // A record is written before the counters that cover it. They are of one moment.
+        let counters = || [ANSWERS, SENDS, TASKS, END].map(|word| memory.load(word));
+        let mut read = counters();
+        for _ in 0..MOST_READS {
+            let before = std::mem::replace(&mut read, counters());
+            if before == read {
+                break;
+            }
+        }
+        let [mut answers, mut sends, tasks, end] = read;
+        let (first, has_tasks) = (memory.load(FIRST), tasks == 1);
         if end.checked_sub(first).is_none_or(|held| held > capacity) {
             let position = from;
             return Err(DeterminantError::OutOfRange {
@@ -83,6 +93,32 @@ impl LogPart {
             has_tasks,
             records,
         })
+    }
+
+    /// The mark of a log that has this part and what precedes it.
+    #[must_use]
+    pub fn mark(&self) -> u64 {
+        let sends = if self.has_tasks { self.sends } else { 0 };
+        let counted = self.answers.saturating_add(sends);
+        self.end().saturating_add(counted)
+    }
+
+    /// Adds the part that follows this one: what was read at one moment came in several.
+    ///
+    /// # Errors
+    /// It does not follow this one, and is given back.
+    pub fn extend(&mut self, next: LogPart) -> Result<(), LogPart> {
+        if next.from != self.end() {
+            return Err(next);
+        }
+        let (from, mut records) = (self.from, std::mem::take(&mut self.records));
+        records.extend(&next.records);
+        *self = LogPart {
+            from,
+            records,
+            ..next
+        };
+        Ok(())
     }
 
     /// The number of the record after the last one.

@@ -26,6 +26,7 @@
 //! A record is written before the counter of records moves, and that before the counter of answers
 //! or of sends. The process can die between any two of these stores.
 
+mod dependencies;
 mod dependency;
 mod determinant_error;
 mod determinant_record;
@@ -38,7 +39,8 @@ mod recorded;
 mod replay_table;
 mod stable_marks;
 
-pub use dependency::{Dependencies, Dependency};
+pub use dependencies::Dependencies;
+pub use dependency::Dependency;
 pub use determinant_error::DeterminantError;
 pub use determinant_record::{DeterminantKind, DeterminantRecord, pack_message, unpack_message};
 pub use incarnation_ends::IncarnationEnds;
@@ -54,7 +56,7 @@ use replay_table::ReplayTable;
 
 use rejoin_channel_table::ids::Incarnation;
 
-/// One of so many records is kept free for the begin of an incarnation.
+/// One of so many records is kept free for dependencies and the begins of incarnations.
 const KEPT_PART: u64 = 128;
 
 type Result<T, E = DeterminantError> = std::result::Result<T, E>;
@@ -136,6 +138,7 @@ impl<M: LogMemory> DeterminantLog<M> {
         let answers = (self.answers, memory.load(ANSWERS));
         replay.limit(answers, (self.sends, memory.load(SENDS)))?;
         self.has_tasks |= memory.load(TASKS) == 1;
+        memory.store(TASKS, self.has_tasks.into());
         (self.memory, self.replay, self.position) = (memory, replay, end);
         Ok(())
     }
@@ -219,7 +222,17 @@ impl<M: LogMemory> DeterminantLog<M> {
     /// The log has no room.
     pub fn depends(&mut self, on: Dependency) -> Result<()> {
         let (answers, sends) = self.counted();
-        self.append(&on.record(answers, sends, self.has_tasks))
+        self.keep(&on.record(answers, sends, self.has_tasks))
+    }
+
+    /// Appends a record for which room is kept.
+    fn keep(&mut self, record: &DeterminantRecord) -> Result<()> {
+        if self.free() == 0 {
+            let records = self.capacity;
+            return Err(DeterminantError::Full { records });
+        }
+        self.write(record);
+        Ok(())
     }
 
     /// This incarnation of the rank continues the log, which others may know to be longer: what is
@@ -231,16 +244,11 @@ impl<M: LogMemory> DeterminantLog<M> {
         let (answers, sends) = self.counted();
         let mark = self.mark();
         let values = dependency::counted(u64::from(incarnation.0), mark, sends, self.has_tasks);
-        if self.free() == 0 {
-            let records = self.capacity;
-            return Err(DeterminantError::Full { records });
-        }
-        self.write(&DeterminantRecord {
+        self.keep(&DeterminantRecord {
             kind: DeterminantKind::Begin,
             number: answers,
             values,
-        });
-        Ok(())
+        })
     }
 
     /// Takes the begins of incarnations that [`DeterminantLog::replay_from`] has found: each with
@@ -283,7 +291,7 @@ impl<M: LogMemory> DeterminantLog<M> {
         self.capacity
     }
 
-    /// How many more records fit, beside those that say that an incarnation begins.
+    /// How many more answers fit.
     pub fn room(&self) -> u64 {
         self.free().saturating_sub(self.capacity / KEPT_PART)
     }
@@ -318,7 +326,8 @@ impl<M: LogMemory> DeterminantLog<M> {
     /// # Errors
     /// The ring is full.
     fn append(&mut self, record: &DeterminantRecord) -> Result<()> {
-        if self.is_full() {
+        // A dependency may have come since somebody has asked for room.
+        if self.free() <= self.capacity / KEPT_PART / 2 {
             let records = self.capacity;
             return Err(DeterminantError::Full { records });
         }

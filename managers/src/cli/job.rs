@@ -190,10 +190,11 @@ fn options(
     let optimistic = job.recovery == RECEIVER_LOG;
     if optimistic && (is_named || !stable_node) {
         return Err(format!(
-            "--recovery {RECEIVER_LOG}: {}; sender-log does that",
-            match is_named {
-                true => "a job that can be restarted is not there yet for it",
-                false => "nothing of this job outlives a host",
+            "--recovery {RECEIVER_LOG}: {}; take sender-log",
+            match (is_named, job.stable) {
+                (true, _) => "a job that can be restarted is not there yet for it",
+                (_, Some(Stable::Rank)) => "--stable rank stores nothing in the background",
+                _ => "nothing of this job outlives a host (it needs several, and files of images)",
             }
         ));
     }

@@ -182,6 +182,7 @@ mod tests {
             from,
             answers: from + count,
             sends: 0,
+            has_tasks: false,
             records: (from..from + count).map(|n| [n, 1, 2, 3]).collect(),
         }
     }

@@ -199,6 +199,8 @@ pub enum LocalToMpirun {
         rank: Rank,
         /// The incarnation of the process.
         incarnation: Incarnation,
+        /// The rank moves, and may stay where it is: the process there continues then.
+        moves: bool,
     },
     /// So many bytes of standard input were taken by the rank.
     InputCredit(u32),

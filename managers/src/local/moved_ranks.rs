@@ -16,7 +16,6 @@ impl LocalManager {
         let rank = moved.rank;
         let number = epoch.filter(|_| moved.moves);
         self.arrivals.expect(rank, number);
-        self.drop_log(rank);
         let slot = self.slot(rank);
         let Some(starter) = &mut self.starter else {
             return Ok(());

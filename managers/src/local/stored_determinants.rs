@@ -28,7 +28,7 @@ impl LocalManager {
         let Some(starter) = &mut self.starter else {
             return Ok(());
         };
-        let part = match starter.logs().read_new(rank) {
+        let part = match starter.logs().read_new(rank, stored.incarnation) {
             Ok(part) => part,
             Err(error) => {
                 let why = error.to_string();
@@ -94,6 +94,7 @@ impl LocalManager {
         instance: ProcessInstance,
         epoch: Epoch,
     ) -> Result<bool> {
+        let moves = self.arrivals.arrives(instance.rank, epoch);
         let Some(starter) = &mut self.starter else {
             return Ok(false);
         };
@@ -105,20 +106,21 @@ impl LocalManager {
             return Ok(true);
         }
         match starter.logs().awaits(instance, epoch) {
-            LogWait::Over => {
-                starter.logs().continues(rank);
-                Ok(false)
-            }
+            LogWait::Over => Ok(false),
             LogWait::Lasts => Ok(true),
             LogWait::Begins => {
-                let ask = LocalToMpirun::AskDeterminants { rank, incarnation };
+                let ask = LocalToMpirun::AskDeterminants {
+                    rank,
+                    incarnation,
+                    moves,
+                };
                 self.mpirun.tell(&ask)?;
                 Ok(true)
             }
         }
     }
 
-    /// A rank comes from another host, or has left this one: what its log has here is not all.
+    /// A rank has left this host.
     pub(super) fn drop_log(&mut self, rank: Rank) {
         if let Some(starter) = &mut self.starter {
             starter.logs().remove(rank);

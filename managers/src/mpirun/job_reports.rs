@@ -159,9 +159,11 @@ impl Launcher {
                 part,
                 mark,
             } => self.determinants.add(host, (rank, incarnation, part), mark),
-            LocalToMpirun::AskDeterminants { rank, incarnation } => {
-                self.determinants.ask(host, rank, incarnation);
-            }
+            LocalToMpirun::AskDeterminants {
+                rank,
+                incarnation,
+                moves,
+            } => self.determinants.ask(host, (rank, incarnation), moves),
             LocalToMpirun::Output {
                 rank,
                 stream,

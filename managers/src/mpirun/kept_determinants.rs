@@ -19,11 +19,13 @@ pub(super) struct KeptDeterminants {
     file: Option<DeterminantsFile>,
     /// Determinants of this rank are missing.
     failed: Option<(Rank, DeterminantError)>,
-    /// The latest incarnation of each rank that has recorded some or is about to. What an earlier
+    /// The latest incarnation of each rank that has recorded some or comes back. What an earlier
     /// one has recorded on another host may come later: nothing may depend on it.
     latest: BTreeMap<Rank, Incarnation>,
     /// Processes that wait for what is kept of their ranks, and their hosts.
     asked: Vec<(HostIndex, Rank, Incarnation)>,
+    /// Parts of which more is to come, that was read at the same moment.
+    incoming: BTreeMap<Rank, LogPart>,
     /// How far they are stored, with all that they depend on.
     marks: StableMarks,
     /// The hosts of ranks that have asked for that.
@@ -81,8 +83,18 @@ impl KeptDeterminants {
         {
             self.no_file(&error);
         }
+        let mut part = LogPart::from(part);
+        if let Some(mut begun) = self.incoming.remove(&rank) {
+            part = match begun.extend(part) {
+                Ok(()) => begun,
+                Err(other) => other,
+            };
+        }
+        if mark.is_none() {
+            self.incoming.insert(rank, part);
+            return;
+        }
         let copy = self.copies.entry(rank).or_default();
-        let part = LogPart::from(part);
         if let Err(error) = copy.add(&part) {
             self.failed = Some((rank, error));
             return;
@@ -95,10 +107,18 @@ impl KeptDeterminants {
         }
     }
 
-    /// A process of a rank begins on this host, and needs what is kept of the rank.
-    pub(super) fn ask(&mut self, host: HostIndex, rank: Rank, incarnation: Incarnation) {
-        let latest = self.latest.entry(rank).or_insert(incarnation);
-        *latest = incarnation.max(*latest);
+    /// A process of a rank begins on this host, and needs what is kept of the rank. `moves`: the
+    /// one before may still continue.
+    pub(super) fn ask(
+        &mut self,
+        host: HostIndex,
+        (rank, incarnation): (Rank, Incarnation),
+        moves: bool,
+    ) {
+        if !moves {
+            let latest = self.latest.entry(rank).or_insert(incarnation);
+            *latest = incarnation.max(*latest);
+        }
         self.asked.push((host, rank, incarnation));
     }
 

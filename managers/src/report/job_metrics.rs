@@ -339,7 +339,6 @@ mod tests {
             generation: Generation(2),
             course: Course::Running,
             recovers: true,
-            has_groups: false,
             pending: None,
             committed: Some((Epoch(3), at(5))),
             in_files: Some((Epoch(2), at(4))),

@@ -44,6 +44,19 @@ pub struct Connection {
     pub queues: [VecDeque<Option<Vec<u8>>>; 2],
 }
 
+/// Something that programs, connections or libraries do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// The next step of a rank's program.
+    Program(usize),
+    /// One of the two dials: the server or not, and the client.
+    Dial(bool, usize),
+    /// The next piece on a client's connection arrives, at the server or not.
+    Deliver(bool, usize),
+    /// Ranks tell what they have.
+    Idle,
+}
+
 /// The ranks and their connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ranks {
@@ -204,6 +217,52 @@ impl Ranks {
         &mut self.connections[client - 1]
     }
 
+    /// Whether a rank's program has something to do.
+    pub fn can_step(&self, number: usize, questions: usize) -> bool {
+        let (mut node, mut program) = (self.nodes[number].clone(), self.programs[number].clone());
+        program.step(number, questions, &mut node) != Ok(false)
+    }
+
+    /// What connections can do. A rank takes part in a handshake only if it `may_shake`.
+    pub fn connection_steps(&self, may_shake: impl Fn(usize) -> bool) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for client in CLIENTS {
+            match &self.connections[client - 1] {
+                Some(connection) => {
+                    for (side, to_server, to) in [(0, true, SERVER), (1, false, client)] {
+                        let live = self.nodes[to].is_live(connection.id);
+                        if !connection.queues[side].is_empty() && (live || may_shake(to)) {
+                            steps.push(Step::Deliver(to_server, client));
+                        }
+                    }
+                }
+                None if self.away[SERVER] || self.away[client] => {}
+                None => {
+                    for (by_server, from, to) in [(true, SERVER, client), (false, client, SERVER)] {
+                        if self.nodes[from].wants_link(rank(to)) && may_shake(from) {
+                            steps.push(Step::Dial(by_server, client));
+                        }
+                    }
+                }
+            }
+        }
+        steps
+    }
+
+    /// Makes a step.
+    pub fn make(&mut self, step: Step, questions: usize) {
+        match step {
+            Step::Program(number) => {
+                let node = &mut self.nodes[number];
+                let done = self.programs[number].step(number, questions, node);
+                self.wrong = self.wrong.take().or(done.err());
+            }
+            Step::Dial(by_server, client) => self.dial(by_server, client),
+            Step::Deliver(to_server, client) => self.deliver(to_server, client),
+            Step::Idle => self.idle(),
+        }
+    }
+
     /// What a rank's library does by itself after an event.
     pub fn settle(&mut self, number: usize) {
         for output in self.nodes[number].take_output() {
@@ -247,7 +306,7 @@ impl Ranks {
     }
 
     /// A rank dials: the server or a client.
-    pub fn dial(&mut self, by_server: bool, client: usize) {
+    fn dial(&mut self, by_server: bool, client: usize) {
         let id = self.dials;
         self.dials += 1;
         let (from, to) = match by_server {
@@ -268,7 +327,7 @@ impl Ranks {
     }
 
     /// The next piece of a client's connection arrives.
-    pub fn deliver(&mut self, to_server: bool, client: usize) {
+    fn deliver(&mut self, to_server: bool, client: usize) {
         let number = if to_server { SERVER } else { client };
         let Some(connection) = self.connection(client) else {
             return;
@@ -306,7 +365,7 @@ impl Ranks {
     }
 
     /// Nothing else happens: ranks tell what they have.
-    pub fn idle(&mut self) {
+    fn idle(&mut self) {
         for node in &mut self.nodes {
             node.engine.flush_all_acks();
             node.engine.grant_if_starved(&FailedProbes::default());

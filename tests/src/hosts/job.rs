@@ -49,6 +49,26 @@ impl Job {
         Job::start(hosts, options, |run| jacobi(more(run)).arg("500").arg(gate))
     }
 
+    /// `orders`: each rank asks a server so many questions, and knows in which order it answered.
+    pub fn orders(hosts: &Hosts, options: &[&str], questions: u32) -> Job {
+        let questions = questions.to_string();
+        let run = |run: Run| run.arg(program("orders")).arg(questions).arg("200");
+        Job::start(hosts, options, run)
+    }
+
+    /// The end of `orders`, in which all have seen one order; what the job said.
+    ///
+    /// # Panics
+    /// When they have not.
+    pub fn one_order(self) -> String {
+        let done = self.end();
+        good(&done);
+        let said = done.stdout();
+        let told = "questions were answered in one order";
+        assert!(said.contains(told), "{}", done.text());
+        done.stderr()
+    }
+
     /// The file that a job of these hosts waits for before it ends.
     pub fn gate(hosts: &Hosts) -> PathBuf {
         hosts.folder().join("gate")

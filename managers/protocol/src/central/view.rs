@@ -69,8 +69,6 @@ pub struct JobView {
     pub course: Course,
     /// Failures are masked.
     pub recovers: bool,
-    /// The ranks are several recovery groups.
-    pub has_groups: bool,
     /// The checkpoint under way.
     pub pending: Option<Epoch>,
     /// The newest committed checkpoint, and when it was committed.
@@ -108,7 +106,6 @@ impl Central {
                 }
             },
             recovers: checkpoints.is_some(),
-            has_groups: self.groups.are_several(),
             pending: checkpoints.and_then(|c| c.pending()),
             committed: timed(epochs.memory),
             in_files: timed(epochs.file),

@@ -33,6 +33,10 @@ struct RankLog {
     words: Words,
     /// The number of the first record that is not copied to mpirun's host.
     next: u64,
+    /// The last incarnation of the rank that has written to it here.
+    user: Option<Incarnation>,
+    /// It was copied for this one, which may stay where it was instead.
+    copied_for: Option<Incarnation>,
 }
 
 impl RankLog {
@@ -43,7 +47,16 @@ impl RankLog {
             memory,
             words: Words(words),
             next: 0,
+            user: None,
+            copied_for: None,
         })
+    }
+
+    /// Whether all is in it that the rank has recorded before this incarnation: none was on another
+    /// host meanwhile.
+    fn precedes(&self, incarnation: Incarnation) -> bool {
+        let follows = |user: Incarnation| user == incarnation || user.next() == incarnation;
+        self.copied_for == Some(incarnation) || self.user.is_some_and(follows)
     }
 }
 
@@ -77,6 +90,10 @@ pub struct RankLogs {
     awaited: BTreeMap<Rank, AwaitedLog>,
     /// Ranks have logs.
     is_used: bool,
+    /// Determinants outlive their host: mpirun has a copy.
+    are_copied: bool,
+    /// A process may cut its log before it ends.
+    may_be_cut: bool,
 }
 
 impl RankLogs {
@@ -99,6 +116,8 @@ impl RankLogs {
         Ok(RankLogs {
             logs: logs?,
             is_used: true,
+            are_copied: plan.options.stable_node,
+            may_be_cut: plan.options.optimistic,
             ..RankLogs::default()
         })
     }
@@ -110,18 +129,20 @@ impl RankLogs {
     }
 
     /// A process of the rank begins anew, with an empty log.
-    pub fn begins(&mut self, rank: Rank) {
-        if let Some(log) = self.logs.get_mut(&rank) {
-            log.next = 0;
-        } else if self.is_used
+    pub fn begins(&mut self, rank: Rank, incarnation: Incarnation) {
+        if !self.logs.contains_key(&rank)
+            && self.is_used
             && let Ok(log) = RankLog::new(allowed(u64::MAX))
         {
             // The rank was on another host meanwhile.
             self.logs.insert(rank, log);
         }
+        if let Some(log) = self.logs.get_mut(&rank) {
+            (log.next, log.user) = (0, Some(incarnation));
+        }
     }
 
-    /// The log of this rank is not that of its next process.
+    /// The rank has left this host: another process will have what its log has here.
     pub fn remove(&mut self, rank: Rank) {
         self.logs.remove(&rank);
         self.awaited.remove(&rank);
@@ -140,16 +161,16 @@ impl RankLogs {
         self.is_used
     }
 
-    /// The determinants that a rank has recorded since the last call.
+    /// The determinants that this incarnation of a rank has recorded since the last call.
     ///
     /// # Errors
     /// The rank has no log, or what is in its memory is none.
-    pub fn read_new(&mut self, rank: Rank) -> Result<LogPart> {
+    pub fn read_new(&mut self, rank: Rank, incarnation: Incarnation) -> Result<LogPart> {
         let unusable = |why: String| Error::Log(format!("the log of rank {}: {why}", rank.0));
         let log = self.logs.get_mut(&rank);
         let log = log.ok_or_else(|| unusable("there is none".into()))?;
         let part = LogPart::read(&log.words, log.next).map_err(|e| unusable(e.to_string()))?;
-        log.next = part.end();
+        (log.next, log.user) = (part.end(), Some(incarnation));
         Ok(part)
     }
 
@@ -174,7 +195,7 @@ impl RankLogs {
         let process = (awaited.instance, awaited.epoch);
         match awaited.failure {
             Some(_) => return Some(process),
-            None => match new_log(&awaited.copy.whole()) {
+            None => match new_log(&awaited.copy.whole(), incarnation) {
                 Ok(log) => self.logs.insert(rank, log),
                 Err(error) => {
                     awaited.failure = Some(unusable(&error));
@@ -196,16 +217,24 @@ impl RankLogs {
         self.awaited.remove(&instance.rank)?.failure
     }
 
-    /// Another process continues the log of a rank, which the one before may have cut: all of it is
-    /// new.
-    pub fn continues(&mut self, rank: Rank) {
-        self.begins(rank);
-    }
-
-    /// Whether a process begins only after the copy of its determinants has come.
+    /// Whether a process begins only after the copy of its determinants has come. Otherwise it
+    /// continues the log that is here.
     pub fn awaits(&mut self, instance: ProcessInstance, epoch: Epoch) -> LogWait {
-        let rank = instance.rank;
-        if !self.is_used || self.logs.contains_key(&rank) {
+        let ProcessInstance {
+            rank, incarnation, ..
+        } = instance;
+        if !self.is_used {
+            return LogWait::Over;
+        }
+        let is_whole = |log: &&mut RankLog| !self.are_copied || log.precedes(incarnation);
+        if let Some(log) = self.logs.get_mut(&rank).filter(is_whole) {
+            if log.copied_for != Some(incarnation) {
+                log.user = Some(incarnation);
+            }
+            if self.may_be_cut {
+                // The process before may have cut it: all of it is new.
+                log.next = 0;
+            }
             return LogWait::Over;
         }
         let awaited = self.awaited.get(&rank);
@@ -231,12 +260,12 @@ impl RankLogs {
 }
 
 /// A log that holds what was copied.
-fn new_log(copied: &LogPart) -> Result<RankLog> {
+fn new_log(copied: &LogPart, incarnation: Incarnation) -> Result<RankLog> {
     // As much as the rank may have had on its former host.
     let mut log = RankLog::new(allowed(u64::MAX))?;
     let written = copied.write(&mut log.words);
     written.map_err(|error| Error::Log(error.to_string()))?;
-    log.next = copied.end();
+    (log.next, log.copied_for) = (copied.end(), Some(incarnation));
     Ok(log)
 }
 
@@ -245,4 +274,74 @@ fn new_log(copied: &LogPart) -> Result<RankLog> {
 fn allowed(bodies: u64) -> u64 {
     let allowed = anonymous::allow(bodies.saturating_add(DETERMINANT_BYTES as u64));
     allowed.map_or(0, |()| bodies)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rejoin_channel_table::Generation;
+
+    const RANK: Rank = Rank(3);
+
+    fn logs() -> RankLogs {
+        RankLogs {
+            is_used: true,
+            are_copied: true,
+            ..RankLogs::default()
+        }
+    }
+
+    fn process(incarnation: u32) -> ProcessInstance {
+        ProcessInstance {
+            generation: Generation(0),
+            rank: RANK,
+            incarnation: Incarnation(incarnation),
+        }
+    }
+
+    fn copied(logs: &mut RankLogs, incarnation: u32) {
+        let of = (RANK, Incarnation(incarnation));
+        let process_there = Some((process(incarnation), Epoch(1)));
+        assert_eq!(logs.take_part(of, &LogPart::default(), true), process_there);
+        let again = logs.awaits(process(incarnation), Epoch(1));
+        assert_eq!(again, LogWait::Over);
+    }
+
+    #[test]
+    fn the_next_process_continues_the_log_that_is_here() {
+        let mut logs = logs();
+        logs.begins(RANK, Incarnation(0));
+        assert_eq!(logs.awaits(process(1), Epoch(1)), LogWait::Over);
+        assert_eq!(logs.awaits(process(1), Epoch(1)), LogWait::Over);
+        assert_eq!(logs.awaits(process(2), Epoch(2)), LogWait::Over);
+    }
+
+    #[test]
+    fn a_rank_that_was_on_another_host_meanwhile_needs_the_copy() {
+        let mut logs = logs();
+        logs.begins(RANK, Incarnation(0));
+        assert_eq!(logs.awaits(process(2), Epoch(1)), LogWait::Begins);
+        assert_eq!(logs.awaits(process(2), Epoch(1)), LogWait::Lasts);
+        copied(&mut logs, 2);
+    }
+
+    #[test]
+    fn what_was_copied_for_a_rank_that_stayed_counts_no_more() {
+        let mut logs = logs();
+        assert_eq!(logs.awaits(process(1), Epoch(1)), LogWait::Begins);
+        copied(&mut logs, 1);
+        assert_eq!(logs.awaits(process(2), Epoch(1)), LogWait::Begins);
+        copied(&mut logs, 2);
+        // This one came, and has written to it.
+        logs.read_new(RANK, Incarnation(2)).expect("a log");
+        assert_eq!(logs.awaits(process(3), Epoch(3)), LogWait::Over);
+    }
+
+    #[test]
+    fn without_copies_the_log_that_is_here_is_all() {
+        let mut logs = logs();
+        logs.are_copied = false;
+        logs.begins(RANK, Incarnation(0));
+        assert_eq!(logs.awaits(process(2), Epoch(1)), LogWait::Over);
+    }
 }

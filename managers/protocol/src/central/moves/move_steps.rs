@@ -502,9 +502,12 @@ impl Central {
             }
         }
         // The last move of each rank: an earlier one would send its input to a host that it left.
+        // Of ranks that came back to an earlier host, the record of that may be superseded.
+        let is_there = |(_, one): &&(Epoch, RankMove)| self.ranks.is_on(one.rank, one.to);
         let latest: BTreeMap<Rank, &(Epoch, RankMove)> = past
             .moved
             .iter()
+            .filter(is_there)
             .map(|moved| (moved.1.rank, moved))
             .collect();
         for (number, one) in latest.into_values() {

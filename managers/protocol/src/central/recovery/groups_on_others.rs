@@ -7,6 +7,7 @@
 use crate::central::event::Event;
 use crate::central::interface::{CentralEffect, HostIndex, RankPlacement};
 use crate::central::job_state::Central;
+use crate::central::phase::CentralPhase;
 use crate::central::recovery_groups::GroupCheckpoint;
 use crate::manager_messages::{MovedRank, Time};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
@@ -84,23 +85,15 @@ impl Central {
         self.begin_rollback(now, effects);
         self.lose_images_on_hosts(&ranks, epoch);
         let leads = |rank: &&Rank| self.groups.members(**rank).first() == Some(*rank);
-        let mut leaders: Vec<Rank> = members.iter().filter(leads).copied().collect();
-        for leader in &leaders {
-            self.return_to_files(*leader, epoch, effects);
+        let leaders: Vec<Rank> = members.iter().filter(leads).copied().collect();
+        for leader in leaders {
+            self.return_to_files(leader, epoch, effects);
         }
         // Ranks that have moved since may be back where the files are.
         let vacated = self.leave_hosts(&present, &placement.hosts);
         self.former_hosts.roll_back_of(&members, epoch);
-        let last = leaders.pop();
-        let mut returning = Vec::new();
-        for leader in leaders {
-            returning.extend(self.begin_group_return(now, leader, epoch, effects));
-        }
-        // Stored with the last group. The next central manager begins anew if it lacks any.
         self.place(placement.clone());
-        if let Some(leader) = last {
-            returning.extend(self.begin_group_return(now, leader, epoch, effects));
-        }
+        let returning = self.begin_group_return(now, members, epoch, effects);
         effects.push(CentralEffect::Placed(placement.clone()));
         effects.extend(vacated);
         self.order_group(now, epoch, &returning, effects);
@@ -161,11 +154,31 @@ impl Central {
         }
     }
 
+    /// A central manager that was started again orders hosts to restore these ranks. It does not
+    /// know which of them act on a lost host, so all wait for the end of its lease.
+    pub(in crate::central) fn order_group_again(
+        &mut self,
+        now: Time,
+        epoch: Epoch,
+        ranks: &[(Rank, Incarnation)],
+        effects: &mut Vec<CentralEffect>,
+    ) {
+        match self.hosts.fence_of_lost(now) {
+            Some(until) => self.held_groups.hold(until, ranks, epoch),
+            None => self.order_group(now, epoch, ranks, effects),
+        }
+    }
+
     /// A host is lost: ranks that return from it to others wait until nothing acts there.
     pub(super) fn hold_departed(&mut self, now: Time, host: HostIndex) {
-        if let Some(until) = self.hosts.fence_of_lost(now) {
-            for rank in self.departures.acting_on(host) {
-                self.held_groups.delay(rank, until);
+        let Some(until) = self.hosts.fence_of_lost(now) else {
+            return;
+        };
+        for rank in self.departures.acting_on(host) {
+            self.held_groups.delay(rank, until);
+            let home = self.ranks.host_of(rank);
+            if let CentralPhase::Restoring(restoring) = &mut self.phase {
+                restoring.hold(home, until);
             }
         }
     }

@@ -14,9 +14,18 @@ pub(in crate::central) struct HeldGroupOrders {
 }
 
 impl HeldGroupOrders {
+    /// These ranks come back from this checkpoint, at this time or later. One that waited for a
+    /// later time already still does: it may be on its way from a lost host for the second time.
     pub fn hold(&mut self, until: Time, ranks: &[(Rank, Incarnation)], epoch: Epoch) {
-        let ranks = ranks.iter().map(|(rank, _)| (*rank, (until, epoch)));
-        self.held.extend(ranks);
+        for (rank, _) in ranks {
+            let (since, from) = self.held.entry(*rank).or_insert((until, epoch));
+            (*since, *from) = (until.max(*since), epoch);
+        }
+    }
+
+    /// The order of this rank waits.
+    pub fn has(&self, rank: Rank) -> bool {
+        self.held.contains_key(&rank)
     }
 
     /// The order of this rank waits until this time at least, if it waits.

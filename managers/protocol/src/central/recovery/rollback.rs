@@ -109,12 +109,15 @@ impl Central {
     /// A rollback waits for a process that does not stop on a host which its rank has left.
     pub(super) fn is_return_hindered(&self, failure: &Failure) -> bool {
         let rank = failure.instance.rank;
-        let CentralPhase::Restoring(restoring) = &self.phase else {
-            return false;
+        let waits = match &self.phase {
+            CentralPhase::Restoring(restoring) => {
+                restoring.awaiting.contains(&self.ranks.host_of(rank))
+            }
+            _ => self.held_groups.has(rank),
         };
         matches!(failure.cause, Cause::NotStopped { .. })
             && self.departures.is_under_way(rank, failure.host)
-            && restoring.awaiting.contains(&self.ranks.host_of(rank))
+            && waits
     }
 
     /// Nothing of a rank acts any more on this host, which it has left.

@@ -8,8 +8,10 @@
 use rejoin_channel_table::ids::{Rank, Ssn};
 
 use crate::channel_state::Channel;
+use crate::control_frames::pointless;
 use crate::engine::Engine;
-use crate::frame::FrameKind;
+use crate::error::ProtocolError;
+use crate::frame::{FrameKind, Header};
 use crate::tx::SendContext;
 
 impl Engine {
@@ -28,13 +30,11 @@ impl Engine {
     }
 
     /// A mark of a peer's log on which this rank depends from now on. The device records it before
-    /// it reads another frame.
+    /// it records anything else.
     pub fn next_dependency(&mut self) -> Option<(Rank, u64)> {
         self.core.dependencies.pop_front()
     }
-}
 
-impl Engine {
     /// The device has no room to record this dependency now.
     pub fn depends_later(&mut self, peer: Rank, mark: u64) {
         self.core.dependencies.push_front((peer, mark));
@@ -54,13 +54,18 @@ impl Channel {
 }
 
 impl SendContext<'_> {
-    /// What follows on this link depends on this mark of the peer's log.
-    pub(crate) fn depends_on(&mut self, mark: u64) {
-        let rx = &mut self.channel.rx;
+    /// What follows on this link depends on a mark of the peer's log.
+    pub(crate) fn depends_on(&mut self, header: &Header) -> Result<(), ProtocolError> {
+        // Only recovery groups have logs.
+        if self.core.matching.wild().is_none() {
+            return Err(pointless(header));
+        }
+        let (rx, mark) = (&mut self.channel.rx, header.aux);
         if mark > rx.interval {
             rx.interval = mark;
             self.core.dependencies.push_back((self.channel.peer, mark));
         }
+        Ok(())
     }
 }
 
@@ -69,10 +74,10 @@ mod tests {
     use proptest::prelude::*;
     use rejoin_channel_table::ids::Rank;
 
-    use crate::MessageMode;
     use crate::group_tests::{log, two_groups};
     use crate::harness::World;
     use crate::tests::content;
+    use crate::{Config, FrameKind, HEADER_LEN, Header, MessageMode, ProtocolError};
 
     /// Lengths of copied, medium and long messages.
     const LENGTHS: [usize; 4] = [0, 90, 3_000, 20_000];
@@ -87,6 +92,8 @@ mod tests {
         Write(usize, usize),
         Read(usize, usize),
         Cut,
+        /// All that can move does.
+        Settle,
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -101,6 +108,20 @@ mod tests {
         ]
     }
 
+    #[test]
+    fn a_job_of_one_group_has_no_intervals() {
+        let mut world = World::linked(Config::default().consistent(), 2);
+        world.nodes[0].engine.set_interval(7);
+        world.send(0, 1, 0, b"x", MessageMode::Standard);
+        world.write(0, 1, usize::MAX);
+        let whole = world.whole(0, 1);
+        let bytes: &[u8; HEADER_LEN] = whole.first_chunk().expect("a frame");
+        let header = Header::decode(bytes).expect("a header");
+        assert_eq!((header.kind, header.aux), (FrameKind::Interval, 7));
+        let refused = world.nodes[1].engine.rx_header(Rank(0), &header);
+        assert!(matches!(refused, Err(ProtocolError::Pointless { .. })));
+    }
+
     proptest! {
         /// However frames are written, a message comes behind what it depended on when it was sent.
         #[test]
@@ -109,9 +130,7 @@ mod tests {
             // What each message depends on, the requests for them, and what the receiver knows.
             let (mut sent, mut open, mut known) = (Vec::new(), Vec::new(), 0);
             let (mut recorded, mut stable, mut received) = (0, 0, 0);
-            let rest = [Step::Write(0, usize::MAX), Step::Read(1, usize::MAX), Step::Receive,
-                Step::Write(1, usize::MAX), Step::Read(0, usize::MAX)];
-            let rest = rest.iter().cycle().take(200).cloned();
+            let rest = [Step::Receive, Step::Settle].iter().cycle().take(300).cloned();
             for step in steps.into_iter().chain(rest) {
                 match step {
                     Step::Send(length) => {
@@ -136,6 +155,7 @@ mod tests {
                     Step::Read(to, bytes) => {
                         world.read(to, 1 - to, bytes);
                     }
+                    Step::Settle => world.settle(),
                     Step::Cut => {
                         world.cut(0, 1);
                         let resumes = world.shake(0, 1);
