@@ -220,7 +220,7 @@ impl Launcher {
         };
         let kinds = (kind::CENTRAL, links);
         let central = CentralHandle::new(setup, summary, journal, kinds, &reactor)?;
-        let mut launcher = Launcher {
+        let launcher = Launcher {
             counted: plan.options.stats.then_some(plan.size),
             central,
             hosts,
@@ -238,7 +238,6 @@ impl Launcher {
             named,
             launch,
         };
-        launcher.give_all_determinants()?;
         Ok(launcher)
     }
 }

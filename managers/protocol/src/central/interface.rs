@@ -189,8 +189,8 @@ pub enum Record {
         /// When it was committed.
         at: Time,
     },
-    /// The ranks of a recovery group are about to come back from the group's last checkpoint, and
-    /// the others stand.
+    /// The ranks of one recovery group, or of all that had ranks on a lost host, are about to come
+    /// back from their last checkpoint, and the others stand.
     GroupRestoring {
         /// The ranks, and their incarnations from now on.
         ranks: Vec<(Rank, Incarnation)>,

@@ -238,7 +238,7 @@ impl Central {
             _ => self.losses.deadline(),
         };
         let of_job = earlier(self.clock.limit_at(), self.silence_due());
-        let of_job = earlier(of_job, self.held_groups.due());
+        let of_job = earlier(of_job, self.held_groups_due());
         let of_job = earlier(of_job, self.logs.due());
         earlier(earlier(of_job, self.stop_due()), of_phase)
     }
