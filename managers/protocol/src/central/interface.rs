@@ -314,7 +314,7 @@ pub enum StoredState {
 }
 
 /// The history of failures, for the next decision.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FailureHistory {
     /// Failures masked so far.
     pub history: History,
