@@ -109,6 +109,7 @@ fn job(launch: &Launch, failover: bool, takes_in: bool) -> Job {
         requested: launch.requested,
         copies: (launch.plan.copies.as_ref()).map(|_| launch.plan.copy_group as usize),
         log_groups: launch.plan.options.log_groups.clone(),
+        optimistic: launch.plan.options.optimistic,
     }
 }
 

@@ -357,6 +357,8 @@ pub struct Job {
     pub copies: Option<usize>,
     /// For each rank the number of its recovery group, from 0; empty: the job is one group.
     pub log_groups: Vec<u32>,
+    /// Messages do not wait until determinants are stored (`--recovery receiver-log`).
+    pub optimistic: bool,
 }
 
 /// How the job continues if it loses a host.

@@ -34,6 +34,8 @@ pub struct Central {
     pub(super) end: JobEnd,
     pub(super) mode: RecoveryMode,
     pub(super) groups: RecoveryGroups,
+    /// Messages do not wait until determinants are stored.
+    pub(super) optimistic: bool,
     /// What the logs of ranks hold, in jobs of several groups.
     pub(super) logs: LogTable,
     pub(super) losses: Losses,
@@ -92,6 +94,7 @@ impl Central {
             end: JobEnd::default(),
             mode,
             groups: RecoveryGroups::new(job.log_groups),
+            optimistic: job.optimistic,
             logs: LogTable::default(),
             losses: Losses::default(),
             stop: None,
