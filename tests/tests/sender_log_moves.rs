@@ -38,22 +38,13 @@ const POINTS: [&str; 9] = [
 /// A server that answers in the order of the questions, by wildcards, probes and tests, and checks
 /// in the end that nobody has seen another order.
 fn orders(hosts: &Hosts, options: &[&str]) -> Job {
-    let run = |run: Run| run.arg(program("orders")).arg("9000").arg("200");
-    let mut job = Job::start(hosts, &[&LOGS[..], options].concat(), run);
+    let mut job = start(hosts, options);
     job.until_in_files(1);
     job
 }
 
-fn one_order(job: Job) -> Finished {
-    let ended = job.end();
-    good(&ended);
-    let said = ended.stdout();
-    assert!(
-        said.contains("questions were answered in one order"),
-        "{}",
-        ended.text()
-    );
-    ended
+fn start(hosts: &Hosts, options: &[&str]) -> Job {
+    Job::orders(hosts, &[&LOGS[..], options].concat(), 9000)
 }
 
 fn same_lines(job: Job, alone: &Finished) -> Finished {
@@ -101,7 +92,12 @@ fn pids(hosts: &Hosts, name: &str, ranks: &[usize]) -> Vec<u32> {
 fn a_rank_that_has_moved_is_killed_before_and_after_its_next_checkpoint() {
     let hosts = hosts!(3);
     for rank in [0, 1, 2] {
-        let mut job = orders(&hosts, &["--spare", "h3:4"]);
+        let asked = ["--spare", "h3:4", "--checkpoint-interval", "asked"];
+        let mut job = start(&hosts, &asked);
+        wait_for(SOON, "a checkpoint", || {
+            rejoin(&hosts, &["checkpoint"]).output.status.success()
+        });
+        job.until_in_files(1);
         let others: Vec<usize> = (0..4).filter(|other| *other != rank).collect();
         let stand = pids(&hosts, "orders", &others);
         let home = hosts.places()[rank].clone();
@@ -122,7 +118,7 @@ fn a_rank_that_has_moved_is_killed_before_and_after_its_next_checkpoint() {
         kill_rank(&hosts, "orders", rank);
         job.until("recovered", 3);
         assert_eq!(pids(&hosts, "orders", &others), stand);
-        one_order(job);
+        job.one_order();
     }
 }
 
@@ -140,7 +136,7 @@ fn the_next_host_is_lost_before_and_after_the_next_checkpoint() {
         job.until("host-replaced", 1);
         job.until("recovered", 1);
         assert_eq!(pids(&hosts, "orders", &[1, 2, 3]), stand);
-        one_order(job);
+        job.one_order();
     }
 }
 
@@ -161,7 +157,7 @@ fn the_former_host_is_lost_with_ranks_and_the_moved_rank_stands() {
         until_imaged(&hosts, &mut job);
         kill_rank(&hosts, "orders", 2);
         job.until("recovered", 2);
-        one_order(job);
+        job.one_order();
     }
 }
 
@@ -175,7 +171,7 @@ fn a_former_host_without_ranks_is_lost_and_then_the_moved_rank() {
     hosts.kill(2);
     job.until("empty-host-lost", 1);
     kill_rank(&hosts, "orders", 3);
-    one_order(job);
+    job.one_order();
 }
 
 #[test]
@@ -192,7 +188,7 @@ fn a_drained_host_ends_and_its_ranks_come_back_elsewhere() {
     kill_rank(&hosts, "orders", 0);
     job.until("recovered", before + 2);
     assert!(hosts.places().iter().all(|place| place != "h2"));
-    one_order(job);
+    job.one_order();
 }
 
 /// Something happens when a move comes to each of the points. Then the job is right, and ranks
