@@ -28,8 +28,15 @@ impl Device {
     pub(super) fn move_away(&mut self, image: MoveImage) -> Result<()> {
         let MoveImage { number, stops } = image;
         let generation = self.member.identity().generation;
-        let bodies = self.engine.logged_bodies();
         let parked = self.park_others().map_err(NoImage::from);
+        let mut bodies = Vec::new();
+        if stops && parked.is_ok() {
+            // Before that, the log writes over bodies while they are copied.
+            bodies = self.engine.logged_bodies();
+            // The next host gets the determinants from where these are stored.
+            self.note_action();
+            self.await_stable_determinants()?;
+        }
         let taken = parked
             .as_ref()
             .map_err(Clone::clone)

@@ -10,13 +10,12 @@ use central_steps::{
 use local_steps::steps;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
-    Central, CentralEffect, CentralInput, Event, FailureHistory, Losses, Record,
+    Central, CentralEffect, CentralInput, Event, FailureHistory, Record,
 };
 use rejoin_managers_protocol::interval::Interval;
 use rejoin_managers_protocol::levels::{CommittedEpochs, Level};
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
 use rejoin_managers_protocol::manager_messages::{Cause, Stage, Time, ToCentral, ToLocal};
-use rejoin_managers_protocol::policy::History;
 use rejoin_wire::{Holds, ImageCost, Limits, ToManager, VERSION};
 
 const R: Rank = Rank(0);
@@ -375,10 +374,7 @@ fn a_central_manager_that_is_started_again_knows_both_levels() {
         epoch: Some(Epoch(1)),
         incarnations: vec![Incarnation(1); RANKS as usize],
         placement: None,
-        memory: Box::new(FailureHistory {
-            history: History::default(),
-            losses: Losses::default(),
-        }),
+        memory: Box::new(FailureHistory::default()),
     });
     assert_eq!(resumed(rolled_back), Some(counted(1, None, Some(1))));
 }

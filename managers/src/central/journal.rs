@@ -59,14 +59,15 @@ pub enum JournalError {
 }
 
 /// Kinds of records of which only the last counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
     Recovery,
     Started,
     Requested,
     Committed(Level),
     GroupCommitted(Rank),
-    GroupRestoring(Option<Rank>),
+    /// With its ranks.
+    GroupRestoring(Vec<Rank>),
     RegionsNumbered,
     RegionsCommitted,
     Memory,
@@ -84,7 +85,7 @@ impl Kind {
             Record::Committed { level, .. } => Kind::Committed(*level),
             Record::GroupCommitted { rank, .. } => Kind::GroupCommitted(*rank),
             Record::GroupRestoring { ranks, .. } => {
-                Kind::GroupRestoring(ranks.first().map(|(rank, _)| *rank))
+                Kind::GroupRestoring(ranks.iter().map(|(rank, _)| *rank).collect())
             }
             Record::RegionsNumbered { .. } => Kind::RegionsNumbered,
             Record::RegionsCommitted { .. } => Kind::RegionsCommitted,
@@ -102,6 +103,17 @@ impl Kind {
             | Record::Relaunching(_)
             | Record::Interrupted { .. }
             | Record::Passed { .. } => Kind::Other,
+        }
+    }
+
+    /// Whether a record of this kind leaves nothing of an earlier one.
+    fn supersedes(&self, earlier: &Kind) -> bool {
+        match (self, earlier) {
+            (Kind::Other, _) => false,
+            (Kind::GroupRestoring(ranks), Kind::GroupRestoring(before)) => {
+                before.iter().all(|rank| ranks.contains(rank))
+            }
+            _ => self == earlier,
         }
     }
 }
@@ -174,8 +186,7 @@ impl Journal {
 
     /// A stored record counts; of some kinds those before it do no more.
     fn count(&mut self, kind: Kind, bytes: Vec<u8>) {
-        self.live
-            .retain(|(other, _)| kind == Kind::Other || *other != kind);
+        self.live.retain(|(earlier, _)| !kind.supersedes(earlier));
         self.live.push((kind, bytes));
     }
 
@@ -382,6 +393,34 @@ mod tests {
         assert_eq!(records, [began(), requested(21), committed(21), end]);
         journal.remove();
         assert!(!scratch.0.exists());
+    }
+
+    fn returning(ranks: &[u32], epoch: u32) -> Record {
+        let of = |rank: &u32| (Rank(*rank), Incarnation(epoch));
+        Record::GroupRestoring {
+            ranks: ranks.iter().map(of).collect(),
+            epoch: Epoch(epoch),
+            placement: None,
+            memory: Box::default(),
+        }
+    }
+
+    #[test]
+    fn the_return_of_ranks_counts_until_all_of_them_return_again() {
+        let _alone = alone();
+        let scratch = Scratch::new("returns");
+        let mut journal = Journal::create(&scratch.0, JobId(7)).unwrap();
+        for (ranks, epoch) in [(&[0][..], 1), (&[0, 2], 2), (&[2], 3), (&[2], 4)] {
+            journal.append(&returning(ranks, epoch)).unwrap();
+        }
+        drop(journal);
+        let (mut journal, _, records) = Journal::resume(&scratch.0).unwrap();
+        assert_eq!(records, [returning(&[0, 2], 2), returning(&[2], 4)]);
+        journal.append(&returning(&[0, 1, 2], 5)).unwrap();
+        drop(journal);
+        let (journal, _, records) = Journal::resume(&scratch.0).unwrap();
+        assert_eq!(records, [returning(&[0, 1, 2], 5)]);
+        journal.remove();
     }
 
     #[test]

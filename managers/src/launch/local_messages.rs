@@ -117,10 +117,13 @@ pub enum MpirunToLocal {
     SinkClosed(Stream),
     /// The copy of a rank's determinants is there.
     DeterminantsStored(StoredMark),
-    /// The rank will come back on this host: the copy of its determinants, in parts.
+    /// The answer to [`LocalToMpirun::AskDeterminants`]: the copy of a rank's determinants, in
+    /// parts.
     Determinants {
         /// The rank.
         rank: Rank,
+        /// The incarnation for which they were asked.
+        incarnation: Incarnation,
         /// The next part.
         part: DeterminantsPart,
         /// No other part follows.
@@ -181,11 +184,23 @@ pub enum LocalToMpirun {
     Determinants {
         /// The rank.
         rank: Rank,
+        /// The incarnation that has recorded them.
+        incarnation: Incarnation,
         /// The next part.
         part: DeterminantsPart,
         /// With the last part: how far the log is. Answered by
         /// [`MpirunToLocal::DeterminantsStored`].
         mark: Option<StoredMark>,
+    },
+    /// A process of this rank begins on this host from an image: it needs the determinants of those
+    /// before it, which the host does not have.
+    AskDeterminants {
+        /// The rank.
+        rank: Rank,
+        /// The incarnation of the process.
+        incarnation: Incarnation,
+        /// The rank moves, and may stay where it is: the process there continues then.
+        moves: bool,
     },
     /// So many bytes of standard input were taken by the rank.
     InputCredit(u32),

@@ -62,9 +62,12 @@ impl LocalManager {
                 self.write_input()?;
             }
             MpirunToLocal::DeterminantsStored(stored) => self.determinants_stored(stored)?,
-            MpirunToLocal::Determinants { rank, part, last } => {
-                self.take_determinants(rank, part, last)?;
-            }
+            MpirunToLocal::Determinants {
+                rank,
+                incarnation,
+                part,
+                last,
+            } => self.take_determinants((rank, incarnation), part, last)?,
             MpirunToLocal::OutputCredit(count) => {
                 self.outputs.credit(count, &self.reactor)?;
             }

@@ -73,6 +73,7 @@ impl LocalManager {
 
     /// A rank is on another host from now on: its standard input goes there.
     pub(super) fn has_left(&mut self, rank: Rank) {
+        self.drop_log(rank);
         if self
             .input
             .as_ref()

@@ -25,7 +25,7 @@ impl LocalManager {
         if self.lacks_moved_image(slot, instance, epoch)? || self.awaits_copy(instance, epoch)? {
             return Ok(());
         }
-        if self.lacks_determinants(slot, instance, epoch) {
+        if self.lacks_determinants(slot, instance, epoch)? {
             return Ok(());
         }
         if self.images.is_bound(slot, epoch, instance.generation) {

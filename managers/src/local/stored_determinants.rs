@@ -3,6 +3,7 @@
 //! and so do all ranks of a job that is launched again.
 
 use super::LocalManager;
+use super::start::LogWait;
 use crate::error::Result;
 use crate::launch::local_messages::{DeterminantsPart, LocalToMpirun, MOST_RECORDS, StoredMark};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
@@ -27,7 +28,7 @@ impl LocalManager {
         let Some(starter) = &mut self.starter else {
             return Ok(());
         };
-        let part = match starter.logs().read_new(rank) {
+        let part = match starter.logs().read_new(rank, stored.incarnation) {
             Ok(part) => part,
             Err(error) => {
                 let why = error.to_string();
@@ -41,6 +42,7 @@ impl LocalManager {
         while let Some(part) = parts.next() {
             self.mpirun.tell(&LocalToMpirun::Determinants {
                 rank,
+                incarnation: stored.incarnation,
                 part: part.into(),
                 mark: parts.peek().is_none().then_some(stored),
             })?;
@@ -68,17 +70,18 @@ impl LocalManager {
         self.send_to_rank(slot, &message, &frame)
     }
 
-    /// The copied determinants of a rank that will be on this host.
+    /// The copied determinants of a rank of which a process is to begin on this host.
     pub(super) fn take_determinants(
         &mut self,
-        rank: Rank,
+        (rank, incarnation): (Rank, Incarnation),
         part: DeterminantsPart,
         last: bool,
     ) -> Result<()> {
         let Some(starter) = &mut self.starter else {
             return Ok(());
         };
-        match starter.logs().take_part(rank, &LogPart::from(part), last) {
+        let logs = starter.logs();
+        match logs.take_part((rank, incarnation), &LogPart::from(part), last) {
             Some((instance, epoch)) => self.restore_process(instance, epoch),
             None => Ok(()),
         }
@@ -90,18 +93,38 @@ impl LocalManager {
         slot: usize,
         instance: ProcessInstance,
         epoch: Epoch,
-    ) -> bool {
+    ) -> Result<bool> {
+        let moves = self.arrivals.arrives(instance.rank, epoch);
         let Some(starter) = &mut self.starter else {
-            return false;
+            return Ok(false);
         };
-        if let Some(why) = starter.logs().failure(instance.rank) {
-            let why = why.to_owned();
+        let ProcessInstance {
+            rank, incarnation, ..
+        } = instance;
+        if let Some(why) = starter.logs().take_failure(instance) {
             self.not_restored(slot, instance, why);
-            return true;
+            return Ok(true);
         }
-        let awaits = starter.logs().awaits(instance, epoch);
-        starter.logs().continues(instance.rank);
-        awaits
+        match starter.logs().awaits(instance, epoch) {
+            LogWait::Over => Ok(false),
+            LogWait::Lasts => Ok(true),
+            LogWait::Begins => {
+                let ask = LocalToMpirun::AskDeterminants {
+                    rank,
+                    incarnation,
+                    moves,
+                };
+                self.mpirun.tell(&ask)?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// A rank has left this host.
+    pub(super) fn drop_log(&mut self, rank: Rank) {
+        if let Some(starter) = &mut self.starter {
+            starter.logs().remove(rank);
+        }
     }
 
     /// A process that waits for that is not wanted any more; `false` if it is none.

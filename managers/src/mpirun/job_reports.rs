@@ -153,9 +153,17 @@ impl Launcher {
     /// A local manager says this.
     pub(super) fn told(&mut self, host: HostIndex, message: LocalToMpirun) {
         match message {
-            LocalToMpirun::Determinants { rank, part, mark } => {
-                self.determinants.add(host, (rank, part), mark);
-            }
+            LocalToMpirun::Determinants {
+                rank,
+                incarnation,
+                part,
+                mark,
+            } => self.determinants.add(host, (rank, incarnation, part), mark),
+            LocalToMpirun::AskDeterminants {
+                rank,
+                incarnation,
+                moves,
+            } => self.determinants.ask(host, (rank, incarnation), moves),
             LocalToMpirun::Output {
                 rank,
                 stream,

@@ -7,7 +7,7 @@ use crate::launch::determinants_file::{DeterminantCopies, DeterminantsFile};
 use crate::launch::local_messages::{DeterminantsPart, StoredMark};
 use crate::launch::named_job::NamedJob;
 use crate::report::user_log;
-use rejoin_channel_table::Rank;
+use rejoin_channel_table::{Incarnation, Rank};
 use rejoin_logging::determinants::{CopiedLog, DeterminantError, LogPart, StableMark, StableMarks};
 use rejoin_managers_protocol::central::HostIndex;
 use std::collections::BTreeMap;
@@ -19,6 +19,11 @@ pub(super) struct KeptDeterminants {
     file: Option<DeterminantsFile>,
     /// Determinants of this rank are missing.
     failed: Option<(Rank, DeterminantError)>,
+    /// The latest incarnation of each rank that has recorded some or comes back. What an earlier
+    /// one has recorded on another host may come later: nothing may depend on it.
+    latest: BTreeMap<Rank, Incarnation>,
+    /// Processes that wait for what is kept of their ranks, and their hosts.
+    asked: Vec<(HostIndex, Rank, Incarnation)>,
     /// Parts of which more is to come, that was read at the same moment.
     incoming: BTreeMap<Rank, LogPart>,
     /// How far they are stored, with all that they depend on.
@@ -65,9 +70,14 @@ impl KeptDeterminants {
     pub(super) fn add(
         &mut self,
         host: HostIndex,
-        (rank, part): (Rank, DeterminantsPart),
+        (rank, incarnation, part): (Rank, Incarnation, DeterminantsPart),
         mark: Option<StoredMark>,
     ) {
+        let latest = self.latest.entry(rank).or_insert(incarnation);
+        if incarnation < *latest {
+            return;
+        }
+        *latest = incarnation;
         if let Some(file) = &mut self.file
             && let Err(error) = file.append(rank, &part)
         {
@@ -95,6 +105,26 @@ impl KeptDeterminants {
             self.hosts.insert(rank, host);
             self.is_asked = true;
         }
+    }
+
+    /// A process of a rank begins on this host, and needs what is kept of the rank. `moves`: the
+    /// one before may still continue.
+    pub(super) fn ask(
+        &mut self,
+        host: HostIndex,
+        (rank, incarnation): (Rank, Incarnation),
+        moves: bool,
+    ) {
+        if !moves {
+            let latest = self.latest.entry(rank).or_insert(incarnation);
+            *latest = incarnation.max(*latest);
+        }
+        self.asked.push((host, rank, incarnation));
+    }
+
+    /// The processes that have asked since the last call.
+    pub(super) fn take_asked(&mut self) -> Vec<(HostIndex, Rank, Incarnation)> {
+        std::mem::take(&mut self.asked)
     }
 
     /// All that is kept of a rank.

@@ -109,6 +109,7 @@ fn job(launch: &Launch, failover: bool, takes_in: bool) -> Job {
         requested: launch.requested,
         copies: (launch.plan.copies.as_ref()).map(|_| launch.plan.copy_group as usize),
         log_groups: launch.plan.options.log_groups.clone(),
+        optimistic: launch.plan.options.optimistic,
     }
 }
 
@@ -220,7 +221,7 @@ impl Launcher {
         };
         let kinds = (kind::CENTRAL, links);
         let central = CentralHandle::new(setup, summary, journal, kinds, &reactor)?;
-        let mut launcher = Launcher {
+        let launcher = Launcher {
             counted: plan.options.stats.then_some(plan.size),
             central,
             hosts,
@@ -238,7 +239,6 @@ impl Launcher {
             named,
             launch,
         };
-        launcher.give_all_determinants()?;
         Ok(launcher)
     }
 }

@@ -23,7 +23,17 @@ impl Launcher {
         }
         let before = std::mem::replace(&mut machines.placement, placement.hosts);
         if is_new {
-            self.state_folder.moved(&self.launch, placement.from);
+            let returned = self.are_groups().then(|| {
+                let now = &self.launch.machines.placement;
+                let ranks = (0u32..).map(Rank).zip(before.iter().zip(now));
+                let changed = ranks.filter(|(_, (before, now))| before != now);
+                let changed = changed.map(|(rank, _)| rank);
+                let lost = placement.moved.iter().map(|moved| moved.rank);
+                changed.chain(lost).collect::<Vec<Rank>>()
+            });
+            let returned = returned.as_deref();
+            self.state_folder
+                .moved(&self.launch, placement.from, returned);
             self.streams.moved(placement.from);
         }
         let machines = &self.launch.machines;
@@ -33,14 +43,12 @@ impl Launcher {
         for host in used {
             self.join(host);
         }
-        let has_logs = !self.launch.plan.options.log_groups.is_empty();
-        let now = self.launch.machines.placement.clone();
-        let ranks = (0u32..).map(Rank).zip(before.iter().zip(&now));
-        let moved = ranks.filter(|(_, (before, now))| has_logs && before != now);
-        for (rank, (_, host)) in moved {
-            self.give_determinants(rank, *host)?;
-        }
         Ok(())
+    }
+
+    /// Ranks come back in groups, while others stand.
+    fn are_groups(&self) -> bool {
+        !self.launch.plan.options.log_groups.is_empty()
     }
 
     /// Ranks move, or are back where they were.
@@ -59,7 +67,10 @@ impl Launcher {
                 }
             }
             Placing::MovedBack(epoch, ranks) => {
-                self.state_folder.rolled_back(epoch);
+                let returned = self.are_groups();
+                let returned = returned.then(|| ranks.iter().map(|(rank, _)| *rank).collect());
+                let returned: Option<Vec<Rank>> = returned;
+                self.state_folder.rolled_back(epoch, returned.as_deref());
                 for (rank, host) in ranks {
                     if let Some(place) = self.launch.machines.placement.get_mut(rank.index()) {
                         *place = host;

@@ -110,9 +110,10 @@ impl StateFolder {
         }
     }
 
-    /// Ranks of lost hosts continue on other hosts from the images of this checkpoint.
-    pub fn moved(&mut self, launch: &Launch, from: Epoch) {
-        self.former_hosts.roll_back(from);
+    /// Ranks of lost hosts continue on other hosts from the images of this checkpoint. `returned`:
+    /// only these ranks have rolled back.
+    pub fn moved(&mut self, launch: &Launch, from: Epoch, returned: Option<&[Rank]>) {
+        self.rolled_back(from, returned);
         self.from = Some(from);
         self.are_copied = are_copied(launch);
     }
@@ -122,9 +123,12 @@ impl StateFolder {
         self.former_hosts.add(rank, number, from);
     }
 
-    /// The job has rolled back to this checkpoint.
-    pub fn rolled_back(&mut self, epoch: Epoch) {
-        self.former_hosts.roll_back(epoch);
+    /// The job has rolled back to this checkpoint, or these ranks of it, while others stand.
+    pub fn rolled_back(&mut self, epoch: Epoch, returned: Option<&[Rank]>) {
+        match returned {
+            None => self.former_hosts.roll_back(epoch),
+            Some(ranks) => self.former_hosts.roll_back_of(ranks, epoch),
+        }
     }
 
     /// The job may be launched again; whether this launch began from a stored state.

@@ -144,7 +144,7 @@ impl Central {
             ToCentral::HostEnds | ToCentral::Health(_) | ToCentral::Done => {
                 self.host_says(now, host, message, effects);
             }
-            ToCentral::Vacated { instance } => self.vacated(host, instance.rank, effects),
+            ToCentral::Vacated { instance } => self.vacated(now, host, instance.rank, effects),
             ToCentral::Renew { number } => self.hosts.renewed(now, host, number, effects),
             ToCentral::Watch(report) => self.watch_report(now, host, report, effects),
             ToCentral::LogsUsed(logs) => self.logs_used(now, host, &logs),

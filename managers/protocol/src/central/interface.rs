@@ -189,8 +189,8 @@ pub enum Record {
         /// When it was committed.
         at: Time,
     },
-    /// The ranks of a recovery group are about to come back from the group's last checkpoint, and
-    /// the others stand.
+    /// The ranks of one recovery group, or of all that had ranks on a lost host, are about to come
+    /// back from their last checkpoint, and the others stand.
     GroupRestoring {
         /// The ranks, and their incarnations from now on.
         ranks: Vec<(Rank, Incarnation)>,
@@ -314,7 +314,7 @@ pub enum StoredState {
 }
 
 /// The history of failures, for the next decision.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FailureHistory {
     /// Failures masked so far.
     pub history: History,
@@ -357,6 +357,8 @@ pub struct Job {
     pub copies: Option<usize>,
     /// For each rank the number of its recovery group, from 0; empty: the job is one group.
     pub log_groups: Vec<u32>,
+    /// Messages do not wait until determinants are stored (`--recovery receiver-log`).
+    pub optimistic: bool,
 }
 
 /// How the job continues if it loses a host.

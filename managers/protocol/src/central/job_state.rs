@@ -34,6 +34,8 @@ pub struct Central {
     pub(super) end: JobEnd,
     pub(super) mode: RecoveryMode,
     pub(super) groups: RecoveryGroups,
+    /// Messages do not wait until determinants are stored.
+    pub(super) optimistic: bool,
     /// What the logs of ranks hold, in jobs of several groups.
     pub(super) logs: LogTable,
     pub(super) losses: Losses,
@@ -92,6 +94,7 @@ impl Central {
             end: JobEnd::default(),
             mode,
             groups: RecoveryGroups::new(job.log_groups),
+            optimistic: job.optimistic,
             logs: LogTable::default(),
             losses: Losses::default(),
             stop: None,
@@ -238,7 +241,7 @@ impl Central {
             _ => self.losses.deadline(),
         };
         let of_job = earlier(self.clock.limit_at(), self.silence_due());
-        let of_job = earlier(of_job, self.held_groups.due());
+        let of_job = earlier(of_job, self.held_groups_due());
         let of_job = earlier(of_job, self.logs.due());
         earlier(earlier(of_job, self.stop_due()), of_phase)
     }

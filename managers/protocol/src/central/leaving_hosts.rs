@@ -60,7 +60,7 @@ impl Central {
         let why = "its local manager got SIGTERM".to_owned();
         self.hosts.set_ends(host);
         self.leave_asked(now, host, (why, true), effects);
-        let stays = !self.mode.recovers() || self.groups.are_several();
+        let stays = !self.mode.recovers() || self.refuses_logs();
         if stays || self.has_nowhere_to_go(host) {
             effects.push(CentralEffect::Send(host, ToLocal::CanNotLeave));
         }

@@ -158,7 +158,8 @@ impl Local {
         (epoch, released): (Epoch, Option<Epoch>),
         effects: &mut Vec<LocalEffect>,
     ) {
-        let superseded = self.images.commit_group(ranks, epoch);
+        let moves = |rank, epoch| self.moves.find(rank, epoch).is_some();
+        let superseded = self.images.commit_group(ranks, epoch, moves);
         effects.extend(superseded.into_iter().map(drop_superseded));
         let Some(epoch) = released else {
             return;

@@ -60,8 +60,13 @@ impl ImageTable {
     }
 
     /// The recovery group of these ranks has committed this checkpoint. Returns images of them that
-    /// are there and do not count any more.
-    pub fn commit_group(&mut self, ranks: &[Rank], epoch: Epoch) -> Vec<Superseded> {
+    /// are there and do not count any more. `moves`: as with [`ImageTable::commit`].
+    pub fn commit_group(
+        &mut self,
+        ranks: &[Rank],
+        epoch: Epoch,
+        moves: impl Fn(Rank, Epoch) -> bool,
+    ) -> Vec<Superseded> {
         let before = ranks.iter().filter_map(|rank| self.of_groups.get(rank));
         // Its image was gone, so that later images of the group are void, too.
         let falls_back = before.copied().any(|before| before > epoch);
@@ -76,7 +81,7 @@ impl ImageTable {
             });
         }
         // Central may not know of later ones yet.
-        let earlier = |rank, image| image < epoch && ranks.contains(&rank);
+        let earlier = |rank, image| image < epoch && ranks.contains(&rank) && !moves(rank, image);
         superseded.extend(self.take_superseded(earlier));
         superseded
     }

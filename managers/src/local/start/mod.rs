@@ -5,3 +5,4 @@ mod process_starter;
 mod rank_logs;
 
 pub use process_starter::{DescriptorPairs, ProcessStarter, watch_place};
+pub use rank_logs::LogWait;

@@ -227,7 +227,7 @@ impl ProcessStarter {
     ) -> std::result::Result<NewProcess, String> {
         let plan = &self.plan;
         let (rank, program) = plan.ranks[slot];
-        self.logs.begins(rank);
+        self.logs.begins(rank, instance.incarnation);
         let Prepared {
             image,
             environment: shared,

@@ -33,6 +33,10 @@ struct RankLog {
     words: Words,
     /// The number of the first record that is not copied to mpirun's host.
     next: u64,
+    /// The last incarnation of the rank that has written to it here.
+    user: Option<Incarnation>,
+    /// It was copied for this one, which may stay where it was instead.
+    copied_for: Option<Incarnation>,
 }
 
 impl RankLog {
@@ -43,22 +47,51 @@ impl RankLog {
             memory,
             words: Words(words),
             next: 0,
+            user: None,
+            copied_for: None,
         })
     }
+
+    /// Whether all is in it that the rank has recorded before this incarnation: none was on another
+    /// host meanwhile.
+    fn precedes(&self, incarnation: Incarnation) -> bool {
+        let follows = |user: Incarnation| user == incarnation || user.next() == incarnation;
+        self.copied_for == Some(incarnation) || self.user.is_some_and(follows)
+    }
+}
+
+/// A copy of determinants that a process needs.
+struct AwaitedLog {
+    instance: ProcessInstance,
+    /// The number of the image of which the process is made.
+    epoch: Epoch,
+    /// What has come.
+    copy: CopiedLog,
+    /// It is of no use, for this reason.
+    failure: Option<String>,
+}
+
+/// Whether a process waits for the copy of its determinants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogWait {
+    /// It does not: they are here.
+    Over,
+    /// It waits from now on: they are to be asked for.
+    Begins,
+    /// It waits since an earlier call, which had them asked for.
+    Lasts,
 }
 
 /// The logs of this host's ranks.
 #[derive(Default)]
 pub struct RankLogs {
     logs: BTreeMap<Rank, RankLog>,
-    /// Copies of determinants that are coming, of ranks that will be on this host.
-    incoming: BTreeMap<Rank, CopiedLog>,
-    /// Processes that begin when the copy is there, and the numbers of their images.
-    awaited: BTreeMap<Rank, (ProcessInstance, Epoch)>,
-    /// Ranks whose copies are of no use, and why.
-    failed: BTreeMap<Rank, String>,
+    /// Processes that begin when copies of their determinants are here.
+    awaited: BTreeMap<Rank, AwaitedLog>,
     /// Ranks have logs.
     is_used: bool,
+    /// Determinants outlive their host: mpirun has a copy.
+    are_copied: bool,
     /// A process may cut its log before it ends.
     may_be_cut: bool,
 }
@@ -83,6 +116,7 @@ impl RankLogs {
         Ok(RankLogs {
             logs: logs?,
             is_used: true,
+            are_copied: plan.options.stable_node,
             may_be_cut: plan.options.optimistic,
             ..RankLogs::default()
         })
@@ -95,10 +129,23 @@ impl RankLogs {
     }
 
     /// A process of the rank begins anew, with an empty log.
-    pub fn begins(&mut self, rank: Rank) {
-        if let Some(log) = self.logs.get_mut(&rank) {
-            log.next = 0;
+    pub fn begins(&mut self, rank: Rank, incarnation: Incarnation) {
+        if !self.logs.contains_key(&rank)
+            && self.is_used
+            && let Ok(log) = RankLog::new(allowed(u64::MAX))
+        {
+            // The rank was on another host meanwhile.
+            self.logs.insert(rank, log);
         }
+        if let Some(log) = self.logs.get_mut(&rank) {
+            (log.next, log.user) = (0, Some(incarnation));
+        }
+    }
+
+    /// The rank has left this host: another process will have what its log has here.
+    pub fn remove(&mut self, rank: Rank) {
+        self.logs.remove(&rank);
+        self.awaited.remove(&rank);
     }
 
     /// What the log of each rank uses, and how many determinants it has recorded. In rank order.
@@ -114,85 +161,112 @@ impl RankLogs {
         self.is_used
     }
 
-    /// The determinants that a rank has recorded since the last call.
+    /// The determinants that this incarnation of a rank has recorded since the last call.
     ///
     /// # Errors
     /// The rank has no log, or what is in its memory is none.
-    pub fn read_new(&mut self, rank: Rank) -> Result<LogPart> {
+    pub fn read_new(&mut self, rank: Rank, incarnation: Incarnation) -> Result<LogPart> {
         let unusable = |why: String| Error::Log(format!("the log of rank {}: {why}", rank.0));
         let log = self.logs.get_mut(&rank);
         let log = log.ok_or_else(|| unusable("there is none".into()))?;
         let part = LogPart::read(&log.words, log.next).map_err(|e| unusable(e.to_string()))?;
-        log.next = part.end();
+        (log.next, log.user) = (part.end(), Some(incarnation));
         Ok(part)
     }
 
-    /// The next part of the determinants of a rank that will be on this host. Returns the process
-    /// that waits for the last one, if any does: it can be made, or [`RankLogs::failure`] says why
-    /// not.
+    /// The next part of the determinants that a process of a rank needs. Returns the process with
+    /// the last one: it can be made, or [`RankLogs::take_failure`] says why not.
     pub fn take_part(
         &mut self,
-        rank: Rank,
+        (rank, incarnation): (Rank, Incarnation),
         part: &LogPart,
         last: bool,
     ) -> Option<(ProcessInstance, Epoch)> {
-        if let Err(error) = self.add_part(rank, part, last) {
-            self.failed.insert(rank, error.to_string());
+        let awaited = self.awaited.get_mut(&rank);
+        // What was asked for a process that is not wanted any more may be less than all.
+        let awaited = awaited.filter(|one| one.instance.incarnation == incarnation)?;
+        let unusable = |why: &dyn std::fmt::Display| format!("its copied determinants: {why}");
+        if let Err(error) = awaited.copy.add(part) {
+            awaited.failure.get_or_insert(unusable(&error));
         }
-        let is_over = last || self.failed.contains_key(&rank);
-        is_over.then(|| self.awaited.remove(&rank)).flatten()
-    }
-
-    /// Why a process of this rank can't be made.
-    pub fn failure(&self, rank: Rank) -> Option<&str> {
-        self.failed.get(&rank).map(String::as_str)
-    }
-
-    fn add_part(&mut self, rank: Rank, part: &LogPart, last: bool) -> Result<()> {
-        let unusable = |why: &dyn std::fmt::Display| {
-            Error::Log(format!("the copied log of rank {}: {why}", rank.0))
-        };
-        let copy = self.incoming.entry(rank).or_default();
-        copy.add(part).map_err(|error| unusable(&error))?;
         if !last {
-            return Ok(());
+            return None;
         }
-        let whole = copy.whole();
-        self.incoming.remove(&rank);
-        // As much as the rank may have had on its former host.
-        let mut log = RankLog::new(allowed(u64::MAX))?;
-        let written = whole.write(&mut log.words);
-        written.map_err(|error| unusable(&error))?;
-        log.next = whole.end();
-        self.logs.insert(rank, log);
-        Ok(())
+        let process = (awaited.instance, awaited.epoch);
+        match awaited.failure {
+            Some(_) => return Some(process),
+            None => match new_log(&awaited.copy.whole(), incarnation) {
+                Ok(log) => self.logs.insert(rank, log),
+                Err(error) => {
+                    awaited.failure = Some(unusable(&error));
+                    return Some(process);
+                }
+            },
+        };
+        self.awaited.remove(&rank);
+        Some(process)
     }
 
-    /// Another process continues the log of a rank, which the one before may have cut: all of it is
-    /// new.
-    pub fn continues(&mut self, rank: Rank) {
-        if self.may_be_cut {
-            self.begins(rank);
-        }
+    /// Why this process can't be made, if it can't.
+    pub fn take_failure(&mut self, instance: ProcessInstance) -> Option<String> {
+        let awaited = self.awaited.get(&instance.rank);
+        awaited
+            .filter(|one| one.instance == instance)?
+            .failure
+            .as_ref()?;
+        self.awaited.remove(&instance.rank)?.failure
     }
 
-    /// Whether a process begins only after the copy of its determinants has come.
-    pub fn awaits(&mut self, instance: ProcessInstance, epoch: Epoch) -> bool {
-        let rank = instance.rank;
-        let is_over = self.logs.contains_key(&rank) || self.failed.contains_key(&rank);
-        let is_missing = self.is_used && !is_over;
-        if is_missing {
-            self.awaited.insert(rank, (instance, epoch));
+    /// Whether a process begins only after the copy of its determinants has come. Otherwise it
+    /// continues the log that is here.
+    pub fn awaits(&mut self, instance: ProcessInstance, epoch: Epoch) -> LogWait {
+        let ProcessInstance {
+            rank, incarnation, ..
+        } = instance;
+        if !self.is_used {
+            return LogWait::Over;
         }
-        is_missing
+        let is_whole = |log: &&mut RankLog| !self.are_copied || log.precedes(incarnation);
+        if let Some(log) = self.logs.get_mut(&rank).filter(is_whole) {
+            if log.copied_for != Some(incarnation) {
+                log.user = Some(incarnation);
+            }
+            if self.may_be_cut {
+                // The process before may have cut it: all of it is new.
+                log.next = 0;
+            }
+            return LogWait::Over;
+        }
+        let awaited = self.awaited.get(&rank);
+        if awaited.is_some_and(|one| one.instance == instance) {
+            return LogWait::Lasts;
+        }
+        let awaited = AwaitedLog {
+            instance,
+            epoch,
+            copy: CopiedLog::default(),
+            failure: None,
+        };
+        self.awaited.insert(rank, awaited);
+        LogWait::Begins
     }
 
     /// A process that waits for that is not wanted any more; `false` if it is none.
     pub fn forget(&mut self, rank: Rank, incarnation: Incarnation) -> bool {
         let waits = self.awaited.get(&rank);
-        let is_it = waits.is_some_and(|(instance, _)| instance.incarnation == incarnation);
+        let is_it = waits.is_some_and(|one| one.instance.incarnation == incarnation);
         is_it && self.awaited.remove(&rank).is_some()
     }
+}
+
+/// A log that holds what was copied.
+fn new_log(copied: &LogPart, incarnation: Incarnation) -> Result<RankLog> {
+    // As much as the rank may have had on its former host.
+    let mut log = RankLog::new(allowed(u64::MAX))?;
+    let written = copied.write(&mut log.words);
+    written.map_err(|error| Error::Log(error.to_string()))?;
+    (log.next, log.copied_for) = (copied.end(), Some(incarnation));
+    Ok(log)
 }
 
 /// So many bytes of bodies, if this process may have them. Without this room, bodies lie in memory
@@ -200,4 +274,74 @@ impl RankLogs {
 fn allowed(bodies: u64) -> u64 {
     let allowed = anonymous::allow(bodies.saturating_add(DETERMINANT_BYTES as u64));
     allowed.map_or(0, |()| bodies)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rejoin_channel_table::Generation;
+
+    const RANK: Rank = Rank(3);
+
+    fn logs() -> RankLogs {
+        RankLogs {
+            is_used: true,
+            are_copied: true,
+            ..RankLogs::default()
+        }
+    }
+
+    fn process(incarnation: u32) -> ProcessInstance {
+        ProcessInstance {
+            generation: Generation(0),
+            rank: RANK,
+            incarnation: Incarnation(incarnation),
+        }
+    }
+
+    fn copied(logs: &mut RankLogs, incarnation: u32) {
+        let of = (RANK, Incarnation(incarnation));
+        let process_there = Some((process(incarnation), Epoch(1)));
+        assert_eq!(logs.take_part(of, &LogPart::default(), true), process_there);
+        let again = logs.awaits(process(incarnation), Epoch(1));
+        assert_eq!(again, LogWait::Over);
+    }
+
+    #[test]
+    fn the_next_process_continues_the_log_that_is_here() {
+        let mut logs = logs();
+        logs.begins(RANK, Incarnation(0));
+        assert_eq!(logs.awaits(process(1), Epoch(1)), LogWait::Over);
+        assert_eq!(logs.awaits(process(1), Epoch(1)), LogWait::Over);
+        assert_eq!(logs.awaits(process(2), Epoch(2)), LogWait::Over);
+    }
+
+    #[test]
+    fn a_rank_that_was_on_another_host_meanwhile_needs_the_copy() {
+        let mut logs = logs();
+        logs.begins(RANK, Incarnation(0));
+        assert_eq!(logs.awaits(process(2), Epoch(1)), LogWait::Begins);
+        assert_eq!(logs.awaits(process(2), Epoch(1)), LogWait::Lasts);
+        copied(&mut logs, 2);
+    }
+
+    #[test]
+    fn what_was_copied_for_a_rank_that_stayed_counts_no_more() {
+        let mut logs = logs();
+        assert_eq!(logs.awaits(process(1), Epoch(1)), LogWait::Begins);
+        copied(&mut logs, 1);
+        assert_eq!(logs.awaits(process(2), Epoch(1)), LogWait::Begins);
+        copied(&mut logs, 2);
+        // This one came, and has written to it.
+        logs.read_new(RANK, Incarnation(2)).expect("a log");
+        assert_eq!(logs.awaits(process(3), Epoch(3)), LogWait::Over);
+    }
+
+    #[test]
+    fn without_copies_the_log_that_is_here_is_all() {
+        let mut logs = logs();
+        logs.are_copied = false;
+        logs.begins(RANK, Incarnation(0));
+        assert_eq!(logs.awaits(process(2), Epoch(1)), LogWait::Over);
+    }
 }

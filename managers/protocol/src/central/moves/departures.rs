@@ -35,6 +35,18 @@ impl Departures {
         self.under_way.contains(&(rank, from))
     }
 
+    /// A process of this rank may still act on another host than this one.
+    pub fn acts_elsewhere(&self, rank: Rank, home: HostIndex) -> bool {
+        let mut all = self.under_way.iter();
+        all.any(|(one, from)| *one == rank && *from != home)
+    }
+
+    /// The ranks that are on others, and may still act on this host.
+    pub fn acting_on(&self, host: HostIndex) -> Vec<Rank> {
+        let there = self.under_way.iter().filter(|(_, from)| *from == host);
+        there.map(|(rank, _)| *rank).collect()
+    }
+
     /// The hosts of ranks that may still act on others. `host_of`: where a rank is now.
     pub fn awaiting(&self, host_of: impl Fn(Rank) -> HostIndex) -> BTreeSet<HostIndex> {
         let homes = self.under_way.iter();

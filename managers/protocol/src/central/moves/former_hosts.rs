@@ -51,6 +51,18 @@ impl FormerHosts {
         self.moves.retain(|one| one.number <= epoch);
     }
 
+    /// These ranks have rolled back to this checkpoint, and others stand.
+    pub fn roll_back_of(&mut self, ranks: &[Rank], epoch: Epoch) {
+        let is_void = |one: &FormerHost| ranks.contains(&one.rank) && one.number > epoch;
+        self.moves.retain(|one| !is_void(one));
+    }
+
+    /// The hosts that may have images of a rank which it took before it moved away.
+    pub fn hosts_of(&self, rank: Rank) -> BTreeSet<HostIndex> {
+        let of_rank = self.moves.iter().filter(|one| one.rank == rank);
+        of_rank.map(|one| one.host).collect()
+    }
+
     /// The ranks whose images of this checkpoint are on this host, though they are on others.
     #[must_use]
     pub fn ranks_at(&self, host: HostIndex, epoch: Epoch) -> BTreeSet<Rank> {
@@ -87,5 +99,18 @@ mod tests {
         assert_eq!(former.at(Rank(1), Epoch(5)), Some(2));
         former.roll_back(Epoch(5));
         assert_eq!(former.at(Rank(1), Epoch(5)), None);
+    }
+
+    #[test]
+    fn some_ranks_roll_back_behind_their_moves_and_others_stand() {
+        let mut former = FormerHosts::default();
+        former.add(Rank(1), Epoch(4), 0);
+        former.add(Rank(2), Epoch(4), 0);
+        former.add(Rank(1), Epoch(6), 2);
+        assert_eq!(former.hosts_of(Rank(1)), BTreeSet::from([0, 2]));
+        former.roll_back_of(&[Rank(1)], Epoch(5));
+        assert_eq!(former.placement_at(Epoch(3), &[7, 7, 7]), [7, 0, 0]);
+        assert_eq!(former.at(Rank(1), Epoch(5)), None);
+        assert_eq!(former.hosts_of(Rank(1)), BTreeSet::from([0]));
     }
 }

@@ -30,7 +30,11 @@ impl Central {
         let ends = self.end.verdict().is_some() || self.end.interrupted().is_some();
         match self.phase {
             _ if !self.mode.recovers() => Some("the job runs with --recovery none"),
-            _ if self.groups.are_several() => Some("with --recovery sender-log no rank moves yet"),
+            _ if self.optimistic => Some("with --recovery receiver-log no rank moves yet"),
+            _ if self.refuses_logs() => Some(
+                "with --recovery sender-log ranks move only if determinants outlive hosts \
+                 (--stable node), and not in a job of more than 256 ranks",
+            ),
             _ if ends || self.stop.is_some() => Some("the job is ending"),
             CentralPhase::Finalizing | CentralPhase::Finalized => {
                 Some("all ranks are in MPI_Finalize")
@@ -40,6 +44,12 @@ impl Central {
             }
             _ => None,
         }
+    }
+
+    /// Ranks have logs, which do not go with them to other hosts.
+    pub(in crate::central) fn refuses_logs(&self) -> bool {
+        let go_along = self.failover.as_ref().is_some_and(|f| f.takes_in);
+        self.groups.are_several() && (self.optimistic || !go_along)
     }
 
     /// Begins the next moves that are asked for, once the job runs and no image is on its way. Ends
@@ -117,7 +127,8 @@ impl Central {
             let may = checkpoints.is_quiet() || (is_urgent && checkpoints.pending().is_none());
             may && !checkpoints.is_short_of_numbers()
         });
-        self.phase == CentralPhase::Running && !self.decides_on_loss() && is_quiet
+        let is_away = self.groups.are_several() && self.ranks.is_any_away();
+        self.phase == CentralPhase::Running && !self.decides_on_loss() && is_quiet && !is_away
     }
 
     /// A host is about to end, and its ranks move first: those that are on their way stay where
@@ -367,6 +378,8 @@ impl Central {
             image: None,
         };
         effects.push(CentralEffect::Send(self.ranks.host_of(rank), start));
+        // The process may lack what its host was told last.
+        self.tell_group_commit(&[rank], effects);
         self.hosts
             .spread(ToLocal::Update { instance, card }, effects);
     }
@@ -431,6 +444,13 @@ impl Central {
         self.moves_ended(now, effects);
     }
 
+    /// A group comes back, and the others stand: ranks that are on their way stay where they are,
+    /// and move when all are back.
+    pub(in crate::central) fn interrupt_moves(&mut self, effects: &mut Vec<CentralEffect>) {
+        self.void_moves("a rank comes back first", effects);
+        self.postpone_moves();
+    }
+
     /// Ranks are to leave this host: others do not move to it.
     pub(in crate::central) fn end_moves_to(
         &mut self,
@@ -483,9 +503,12 @@ impl Central {
             }
         }
         // The last move of each rank: an earlier one would send its input to a host that it left.
+        // Of ranks that came back to an earlier host, the record of that may be superseded.
+        let is_there = |(_, one): &&(Epoch, RankMove)| self.ranks.is_on(one.rank, one.to);
         let latest: BTreeMap<Rank, &(Epoch, RankMove)> = past
             .moved
             .iter()
+            .filter(is_there)
             .map(|moved| (moved.1.rank, moved))
             .collect();
         for (number, one) in latest.into_values() {

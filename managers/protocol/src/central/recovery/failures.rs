@@ -151,7 +151,11 @@ impl Central {
 
     /// A failure is masked; unless the job rolls back already, it is the reason.
     pub(super) fn begin_rollback(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
-        self.end_moves(now, "the job rolls back", effects);
+        let others_stand = self.groups.are_several() && self.phase == CentralPhase::Running;
+        match others_stand {
+            true => self.interrupt_moves(effects),
+            false => self.end_moves(now, "the job rolls back", effects),
+        }
         if !matches!(self.phase, CentralPhase::Restoring(_)) {
             self.losses.begin();
         }

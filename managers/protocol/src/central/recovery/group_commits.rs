@@ -38,13 +38,25 @@ impl Central {
     }
 
     /// Tells the hosts of a group's ranks which images of these count.
-    pub(super) fn tell_group_commit(&self, members: &[Rank], effects: &mut Vec<CentralEffect>) {
+    pub(in crate::central) fn tell_group_commit(
+        &self,
+        members: &[Rank],
+        effects: &mut Vec<CentralEffect>,
+    ) {
         let ranks: Vec<_> = (members.iter())
             .map(|member| (*member, Incarnation::default()))
             .collect();
         for (host, ranks) in self.on_hosts(&ranks) {
             let ranks = ranks.into_iter().map(|(rank, _)| rank);
             self.repeat_group_commits(host, ranks, effects);
+        }
+        // What is there of ranks that have moved away may count no more.
+        for member in members {
+            for host in self.former_hosts.hosts_of(*member) {
+                if host != self.ranks.host_of(*member) {
+                    self.repeat_group_commits(host, std::iter::once(*member), effects);
+                }
+            }
         }
     }
 

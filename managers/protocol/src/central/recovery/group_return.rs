@@ -20,20 +20,25 @@ impl Central {
         epoch: Epoch,
         effects: &mut Vec<CentralEffect>,
     ) {
-        let ranks = self.begin_group_return(now, rank, epoch, effects);
+        let members = self.groups.members(rank).to_vec();
+        if let Some(verdict) = self.lost_former_host(&members, epoch) {
+            return self.decide(now, verdict, effects);
+        }
+        let ranks = self.begin_group_return(now, members, epoch, effects);
         self.order_group(now, epoch, &ranks, effects);
     }
 
-    /// Stores that the group of this rank goes back to this checkpoint. Returns its ranks, and
-    /// their incarnations from now on, to be ordered.
+    /// Stores that these ranks, all of one group or several, go back to this checkpoint. Returns
+    /// them with their incarnations from now on, to be ordered.
     pub(super) fn begin_group_return(
         &mut self,
         now: Time,
-        rank: Rank,
+        members: Vec<Rank>,
         epoch: Epoch,
         effects: &mut Vec<CentralEffect>,
     ) -> Vec<(Rank, Incarnation)> {
-        let members = self.groups.members(rank).to_vec();
+        let moved_back = self.return_movers(&members, epoch);
+        self.former_hosts.roll_back_of(&members, epoch);
         for member in &members {
             self.ranks.restore_alone(now, *member);
         }
@@ -55,6 +60,7 @@ impl Central {
             placement: self.placement().cloned().map(Box::new),
             memory: Box::new(self.memory()),
         }));
+        effects.extend(moved_back);
         ranks
     }
 

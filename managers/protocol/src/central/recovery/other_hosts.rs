@@ -29,6 +29,7 @@ impl Central {
         let Some(name) = self.hosts.lose(host, &why) else {
             return;
         };
+        self.hold_departed(now, host);
         self.departures.host_lost(host);
         if !self.ranks.is_any_on(host) && self.end.verdict().is_none() {
             self.empty_host_gone(now, host, why, effects);
@@ -74,11 +75,11 @@ impl Central {
         }
     }
 
-    /// A rollback to this checkpoint needs the image of a rank that has moved since, and its host
-    /// of that time is lost: files elsewhere may replace it in the next launch.
-    pub(super) fn lost_former_host(&self, epoch: Epoch) -> Option<Verdict> {
-        let ranks = (0..self.ranks.count()).map(Rank);
-        let mut former = ranks.filter_map(|rank| Some((rank, self.former_hosts.at(rank, epoch)?)));
+    /// A rollback of these ranks to this checkpoint needs the image of one that has moved since,
+    /// and its host of that time is lost: files elsewhere may replace it in the next launch.
+    pub(super) fn lost_former_host(&self, ranks: &[Rank], epoch: Epoch) -> Option<Verdict> {
+        let at = |rank: &Rank| Some((*rank, self.former_hosts.at(*rank, epoch)?));
+        let mut former = ranks.iter().filter_map(at);
         let (rank, host) = former.find(|(_, host)| self.hosts.is_lost(*host))?;
         Some(Verdict::HostLost {
             host: self.hosts.name(host),
@@ -143,6 +144,7 @@ impl Central {
                     && self.groups.are_several()
                     && others_stand
                 {
+                    let placement = self.placement_of_groups(epoch, placement);
                     return self.return_groups_on_others(now, epoch, placement, effects);
                 }
                 if let Some(placement) = placement {
@@ -261,7 +263,11 @@ impl Central {
     }
 
     /// Tells hosts that are not lost which ranks they have no more.
-    fn leave_hosts(&mut self, present: &[HostIndex], next: &[HostIndex]) -> Vec<CentralEffect> {
+    pub(super) fn leave_hosts(
+        &mut self,
+        present: &[HostIndex],
+        next: &[HostIndex],
+    ) -> Vec<CentralEffect> {
         let ranks = (0u32..).map(Rank).zip(present.iter().zip(next));
         let left = ranks.filter(|(_, (host, next))| host != next && !self.hosts.is_lost(**host));
         let left: Vec<(Rank, HostIndex)> = left.map(|(rank, (host, _))| (rank, *host)).collect();

@@ -18,6 +18,24 @@ pub(in crate::central) struct GlobalRestore {
     pub awaiting: BTreeSet<HostIndex>,
 }
 
+impl GlobalRestore {
+    /// The order for this host waits until this time at least, if it has none yet: ranks return
+    /// there from a host that is lost now.
+    pub fn hold(&mut self, home: HostIndex, until: Time) {
+        if !self.awaiting.contains(&home) {
+            return;
+        }
+        let held = self.held.get_or_insert(HeldOrders {
+            until,
+            hosts: Vec::new(),
+        });
+        held.until = until.max(held.until);
+        if !held.hosts.contains(&home) {
+            held.hosts.push(home);
+        }
+    }
+}
+
 /// Orders that wait until no process of a lost host can act.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::central) struct HeldOrders {

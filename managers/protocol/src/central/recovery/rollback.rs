@@ -21,7 +21,8 @@ impl Central {
         epoch: Option<Epoch>,
         effects: &mut Vec<CentralEffect>,
     ) {
-        if let Some(verdict) = epoch.and_then(|epoch| self.lost_former_host(epoch)) {
+        let all: Vec<Rank> = (0..self.ranks.count()).map(Rank).collect();
+        if let Some(verdict) = epoch.and_then(|epoch| self.lost_former_host(&all, epoch)) {
             return self.decide(now, verdict, effects);
         }
         let since = match &self.phase {
@@ -31,7 +32,8 @@ impl Central {
         let checkpoints = self.mode.checkpoints_mut();
         let abandoned = checkpoints.and_then(|c| c.rolled_back(epoch));
         let voids_regions = self.regions.roll_back(epoch);
-        let vacated = self.return_movers(epoch.unwrap_or_default());
+        let vacated = self.return_movers(&all, epoch.unwrap_or_default());
+        self.former_hosts.roll_back(epoch.unwrap_or_default());
         self.ranks.roll_back();
         let abandoned = abandoned.max(self.groups.forget_commits());
         self.held_groups.clear();
@@ -75,22 +77,22 @@ impl Central {
         }
     }
 
-    /// Ranks that have moved since this checkpoint are back on the hosts that have their images of
-    /// it. Returns what is to be told, before the others get their orders.
-    fn return_movers(&mut self, epoch: Epoch) -> Vec<CentralEffect> {
-        let now = self.ranks.placement();
-        let then = self.former_hosts.placement_at(epoch, &now);
-        self.former_hosts.roll_back(epoch);
-        let all = (0u32..).map(Rank).zip(now.iter().zip(then));
-        let moved = all.filter(|(_, (now, then))| *now != then);
-        let moved: Vec<(Rank, HostIndex)> = moved.map(|(rank, (_, then))| (rank, then)).collect();
+    /// Those of these ranks that have moved since this checkpoint are back on the hosts that have
+    /// their images of it. Returns what is to be told, before the others get their orders.
+    pub(super) fn return_movers(&mut self, ranks: &[Rank], epoch: Epoch) -> Vec<CentralEffect> {
+        let home = |rank: &Rank| {
+            let then = self.former_hosts.at(*rank, epoch);
+            let then = then.filter(|then| *then != self.ranks.host_of(*rank));
+            Some((*rank, then?))
+        };
+        let moved: Vec<(Rank, HostIndex)> = ranks.iter().filter_map(home).collect();
         if moved.is_empty() {
             return Vec::new();
         }
         let mut effects = vec![CentralEffect::MovedBack(epoch, moved.clone())];
         for (rank, home) in &moved {
             let instance = self.ranks.instance(*rank);
-            let host = now[rank.index()];
+            let host = self.ranks.host_of(*rank);
             effects.push(CentralEffect::Send(host, ToLocal::Vacate { instance }));
             self.departures.begin(*rank, host);
             self.hosts.join(*home);
@@ -107,23 +109,28 @@ impl Central {
     /// A rollback waits for a process that does not stop on a host which its rank has left.
     pub(super) fn is_return_hindered(&self, failure: &Failure) -> bool {
         let rank = failure.instance.rank;
-        let CentralPhase::Restoring(restoring) = &self.phase else {
-            return false;
+        let waits = match &self.phase {
+            CentralPhase::Restoring(restoring) => {
+                restoring.awaiting.contains(&self.ranks.host_of(rank))
+            }
+            _ => self.held_groups.has(rank),
         };
         matches!(failure.cause, Cause::NotStopped { .. })
             && self.departures.is_under_way(rank, failure.host)
-            && restoring.awaiting.contains(&self.ranks.host_of(rank))
+            && waits
     }
 
     /// Nothing of a rank acts any more on this host, which it has left.
     pub(in crate::central) fn vacated(
         &mut self,
+        now: Time,
         host: HostIndex,
         rank: Rank,
         effects: &mut Vec<CentralEffect>,
     ) {
         self.departures.end(rank, host);
         self.order_awaiting(effects);
+        self.held_groups_tick(now, effects);
     }
 
     /// Orders hosts to restore their ranks whose ranks act nowhere else any more.

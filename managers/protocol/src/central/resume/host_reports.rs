@@ -128,7 +128,9 @@ impl Central {
                     incarnation: said.incarnation,
                 };
                 if self.ranks.is_on(said.rank, host) {
-                    if let Some(number) = said.moves {
+                    // An earlier process makes room for the next one that is ordered.
+                    let is_present = self.ranks.is_last_incarnation(said.rank, said.incarnation);
+                    if let Some(number) = said.moves.filter(|_| is_present) {
                         let stay = ToLocal::Stay { instance, number };
                         effects.push(CentralEffect::Send(host, stay));
                     }
@@ -216,8 +218,7 @@ impl Central {
         }
         for (epoch, ranks) in by_epoch {
             match epoch.filter(|_| self.groups.are_several()) {
-                // Those of a lost host may have to wait.
-                Some(epoch) => self.order_group(now, epoch, &ranks, effects),
+                Some(epoch) => self.order_group_again(now, epoch, &ranks, effects),
                 None => self.order_restore(host, epoch, ranks, effects),
             }
         }

@@ -39,6 +39,16 @@ pub(in crate::central) struct Past {
 }
 
 impl Past {
+    /// These ranks came back from this checkpoint while others stood: they have not moved since.
+    pub fn return_of(&mut self, ranks: &[Rank], to: Epoch) {
+        let has_moved =
+            |(number, one): &(Epoch, RankMove)| *number > to && ranks.contains(&one.rank);
+        self.moved.retain(|moved| !has_moved(moved));
+        if let Some((_, moves)) = &mut self.moving {
+            moves.retain(|one| !ranks.contains(&one.rank));
+        }
+    }
+
     /// The job rolled back to this checkpoint: later ones are void.
     pub fn roll_back(&mut self, to: Option<Epoch>) {
         self.moving = None;

@@ -9,7 +9,7 @@ use crate::central::recovery::Relaunching;
 use crate::central::recovery_groups::GroupCheckpoint;
 use crate::committed_levels::CommittedCheckpoint;
 use crate::levels::Level;
-use rejoin_channel_table::{BusinessCard, Epoch};
+use rejoin_channel_table::{BusinessCard, Epoch, Rank};
 
 impl Central {
     /// Central of a job that another central manager has begun and recorded.
@@ -123,11 +123,14 @@ impl Central {
             }
             Record::GroupRestoring {
                 ranks,
+                epoch,
                 placement,
                 memory,
-                ..
             } => {
                 self.ranks.recall_group(&ranks);
+                let members: Vec<Rank> = ranks.iter().map(|(rank, _)| *rank).collect();
+                self.former_hosts.roll_back_of(&members, epoch);
+                past.return_of(&members, epoch);
                 if let Some(placement) = placement {
                     self.place(*placement);
                 }

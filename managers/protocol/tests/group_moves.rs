@@ -1,0 +1,380 @@
+//! Ranks of recovery groups that move, and come back alone before and after that.
+
+mod central_steps;
+mod moving_ranks;
+
+use central_steps::{at, computing, instance, step};
+use moving_ranks::{carry_out, hear, moves, ordered, recorded, records, registered, three_hosts};
+use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
+use rejoin_managers_protocol::central::{
+    Central, CentralEffect, CentralInput, Event, Failover, HostIndex, Job, Leases, MoveRequest,
+    Movers, Record,
+};
+use rejoin_managers_protocol::lease::Terms;
+use rejoin_managers_protocol::manager_messages::{
+    Cause, ProcessInstance, RankReport, Report, ToCentral, ToLocal,
+};
+use rejoin_wire::ImageCost;
+
+const SPARE: HostIndex = 2;
+
+/// A rank on each of two hosts, each a group, and a spare host.
+fn groups() -> Job {
+    Job {
+        log_groups: vec![0, 1],
+        ..three_hosts()
+    }
+}
+
+/// The hosts act under leases, which end so long after they were granted.
+const LEASE: u64 = 1110;
+
+fn leased(job: Job) -> Job {
+    Job {
+        leases: Some(Leases {
+            terms: Terms::new(1000, 3000),
+            hosts: vec![0, 1, 2],
+        }),
+        ..job
+    }
+}
+
+fn process(rank: u32, incarnation: u32) -> ProcessInstance {
+    ProcessInstance {
+        incarnation: Incarnation(incarnation),
+        ..instance(rank, 0)
+    }
+}
+
+fn host_of(central: &Central, rank: usize) -> HostIndex {
+    central.ranks().nth(rank).expect("a rank").host
+}
+
+fn ask(central: &mut Central, rank: u32, to: HostIndex) -> Vec<CentralEffect> {
+    let request = MoveRequest {
+        id: 7,
+        movers: Movers::Ranks(vec![Rank(rank)]),
+        to: Some(to),
+    };
+    step(central, at(1), CentralInput::Move(request))
+}
+
+/// Rank 1 has moved from host 1 to the spare one.
+fn moved() -> (Central, Vec<Record>) {
+    moved_in(groups())
+}
+
+fn moved_in(job: Job) -> (Central, Vec<Record>) {
+    let (mut central, mut stored) = recorded(job);
+    let begun = ask(&mut central, 1, SPARE);
+    assert_eq!(moves(&begun), [(Rank(1), SPARE)]);
+    let number = ordered(&begun)[0].1;
+    let arrived = carry_out(&mut central, (1, number), (1, SPARE), 1);
+    stored.extend(records(&begun));
+    stored.extend(records(&arrived));
+    assert_eq!(host_of(&central, 1), SPARE);
+    (central, stored)
+}
+
+fn ends(central: &mut Central, host: HostIndex, instance: ProcessInstance) -> Vec<CentralEffect> {
+    hear(central, host, ToCentral::ExitDetected { instance, pid: 11 })
+}
+
+/// The ranks that hosts are to restore: host, rank, incarnation, checkpoint.
+fn restored(effects: &[CentralEffect]) -> Vec<(HostIndex, u32, u32, Option<Epoch>)> {
+    let orders = effects.iter().filter_map(|effect| match effect {
+        CentralEffect::Send(host, ToLocal::Restore { epoch, ranks, .. }) => {
+            Some(ranks.iter().map(|(rank, i)| (*host, rank.0, i.0, *epoch)))
+        }
+        _ => None,
+    });
+    orders.flatten().collect()
+}
+
+fn report(ranks: Vec<RankReport>) -> ToCentral {
+    ToCentral::Report(Box::new(Report {
+        generation: Some(Generation(0)),
+        signalled: None,
+        lacks_table: false,
+        ranks,
+        loads: Vec::new(),
+        exits: Vec::new(),
+    }))
+}
+
+/// A rank that has the image of the first checkpoint.
+fn with_its_image(rank: u32) -> RankReport {
+    RankReport {
+        images: vec![Epoch(1)],
+        ..computing(rank)
+    }
+}
+
+fn vacated(effects: &[CentralEffect]) -> Vec<(HostIndex, ProcessInstance)> {
+    let orders = effects.iter().filter_map(|effect| match effect {
+        CentralEffect::Send(host, ToLocal::Vacate { instance }) => Some((*host, *instance)),
+        _ => None,
+    });
+    orders.collect()
+}
+
+fn is_back(effects: &[CentralEffect]) -> bool {
+    let back = vec![(Rank(1), 1)];
+    effects.contains(&CentralEffect::MovedBack(Epoch(1), back))
+}
+
+#[test]
+fn a_moved_rank_returns_to_the_host_of_its_image_when_nothing_acts_on_the_other() {
+    let (mut central, _) = moved();
+    let effects = ends(&mut central, SPARE, process(1, 1));
+    assert!(is_back(&effects), "{effects:?}");
+    assert_eq!(vacated(&effects), [(SPARE, process(1, 1))]);
+    assert_eq!(restored(&effects), []);
+    assert_eq!(host_of(&central, 1), 1);
+    let instance = process(1, 1);
+    let effects = hear(&mut central, SPARE, ToCentral::Vacated { instance });
+    assert_eq!(restored(&effects), [(1, 1, 2, Some(Epoch(1)))]);
+    // The others stand, and learn of it.
+    let effects = hear(&mut central, 1, registered(process(1, 2)));
+    let is_update = |effect: &CentralEffect| {
+        let text = format!("{effect:?}");
+        text.contains("Update") && text.contains("Incarnation(2)")
+    };
+    assert!(effects.iter().any(is_update), "{effects:?}");
+    assert_eq!(restored(&effects), []);
+}
+
+#[test]
+fn after_its_groups_next_checkpoint_it_stays_and_its_former_host_drops_what_it_has() {
+    let (mut central, _) = moved();
+    let requested = step(&mut central, at(5_000), CentralInput::Checkpoint);
+    let numbers = records(&requested).into_iter();
+    let number = numbers.filter_map(|record| match record {
+        Record::Requested { epoch } => Some(epoch),
+        _ => None,
+    });
+    let epoch = number.last().expect("a checkpoint");
+    let mut told = Vec::new();
+    for (host, instance) in [(0, process(0, 0)), (SPARE, process(1, 1))] {
+        let cost = ImageCost::default();
+        let imaged = ToCentral::Imaged {
+            instance,
+            epoch,
+            cost,
+        };
+        told.extend(hear(&mut central, host, imaged));
+    }
+    let is_told = |host| {
+        let is_it = |effect: &CentralEffect| {
+            matches!(effect, CentralEffect::Send(to, ToLocal::CommitGroup { ranks, epoch: of, .. })
+                if *to == host && ranks == &[Rank(1)] && *of == epoch)
+        };
+        told.iter().any(is_it)
+    };
+    assert!(is_told(SPARE) && is_told(1), "{told:?}");
+    let effects = ends(&mut central, SPARE, process(1, 1));
+    assert!(!is_back(&effects));
+    assert_eq!(restored(&effects), [(SPARE, 1, 2, Some(epoch))]);
+}
+
+#[test]
+fn a_move_waits_for_a_group_that_comes_back_and_follows() {
+    let (mut central, _) = recorded(groups());
+    ask(&mut central, 1, SPARE);
+    let effects = ends(&mut central, 0, process(0, 0));
+    let stays = |effect: &CentralEffect| {
+        matches!(effect, CentralEffect::Send(1, ToLocal::Stay { instance, .. })
+            if *instance == process(1, 0))
+    };
+    assert!(effects.iter().any(stays), "{effects:?}");
+    let is_over =
+        |effect: &CentralEffect| matches!(effect, CentralEffect::Event(Event::MovesOver { .. }));
+    assert!(!effects.iter().any(is_over), "{effects:?}");
+    assert_eq!(restored(&effects), [(0, 0, 1, Some(Epoch(1)))]);
+    assert_eq!(moves(&effects), []);
+    let effects = hear(&mut central, 0, registered(process(0, 1)));
+    assert_eq!(moves(&effects), [(Rank(1), SPARE)], "{effects:?}");
+}
+
+#[test]
+fn the_next_central_manager_knows_that_a_rank_is_back_where_it_was() {
+    let (mut central, mut stored) = moved();
+    stored.extend(records(&ends(&mut central, SPARE, process(1, 1))));
+    let mut next = Central::resume(groups(), stored);
+    let mut effects = step(&mut next, at(2), CentralInput::Begin);
+    let arrived = RankReport {
+        incarnation: Incarnation(1),
+        ended: true,
+        images: Vec::new(),
+        ..computing(1)
+    };
+    for (host, ranks) in [
+        (0, vec![with_its_image(0)]),
+        (1, Vec::new()),
+        (SPARE, vec![arrived]),
+    ] {
+        effects.extend(hear(&mut next, host, report(ranks)));
+    }
+    let moves_again = |effect: &CentralEffect| matches!(effect, CentralEffect::Moved { .. });
+    assert!(!effects.iter().any(moves_again), "{effects:?}");
+    assert_eq!(vacated(&effects), [(SPARE, process(1, 1))]);
+    assert_eq!(restored(&effects), []);
+    let instance = process(1, 1);
+    let effects = hear(&mut next, SPARE, ToCentral::Vacated { instance });
+    assert_eq!(restored(&effects), [(1, 1, 2, Some(Epoch(1)))]);
+}
+
+#[test]
+fn no_rank_moves_whose_determinants_do_not_outlive_its_host() {
+    let (mut central, _) = recorded(Job {
+        failover: Some(Failover {
+            takes_in: false,
+            ..Failover::default()
+        }),
+        ..groups()
+    });
+    let effects = ask(&mut central, 1, SPARE);
+    let why = effects.iter().find_map(|effect| match effect {
+        CentralEffect::Event(Event::MovesOver { why, .. }) => why.clone(),
+        _ => None,
+    });
+    let why = why.expect("a reason");
+    assert!(why.contains("--stable node"), "{why}");
+    assert_eq!(moves(&effects), []);
+}
+
+/// The rank returns to its former host while the one that it had moved to is lost.
+fn returns_from_a_lost_host(job: Job, orders: &[(HostIndex, u32, u32, Option<Epoch>)]) {
+    let (mut central, _) = moved_in(leased(job));
+    for host in 0..=SPARE {
+        hear(&mut central, host, ToCentral::Renew { number: 0 });
+    }
+    let mut effects = ends(&mut central, SPARE, process(1, 1));
+    effects.retain(|effect| matches!(effect, CentralEffect::Send(1, _)));
+    assert_eq!(restored(&effects), []);
+    let gone = CentralInput::HostGone(SPARE, "no power".into());
+    assert_eq!(restored(&step(&mut central, at(2), gone)), []);
+    let early = step(&mut central, at(LEASE), CentralInput::Tick);
+    assert_eq!(restored(&early), []);
+    let due = step(&mut central, at(LEASE + 1), CentralInput::Tick);
+    assert_eq!(restored(&due), orders);
+}
+
+#[test]
+fn no_order_is_given_while_a_lost_host_may_act_that_the_rank_returns_from() {
+    returns_from_a_lost_host(groups(), &[(1, 1, 2, Some(Epoch(1)))]);
+}
+
+#[test]
+fn nor_in_a_rollback_of_all_ranks() {
+    returns_from_a_lost_host(three_hosts(), &[(1, 1, 2, Some(Epoch(1)))]);
+}
+
+#[test]
+fn the_next_central_manager_waits_for_the_lease_of_a_lost_host_too() {
+    let (mut central, mut stored) = moved_in(leased(groups()));
+    stored.extend(records(&ends(&mut central, SPARE, process(1, 1))));
+    let mut next = Central::resume(leased(groups()), stored);
+    let mut effects = step(&mut next, at(2), CentralInput::Begin);
+    effects.extend(hear(&mut next, 0, report(vec![with_its_image(0)])));
+    effects.extend(hear(&mut next, 1, report(Vec::new())));
+    let gone = CentralInput::HostGone(SPARE, "no power".into());
+    effects.extend(step(&mut next, at(2), gone));
+    assert_eq!(restored(&effects), []);
+    let later = step(&mut next, at(2 * LEASE), CentralInput::Tick);
+    assert_eq!(restored(&later), [(1, 1, 2, Some(Epoch(1)))]);
+}
+
+#[test]
+fn a_process_that_does_not_stop_on_the_other_host_ends_the_job_with_that_reason() {
+    let (mut central, _) = moved();
+    ends(&mut central, SPARE, process(1, 1));
+    let failed = ToCentral::Failed {
+        instance: process(1, 1),
+        pid: 11,
+        cause: Cause::NotStopped {
+            why: "its process 11 does not stop".into(),
+        },
+    };
+    hear(&mut central, SPARE, failed);
+    step(&mut central, at(600_000), CentralInput::Tick);
+    let verdict = central.verdict().expect("a verdict");
+    assert!(
+        format!("{verdict:?}").contains("does not stop"),
+        "{verdict:?}"
+    );
+}
+
+#[test]
+fn an_earlier_process_that_waits_for_a_move_does_not_continue() {
+    let (mut central, mut stored) = moved();
+    stored.extend(records(&ends(&mut central, SPARE, process(1, 1))));
+    let mut next = Central::resume(groups(), stored);
+    let mut effects = step(&mut next, at(2), CentralInput::Begin);
+    // Its host has not heard that the rank has moved, nor that it is back.
+    let waits = RankReport {
+        moves: Some(Epoch(3)),
+        ..with_its_image(1)
+    };
+    for (host, ranks) in [
+        (0, vec![with_its_image(0)]),
+        (1, vec![waits]),
+        (SPARE, Vec::new()),
+    ] {
+        effects.extend(hear(&mut next, host, report(ranks)));
+    }
+    let stays =
+        |effect: &CentralEffect| matches!(effect, CentralEffect::Send(_, ToLocal::Stay { .. }));
+    assert!(!effects.iter().any(stays), "{effects:?}");
+    assert_eq!(restored(&effects), [(1, 1, 2, Some(Epoch(1)))]);
+}
+
+#[test]
+fn a_move_that_a_return_has_voided_is_not_told_again() {
+    let (mut central, mut stored) = moved();
+    stored.extend(records(&ends(&mut central, SPARE, process(1, 1))));
+    let instance = process(1, 1);
+    let effects = hear(&mut central, SPARE, ToCentral::Vacated { instance });
+    stored.extend(records(&effects));
+    stored.extend(records(&hear(&mut central, 1, registered(process(1, 2)))));
+    // A later return is all that the journal keeps: the first one is superseded.
+    let voided = |record: &Record| matches!(record, Record::GroupRestoring { .. });
+    stored.extend(records(&ends(&mut central, 1, process(1, 2))));
+    let first = stored.iter().position(voided).expect("the first return");
+    let mut superseded = stored.remove(first);
+    let last = stored.iter_mut().rfind(|record| voided(record));
+    let Some(Record::GroupRestoring { epoch, .. }) = last else {
+        panic!("the last return: {stored:?}");
+    };
+    // As if the group had committed another checkpoint in between.
+    *epoch = Epoch(90);
+    if let Record::GroupRestoring { epoch, .. } = &mut superseded {
+        assert_eq!(*epoch, Epoch(1));
+    }
+    let mut next = Central::resume(groups(), stored);
+    let mut effects = step(&mut next, at(2), CentralInput::Begin);
+    for (host, ranks) in [
+        (0, vec![with_its_image(0)]),
+        (1, Vec::new()),
+        (SPARE, Vec::new()),
+    ] {
+        effects.extend(hear(&mut next, host, report(ranks)));
+    }
+    let moves_again = |effect: &CentralEffect| matches!(effect, CentralEffect::Moved { .. });
+    assert!(!effects.iter().any(moves_again), "{effects:?}");
+}
+
+#[test]
+fn no_rank_moves_that_depends_on_what_is_not_stored() {
+    let (mut central, _) = recorded(Job {
+        optimistic: true,
+        ..groups()
+    });
+    let effects = ask(&mut central, 1, SPARE);
+    let why = effects.iter().find_map(|effect| match effect {
+        CentralEffect::Event(Event::MovesOver { why, .. }) => why.clone(),
+        _ => None,
+    });
+    assert!(why.expect("a reason").contains("receiver-log"));
+    assert_eq!(moves(&effects), []);
+}
