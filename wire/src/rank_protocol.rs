@@ -9,7 +9,7 @@ use crate::{Holds, ImageCost, Limits, ProcessMap, Welcome};
 pub const MANAGER_FD: &str = "REJOIN_MANAGER_FD";
 
 /// Version of the messages in this crate; both sides must have the same.
-pub const VERSION: u32 = 22;
+pub const VERSION: u32 = 23;
 
 /// A request by signal with this number concerns no checkpoint, because every rank that runs has
 /// passed it: the rank reads the messages of its manager.
@@ -131,6 +131,12 @@ pub enum ToManager {
     StoreDeterminants {
         /// How far the log is. It grows.
         mark: u64,
+    },
+    /// The rank depends on messages that were lost with a host (optimistic logging): it is to
+    /// return to its last image. It has cut its log, does nothing more, and waits for its end.
+    Orphan {
+        /// The rank that had sent the messages.
+        on: Rank,
     },
     /// A line for the user, which changes nothing.
     Note {

@@ -31,9 +31,9 @@ fn option(number: i64) -> Option<libc::c_int> {
     }
 }
 
-/// Counts the time of such a call. The mark in its descriptor's register tells it from the next call
-/// that the program makes at that place. Returns whether it is over. Then the registers hold the
-/// call's result, and the call must not be restarted.
+/// Counts the time of such a call. The mark in its descriptor's register tells it from the next
+/// call that the program makes at that place. Returns whether it is over. Then the registers hold
+/// the call's result, and the call must not be restarted.
 pub(super) fn is_over(
     registers: &mut Registers,
     number: i64,

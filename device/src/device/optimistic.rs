@@ -83,12 +83,8 @@ impl Device {
                 "its image depends on messages of rank {lost} that were lost with a host"
             )));
         }
-        let text = format!(
-            "it depends on messages of rank {} that were lost with a host: it returns",
-            on.rank
-        );
-        self.manager.note(true, text)?;
-        // As any process that is lost: its manager sees the end, and the group returns.
+        self.manager.return_orphan(on.rank)?;
+        // Nobody has ended it: its manager sees the end at the latest now.
         let _ = raise(Signal::SIGKILL);
         Ok(())
     }

@@ -198,6 +198,19 @@ impl ManagerChannel {
         self.all_finalized || !self.is_there()
     }
 
+    /// Has the manager return this rank, which depends on lost messages of the rank `on`, and waits
+    /// up to five seconds for the end of this process.
+    ///
+    /// # Errors
+    /// The manager takes no messages.
+    pub(crate) fn return_orphan(&mut self, on: Rank) -> Result<()> {
+        self.send(&ToManager::Orphan { on })?;
+        if let Some(agent) = &mut self.agent {
+            agent.await_end(ABORT_PATIENCE);
+        }
+        Ok(())
+    }
+
     /// Has the manager end the job, and waits up to five seconds for that.
     pub(crate) fn abort(&mut self, code: i32, why: String) {
         if let Some(agent) = &mut self.agent

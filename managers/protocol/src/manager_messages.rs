@@ -125,6 +125,11 @@ pub enum Cause {
         /// For how long, one line.
         why: String,
     },
+    /// It depends on messages that were lost with a host, and waits for its end.
+    Orphaned {
+        /// The rank that had sent them.
+        on: Rank,
+    },
 }
 
 /// From central to a local manager.

@@ -5,11 +5,14 @@
 //! SIGSEGV) is a failure too. But a second fault of the same kind, of the same rank from the same
 //! checkpoint, is an end: another rollback would only repeat it. Central itself knows the signals
 //! that the user has sent to mpirun; a death by one of them is no failure.
+//!
+//! A rank that returns because it depends on lost messages has not failed: the limit of recoveries
+//! does not count it. Each has its own bound, until the next failure.
 
 use crate::manager_messages::{Cause, End, Stage, Time};
 use rejoin_channel_table::{Epoch, Rank};
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 /// How many recoveries a job may have in a time.
@@ -39,6 +42,9 @@ pub enum Refusal {
     Repeated,
     /// Too many recoveries in the time that the limit names.
     TooMany(RecoveryLimit),
+    /// A rank has returned too often because of one failure, each time as it depended on something
+    /// lost.
+    TooManyReturns(Rank),
     /// There is no checkpoint for a rollback.
     NoCheckpoint,
     /// A rank has state that a rollback does not take back, so the answer could be wrong.
@@ -73,6 +79,11 @@ impl fmt::Display for Refusal {
                 limit.restarts,
                 limit.within / 1000
             ),
+            Refusal::TooManyReturns(rank) => write!(
+                f,
+                "rank {} has returned {ORPHAN_RETURNS} times since the last failure",
+                rank.0
+            ),
             Refusal::NoCheckpoint => write!(f, "there is no checkpoint for a rollback"),
             Refusal::Outlived { rank, what } => write!(
                 f,
@@ -102,6 +113,8 @@ pub struct History {
     recent: VecDeque<Time>,
     faults: Vec<Fault>,
     total: u64,
+    /// How often each rank has returned as an orphan since the last failure.
+    orphans: BTreeMap<Rank, u32>,
 }
 
 impl Default for History {
@@ -119,6 +132,7 @@ impl History {
             recent: VecDeque::new(),
             faults: Vec::new(),
             total: 0,
+            orphans: BTreeMap::new(),
         }
     }
 
@@ -140,6 +154,9 @@ impl History {
         cause: &Cause,
         from: Option<Epoch>,
     ) -> Result<(), Refusal> {
+        if matches!(cause, Cause::Orphaned { .. }) {
+            return self.admit_orphan(rank);
+        }
         let signal = failure_signal(cause).ok_or(Refusal::Meant)?;
         self.note(rank, signal, from)?;
         self.admit(now)
@@ -162,7 +179,8 @@ impl History {
             } => self.note(rank, signal, from),
             Cause::Ended {
                 end: End::Unknown, ..
-            } => Ok(()),
+            }
+            | Cause::Orphaned { .. } => Ok(()),
             _ => Err(Refusal::Meant),
         }
     }
@@ -194,6 +212,17 @@ impl History {
         }
         self.recent.push_back(now);
         self.total += 1;
+        self.orphans.clear();
+        Ok(())
+    }
+
+    /// Counts the return of an orphan, if it has not returned all too often.
+    fn admit_orphan(&mut self, rank: Rank) -> Result<(), Refusal> {
+        let returns = self.orphans.entry(rank).or_default();
+        if *returns >= ORPHAN_RETURNS {
+            return Err(Refusal::TooManyReturns(rank));
+        }
+        *returns += 1;
         Ok(())
     }
 }
@@ -209,6 +238,7 @@ fn failure_signal(cause: &Cause) -> Option<i32> {
             end: End::Unknown,
             stage,
         } if stage != Stage::Spawned => Some(0),
+        Cause::Orphaned { .. } => Some(0),
         _ => None,
     }
 }
@@ -231,6 +261,10 @@ pub fn is_killed_before_init(cause: &Cause) -> bool {
         } if !OWN_FAULTS.contains(signal)
     )
 }
+
+/// How often a rank may return as an orphan because of one failure. Each time, other ranks that it
+/// had heard of must have returned meanwhile, so a sound job comes to an end long before.
+const ORPHAN_RETURNS: u32 = 100;
 
 /// SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS: Linux numbers, as on x86-64 and Arm.
 const OWN_FAULTS: [i32; 7] = [4, 5, 6, 7, 8, 11, 31];
@@ -289,6 +323,25 @@ mod tests {
         assert_eq!(kill(900), Err(Refusal::TooMany(LIMIT)));
         assert_eq!(kill(1001), Ok(()));
         assert_eq!(kill(1500), Err(Refusal::TooMany(LIMIT)));
+    }
+
+    #[test]
+    fn orphans_do_not_count_as_failures_and_have_a_bound_of_their_own() {
+        let mut history = History::new(LIMIT);
+        let orphan = Cause::Orphaned { on: Rank(0) };
+        let mut judge = |rank, cause: &Cause| history.judge(at(0), Rank(rank), cause, None);
+        assert_eq!(judge(0, &killed(9)), Ok(()));
+        for _ in 0..ORPHAN_RETURNS {
+            assert_eq!(judge(1, &orphan), Ok(()));
+        }
+        let refused = Err(Refusal::TooManyReturns(Rank(1)));
+        assert_eq!(judge(1, &orphan), refused);
+        assert_eq!(judge(2, &orphan), Ok(()));
+        // Another failure makes other orphans.
+        assert_eq!(judge(0, &killed(9)), Ok(()));
+        assert_eq!(judge(1, &orphan), Ok(()));
+        assert_eq!(judge(0, &killed(9)), Err(Refusal::TooMany(LIMIT)));
+        assert_eq!(history.total(), 2);
     }
 
     #[test]

@@ -225,6 +225,11 @@ impl fmt::Display for Described<'_> {
             Cause::NotStarted { why } => write!(f, "could not be started: {why}"),
             Cause::Misbehaved { why } => write!(f, "was ended: {why}"),
             Cause::NotStopped { why } => write!(f, "could not be stopped: {why}"),
+            Cause::Orphaned { on } => write!(
+                f,
+                "depends on messages of rank {} that were lost with a host",
+                on.0
+            ),
         }
     }
 }

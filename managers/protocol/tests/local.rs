@@ -1,14 +1,15 @@
-//! The local manager's core step by step: wrappers, graces, stale news.
+//! The local manager's core step by step: ends, graces, stale news.
 
 mod local_steps;
 
-use local_steps::{at, steps};
+use local_steps::{
+    CALLER, CHILD, I, R, at, ended, failed, instance, left, lost, register, registered, said,
+    spawn, spawned, steps,
+};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::levels::CommittedEpochs;
-use rejoin_managers_protocol::local::{
-    CLOSED_GRACE, FORK_GRACE, GRACE, Local, LocalEffect, LocalInput, WRAPPER_GRACE,
-};
+use rejoin_managers_protocol::local::{CLOSED_GRACE, GRACE, Local, LocalEffect, LocalInput};
 use rejoin_managers_protocol::manager_messages::{
     Cause, End, ProcessInstance, Stage, Time, ToCentral, ToLocal,
 };
@@ -16,101 +17,6 @@ use rejoin_wire::{
     FromManager, Holds, ImageCost, Limits, MOST_COUNTERS, ProcessMap, ToManager, VERSION,
 };
 use std::sync::Arc;
-
-const R: Rank = Rank(4);
-const I: Incarnation = Incarnation(0);
-const CHILD: u32 = 10;
-const CALLER: u32 = 11;
-
-fn instance() -> ProcessInstance {
-    ProcessInstance {
-        generation: Generation(0),
-        rank: R,
-        incarnation: I,
-    }
-}
-
-fn register() -> ToManager {
-    ToManager::Register {
-        rank: R,
-        incarnation: I,
-        pid: 1,
-        card: BusinessCard::default(),
-        version: VERSION,
-        limits: Limits::default(),
-    }
-}
-
-fn said(pid: u32, message: ToManager) -> LocalInput {
-    LocalInput::Said(R, I, pid, message)
-}
-
-/// A core with one rank, whose process is there.
-fn spawned() -> Local {
-    let mut core = Local::new();
-    let spawn = spawn(vec![(R, I)], false);
-    let effects = steps(
-        &mut core,
-        vec![LocalInput::Central(spawn), LocalInput::Spawned(R, I, CHILD)],
-    );
-    let told = LocalEffect::Central(ToCentral::Spawned {
-        instance: instance(),
-        pid: CHILD,
-    });
-    assert_eq!(effects, [LocalEffect::Spawn(instance()), told]);
-    core
-}
-
-/// The same, after the process `pid` has registered.
-fn registered(pid: u32) -> Local {
-    let mut core = spawned();
-    steps(&mut core, vec![said(pid, register())]);
-    core
-}
-
-/// The same, after it has left MPI_Finalize.
-fn left(pid: u32) -> Local {
-    let mut core = registered(pid);
-    let all = ToLocal::AllFinalized {
-        generation: Generation(0),
-    };
-    steps(
-        &mut core,
-        vec![
-            said(pid, ToManager::Finalizing),
-            LocalInput::Central(all),
-            said(pid, ToManager::Leave),
-        ],
-    );
-    core
-}
-
-fn failed(pid: u32, end: End, stage: Stage) -> LocalEffect {
-    let cause = Cause::Ended { end, stage };
-    LocalEffect::Central(ToCentral::Failed {
-        instance: instance(),
-        pid,
-        cause,
-    })
-}
-
-fn ended(stage: Stage) -> LocalEffect {
-    LocalEffect::Central(ToCentral::Ended {
-        instance: instance(),
-        stage,
-    })
-}
-
-/// The order to start the programs of these ranks.
-fn spawn(ranks: Vec<(Rank, Incarnation)>, hold: bool) -> ToLocal {
-    ToLocal::Spawn {
-        generation: Generation(0),
-        ranks,
-        hold,
-        from: None,
-        moved: Vec::new(),
-    }
-}
 
 #[test]
 fn a_plain_program_ends_as_it_ends() {
@@ -190,83 +96,13 @@ fn a_process_that_begins_to_end_while_it_must_make_room_is_reported_as_what_it_w
 }
 
 #[test]
-fn a_caller_under_a_wrapper_is_watched_and_judged() {
-    let mut core = spawned();
-    let effects = steps(&mut core, vec![said(CALLER, register())]);
-    assert_eq!(effects[0], LocalEffect::Watch(R, I, CALLER));
-    let effects = steps(
-        &mut core,
-        vec![LocalInput::CallerEnded(R, I, End::Signaled(11))],
-    );
-    assert_eq!(
-        effects,
-        [failed(CALLER, End::Signaled(11), Stage::Registered)]
-    );
-    // The wrapper's own end later changes nothing.
-    let effects = steps(
-        &mut core,
-        vec![LocalInput::ChildEnded(R, I, End::Exited(0))],
-    );
-    assert_eq!(effects, [LocalEffect::Sweep]);
-}
-
-#[test]
-fn a_wrapper_has_a_moment_to_say_how_its_rank_ended() {
-    let mut core = registered(CALLER);
-    let effects = steps(&mut core, vec![LocalInput::CallerEnded(R, I, End::Unknown)]);
-    assert_eq!(effects, []);
-    let effects = steps(
-        &mut core,
-        vec![LocalInput::ChildEnded(R, I, End::Exited(139))],
-    );
-    assert_eq!(
-        effects[0],
-        failed(CALLER, End::Exited(139), Stage::Registered)
-    );
-
-    let mut core = registered(CALLER);
-    steps(&mut core, vec![LocalInput::CallerEnded(R, I, End::Unknown)]);
-    assert_eq!(core.deadline(), Some(Time(0).plus_millis(WRAPPER_GRACE)));
-    let effects = at(
-        &mut core,
-        Time(0).plus_millis(WRAPPER_GRACE),
-        vec![LocalInput::Tick],
-    );
-    assert_eq!(effects, [failed(CALLER, End::Unknown, Stage::Registered)]);
-}
-
-#[test]
-fn after_finalize_the_wrapper_alone_counts() {
-    let ends = |caller, child| {
-        let inputs = vec![
-            LocalInput::CallerEnded(R, I, caller),
-            LocalInput::ChildEnded(R, I, child),
-        ];
-        steps(&mut left(CALLER), inputs).remove(0)
-    };
-    assert_eq!(ends(End::Exited(3), End::Exited(0)), ended(Stage::Left));
-    let expected = failed(CALLER, End::Exited(5), Stage::Left);
-    assert_eq!(ends(End::Exited(3), End::Exited(5)), expected);
-}
-
-#[test]
-fn a_wrapper_may_end_before_its_rank() {
-    let mut core = registered(CALLER);
-    assert_eq!(
-        steps(
-            &mut core,
-            vec![LocalInput::ChildEnded(R, I, End::Exited(0))]
-        ),
-        []
-    );
-    let effects = steps(
-        &mut core,
-        vec![LocalInput::CallerEnded(R, I, End::Exited(0))],
-    );
-    assert_eq!(
-        effects[0],
-        failed(CALLER, End::Exited(0), Stage::Registered)
-    );
+fn an_orphan_is_lost_when_it_says_so() {
+    let mut core = registered(CHILD);
+    let on = Rank(7);
+    let effects = steps(&mut core, vec![said(CHILD, ToManager::Orphan { on })]);
+    assert_eq!(effects, [lost(CHILD, Cause::Orphaned { on })]);
+    let end = LocalInput::ChildEnded(R, I, End::Signaled(9));
+    assert_eq!(steps(&mut core, vec![end]), [LocalEffect::Sweep]);
 }
 
 #[test]
@@ -510,58 +346,6 @@ fn a_job_that_begins_anew_before_its_host_has_a_lease_starts_the_newer_processes
 }
 
 /// As `setsid` does where it leads its process group: its parent ends at once.
-#[test]
-fn a_process_that_was_left_behind_may_still_register() {
-    let mut core = spawned();
-    let ended_well = LocalInput::ChildEnded(R, I, End::Exited(0));
-    assert_eq!(steps(&mut core, vec![ended_well.clone()]), []);
-    assert_eq!(core.deadline(), Some(Time(0).plus_millis(FORK_GRACE)));
-    let effects = steps(&mut core, vec![said(CALLER, register())]);
-    assert_eq!(effects[0], LocalEffect::Watch(R, I, CALLER));
-    assert_eq!(core.deadline(), None);
-    // A signal reaches it, although the process group of the rank is gone.
-    let signal = LocalInput::Central(ToLocal::Signal { signal: 15 });
-    let effects = steps(&mut core, vec![signal]);
-    let expected = [
-        LocalEffect::SignalCaller(R, 15),
-        LocalEffect::SignalCaller(R, 18),
-    ];
-    assert_eq!(effects, expected);
-    let effects = steps(
-        &mut core,
-        vec![LocalInput::CallerEnded(R, I, End::Exited(3))],
-    );
-    assert_eq!(
-        effects[0],
-        failed(CALLER, End::Exited(3), Stage::Registered)
-    );
-
-    // Nothing is left behind, at once or later.
-    let closed = LocalInput::Closed(R, I);
-    for inputs in [
-        vec![closed.clone(), ended_well.clone()],
-        vec![ended_well.clone(), closed],
-    ] {
-        let effects = steps(&mut spawned(), inputs);
-        assert_eq!(effects, [ended(Stage::Spawned), LocalEffect::Sweep]);
-    }
-}
-
-#[test]
-fn what_is_left_behind_and_never_registers_is_waited_for_no_longer_than_a_grace() {
-    let mut core = spawned();
-    steps(
-        &mut core,
-        vec![LocalInput::ChildEnded(R, I, End::Exited(0))],
-    );
-    let now = Time(0).plus_millis(FORK_GRACE);
-    let effects = at(&mut core, now, vec![LocalInput::Tick]);
-    let told =
-        matches!(&effects[0], LocalEffect::Note(R, true, text) if text.contains("left behind"));
-    assert!(told, "{effects:?}");
-    assert_eq!(effects[1..], [ended(Stage::Spawned), LocalEffect::Sweep]);
-}
-
 #[test]
 fn an_image_of_an_abandoned_epoch_that_comes_late_is_dropped() {
     let mut core = registered(CHILD);

@@ -55,15 +55,9 @@ impl Local {
                 self.tell(ToCentral::Counters { instance, counters }, effects);
             }
             ToManager::Leave if stage == Stage::Finalized => process.leaves(),
-            ToManager::Abort { code, why } => {
-                let why = one_line(&why);
-                self.fail(rank, incarnation, Cause::Aborted { code, why }, effects);
-            }
-            ToManager::Register { .. } => {
-                let why = "a second process of this rank called MPI_Init".to_string();
-                self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
-            }
-            ToManager::Checkpoint { .. }
+            ToManager::Abort { .. }
+            | ToManager::Register { .. }
+            | ToManager::Checkpoint { .. }
             | ToManager::AskRegionsNumber { .. }
             | ToManager::RegionsStored { .. }
             | ToManager::Finalizing
@@ -71,10 +65,8 @@ impl Local {
             | ToManager::LookUp { .. }
             | ToManager::Waits { .. }
             | ToManager::StoreDeterminants { .. }
-            | ToManager::Leave => {
-                let why = format!("it said {} when it was {stage:?}", name_of(&message));
-                self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
-            }
+            | ToManager::Orphan { .. }
+            | ToManager::Leave => self.fail(rank, incarnation, cause_of(message, stage), effects),
         }
     }
 
@@ -144,6 +136,27 @@ impl Local {
     }
 }
 
+/// Why a process ends that has said this at this stage.
+fn cause_of(message: ToManager, stage: Stage) -> Cause {
+    let misbehaved = |why| Cause::Misbehaved { why };
+    match message {
+        ToManager::Abort { code, why } => Cause::Aborted {
+            code,
+            why: one_line(&why),
+        },
+        ToManager::Orphan { on } if matches!(stage, Stage::Registered | Stage::Finalizing) => {
+            Cause::Orphaned { on }
+        }
+        ToManager::Register { .. } => {
+            misbehaved("a second process of this rank called MPI_Init".to_string())
+        }
+        _ => misbehaved(format!(
+            "it said {} when it was {stage:?}",
+            name_of(&message)
+        )),
+    }
+}
+
 /// The name of a message that came at the wrong time.
 fn name_of(message: &ToManager) -> &'static str {
     match message {
@@ -154,6 +167,7 @@ fn name_of(message: &ToManager) -> &'static str {
         ToManager::Leave => "Leave",
         ToManager::LookUp { .. } => "LookUp",
         ToManager::StoreDeterminants { .. } => "StoreDeterminants",
+        ToManager::Orphan { .. } => "Orphan",
         _ => "Counters",
     }
 }

@@ -2,9 +2,111 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use rejoin_channel_table::{Generation, Incarnation, Rank};
+use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
-use rejoin_managers_protocol::manager_messages::{Time, ToLocal};
+use rejoin_managers_protocol::manager_messages::{
+    Cause, End, ProcessInstance, Stage, Time, ToCentral, ToLocal,
+};
+use rejoin_wire::{Limits, ToManager, VERSION};
+
+pub const R: Rank = Rank(4);
+pub const I: Incarnation = Incarnation(0);
+pub const CHILD: u32 = 10;
+pub const CALLER: u32 = 11;
+
+pub fn instance() -> ProcessInstance {
+    ProcessInstance {
+        generation: Generation(0),
+        rank: R,
+        incarnation: I,
+    }
+}
+
+pub fn register() -> ToManager {
+    ToManager::Register {
+        rank: R,
+        incarnation: I,
+        pid: 1,
+        card: BusinessCard::default(),
+        version: VERSION,
+        limits: Limits::default(),
+    }
+}
+
+pub fn said(pid: u32, message: ToManager) -> LocalInput {
+    LocalInput::Said(R, I, pid, message)
+}
+
+/// A core with one rank, whose process is there.
+pub fn spawned() -> Local {
+    let mut core = Local::new();
+    let spawn = spawn(vec![(R, I)], false);
+    let effects = steps(
+        &mut core,
+        vec![LocalInput::Central(spawn), LocalInput::Spawned(R, I, CHILD)],
+    );
+    let told = LocalEffect::Central(ToCentral::Spawned {
+        instance: instance(),
+        pid: CHILD,
+    });
+    assert_eq!(effects, [LocalEffect::Spawn(instance()), told]);
+    core
+}
+
+/// The same, after the process `pid` has registered.
+pub fn registered(pid: u32) -> Local {
+    let mut core = spawned();
+    steps(&mut core, vec![said(pid, register())]);
+    core
+}
+
+/// The same, after it has left MPI_Finalize.
+pub fn left(pid: u32) -> Local {
+    let mut core = registered(pid);
+    let all = ToLocal::AllFinalized {
+        generation: Generation(0),
+    };
+    steps(
+        &mut core,
+        vec![
+            said(pid, ToManager::Finalizing),
+            LocalInput::Central(all),
+            said(pid, ToManager::Leave),
+        ],
+    );
+    core
+}
+
+pub fn failed(pid: u32, end: End, stage: Stage) -> LocalEffect {
+    lost(pid, Cause::Ended { end, stage })
+}
+
+pub fn lost(pid: u32, cause: Cause) -> LocalEffect {
+    let instance = instance();
+    LocalEffect::Central(ToCentral::Failed {
+        instance,
+        pid,
+        cause,
+    })
+}
+
+pub fn ended(stage: Stage) -> LocalEffect {
+    LocalEffect::Central(ToCentral::Ended {
+        instance: instance(),
+        stage,
+    })
+}
+
+/// The order to start the programs of these ranks.
+pub fn spawn(ranks: Vec<(Rank, Incarnation)>, hold: bool) -> ToLocal {
+    ToLocal::Spawn {
+        generation: Generation(0),
+        ranks,
+        hold,
+        from: None,
+        moved: Vec::new(),
+    }
+}
 
 /// The core of a host with rank 0, whose process was started.
 pub fn with_a_rank() -> Local {
