@@ -88,7 +88,7 @@ pub fn fuzz(c: &Setting) -> Result<()> {
         .output()?;
     let status = listed.status;
     ensure!(status.success(), "cargo fuzz list ended with {status}");
-    c.run(&mut cargo(c, &["+nightly", "fuzz", "build"]))?;
+    c.run(&mut fuzzing(c, "build"))?;
     let limits = ["-max_total_time=6", "-rss_limit_mb=2048", "-verbosity=0"];
     let targets = String::from_utf8_lossy(&listed.stdout).into_owned();
     let targets: Vec<_> = targets.lines().collect();
@@ -97,14 +97,24 @@ pub fn fuzz(c: &Setting) -> Result<()> {
         println!("--- fuzzing {}", pair.join(" and "));
         let mut commands: Vec<_> = pair
             .iter()
-            .map(|target| cargo(c, &["+nightly", "fuzz", "run", target, "--"]))
+            .map(|target| {
+                let mut command = fuzzing(c, "run");
+                command.args([target, "--"]).args(limits);
+                command
+            })
             .collect();
-        for command in &mut commands {
-            command.args(limits);
-        }
         c.run_all(&mut commands)?;
     }
     Ok(())
+}
+
+/// A command of cargo-fuzz, which by itself compiles each crate in one piece, with all
+/// optimisations: mostly on one core, as crates wait for each other. The targets run nearly as fast
+/// without.
+fn fuzzing(c: &Setting, what: &str) -> Command {
+    let mut command = cargo(c, &["+nightly", "fuzz", what, "--codegen-units", "16"]);
+    command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
+    command
 }
 
 /// `cargo deny check` with `deny.toml`.
