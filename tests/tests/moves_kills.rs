@@ -5,24 +5,10 @@
 
 use rejoin_tests::hosts::Hosts;
 use rejoin_tests::hosts::job::{Job, SOON};
-use rejoin_tests::hosts::moves::{LOADER, Migration, Points, right};
+use rejoin_tests::hosts::moves::{LOADER, Migration, POINTS, Points, right};
 use rejoin_tests::processes::{kill, wait_for};
 use rejoin_tests::{Finished, hosts};
 use std::time::Instant;
-
-/// The points, in the order in which a move comes to them. Before each of them are: the order, the
-/// first image, its copy to the other host, the last image, a process made of it, and the update.
-const POINTS: [&str; 9] = [
-    "move-persisted",
-    "move-sent",
-    "load-sent",
-    "copy-loaded",
-    "stop-sent",
-    "move-restore-sent",
-    "move-arrived",
-    "moved-persisted",
-    "update-sent",
-];
 
 /// From here on the rank is on the other host.
 const ARRIVED: usize = 6;

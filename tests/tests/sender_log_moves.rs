@@ -3,7 +3,7 @@
 
 use rejoin_tests::hosts::Hosts;
 use rejoin_tests::hosts::job::{Job, SOON, good, lines};
-use rejoin_tests::hosts::moves::{Migration, Points, done, rejoin};
+use rejoin_tests::hosts::moves::{Migration, POINTS, Points, done, rejoin};
 use rejoin_tests::processes::{kill, wait_for};
 use rejoin_tests::{Finished, Run, hosts, program};
 
@@ -21,19 +21,6 @@ const LOGS: [&str; 6] = [
 fn with_spare() -> Vec<&'static str> {
     [&LOGS[..], &["--spare", "h3:4"]].concat()
 }
-
-/// The points, in the order in which a move comes to them.
-const POINTS: [&str; 9] = [
-    "move-persisted",
-    "move-sent",
-    "load-sent",
-    "copy-loaded",
-    "stop-sent",
-    "move-restore-sent",
-    "move-arrived",
-    "moved-persisted",
-    "update-sent",
-];
 
 /// A server that answers in the order of the questions, by wildcards, probes and tests, and checks
 /// in the end that nobody has seen another order.

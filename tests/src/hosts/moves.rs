@@ -12,6 +12,21 @@ use std::time::{Duration, Instant};
 /// The name of a process that loads images of a rank ahead, as the kernel keeps it.
 pub const LOADER: &str = "rejoin-restarte";
 
+/// Points of a move at which central can wait, in the order in which a move comes to them. Before
+/// each of them are: the order, the first image, its copy to the other host, the last image, a
+/// process made of it, and the update.
+pub const POINTS: [&str; 9] = [
+    "move-persisted",
+    "move-sent",
+    "load-sent",
+    "copy-loaded",
+    "stop-sent",
+    "move-restore-sent",
+    "move-arrived",
+    "moved-persisted",
+    "update-sent",
+];
+
 /// What `rejoin` says, which did what it was told to.
 ///
 /// # Panics
