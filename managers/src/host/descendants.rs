@@ -172,6 +172,13 @@ pub fn state_of(pid: u32) -> Option<char> {
     Some(stat(pid)?.state)
 }
 
+/// The same, and its processor time so far, in ticks of the system.
+#[must_use]
+pub fn state_and_time(pid: u32) -> Option<(char, u64)> {
+    let stat = stat(pid)?;
+    Some((stat.state, stat.utime.saturating_add(stat.stime)))
+}
+
 /// This process is a child of ours that was not reaped.
 #[must_use]
 pub fn is_own_child(pid: u32) -> bool {

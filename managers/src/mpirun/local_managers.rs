@@ -5,7 +5,7 @@
 //! starts those of other hosts, which connect back ([`crate::net`]). This module decides from the
 //! connections when such a manager is lost. Central decides it after silence.
 
-use super::watchdog::{Duty, Watchdog, is_running};
+use super::watchdog::{Activity, Duty, Watchdog};
 use crate::LOCAL_MANAGER;
 use crate::error::Result;
 use crate::host::{descendants, host_limits};
@@ -374,7 +374,7 @@ impl LocalManagers {
             }
             let duty = local.own.as_mut().map(|(pid, watchdog)| {
                 let pid = *pid;
-                watchdog.check(now, || is_running(pid))
+                watchdog.check(now, || Activity::of(pid))
             });
             match (duty, &local.own) {
                 (Some(Duty::Ask), _) => local.link.queue(&MpirunToLocal::Ping)?,

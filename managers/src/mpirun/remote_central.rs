@@ -5,7 +5,7 @@
 //! until central has acknowledged them. Messages of local managers do not pass through mpirun:
 //! central asks those for reports.
 
-use super::watchdog::{Duty, Watchdog, is_running};
+use super::watchdog::{Activity, Duty, Watchdog};
 use crate::CENTRAL_MANAGER;
 use crate::central::central_messages::{Begin, CentralToMpirun, MpirunToCentral, StatusRequest};
 use crate::central::host_links::LinkPlan;
@@ -303,7 +303,7 @@ impl RemoteCentral {
             return Ok(());
         }
         let pid = self.pid;
-        match self.watchdog.check(Instant::now(), || is_running(pid)) {
+        match self.watchdog.check(Instant::now(), || Activity::of(pid)) {
             Duty::Nothing => Ok(()),
             Duty::Ask => Ok(self.link.queue(&MpirunToCentral::Ping)?),
             Duty::End(silent) => {
