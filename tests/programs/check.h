@@ -40,6 +40,18 @@ static inline long number_in_proc(void)
     return atol(text);
 }
 
+/* The number that an open file /proc/PID/status tells. */
+static inline long number_in_status(int status)
+{
+    char text[256];
+    ssize_t length = pread(status, text, sizeof text - 1, 0);
+    CHECK(length > 0);
+    text[length] = 0;
+    char *line = strstr(text, "\nPid:");
+    CHECK(line);
+    return atol(line + 5);
+}
+
 /* Whether the ranks go on, as the first one sees it: this file is not there yet. */
 static inline int is_closed(const char *gate)
 {

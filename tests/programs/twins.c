@@ -321,13 +321,8 @@ static void own_status(long round)
     sleep_ms(10);
     do { /* Again if the rank has come back meanwhile, with another number. */
         pid = number_in_proc();
-        ssize_t length = pread(status, text, sizeof text - 1, 0);
-        CHECK(length > 0);
-        text[length] = 0;
-        char *line = strstr(text, "\nPid:\t");
-        CHECK(line);
-        shown = atol(line + 6);
-        length = pread(stat, text, sizeof text - 1, 0);
+        shown = number_in_status(status);
+        ssize_t length = pread(stat, text, sizeof text - 1, 0);
         CHECK(length > 0);
         text[length] = 0;
         stated = atol(text);

@@ -18,8 +18,8 @@ use rejoin_wire::{FromManager, Limits, ToManager};
 use crate::descriptors::OldDescriptors;
 use crate::error::Result;
 
-/// How long an aborting rank waits for its manager to end it.
-const ABORT_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a rank waits that has asked its manager for its end.
+const END_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The channel to the local manager, which a rank that is alone in its job has none of.
 pub(crate) struct ManagerChannel {
@@ -206,7 +206,7 @@ impl ManagerChannel {
     pub(crate) fn return_orphan(&mut self, on: Rank) -> Result<()> {
         self.send(&ToManager::Orphan { on })?;
         if let Some(agent) = &mut self.agent {
-            agent.await_end(ABORT_PATIENCE);
+            agent.await_end(END_PATIENCE);
         }
         Ok(())
     }
@@ -217,7 +217,7 @@ impl ManagerChannel {
             && agent.send(&ToManager::Abort { code, why }).is_ok()
         {
             // Not to be taken for a rank that died before the manager has read why.
-            agent.await_end(ABORT_PATIENCE);
+            agent.await_end(END_PATIENCE);
         }
     }
 }
