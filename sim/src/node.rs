@@ -3,11 +3,13 @@
 
 mod connection_load;
 mod memory_access;
+mod received_messages;
 mod remote_gets;
 mod short_messages;
 
 pub use connection_load::{Load, ShortCounts};
 pub use memory_access::{GetCounts, MemoryAccess};
+use received_messages::NodeLog;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -89,6 +91,14 @@ pub struct Node {
     moving: Option<(Epoch, Epoch, Image)>,
     /// The half of the rule of epochs that it ignores.
     pub disabled_rule: DisabledEpochRule,
+    /// Messages of other groups, if it logs them.
+    receive_log: Option<NodeLog>,
+    /// Messages that were not logged for lack of room.
+    pub unlogged: u64,
+    /// Messages that this node has taken from the log of the one before.
+    pub restored: u64,
+    /// What is not logged is said to be logged, to show that checkers find that.
+    pub claims_log: bool,
 }
 
 /// A rank's engine and memory at the start of an epoch.
@@ -96,6 +106,7 @@ pub struct Node {
 struct Image {
     engine: Engine,
     memory: Vec<u8>,
+    receive_log: Option<NodeLog>,
 }
 
 /// Parts of the rule of epochs that are disabled, to show that checkers find what it prevents.
@@ -133,6 +144,10 @@ impl Node {
             images: BTreeMap::new(),
             moving: None,
             disabled_rule: DisabledEpochRule::default(),
+            receive_log: None,
+            unlogged: 0,
+            restored: 0,
+            claims_log: false,
         }
     }
 
@@ -140,10 +155,7 @@ impl Node {
     /// or an earlier one.
     pub fn enter(&mut self, epoch: Epoch) {
         if self.engine.accepts_epoch(epoch).is_err() {
-            let image = Image {
-                engine: self.engine.clone(),
-                memory: self.memory.clone(),
-            };
+            let image = self.image();
             self.images.insert(epoch, image);
             self.engine.set_epoch(epoch);
         }
@@ -151,11 +163,15 @@ impl Node {
 
     /// Takes an image of this number, with which the rank moves. It enters no epoch.
     pub fn save(&mut self, number: Epoch) {
-        let image = Image {
+        self.moving = Some((number, self.engine.epoch(), self.image()));
+    }
+
+    fn image(&self) -> Image {
+        Image {
             engine: self.engine.clone(),
             memory: self.memory.clone(),
-        };
-        self.moving = Some((number, self.engine.epoch(), image));
+            receive_log: self.receive_log.clone(),
+        }
     }
 
     /// Another rank has a new incarnation: the link to its earlier one is closed.
@@ -196,7 +212,8 @@ impl Node {
         let mut node = Node::new(*image.engine.config(), me, book);
         node.engine = image.engine.clone();
         node.memory = image.memory.clone();
-        node.disabled_rule = self.disabled_rule;
+        node.receive_log = image.receive_log.clone();
+        (node.disabled_rule, node.claims_log) = (self.disabled_rule, self.claims_log);
         node.access = self.access.clone();
         for peer in (0..node.table.book().size()).map(Rank) {
             if node.engine.is_up(peer) {
@@ -559,6 +576,7 @@ impl Node {
     /// The image of this epoch is committed: peers of other groups are told what it holds.
     pub fn commit(&mut self, epoch: Epoch) {
         self.engine.image_committed(epoch);
+        self.release_received(epoch);
     }
 
     /// Takes at most `limit` bytes that are to be written to `peer`.
@@ -683,6 +701,7 @@ impl Node {
                 }
             }
         }
+        self.log_whole();
     }
 }
 

@@ -28,7 +28,7 @@ fn shape(rng: &mut Rng, (hosts, per_host): (u64, u64), interval: (u64, u64)) -> 
 }
 
 /// A few ranks with engines: every received message is checked.
-fn exchange(seed: u64) -> Result<(Tally, u64), String> {
+fn exchange(seed: u64) -> Result<(Tally, u64, (u64, u64)), String> {
     let mut rng = Rng::new(seed ^ 0x9709);
     let shape = shape(&mut rng, (4, 4), (2, 20));
     let fate = Fate {
@@ -45,17 +45,25 @@ fn exchange(seed: u64) -> Result<(Tally, u64), String> {
     let (messages, cuts) = (rng.between(20, 300) as usize, rng.below(10));
     let engines = Engines::new(&mut rng, shape.ranks(), messages, cuts);
     let engines = engines.in_groups(shape.log_groups());
+    // Every other job has logs at the receivers: some of them have little room.
+    let words = if rng.chance(50) {
+        0
+    } else {
+        100 << rng.below(12)
+    };
+    let engines = engines.with_receive_logs(words);
     let mut world = JobWorld::new(rng, shape, engines, &fate);
     let tally = world.run()?;
-    Ok((tally, world.work().broken))
+    Ok((tally, world.work().broken, world.work().received))
 }
 
 #[test]
 fn no_answer_is_changed_by_a_group_that_comes_back() {
     let mut all = Tally::default();
     let (mut count, mut well, mut broken) = (0, 0, 0);
+    let mut received = (0, 0);
     for seed in seed_range("REJOIN_GROUP_SEEDS", 0..200) {
-        let (tally, cuts) = exchange(seed).unwrap_or_else(|wrong| {
+        let (tally, cuts, (restored, unlogged)) = exchange(seed).unwrap_or_else(|wrong| {
             panic!(
                 "seed {seed}: {wrong}\nrepeat it with REJOIN_GROUP_SEEDS={seed}..{}",
                 seed + 1
@@ -64,12 +72,16 @@ fn no_answer_is_changed_by_a_group_that_comes_back() {
         count += 1;
         well += u64::from(tally.verdict == Some(Verdict::Success));
         broken += cuts;
+        received = (received.0 + restored, received.1 + unlogged);
         all += &tally;
     }
     println!("{count} seeds, {well} successes, {broken} links cut, {all:?}");
+    let (restored, unlogged) = received;
+    println!("{restored} messages came from receive logs, {unlogged} had no room there");
     if std::env::var("REJOIN_GROUP_SEEDS").is_err() {
         assert!(well * 10 > count * 9, "{well} of {count} seeds succeed");
         let enough = all.lone_losses > 200 && all.centrals > 100 && broken > 100;
         assert!(enough, "{all:?}");
+        assert!(restored > 300 && unlogged > 300, "{received:?}");
     }
 }

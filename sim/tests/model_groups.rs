@@ -78,6 +78,8 @@ enum Without {
     Commits,
     /// Survivors do not ask whether a rank that came back lacks messages.
     Notice,
+    /// What the receivers have not logged, for lack of room, they say to have logged.
+    Room,
     /// A part of the engine.
     Part(Omission),
 }
@@ -88,7 +90,12 @@ struct Setup {
     without: Without,
     /// Ranks read long bodies out of each other's memory.
     reads: bool,
+    /// Words of the memory in which each rank logs what it receives; 0: it does not.
+    log_words: usize,
 }
+
+/// Room for all messages of a program.
+const ROOM: usize = 120;
 
 impl State {
     fn new(setup: &Setup) -> State {
@@ -96,6 +103,10 @@ impl State {
             let mut node = Node::new(setup.plan.config, identity(rank, [0; 2]), book([0; 2]));
             if setup.without != Without::Groups {
                 node.engine.set_groups(&[0, 1]);
+            }
+            if setup.log_words > 0 {
+                node.log_received(setup.log_words);
+                node.claims_log = setup.without == Without::Room;
             }
             if let Without::Part(part) = setup.without {
                 node.engine.omit(part);
@@ -176,6 +187,7 @@ impl State {
         };
         // Its commit was stored, whether or not the rank has told its peers.
         node.commit(epoch);
+        node.restore_received(&self.nodes[rank]);
         self.nodes[rank] = node;
         self.programs[rank] = program.clone();
         self.away[rank] = false;
@@ -402,6 +414,7 @@ fn one_rank_returns_and_the_other_stands() {
             budget: BUDGET,
             without: Without::Nothing,
             reads: false,
+            log_words: 0,
         };
         check(name, setup);
     }
@@ -424,6 +437,7 @@ fn both_return_one_after_the_other_or_at_once() {
             },
             without: Without::Nothing,
             reads: false,
+            log_words: 0,
         };
         check(name, setup);
     }
@@ -445,6 +459,7 @@ fn a_cut_around_a_return() {
             },
             without: Without::Nothing,
             reads: false,
+            log_words: 0,
         };
         check(name, setup);
     }
@@ -461,18 +476,52 @@ fn a_return_around_a_read_of_the_senders_memory() {
         },
         without: Without::Nothing,
         reads: true,
+        log_words: 0,
     };
     check("read", setup);
+}
+
+#[test]
+fn a_rank_returns_to_what_it_has_logged() {
+    let plans = [
+        ("small, logged", [(0, SMALL), (0, SMALL)], ROOM),
+        ("there and back, logged", [(0, SMALL), (1, MEDIUM)], ROOM),
+        ("synchronous, logged", [(0, SYNCHRONOUS), (1, SMALL)], ROOM),
+        ("long, logged", [(0, LONG), (0, SMALL)], ROOM),
+        // There is room for the small one.
+        ("medium, not logged", [(0, MEDIUM), (0, SMALL)], 16),
+    ];
+    for (name, of, log_words) in plans {
+        let setup = Setup {
+            plan: messages(&of),
+            budget: BUDGET,
+            without: Without::Nothing,
+            reads: false,
+            log_words,
+        };
+        check(name, setup);
+    }
 }
 
 /// The violation that the checker finds with a part of the protocol switched off. Some are found by
 /// the engine's own assertions.
 fn found(without: Without, of: &[(u32, (usize, MessageMode))], reads: bool) -> String {
+    found_with_logs(without, of, reads, 0)
+}
+
+/// The same with receive logs of so many words.
+fn found_with_logs(
+    without: Without,
+    of: &[(u32, (usize, MessageMode))],
+    reads: bool,
+    log_words: usize,
+) -> String {
     let setup = Setup {
         plan: messages(of),
         budget: BUDGET,
         without,
         reads,
+        log_words,
     };
     let checked = std::panic::catch_unwind(|| setup.checker().spawn_dfs().join());
     let Ok(checker) = checked else {
@@ -507,6 +556,15 @@ fn without_a_question_to_the_returned_rank_it_waits_for_ever() {
         "{}",
         found(Without::Notice, &[(0, SMALL), (0, SMALL)], false)
     );
+}
+
+#[test]
+fn what_is_not_logged_is_lost_without_its_sender() {
+    let of = [(0, MEDIUM), (0, SMALL)];
+    println!("{}", found_with_logs(Without::Room, &of, false, 16));
+    let part = Without::Part(Omission::WholeImage);
+    let of = [(0, LONG), (0, SMALL)];
+    println!("{}", found_with_logs(part, &of, false, ROOM));
 }
 
 #[test]

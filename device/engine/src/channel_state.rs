@@ -13,6 +13,7 @@ use crate::open_sends::{CancelRequests, OpenSends};
 use crate::partial_bodies::{PartialBodies, Target};
 use crate::peer_view::PeerView;
 use crate::pool::Buf;
+use crate::received::ReceiveLogged;
 use crate::types::{Envelope, Segment};
 use crate::write_plan::WritePlan;
 
@@ -105,10 +106,13 @@ pub(crate) struct Rx {
     pub undecided: Vec<(u64, Ssn)>,
     /// Envelopes that the next grant allows.
     pub step: u64,
-    /// The message below which each image holds all messages, for images that may be committed.
-    pub images: Vec<(Epoch, Ssn)>,
-    /// The same of the committed image.
+    /// For images that may be committed: the message below which each holds all messages, and that
+    /// below which it holds all envelopes.
+    pub images: Vec<(Epoch, Ssn, Ssn)>,
+    /// The message below which the committed image holds all.
     pub committed: Ssn,
+    /// What the receive log has.
+    pub logged: ReceiveLogged,
     /// The last interval that the peer has told on this link.
     pub interval: u64,
 }
@@ -185,6 +189,7 @@ impl Channel {
                 step: FIRST_STEP,
                 images: Vec::new(),
                 committed: Ssn(0),
+                logged: ReceiveLogged::default(),
                 interval: 0,
             },
             up: false,

@@ -9,6 +9,7 @@ use crate::log_queue::LogQueue;
 use crate::matching::Matching;
 use crate::omission::Omission;
 use crate::pool::{Buf, Pool};
+use crate::received::ReceivedQueue;
 use crate::requests::{EngineRequest, Recv, RecvState, Send, UnexpectedMessage, completion_of};
 use crate::types::{Completion, Envelope, Pattern, RemoteGet, Segment};
 
@@ -42,6 +43,8 @@ pub(crate) struct Core {
     pub interval: u64,
     /// Intervals of peers that frames depend on which have arrived, until the device takes them.
     pub dependencies: VecDeque<(Rank, u64)>,
+    /// Messages that the device logs next.
+    pub received: ReceivedQueue,
     /// The part of the protocol that a test leaves out.
     #[cfg(feature = "omissions")]
     pub omitted: Option<Omission>,
@@ -66,6 +69,7 @@ impl Core {
             moved: 0,
             interval: 0,
             dependencies: VecDeque::new(),
+            received: ReceivedQueue::default(),
             #[cfg(feature = "omissions")]
             omitted: None,
         }

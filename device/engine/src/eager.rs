@@ -184,8 +184,9 @@ impl Engine {
         header: &impl EagerHeader,
     ) -> Option<Matched> {
         let (mut rx, len) = self.accept(peer, header)?;
-        let into = rx.core.match_whole(&header.envelope(), len)?;
-        rx.accepted_whole(len);
+        let envelope = header.envelope();
+        let into = rx.core.match_whole(&envelope, len)?;
+        rx.accepted_whole(&envelope, into, len);
         Some(Matched { into, len })
     }
 
@@ -206,9 +207,9 @@ impl Engine {
             return None;
         }
         let (mut rx, len) = self.accept(peer, header)?;
-        rx.accepted_whole(len);
-        rx.core.moved += 1;
         let into = seg.part(0, len);
+        rx.accepted_whole(&env, into, len);
+        rx.core.moved += 1;
         Some((
             completion_of(&env, len as u64, seg.len),
             Matched { into, len },
@@ -249,8 +250,9 @@ impl SendContext<'_> {
     /// The next message of the peer, whose cost fits the window, came and was received with its
     /// body at once.
     #[inline(always)]
-    fn accepted_whole(&mut self, len: usize) {
+    fn accepted_whole(&mut self, env: &Envelope, into: Segment, len: usize) {
         let (channel, cost) = (&mut *self.channel, ENVELOPE_COST + len as u64);
+        channel.log_matched(self.core, env, into, len);
         channel.rx.window.pass(cost);
         channel.rx.order.take();
         channel.rx.unacked += cost;

@@ -67,16 +67,14 @@ impl Engine {
         self.core.pool.log().image_committed(epoch);
         for channel in self.channels.iter_mut().flatten() {
             let images = &mut channel.rx.images;
-            let Some(at) = images.iter().position(|(of, _)| *of == epoch) else {
+            let Some(at) = images.iter().position(|image| image.0 == epoch) else {
                 continue;
             };
-            let held = images[at].1;
+            let (_, whole, next) = images[at];
             images.drain(..=at);
-            if held > channel.rx.committed {
-                channel.rx.committed = held;
-                if channel.up {
-                    channel.ack_soon(&mut self.core);
-                }
+            channel.rx.commit_image(whole, next, &self.core);
+            if channel.rx.has_news_of_kept() && channel.up {
+                channel.ack_soon(&mut self.core);
             }
         }
     }
@@ -174,7 +172,8 @@ impl Engine {
         for channel in self.channels.iter_mut().flatten() {
             if channel.across {
                 let held = channel.whole_below(pending[channel.peer.index()]);
-                channel.rx.images.push((epoch, held));
+                let next = channel.rx.order.next();
+                channel.rx.images.push((epoch, held, next));
             }
         }
     }

@@ -43,6 +43,11 @@
 //! engine what they depend on ([`Engine::set_interval`]), and records what other ranks' messages
 //! depend on ([`Engine::next_dependency`]).
 //!
+//! With a receive log ([`Engine::log_received`]) the device drains [`Engine::next_received`] when
+//! bodies are in their places: it logs these messages, and says so ([`Engine::received_logged`]).
+//! Their senders need not retain them. A restored rank takes them from its log, before it has a
+//! link ([`Engine::restore_received`]).
+//!
 //! **Links.** When a handshake needs it, [`Engine::resume`] gives this rank's resume for the peer.
 //! When the handshake succeeded, [`Engine::link_up`] takes the peer's resume and queues the frames
 //! that the peer lacks. A resume is an ack: one of a later epoch is refused untouched, as a frame
@@ -88,6 +93,8 @@
 //! logged_bytes() -> u64   look_at_log(impl Fn() -> u64) -> LogLook
 //! set_log_memory(&'static mut [u8])   next_early_copy(most: usize) -> Option<LogCopy<'_>>
 //! store_wild_matches(impl FnMut(WildMatch) -> bool) -> bool   replay_wild_matches(impl IntoIterator<Item = WildMatch>)
+//! log_received()   any_received() -> bool   next_received() -> Option<Received<'_>>
+//! received_logged(Rank, Ssn, len)   restore_received((Rank, Ssn), Envelope, sync, &[u8]) -> bool
 //! set_interval(u64)   any_dependency() -> bool   next_dependency() -> Option<(Rank, u64)>
 //! describe(ReqId) -> Option<Waiting>   waiting() -> impl Iterator<Item = Waiting>
 //! peer_counts(Rank) -> Option<PeerCounts>
@@ -114,6 +121,7 @@ mod local;
 mod log_copies;
 mod log_queue;
 mod log_space;
+mod logged_runs;
 mod matching;
 mod omission;
 mod open_sends;
@@ -121,6 +129,7 @@ mod outgoing;
 mod partial_bodies;
 mod peer_view;
 mod pool;
+mod received;
 mod remote_get;
 mod requests;
 mod resend;
@@ -143,6 +152,7 @@ pub use frame::{FRAME_MAGIC, Flags, FrameKind, HEADER_LEN, Header, HeaderError};
 pub use group_log::LogLook;
 #[cfg(feature = "omissions")]
 pub use omission::Omission;
+pub use received::{Received, ReceivedBody};
 pub use remote_get::MIN_GET;
 pub use short_header::ShortHeader;
 pub use types::{
@@ -158,6 +168,8 @@ mod flow_tests;
 mod group_tests;
 #[cfg(test)]
 mod harness;
+#[cfg(test)]
+mod received_tests;
 #[cfg(test)]
 mod remote_get_tests;
 #[cfg(test)]

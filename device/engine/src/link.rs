@@ -37,7 +37,7 @@ impl Engine {
             credit: totals.returned,
             granted: totals.granted,
             used: totals.used,
-            committed: channel.rx.committed,
+            committed: channel.rx.kept_below(),
             ..Resume::default()
         };
         for partial in channel.rx.partial.iter() {

@@ -19,6 +19,7 @@ impl Engine {
         let message = &mut self.core.messages[at];
         let pattern = Pattern {
             from: Some(message.peer),
+            context: message.envelope.context,
             ..Pattern::default()
         };
         let mut recv = Recv::new(pattern, seg);
@@ -72,7 +73,9 @@ impl Engine {
             self.core.recv_done(request);
             match message.body {
                 HeldBody::Ready(buf) => {
-                    self.release(message.peer, message.len, message.granted);
+                    if !message.restored {
+                        self.release(message.peer, message.len, message.granted);
+                    }
                     let before = std::mem::replace(&mut self.core.copied, buf);
                     self.core.pool.put(before);
                     if len > 0 {
@@ -131,6 +134,7 @@ impl Engine {
             len: seg.len as u64,
             sync: false,
             granted: false,
+            restored: false,
             body: HeldBody::Own(seg, None),
             bound,
             order: 0,

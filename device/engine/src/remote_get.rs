@@ -72,6 +72,8 @@ impl Engine {
         if let Some(partial) = rx.channel.rx.partial.remove(get.ssn)
             && let Target::Request(request) = partial.target
         {
+            let len = partial.len as usize;
+            rx.channel.log_whole(rx.core, get.ssn, partial.target, len);
             rx.send_control(FrameKind::Finish, get.ssn);
             rx.core.recv_done(request);
         }

@@ -136,6 +136,8 @@ pub(crate) struct UnexpectedMessage {
     pub sync: bool,
     /// Came on a grant beyond the window.
     pub granted: bool,
+    /// Came from the receive log, beside the window.
+    pub restored: bool,
     pub body: HeldBody,
     /// The receive that took it while the body was on its way.
     pub bound: Option<u32>,

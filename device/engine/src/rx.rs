@@ -86,6 +86,8 @@ impl Engine {
             config: &config,
         };
         if current.kind == FrameKind::Eager {
+            rx.channel
+                .log_whole(rx.core, current.ssn, current.target, current.len);
             rx.eager_done(
                 current.target,
                 current.len,
@@ -164,6 +166,7 @@ impl SendContext<'_> {
             self.send_control(FrameKind::Matched, header.ssn);
         }
         if len == 0 {
+            self.channel.log_whole(self.core, header.ssn, target, 0);
             self.eager_done(target, 0, granted, want_ack);
             return Ok(RxBody::None);
         }
@@ -178,6 +181,7 @@ impl SendContext<'_> {
             len: header.length,
             sync: header.flags.has(Flags::SYNC),
             granted: header.flags.has(Flags::GRANTED),
+            restored: false,
             body,
             bound: None,
             order: 0,
@@ -221,6 +225,8 @@ impl SendContext<'_> {
     ) {
         self.consumed(granted, ENVELOPE_COST);
         if len == 0 {
+            self.channel
+                .log_whole(self.core, ssn, Target::Request(request), 0);
             self.send_control(FrameKind::Finish, ssn);
             self.core.recv_done(request);
             return;
@@ -275,8 +281,10 @@ impl SendContext<'_> {
         let Some(partial) = partial.receive(current.ssn, current.len) else {
             return;
         };
+        let len = partial.len as usize;
+        self.channel
+            .log_whole(self.core, partial.ssn, partial.target, len);
         if partial.eager {
-            let len = partial.len as usize;
             self.eager_done(partial.target, len, partial.granted, partial.want_ack);
             self.decide_cancels(partial.ssn);
         } else if let Target::Request(request) = partial.target {

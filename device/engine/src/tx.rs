@@ -258,7 +258,7 @@ impl Channel {
         let mut header = self.header(FrameKind::Ack, Ssn(0));
         header.flags = flags;
         header.aux = self.rx.window.granted();
-        header.length = self.rx.committed.0;
+        header.length = self.rx.tell_kept().0;
         self.control(core, &header);
     }
 

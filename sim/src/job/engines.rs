@@ -86,6 +86,10 @@ pub struct Engines {
     pub disabled_rule: DisabledEpochRule,
     /// For each rank its recovery group; empty: the job is one.
     groups: Vec<u32>,
+    /// Words of the memory in which each rank logs what it receives; 0: it does not.
+    log_words: usize,
+    /// Messages that ranks have taken from there, and those for which there was no room.
+    pub received: (u64, u64),
 }
 
 /// An event of these ranks and links.
@@ -138,6 +142,8 @@ impl Engines {
             broken: 0,
             disabled_rule: DisabledEpochRule::default(),
             groups: Vec::new(),
+            log_words: 0,
+            received: (0, 0),
         }
     }
 
@@ -149,6 +155,13 @@ impl Engines {
             receive.probed = false;
         }
         self.groups = groups;
+        self
+    }
+
+    /// Each rank logs what it receives of other groups, in memory of so many words.
+    #[must_use]
+    pub fn with_receive_logs(mut self, words: usize) -> Engines {
+        self.log_words = words;
         self
     }
 
@@ -582,8 +595,11 @@ impl Work for Engines {
             }
         };
         member.started = true;
-        if let Some(old) = std::mem::replace(&mut member.node, node) {
+        let old = std::mem::replace(&mut member.node, node);
+        if let Some(old) = &old {
             self.short_counts += old.short_counts;
+            self.received.0 += old.restored;
+            self.received.1 += old.unlogged;
         }
         if let Some(node) = &mut member.node {
             node.disabled_rule = self.disabled_rule;
@@ -593,9 +609,13 @@ impl Work for Engines {
                     node.commit(from);
                     node.engine
                         .replay_wild_matches(member.matches.iter().copied());
+                    old.iter().for_each(|dead| node.restore_received(dead));
                 }
                 None if !self.groups.is_empty() => {
                     node.engine.set_groups(&self.groups);
+                    if self.log_words > 0 {
+                        node.log_received(self.log_words);
+                    }
                     member.matches.clear();
                 }
                 None => {}

@@ -45,6 +45,7 @@ impl Node {
         self.memory[get.to.addr..get.to.addr + bytes.len()].copy_from_slice(bytes);
         let whole = bytes.len() == get.to.len;
         self.engine.get_done(get, whole);
+        self.log_whole();
         if whole {
             self.get_counts.whole += 1;
         } else {

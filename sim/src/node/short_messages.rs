@@ -64,6 +64,7 @@ impl Node {
         let segment = self.segment(&vec![0xaa; len]);
         self.fill(met.into, &content);
         self.headers.push((from, header));
+        self.log_whole();
         self.unread.get_mut(&id)?.pop_front();
         self.short_counts.direct += 1;
         Some((done, segment))

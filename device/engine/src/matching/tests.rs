@@ -53,6 +53,7 @@ fn message(envelope: Envelope) -> UnexpectedMessage {
         len: 0,
         sync: false,
         granted: false,
+        restored: false,
         body: HeldBody::Remote(0),
         bound: None,
         order: 0,

@@ -1,0 +1,281 @@
+//! Messages of other recovery groups that the receive log of this rank takes.
+//!
+//! The device logs each message when its body is in its place, before the program can touch it, and
+//! tells the engine. Such a message counts like one that a committed image holds: its sender need
+//! not retain it. A returned rank has it from its log, before it has any link.
+
+use std::collections::VecDeque;
+
+use rejoin_channel_table::ids::{Rank, Ssn};
+
+use crate::bins::{BinLink, CLASSES};
+use crate::channel_state::{Channel, Rx};
+use crate::core_state::Core;
+use crate::engine::Engine;
+use crate::logged_runs::LoggedRuns;
+use crate::omission::Omission;
+use crate::partial_bodies::Target;
+use crate::requests::{EngineRequest, HeldBody, UnexpectedMessage};
+use crate::tx::ENVELOPE_COST;
+use crate::types::{Envelope, Segment};
+
+/// A message that was received as a whole, and is to be logged now.
+#[derive(Debug)]
+pub struct Received<'a> {
+    /// Its sender.
+    pub peer: Rank,
+    /// Its number in the channel.
+    pub ssn: Ssn,
+    /// Context id, source and tag.
+    pub envelope: Envelope,
+    /// Its sender waits until a receive takes it, and no receive has.
+    pub sync: bool,
+    /// The mark of the sender's log on which it depends; 0: on nothing that is not stable.
+    pub interval: u64,
+    /// Its body.
+    pub body: ReceivedBody<'a>,
+}
+
+/// Where the body of such a message is.
+#[derive(Debug)]
+pub enum ReceivedBody<'a> {
+    /// In the buffer of its receive.
+    Memory(Segment),
+    /// With the engine.
+    Bytes(&'a [u8]),
+}
+
+/// The same, before the device asks for it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Due {
+    peer: Rank,
+    ssn: Ssn,
+    envelope: Envelope,
+    sync: bool,
+    interval: u64,
+    place: Place,
+}
+
+/// A place of a whole body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Place {
+    Memory(Segment),
+    Message(u64),
+}
+
+/// Messages that are to be logged, if there is a receive log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct ReceivedQueue {
+    is_used: bool,
+    due: VecDeque<Due>,
+}
+
+/// What the receive log has of one peer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct ReceiveLogged {
+    runs: LoggedRuns,
+    /// The first message that the committed image has not, if it has all earlier ones as a whole.
+    after_image: Option<Ssn>,
+    /// What the peer was told last ([`Rx::tell_kept`]), and bytes that were logged since.
+    told: Ssn,
+    untold: u64,
+}
+
+impl Engine {
+    /// From now on the device logs what comes of other groups. To be called before the first
+    /// message.
+    pub fn log_received(&mut self) {
+        self.core.received.is_used = true;
+    }
+
+    /// Whether [`Engine::next_received`] has something.
+    #[inline(always)]
+    #[must_use]
+    pub fn any_received(&self) -> bool {
+        !self.core.received.due.is_empty()
+    }
+
+    /// The next message that is to be logged. The device says whether it was
+    /// ([`Engine::received_logged`]), now or when that is stable.
+    pub fn next_received(&mut self) -> Option<Received<'_>> {
+        let due = self.core.received.due.pop_front()?;
+        let body = match due.place {
+            Place::Memory(segment) => ReceivedBody::Memory(segment),
+            Place::Message(id) => match &self.core.messages.get(id)?.body {
+                HeldBody::Ready(buf) => ReceivedBody::Bytes(buf.bytes()),
+                _ => return None,
+            },
+        };
+        Some(Received {
+            peer: due.peer,
+            ssn: due.ssn,
+            envelope: due.envelope,
+            sync: due.sync,
+            interval: due.interval,
+            body,
+        })
+    }
+
+    /// The receive log has this message of a peer, and outlives what the peer's log would.
+    pub fn received_logged(&mut self, peer: Rank, ssn: Ssn, len: usize) {
+        let quarter = self.config.window / 4;
+        let Some(Some(channel)) = self.channels.get_mut(peer.index()) else {
+            return;
+        };
+        let logged = &mut channel.rx.logged;
+        logged.runs.add(ssn);
+        logged.untold += ENVELOPE_COST + len as u64;
+        if logged.untold > quarter && channel.up {
+            logged.untold = 0;
+            if channel.rx.has_news_of_kept() {
+                channel.ack_soon(&mut self.core);
+            }
+        }
+    }
+
+    /// The process was restored: its receive log has this message, which its image may have, too.
+    /// To be called before there is a link, when receives with a wildcard match as before
+    /// ([`Engine::replay_wild_matches`]); the device then drains [`Engine::next_copy`].
+    /// False: earlier messages of the peer are not there, so that the peer sends this one again.
+    pub fn restore_received(
+        &mut self,
+        (peer, ssn): (Rank, Ssn),
+        envelope: Envelope,
+        sync: bool,
+        body: &[u8],
+    ) -> bool {
+        if !self.is_across(peer) {
+            return false;
+        }
+        let Ok((channel, core)) = self.channel(peer) else {
+            return false;
+        };
+        let next = channel.rx.order.next();
+        if ssn != next {
+            return ssn < next;
+        }
+        channel.rx.order.take();
+        channel.rx.logged.runs.add(ssn);
+        let len = body.len() as u64;
+        let bound = core.match_posted(&envelope, len);
+        let mut buf = core.pool.take(body.len());
+        buf.bytes_mut().copy_from_slice(body);
+        let message = UnexpectedMessage {
+            peer,
+            ssn,
+            envelope,
+            len,
+            sync: sync && bound.is_none(),
+            granted: false,
+            restored: true,
+            body: HeldBody::Ready(buf),
+            bound,
+            order: 0,
+            links: [BinLink::NONE; CLASSES],
+        };
+        let at = core.keep_message(message, bound.is_none());
+        if bound.is_some() {
+            core.copy_soon(at);
+        }
+        true
+    }
+}
+
+impl Rx {
+    /// The message below which a committed image, or the receive log, has all.
+    pub(crate) fn kept_below(&self) -> Ssn {
+        let logged = self
+            .logged
+            .after_image
+            .map(|at| self.logged.runs.end_from(at));
+        logged.map_or(self.committed, |end| end.max(self.committed))
+    }
+
+    /// Whether the peer was told less, in the last ack beside messages.
+    pub(crate) fn has_news_of_kept(&self) -> bool {
+        self.kept_below() > self.logged.told
+    }
+
+    /// The peer is told this.
+    pub(crate) fn tell_kept(&mut self) -> Ssn {
+        let kept = self.kept_below();
+        (self.logged.told, self.logged.untold) = (kept, 0);
+        kept
+    }
+
+    /// An image is committed that has all messages below `whole`, and envelopes below `next`.
+    pub(crate) fn commit_image(&mut self, whole: Ssn, next: Ssn, core: &Core) {
+        self.committed = self.committed.max(whole);
+        // A restored rank takes no body of a message from the log whose envelope is in the image.
+        let is_whole = whole == next || core.omits(Omission::WholeImage);
+        self.logged.after_image = is_whole.then_some(next);
+        self.logged.runs.forget_below(next);
+    }
+}
+
+impl Channel {
+    /// The next message was received with its body, of `len` bytes, which goes to its receive.
+    #[inline(always)]
+    pub(crate) fn log_matched(&self, core: &mut Core, env: &Envelope, into: Segment, len: usize) {
+        // The rest of a message that was too long for its receive is gone.
+        if self.across && core.received.is_used && into.len == len {
+            let next = self.rx.order.next();
+            self.log_later(core, next, *env, false, Place::Memory(into));
+        }
+    }
+
+    /// A message with a body of `len` bytes is whole; the receive it is for may be freed next.
+    #[inline(always)]
+    pub(crate) fn log_whole(&self, core: &mut Core, ssn: Ssn, target: Target, len: usize) {
+        if self.across && core.received.is_used {
+            self.log_target(core, ssn, target, len);
+        }
+    }
+
+    fn log_target(&self, core: &mut Core, ssn: Ssn, target: Target, len: usize) {
+        let into = |core: &Core, request: u32| core.recv_segment(request).part(0, len);
+        let (envelope, sync, place) = match target {
+            Target::Nowhere => return,
+            Target::Request(request) => {
+                let EngineRequest::Recv(recv) = &core.requests[request] else {
+                    return;
+                };
+                let envelope = Envelope {
+                    context: recv.pattern.context,
+                    source: recv.completion.source,
+                    tag: recv.completion.tag,
+                };
+                (envelope, false, Place::Memory(into(core, request)))
+            }
+            Target::Message(at) => {
+                let message = &core.messages[at];
+                // A receive that waits for it gets its copy before the device logs it.
+                let copied = message
+                    .bound
+                    .map(|request| Place::Memory(into(core, request)));
+                let sync = message.sync && message.bound.is_none();
+                (
+                    message.envelope,
+                    sync,
+                    copied.unwrap_or_else(|| Place::Message(core.messages.id(at))),
+                )
+            }
+        };
+        if !matches!(place, Place::Memory(into) if into.len < len) {
+            self.log_later(core, ssn, envelope, sync, place);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn log_later(&self, core: &mut Core, ssn: Ssn, envelope: Envelope, sync: bool, place: Place) {
+        core.received.due.push_back(Due {
+            peer: self.peer,
+            ssn,
+            envelope,
+            sync,
+            interval: self.rx.interval,
+            place,
+        });
+    }
+}

@@ -1,0 +1,231 @@
+//! Messages that the receiver logs, and from which it comes back.
+
+use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
+
+use crate::group_tests::{log, two_groups};
+use crate::harness::{Node, World};
+use crate::tests::content;
+use crate::{Envelope, MessageMode, ReceivedBody};
+
+const FIRST: usize = 0;
+const SECOND: usize = 1;
+const PEER: Rank = Rank(0);
+
+/// What the second rank has logged.
+#[derive(Debug, Clone, PartialEq)]
+struct Logged {
+    ssn: Ssn,
+    envelope: Envelope,
+    sync: bool,
+    body: Vec<u8>,
+}
+
+/// Two ranks, of which the second one logs what it receives. It has an image without messages,
+/// which is committed.
+fn with_log() -> World {
+    let mut world = two_groups();
+    world.nodes[SECOND].engine.log_received();
+    commit(&mut world, 1);
+    world
+}
+
+fn commit(world: &mut World, epoch: u32) {
+    world.nodes[SECOND].engine.set_epoch(Epoch(epoch));
+    world.nodes[SECOND].engine.image_committed(Epoch(epoch));
+    world.settle();
+}
+
+/// Moves all bytes; then the second rank logs what has come, and says so.
+fn settle(world: &mut World) -> Vec<Logged> {
+    world.settle();
+    log(world);
+    let Node { engine, memory } = &mut world.nodes[SECOND];
+    let mut all = Vec::new();
+    while let Some(received) = engine.next_received() {
+        assert_eq!((received.peer, received.interval), (PEER, 0));
+        let body = match received.body {
+            ReceivedBody::Memory(seg) => memory[seg.addr..seg.addr + seg.len].to_vec(),
+            ReceivedBody::Bytes(bytes) => bytes.to_vec(),
+        };
+        all.push(Logged {
+            ssn: received.ssn,
+            envelope: received.envelope,
+            sync: received.sync,
+            body,
+        });
+    }
+    for logged in &all {
+        engine.received_logged(PEER, logged.ssn, logged.body.len());
+    }
+    engine.flush_all_acks();
+    world.settle();
+    all
+}
+
+/// Messages that the first rank retains.
+fn retained(world: &World) -> u64 {
+    let counts = world.nodes[FIRST].engine.peer_counts(Rank(1));
+    counts.expect("a peer").retained
+}
+
+/// The second rank comes back from this image, and takes what it has logged since.
+fn comes_back(world: &mut World, image: &Node, logged: &[Logged]) {
+    world.cut(FIRST, SECOND);
+    world.nodes[SECOND] = image.clone();
+    let engine = &mut world.nodes[SECOND].engine;
+    for message in logged {
+        let is_there = engine.restore_received(
+            (PEER, message.ssn),
+            message.envelope,
+            message.sync,
+            &message.body,
+        );
+        assert!(is_there, "{message:?}");
+    }
+    world.copies(SECOND);
+    world.nodes[SECOND].engine.returned();
+    world.nodes[FIRST].engine.peer_returned(Rank(1));
+    let resumes = world.shake(FIRST, SECOND);
+    world.link(FIRST, SECOND, &resumes);
+}
+
+fn receives(world: &mut World, tag: i32, body: &[u8]) {
+    let pattern = World::pattern(Some(FIRST), Some(tag));
+    let (id, seg) = world.recv(SECOND, pattern, body.len());
+    settle(world);
+    assert!(world.nodes[SECOND].engine.poll(id).is_some(), "tag {tag}");
+    assert_eq!(world.bytes(SECOND, seg), body, "tag {tag}");
+}
+
+#[test]
+fn a_sender_need_not_retain_what_the_receiver_logs() {
+    let mut world = with_log();
+    let image = world.nodes[SECOND].clone();
+    let mut logged = Vec::new();
+    // Short, medium, and by rendezvous; before and after their receives.
+    let lengths = [0, 8, 5_000, 20_000, 8, 20_000, 5_000];
+    for (number, len) in lengths.into_iter().enumerate() {
+        let body = content(number, len);
+        let early = number % 2 == 0;
+        if early {
+            world.recv(SECOND, World::pattern(Some(FIRST), None), len);
+        }
+        world.send(FIRST, SECOND, number as i32, &body, MessageMode::Standard);
+        logged.extend(settle(&mut world));
+        if !early {
+            world.recv(SECOND, World::pattern(Some(FIRST), None), len);
+            logged.extend(settle(&mut world));
+        }
+    }
+    let ssns: Vec<_> = logged.iter().map(|message| message.ssn.0).collect();
+    assert_eq!(ssns, [0, 1, 2, 3, 4, 5, 6]);
+    world.nodes[SECOND].engine.flush_all_acks();
+    // The window counts what was logged since the last ack.
+    world.send(FIRST, SECOND, 7, &content(7, 5_000), MessageMode::Standard);
+    logged.extend(settle(&mut world));
+    assert!(retained(&world) <= 1, "{}", retained(&world));
+    world.nodes[FIRST].memory.fill(0xdd);
+    for _ in 0..2 {
+        comes_back(&mut world, &image, &logged);
+        for (number, len) in lengths.into_iter().chain([5_000]).enumerate() {
+            receives(&mut world, number as i32, &content(number, len));
+        }
+    }
+    let counts = world.nodes[SECOND]
+        .engine
+        .peer_counts(PEER)
+        .expect("a peer");
+    assert_eq!(counts.received, 8, "none came twice");
+    world.send(FIRST, SECOND, 8, &content(8, 9), MessageMode::Standard);
+    receives(&mut world, 8, &content(8, 9));
+}
+
+#[test]
+fn a_receive_that_the_image_has_posted_gets_its_message_from_the_log() {
+    let mut world = with_log();
+    let (id, seg) = world.recv(SECOND, World::pattern(Some(FIRST), Some(3)), 600);
+    commit(&mut world, 2);
+    let image = world.nodes[SECOND].clone();
+    world.send(FIRST, SECOND, 3, &content(3, 500), MessageMode::Synchronous);
+    let logged = settle(&mut world);
+    assert_eq!((logged.len(), logged[0].sync), (1, false));
+    comes_back(&mut world, &image, &logged);
+    world.settle();
+    let done = world.nodes[SECOND].engine.poll(id).expect("it is complete");
+    assert_eq!(done.len, 500);
+    assert_eq!(world.bytes(SECOND, seg)[..500], content(3, 500));
+}
+
+#[test]
+fn a_synchronous_send_ends_when_the_restored_message_is_matched() {
+    let mut world = with_log();
+    let image = world.nodes[SECOND].clone();
+    let body = content(1, 50);
+    let sent = world.send(FIRST, SECOND, 1, &body, MessageMode::Synchronous);
+    let id = sent.expect("it waits");
+    let logged = settle(&mut world);
+    assert!(logged[0].sync);
+    comes_back(&mut world, &image, &logged);
+    world.settle();
+    assert!(!world.nodes[FIRST].engine.is_complete(id));
+    receives(&mut world, 1, &body);
+    assert!(world.nodes[FIRST].engine.is_complete(id));
+}
+
+#[test]
+fn a_message_that_was_too_long_is_not_logged_and_stays_with_its_sender() {
+    let mut world = with_log();
+    let image = world.nodes[SECOND].clone();
+    for (number, len) in [(0, 900), (1, 20_000), (2, 5_000)] {
+        world.recv(SECOND, World::pattern(Some(FIRST), None), 899);
+        world.send(
+            FIRST,
+            SECOND,
+            number,
+            &content(0, len),
+            MessageMode::Standard,
+        );
+        assert_eq!(settle(&mut world), []);
+    }
+    receives_again(&mut world, &image, &[900, 20_000, 5_000]);
+}
+
+/// All messages are still with their sender.
+fn receives_again(world: &mut World, image: &Node, lengths: &[usize]) {
+    world.send(FIRST, SECOND, 9, &content(9, 9), MessageMode::Standard);
+    let last = settle(world);
+    assert_eq!(retained(world), lengths.len() as u64 + 1);
+    world.cut(FIRST, SECOND);
+    world.nodes[SECOND] = image.clone();
+    let engine = &mut world.nodes[SECOND].engine;
+    let taken =
+        engine.restore_received((PEER, last[0].ssn), last[0].envelope, false, &last[0].body);
+    assert!(!taken, "earlier ones are not there");
+    comes_back(world, image, &[]);
+    for (number, len) in lengths.iter().enumerate() {
+        receives(world, number as i32, &content(0, *len));
+    }
+    receives(world, 9, &content(9, 9));
+}
+
+#[test]
+fn the_log_does_not_continue_an_image_that_has_an_envelope_without_its_body() {
+    let mut world = with_log();
+    let body = content(0, 20_000);
+    world.send(FIRST, SECOND, 0, &body, MessageMode::Standard);
+    world.settle();
+    commit(&mut world, 2);
+    let image = world.nodes[SECOND].clone();
+    receives(&mut world, 0, &body);
+    world.send(FIRST, SECOND, 1, &content(1, 5_000), MessageMode::Standard);
+    settle(&mut world);
+    assert_eq!(retained(&world), 2);
+    world.nodes[FIRST].memory.fill(0xdd);
+    comes_back(&mut world, &image, &[]);
+    receives(&mut world, 0, &body);
+    receives(&mut world, 1, &content(1, 5_000));
+    commit(&mut world, 3);
+    world.send(FIRST, SECOND, 2, &content(2, 5_000), MessageMode::Standard);
+    settle(&mut world);
+    assert!(retained(&world) <= 1, "the next image has all bodies");
+}

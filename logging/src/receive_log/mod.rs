@@ -1,0 +1,200 @@
+//! The receive log of a rank: messages of other recovery groups, with their bodies, in memory that
+//! outlives the process. A returned rank takes them from there, so their senders need not retain
+//! them.
+//!
+//! A [`ReceiveLog`] has two parts, like a log of determinants. Its *memory* ([`LogMemory`])
+//! outlives the process. Its own fields are in the image of the process, and so know how far the
+//! log was when the image was taken. After a restore, all messages beyond that place are read
+//! ([`ReceiveLog::reopen`]).
+//!
+//! The memory is a header of eight words and a ring of messages. Words of the header:
+//!
+//! | word | meaning |
+//! |---|---|
+//! | 0 | magic number and version |
+//! | 1 | words of messages ever appended |
+//! | 2 | how many of them the ring does not hold any more |
+//!
+//! A message is six words, and then its body, in little-endian words of which the last one is
+//! filled up with zeros:
+//!
+//! | word | meaning |
+//! |---|---|
+//! | 0 | sender, and above it the sender's incarnation |
+//! | 1 | SSN |
+//! | 2 | context id, and above it the source in the communicator |
+//! | 3 | tag, and above it 1 if the send is synchronous |
+//! | 4 | length of the body in bytes |
+//! | 5 | mark of the sender's log on which the message depends; 0: on nothing that can be lost |
+//!
+//! A message is written before the counter of words moves: the process can die between two stores.
+
+mod logged_message;
+mod receive_log_error;
+
+pub use logged_message::{LoggedMessage, MessageHead};
+pub use receive_log_error::ReceiveLogError;
+
+use crate::determinants::LogMemory;
+use logged_message::HEAD_WORDS;
+
+/// "RJNRCV", and the version of the layout in the low 16 bits.
+const MAGIC: u64 = 0x524a_4e52_4356_0001;
+/// Word: words of messages ever appended.
+const END: usize = 1;
+/// Word: words of messages that the ring does not hold any more.
+const FIRST: usize = 2;
+/// Words of the header: a cache line.
+const HEADER_WORDS: usize = 8;
+
+type Result<T, E = ReceiveLogError> = std::result::Result<T, E>;
+
+/// The messages that one rank has received of other groups. See the module.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ReceiveLog<M> {
+    memory: M,
+    /// Words of messages that this process has appended or read.
+    position: u64,
+    /// Words of messages that are needed no more.
+    first: u64,
+}
+
+/// The ring of a log's memory.
+fn capacity(memory: &impl LogMemory) -> Result<u64> {
+    let words = memory.words();
+    match words.saturating_sub(HEADER_WORDS) {
+        0..HEAD_WORDS => Err(ReceiveLogError::TooSmall { words }),
+        ring => Ok(ring as u64),
+    }
+}
+
+/// The place of a word of the ring, which was appended as the one of this number.
+fn place(capacity: u64, number: u64) -> usize {
+    HEADER_WORDS + (number % capacity) as usize
+}
+
+/// Words that a body takes.
+fn body_words(bytes: u64) -> u64 {
+    bytes.div_ceil(8)
+}
+
+impl<M: LogMemory> ReceiveLog<M> {
+    /// An empty log. Overwrites the memory's header.
+    ///
+    /// # Errors
+    /// The memory is too small for a message.
+    pub fn new(mut memory: M) -> Result<Self> {
+        capacity(&memory)?;
+        for word in 1..HEADER_WORDS {
+            memory.store(word, 0);
+        }
+        memory.store(0, MAGIC);
+        Ok(Self {
+            memory,
+            position: 0,
+            first: 0,
+        })
+    }
+
+    /// The memory.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// Words that were appended so far: an image that is taken now has all these messages.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Bytes of messages in the ring.
+    pub fn held(&self) -> u64 {
+        8 * (self.position - self.first)
+    }
+
+    /// Appends a message; `false`: there is no room for it, and nothing was written.
+    pub fn append(&mut self, head: &MessageHead, body: &[u8]) -> bool {
+        let ring = (self.memory.words() - HEADER_WORDS) as u64;
+        let words = HEAD_WORDS as u64 + body_words(body.len() as u64);
+        if words > ring - (self.position - self.first) {
+            return false;
+        }
+        let head = head.encode(body.len() as u64);
+        let (whole, rest) = body.as_chunks::<8>();
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        let last = (!rest.is_empty()).then_some(u64::from_le_bytes(last));
+        let whole = whole.iter().map(|bytes| u64::from_le_bytes(*bytes));
+        let mut at = place(ring, self.position);
+        for word in head.into_iter().chain(whole).chain(last) {
+            self.memory.store(at, word);
+            at += 1;
+            if at == HEADER_WORDS + ring as usize {
+                at = HEADER_WORDS;
+            }
+        }
+        self.position += words;
+        self.memory.store(END, self.position);
+        true
+    }
+
+    /// An image that was taken at this [`ReceiveLog::position`] is committed: earlier messages are
+    /// needed no more.
+    ///
+    /// # Errors
+    /// The log was never there, or has released more already. Nothing was released.
+    pub fn release(&mut self, position: u64) -> Result<()> {
+        if !(self.first..=self.position).contains(&position) {
+            return Err(ReceiveLogError::OutOfRange {
+                first: self.first,
+                end: self.position,
+                position,
+            });
+        }
+        self.first = position;
+        self.memory.store(FIRST, position);
+        Ok(())
+    }
+
+    /// The process has been restored: `memory` is the log's memory, opened again. Returns the
+    /// messages that were logged since the image, each sender's in order; one may be there twice.
+    ///
+    /// # Errors
+    /// The memory is no log, or not the one of this process. The log is as before then.
+    pub fn reopen(&mut self, memory: M) -> Result<Vec<LoggedMessage>> {
+        let found = memory.load(0);
+        let ring = capacity(&memory)?;
+        if found != MAGIC {
+            return Err(ReceiveLogError::Magic { found });
+        }
+        if memory.words() != self.memory.words() {
+            return Err(ReceiveLogError::Resized {
+                found: memory.words(),
+                expected: self.memory.words(),
+            });
+        }
+        let (first, end, position) = (memory.load(FIRST), memory.load(END), self.position);
+        let held = end.checked_sub(first);
+        if held.is_none_or(|held| held > ring) || !(first..=end).contains(&position) {
+            return Err(ReceiveLogError::OutOfRange {
+                first,
+                end,
+                position,
+            });
+        }
+        let mut messages = Vec::new();
+        let mut at = position;
+        while at < end {
+            let message = LoggedMessage::read(|number| memory.load(place(ring, number)), at..end);
+            let (message, words) = message.ok_or(ReceiveLogError::Damaged { at })?;
+            messages.push(message);
+            at += words;
+        }
+        // A long message may have been whole after later ones.
+        messages.sort_by_key(|message| (message.head.sender, message.head.ssn));
+        (self.memory, self.position, self.first) = (memory, end, first);
+        Ok(messages)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+use proptest::prelude::*;
+use rejoin_channel_table::ids::{Incarnation, Rank, Ssn};
+
+use super::*;
+
+fn head(ssn: u64) -> MessageHead {
+    MessageHead {
+        sender: Rank(7),
+        incarnation: Incarnation(u32::MAX),
+        ssn: Ssn(ssn),
+        context: 0xdead_beef,
+        source: -2,
+        tag: i32::MIN,
+        synchronous: ssn % 2 == 1,
+        interval: u64::MAX,
+    }
+}
+
+fn log(ring: usize) -> ReceiveLog<Vec<u64>> {
+    ReceiveLog::new(vec![u64::MAX; HEADER_WORDS + ring]).expect("room for a message")
+}
+
+#[test]
+fn a_restored_process_reads_what_was_logged_since_its_image() {
+    let mut log = log(64);
+    assert!(log.append(&head(1), b"before"));
+    let mut image = log.clone();
+    assert!(log.append(&head(2), b""));
+    assert!(log.append(&head(3), &[9; 17]));
+    let found = image.reopen(log.memory().clone()).expect("its memory");
+    let ssns: Vec<_> = found.iter().map(|message| message.head).collect();
+    assert_eq!(ssns, [head(2), head(3)]);
+    assert_eq!((&*found[0].body, &*found[1].body), (&[][..], &[9; 17][..]));
+    assert!(image.append(&head(4), b"live"));
+    assert_eq!(image.position(), log.position() + 7);
+}
+
+#[test]
+fn a_message_without_room_leaves_the_log_as_it_is() {
+    let mut log = log(16);
+    assert!(log.append(&head(1), &[1; 16]));
+    assert!(!log.append(&head(2), &[2; 17]), "nine words are left");
+    let before = log.clone();
+    assert!(!log.append(&head(2), &[2; 24 + 1]));
+    assert_eq!(log, before);
+    assert_eq!(log.held(), 64);
+    assert!(log.append(&head(3), &[3; 16]));
+    log.release(8).expect("the first message");
+    assert!(log.append(&head(4), &[4; 16]), "the ring wraps around");
+}
+
+#[test]
+fn memory_that_is_not_the_logs_is_refused() {
+    let small = ReceiveLog::new(vec![0; HEADER_WORDS + HEAD_WORDS - 1]);
+    assert_eq!(small, Err(ReceiveLogError::TooSmall { words: 13 }));
+    let mut log = log(32);
+    assert!(log.append(&head(1), b"kept"));
+    let refused = |change: &dyn Fn(&mut Vec<u64>)| {
+        let mut memory = log.memory().clone();
+        change(&mut memory);
+        let mut reopened = log.clone();
+        let error = reopened.reopen(memory).expect_err("it was changed");
+        assert_eq!(reopened, log);
+        error
+    };
+    let error = refused(&|memory| memory[0] = 5);
+    assert_eq!(error, ReceiveLogError::Magic { found: 5 });
+    assert!(matches!(
+        refused(&|memory| memory.push(0)),
+        ReceiveLogError::Resized { .. }
+    ));
+    assert!(matches!(
+        refused(&|memory| memory[FIRST] = 40),
+        ReceiveLogError::OutOfRange { .. }
+    ));
+    assert!(matches!(
+        refused(&|memory| memory[END] = 60),
+        ReceiveLogError::OutOfRange { .. }
+    ));
+    let mut image = self::log(32);
+    for length in [8 * 20, u64::MAX] {
+        let mut memory = log.memory().clone();
+        memory[HEADER_WORDS + 4] = length;
+        let error = image.reopen(memory).expect_err("no such body");
+        assert_eq!(error, ReceiveLogError::Damaged { at: 0 });
+    }
+    assert!(matches!(
+        log.release(8),
+        Err(ReceiveLogError::OutOfRange { .. })
+    ));
+}
+
+/// One step of a process and its images.
+#[derive(Debug, Clone)]
+enum Step {
+    Append(usize),
+    Image,
+    Commit,
+    Restore,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (0usize..60).prop_map(Step::Append),
+        1 => Just(Step::Image),
+        1 => Just(Step::Commit),
+        1 => Just(Step::Restore),
+    ];
+    prop::collection::vec(step, 0..200)
+}
+
+proptest! {
+    /// A process that returns to its committed image finds all messages that it has logged since
+    /// that image, and no other ones, however often it returns and the ring wraps around.
+    #[test]
+    fn nothing_since_the_committed_image_is_lost(steps in steps()) {
+        let mut log = log(96);
+        // What is expected of a restore: the messages since the image.
+        let mut committed = (log.clone(), Vec::new());
+        let mut taken: Option<(ReceiveLog<Vec<u64>>, Vec<LoggedMessage>)> = None;
+        for (number, step) in steps.into_iter().enumerate() {
+            match step {
+                Step::Append(length) => {
+                    let message = LoggedMessage {
+                        head: head(number as u64),
+                        body: vec![number as u8; length],
+                    };
+                    if log.append(&message.head, &message.body) {
+                        committed.1.push(message.clone());
+                        taken.iter_mut().for_each(|taken| taken.1.push(message.clone()));
+                    }
+                }
+                Step::Image => taken = Some((log.clone(), Vec::new())),
+                Step::Commit => {
+                    if let Some(image) = taken.take() {
+                        log.release(image.0.position()).expect("its own position");
+                        committed = image;
+                    }
+                }
+                Step::Restore => {
+                    let mut restored = committed.0.clone();
+                    let found = restored.reopen(log.memory().clone()).expect("its memory");
+                    prop_assert_eq!(&found, &committed.1);
+                    prop_assert_eq!(restored.position(), log.position());
+                    log = restored;
+                    taken = None;
+                }
+            }
+        }
+    }
+}
