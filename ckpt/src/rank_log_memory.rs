@@ -37,6 +37,18 @@ impl RankLogMemory {
     /// When the system gives no memory.
     pub fn new(bodies: u64) -> io::Result<Self> {
         let bodies = usize::try_from(bodies).unwrap_or(MOST).min(MOST);
+        Self::of(DETERMINANT_BYTES + bodies)
+    }
+
+    /// Makes memory for so many bytes of messages that the rank receives, as [`RankLogMemory::new`].
+    ///
+    /// # Errors
+    /// When the system gives no memory.
+    pub fn for_received(bytes: u64) -> io::Result<Self> {
+        Self::of(usize::try_from(bytes).unwrap_or(MOST).min(MOST))
+    }
+
+    fn of(length: usize) -> io::Result<Self> {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         // SAFETY: the name ends with a zero byte; the descriptor is new.
         let memory = unsafe {
@@ -44,7 +56,7 @@ impl RankLogMemory {
             let fd = sys::check(fd.into()).map_err(io::Error::from_raw_os_error)?;
             OwnedFd::from_raw_fd(fd as i32)
         };
-        let (fd, length) = (memory.as_raw_fd(), DETERMINANT_BYTES + bodies);
+        let fd = memory.as_raw_fd();
         // SAFETY: touches no memory.
         let sized = sys::check(unsafe { libc::ftruncate(fd, length as i64) }.into());
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
@@ -81,6 +93,14 @@ impl MappedWords {
     /// The system's reason, or a memory that is too small.
     pub fn map(memory: BorrowedFd<'_>) -> io::Result<Self> {
         Self::map_first(memory, DETERMINANT_BYTES)
+    }
+
+    /// Maps memory that was made for received messages, as [`MappedWords::map`].
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn map_all(memory: BorrowedFd<'_>) -> io::Result<Self> {
+        Self::map_first(memory, length_of(memory)?)
     }
 
     /// Maps the first `bytes` of a file or of memory, as [`MappedWords::map`].
@@ -130,6 +150,23 @@ impl MappedWords {
     #[inline]
     pub fn store(&self, index: usize, value: u64) {
         self.word(index).store(value, Ordering::Release);
+    }
+
+    /// Writes bytes from the word at this index on. Words that [`MappedWords::store`] writes
+    /// afterwards are written after them.
+    ///
+    /// # Panics
+    /// When there are not so many words.
+    pub fn store_all(&self, index: usize, words: &[[u8; 8]]) {
+        let end = index.checked_add(words.len());
+        let is_inside = end.is_some_and(|end| end <= self.count);
+        assert!(is_inside, "words beyond the memory");
+        // SAFETY: the words are within the mapping, which nothing in this process borrows. The
+        // manager reads them only after a later word says that they are there.
+        unsafe {
+            let to = self.first.add(index).cast_mut().cast();
+            std::ptr::copy_nonoverlapping(words.as_ptr(), to, words.len());
+        }
     }
 }
 
@@ -281,6 +318,11 @@ mod tests {
         assert_eq!((other.load(511), other.load(0), bodies.len()), (7, 0, 4096));
         assert_eq!(other.count(), DETERMINANT_BYTES / 8);
         assert_eq!(other.load(other.count() - 1), 0);
+        one.store_all(3, &[[1; 8], 9_u64.to_le_bytes()]);
+        assert_eq!([other.load(3), other.load(4)], [0x0101_0101_0101_0101, 9]);
+        let received = RankLogMemory::for_received(8192).expect("memory");
+        let all = MappedWords::map_all(received.as_fd()).expect("a mapping");
+        assert_eq!(all.count(), 1024);
     }
 
     #[test]

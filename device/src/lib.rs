@@ -25,6 +25,7 @@ mod os;
 mod program_memory;
 mod progress;
 mod rank_log;
+mod rank_receive_log;
 pub mod recording;
 mod recovery;
 mod size_limits;

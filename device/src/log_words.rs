@@ -31,4 +31,8 @@ impl LogMemory for LogWords {
     fn words(&self) -> usize {
         self.count
     }
+
+    fn store_all(&mut self, first: usize, words: &[[u8; 8]]) {
+        self.words.store_all(first, words);
+    }
 }

@@ -1,6 +1,8 @@
 //! The only place where the program's memory is touched by address.
 
-use rejoin_engine::{BodySource, Copy, Detach, Engine, LogCopy, ReqId, Segment, WritePiece};
+use rejoin_engine::{
+    BodySource, Copy, Detach, Engine, LogCopy, Received, ReceivedBody, ReqId, Segment, WritePiece,
+};
 
 use crate::{streaming_copy, transport};
 
@@ -124,6 +126,24 @@ fn log_body(copy: LogCopy<'_>) {
     // SAFETY: both are slices of this length, and one of them is borrowed mutably. Nobody reads the
     // log soon.
     unsafe { streaming_copy::copy(copy.into.as_mut_ptr(), from.as_ptr(), from.len()) };
+}
+
+/// Shows the messages that the engine wants to have logged, with their bodies. `log` says whether
+/// it has logged them.
+pub(crate) fn log_received(engine: &mut Engine, mut log: impl FnMut(&Received<'_>, &[u8]) -> bool) {
+    while let Some(received) = engine.next_received() {
+        let (peer, ssn) = (received.peer, received.ssn);
+        let body = match received.body {
+            // SAFETY: the buffer of a receive that is complete, and that the program was not told
+            // of.
+            ReceivedBody::Memory(segment) => unsafe { bytes(segment) },
+            ReceivedBody::Bytes(bytes) => bytes,
+        };
+        let len = body.len();
+        if log(&received, body) {
+            engine.received_logged(peer, ssn, len);
+        }
+    }
 }
 
 /// Completes a blocking send by copying its body, if its write is through; true when complete.

@@ -1,6 +1,6 @@
 //! The messages that a sender keeps until some horizon has passed: retention, send window,
-//! duplicate suppression. The messages that a receiver logs. And the nondeterministic answers that a
-//! replay repeats.
+//! duplicate suppression. The messages that a receiver logs. And the nondeterministic answers that
+//! a replay repeats.
 //!
 //! This crate is sans-IO and deterministic: no transport, no clock, no storage. The horizon is
 //! the receiver's acknowledgement, or between recovery groups a committed image of the receiver.

@@ -562,7 +562,7 @@ fn without_a_question_to_the_returned_rank_it_waits_for_ever() {
 fn what_is_not_logged_is_lost_without_its_sender() {
     let of = [(0, MEDIUM), (0, SMALL)];
     println!("{}", found_with_logs(Without::Room, &of, false, 16));
-    let part = Without::Part(Omission::WholeImage);
+    let part = Without::Part(Omission::LoggedBody);
     let of = [(0, LONG), (0, SMALL)];
     println!("{}", found_with_logs(part, &of, false, ROOM));
 }

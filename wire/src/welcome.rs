@@ -168,6 +168,9 @@ pub struct Images {
     pub barrier: Option<BarrierPlace>,
     /// The manager's descriptor of the memory of this rank's log, in logging modes.
     pub log: Option<u32>,
+    /// The manager's descriptor of the memory in which this rank logs what it receives of other
+    /// recovery groups, if it does (`--recovery receiver-log`).
+    pub receive_log: Option<u32>,
 }
 
 #[cfg(test)]

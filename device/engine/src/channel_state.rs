@@ -106,9 +106,8 @@ pub(crate) struct Rx {
     pub undecided: Vec<(u64, Ssn)>,
     /// Envelopes that the next grant allows.
     pub step: u64,
-    /// For images that may be committed: the message below which each holds all messages, and that
-    /// below which it holds all envelopes.
-    pub images: Vec<(Epoch, Ssn, Ssn)>,
+    /// The message below which each image holds all messages, for images that may be committed.
+    pub images: Vec<(Epoch, Ssn)>,
     /// The message below which the committed image holds all.
     pub committed: Ssn,
     /// What the receive log has.

@@ -67,12 +67,12 @@ impl Engine {
         self.core.pool.log().image_committed(epoch);
         for channel in self.channels.iter_mut().flatten() {
             let images = &mut channel.rx.images;
-            let Some(at) = images.iter().position(|image| image.0 == epoch) else {
+            let Some(at) = images.iter().position(|(of, _)| *of == epoch) else {
                 continue;
             };
-            let (_, whole, next) = images[at];
+            let held = images[at].1;
             images.drain(..=at);
-            channel.rx.commit_image(whole, next, &self.core);
+            channel.rx.commit_image(held);
             if channel.rx.has_news_of_kept() && channel.up {
                 channel.ack_soon(&mut self.core);
             }
@@ -172,8 +172,7 @@ impl Engine {
         for channel in self.channels.iter_mut().flatten() {
             if channel.across {
                 let held = channel.whole_below(pending[channel.peer.index()]);
-                let next = channel.rx.order.next();
-                channel.rx.images.push((epoch, held, next));
+                channel.rx.images.push((epoch, held));
             }
         }
     }

@@ -16,6 +16,6 @@ pub enum Omission {
     PacedResend,
     /// Messages that the receiver has had are not written.
     Unwritten,
-    /// The receive log continues an image only if that has all bodies of its messages.
-    WholeImage,
+    /// The receive log has the body of a message whose envelope is in the image.
+    LoggedBody,
 }

@@ -15,8 +15,10 @@ use crate::engine::Engine;
 use crate::logged_runs::LoggedRuns;
 use crate::omission::Omission;
 use crate::partial_bodies::Target;
+use crate::pool::Buf;
 use crate::requests::{EngineRequest, HeldBody, UnexpectedMessage};
-use crate::tx::ENVELOPE_COST;
+use crate::rx;
+use crate::tx::{ENVELOPE_COST, SendContext};
 use crate::types::{Envelope, Segment};
 
 /// A message that was received as a whole, and is to be logged now.
@@ -74,8 +76,6 @@ pub(crate) struct ReceivedQueue {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct ReceiveLogged {
     runs: LoggedRuns,
-    /// The first message that the committed image has not, if it has all earlier ones as a whole.
-    after_image: Option<Ssn>,
     /// What the peer was told last ([`Rx::tell_kept`]), and bytes that were logged since.
     told: Ssn,
     untold: u64,
@@ -151,44 +151,114 @@ impl Engine {
             return false;
         };
         let next = channel.rx.order.next();
-        if ssn != next {
-            return ssn < next;
+        if ssn > next {
+            return false;
         }
-        channel.rx.order.take();
         channel.rx.logged.runs.add(ssn);
-        let len = body.len() as u64;
-        let bound = core.match_posted(&envelope, len);
         let mut buf = core.pool.take(body.len());
         buf.bytes_mut().copy_from_slice(body);
-        let message = UnexpectedMessage {
-            peer,
-            ssn,
-            envelope,
-            len,
-            sync: sync && bound.is_none(),
-            granted: false,
-            restored: true,
-            body: HeldBody::Ready(buf),
-            bound,
-            order: 0,
-            links: [BinLink::NONE; CLASSES],
-        };
-        let at = core.keep_message(message, bound.is_none());
-        if bound.is_some() {
-            core.copy_soon(at);
+        if ssn < next {
+            if !core.omits(Omission::LoggedBody) {
+                self.restore_body(peer, ssn, buf);
+            }
+            return true;
         }
+        channel.rx.order.take();
+        let bound = core.match_posted(&envelope, body.len() as u64);
+        let sync = sync && bound.is_none();
+        core.keep_restored(UnexpectedMessage {
+            sync,
+            ..restored((peer, ssn), envelope, buf, bound)
+        });
         true
+    }
+
+    /// The image has the envelope of a message, and the log its body, unless the image has both.
+    fn restore_body(&mut self, peer: Rank, ssn: Ssn, buf: Buf) {
+        let config = self.config;
+        let context = rx::context(&mut self.channels, &mut self.core, &config, peer);
+        let Some(mut rx) = context else {
+            return;
+        };
+        let len = buf.len();
+        let Some(partial) = rx.channel.rx.partial.remove(ssn) else {
+            return rx.restore_announced(ssn, buf);
+        };
+        match partial.target {
+            Target::Request(request) => {
+                // All that the copy needs; it completes the receive.
+                let message = restored((peer, ssn), Envelope::default(), buf, Some(request));
+                rx.core.keep_restored(message);
+                if partial.eager {
+                    rx.consumed(partial.granted, ENVELOPE_COST + len as u64);
+                }
+            }
+            Target::Message(at) => {
+                rx.core.messages[at].body = HeldBody::Arriving(buf);
+                rx.eager_done(partial.target, len, partial.granted, false);
+            }
+            Target::Nowhere => {}
+        }
+    }
+}
+
+/// A message that came from the receive log.
+fn restored(
+    (peer, ssn): (Rank, Ssn),
+    envelope: Envelope,
+    buf: Buf,
+    bound: Option<u32>,
+) -> UnexpectedMessage {
+    UnexpectedMessage {
+        peer,
+        ssn,
+        envelope,
+        len: buf.len() as u64,
+        sync: false,
+        granted: false,
+        restored: true,
+        body: HeldBody::Ready(buf),
+        bound,
+        order: 0,
+        links: [BinLink::NONE; CLASSES],
+    }
+}
+
+impl Core {
+    /// Keeps a message that came from the receive log; it is copied next if it has its receive.
+    fn keep_restored(&mut self, message: UnexpectedMessage) {
+        let is_bound = message.bound.is_some();
+        let at = self.keep_message(message, !is_bound);
+        if is_bound {
+            self.copy_soon(at);
+        }
+    }
+}
+
+impl SendContext<'_> {
+    /// A message that waits for its receive, and whose body is with its sender, gets it. Its sender
+    /// has sent the body once, so a receive had taken the message.
+    fn restore_announced(&mut self, ssn: Ssn, buf: Buf) {
+        let peer = self.channel.peer;
+        let is_it = |message: &UnexpectedMessage| {
+            let is_remote = matches!(message.body, HeldBody::Remote(_));
+            is_remote && message.peer == peer && message.ssn == ssn
+        };
+        let waiting = self.core.messages.iter_mut();
+        let Some((_, message)) = waiting.into_iter().find(|(_, message)| is_it(message)) else {
+            return;
+        };
+        message.body = HeldBody::Ready(buf);
+        (message.sync, message.restored) = (false, true);
+        let granted = message.granted;
+        self.consumed(granted, ENVELOPE_COST);
     }
 }
 
 impl Rx {
     /// The message below which a committed image, or the receive log, has all.
     pub(crate) fn kept_below(&self) -> Ssn {
-        let logged = self
-            .logged
-            .after_image
-            .map(|at| self.logged.runs.end_from(at));
-        logged.map_or(self.committed, |end| end.max(self.committed))
+        self.logged.runs.end_from(self.committed)
     }
 
     /// Whether the peer was told less, in the last ack beside messages.
@@ -203,13 +273,10 @@ impl Rx {
         kept
     }
 
-    /// An image is committed that has all messages below `whole`, and envelopes below `next`.
-    pub(crate) fn commit_image(&mut self, whole: Ssn, next: Ssn, core: &Core) {
+    /// An image is committed that has all messages below this one.
+    pub(crate) fn commit_image(&mut self, whole: Ssn) {
         self.committed = self.committed.max(whole);
-        // A restored rank takes no body of a message from the log whose envelope is in the image.
-        let is_whole = whole == next || core.omits(Omission::WholeImage);
-        self.logged.after_image = is_whole.then_some(next);
-        self.logged.runs.forget_below(next);
+        self.logged.runs.forget_below(self.committed);
     }
 }
 

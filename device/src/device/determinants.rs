@@ -13,6 +13,7 @@ use rejoin_wire::{RankOptions, ToManager};
 use super::Device;
 use crate::error::{Error, Result};
 use crate::rank_log::{Determinants, FULL_LIMIT, RankLog};
+use crate::rank_receive_log::RankReceiveLog;
 use crate::recovery::managers_log;
 
 /// The log of a process that begins; `None` if the job is one recovery group. Gives `engine` the
@@ -37,7 +38,7 @@ pub(super) fn begin_log(
         Err(error) => tracing::info!("messages are logged in memory of the process: {error}"),
     }
     let mut rank_log = RankLog::new(log, settings.log_limit);
-    if settings.optimistic {
+    if settings.optimistic && settings.stable_node {
         rank_log.sends_early();
     } else if settings.stable_node {
         rank_log.must_outlive_host();
@@ -127,7 +128,10 @@ impl Device {
     /// Counters of the log, with their names; none outside logging modes.
     pub(super) fn log_counters(&self) -> impl Iterator<Item = (String, u64)> {
         let named = self.determinants.iter().flat_map(RankLog::named);
-        named.map(|(name, value)| (name.to_owned(), value))
+        let received = self.receive_log.iter().flat_map(RankReceiveLog::named);
+        named
+            .chain(received)
+            .map(|(name, value)| (name.to_owned(), value))
     }
 
     /// An image of this epoch is about to be taken.
@@ -135,11 +139,15 @@ impl Device {
         if let Some(rank_log) = &mut self.determinants {
             rank_log.note_image(epoch, self.engine.logged_bytes());
         }
+        if let Some(log) = &mut self.receive_log {
+            log.note_image(epoch);
+        }
     }
 
     /// The checkpoint of this rank's recovery group is committed.
     pub(super) fn group_committed(&mut self, epoch: Epoch) -> Result<()> {
         self.engine.image_committed(epoch);
+        self.release_received(epoch)?;
         let rank = self.member.rank();
         let log = self.determinants.as_mut();
         let released = log.map_or(Ok(()), |rank_log| rank_log.release(epoch));

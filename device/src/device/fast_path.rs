@@ -229,6 +229,7 @@ impl Device {
         let stats = &mut self.meter.stats;
         stats.frames_in += 1;
         stats.short_in += 1;
+        self.log_received();
         Some(done)
     }
 

@@ -38,6 +38,7 @@ impl Device {
         while let Some(first) = next {
             next = self.get_with(first);
         }
+        self.log_received();
         any
     }
 

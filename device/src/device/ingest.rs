@@ -22,6 +22,8 @@ impl Device {
             None => intake.read(live),
             Some(fresh) => intake.parse(live, fresh).map(|()| true),
         };
+        let rank = live.rank();
+        self.log_received();
         match outcome {
             Ok(moved) => {
                 let moved = moved | self.get_all();
@@ -33,10 +35,7 @@ impl Device {
                 }
                 Ok(moved)
             }
-            Err(LinkFault::Memory(error)) => {
-                let rank = live.rank();
-                Err(self.bad_buffer(rank, "receive", error))
-            }
+            Err(LinkFault::Memory(error)) => Err(self.bad_buffer(rank, "receive", error)),
             Err(broken) => self.drop_link(token, broken).map(|()| true),
         }
     }

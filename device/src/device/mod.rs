@@ -15,6 +15,7 @@ mod move_away;
 mod optimistic;
 mod passes;
 mod program_checkpoints;
+mod receives_logged;
 mod reopen;
 pub mod safe_point;
 mod stall_report;
@@ -45,6 +46,7 @@ use crate::meter::{Meter, Stats};
 use crate::program_memory;
 use crate::progress::ProgressState;
 use crate::rank_log::RankLog;
+use crate::rank_receive_log::RankReceiveLog;
 use crate::recovery::RankRecovery;
 use crate::transport::SendOutcome;
 
@@ -111,6 +113,8 @@ pub struct Device {
     progress: ProgressState,
     /// In logging modes.
     determinants: Option<RankLog>,
+    /// Messages of other recovery groups that this rank has received.
+    receive_log: Option<RankReceiveLog>,
     /// The handle for other threads; `links` makes the descriptor behind it.
     waker: Waker,
     /// Threads share a device only by taking turns.

@@ -214,7 +214,9 @@ impl Device {
             // A message without a receive stays in its link until a pass in which no message has
             // one.
             if moved || live.endpoint.is_idle() || (!all && live.has_short()) {
-                return Ok(moved || live.serve_get(&mut self.meter));
+                let moved = moved || live.serve_get(&mut self.meter);
+                self.log_received();
+                return Ok(moved);
             }
         }
         moved |= self.ingest(token, None)?;

@@ -80,6 +80,7 @@ impl Device {
         self.engine.returned();
         self.reopen_bodies()?;
         self.repeat_matches();
+        self.restore_received()?;
         self.return_if_orphan()?;
         // Others may wait until what this rank repeats is stored.
         self.are_determinants_stable()?;

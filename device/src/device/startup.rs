@@ -10,6 +10,7 @@ use rejoin_wire::{RankOptions, Welcome};
 
 use super::Device;
 use super::determinants::begin_log;
+use super::receives_logged::begin_receive_log;
 use crate::error::{Error, Result};
 use crate::events::{PollToken, Poller, Waker};
 use crate::job_member::JobMember;
@@ -107,6 +108,7 @@ impl Device {
             });
         }
         let determinants = begin_log(identity.rank, &settings, &mut engine)?;
+        let receive_log = begin_receive_log(&settings, &mut engine);
         let mut device = Self {
             engine,
             meter: Meter::new(options.cut, identity.rank.0),
@@ -116,6 +118,7 @@ impl Device {
             recovery,
             progress: ProgressState::new(Spin::new(spin(&options, &settings))),
             determinants,
+            receive_log,
             member: JobMember::new(identity, size, appnum, settings, options, card),
             waker,
             not_sync: PhantomData,

@@ -30,6 +30,21 @@ pub(crate) fn map_bodies(images: Option<&Images>) -> io::Result<&'static mut [u8
     rank_log_memory::map_bodies(memory(images)?.as_fd())
 }
 
+/// Opens the memory in which this rank logs what it receives of other recovery groups; `None`: the
+/// manager has none.
+///
+/// # Errors
+/// The system does not map it.
+pub(crate) fn open_received(images: Option<&Images>) -> io::Result<Option<LogWords>> {
+    let place = images.and_then(|images| Some((images.manager, images.receive_log?)));
+    let Some((manager, descriptor)) = place else {
+        return Ok(None);
+    };
+    let words = MappedWords::map_all(managers_memory(manager, descriptor)?.as_fd())?;
+    let count = words.count();
+    Ok(Some(LogWords::new(words, count)))
+}
+
 /// In a process that was made from a file: puts its `bodies` into the memory that the manager has
 /// for it now, and maps that where it was before.
 ///

@@ -13,6 +13,14 @@ pub trait LogMemory {
     fn store(&mut self, word: usize, value: u64);
     /// Number of words. It never changes.
     fn words(&self) -> usize;
+
+    /// Writes little-endian words from this index on, before all that `store` writes afterwards.
+    /// They end before [`LogMemory::words`].
+    fn store_all(&mut self, first: usize, words: &[[u8; 8]]) {
+        for (word, bytes) in (first..).zip(words) {
+            self.store(word, u64::from_le_bytes(*bytes));
+        }
+    }
 }
 
 /// Memory of one process, for tests and models. It does not outlive the process.
@@ -41,5 +49,9 @@ impl<M: LogMemory + ?Sized> LogMemory for Box<M> {
 
     fn words(&self) -> usize {
         (**self).words()
+    }
+
+    fn store_all(&mut self, first: usize, words: &[[u8; 8]]) {
+        (**self).store_all(first, words);
     }
 }

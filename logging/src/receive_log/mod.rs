@@ -118,23 +118,28 @@ impl<M: LogMemory> ReceiveLog<M> {
         if words > ring - (self.position - self.first) {
             return false;
         }
-        let head = head.encode(body.len() as u64);
+        let head = head.encode(body.len() as u64).map(u64::to_le_bytes);
         let (whole, rest) = body.as_chunks::<8>();
         let mut last = [0; 8];
         last[..rest.len()].copy_from_slice(rest);
-        let last = (!rest.is_empty()).then_some(u64::from_le_bytes(last));
-        let whole = whole.iter().map(|bytes| u64::from_le_bytes(*bytes));
-        let mut at = place(ring, self.position);
-        for word in head.into_iter().chain(whole).chain(last) {
-            self.memory.store(at, word);
-            at += 1;
-            if at == HEADER_WORDS + ring as usize {
-                at = HEADER_WORDS;
-            }
+        let last = if rest.is_empty() { &[][..] } else { &[last] };
+        let mut number = self.position;
+        for part in [&head, whole, last] {
+            self.store_all(ring, number, part);
+            number += part.len() as u64;
         }
-        self.position += words;
+        self.position = number;
         self.memory.store(END, self.position);
         true
+    }
+
+    /// Writes words into the ring, whose end they may pass.
+    fn store_all(&mut self, ring: u64, number: u64, words: &[[u8; 8]]) {
+        let at = place(ring, number);
+        let until_end = HEADER_WORDS + ring as usize - at;
+        let (before, after) = words.split_at(words.len().min(until_end));
+        self.memory.store_all(at, before);
+        self.memory.store_all(HEADER_WORDS, after);
     }
 
     /// An image that was taken at this [`ReceiveLog::position`] is committed: earlier messages are

@@ -22,7 +22,7 @@ pub enum ReceiveLogError {
     Resized {
         /// Words of the memory now.
         found: usize,
-        /// Words before.
+        /// Words that it had when the log began.
         expected: usize,
     },
     /// The ring does not hold what the process needs.

@@ -188,14 +188,10 @@ fn options(
 ) -> Result<RankOptions, String> {
     let stable_node = stable_node(job, machines, is_named)?;
     let optimistic = job.recovery == RECEIVER_LOG;
-    if optimistic && (is_named || !stable_node) {
+    if optimistic && is_named {
         return Err(format!(
-            "--recovery {RECEIVER_LOG}: {}; take sender-log",
-            match (is_named, job.stable) {
-                (true, _) => "a job that can be restarted is not there yet for it",
-                (_, Some(Stable::Rank)) => "--stable rank stores nothing in the background",
-                _ => "nothing of this job outlives a host (it needs several, and files of images)",
-            }
+            "--recovery {RECEIVER_LOG}: a job that can be restarted is not there yet for it; \
+             take {SENDER_LOG}"
         ));
     }
     Ok(RankOptions {

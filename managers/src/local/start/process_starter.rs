@@ -336,6 +336,7 @@ impl ProcessStarter {
                 generation: instance.generation.0,
             });
             images.log = self.logs.descriptor(rank);
+            images.receive_log = self.logs.receive_descriptor(rank);
             images.pipes = [name(&ends.out.0), name(&ends.err.0)];
         }
         if let Some(record) = &mut options.record {

@@ -1,4 +1,5 @@
-//! The memory of the logs of this host's ranks, in logging modes: determinants, and bodies.
+//! The memory of the logs of this host's ranks, in logging modes: determinants, bodies, and received
+//! messages.
 
 use crate::error::{Context, Error, Result};
 use crate::launch::launch_plan::LaunchPlan;
@@ -27,9 +28,14 @@ impl LogMemory for Words {
     }
 }
 
+/// Most bytes of messages that a rank has in its receive log.
+const MOST_RECEIVED: u64 = 256 << 20;
+
 /// The log of one rank.
 struct RankLog {
     memory: RankLogMemory,
+    /// What the rank has received of other groups, if it logs that.
+    received: Option<RankLogMemory>,
     words: Words,
     /// The number of the first record that is not copied to mpirun's host.
     next: u64,
@@ -40,11 +46,15 @@ struct RankLog {
 }
 
 impl RankLog {
-    fn new(bodies: u64) -> Result<RankLog> {
+    /// Of so many bytes of bodies, and of received messages; 0: the rank does not log them.
+    fn new(bodies: u64, received: u64) -> Result<RankLog> {
         let memory = RankLogMemory::new(bodies).context("make memory for a log")?;
+        let received = (received > 0).then(|| RankLogMemory::for_received(received));
+        let received = received.transpose().context("make memory for a log")?;
         let words = MappedWords::map(memory.as_fd()).context("map memory for a log")?;
         Ok(RankLog {
             memory,
+            received,
             words: Words(words),
             next: 0,
             user: None,
@@ -94,6 +104,8 @@ pub struct RankLogs {
     are_copied: bool,
     /// A process may cut its log before it ends.
     may_be_cut: bool,
+    /// Bytes of received messages that each rank logs.
+    received: u64,
 }
 
 impl RankLogs {
@@ -109,7 +121,12 @@ impl RankLogs {
         anonymous::allow(DETERMINANT_BYTES as u64).context("make memory for a log")?;
         // As many bytes may be held for the last image, and blocks are longer than their bodies.
         let bodies = limit.saturating_mul(2).saturating_add(limit / 4);
-        let open = |(rank, _): &(Rank, u32)| Ok((*rank, RankLog::new(allowed(bodies))?));
+        let received = match &plan.options {
+            options if options.optimistic && !options.stable_node => limit.min(MOST_RECEIVED),
+            _ => 0,
+        };
+        let received = anonymous::allow(received).map_or(0, |()| received);
+        let open = |(rank, _): &(Rank, u32)| Ok((*rank, RankLog::new(allowed(bodies), received)?));
         // Ranks that come from images continue with copies of their determinants.
         let new = plan.ranks.iter().filter(|_| plan.from.is_none());
         let logs: Result<BTreeMap<Rank, RankLog>> = new.map(open).collect();
@@ -118,6 +135,7 @@ impl RankLogs {
             is_used: true,
             are_copied: plan.options.stable_node,
             may_be_cut: plan.options.optimistic,
+            received,
             ..RankLogs::default()
         })
     }
@@ -128,11 +146,17 @@ impl RankLogs {
         Some(log.memory.as_fd().as_raw_fd() as u32)
     }
 
+    /// The same of the memory in which it logs what it receives; `None`: it does not.
+    pub fn receive_descriptor(&self, rank: Rank) -> Option<u32> {
+        let received = self.logs.get(&rank)?.received.as_ref()?;
+        Some(received.as_fd().as_raw_fd() as u32)
+    }
+
     /// A process of the rank begins anew, with an empty log.
     pub fn begins(&mut self, rank: Rank, incarnation: Incarnation) {
         if !self.logs.contains_key(&rank)
             && self.is_used
-            && let Ok(log) = RankLog::new(allowed(u64::MAX))
+            && let Ok(log) = RankLog::new(allowed(u64::MAX), self.received)
         {
             // The rank was on another host meanwhile.
             self.logs.insert(rank, log);
@@ -262,7 +286,7 @@ impl RankLogs {
 /// A log that holds what was copied.
 fn new_log(copied: &LogPart, incarnation: Incarnation) -> Result<RankLog> {
     // As much as the rank may have had on its former host.
-    let mut log = RankLog::new(allowed(u64::MAX))?;
+    let mut log = RankLog::new(allowed(u64::MAX), 0)?;
     let written = copied.write(&mut log.words);
     written.map_err(|error| Error::Log(error.to_string()))?;
     (log.next, log.copied_for) = (copied.end(), Some(incarnation));
