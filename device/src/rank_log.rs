@@ -126,6 +126,11 @@ impl RankLog {
         }
     }
 
+    /// Whether something is lost that came with a message.
+    pub(crate) fn is_lost(&self, on: &Dependency) -> bool {
+        !self.ends.has(on)
+    }
+
     /// Something that this rank depends on, if that is lost.
     pub(crate) fn lost(&self) -> Option<Dependency> {
         self.dependencies.lost(&self.ends)

@@ -1,41 +1,115 @@
 //! The receive log of a rank, as the device has it: messages of other recovery groups, in memory
-//! that outlives the process.
+//! that outlives the process. Where they must outlive the host, too, the manager has them copied in
+//! the background.
 
-use rejoin_channel_table::Epoch;
+use std::collections::VecDeque;
+
+use rejoin_channel_table::{Epoch, Rank, Ssn};
+use rejoin_logging::determinants::LogMemory;
 use rejoin_logging::receive_log::{LoggedMessage, MessageHead, ReceiveLog, ReceiveLogError};
 
-use crate::log_words::LogWords;
+/// Words of new messages from which on the manager is asked to store them: less stays with the
+/// senders.
+const STORE_FROM: u64 = 8 << 10;
 
 /// The log, and what images have of it.
 pub(crate) struct RankReceiveLog {
-    log: ReceiveLog<LogWords>,
+    log: ReceiveLog<Box<dyn LogMemory + Send>>,
     /// How far the log was at the images that may be committed.
     images: Vec<(Epoch, u64)>,
+    /// What is to be stored on another host; `None`: nothing is.
+    unstored: Option<Unstored>,
     /// Messages that were logged, and those for which there was no room.
     logged: u64,
     refused: u64,
+    /// Messages that a process of the rank has taken from there.
+    restored: u64,
+}
+
+/// Messages that are logged, and not stored on another host.
+#[derive(Default)]
+struct Unstored {
+    /// Those messages in the order of the log: its position behind each, the sender, the number,
+    /// and the length.
+    messages: VecDeque<(u64, Rank, Ssn, usize)>,
+    /// The position behind the last that was stored.
+    stored: u64,
+    /// The manager was asked to store more, and has not answered.
+    is_asked: bool,
 }
 
 impl RankReceiveLog {
-    /// Of a process without an image.
+    /// Of a process without an image. `outlives_host`: messages count as logged when they are
+    /// stored on another host.
     ///
     /// # Errors
     /// The memory is too small.
-    pub(crate) fn new(memory: LogWords) -> Result<Self, ReceiveLogError> {
+    pub(crate) fn new(
+        memory: Box<dyn LogMemory + Send>,
+        outlives_host: bool,
+    ) -> Result<Self, ReceiveLogError> {
         Ok(Self {
             log: ReceiveLog::new(memory)?,
             images: Vec::new(),
+            unstored: outlives_host.then(Unstored::default),
             logged: 0,
             refused: 0,
+            restored: 0,
         })
     }
 
-    /// Logs a message; false: there is no room, and its sender retains it.
+    /// Appends a message; whether its sender need not retain it from now on.
     pub(crate) fn append(&mut self, head: &MessageHead, body: &[u8]) -> bool {
-        let is_logged = self.log.append(head, body);
-        self.logged += u64::from(is_logged);
-        self.refused += u64::from(!is_logged);
-        is_logged
+        if !self.log.append(head, body) {
+            self.refused += 1;
+            return false;
+        }
+        self.logged += 1;
+        self.is_kept(self.log.position(), head, body.len())
+    }
+
+    /// Whether a message that the log has is kept well enough. If not, [`RankReceiveLog::stored`]
+    /// returns it.
+    pub(crate) fn is_kept(&mut self, end: u64, head: &MessageHead, len: usize) -> bool {
+        let Some(unstored) = &mut self.unstored else {
+            return true;
+        };
+        let messages = &mut unstored.messages;
+        let at = messages.partition_point(|(before, ..)| *before < end);
+        messages.insert(at, (end, head.sender, head.ssn, len));
+        false
+    }
+
+    /// This process has taken a message from the log.
+    pub(crate) fn note_restored(&mut self) {
+        self.restored += 1;
+    }
+
+    /// How far the log is, if the manager is to be asked to store that.
+    pub(crate) fn position_to_store(&mut self) -> Option<u64> {
+        let position = self.log.position();
+        let unstored = self
+            .unstored
+            .as_mut()
+            .filter(|unstored| !unstored.is_asked)?;
+        unstored.is_asked = position - unstored.stored >= STORE_FROM;
+        unstored.is_asked.then_some(position)
+    }
+
+    /// The manager has stored the log up to this position.
+    pub(crate) fn stored(&mut self, position: u64) {
+        if let Some(unstored) = &mut self.unstored {
+            unstored.is_asked = false;
+            unstored.stored = unstored.stored.max(position).min(self.log.position());
+        }
+    }
+
+    /// The next message that is stored now: its sender, number and length.
+    pub(crate) fn next_stored(&mut self) -> Option<(Rank, Ssn, usize)> {
+        let unstored = self.unstored.as_mut()?;
+        let stored = unstored.stored;
+        let next = unstored.messages.pop_front_if(|(end, ..)| *end <= stored);
+        next.map(|(_, rank, ssn, len)| (rank, ssn, len))
     }
 
     /// An image of this epoch is about to be taken.
@@ -63,17 +137,89 @@ impl RankReceiveLog {
     /// The memory is not the log's.
     pub(crate) fn reopen(
         &mut self,
-        memory: LogWords,
+        memory: Box<dyn LogMemory + Send>,
     ) -> Result<Vec<LoggedMessage>, ReceiveLogError> {
+        // What the image has of messages is committed.
+        if let Some(unstored) = &mut self.unstored {
+            *unstored = Unstored {
+                stored: self.log.position(),
+                ..Unstored::default()
+            };
+        }
         self.log.reopen(memory)
     }
 
     /// Names and values as `mpirun --stats` shows them.
-    pub(crate) fn named(&self) -> [(&'static str, u64); 3] {
+    pub(crate) fn named(&self) -> [(&'static str, u64); 4] {
         [
             ("received_logged", self.logged),
             ("received_not_logged", self.refused),
+            ("received_restored", self.restored),
             ("receive_log_bytes", self.log.held()),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SENDER: Rank = Rank(1);
+
+    fn log(outlives_host: bool) -> RankReceiveLog {
+        let memory = Box::new(vec![0_u64; 8 + 40_000]);
+        RankReceiveLog::new(memory, outlives_host).expect("a log")
+    }
+
+    fn append(log: &mut RankReceiveLog, ssn: u64, len: usize) -> bool {
+        let head = MessageHead {
+            sender: SENDER,
+            ssn: Ssn(ssn),
+            ..MessageHead::default()
+        };
+        log.append(&head, &vec![0; len])
+    }
+
+    #[test]
+    fn a_message_is_kept_once_it_is_stored_where_it_outlives_the_host() {
+        assert!(append(&mut log(false), 0, 100));
+        let mut log = log(true);
+        assert!(!append(&mut log, 0, 8 * (STORE_FROM as usize - 20)));
+        assert_eq!(log.position_to_store(), None, "there is little to store");
+        assert!(!append(&mut log, 1, 80));
+        let position = log.position_to_store().expect("enough");
+        assert_eq!(log.position_to_store(), None, "it was asked for");
+        assert!(!append(&mut log, 2, 80_000));
+        log.stored(position - 1);
+        assert_eq!(log.next_stored().map(|next| next.1), Some(Ssn(0)));
+        assert_eq!(log.next_stored(), None);
+        let all = log.position_to_store().expect("more");
+        log.stored(all);
+        assert_eq!(log.next_stored(), Some((SENDER, Ssn(1), 80)));
+        assert_eq!(log.next_stored(), Some((SENDER, Ssn(2), 80_000)));
+        assert_eq!(log.next_stored(), None);
+    }
+
+    #[test]
+    fn a_restored_rank_has_its_messages_stored_again() {
+        let mut log = log(true);
+        append(&mut log, 0, 80_000);
+        log.note_image(Epoch(1));
+        let before = log.log.memory().load(1);
+        log.release(Epoch(1)).expect("its image");
+        assert_eq!(log.log.held(), 0);
+        append(&mut log, 1, 80_000);
+        let memory: Vec<u64> = (0..8 + 40_000)
+            .map(|at| log.log.memory().load(at))
+            .collect();
+        let mut image = self::log(true);
+        append(&mut image, 0, 80_000);
+        let found = image.reopen(Box::new(memory)).expect("its memory");
+        assert_eq!((found.len(), found[0].head.ssn), (1, Ssn(1)));
+        assert!(found[0].end > before);
+        assert!(!image.is_kept(found[0].end, &found[0].head, found[0].body.len()));
+        let position = image.position_to_store().expect("the message");
+        image.stored(position);
+        assert_eq!(image.next_stored(), Some((SENDER, Ssn(1), 80_000)));
     }
 }

@@ -132,6 +132,12 @@ pub enum ToManager {
         /// How far the log is. It grows.
         mark: u64,
     },
+    /// The rank's receive log up to here is to be stored where it outlives the host. Answered by
+    /// [`FromManager::ReceivedStored`].
+    StoreReceived {
+        /// Words of the log. The number grows.
+        position: u64,
+    },
     /// The rank depends on messages that were lost with a host (optimistic logging): it is to
     /// return to its last image. It has cut its log, does nothing more, and waits for its end.
     Orphan {
@@ -207,6 +213,11 @@ pub enum FromManager {
     DeterminantsStored {
         /// The log is stored up to here, or further.
         mark: u64,
+    },
+    /// The answer to [`ToManager::StoreReceived`], to the process that asked, and to no later one.
+    ReceivedStored {
+        /// The receive log is stored up to here, which may be less than was asked for.
+        position: u64,
     },
     /// The answer to [`ToManager::AskRegionsNumber`].
     RegionsNumber {

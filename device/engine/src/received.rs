@@ -137,6 +137,7 @@ impl Engine {
     /// To be called before there is a link, when receives with a wildcard match as before
     /// ([`Engine::replay_wild_matches`]); the device then drains [`Engine::next_copy`].
     /// False: earlier messages of the peer are not there, so that the peer sends this one again.
+    /// Otherwise the device says again that it is logged ([`Engine::received_logged`]).
     pub fn restore_received(
         &mut self,
         (peer, ssn): (Rank, Ssn),
@@ -154,7 +155,6 @@ impl Engine {
         if ssn > next {
             return false;
         }
-        channel.rx.logged.runs.add(ssn);
         let mut buf = core.pool.take(body.len());
         buf.bytes_mut().copy_from_slice(body);
         if ssn < next {

@@ -82,6 +82,7 @@ fn comes_back(world: &mut World, image: &Node, logged: &[Logged]) {
             &message.body,
         );
         assert!(is_there, "{message:?}");
+        engine.received_logged(PEER, message.ssn, message.body.len());
     }
     world.copies(SECOND);
     world.nodes[SECOND].engine.returned();

@@ -252,6 +252,7 @@ impl Device {
     /// messages take half of their room. Above the limit of messages, nothing is sent to other
     /// groups. A rank that leaves has sent its last message, and may ask for nothing.
     pub(super) fn ask_for_log_room(&mut self) -> Result<()> {
+        self.store_received()?;
         let Some(rank_log) = &mut self.determinants else {
             return Ok(());
         };

@@ -60,6 +60,7 @@ impl Device {
                 | FromManager::Card { generation, .. }
                     if generation != present => {}
                 FromManager::DeterminantsStored { mark } => self.determinants_stored(mark),
+                FromManager::ReceivedStored { position } => self.received_stored(position)?,
                 FromManager::GroupCommitted { epoch, .. } => self.group_committed(epoch)?,
                 FromManager::RegionsNumber { epoch, .. } => {
                     self.recovery.region_answers().give_number(epoch);

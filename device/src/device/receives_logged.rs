@@ -1,14 +1,16 @@
 //! Messages of other recovery groups are logged when they are received, where the local manager has
 //! memory for that. Their senders need not retain them, and a returned rank need not wait for them.
 
-use rejoin_channel_table::ids::{Epoch, Incarnation, Rank};
+use rejoin_channel_table::ids::{Epoch, Rank};
 use rejoin_engine::{Engine, Envelope};
+use rejoin_logging::determinants::Dependency;
 use rejoin_logging::receive_log::{MessageHead, ReceiveLogError};
-use rejoin_wire::RankOptions;
+use rejoin_wire::{RankOptions, ToManager};
 
 use super::Device;
 use crate::error::{Error, Result};
 use crate::program_memory;
+use crate::rank_log::RankLog;
 use crate::rank_receive_log::RankReceiveLog;
 use crate::recovery::managers_log;
 
@@ -22,7 +24,7 @@ pub(super) fn begin_receive_log(
     let memory = opened
         .inspect_err(|error| tracing::info!("received messages are not logged: {error}"))
         .ok()??;
-    let log = RankReceiveLog::new(memory)
+    let log = RankReceiveLog::new(memory, settings.stable_node)
         .inspect_err(|error| tracing::info!("received messages are not logged: {error}"))
         .ok()?;
     engine.log_received();
@@ -51,10 +53,12 @@ impl Device {
         let Some(log) = &mut self.receive_log else {
             return;
         };
+        let book = self.links.book();
         program_memory::log_received(&mut self.engine, |received, body| {
             let head = MessageHead {
                 sender: received.peer,
-                incarnation: Incarnation::default(),
+                // A link has the incarnation of the book, and ends before that changes.
+                incarnation: book.incarnation(received.peer).unwrap_or_default(),
                 ssn: received.ssn,
                 context: received.envelope.context,
                 source: received.envelope.source,
@@ -66,11 +70,39 @@ impl Device {
         });
     }
 
-    /// This process was restored: it takes what was logged since its image. To be called before it
-    /// has a link, when receives with a wildcard match as before.
+    /// Has the manager store what was logged, where that must outlive the host.
     ///
     /// # Errors
-    /// The memory is not the log's.
+    /// A manager that cannot be spoken to.
+    #[inline]
+    pub(super) fn store_received(&mut self) -> Result<()> {
+        let position = self.receive_log.as_mut();
+        match position.and_then(RankReceiveLog::position_to_store) {
+            Some(position) => self.manager.send(&ToManager::StoreReceived { position }),
+            None => Ok(()),
+        }
+    }
+
+    /// The manager has stored the receive log up to this position.
+    ///
+    /// # Errors
+    /// As [`Device::store_received`].
+    pub(super) fn received_stored(&mut self, position: u64) -> Result<()> {
+        if let Some(log) = &mut self.receive_log {
+            log.stored(position);
+            while let Some((peer, ssn, len)) = log.next_stored() {
+                self.engine.received_logged(peer, ssn, len);
+            }
+        }
+        self.store_received()
+    }
+
+    /// This process was restored: it takes what was logged since its image. To be called before it
+    /// has a link, when receives with a wildcard match as before, and when it is known what is lost
+    /// with hosts.
+    ///
+    /// # Errors
+    /// The memory is not the log's, or the manager cannot be spoken to.
     pub(super) fn restore_received(&mut self) -> Result<()> {
         let rank = self.member.rank();
         let Some(log) = &mut self.receive_log else {
@@ -88,12 +120,31 @@ impl Device {
                 source: head.source,
                 tag: head.tag,
             };
-            let number = (head.sender, head.ssn);
-            self.engine
-                .restore_received(number, envelope, head.synchronous, &message.body);
+            let on = Dependency {
+                rank: head.sender,
+                incarnation: head.incarnation,
+                mark: head.interval,
+            };
+            // Its sender sends another one instead.
+            let is_lost = |rank_log: &RankLog| head.interval > 0 && rank_log.is_lost(&on);
+            if self.determinants.as_ref().is_some_and(is_lost) {
+                continue;
+            }
+            let (number, body) = ((head.sender, head.ssn), &message.body);
+            let is_there = self
+                .engine
+                .restore_received(number, envelope, head.synchronous, body);
+            if !is_there {
+                continue;
+            }
+            log.note_restored();
+            if log.is_kept(message.end, &head, body.len()) {
+                self.engine
+                    .received_logged(head.sender, head.ssn, body.len());
+            }
         }
         program_memory::copy_out(&mut self.engine);
-        Ok(())
+        self.store_received()
     }
 
     /// The checkpoint of this rank's recovery group is committed.

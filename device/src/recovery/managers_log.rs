@@ -35,14 +35,16 @@ pub(crate) fn map_bodies(images: Option<&Images>) -> io::Result<&'static mut [u8
 ///
 /// # Errors
 /// The system does not map it.
-pub(crate) fn open_received(images: Option<&Images>) -> io::Result<Option<LogWords>> {
+pub(crate) fn open_received(
+    images: Option<&Images>,
+) -> io::Result<Option<Box<dyn LogMemory + Send>>> {
     let place = images.and_then(|images| Some((images.manager, images.receive_log?)));
     let Some((manager, descriptor)) = place else {
         return Ok(None);
     };
     let words = MappedWords::map_all(managers_memory(manager, descriptor)?.as_fd())?;
     let count = words.count();
-    Ok(Some(LogWords::new(words, count)))
+    Ok(Some(Box::new(LogWords::new(words, count))))
 }
 
 /// In a process that was made from a file: puts its `bodies` into the memory that the manager has

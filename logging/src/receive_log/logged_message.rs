@@ -69,6 +69,8 @@ pub struct LoggedMessage {
     pub head: MessageHead,
     /// Its body.
     pub body: Vec<u8>,
+    /// Words of the log up to its end ([`super::ReceiveLog::position`]).
+    pub end: u64,
 }
 
 impl LoggedMessage {
@@ -88,6 +90,7 @@ impl LoggedMessage {
         let words = (after_head..after_head + of_body).map(load);
         let mut body: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
         body.truncate(length as usize);
-        Some((Self { head, body }, HEAD_WORDS as u64 + of_body))
+        let end = after_head + of_body;
+        Some((Self { head, body, end }, HEAD_WORDS as u64 + of_body))
     }
 }

@@ -14,6 +14,7 @@
 //! | 0 | magic number and version |
 //! | 1 | words of messages ever appended |
 //! | 2 | how many of them the ring does not hold any more |
+//! | 3 | 1 if the memory was filled from a copy on another host ([`CopiedReceives`]) |
 //!
 //! A message is six words, and then its body, in little-endian words of which the last one is
 //! filled up with zeros:
@@ -31,9 +32,11 @@
 
 mod logged_message;
 mod receive_log_error;
+mod received_copy;
 
 pub use logged_message::{LoggedMessage, MessageHead};
 pub use receive_log_error::ReceiveLogError;
+pub use received_copy::{CopiedReceives, ReceivedPart};
 
 use crate::determinants::LogMemory;
 use logged_message::HEAD_WORDS;
@@ -44,6 +47,8 @@ const MAGIC: u64 = 0x524a_4e52_4356_0001;
 const END: usize = 1;
 /// Word: words of messages that the ring does not hold any more.
 const FIRST: usize = 2;
+/// Word: 1 if the memory was filled from a copy, which may be older than the process's image.
+const COPIED: usize = 3;
 /// Words of the header: a cache line.
 const HEADER_WORDS: usize = 8;
 
@@ -165,7 +170,7 @@ impl<M: LogMemory> ReceiveLog<M> {
     ///
     /// # Errors
     /// The memory is no log, or not the one of this process. The log is as before then.
-    pub fn reopen(&mut self, memory: M) -> Result<Vec<LoggedMessage>> {
+    pub fn reopen(&mut self, mut memory: M) -> Result<Vec<LoggedMessage>> {
         let found = memory.load(0);
         let ring = capacity(&memory)?;
         if found != MAGIC {
@@ -177,6 +182,12 @@ impl<M: LogMemory> ReceiveLog<M> {
                 expected: self.memory.words(),
             });
         }
+        if memory.load(COPIED) == 1 && memory.load(END) < self.position {
+            // The image has all that the copy has.
+            memory.store(END, self.position);
+            memory.store(FIRST, self.position);
+        }
+        memory.store(COPIED, 0);
         let (first, end, position) = (memory.load(FIRST), memory.load(END), self.position);
         let held = end.checked_sub(first);
         if held.is_none_or(|held| held > ring) || !(first..=end).contains(&position) {

@@ -90,6 +90,70 @@ fn memory_that_is_not_the_logs_is_refused() {
     ));
 }
 
+#[test]
+fn a_rank_continues_on_another_host_from_a_copy() {
+    let mut log = log(64);
+    let mut copy = CopiedReceives::default();
+    let mut copied = 0;
+    let mut image = None;
+    for number in 0..30 {
+        if number % 4 == 3 {
+            log.release(log.position()).expect("its own position");
+            image = Some(log.clone());
+        }
+        assert!(log.append(&head(number), &[number as u8; 20]));
+        let end = log.position() - number % 2;
+        let part = ReceivedPart::read(log.memory(), copied, end, 7).expect("a log");
+        copied = part.end();
+        copy.add(&part).expect("the next part");
+        if part.words.len() < 7 {
+            continue;
+        }
+        let part = ReceivedPart::read(log.memory(), copied, log.position(), 100).expect("a log");
+        copied = part.end();
+        copy.add(&part).expect("the next part");
+        let mut memory = vec![0; HEADER_WORDS + 64];
+        for part in copy.parts(5) {
+            part.write(&mut memory).expect("room");
+        }
+        let mut restored = image.clone().unwrap_or_else(|| self::log(64));
+        let mut here = restored.clone();
+        let expected = here.reopen(log.memory().clone()).expect("its memory");
+        assert_eq!(restored.reopen(memory).expect("the copy"), expected);
+        let ends = [&restored, &here].map(|log| (log.position(), log.held()));
+        assert_eq!(ends[0], ends[1]);
+    }
+    // An image that is newer than the copy needs nothing of it.
+    let mut memory = vec![0; HEADER_WORDS + 64];
+    ReceivedPart::default().write(&mut memory).expect("room");
+    let mut newer = log.clone();
+    assert_eq!(newer.reopen(memory), Ok(Vec::new()));
+    assert_eq!(newer.held(), 0);
+    assert!(newer.append(&head(30), b"live"));
+}
+
+#[test]
+fn a_copy_refuses_a_part_that_does_not_follow() {
+    let part = |first, from, words: &[u64]| ReceivedPart {
+        first,
+        from,
+        words: words.to_vec(),
+    };
+    let mut copy = CopiedReceives::default();
+    copy.add(&part(0, 0, &[1, 2])).expect("the begin");
+    let before = copy.clone();
+    let error = copy.add(&part(0, 3, &[4]));
+    assert!(matches!(error, Err(ReceiveLogError::OutOfRange { .. })));
+    assert_eq!(copy, before);
+    copy.add(&part(1, 2, &[3])).expect("it follows");
+    assert!(copy.parts(9).eq([part(1, 1, &[2, 3])]));
+    copy.add(&part(7, 7, &[8])).expect("all there is");
+    assert!(copy.parts(9).eq([part(7, 7, &[8])]));
+    let memory = log(16);
+    let error = ReceivedPart::read(memory.memory(), 0, 1, 9);
+    assert!(matches!(error, Err(ReceiveLogError::OutOfRange { .. })));
+}
+
 /// One step of a process and its images.
 #[derive(Debug, Clone)]
 enum Step {
@@ -124,6 +188,7 @@ proptest! {
                     let message = LoggedMessage {
                         head: head(number as u64),
                         body: vec![number as u8; length],
+                        end: log.position() + (HEAD_WORDS + length.div_ceil(8)) as u64,
                     };
                     if log.append(&message.head, &message.body) {
                         committed.1.push(message.clone());

@@ -9,6 +9,7 @@ use crate::net::address::ManagerReach;
 use crate::stdio::{Begun, Stream};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_logging::determinants::{LogPart, RecordWords, StableMark};
+use rejoin_logging::receive_log::ReceivedPart;
 use rejoin_managers_protocol::broadcast::BroadcastMessage;
 use rejoin_managers_protocol::detector::ProbeMessage;
 use rejoin_managers_protocol::lookup;
@@ -104,6 +105,31 @@ impl From<DeterminantsPart> for LogPart {
     }
 }
 
+/// Most words of a part of a receive log: it fits in a message with room to spare.
+pub const MOST_RECEIVED_WORDS: usize = 1 << 19;
+
+/// A part of a receive log ([`ReceivedPart`]).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReceivedWords {
+    first: u64,
+    from: u64,
+    words: Vec<u64>,
+}
+
+impl From<ReceivedPart> for ReceivedWords {
+    fn from(part: ReceivedPart) -> ReceivedWords {
+        let ReceivedPart { first, from, words } = part;
+        ReceivedWords { first, from, words }
+    }
+}
+
+impl From<ReceivedWords> for ReceivedPart {
+    fn from(part: ReceivedWords) -> ReceivedPart {
+        let ReceivedWords { first, from, words } = part;
+        ReceivedPart { first, from, words }
+    }
+}
+
 /// From mpirun to a local manager.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum MpirunToLocal {
@@ -128,6 +154,18 @@ pub enum MpirunToLocal {
         part: DeterminantsPart,
         /// No other part follows.
         last: bool,
+    },
+    /// The copy of a rank's receive log is there, up to this mark.
+    ReceivedStored(StoredMark),
+    /// Before the answer to [`LocalToMpirun::AskDeterminants`]: the next part of the copy of the
+    /// rank's receive log.
+    Received {
+        /// The rank.
+        rank: Rank,
+        /// The incarnation for which determinants were asked.
+        incarnation: Incarnation,
+        /// The next part.
+        words: ReceivedWords,
     },
     /// Does it answer? It says [`LocalToMpirun::Alive`].
     Ping,
@@ -191,6 +229,16 @@ pub enum LocalToMpirun {
         /// With the last part: how far the log is. Answered by
         /// [`MpirunToLocal::DeterminantsStored`].
         mark: Option<StoredMark>,
+    },
+    /// New words of a rank's receive log, to be kept where they outlive its host. Answered by
+    /// [`MpirunToLocal::ReceivedStored`].
+    Received {
+        /// The rank.
+        rank: Rank,
+        /// The incarnation that has logged them.
+        incarnation: Incarnation,
+        /// The next part.
+        words: ReceivedWords,
     },
     /// A process of this rank begins on this host from an image: it needs the determinants of those
     /// before it, which the host does not have.

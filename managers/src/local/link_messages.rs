@@ -68,6 +68,12 @@ impl LocalManager {
                 part,
                 last,
             } => self.take_determinants((rank, incarnation), part, last)?,
+            MpirunToLocal::ReceivedStored(stored) => self.received_stored(stored)?,
+            MpirunToLocal::Received {
+                rank,
+                incarnation,
+                words,
+            } => self.take_received((rank, incarnation), words)?,
             MpirunToLocal::OutputCredit(count) => {
                 self.outputs.credit(count, &self.reactor)?;
             }

@@ -24,6 +24,7 @@ mod retire;
 mod start;
 mod start_ranks;
 mod stored_determinants;
+mod stored_receives;
 mod streams;
 mod sweep;
 

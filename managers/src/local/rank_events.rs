@@ -61,6 +61,12 @@ impl LocalManager {
                     }
                     continue;
                 }
+                Ok(ToManager::StoreReceived { position }) => {
+                    if let Err(error) = self.store_received(slot, position) {
+                        tracing::error!(%error, "received messages are not stored");
+                    }
+                    continue;
+                }
                 other => other,
             };
             if let Ok(ToManager::RegionsStored { epoch }) = &message {

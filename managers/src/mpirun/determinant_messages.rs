@@ -28,6 +28,10 @@ impl Launcher {
         rank: Rank,
         incarnation: Incarnation,
     ) -> Result<()> {
+        // No rank moves in a job with receive logs, so the process before has ended.
+        if self.received.is_present(rank, incarnation) {
+            self.give_received(host, rank, incarnation)?;
+        }
         let all = self.determinants.of_rank(rank);
         let mut parts = all.chunks(MOST_RECORDS).peekable();
         while let Some(part) = parts.next() {

@@ -164,6 +164,11 @@ impl Launcher {
                 incarnation,
                 moves,
             } => self.determinants.ask(host, (rank, incarnation), moves),
+            LocalToMpirun::Received {
+                rank,
+                incarnation,
+                words,
+            } => self.received.add(host, (rank, incarnation), words),
             LocalToMpirun::Output {
                 rank,
                 stream,

@@ -4,6 +4,7 @@ use super::Kept;
 use super::central_handle::CentralHandle;
 use super::job_streams::{Setup, Streams};
 use super::kept_determinants::KeptDeterminants;
+use super::kept_receives::KeptReceives;
 use super::launch_order::Launch;
 use super::local_managers::{CentralAddresses, Kinds, LocalManagers};
 use super::observers::Observers;
@@ -235,6 +236,7 @@ impl Launcher {
             checkpoint_signal: launch.checkpoint_signal,
             state_folder,
             determinants,
+            received: KeptReceives::default(),
             regions: RegionEpochs::default(),
             named,
             launch,

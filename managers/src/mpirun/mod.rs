@@ -14,6 +14,7 @@ mod job_reports;
 mod job_stop;
 mod job_streams;
 mod kept_determinants;
+mod kept_receives;
 mod launch_end;
 mod launch_order;
 mod launch_setup;
@@ -41,6 +42,7 @@ use central_handle::CentralHandle;
 pub use job_streams::Show;
 use job_streams::Streams;
 use kept_determinants::KeptDeterminants;
+use kept_receives::KeptReceives;
 pub use launch_order::Launch;
 use local_managers::{LocalManagers, LostManager};
 use nix::sys::signal::{Signal, raise};
@@ -207,6 +209,7 @@ struct Launcher {
     launch: Launch,
     state_folder: StateFolder,
     determinants: KeptDeterminants,
+    received: KeptReceives,
     /// The checkpoints of registered memory that count, as far as central has reported them.
     regions: RegionEpochs,
     /// Of a job that can be restarted.
@@ -235,6 +238,7 @@ impl Launcher {
                 self.output_lost(lost)?;
             }
             self.store_determinants()?;
+            self.answer_received()?;
             self.hosts.flush(&self.reactor)?;
             fault::sent();
             self.control.flush(&self.reactor);

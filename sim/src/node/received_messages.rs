@@ -63,7 +63,11 @@ impl Node {
             let taken =
                 self.engine
                     .restore_received(number, envelope, head.synchronous, &message.body);
-            self.restored += u64::from(taken);
+            if taken {
+                self.restored += 1;
+                self.engine
+                    .received_logged(head.sender, head.ssn, message.body.len());
+            }
         }
         self.copies();
     }

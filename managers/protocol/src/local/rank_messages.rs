@@ -65,6 +65,7 @@ impl Local {
             | ToManager::LookUp { .. }
             | ToManager::Waits { .. }
             | ToManager::StoreDeterminants { .. }
+            | ToManager::StoreReceived { .. }
             | ToManager::Orphan { .. }
             | ToManager::Leave => self.fail(rank, incarnation, cause_of(message, stage), effects),
         }
@@ -167,6 +168,7 @@ fn name_of(message: &ToManager) -> &'static str {
         ToManager::Leave => "Leave",
         ToManager::LookUp { .. } => "LookUp",
         ToManager::StoreDeterminants { .. } => "StoreDeterminants",
+        ToManager::StoreReceived { .. } => "StoreReceived",
         ToManager::Orphan { .. } => "Orphan",
         _ => "Counters",
     }

@@ -3,10 +3,12 @@
 
 use crate::error::{Context, Error, Result};
 use crate::launch::launch_plan::LaunchPlan;
+use crate::launch::local_messages::MOST_RECEIVED_WORDS;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_ckpt::anonymous;
 use rejoin_ckpt::rank_log_memory::{DETERMINANT_BYTES, MappedWords, RankLogMemory};
 use rejoin_logging::determinants::{CopiedLog, LogMemory, LogPart, LogUsage};
+use rejoin_logging::receive_log::ReceivedPart;
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd};
@@ -28,14 +30,16 @@ impl LogMemory for Words {
     }
 }
 
-/// Most bytes of messages that a rank has in its receive log.
-const MOST_RECEIVED: u64 = 256 << 20;
+/// Most bytes of messages that a rank has in its receive log, and the same where a copy of it is in
+/// memory of mpirun. All hosts have the same room: a rank comes back with its log on any.
+const MOST_RECEIVED: u64 = 64 << 20;
+const MOST_COPIED: u64 = 16 << 20;
 
 /// The log of one rank.
 struct RankLog {
     memory: RankLogMemory,
     /// What the rank has received of other groups, if it logs that.
-    received: Option<RankLogMemory>,
+    received: Option<ReceiveMemory>,
     words: Words,
     /// The number of the first record that is not copied to mpirun's host.
     next: u64,
@@ -45,12 +49,46 @@ struct RankLog {
     copied_for: Option<Incarnation>,
 }
 
+/// The memory of a receive log.
+struct ReceiveMemory {
+    memory: RankLogMemory,
+    words: Words,
+    /// The number of the first word that is not copied to mpirun's host.
+    next: u64,
+}
+
+impl ReceiveMemory {
+    fn new(bytes: u64) -> Result<ReceiveMemory> {
+        let memory = RankLogMemory::for_received(bytes).context("make memory for a log")?;
+        let words = MappedWords::map_all(memory.as_fd()).context("map memory for a log")?;
+        Ok(ReceiveMemory {
+            memory,
+            words: Words(words),
+            next: 0,
+        })
+    }
+
+    /// The same with a log that has nothing yet, or lacks what an image has.
+    fn empty(bytes: u64) -> Result<ReceiveMemory> {
+        let mut received = ReceiveMemory::new(bytes)?;
+        received.add(&ReceivedPart::default())?;
+        Ok(received)
+    }
+
+    /// Adds the next part of a copy.
+    fn add(&mut self, part: &ReceivedPart) -> Result<()> {
+        let written = part.write(&mut self.words);
+        self.next = part.end();
+        written.map_err(|error| Error::Log(error.to_string()))
+    }
+}
+
 impl RankLog {
     /// Of so many bytes of bodies, and of received messages; 0: the rank does not log them.
     fn new(bodies: u64, received: u64) -> Result<RankLog> {
         let memory = RankLogMemory::new(bodies).context("make memory for a log")?;
-        let received = (received > 0).then(|| RankLogMemory::for_received(received));
-        let received = received.transpose().context("make memory for a log")?;
+        let received = (received > 0).then(|| ReceiveMemory::new(received));
+        let received = received.transpose()?;
         let words = MappedWords::map(memory.as_fd()).context("map memory for a log")?;
         Ok(RankLog {
             memory,
@@ -77,6 +115,8 @@ struct AwaitedLog {
     epoch: Epoch,
     /// What has come.
     copy: CopiedLog,
+    /// The same of the rank's receive log.
+    received: Option<ReceiveMemory>,
     /// It is of no use, for this reason.
     failure: Option<String>,
 }
@@ -121,9 +161,14 @@ impl RankLogs {
         anonymous::allow(DETERMINANT_BYTES as u64).context("make memory for a log")?;
         // As many bytes may be held for the last image, and blocks are longer than their bodies.
         let bodies = limit.saturating_mul(2).saturating_add(limit / 4);
-        let received = match &plan.options {
-            options if options.optimistic && !options.stable_node => limit.min(MOST_RECEIVED),
-            _ => 0,
+        let most = match plan.options.stable_node {
+            true => MOST_COPIED,
+            false => MOST_RECEIVED,
+        };
+        let received = match (plan.options.optimistic, plan.options.log_limit) {
+            (false, _) => 0,
+            (true, 0) => most,
+            (true, given) => given.min(most),
         };
         let received = anonymous::allow(received).map_or(0, |()| received);
         let open = |(rank, _): &(Rank, u32)| Ok((*rank, RankLog::new(allowed(bodies), received)?));
@@ -149,7 +194,7 @@ impl RankLogs {
     /// The same of the memory in which it logs what it receives; `None`: it does not.
     pub fn receive_descriptor(&self, rank: Rank) -> Option<u32> {
         let received = self.logs.get(&rank)?.received.as_ref()?;
-        Some(received.as_fd().as_raw_fd() as u32)
+        Some(received.memory.as_fd().as_raw_fd() as u32)
     }
 
     /// A process of the rank begins anew, with an empty log.
@@ -163,6 +208,9 @@ impl RankLogs {
         }
         if let Some(log) = self.logs.get_mut(&rank) {
             (log.next, log.user) = (0, Some(incarnation));
+            if let Some(received) = &mut log.received {
+                received.next = 0;
+            }
         }
     }
 
@@ -198,6 +246,51 @@ impl RankLogs {
         Ok(part)
     }
 
+    /// What a rank has received since the last call, up to this position, or a part of it.
+    ///
+    /// # Errors
+    /// The rank has no receive log, or what is in its memory is none.
+    pub fn read_received(&mut self, rank: Rank, position: u64) -> Result<ReceivedPart> {
+        let unusable =
+            |why: String| Error::Log(format!("the receive log of rank {}: {why}", rank.0));
+        let log = self.logs.get_mut(&rank);
+        let received = log.and_then(|log| log.received.as_mut());
+        let received = received.ok_or_else(|| unusable("there is none".into()))?;
+        let part = ReceivedPart::read(
+            &received.words,
+            received.next,
+            position,
+            MOST_RECEIVED_WORDS,
+        );
+        let part = part.map_err(|error| unusable(error.to_string()))?;
+        received.next = part.end();
+        Ok(part)
+    }
+
+    /// The next part of the receive log of a rank that a process needs. It comes before the rank's
+    /// determinants.
+    pub fn take_received(&mut self, (rank, incarnation): (Rank, Incarnation), part: &ReceivedPart) {
+        let room = self.received;
+        let awaited = self.awaited.get_mut(&rank);
+        let Some(awaited) = awaited.filter(|one| one.instance.incarnation == incarnation) else {
+            return;
+        };
+        if room == 0 {
+            // The rank must not miss what its senders do not retain.
+            let why = "this host has no memory for received messages";
+            awaited.failure.get_or_insert(why.into());
+            return;
+        }
+        let received = match &mut awaited.received {
+            Some(received) => Ok(received),
+            none => ReceiveMemory::new(room).map(|received| none.insert(received)),
+        };
+        if let Err(error) = received.and_then(|received| received.add(part)) {
+            let why = format!("its copied messages: {error}");
+            awaited.failure.get_or_insert(why);
+        }
+    }
+
     /// The next part of the determinants that a process of a rank needs. Returns the process with
     /// the last one: it can be made, or [`RankLogs::take_failure`] says why not.
     pub fn take_part(
@@ -219,7 +312,11 @@ impl RankLogs {
         let process = (awaited.instance, awaited.epoch);
         match awaited.failure {
             Some(_) => return Some(process),
-            None => match new_log(&awaited.copy.whole(), incarnation) {
+            None => match new_log(
+                &awaited.copy.whole(),
+                (awaited.received.take(), self.received),
+                incarnation,
+            ) {
                 Ok(log) => self.logs.insert(rank, log),
                 Err(error) => {
                     awaited.failure = Some(unusable(&error));
@@ -269,6 +366,7 @@ impl RankLogs {
             instance,
             epoch,
             copy: CopiedLog::default(),
+            received: None,
             failure: None,
         };
         self.awaited.insert(rank, awaited);
@@ -283,10 +381,18 @@ impl RankLogs {
     }
 }
 
-/// A log that holds what was copied.
-fn new_log(copied: &LogPart, incarnation: Incarnation) -> Result<RankLog> {
+/// A log that holds what was copied; and of the receive log, which has room for so many bytes.
+fn new_log(
+    copied: &LogPart,
+    (received, room): (Option<ReceiveMemory>, u64),
+    incarnation: Incarnation,
+) -> Result<RankLog> {
     // As much as the rank may have had on its former host.
     let mut log = RankLog::new(allowed(u64::MAX), 0)?;
+    log.received = match received {
+        None if room > 0 => Some(ReceiveMemory::empty(room)?),
+        received => received,
+    };
     let written = copied.write(&mut log.words);
     written.map_err(|error| Error::Log(error.to_string()))?;
     (log.next, log.copied_for) = (copied.end(), Some(incarnation));

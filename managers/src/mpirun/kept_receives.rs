@@ -1,0 +1,108 @@
+//! Copies of the receive logs of ranks: messages that their senders need not retain, although the
+//! receiver's host may be lost. They go to the host on which a rank comes back.
+
+use super::Launcher;
+use crate::error::{Error, Result};
+use crate::launch::local_messages::{
+    MOST_RECEIVED_WORDS, MpirunToLocal, ReceivedWords, StoredMark,
+};
+use rejoin_channel_table::{Incarnation, Rank};
+use rejoin_logging::receive_log::{CopiedReceives, ReceiveLogError, ReceivedPart};
+use rejoin_managers_protocol::central::HostIndex;
+use std::collections::BTreeMap;
+
+/// The copies.
+#[derive(Default)]
+pub(super) struct KeptReceives {
+    copies: BTreeMap<Rank, CopiedReceives>,
+    /// The latest incarnation of each rank that has logged messages or comes back. An earlier one
+    /// that still runs on another host adds nothing.
+    latest: BTreeMap<Rank, Incarnation>,
+    /// What hosts are to be told.
+    stored: Vec<(HostIndex, StoredMark)>,
+    /// Messages of this rank are missing.
+    failed: Option<(Rank, ReceiveLogError)>,
+}
+
+impl KeptReceives {
+    /// Keeps the next part of a rank's log.
+    pub(super) fn add(
+        &mut self,
+        host: HostIndex,
+        (rank, incarnation): (Rank, Incarnation),
+        words: ReceivedWords,
+    ) {
+        if !self.is_present(rank, incarnation) {
+            return;
+        }
+        let part = ReceivedPart::from(words);
+        match self.copies.entry(rank).or_default().add(&part) {
+            Ok(()) => {
+                let mark = part.end();
+                let stored = StoredMark {
+                    rank,
+                    incarnation,
+                    mark,
+                };
+                self.stored.push((host, stored));
+            }
+            Err(error) => self.failed = Some((rank, error)),
+        }
+    }
+
+    /// A process of this incarnation begins on another host: what an earlier one logs counts no
+    /// more. Returns whether this one counts.
+    pub(super) fn is_present(&mut self, rank: Rank, incarnation: Incarnation) -> bool {
+        let latest = self.latest.entry(rank).or_insert(incarnation);
+        *latest = incarnation.max(*latest);
+        *latest == incarnation
+    }
+
+    /// All that is kept of a rank, in parts.
+    pub(super) fn of_rank(&self, rank: Rank) -> impl Iterator<Item = ReceivedPart> {
+        let copy = self.copies.get(&rank);
+        copy.into_iter()
+            .flat_map(|copy| copy.parts(MOST_RECEIVED_WORDS))
+    }
+
+    /// What hosts are to be told of what is stored.
+    ///
+    /// # Errors
+    /// Something is missing.
+    fn take_stored(&mut self) -> Result<Vec<(HostIndex, StoredMark)>> {
+        if let Some((rank, error)) = self.failed.take() {
+            let why = format!("received messages of rank {}: {error}", rank.0);
+            return Err(Error::Log(why));
+        }
+        Ok(std::mem::take(&mut self.stored))
+    }
+}
+
+impl Launcher {
+    /// Tells hosts which messages of their ranks are stored.
+    pub(super) fn answer_received(&mut self) -> Result<()> {
+        for (host, stored) in self.received.take_stored()? {
+            self.hosts
+                .queue(host, &MpirunToLocal::ReceivedStored(stored))?;
+        }
+        Ok(())
+    }
+
+    /// A process of a rank begins on this host, which needs what the rank has logged.
+    pub(super) fn give_received(
+        &mut self,
+        host: HostIndex,
+        rank: Rank,
+        incarnation: Incarnation,
+    ) -> Result<()> {
+        for part in self.received.of_rank(rank) {
+            let part = MpirunToLocal::Received {
+                rank,
+                incarnation,
+                words: part.into(),
+            };
+            self.hosts.queue(host, &part)?;
+        }
+        Ok(())
+    }
+}
