@@ -67,6 +67,34 @@ fn a_lost_rank_loses_nothing_and_no_other_returns() {
     assert_eq!(events, 5);
 }
 
+/// Only `mpirun` has what they have received since the first checkpoint: senders retain it no more.
+#[test]
+fn ranks_of_a_lost_host_take_what_they_had_received_from_the_copy() {
+    let mut hosts = hosts!(3);
+    let undisturbed = Job::undisturbed(&hosts, &[]);
+    let once = ["--checkpoint-interval", "asked", "--stats"];
+    let way = ["--spare", "h3", "--log-group", "rank"];
+    let mut job = Job::jacobi(&hosts, &[&LOGS[..], &once, &way].concat());
+    job.until_committed("partner", 1);
+    std::thread::sleep(Duration::from_millis(500));
+    hosts.kill(2);
+    job.until("recovered", 2);
+    let done = job.end();
+    good(&done);
+    assert_eq!(lines(&done), lines(&undisturbed), "{}", done.text());
+    let text = done.stderr();
+    let restored = |rank: usize| {
+        let begin = format!("stats: rank {rank}:");
+        let line = text.lines().find(|line| line.contains(&begin));
+        let counters = line.expect("a line per rank").split_whitespace();
+        let of_log = counters.filter_map(|word| word.strip_prefix("received_restored="));
+        of_log.map(|number| number.parse::<u64>().expect("a number")).sum()
+    };
+    let restored: [u64; 4] = std::array::from_fn(restored);
+    assert!(restored[2..].iter().all(|count| *count > 10), "{restored:?}");
+    assert_eq!(restored[..2], [0, 0], "they stand");
+}
+
 #[test]
 fn a_program_without_nondeterminism_has_no_orphans() {
     let mut hosts = hosts!(3);
