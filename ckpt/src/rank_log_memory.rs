@@ -40,7 +40,8 @@ impl RankLogMemory {
         Self::of(DETERMINANT_BYTES + bodies)
     }
 
-    /// Makes memory for so many bytes of messages that the rank receives, as [`RankLogMemory::new`].
+    /// Makes memory for so many bytes of messages that the rank receives, as
+    /// [`RankLogMemory::new`].
     ///
     /// # Errors
     /// When the system gives no memory.

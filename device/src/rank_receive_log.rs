@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use rejoin_channel_table::{Epoch, Rank, Ssn};
 use rejoin_logging::determinants::LogMemory;
-use rejoin_logging::receive_log::{LoggedMessage, MessageHead, ReceiveLog, ReceiveLogError};
+use rejoin_logging::receive_log::{LoggedReceive, MessageHead, ReceiveLog, ReceiveLogError};
 
 /// Words of new messages from which on the manager is asked to store them: less stays with the
 /// senders.
@@ -138,7 +138,7 @@ impl RankReceiveLog {
     pub(crate) fn reopen(
         &mut self,
         memory: Box<dyn LogMemory + Send>,
-    ) -> Result<Vec<LoggedMessage>, ReceiveLogError> {
+    ) -> Result<Vec<LoggedReceive>, ReceiveLogError> {
         // What the image has of messages is committed.
         if let Some(unstored) = &mut self.unstored {
             *unstored = Unstored {

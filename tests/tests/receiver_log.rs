@@ -88,10 +88,15 @@ fn ranks_of_a_lost_host_take_what_they_had_received_from_the_copy() {
         let line = text.lines().find(|line| line.contains(&begin));
         let counters = line.expect("a line per rank").split_whitespace();
         let of_log = counters.filter_map(|word| word.strip_prefix("received_restored="));
-        of_log.map(|number| number.parse::<u64>().expect("a number")).sum()
+        of_log
+            .map(|number| number.parse::<u64>().expect("a number"))
+            .sum()
     };
     let restored: [u64; 4] = std::array::from_fn(restored);
-    assert!(restored[2..].iter().all(|count| *count > 10), "{restored:?}");
+    assert!(
+        restored[2..].iter().all(|count| *count > 10),
+        "{restored:?}"
+    );
     assert_eq!(restored[..2], [0, 0], "they stand");
 }
 

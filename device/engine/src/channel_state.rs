@@ -13,7 +13,7 @@ use crate::open_sends::{CancelRequests, OpenSends};
 use crate::partial_bodies::{PartialBodies, Target};
 use crate::peer_view::PeerView;
 use crate::pool::Buf;
-use crate::received::ReceiveLogged;
+use crate::receive_state::ReceiveLogged;
 use crate::types::{Envelope, Segment};
 use crate::write_plan::WritePlan;
 

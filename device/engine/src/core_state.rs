@@ -9,7 +9,7 @@ use crate::log_queue::LogQueue;
 use crate::matching::Matching;
 use crate::omission::Omission;
 use crate::pool::{Buf, Pool};
-use crate::received::ReceivedQueue;
+use crate::receive_state::ReceivedQueue;
 use crate::requests::{EngineRequest, Recv, RecvState, Send, UnexpectedMessage, completion_of};
 use crate::types::{Completion, Envelope, Pattern, RemoteGet, Segment};
 

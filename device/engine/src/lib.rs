@@ -129,6 +129,7 @@ mod outgoing;
 mod partial_bodies;
 mod peer_view;
 mod pool;
+mod receive_state;
 mod received;
 mod remote_get;
 mod requests;

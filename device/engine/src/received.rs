@@ -4,18 +4,16 @@
 //! tells the engine. Such a message counts like one that a committed image holds: its sender need
 //! not retain it. A returned rank has it from its log, before it has any link.
 
-use std::collections::VecDeque;
-
 use rejoin_channel_table::ids::{Rank, Ssn};
 
 use crate::bins::{BinLink, CLASSES};
 use crate::channel_state::{Channel, Rx};
 use crate::core_state::Core;
 use crate::engine::Engine;
-use crate::logged_runs::LoggedRuns;
 use crate::omission::Omission;
 use crate::partial_bodies::Target;
 use crate::pool::Buf;
+use crate::receive_state::{DueReceive, WholeBody};
 use crate::requests::{EngineRequest, HeldBody, UnexpectedMessage};
 use crate::rx;
 use crate::tx::{ENVELOPE_COST, SendContext};
@@ -24,7 +22,7 @@ use crate::types::{Envelope, Segment};
 /// A message that was received as a whole, and is to be logged now.
 #[derive(Debug)]
 pub struct Received<'a> {
-    /// Its sender.
+    /// World rank of its sender.
     pub peer: Rank,
     /// Its number in the channel.
     pub ssn: Ssn,
@@ -34,7 +32,7 @@ pub struct Received<'a> {
     pub sync: bool,
     /// The mark of the sender's log on which it depends; 0: on nothing that is not stable.
     pub interval: u64,
-    /// Its body.
+    /// Where its bytes are.
     pub body: ReceivedBody<'a>,
 }
 
@@ -47,61 +45,27 @@ pub enum ReceivedBody<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The same, before the device asks for it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Due {
-    peer: Rank,
-    ssn: Ssn,
-    envelope: Envelope,
-    sync: bool,
-    interval: u64,
-    place: Place,
-}
-
-/// A place of a whole body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Place {
-    Memory(Segment),
-    Message(u64),
-}
-
-/// Messages that are to be logged, if there is a receive log.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct ReceivedQueue {
-    is_used: bool,
-    due: VecDeque<Due>,
-}
-
-/// What the receive log has of one peer.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct ReceiveLogged {
-    runs: LoggedRuns,
-    /// What the peer was told last ([`Rx::tell_kept`]), and bytes that were logged since.
-    told: Ssn,
-    untold: u64,
-}
-
 impl Engine {
     /// From now on the device logs what comes of other groups. To be called before the first
     /// message.
     pub fn log_received(&mut self) {
-        self.core.received.is_used = true;
+        self.core.received.begin();
     }
 
     /// Whether [`Engine::next_received`] has something.
     #[inline(always)]
     #[must_use]
     pub fn any_received(&self) -> bool {
-        !self.core.received.due.is_empty()
+        !self.core.received.is_empty()
     }
 
     /// The next message that is to be logged. The device says whether it was
     /// ([`Engine::received_logged`]), now or when that is stable.
     pub fn next_received(&mut self) -> Option<Received<'_>> {
-        let due = self.core.received.due.pop_front()?;
+        let due = self.core.received.pop()?;
         let body = match due.place {
-            Place::Memory(segment) => ReceivedBody::Memory(segment),
-            Place::Message(id) => match &self.core.messages.get(id)?.body {
+            WholeBody::Memory(segment) => ReceivedBody::Memory(segment),
+            WholeBody::Message(id) => match &self.core.messages.get(id)?.body {
                 HeldBody::Ready(buf) => ReceivedBody::Bytes(buf.bytes()),
                 _ => return None,
             },
@@ -122,14 +86,10 @@ impl Engine {
         let Some(Some(channel)) = self.channels.get_mut(peer.index()) else {
             return;
         };
-        let logged = &mut channel.rx.logged;
-        logged.runs.add(ssn);
-        logged.untold += ENVELOPE_COST + len as u64;
-        if logged.untold > quarter && channel.up {
-            logged.untold = 0;
-            if channel.rx.has_news_of_kept() {
-                channel.ack_soon(&mut self.core);
-            }
+        let cost = ENVELOPE_COST + len as u64;
+        if channel.rx.logged.add(ssn, cost, quarter) && channel.up && channel.rx.has_news_of_kept()
+        {
+            channel.ack_soon(&mut self.core);
         }
     }
 
@@ -258,25 +218,25 @@ impl SendContext<'_> {
 impl Rx {
     /// The message below which a committed image, or the receive log, has all.
     pub(crate) fn kept_below(&self) -> Ssn {
-        self.logged.runs.end_from(self.committed)
+        self.logged.end_from(self.committed)
     }
 
     /// Whether the peer was told less, in the last ack beside messages.
     pub(crate) fn has_news_of_kept(&self) -> bool {
-        self.kept_below() > self.logged.told
+        self.kept_below() > self.logged.told()
     }
 
     /// The peer is told this.
     pub(crate) fn tell_kept(&mut self) -> Ssn {
         let kept = self.kept_below();
-        (self.logged.told, self.logged.untold) = (kept, 0);
+        self.logged.tell(kept);
         kept
     }
 
     /// An image is committed that has all messages below this one.
     pub(crate) fn commit_image(&mut self, whole: Ssn) {
         self.committed = self.committed.max(whole);
-        self.logged.runs.forget_below(self.committed);
+        self.logged.forget_below(self.committed);
     }
 }
 
@@ -285,16 +245,16 @@ impl Channel {
     #[inline(always)]
     pub(crate) fn log_matched(&self, core: &mut Core, env: &Envelope, into: Segment, len: usize) {
         // The rest of a message that was too long for its receive is gone.
-        if self.across && core.received.is_used && into.len == len {
+        if self.across && core.received.is_used() && into.len == len {
             let next = self.rx.order.next();
-            self.log_later(core, next, *env, false, Place::Memory(into));
+            self.log_later(core, next, *env, false, WholeBody::Memory(into));
         }
     }
 
     /// A message with a body of `len` bytes is whole; the receive it is for may be freed next.
     #[inline(always)]
     pub(crate) fn log_whole(&self, core: &mut Core, ssn: Ssn, target: Target, len: usize) {
-        if self.across && core.received.is_used {
+        if self.across && core.received.is_used() {
             self.log_target(core, ssn, target, len);
         }
     }
@@ -312,31 +272,38 @@ impl Channel {
                     source: recv.completion.source,
                     tag: recv.completion.tag,
                 };
-                (envelope, false, Place::Memory(into(core, request)))
+                (envelope, false, WholeBody::Memory(into(core, request)))
             }
             Target::Message(at) => {
                 let message = &core.messages[at];
                 // A receive that waits for it gets its copy before the device logs it.
                 let copied = message
                     .bound
-                    .map(|request| Place::Memory(into(core, request)));
+                    .map(|request| WholeBody::Memory(into(core, request)));
                 let sync = message.sync && message.bound.is_none();
                 (
                     message.envelope,
                     sync,
-                    copied.unwrap_or_else(|| Place::Message(core.messages.id(at))),
+                    copied.unwrap_or_else(|| WholeBody::Message(core.messages.id(at))),
                 )
             }
         };
-        if !matches!(place, Place::Memory(into) if into.len < len) {
+        if !matches!(place, WholeBody::Memory(into) if into.len < len) {
             self.log_later(core, ssn, envelope, sync, place);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn log_later(&self, core: &mut Core, ssn: Ssn, envelope: Envelope, sync: bool, place: Place) {
-        core.received.due.push_back(Due {
+    fn log_later(
+        &self,
+        core: &mut Core,
+        ssn: Ssn,
+        envelope: Envelope,
+        sync: bool,
+        place: WholeBody,
+    ) {
+        core.received.push(DueReceive {
             peer: self.peer,
             ssn,
             envelope,

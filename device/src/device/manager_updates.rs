@@ -16,11 +16,6 @@ impl Device {
         let present = self.member.identity().generation;
         while let Some(message) = self.manager.receive()? {
             match message {
-                FromManager::AllFinalized { generation } => {
-                    if generation == present {
-                        self.manager.finalized();
-                    }
-                }
                 FromManager::Stop { .. } => manager::stop(),
                 FromManager::Checkpoint { generation, epoch } => {
                     if generation == present {
@@ -34,8 +29,8 @@ impl Device {
                     stops,
                 } => {
                     if generation == present {
-                        let request = MoveImage { number, stops };
-                        self.recovery.checkpoint().request_move(request);
+                        let checkpoint = self.recovery.checkpoint();
+                        checkpoint.request_move(MoveImage { number, stops });
                     }
                     continue;
                 }
@@ -54,11 +49,13 @@ impl Device {
                         self.recovery.note_checkpoints(epoch, abandoned);
                     }
                 }
-                FromManager::GroupCommitted { generation, .. }
+                FromManager::AllFinalized { generation }
+                | FromManager::GroupCommitted { generation, .. }
                 | FromManager::RegionsNumber { generation, .. }
                 | FromManager::RegionsCommitted { generation, .. }
                 | FromManager::Card { generation, .. }
                     if generation != present => {}
+                FromManager::AllFinalized { .. } => self.manager.finalized(),
                 FromManager::DeterminantsStored { mark } => self.determinants_stored(mark),
                 FromManager::ReceivedStored { position } => self.received_stored(position)?,
                 FromManager::GroupCommitted { epoch, .. } => self.group_committed(epoch)?,

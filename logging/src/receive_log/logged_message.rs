@@ -4,10 +4,7 @@ use std::ops::Range;
 
 use rejoin_channel_table::ids::{Incarnation, Rank, Ssn};
 
-use super::body_words;
-
-/// Words before a body.
-pub(super) const HEAD_WORDS: usize = 6;
+use super::receive_layout::{HEAD_WORDS, body_words};
 
 /// What a receive log says of a message beside its body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -64,16 +61,16 @@ impl MessageHead {
 
 /// A message that was read from a receive log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoggedMessage {
+pub struct LoggedReceive {
     /// All but its body.
     pub head: MessageHead,
-    /// Its body.
+    /// The bytes of the message.
     pub body: Vec<u8>,
     /// Words of the log up to its end ([`super::ReceiveLog::position`]).
     pub end: u64,
 }
 
-impl LoggedMessage {
+impl LoggedReceive {
     /// Reads the message at the begin of a range of words, and how many it has. `None`: it would
     /// have more than there are.
     pub(super) fn read(load: impl Fn(u64) -> u64, range: Range<u64>) -> Option<(Self, u64)> {

@@ -31,26 +31,18 @@
 //! A message is written before the counter of words moves: the process can die between two stores.
 
 mod logged_message;
+mod receive_layout;
 mod receive_log_error;
 mod received_copy;
 
-pub use logged_message::{LoggedMessage, MessageHead};
+pub use logged_message::{LoggedReceive, MessageHead};
 pub use receive_log_error::ReceiveLogError;
 pub use received_copy::{CopiedReceives, ReceivedPart};
 
 use crate::determinants::LogMemory;
-use logged_message::HEAD_WORDS;
-
-/// "RJNRCV", and the version of the layout in the low 16 bits.
-const MAGIC: u64 = 0x524a_4e52_4356_0001;
-/// Word: words of messages ever appended.
-const END: usize = 1;
-/// Word: words of messages that the ring does not hold any more.
-const FIRST: usize = 2;
-/// Word: 1 if the memory was filled from a copy, which may be older than the process's image.
-const COPIED: usize = 3;
-/// Words of the header: a cache line.
-const HEADER_WORDS: usize = 8;
+use receive_layout::{
+    COPIED, END, FIRST, HEAD_WORDS, HEADER_WORDS, MAGIC, body_words, capacity, place,
+};
 
 type Result<T, E = ReceiveLogError> = std::result::Result<T, E>;
 
@@ -62,25 +54,6 @@ pub struct ReceiveLog<M> {
     position: u64,
     /// Words of messages that are needed no more.
     first: u64,
-}
-
-/// The ring of a log's memory.
-fn capacity(memory: &impl LogMemory) -> Result<u64> {
-    let words = memory.words();
-    match words.saturating_sub(HEADER_WORDS) {
-        0..HEAD_WORDS => Err(ReceiveLogError::TooSmall { words }),
-        ring => Ok(ring as u64),
-    }
-}
-
-/// The place of a word of the ring, which was appended as the one of this number.
-fn place(capacity: u64, number: u64) -> usize {
-    HEADER_WORDS + (number % capacity) as usize
-}
-
-/// Words that a body takes.
-fn body_words(bytes: u64) -> u64 {
-    bytes.div_ceil(8)
 }
 
 impl<M: LogMemory> ReceiveLog<M> {
@@ -170,7 +143,7 @@ impl<M: LogMemory> ReceiveLog<M> {
     ///
     /// # Errors
     /// The memory is no log, or not the one of this process. The log is as before then.
-    pub fn reopen(&mut self, mut memory: M) -> Result<Vec<LoggedMessage>> {
+    pub fn reopen(&mut self, mut memory: M) -> Result<Vec<LoggedReceive>> {
         let found = memory.load(0);
         let ring = capacity(&memory)?;
         if found != MAGIC {
@@ -200,7 +173,7 @@ impl<M: LogMemory> ReceiveLog<M> {
         let mut messages = Vec::new();
         let mut at = position;
         while at < end {
-            let message = LoggedMessage::read(|number| memory.load(place(ring, number)), at..end);
+            let message = LoggedReceive::read(|number| memory.load(place(ring, number)), at..end);
             let (message, words) = message.ok_or(ReceiveLogError::Damaged { at })?;
             messages.push(message);
             at += words;

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::{COPIED, END, FIRST, HEADER_WORDS, MAGIC, ReceiveLogError, capacity, place};
+use super::receive_layout::{COPIED, END, FIRST, HEADER_WORDS, MAGIC, capacity, place};
+use super::receive_log_error::ReceiveLogError;
 use crate::determinants::LogMemory;
 
 /// A part of a receive log: words of its messages that follow each other.

@@ -181,11 +181,11 @@ proptest! {
         let mut log = log(96);
         // What is expected of a restore: the messages since the image.
         let mut committed = (log.clone(), Vec::new());
-        let mut taken: Option<(ReceiveLog<Vec<u64>>, Vec<LoggedMessage>)> = None;
+        let mut taken: Option<(ReceiveLog<Vec<u64>>, Vec<LoggedReceive>)> = None;
         for (number, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Append(length) => {
-                    let message = LoggedMessage {
+                    let message = LoggedReceive {
                         head: head(number as u64),
                         body: vec![number as u8; length],
                         end: log.position() + (HEAD_WORDS + length.div_ceil(8)) as u64,

@@ -1,5 +1,5 @@
-//! Messages about determinants: local managers have them stored, and get those of ranks that come
-//! back on their hosts.
+//! Messages about determinants and receive logs: local managers have them stored, and get those of
+//! ranks that come back on their hosts.
 
 use super::Launcher;
 use crate::error::Result;
@@ -40,6 +40,33 @@ impl Launcher {
                 incarnation,
                 part: part.into(),
                 last: parts.peek().is_none(),
+            };
+            self.hosts.queue(host, &part)?;
+        }
+        Ok(())
+    }
+
+    /// Tells hosts which messages of their ranks are stored.
+    pub(super) fn answer_received(&mut self) -> Result<()> {
+        for (host, stored) in self.received.take_stored()? {
+            self.hosts
+                .queue(host, &MpirunToLocal::ReceivedStored(stored))?;
+        }
+        Ok(())
+    }
+
+    /// A process of a rank begins on this host, which needs what the rank has logged.
+    fn give_received(
+        &mut self,
+        host: HostIndex,
+        rank: Rank,
+        incarnation: Incarnation,
+    ) -> Result<()> {
+        for part in self.received.of_rank(rank) {
+            let part = MpirunToLocal::Received {
+                rank,
+                incarnation,
+                words: part.into(),
             };
             self.hosts.queue(host, &part)?;
         }

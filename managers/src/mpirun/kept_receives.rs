@@ -1,11 +1,8 @@
 //! Copies of the receive logs of ranks: messages that their senders need not retain, although the
 //! receiver's host may be lost. They go to the host on which a rank comes back.
 
-use super::Launcher;
 use crate::error::{Error, Result};
-use crate::launch::local_messages::{
-    MOST_RECEIVED_WORDS, MpirunToLocal, ReceivedWords, StoredMark,
-};
+use crate::launch::local_messages::{MOST_RECEIVED_WORDS, ReceivedWords, StoredMark};
 use rejoin_channel_table::{Incarnation, Rank};
 use rejoin_logging::receive_log::{CopiedReceives, ReceiveLogError, ReceivedPart};
 use rejoin_managers_protocol::central::HostIndex;
@@ -69,40 +66,11 @@ impl KeptReceives {
     ///
     /// # Errors
     /// Something is missing.
-    fn take_stored(&mut self) -> Result<Vec<(HostIndex, StoredMark)>> {
+    pub(super) fn take_stored(&mut self) -> Result<Vec<(HostIndex, StoredMark)>> {
         if let Some((rank, error)) = self.failed.take() {
             let why = format!("received messages of rank {}: {error}", rank.0);
             return Err(Error::Log(why));
         }
         Ok(std::mem::take(&mut self.stored))
-    }
-}
-
-impl Launcher {
-    /// Tells hosts which messages of their ranks are stored.
-    pub(super) fn answer_received(&mut self) -> Result<()> {
-        for (host, stored) in self.received.take_stored()? {
-            self.hosts
-                .queue(host, &MpirunToLocal::ReceivedStored(stored))?;
-        }
-        Ok(())
-    }
-
-    /// A process of a rank begins on this host, which needs what the rank has logged.
-    pub(super) fn give_received(
-        &mut self,
-        host: HostIndex,
-        rank: Rank,
-        incarnation: Incarnation,
-    ) -> Result<()> {
-        for part in self.received.of_rank(rank) {
-            let part = MpirunToLocal::Received {
-                rank,
-                incarnation,
-                words: part.into(),
-            };
-            self.hosts.queue(host, &part)?;
-        }
-        Ok(())
     }
 }

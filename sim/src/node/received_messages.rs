@@ -7,9 +7,6 @@ use rejoin_logging::receive_log::{MessageHead, ReceiveLog};
 
 use super::{Node, range};
 
-/// A receive log whose memory is a vector.
-pub(super) type NodeLog = ReceiveLog<Vec<u64>>;
-
 impl Node {
     /// Logs what comes of other groups from now on, in memory of so many words. To be called before
     /// the first message.

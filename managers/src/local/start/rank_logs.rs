@@ -1,5 +1,5 @@
-//! The memory of the logs of this host's ranks, in logging modes: determinants, bodies, and received
-//! messages.
+//! The memory of the logs of this host's ranks, in logging modes: determinants, bodies, and
+//! received messages.
 
 use crate::error::{Context, Error, Result};
 use crate::launch::launch_plan::LaunchPlan;
