@@ -130,7 +130,10 @@ fn log_body(copy: LogCopy<'_>) {
 
 /// Shows the messages that the engine wants to have logged, with their bodies. `log` says whether
 /// it has logged them.
-pub(crate) fn log_received(engine: &mut Engine, mut log: impl FnMut(&Received<'_>, &[u8]) -> bool) {
+pub(crate) fn log_whole_messages(
+    engine: &mut Engine,
+    mut log: impl FnMut(&Received<'_>, &[u8]) -> bool,
+) {
     while let Some(received) = engine.next_received() {
         let (peer, ssn) = (received.peer, received.ssn);
         let body = match received.body {

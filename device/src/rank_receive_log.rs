@@ -36,20 +36,23 @@ struct Unstored {
     stored: u64,
     /// The manager was asked to store more, and has not answered.
     is_asked: bool,
+    /// Messages were released: what is stored of them is to be dropped.
+    is_released: bool,
 }
 
 impl RankReceiveLog {
-    /// Of a process without an image. `outlives_host`: messages count as logged when they are
-    /// stored on another host.
+    /// Of a process without an image, the `life`th of its rank. `outlives_host`: messages count as
+    /// logged when they are stored on another host.
     ///
     /// # Errors
     /// The memory is too small.
     pub(crate) fn new(
         memory: Box<dyn LogMemory + Send>,
+        life: u64,
         outlives_host: bool,
     ) -> Result<Self, ReceiveLogError> {
         Ok(Self {
-            log: ReceiveLog::new(memory)?,
+            log: ReceiveLog::new(memory, life)?,
             images: Vec::new(),
             unstored: outlives_host.then(Unstored::default),
             logged: 0,
@@ -65,24 +68,33 @@ impl RankReceiveLog {
             return false;
         }
         self.logged += 1;
-        self.is_kept(self.log.position(), head, body.len())
+        self.counts(self.log.position(), head, body.len())
     }
 
-    /// Whether a message that the log has is kept well enough. If not, [`RankReceiveLog::stored`]
-    /// returns it.
-    pub(crate) fn is_kept(&mut self, end: u64, head: &MessageHead, len: usize) -> bool {
+    /// Notes a message that the log has; whether its sender need not retain it from now on. If not,
+    /// it need not when [`RankReceiveLog::next_stored`] returns the message.
+    fn counts(&mut self, end: u64, head: &MessageHead, len: usize) -> bool {
         let Some(unstored) = &mut self.unstored else {
             return true;
         };
-        let messages = &mut unstored.messages;
-        let at = messages.partition_point(|(before, ..)| *before < end);
-        messages.insert(at, (end, head.sender, head.ssn, len));
+        unstored
+            .messages
+            .push_back((end, head.sender, head.ssn, len));
         false
     }
 
-    /// This process has taken a message from the log.
-    pub(crate) fn note_restored(&mut self) {
+    /// This process has taken a message from the log; whether its sender need not retain it.
+    pub(crate) fn restored(&mut self, message: &LoggedReceive) -> bool {
         self.restored += 1;
+        self.counts(message.end, &message.head, message.body.len())
+    }
+
+    /// It has taken all.
+    pub(crate) fn all_restored(&mut self) {
+        if let Some(unstored) = &mut self.unstored {
+            let messages = unstored.messages.make_contiguous();
+            messages.sort_unstable_by_key(|(end, ..)| *end);
+        }
     }
 
     /// How far the log is, if the manager is to be asked to store that.
@@ -92,7 +104,8 @@ impl RankReceiveLog {
             .unstored
             .as_mut()
             .filter(|unstored| !unstored.is_asked)?;
-        unstored.is_asked = position - unstored.stored >= STORE_FROM;
+        let is_much = position - unstored.stored >= STORE_FROM;
+        unstored.is_asked = is_much || std::mem::take(&mut unstored.is_released);
         unstored.is_asked.then_some(position)
     }
 
@@ -127,6 +140,9 @@ impl RankReceiveLog {
         };
         let position = self.images[at].1;
         self.images.drain(..=at);
+        if let Some(unstored) = &mut self.unstored {
+            unstored.is_released = true;
+        }
         self.log.release(position)
     }
 
@@ -168,7 +184,7 @@ mod tests {
 
     fn log(outlives_host: bool) -> RankReceiveLog {
         let memory = Box::new(vec![0_u64; 8 + 40_000]);
-        RankReceiveLog::new(memory, outlives_host).expect("a log")
+        RankReceiveLog::new(memory, 1, outlives_host).expect("a log")
     }
 
     fn append(log: &mut RankReceiveLog, ssn: u64, len: usize) -> bool {
@@ -217,7 +233,8 @@ mod tests {
         let found = image.reopen(Box::new(memory)).expect("its memory");
         assert_eq!((found.len(), found[0].head.ssn), (1, Ssn(1)));
         assert!(found[0].end > before);
-        assert!(!image.is_kept(found[0].end, &found[0].head, found[0].body.len()));
+        assert!(!image.restored(&found[0]));
+        image.all_restored();
         let position = image.position_to_store().expect("the message");
         image.stored(position);
         assert_eq!(image.next_stored(), Some((SENDER, Ssn(1), 80_000)));

@@ -3,12 +3,14 @@
 
 mod connection_load;
 mod memory_access;
+mod receive_memory;
 mod received_messages;
 mod remote_gets;
 mod short_messages;
 
 pub use connection_load::{Load, ShortCounts};
 pub use memory_access::{GetCounts, MemoryAccess};
+use receive_memory::NodeLog;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,7 +23,6 @@ use rejoin_engine::{
     BodySource, Config, Detach, Engine, Envelope, FrameKind, HEADER_LEN, Header, MessageMode,
     MsgId, Pattern, ReqId, RxBody, Segment, Sent, WritePiece,
 };
-use rejoin_logging::receive_log::ReceiveLog;
 
 /// Bytes of a body that are copied into the log at once, while its receiver takes it.
 const EARLY_COPY: usize = 64;
@@ -92,7 +93,7 @@ pub struct Node {
     /// The half of the rule of epochs that it ignores.
     pub disabled_rule: DisabledEpochRule,
     /// Messages of other groups, if it logs them.
-    receive_log: Option<ReceiveLog<Vec<u64>>>,
+    receive_log: Option<NodeLog>,
     /// Messages that were not logged for lack of room.
     pub unlogged: u64,
     /// Messages that this node has taken from the log of the one before.
@@ -106,7 +107,7 @@ pub struct Node {
 struct Image {
     engine: Engine,
     memory: Vec<u8>,
-    receive_log: Option<ReceiveLog<Vec<u64>>>,
+    receive_log: Option<NodeLog>,
 }
 
 /// Parts of the rule of epochs that are disabled, to show that checkers find what it prevents.

@@ -105,7 +105,7 @@ impl State {
                 node.engine.set_groups(&[0, 1]);
             }
             if setup.log_words > 0 {
-                node.log_received(setup.log_words);
+                node.begin_receive_log(setup.log_words, false);
                 node.claims_log = setup.without == Without::Room;
             }
             if let Without::Part(part) = setup.without {
@@ -187,7 +187,10 @@ impl State {
         };
         // Its commit was stored, whether or not the rank has told its peers.
         node.commit(epoch);
-        node.restore_received(&self.nodes[rank]);
+        if let Some(memory) = self.nodes[rank].received_memory() {
+            let restored = node.restore_received(memory, |_| false);
+            self.wrong = restored.err().map(|error| error.to_string());
+        }
         self.nodes[rank] = node;
         self.programs[rank] = program.clone();
         self.away[rank] = false;

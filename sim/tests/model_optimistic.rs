@@ -5,14 +5,16 @@
 //! Determinants leave for a keeper on another host, and arrive at any later step. Messages leave
 //! before that. Hosts are lost at any step, with all that only they have. Each rank comes back from
 //! its last committed image and the keeper's copy. A rank that depends on something lost comes back
-//! from its own log, which it has cut before that. Clients take images when they like. The model
-//! checks that
+//! from its own log, which it has cut before that. Clients take images when they like. Ranks also
+//! log the messages that they receive: their senders need not retain them once the keeper has a
+//! copy of that log. The model checks that
 //!
 //! - no rank refuses what another one says, and no committed image depends on something lost;
 //! - every client always ends with the answers that belong to the server's order: no orphan
 //!   survives, in memory or in a committed image;
 //! - it finds a violation when ranks do not say what their messages depend on, when orphans stay,
-//!   when their logs are not cut, and when images are committed that depend on what can be lost.
+//!   when their logs are not cut, when images are committed that depend on what can be lost, when
+//!   received messages count before they are copied, and when lost ones come out of the log.
 //!
 //! Bounds: a question of each client, one connection of a client at a time, whole writes.
 //! `REJOIN_MODELS=soak` takes larger ones than `ci`. Without the variable only random runs are
@@ -27,6 +29,8 @@ use rejoin_logging::determinants::{
     CopiedLog, Dependencies, Dependency, DeterminantError, DeterminantLog, IncarnationEnds,
     LogPart, StableMark, StableMarks,
 };
+use rejoin_logging::receive_log::{CopiedReceives, ReceivedPart};
+use rejoin_sim::node::Node;
 use rejoin_sim::rng::Rng;
 use rejoin_sim::seed_range::seed_range;
 use rejoin_tests::models::{ci, soak, tell};
@@ -68,6 +72,9 @@ impl Recorded {
     }
 }
 
+/// The memory of a log, and that of a receive log if there is one.
+type LeftMemory = (Vec<u64>, Option<Vec<u64>>);
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
     ranks: Ranks,
@@ -76,11 +83,14 @@ struct State {
     committed: [Epoch; RANKS],
     taken: [Option<Epoch>; RANKS],
     incarnations: [u32; RANKS],
-    /// The memory of an orphan's log, while it is away.
-    left_memory: [Option<Vec<u64>>; RANKS],
+    /// The memory of an orphan's log, while it is away, and that of its receive log.
+    left_memory: [Option<LeftMemory>; RANKS],
     /// Parts of logs on their way to the keeper.
     parts: [VecDeque<(LogPart, StableMark)>; RANKS],
     copies: [CopiedLog; RANKS],
+    /// The same of receive logs.
+    received: [VecDeque<ReceivedPart>; RANKS],
+    copied: [CopiedReceives; RANKS],
     marks: StableMarks,
     ends: IncarnationEnds,
     left: Budget,
@@ -98,6 +108,8 @@ enum Action {
     Step(Step),
     /// The next part of a rank's log arrives at the keeper.
     Store(usize),
+    /// The next part of its receive log arrives there.
+    StoreReceived(usize),
     TakeImage(usize),
     Commit(usize),
     /// The host of a rank is lost.
@@ -117,6 +129,12 @@ enum Without {
     Cut,
     /// Images are committed when all that they depend on is stable.
     Gate,
+    /// Received messages count as logged when they are copied.
+    Copies,
+    /// What depends on lost determinants does not come out of a receive log.
+    Filter,
+    /// A rank depends on what the messages depend on that it takes from its receive log.
+    Notes,
 }
 
 struct Setup {
@@ -125,13 +143,23 @@ struct Setup {
     /// Only the host of the server is lost.
     server_only: bool,
     without: Without,
+    /// Ranks log what they receive.
+    logs: bool,
 }
+
+/// Words of a receive log's memory.
+const RECEIVE_WORDS: usize = 8 + 60;
 
 impl State {
     fn new(setup: &Setup) -> State {
         let image = || BTreeMap::from([(Epoch(1), (Program::default(), Recorded::new()))]);
+        let ranks = Ranks::new(|node| {
+            if setup.logs {
+                node.begin_receive_log(RECEIVE_WORDS, setup.without != Without::Copies);
+            }
+        });
         State {
-            ranks: Ranks::new(),
+            ranks,
             recorded: std::array::from_fn(|_| Recorded::new()),
             images: std::array::from_fn(|_| image()),
             committed: [Epoch(1); RANKS],
@@ -140,6 +168,8 @@ impl State {
             left_memory: Default::default(),
             parts: Default::default(),
             copies: Default::default(),
+            received: Default::default(),
+            copied: Default::default(),
             marks: StableMarks::default(),
             ends: IncarnationEnds::default(),
             left: setup.budget,
@@ -206,6 +236,12 @@ impl State {
             };
             self.parts[number].push_back((part, asked));
         }
+        let part = self.ranks.nodes[number].received_part();
+        let asked = self.received[number].back().map_or(0, ReceivedPart::end);
+        let queue = &mut self.received[number];
+        if part.end() > asked.max(self.copied[number].end()) && queue.is_empty() {
+            queue.push_back(part);
+        }
         let unstable = recorded.stable < mark && without != Without::Intervals;
         let interval = if unstable { recorded.asked } else { 0 };
         self.ranks.nodes[number].engine.set_interval(interval);
@@ -232,6 +268,28 @@ impl State {
                 *stable = news.mark.max(*stable);
             }
         }
+    }
+
+    fn store_received(&mut self, number: usize) {
+        let Some(part) = self.received[number].pop_front() else {
+            return;
+        };
+        if let Err(error) = self.copied[number].add(&part) {
+            self.fail(error);
+        }
+        if !self.ranks.away[number] {
+            self.ranks.nodes[number].received_stored(part.end());
+        }
+    }
+
+    /// The memory of a rank's receive log on another host; `None`: it has none.
+    fn copy_of_received(&self, number: usize) -> Option<Vec<u64>> {
+        self.ranks.nodes[number].received_memory()?;
+        let mut memory = vec![0; RECEIVE_WORDS];
+        for part in self.copied[number].parts(usize::MAX) {
+            part.write(&mut memory).expect("as much room");
+        }
+        Some(memory)
     }
 
     fn take_image(&mut self, number: usize) {
@@ -273,23 +331,29 @@ impl State {
         self.ranks.programs[number] = program.clone();
         let mut recorded = image.clone();
         (recorded.asked, recorded.stable) = (0, 0);
-        let memory = self.left_memory[number].take().unwrap_or_else(|| {
+        let (memory, received) = self.left_memory[number].take().unwrap_or_else(|| {
             let mut copy = memory();
             let all = self.copies[number].whole();
             all.write(&mut copy).expect("as much room");
-            copy
+            (copy, self.copy_of_received(number))
         });
         match reopen(&mut recorded, memory) {
             Ok(matches) => node.engine.replay_wild_matches(matches),
             Err(error) => return self.fail(error),
         }
-        self.ranks.nodes[number] = node;
-        self.ranks.away[number] = false;
         let before = Incarnation(now[number] - 1);
         self.ends.note(rank(number), before, recorded.log.mark());
         if let Err(error) = recorded.log.begin(Incarnation(now[number])) {
-            self.fail(error);
+            return self.fail(error);
         }
+        let restored = received.map(|memory| {
+            restore_received(&mut node, memory, &mut recorded, (&self.ends, without))
+        });
+        if let Some(Err(error)) = restored {
+            return self.fail(error);
+        }
+        self.ranks.nodes[number] = node;
+        self.ranks.away[number] = false;
         let image = self.images[number].get(&epoch);
         let lost = image.and_then(|(_, image)| image.dependencies.lost(&self.ends));
         self.recorded[number] = recorded;
@@ -314,7 +378,8 @@ impl State {
         {
             self.fail(error);
         }
-        self.left_memory[number] = Some(memory);
+        let received = self.ranks.nodes[number].received_memory();
+        self.left_memory[number] = Some((memory, received));
         self.lose(number);
         true
     }
@@ -358,10 +423,38 @@ fn reopen(recorded: &mut Recorded, memory: Vec<u64>) -> Result<Vec<WildMatch>, D
     Ok(matches.collect())
 }
 
+/// Takes what a receive log has, without what is lost, and notes what that depends on.
+fn restore_received(
+    node: &mut Node,
+    memory: Vec<u64>,
+    recorded: &mut Recorded,
+    (ends, without): (&IncarnationEnds, Without),
+) -> Result<(), String> {
+    let mut failed = None;
+    let restored = node.restore_received(memory, |head| {
+        let on = Dependency {
+            rank: head.sender,
+            incarnation: head.incarnation,
+            mark: head.interval,
+        };
+        let is_lost = !ends.has(&on);
+        if !is_lost && without != Without::Notes && !recorded.dependencies.contains(&on) {
+            recorded.dependencies.add(on);
+            failed = failed.take().or(recorded.log.depends(on).err());
+        }
+        is_lost && without != Without::Filter
+    });
+    let noted = failed.map_or(Ok(()), |error| Err(error.to_string()));
+    restored.map_err(|error| error.to_string()).and(noted)
+}
+
 impl Setup {
     fn of_rank(&self, number: usize, state: &State, actions: &mut Vec<Action>) {
         if !state.parts[number].is_empty() {
             actions.push(Action::Store(number));
+        }
+        if !state.received[number].is_empty() {
+            actions.push(Action::StoreReceived(number));
         }
         if state.ranks.away[number] {
             return actions.push(Action::Back(number));
@@ -419,6 +512,7 @@ impl Model for Setup {
         match action {
             Action::Step(step) => next.ranks.make(step, self.questions),
             Action::Store(number) => next.store(number),
+            Action::StoreReceived(number) => next.store_received(number),
             Action::TakeImage(number) => {
                 next.left.images -= 1;
                 next.take_image(number);
@@ -428,6 +522,7 @@ impl Model for Setup {
                 next.left.losses -= 1;
                 next.lose(number);
                 next.parts[number].clear();
+                next.received[number].clear();
             }
             Action::Back(number) => next.back(number, self.without),
         }
@@ -469,6 +564,7 @@ fn check(name: &str, questions: usize, budget: Budget, server_only: bool) {
         budget,
         server_only,
         without: Without::Nothing,
+        logs: false,
     };
     let checker = setup.checker().spawn_dfs().join();
     tell(name, begun, &checker, |state| {
@@ -529,7 +625,7 @@ fn walk(setup: &Setup, seed: u64) -> Result<(), String> {
 
 #[test]
 fn many_losses_in_long_runs() {
-    let setup = Setup {
+    let [plain, logging] = [false, true].map(|logs| Setup {
         questions: 3,
         budget: Budget {
             images: 4,
@@ -537,9 +633,11 @@ fn many_losses_in_long_runs() {
         },
         server_only: false,
         without: Without::Nothing,
-    };
+        logs,
+    });
     for seed in seed_range("REJOIN_OPTIMISTIC_SEEDS", 0..3_000) {
-        if let Err(wrong) = walk(&setup, seed) {
+        let setup = if seed % 2 == 0 { &plain } else { &logging };
+        if let Err(wrong) = walk(setup, seed) {
             panic!("{wrong} (REJOIN_OPTIMISTIC_SEEDS={seed}..{})", seed + 1);
         }
     }
@@ -555,6 +653,7 @@ fn found(without: Without) -> String {
         },
         server_only: false,
         without,
+        logs: matches!(without, Without::Copies | Without::Filter | Without::Notes),
     };
     let violation = (0..20_000).find_map(|seed| walk(&setup, seed).err());
     violation.expect("a violation")
@@ -578,4 +677,19 @@ fn orphans_whose_logs_are_not_cut_never_come_to_an_end() {
 #[test]
 fn images_that_are_committed_too_early_are_orphans() {
     println!("{}", found(Without::Gate));
+}
+
+#[test]
+fn received_messages_that_count_before_they_are_copied_are_lost() {
+    println!("{}", found(Without::Copies));
+}
+
+#[test]
+fn received_messages_that_depend_on_what_is_lost_contradict_the_others() {
+    println!("{}", found(Without::Filter));
+}
+
+#[test]
+fn received_messages_whose_dependencies_are_forgotten_contradict_the_others() {
+    println!("{}", found(Without::Notes));
 }

@@ -79,7 +79,7 @@ impl State {
     fn new(setup: &Setup) -> State {
         let image = || BTreeMap::from([(Epoch(1), Program::default())]);
         State {
-            ranks: Ranks::new(),
+            ranks: Ranks::new(|_| {}),
             images: std::array::from_fn(|_| image()),
             committed: [Epoch(1); RANKS],
             taken: [None; RANKS],

@@ -22,10 +22,14 @@ use serde_json::Value;
 use std::time::{Duration, Instant};
 
 /// Names and options.
-const MODES: [(&str, &str); 3] = [
+const MODES: [(&str, &str); 4] = [
     ("coordinated", "--recovery coordinated"),
     ("sender-log host", "--recovery sender-log --log-group host"),
     ("sender-log rank", "--recovery sender-log --log-group rank"),
+    (
+        "receiver-log rank",
+        "--recovery receiver-log --log-group rank",
+    ),
 ];
 /// Kills of a run.
 const KILLS: usize = 3;

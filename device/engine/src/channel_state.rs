@@ -86,6 +86,8 @@ pub(crate) struct Current {
     pub target: Target,
     pub want_ack: bool,
     pub granted: bool,
+    /// The sender of the message waits for the match.
+    pub sync: bool,
     /// Offset in the body of the message, and length of this part.
     pub offset: usize,
     pub len: usize,

@@ -43,10 +43,10 @@
 //! engine what they depend on ([`Engine::set_interval`]), and records what other ranks' messages
 //! depend on ([`Engine::next_dependency`]).
 //!
-//! With a receive log ([`Engine::log_received`]) the device drains [`Engine::next_received`] when
-//! bodies are in their places: it logs these messages, and says so ([`Engine::received_logged`]).
-//! Their senders need not retain them. A restored rank takes them from its log, before it has a
-//! link ([`Engine::restore_received`]).
+//! With a receive log ([`Engine::begin_receive_log`]) the device drains [`Engine::next_received`]
+//! when bodies are in their places: it logs these messages, and says so
+//! ([`Engine::received_logged`]). Their senders need not retain them. A restored rank takes them
+//! from its log, before it has a link ([`Engine::restore_received`]).
 //!
 //! **Links.** When a handshake needs it, [`Engine::resume`] gives this rank's resume for the peer.
 //! When the handshake succeeded, [`Engine::link_up`] takes the peer's resume and queues the frames
@@ -93,7 +93,7 @@
 //! logged_bytes() -> u64   look_at_log(impl Fn() -> u64) -> LogLook
 //! set_log_memory(&'static mut [u8])   next_early_copy(most: usize) -> Option<LogCopy<'_>>
 //! store_wild_matches(impl FnMut(WildMatch) -> bool) -> bool   replay_wild_matches(impl IntoIterator<Item = WildMatch>)
-//! log_received()   any_received() -> bool   next_received() -> Option<Received<'_>>
+//! begin_receive_log()   any_received() -> bool   next_received() -> Option<Received<'_>>
 //! received_logged(Rank, Ssn, len)   restore_received((Rank, Ssn), Envelope, sync, &[u8]) -> bool
 //! set_interval(u64)   any_dependency() -> bool   next_dependency() -> Option<(Rank, u64)>
 //! describe(ReqId) -> Option<Waiting>   waiting() -> impl Iterator<Item = Waiting>

@@ -45,7 +45,7 @@ impl Engine {
         if let Some(mut rx) = context {
             if let Some(from) = remote {
                 rx.core.messages.remove(at);
-                rx.clear_to_send(ssn, len, request, granted, from);
+                rx.clear_to_send(ssn, len, request, (granted, sync), from);
             } else if sync {
                 rx.send_control(FrameKind::Matched, ssn);
             }

@@ -34,8 +34,8 @@ impl LoggedRuns {
 
     /// The first message that the log does not have, from this one on.
     pub(crate) fn end_from(&self, ssn: Ssn) -> Ssn {
-        let run = self.0.iter().find(|run| run.0 <= ssn && ssn < run.1);
-        run.map_or(ssn, |run| run.1)
+        let run = self.0.get(self.0.partition_point(|run| run.1 <= ssn));
+        run.filter(|run| run.0 <= ssn).map_or(ssn, |run| run.1)
     }
 
     /// Earlier messages are of no interest any more.

@@ -28,7 +28,7 @@ pub struct Received<'a> {
     pub ssn: Ssn,
     /// Context id, source and tag.
     pub envelope: Envelope,
-    /// Its sender waits until a receive takes it, and no receive has.
+    /// Its sender waits until a receive takes it.
     pub sync: bool,
     /// The mark of the sender's log on which it depends; 0: on nothing that is not stable.
     pub interval: u64,
@@ -48,7 +48,7 @@ pub enum ReceivedBody<'a> {
 impl Engine {
     /// From now on the device logs what comes of other groups. To be called before the first
     /// message.
-    pub fn log_received(&mut self) {
+    pub fn begin_receive_log(&mut self) {
         self.core.received.begin();
     }
 
@@ -62,12 +62,19 @@ impl Engine {
     /// The next message that is to be logged. The device says whether it was
     /// ([`Engine::received_logged`]), now or when that is stable.
     pub fn next_received(&mut self) -> Option<Received<'_>> {
-        let due = self.core.received.pop()?;
+        let due = loop {
+            let due = self.core.received.pop()?;
+            match due.place {
+                // It was cancelled.
+                WholeBody::Message(id) if self.core.messages.find(id).is_none() => {}
+                _ => break due,
+            }
+        };
         let body = match due.place {
             WholeBody::Memory(segment) => ReceivedBody::Memory(segment),
             WholeBody::Message(id) => match &self.core.messages.get(id)?.body {
                 HeldBody::Ready(buf) => ReceivedBody::Bytes(buf.bytes()),
-                _ => return None,
+                _ => ReceivedBody::Bytes(&[]),
             },
         };
         Some(Received {
@@ -118,10 +125,7 @@ impl Engine {
         let mut buf = core.pool.take(body.len());
         buf.bytes_mut().copy_from_slice(body);
         if ssn < next {
-            if !core.omits(Omission::LoggedBody) {
-                self.restore_body(peer, ssn, buf);
-            }
-            return true;
+            return core.omits(Omission::LoggedBody) || self.restore_body(peer, ssn, buf);
         }
         channel.rx.order.take();
         let bound = core.match_posted(&envelope, body.len() as u64);
@@ -134,13 +138,18 @@ impl Engine {
     }
 
     /// The image has the envelope of a message, and the log its body, unless the image has both.
-    fn restore_body(&mut self, peer: Rank, ssn: Ssn, buf: Buf) {
+    /// False: the body has another length than the envelope says.
+    fn restore_body(&mut self, peer: Rank, ssn: Ssn, buf: Buf) -> bool {
         let config = self.config;
         let context = rx::context(&mut self.channels, &mut self.core, &config, peer);
         let Some(mut rx) = context else {
-            return;
+            return false;
         };
         let len = buf.len();
+        let partial = rx.channel.rx.partial.get(ssn);
+        if partial.is_some_and(|partial| partial.len != len as u64) {
+            return false;
+        }
         let Some(partial) = rx.channel.rx.partial.remove(ssn) else {
             return rx.restore_announced(ssn, buf);
         };
@@ -159,6 +168,7 @@ impl Engine {
             }
             Target::Nowhere => {}
         }
+        true
     }
 }
 
@@ -196,9 +206,9 @@ impl Core {
 }
 
 impl SendContext<'_> {
-    /// A message that waits for its receive, and whose body is with its sender, gets it. Its sender
-    /// has sent the body once, so a receive had taken the message.
-    fn restore_announced(&mut self, ssn: Ssn, buf: Buf) {
+    /// A message that waits for its receive, and whose body is with its sender, gets it. False: the
+    /// body has another length.
+    fn restore_announced(&mut self, ssn: Ssn, buf: Buf) -> bool {
         let peer = self.channel.peer;
         let is_it = |message: &UnexpectedMessage| {
             let is_remote = matches!(message.body, HeldBody::Remote(_));
@@ -206,12 +216,16 @@ impl SendContext<'_> {
         };
         let waiting = self.core.messages.iter_mut();
         let Some((_, message)) = waiting.into_iter().find(|(_, message)| is_it(message)) else {
-            return;
+            return true;
         };
+        if message.len != buf.len() as u64 {
+            return false;
+        }
         message.body = HeldBody::Ready(buf);
-        (message.sync, message.restored) = (false, true);
+        message.restored = true;
         let granted = message.granted;
         self.consumed(granted, ENVELOPE_COST);
+        true
     }
 }
 
@@ -251,17 +265,21 @@ impl Channel {
         }
     }
 
-    /// A message with a body of `len` bytes is whole; the receive it is for may be freed next.
+    /// A message is whole: its length, and whether its sender waits for the match. Its receive may
+    /// be freed next.
     #[inline(always)]
-    pub(crate) fn log_whole(&self, core: &mut Core, ssn: Ssn, target: Target, len: usize) {
+    pub(crate) fn log_whole(&self, core: &mut Core, ssn: Ssn, target: Target, of: (usize, bool)) {
         if self.across && core.received.is_used() {
-            self.log_target(core, ssn, target, len);
+            self.log_target(core, ssn, target, of);
         }
     }
 
-    fn log_target(&self, core: &mut Core, ssn: Ssn, target: Target, len: usize) {
-        let into = |core: &Core, request: u32| core.recv_segment(request).part(0, len);
-        let (envelope, sync, place) = match target {
+    fn log_target(&self, core: &mut Core, ssn: Ssn, target: Target, (len, sync): (usize, bool)) {
+        let into = |core: &Core, request: u32| {
+            let room = core.recv_segment(request);
+            WholeBody::Memory(room.part(0, len))
+        };
+        let (envelope, place) = match target {
             Target::Nowhere => return,
             Target::Request(request) => {
                 let EngineRequest::Recv(recv) = &core.requests[request] else {
@@ -272,20 +290,14 @@ impl Channel {
                     source: recv.completion.source,
                     tag: recv.completion.tag,
                 };
-                (envelope, false, WholeBody::Memory(into(core, request)))
+                (envelope, into(core, request))
             }
             Target::Message(at) => {
                 let message = &core.messages[at];
                 // A receive that waits for it gets its copy before the device logs it.
-                let copied = message
-                    .bound
-                    .map(|request| WholeBody::Memory(into(core, request)));
-                let sync = message.sync && message.bound.is_none();
-                (
-                    message.envelope,
-                    sync,
-                    copied.unwrap_or_else(|| WholeBody::Message(core.messages.id(at))),
-                )
+                let copied = message.bound.map(|request| into(core, request));
+                let place = copied.unwrap_or_else(|| WholeBody::Message(core.messages.id(at)));
+                (message.envelope, place)
             }
         };
         if !matches!(place, WholeBody::Memory(into) if into.len < len) {

@@ -24,7 +24,7 @@ struct Logged {
 /// which is committed.
 fn with_log() -> World {
     let mut world = two_groups();
-    world.nodes[SECOND].engine.log_received();
+    world.nodes[SECOND].engine.begin_receive_log();
     commit(&mut world, 1);
     world
 }
@@ -150,7 +150,7 @@ fn a_receive_that_the_image_has_posted_gets_its_message_from_the_log() {
     let image = world.nodes[SECOND].clone();
     world.send(FIRST, SECOND, 3, &content(3, 500), MessageMode::Synchronous);
     let logged = settle(&mut world);
-    assert_eq!((logged.len(), logged[0].sync), (1, false));
+    assert_eq!((logged.len(), logged[0].sync), (1, true));
     comes_back(&mut world, &image, &logged);
     world.settle();
     let done = world.nodes[SECOND].engine.poll(id).expect("it is complete");

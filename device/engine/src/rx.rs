@@ -86,8 +86,9 @@ impl Engine {
             config: &config,
         };
         if current.kind == FrameKind::Eager {
+            let whole = (current.len, current.sync);
             rx.channel
-                .log_whole(rx.core, current.ssn, current.target, current.len);
+                .log_whole(rx.core, current.ssn, current.target, whole);
             rx.eager_done(
                 current.target,
                 current.len,
@@ -151,6 +152,7 @@ impl SendContext<'_> {
         };
         // Before any frame is made: its ack must not cover the body that is still to come.
         let want_ack = header.flags.has(Flags::WANT_ACK);
+        let sync = header.flags.has(Flags::SYNC);
         if len > 0 {
             self.channel.rx.current = Some(Current {
                 kind: FrameKind::Eager,
@@ -158,15 +160,17 @@ impl SendContext<'_> {
                 target,
                 want_ack,
                 granted,
+                sync,
                 offset: 0,
                 len,
             });
         }
-        if header.flags.has(Flags::SYNC) && matches!(target, Target::Request(_)) {
+        if sync && matches!(target, Target::Request(_)) {
             self.send_control(FrameKind::Matched, header.ssn);
         }
         if len == 0 {
-            self.channel.log_whole(self.core, header.ssn, target, 0);
+            self.channel
+                .log_whole(self.core, header.ssn, target, (0, sync));
             self.eager_done(target, 0, granted, want_ack);
             return Ok(RxBody::None);
         }
@@ -202,7 +206,8 @@ impl SendContext<'_> {
         match self.core.match_posted(&header.envelope, header.length) {
             Some(request) => {
                 let granted = header.flags.has(Flags::GRANTED);
-                self.clear_to_send(header.ssn, header.length, request, granted, header.aux);
+                let flags = (granted, header.flags.has(Flags::SYNC));
+                self.clear_to_send(header.ssn, header.length, request, flags, header.aux);
             }
             None => {
                 self.unexpected(header, HeldBody::Remote(header.aux));
@@ -220,13 +225,13 @@ impl SendContext<'_> {
         ssn: Ssn,
         len: u64,
         request: u32,
-        granted: bool,
+        (granted, sync): (bool, bool),
         from: u64,
     ) {
         self.consumed(granted, ENVELOPE_COST);
         if len == 0 {
             self.channel
-                .log_whole(self.core, ssn, Target::Request(request), 0);
+                .log_whole(self.core, ssn, Target::Request(request), (0, sync));
             self.send_control(FrameKind::Finish, ssn);
             self.core.recv_done(request);
             return;
@@ -236,6 +241,7 @@ impl SendContext<'_> {
             eager: false,
             want_ack: false,
             granted,
+            sync,
             target: Target::Request(request),
             received: 0,
             len,
@@ -270,6 +276,7 @@ impl SendContext<'_> {
             target: partial.target,
             want_ack: partial.want_ack,
             granted: partial.granted,
+            sync: partial.sync,
             offset,
             len,
         });
@@ -283,7 +290,7 @@ impl SendContext<'_> {
         };
         let len = partial.len as usize;
         self.channel
-            .log_whole(self.core, partial.ssn, partial.target, len);
+            .log_whole(self.core, partial.ssn, partial.target, (len, partial.sync));
         if partial.eager {
             self.eager_done(partial.target, len, partial.granted, partial.want_ack);
             self.decide_cancels(partial.ssn);
@@ -364,6 +371,7 @@ impl Channel {
                 // Data frames are overtaken by a control frame that asks for it.
                 want_ack: true,
                 granted: current.granted,
+                sync: current.sync,
                 target: current.target,
                 received: 0,
                 len: current.len as u64,

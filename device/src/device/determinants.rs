@@ -49,7 +49,7 @@ pub(super) fn begin_log(
 /// How long determinants may take to be stored, before a rank that waits for nothing else gives up.
 const STORE_LIMIT: Duration = Duration::from_secs(60);
 
-fn unusable(rank: Rank, error: &DeterminantError) -> Error {
+pub(super) fn unusable(rank: Rank, error: &DeterminantError) -> Error {
     Error::Manager {
         rank,
         problem: format!("its memory for determinants is of no use: {error}"),
@@ -252,7 +252,6 @@ impl Device {
     /// messages take half of their room. Above the limit of messages, nothing is sent to other
     /// groups. A rank that leaves has sent its last message, and may ask for nothing.
     pub(super) fn ask_for_log_room(&mut self) -> Result<()> {
-        self.store_received()?;
         let Some(rank_log) = &mut self.determinants else {
             return Ok(());
         };
@@ -262,6 +261,10 @@ impl Device {
         if self.manager.is_leaving() {
             return Ok(());
         }
+        self.store_received()?;
+        let Some(rank_log) = &mut self.determinants else {
+            return Ok(());
+        };
         let was_full = rank_log.is_full();
         let wants = rank_log.wants_checkpoint(after, retained);
         let is_full = rank_log.is_full();

@@ -1,22 +1,23 @@
 //! Messages of other recovery groups are logged when they are received, where the local manager has
 //! memory for that. Their senders need not retain them, and a returned rank need not wait for them.
 
-use rejoin_channel_table::ids::{Epoch, Rank};
+use rejoin_channel_table::ids::{Epoch, Incarnation, Rank};
 use rejoin_engine::{Engine, Envelope};
 use rejoin_logging::determinants::Dependency;
 use rejoin_logging::receive_log::{MessageHead, ReceiveLogError};
 use rejoin_wire::{RankOptions, ToManager};
 
 use super::Device;
+use super::determinants::unusable as unusable_determinants;
 use crate::error::{Error, Result};
 use crate::program_memory;
-use crate::rank_log::RankLog;
 use crate::rank_receive_log::RankReceiveLog;
 use crate::recovery::managers_log;
 
 /// The receive log of a process that begins; `None` if it has none. Without it, senders retain all
 /// messages.
 pub(super) fn begin_receive_log(
+    incarnation: Incarnation,
     settings: &RankOptions,
     engine: &mut Engine,
 ) -> Option<RankReceiveLog> {
@@ -24,10 +25,11 @@ pub(super) fn begin_receive_log(
     let memory = opened
         .inspect_err(|error| tracing::info!("received messages are not logged: {error}"))
         .ok()??;
-    let log = RankReceiveLog::new(memory, settings.stable_node)
+    let life = u64::from(incarnation.0);
+    let log = RankReceiveLog::new(memory, life, settings.stable_node)
         .inspect_err(|error| tracing::info!("received messages are not logged: {error}"))
         .ok()?;
-    engine.log_received();
+    engine.begin_receive_log();
     Some(log)
 }
 
@@ -54,7 +56,7 @@ impl Device {
             return;
         };
         let book = self.links.book();
-        program_memory::log_received(&mut self.engine, |received, body| {
+        program_memory::log_whole_messages(&mut self.engine, |received, body| {
             let head = MessageHead {
                 sender: received.peer,
                 // A link has the incarnation of the book, and ends before that changes.
@@ -76,8 +78,8 @@ impl Device {
     /// A manager that cannot be spoken to.
     #[inline]
     pub(super) fn store_received(&mut self) -> Result<()> {
-        let position = self.receive_log.as_mut();
-        match position.and_then(RankReceiveLog::position_to_store) {
+        let log = self.receive_log.as_mut();
+        match log.and_then(RankReceiveLog::position_to_store) {
             Some(position) => self.manager.send(&ToManager::StoreReceived { position }),
             None => Ok(()),
         }
@@ -125,24 +127,24 @@ impl Device {
                 incarnation: head.incarnation,
                 mark: head.interval,
             };
-            // Its sender sends another one instead.
-            let is_lost = |rank_log: &RankLog| head.interval > 0 && rank_log.is_lost(&on);
-            if self.determinants.as_ref().is_some_and(is_lost) {
-                continue;
+            if let Some(rank_log) = self.determinants.as_mut().filter(|_| on.mark > 0) {
+                if rank_log.is_lost(&on) {
+                    // Its sender sends another one instead.
+                    continue;
+                }
+                // The log of determinants may have ended before it came.
+                let noted = rank_log.depends(on);
+                noted.map_err(|error| unusable_determinants(rank, &error))?;
             }
             let (number, body) = ((head.sender, head.ssn), &message.body);
-            let is_there = self
-                .engine
-                .restore_received(number, envelope, head.synchronous, body);
-            if !is_there {
-                continue;
-            }
-            log.note_restored();
-            if log.is_kept(message.end, &head, body.len()) {
-                self.engine
-                    .received_logged(head.sender, head.ssn, body.len());
+            let engine = &mut self.engine;
+            if engine.restore_received(number, envelope, head.synchronous, body)
+                && log.restored(&message)
+            {
+                engine.received_logged(head.sender, head.ssn, body.len());
             }
         }
+        log.all_restored();
         program_memory::copy_out(&mut self.engine);
         self.store_received()
     }

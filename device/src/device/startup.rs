@@ -108,7 +108,7 @@ impl Device {
             });
         }
         let determinants = begin_log(identity.rank, &settings, &mut engine)?;
-        let receive_log = begin_receive_log(&settings, &mut engine);
+        let receive_log = begin_receive_log(identity.incarnation, &settings, &mut engine);
         let mut device = Self {
             engine,
             meter: Meter::new(options.cut, identity.rank.0),

@@ -29,7 +29,8 @@ struct StoredRank {
     incarnation: Incarnation,
     /// The mark that what is stored reaches.
     copied: u64,
-    /// The last mark that is stable.
+    /// The mark up to which all is stable, asked about or not: an incarnation that has ended asks
+    /// about nothing more, and others may depend on what it has recorded.
     stable: u64,
     /// Later marks that are stored, ascending.
     stored: VecDeque<u64>,
@@ -104,19 +105,20 @@ impl StableMarks {
     pub fn advance(&mut self) -> Vec<StableMark> {
         let mut news = Vec::new();
         loop {
-            let before = news.len();
+            let mut advances = false;
             for rank in self.waiting.clone() {
-                self.advance_rank(rank, &mut news);
+                advances |= self.advance_rank(rank, &mut news);
             }
-            if news.len() == before {
+            if !advances {
                 return news;
             }
         }
     }
 
-    fn advance_rank(&mut self, rank: Rank, news: &mut Vec<StableMark>) {
+    /// Whether more of the rank's log is stable than before.
+    fn advance_rank(&mut self, rank: Rank, news: &mut Vec<StableMark>) -> bool {
         let Some(stored) = self.ranks.get(&rank) else {
-            return;
+            return false;
         };
         let blocked = stored
             .dependencies
@@ -124,17 +126,18 @@ impl StableMarks {
             .find(|(.., on)| !self.is_stable(on));
         let limit = blocked.map_or(u64::MAX, |(_, own, _)| own - 1);
         let Some(stored) = self.ranks.get_mut(&rank) else {
-            return;
+            return false;
         };
-        while let Some(mark) = stored.stored.pop_front_if(|mark| *mark <= limit) {
-            stored.stable = stored.stable.max(mark);
+        let before = stored.stable;
+        let stable = before.max(limit.min(stored.copied));
+        stored.stable = stable;
+        while let Some(mark) = stored.stored.pop_front_if(|mark| *mark <= stable) {
             news.push(StableMark {
                 rank,
                 incarnation: stored.incarnation,
                 mark,
             });
         }
-        let stable = stored.stable;
         while stored
             .dependencies
             .front()
@@ -145,6 +148,7 @@ impl StableMarks {
         if stored.stored.is_empty() {
             self.waiting.remove(&rank);
         }
+        stable > before
     }
 
     fn is_stable(&self, on: &Dependency) -> bool {
@@ -190,6 +194,26 @@ mod tests {
         let part = LogPart::read(log.memory(), from).expect("a part");
         marks.add(asked.rank, &part);
         marks.stored(asked);
+    }
+
+    /// Each depends on what the other one has recorded before that, and asks about it no more.
+    #[test]
+    fn what_an_ended_incarnation_has_recorded_is_stable_without_a_question() {
+        let (mut marks, mut first, mut second) = (StableMarks::default(), log(), log());
+        let told = answer(&mut first);
+        second.depends(on(1, 0, told)).expect("room");
+        let back = answer(&mut second);
+        first.depends(on(2, 0, back)).expect("room");
+        // Both are lost before anything of this is stored, except for these copies.
+        for (number, log) in [(1, &mut first), (2, &mut second)] {
+            log.begin(Incarnation(1)).expect("room");
+            let asked = mark(number, 1, log.mark());
+            store(&mut marks, log, 0, asked);
+        }
+        let asked = [mark(1, 1, first.mark()), mark(2, 1, second.mark())];
+        let mut news = marks.advance();
+        news.sort_by_key(|mark| mark.rank);
+        assert_eq!(news, asked);
     }
 
     #[test]

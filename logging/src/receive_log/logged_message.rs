@@ -71,23 +71,27 @@ pub struct LoggedReceive {
 }
 
 impl LoggedReceive {
-    /// Reads the message at the begin of a range of words, and how many it has. `None`: it would
-    /// have more than there are.
-    pub(super) fn read(load: impl Fn(u64) -> u64, range: Range<u64>) -> Option<(Self, u64)> {
-        let after_head = range.start + HEAD_WORDS as u64;
-        if after_head > range.end {
-            return None;
-        }
-        let words = std::array::from_fn(|word| load(range.start + word as u64));
-        let (head, length) = MessageHead::decode(words);
-        let of_body = body_words(length);
-        if of_body > range.end - after_head {
-            return None;
-        }
-        let words = (after_head..after_head + of_body).map(load);
+    /// How many words the message at the begin of a range has. `None`: more than there are.
+    pub(super) fn length(load: impl Fn(u64) -> u64, range: Range<u64>) -> Option<u64> {
+        let left = range.end.checked_sub(range.start)?;
+        let of_body = left.checked_sub(HEAD_WORDS as u64)?;
+        let (_, bytes) = MessageHead::decode(Self::head(&load, range.start));
+        let words = body_words(bytes);
+        (words <= of_body).then_some(HEAD_WORDS as u64 + words)
+    }
+
+    fn head(load: impl Fn(u64) -> u64, start: u64) -> [u64; HEAD_WORDS] {
+        std::array::from_fn(|word| load(start + word as u64))
+    }
+
+    /// Reads the message at the begin of a range of words. `None`: it would have more than there
+    /// are.
+    pub(super) fn read(load: impl Fn(u64) -> u64, range: Range<u64>) -> Option<Self> {
+        let end = range.start + Self::length(&load, range.clone())?;
+        let (head, length) = MessageHead::decode(Self::head(&load, range.start));
+        let words = (range.start + HEAD_WORDS as u64..end).map(load);
         let mut body: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
         body.truncate(length as usize);
-        let end = after_head + of_body;
-        Some((Self { head, body, end }, HEAD_WORDS as u64 + of_body))
+        Some(Self { head, body, end })
     }
 }

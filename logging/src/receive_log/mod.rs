@@ -15,6 +15,7 @@
 //! | 1 | words of messages ever appended |
 //! | 2 | how many of them the ring does not hold any more |
 //! | 3 | 1 if the memory was filled from a copy on another host ([`CopiedReceives`]) |
+//! | 4 | which process has begun the log; a copy of an earlier log of the rank says nothing |
 //!
 //! A message is six words, and then its body, in little-endian words of which the last one is
 //! filled up with zeros:
@@ -41,7 +42,7 @@ pub use received_copy::{CopiedReceives, ReceivedPart};
 
 use crate::determinants::LogMemory;
 use receive_layout::{
-    COPIED, END, FIRST, HEAD_WORDS, HEADER_WORDS, MAGIC, body_words, capacity, place,
+    COPIED, END, FIRST, HEAD_WORDS, HEADER_WORDS, LIFE, MAGIC, body_words, capacity, place,
 };
 
 type Result<T, E = ReceiveLogError> = std::result::Result<T, E>;
@@ -54,23 +55,28 @@ pub struct ReceiveLog<M> {
     position: u64,
     /// Words of messages that are needed no more.
     first: u64,
+    /// Which process has begun the log.
+    life: u64,
 }
 
 impl<M: LogMemory> ReceiveLog<M> {
-    /// An empty log. Overwrites the memory's header.
+    /// An empty log. Overwrites the memory's header. No other process of the rank that begins a log
+    /// has this number.
     ///
     /// # Errors
     /// The memory is too small for a message.
-    pub fn new(mut memory: M) -> Result<Self> {
+    pub fn new(mut memory: M, life: u64) -> Result<Self> {
         capacity(&memory)?;
         for word in 1..HEADER_WORDS {
             memory.store(word, 0);
         }
+        memory.store(LIFE, life);
         memory.store(0, MAGIC);
         Ok(Self {
             memory,
             position: 0,
             first: 0,
+            life,
         })
     }
 
@@ -155,12 +161,14 @@ impl<M: LogMemory> ReceiveLog<M> {
                 expected: self.memory.words(),
             });
         }
-        if memory.load(COPIED) == 1 && memory.load(END) < self.position {
-            // The image has all that the copy has.
-            memory.store(END, self.position);
+        let is_other = memory.load(LIFE) != self.life;
+        if memory.load(COPIED) == 1 && (is_other || memory.load(END) < self.position) {
+            // The image has all that the copy has, if that is of this log. The process may die
+            // between two of these, and the next one does it again.
             memory.store(FIRST, self.position);
+            memory.store(END, self.position);
+            memory.store(LIFE, self.life);
         }
-        memory.store(COPIED, 0);
         let (first, end, position) = (memory.load(FIRST), memory.load(END), self.position);
         let held = end.checked_sub(first);
         if held.is_none_or(|held| held > ring) || !(first..=end).contains(&position) {
@@ -170,13 +178,14 @@ impl<M: LogMemory> ReceiveLog<M> {
                 position,
             });
         }
+        memory.store(COPIED, 0);
         let mut messages = Vec::new();
         let mut at = position;
         while at < end {
             let message = LoggedReceive::read(|number| memory.load(place(ring, number)), at..end);
-            let (message, words) = message.ok_or(ReceiveLogError::Damaged { at })?;
+            let message = message.ok_or(ReceiveLogError::Damaged { at })?;
+            at = message.end;
             messages.push(message);
-            at += words;
         }
         // A long message may have been whole after later ones.
         messages.sort_by_key(|message| (message.head.sender, message.head.ssn));

@@ -11,6 +11,8 @@ pub(super) const END: usize = 1;
 pub(super) const FIRST: usize = 2;
 /// Word: 1 if the memory was filled from a copy, which may be older than the process's image.
 pub(super) const COPIED: usize = 3;
+/// Word: which process has begun the log.
+pub(super) const LIFE: usize = 4;
 /// Words of the header: a cache line.
 pub(super) const HEADER_WORDS: usize = 8;
 

@@ -17,7 +17,7 @@ fn head(ssn: u64) -> MessageHead {
 }
 
 fn log(ring: usize) -> ReceiveLog<Vec<u64>> {
-    ReceiveLog::new(vec![u64::MAX; HEADER_WORDS + ring]).expect("room for a message")
+    ReceiveLog::new(vec![u64::MAX; HEADER_WORDS + ring], 7).expect("room for a message")
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_message_without_room_leaves_the_log_as_it_is() {
 
 #[test]
 fn memory_that_is_not_the_logs_is_refused() {
-    let small = ReceiveLog::new(vec![0; HEADER_WORDS + HEAD_WORDS - 1]);
+    let small = ReceiveLog::new(vec![0; HEADER_WORDS + HEAD_WORDS - 1], 7);
     assert_eq!(small, Err(ReceiveLogError::TooSmall { words: 13 }));
     let mut log = log(32);
     assert!(log.append(&head(1), b"kept"));
@@ -133,8 +133,50 @@ fn a_rank_continues_on_another_host_from_a_copy() {
 }
 
 #[test]
+fn a_copy_that_ends_within_a_message_has_those_before_it() {
+    let mut log = log(64);
+    let image = log.clone();
+    for number in 0..3 {
+        assert!(log.append(&head(number), &[number as u8; 40]));
+    }
+    for most in 0..=33 {
+        let part = ReceivedPart::read(log.memory(), 0, log.position(), most).expect("a log");
+        let mut memory = vec![0; HEADER_WORDS + 64];
+        part.write(&mut memory).expect("room");
+        let end = ReceivedPart::end_at_message(&mut memory).expect("a log");
+        assert_eq!(end, most as u64 / 11 * 11);
+        let mut restored = image.clone();
+        let found = restored.reopen(memory).expect("whole messages");
+        assert_eq!(found.len(), most / 11, "{most} words");
+        assert_eq!(restored.position(), end);
+    }
+}
+
+#[test]
+fn a_copy_of_another_process_s_log_says_nothing() {
+    let mut former = ReceiveLog::new(vec![0; HEADER_WORDS + 64], 6).expect("room");
+    assert!(former.append(&head(1), &[1; 40]));
+    let mut copy = CopiedReceives::default();
+    let read = |log: &ReceiveLog<Vec<u64>>, from| {
+        ReceivedPart::read(log.memory(), from, log.position(), 99).expect("a log")
+    };
+    copy.add(&read(&former, 0)).expect("the begin");
+    let mut memory = vec![0; HEADER_WORDS + 64];
+    copy.parts(99)
+        .for_each(|part| part.write(&mut memory).expect("room"));
+    let mut log = log(64);
+    assert!(log.append(&head(2), b""));
+    let mut image = log.clone();
+    assert_eq!(image.reopen(memory), Ok(Vec::new()));
+    assert_eq!((image.position(), image.held()), (6, 0));
+    copy.add(&read(&log, 0)).expect("all of it");
+    assert_eq!(copy.end(), 6);
+}
+
+#[test]
 fn a_copy_refuses_a_part_that_does_not_follow() {
     let part = |first, from, words: &[u64]| ReceivedPart {
+        life: 7,
         first,
         from,
         words: words.to_vec(),

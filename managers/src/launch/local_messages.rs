@@ -111,6 +111,7 @@ pub const MOST_RECEIVED_WORDS: usize = 1 << 19;
 /// A part of a receive log ([`ReceivedPart`]).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceivedWords {
+    life: u64,
     first: u64,
     from: u64,
     words: Vec<u64>,
@@ -118,15 +119,35 @@ pub struct ReceivedWords {
 
 impl From<ReceivedPart> for ReceivedWords {
     fn from(part: ReceivedPart) -> ReceivedWords {
-        let ReceivedPart { first, from, words } = part;
-        ReceivedWords { first, from, words }
+        let ReceivedPart {
+            life,
+            first,
+            from,
+            words,
+        } = part;
+        ReceivedWords {
+            life,
+            first,
+            from,
+            words,
+        }
     }
 }
 
 impl From<ReceivedWords> for ReceivedPart {
     fn from(part: ReceivedWords) -> ReceivedPart {
-        let ReceivedWords { first, from, words } = part;
-        ReceivedPart { first, from, words }
+        let ReceivedWords {
+            life,
+            first,
+            from,
+            words,
+        } = part;
+        ReceivedPart {
+            life,
+            first,
+            from,
+            words,
+        }
     }
 }
 

@@ -20,11 +20,7 @@ impl LocalManager {
             return Ok(());
         };
         match starter.logs().read_received(rank, position) {
-            Ok(part) if part.words.is_empty() => self.received_stored(StoredMark {
-                rank,
-                incarnation,
-                mark: part.end(),
-            }),
+            // Also one without words: the answer then comes behind all that is on its way.
             Ok(part) => self.mpirun.tell(&LocalToMpirun::Received {
                 rank,
                 incarnation,

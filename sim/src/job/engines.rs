@@ -609,12 +609,15 @@ impl Work for Engines {
                     node.commit(from);
                     node.engine
                         .replay_wild_matches(member.matches.iter().copied());
-                    old.iter().for_each(|dead| node.restore_received(dead));
+                    if let Some(memory) = old.as_ref().and_then(Node::received_memory) {
+                        let restored = node.restore_received(memory, |_| false);
+                        restored.expect("the log of the image");
+                    }
                 }
                 None if !self.groups.is_empty() => {
                     node.engine.set_groups(&self.groups);
                     if self.log_words > 0 {
-                        node.log_received(self.log_words);
+                        node.begin_receive_log(self.log_words, false);
                     }
                     member.matches.clear();
                 }

@@ -187,8 +187,8 @@ impl Program {
 }
 
 impl Ranks {
-    /// All ranks at their first image, of epoch 1.
-    pub fn new() -> Ranks {
+    /// All ranks at their first image, of epoch 1, before which each is prepared.
+    pub fn new(prepare: impl Fn(&mut Node)) -> Ranks {
         let config = Config {
             eager_copy: 8,
             eager_max: 64,
@@ -200,6 +200,7 @@ impl Ranks {
             let me = identity(number, [0; RANKS]);
             let mut node = Node::new(config.consistent(), me, book([0; RANKS]));
             node.engine.set_groups(&[0, 1, 2]);
+            prepare(&mut node);
             node.enter(Epoch(1));
             node
         };

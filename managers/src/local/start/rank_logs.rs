@@ -31,7 +31,7 @@ impl LogMemory for Words {
 }
 
 /// Most bytes of messages that a rank has in its receive log, and the same where a copy of it is in
-/// memory of mpirun. All hosts have the same room: a rank comes back with its log on any.
+/// memory of mpirun.
 const MOST_RECEIVED: u64 = 64 << 20;
 const MOST_COPIED: u64 = 16 << 20;
 
@@ -78,8 +78,14 @@ impl ReceiveMemory {
     /// Adds the next part of a copy.
     fn add(&mut self, part: &ReceivedPart) -> Result<()> {
         let written = part.write(&mut self.words);
-        self.next = part.end();
         written.map_err(|error| Error::Log(error.to_string()))
+    }
+
+    /// All parts have come.
+    fn complete(&mut self) -> Result<()> {
+        let end = ReceivedPart::end_at_message(&mut self.words);
+        self.next = end.map_err(|error| Error::Log(error.to_string()))?;
+        Ok(())
     }
 }
 
@@ -165,10 +171,11 @@ impl RankLogs {
             true => MOST_COPIED,
             false => MOST_RECEIVED,
         };
-        let received = match (plan.options.optimistic, plan.options.log_limit) {
-            (false, _) => 0,
-            (true, 0) => most,
-            (true, given) => given.min(most),
+        let received = match (&plan.options, plan.options.log_limit) {
+            (options, _) if !options.optimistic => 0,
+            // A rank comes back with its log on any host.
+            (options, 0) if options.stable_node => most,
+            _ => limit.min(most),
         };
         let received = anonymous::allow(received).map_or(0, |()| received);
         let open = |(rank, _): &(Rank, u32)| Ok((*rank, RankLog::new(allowed(bodies), received)?));
@@ -393,6 +400,9 @@ fn new_log(
         None if room > 0 => Some(ReceiveMemory::empty(room)?),
         received => received,
     };
+    if let Some(received) = &mut log.received {
+        received.complete()?;
+    }
     let written = copied.write(&mut log.words);
     written.map_err(|error| Error::Log(error.to_string()))?;
     (log.next, log.copied_for) = (copied.end(), Some(incarnation));

@@ -7,7 +7,12 @@ use super::overhead::steps;
 use crate::bench::row_plot::{Frame, SampleRow, spread, spreads};
 use anyhow::{Context, Result, ensure};
 
-const MODES: [&str; 3] = ["coordinated", "sender-log host", "sender-log rank"];
+const MODES: [&str; 4] = [
+    "coordinated",
+    "sender-log host",
+    "sender-log rank",
+    "receiver-log rank",
+];
 /// Seconds of a run without kills.
 const WORK: f64 = 8.0;
 /// Steps of `state pairs` in that time: each takes a little more than a millisecond.

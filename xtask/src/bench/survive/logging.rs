@@ -1,5 +1,6 @@
 //! What message logging costs without failures: `--recovery sender-log` beside `--recovery none`,
-//! where each rank is a recovery group, and where the host is one.
+//! where each rank is a recovery group, and where the host is one; and `--recovery receiver-log`
+//! where each rank is one.
 
 use super::figures::Figure;
 use super::job::Setting;
@@ -11,6 +12,13 @@ const RANKS: [Way; 2] = [
     (
         "groups of a rank",
         &["--recovery", "sender-log", "--log-group", "rank"],
+    ),
+    NONE,
+];
+const RECEIVERS: [Way; 2] = [
+    (
+        "receiver-log",
+        &["--recovery", "receiver-log", "--log-group", "rank"],
     ),
     NONE,
 ];
@@ -130,6 +138,40 @@ const OF_RANKS: [Compared; 8] = [
     ),
 ];
 
+const OF_RECEIVERS: [Compared; 5] = [
+    between(
+        LATENCY,
+        EXCHANGES,
+        Measured::Printed,
+        "receivers log, latency of 8 bytes, TCP",
+        (TCP, Some(10.0)),
+    ),
+    between(
+        WILDCARDS,
+        ["50000", "10000"],
+        Measured::Printed,
+        "receivers log, latency of 8 bytes with wildcards, TCP",
+        (TCP, Some(15.0)),
+    ),
+    between(
+        BANDWIDTH,
+        WINDOWS,
+        Measured::PrintedRate,
+        "receivers log, bandwidth of 1 MiB, TCP",
+        (TCP, Some(BANDWIDTH_GOAL)),
+    ),
+    program(
+        &["state", "stencil", "64", "100"],
+        ["400", "40"],
+        "receivers log, stencil on four ranks",
+    ),
+    program(
+        &["apps", "is", "16777216"],
+        ["60", "6"],
+        "receivers log, integer sort on four ranks",
+    ),
+];
+
 const OF_HOST: [Compared; 2] = [
     between(
         LATENCY,
@@ -151,5 +193,6 @@ const OF_HOST: [Compared; 2] = [
 pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
     let mut figures = compare(setting, &OF_RANKS, RANKS)?;
     figures.extend(compare(setting, &OF_HOST, HOST)?);
+    figures.extend(compare(setting, &OF_RECEIVERS, RECEIVERS)?);
     Ok(figures)
 }

@@ -1,0 +1,103 @@
+//! Ranks of jobs on two hosts are killed repeatedly, where the ranks of each host are a recovery
+//! group: it returns, and the other one continues. The program ends like an undisturbed run. Root
+//! is needed, as in `hosts`.
+//!
+//! `REJOIN_SURVIVE_SEED` is the first seed.
+
+use rejoin_tests::hosts;
+use rejoin_tests::hosts::Hosts;
+use rejoin_tests::hosts::job::{Job, good, lines};
+use rejoin_tests::job::Numbers;
+use rejoin_tests::processes::{kill, state};
+use rejoin_tests::torment::number;
+use std::time::Duration;
+
+/// Ranks killed in the runs of a test: with four tests, 200 and more.
+const KILLS: usize = 52;
+/// Runs of one program at most to come to that.
+const MOST_RUNS: u64 = 20;
+
+const GROUPS: [&str; 4] = ["--log-group", "host", "--max-restarts", "100000"];
+
+/// Kills ranks until the job has computed all, or enough were killed; how many.
+fn torment(hosts: &Hosts, job: &mut Job, program: &str, seed: u64, most: usize) -> usize {
+    let mut numbers = Numbers(seed);
+    let mut killed = 0;
+    // Before that the job would begin anew.
+    job.until("committed", 2);
+    while killed < most && state(job.child.id()) != 'Z' {
+        // The test looks for a moment in time, so it sleeps.
+        std::thread::sleep(Duration::from_micros(5_000 + numbers.below(60_000)));
+        let host = 1 + numbers.below(2) as usize;
+        let victims = hosts.processes(host, program);
+        let count = if numbers.below(4) == 0 { 2 } else { 1 };
+        for victim in victims.into_iter().take(count) {
+            kill(victim, libc::SIGKILL);
+            killed += 1;
+        }
+    }
+    killed
+}
+
+/// Runs until enough ranks were killed. `run` kills at most so many ranks of a job, checks how it
+/// ends, and returns how many.
+fn enough(what: &str, mut run: impl FnMut(u64, usize) -> usize) {
+    let first = number("REJOIN_SURVIVE_SEED", 1);
+    let mut killed = 0;
+    for seed in first..first + MOST_RUNS {
+        if killed >= KILLS {
+            break;
+        }
+        let more = run(seed, KILLS - killed);
+        println!("{what}, seed {seed}: {more} ranks killed");
+        killed += more;
+    }
+    assert!(killed >= KILLS, "{what}: only {killed} ranks were killed");
+}
+
+/// A program whose output is the same in each run.
+fn stencil(recovery: &str) {
+    let hosts = hosts!(2);
+    let undisturbed = Job::undisturbed(&hosts, &[]);
+    let options = [&["--recovery", recovery][..], &GROUPS].concat();
+    enough(recovery, |seed, most| {
+        let mut job = Job::jacobi(&hosts, &options);
+        let killed = torment(&hosts, &mut job, "jacobi", seed, most);
+        let done = job.end();
+        good(&done);
+        assert_eq!(lines(&done), lines(&undisturbed), "{}", done.text());
+        killed
+    });
+}
+
+/// A server that receives with wildcards, and clients that know the order of its answers.
+fn server(recovery: &str) {
+    let hosts = hosts!(2);
+    let options = [&["--recovery", recovery][..], &GROUPS].concat();
+    enough(recovery, |seed, most| {
+        let mut job = Job::orders(&hosts, &options, 8000);
+        let killed = torment(&hosts, &mut job, "orders", seed, most);
+        job.one_order();
+        killed
+    });
+}
+
+#[test]
+fn a_stencil_whose_messages_senders_log() {
+    stencil("sender-log");
+}
+
+#[test]
+fn a_stencil_whose_messages_receivers_log() {
+    stencil("receiver-log");
+}
+
+#[test]
+fn a_server_whose_questions_senders_log() {
+    server("sender-log");
+}
+
+#[test]
+fn a_server_whose_questions_receivers_log() {
+    server("receiver-log");
+}
