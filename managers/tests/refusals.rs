@@ -129,10 +129,6 @@ fn options_that_mean_nothing_here_are_refused() {
             "a job that can be restarted is not there yet",
         ),
         (
-            &["--recovery", "sender-log", "--output", "commit", "true"],
-            "--output commit is not there yet for --recovery sender-log",
-        ),
-        (
             &["--log-group", "rank", "true"],
             "--log-group: REJOIN_RECOVERY=none has no log",
         ),

@@ -237,9 +237,17 @@ fn sums(text: &str, rank: &str) -> (u32, Option<u32>, usize) {
 
 #[test]
 fn with_output_commit_only_what_stays_is_shown() {
+    for recovery in ["coordinated", "sender-log", "receiver-log"] {
+        only_what_stays_is_shown(recovery);
+    }
+}
+
+fn only_what_stays_is_shown(recovery: &str) {
     let folder = Folder::new("commit");
     let journal = folder.join("events");
     let arguments = [
+        "--recovery",
+        recovery,
         "--output",
         "commit",
         "--checkpoint-interval",

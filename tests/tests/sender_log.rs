@@ -90,6 +90,15 @@ fn a_log_that_is_full_waits_for_checkpoints() {
 }
 
 #[test]
+fn output_that_is_shown_once_it_stays() {
+    let case = Case {
+        mode: &["--recovery", "sender-log", "--output", "commit"],
+        ..each_rank("derived", &["128", "400"])
+    };
+    program_survives(&case, 1..3);
+}
+
+#[test]
 fn ranks_of_one_host_are_a_group_that_comes_back_together() {
     let case = Case {
         mode: &["--recovery", "sender-log", "--log-group", "host"],

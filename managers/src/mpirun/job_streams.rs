@@ -45,6 +45,8 @@ pub(super) struct Setup {
     pub tag: bool,
     /// Its ranks come back.
     pub recovers: bool,
+    /// They are several recovery groups.
+    pub has_groups: bool,
     /// When output is shown.
     pub show: Show,
     /// The job may have to be launched again; whether it continues from a stored state already.
@@ -95,6 +97,9 @@ pub(super) struct Streams {
     /// Unfinished lines of streams that have ended. The next launch may write the whole lines.
     /// `None`: there is no such launch.
     ends: Option<BTreeMap<(Rank, Stream), Vec<u8>>>,
+    /// A recovery group comes back alone: from a checkpoint of its own, whether or not all ranks
+    /// have images of it.
+    has_groups: bool,
     /// Why holding failed; not taken yet.
     failed: Option<std::io::Error>,
 }
@@ -139,6 +144,7 @@ impl Streams {
             arrivals: Arrivals::default(),
             begun: BTreeMap::new(),
             ends: (setup.continues && show == Show::Now).then(BTreeMap::new),
+            has_groups: setup.has_groups,
             failed: None,
         })
     }
@@ -498,6 +504,8 @@ impl Streams {
                 filters.for_each(|filter| filter.forget(epoch));
             }
             match (result, &mut self.held_output) {
+                // What its ranks wrote afterwards is void if they come back to it.
+                (Settled::Aborted(_), _) if self.has_groups => {}
                 (Settled::Committed(epoch), held_output) => {
                     if let Some(held_output) = held_output {
                         held_output.commit(epoch);

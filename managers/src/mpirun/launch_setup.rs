@@ -78,6 +78,7 @@ fn setup(launch: &Launch, relaunch: Option<bool>) -> Setup {
         reader: plan.stdin.and_then(|rank| Some((rank, host_of(rank)?))),
         tag: launch.tag,
         recovers: launch.recovery.is_some(),
+        has_groups: !plan.options.log_groups.is_empty(),
         show: launch.show,
         relaunch,
         consumed: launch.consumed.clone(),
