@@ -57,7 +57,7 @@ fn ranks_of(hosts: &Hosts, host: usize) -> Vec<u32> {
 fn only_the_groups_of_a_lost_host_come_back_elsewhere() {
     let ways: [&[&str]; 4] = [
         &["--spare", "h3"],
-        &[],
+        &["--output", "commit"],
         &["--log-group", "rank", "--spare", "h3"],
         &["--stable", "node", "--transport", "tcp"],
     ];
