@@ -99,7 +99,15 @@ impl ReceivedPart {
     /// The memory is no log.
     pub fn end_at_message(memory: &mut impl LogMemory) -> Result<u64, ReceiveLogError> {
         let ring = capacity(memory)?;
-        let (mut at, end) = (memory.load(FIRST), memory.load(END));
+        let (first, end) = (memory.load(FIRST), memory.load(END));
+        if end.checked_sub(first).is_none_or(|held| held > ring) {
+            return Err(ReceiveLogError::OutOfRange {
+                first,
+                end,
+                position: first,
+            });
+        }
+        let mut at = first;
         let load = |number| memory.load(place(ring, number));
         while let Some(words) = LoggedReceive::length(load, at..end) {
             at += words;

@@ -256,3 +256,26 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    /// Whatever is in the memory, nothing panics, and nothing is read that the ring has not.
+    #[test]
+    fn damaged_memory_is_refused_or_read(
+        header in (0u64..80, 0u64..80, 0u64..2, 6u64..8),
+        ring in prop::collection::vec(prop_oneof![0u64..200, any::<u64>()], 40),
+    ) {
+        let (end, first, copied, life) = header;
+        let mut memory = vec![0; HEADER_WORDS];
+        (memory[0], memory[END], memory[FIRST]) = (MAGIC, end, first);
+        (memory[COPIED], memory[LIFE]) = (copied, life);
+        memory.extend(&ring);
+        let mut restored = log(40);
+        if let Ok(found) = restored.reopen(memory.clone()) {
+            let bytes: usize = found.iter().map(|message| message.body.len()).sum();
+            prop_assert!(bytes <= 8 * 40);
+        }
+        let part = ReceivedPart::read(&memory, first, end, 50);
+        prop_assert!(part.is_err() || part.is_ok_and(|part| part.words.len() <= 40));
+        let _ = ReceivedPart::end_at_message(&mut memory);
+    }
+}
