@@ -58,9 +58,9 @@ pub(super) struct JobArguments {
     pub(super) transport: Carrier,
     /// What happens when a rank is lost: coordinated (all ranks go back to the last checkpoint),
     /// sender-log (only the rank's recovery group goes back, and senders repeat what it had
-    /// received), receiver-log (the same, but no message waits until nondeterministic answers are
-    /// stored elsewhere; after the loss of a host, ranks that depend on lost ones go back, too) or
-    /// none (the job ends). With --record the default is none
+    /// received), receiver-log (the same, but receivers log messages, and no message waits until
+    /// nondeterministic answers are stored elsewhere; after the loss of a host, ranks that depend
+    /// on lost ones go back, too) or none (the job ends). With --record the default is none
     #[arg(
         long,
         env = "REJOIN_RECOVERY",
