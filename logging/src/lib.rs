@@ -3,7 +3,8 @@
 //! a replay repeats.
 //!
 //! This crate is sans-IO and deterministic: no transport, no clock, no storage. The horizon is
-//! the receiver's acknowledgement, or between recovery groups a committed image of the receiver.
+//! the receiver's acknowledgement, or between recovery groups a committed image of the receiver, or
+//! its receive log.
 #![forbid(unsafe_code)]
 
 mod byte_ring;
