@@ -134,19 +134,15 @@ pub(crate) fn log_whole_messages(
     engine: &mut Engine,
     mut log: impl FnMut(&Received<'_>, &[u8]) -> bool,
 ) {
-    while let Some(received) = engine.next_received() {
-        let (peer, ssn) = (received.peer, received.ssn);
+    engine.log_received(|received| {
         let body = match received.body {
             // SAFETY: the buffer of a receive that is complete, and that the program was not told
             // of.
             ReceivedBody::Memory(segment) => unsafe { bytes(segment) },
             ReceivedBody::Bytes(bytes) => bytes,
         };
-        let len = body.len();
-        if log(&received, body) {
-            engine.received_logged(peer, ssn, len);
-        }
-    }
+        log(received, body)
+    });
 }
 
 /// Completes a blocking send by copying its body, if its write is through; true when complete.

@@ -254,9 +254,14 @@ impl RankLog {
     }
 
     /// So many bytes of messages are retained for other groups now. Returns whether a checkpoint is
-    /// to be asked for in this epoch, to make room for them or for determinants: once, or again if
-    /// there is none of it after a while.
-    pub(crate) fn wants_checkpoint(&mut self, epoch: Epoch, retained: u64) -> bool {
+    /// to be asked for in this epoch, to make room for them or for determinants, or because another
+    /// log of the rank is half full: once, or again if there is no room after a while.
+    pub(crate) fn wants_checkpoint(
+        &mut self,
+        epoch: Epoch,
+        retained: u64,
+        is_other_half_full: bool,
+    ) -> bool {
         self.is_full = retained > self.limit;
         // What is released is older than what is retained.
         let released = self.retained.saturating_sub(retained);
@@ -266,7 +271,10 @@ impl RankLog {
         let is_full = self.is_full || self.log.is_full();
         // Another image does not help those that wait for a commit of the last one.
         let since_image = retained - self.before_image;
-        let is_half_full = is_full || self.log.is_half_full() || since_image > self.limit / 2;
+        let is_half_full = is_full
+            || is_other_half_full
+            || self.log.is_half_full()
+            || since_image > self.limit / 2;
         let since = self.full_since.unwrap_or_else(Instant::now);
         self.full_since = is_full.then_some(since);
         let was_asked = self.asked.is_some_and(|(asked_in, at)| {
@@ -331,10 +339,10 @@ mod tests {
                 .expect("room");
         };
         yes(&mut rank_log);
-        assert!(!rank_log.wants_checkpoint(Epoch(1), 0));
+        assert!(!rank_log.wants_checkpoint(Epoch(1), 0, false));
         yes(&mut rank_log);
-        assert!(rank_log.wants_checkpoint(Epoch(1), 0));
-        assert!(!rank_log.wants_checkpoint(Epoch(1), 0));
+        assert!(rank_log.wants_checkpoint(Epoch(1), 0, false));
+        assert!(!rank_log.wants_checkpoint(Epoch(1), 0, false));
         rank_log.note_image(Epoch(2), 0);
         yes(&mut rank_log);
         rank_log.release(Epoch(3)).expect("no such image");
@@ -409,31 +417,34 @@ mod tests {
         let memory: Box<dyn LogMemory + Send> = Box::new(vec![0_u64; 16 + 4 * 4]);
         let log = Determinants::new(memory).expect("a log of four records");
         let mut rank_log = RankLog::new(log, 100);
-        assert!(!rank_log.wants_checkpoint(Epoch(1), 50));
-        assert!(rank_log.wants_checkpoint(Epoch(1), 51) && !rank_log.is_full());
-        assert!(!rank_log.wants_checkpoint(Epoch(1), 101) && rank_log.is_full());
+        assert!(!rank_log.wants_checkpoint(Epoch(1), 50, false));
+        assert!(rank_log.wants_checkpoint(Epoch(1), 51, false) && !rank_log.is_full());
+        assert!(!rank_log.wants_checkpoint(Epoch(1), 101, false) && rank_log.is_full());
         rank_log.note_image(Epoch(2), 90);
         assert!(
-            !rank_log.wants_checkpoint(Epoch(2), 99),
+            !rank_log.wants_checkpoint(Epoch(2), 99, false),
             "their receivers commit soon"
         );
         assert!(
-            rank_log.wants_checkpoint(Epoch(2), 101),
+            rank_log.wants_checkpoint(Epoch(2), 101, false),
             "the image made no room"
         );
         rank_log.note_image(Epoch(3), 50);
-        assert!(!rank_log.wants_checkpoint(Epoch(3), 95));
+        assert!(!rank_log.wants_checkpoint(Epoch(3), 95, false));
         assert!(
-            !rank_log.wants_checkpoint(Epoch(3), 45),
+            !rank_log.wants_checkpoint(Epoch(3), 45, false),
             "45 since the image"
         );
         assert!(
-            rank_log.wants_checkpoint(Epoch(3), 51),
+            rank_log.wants_checkpoint(Epoch(3), 51, false),
             "51 since the image"
         );
         rank_log.note_image(Epoch(4), 51);
-        assert!(!rank_log.wants_checkpoint(Epoch(4), 0) && !rank_log.is_full());
-        assert!(!rank_log.wants_checkpoint(Epoch(4), 50));
-        assert!(rank_log.wants_checkpoint(Epoch(4), 51));
+        assert!(!rank_log.wants_checkpoint(Epoch(4), 0, false) && !rank_log.is_full());
+        assert!(!rank_log.wants_checkpoint(Epoch(4), 50, false));
+        assert!(rank_log.wants_checkpoint(Epoch(4), 50, true));
+        assert!(!rank_log.wants_checkpoint(Epoch(4), 50, true), "once");
+        rank_log.note_image(Epoch(5), 0);
+        assert!(rank_log.wants_checkpoint(Epoch(5), 51, false));
     }
 }

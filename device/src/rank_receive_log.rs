@@ -165,6 +165,12 @@ impl RankReceiveLog {
         self.log.reopen(memory)
     }
 
+    /// Half of the room is used, and the rank's next checkpoint is to make room. A log that is
+    /// copied is too small for that: what it has no room for stays with the senders.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.unstored.is_none() && self.log.is_half_full()
+    }
+
     /// Names and values as `mpirun --stats` shows them.
     pub(crate) fn named(&self) -> [(&'static str, u64); 4] {
         [

@@ -69,6 +69,9 @@ pub(crate) struct Tx {
     pub may_lack: bool,
     /// Bytes of bodies that are retained outside of the ring though their sends are over.
     pub logged: u64,
+    /// The peer kept the last body that it has finished: it is not likely to need another one
+    /// again.
+    pub peer_keeps: bool,
     /// The log is full: no new message is sent to another group.
     pub held: bool,
     /// The last interval that the peer was told on this link.
@@ -175,6 +178,7 @@ impl Channel {
                 told_ack: Ssn(0),
                 may_lack: false,
                 logged: 0,
+                peer_keeps: false,
                 held: false,
                 interval: 0,
                 waits_since: 0,

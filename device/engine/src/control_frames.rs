@@ -203,6 +203,11 @@ impl SendContext<'_> {
         if !send.rendezvous || (send.needs_finish && !written) {
             return Err(pointless(header));
         }
+        if self.channel.across {
+            let kept = Ssn(header.length);
+            self.channel.tx.peer_keeps = kept > header.ssn;
+            self.peer_committed(kept);
+        }
         self.body_received(request, header.ssn);
         Ok(())
     }

@@ -10,7 +10,7 @@
 //! | 12 | source: rank in the communicator |
 //! | 16 | tag |
 //! | 20 | zero |
-//! | 24 | length: of the message's body; of a data frame's own body; ack: the message below which a committed image or the receive log holds all, between recovery groups |
+//! | 24 | length: of the message's body; of a data frame's own body; ack and finish: the message below which a committed image or the receive log holds all, between recovery groups |
 //! | 32 | SSN |
 //! | 40 | ack: all envelopes below are in memory with their eager bodies |
 //! | 48 | credit: bytes of window ever given back |

@@ -47,7 +47,7 @@ pub(crate) fn log(world: &mut World) {
 }
 
 /// Copies at most so many bytes of a body that may be under way; returns how many.
-fn log_early(world: &mut World, most: usize) -> usize {
+pub(crate) fn log_early(world: &mut World, most: usize) -> usize {
     let Node { engine, memory } = &mut world.nodes[FIRST];
     let copy = engine.next_early_copy(most);
     copy.map_or(0, |copy| carry_out(copy, memory))

@@ -17,6 +17,8 @@ pub(crate) struct DueReceive {
     /// What the peer's messages depend on at this moment.
     pub interval: u64,
     pub place: WholeBody,
+    /// Its sender hears that it is finished when it is logged.
+    pub finishes: bool,
 }
 
 /// The place of a whole body.

@@ -4,12 +4,14 @@
 //! tells the engine. Such a message counts like one that a committed image holds: its sender need
 //! not retain it. A returned rank has it from its log, before it has any link.
 
-use rejoin_channel_table::ids::{Rank, Ssn};
+use rejoin_channel_table::ids::{Incarnation, Rank, Ssn};
+use rejoin_logging::receive_log::{LoggedReceive, MessageHead};
 
 use crate::bins::{BinLink, CLASSES};
 use crate::channel_state::{Channel, Rx};
 use crate::core_state::Core;
 use crate::engine::Engine;
+use crate::frame::FrameKind;
 use crate::omission::Omission;
 use crate::partial_bodies::Target;
 use crate::pool::Buf;
@@ -45,6 +47,40 @@ pub enum ReceivedBody<'a> {
     Bytes(&'a [u8]),
 }
 
+impl Received<'_> {
+    /// What the receive log says of it; this incarnation of the peer has sent it.
+    #[must_use]
+    pub fn head(&self, incarnation: Incarnation) -> MessageHead {
+        MessageHead {
+            sender: self.peer,
+            incarnation,
+            ssn: self.ssn,
+            context: self.envelope.context,
+            source: self.envelope.source,
+            tag: self.envelope.tag,
+            synchronous: self.sync,
+            interval: self.interval,
+        }
+    }
+}
+
+impl ReceivedBody<'_> {
+    /// Its length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            ReceivedBody::Memory(segment) => segment.len,
+            ReceivedBody::Bytes(bytes) => bytes.len(),
+        }
+    }
+
+    /// It has no byte.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 impl Engine {
     /// From now on the device logs what comes of other groups. To be called before the first
     /// message.
@@ -52,39 +88,51 @@ impl Engine {
         self.core.received.begin();
     }
 
-    /// Whether [`Engine::next_received`] has something.
+    /// Whether [`Engine::log_received`] has something to show.
     #[inline(always)]
     #[must_use]
     pub fn any_received(&self) -> bool {
         !self.core.received.is_empty()
     }
 
-    /// The next message that is to be logged. The device says whether it was
-    /// ([`Engine::received_logged`]), now or when that is stable.
-    pub fn next_received(&mut self) -> Option<Received<'_>> {
-        let due = loop {
-            let due = self.core.received.pop()?;
-            match due.place {
-                // It was cancelled.
-                WholeBody::Message(id) if self.core.messages.find(id).is_none() => {}
-                _ => break due,
+    /// Shows each message that is to be logged now. `log` says whether the log has it, and outlives
+    /// what the sender's log would; where that is so later, [`Engine::received_logged`] says it.
+    /// Then the senders of rendezvous messages hear that these are finished.
+    pub fn log_received(&mut self, mut log: impl FnMut(&Received<'_>) -> bool) {
+        while let Some(due) = self.core.received.pop() {
+            let body = match due.place {
+                WholeBody::Memory(segment) => ReceivedBody::Memory(segment),
+                WholeBody::Message(id) => {
+                    // One that was cancelled is not there.
+                    match self.core.messages.get(id).map(|message| &message.body) {
+                        Some(HeldBody::Ready(buf)) => ReceivedBody::Bytes(buf.bytes()),
+                        Some(_) => ReceivedBody::Bytes(&[]),
+                        None => continue,
+                    }
+                }
+            };
+            let len = body.len();
+            let received = Received {
+                peer: due.peer,
+                ssn: due.ssn,
+                envelope: due.envelope,
+                sync: due.sync,
+                interval: due.interval,
+                body,
+            };
+            if log(&received) {
+                self.received_logged(due.peer, due.ssn, len);
             }
-        };
-        let body = match due.place {
-            WholeBody::Memory(segment) => ReceivedBody::Memory(segment),
-            WholeBody::Message(id) => match &self.core.messages.get(id)?.body {
-                HeldBody::Ready(buf) => ReceivedBody::Bytes(buf.bytes()),
-                _ => ReceivedBody::Bytes(&[]),
-            },
-        };
-        Some(Received {
-            peer: due.peer,
-            ssn: due.ssn,
-            envelope: due.envelope,
-            sync: due.sync,
-            interval: due.interval,
-            body,
-        })
+            if due.finishes {
+                self.send_finish(due.peer, due.ssn);
+            }
+        }
+    }
+
+    fn send_finish(&mut self, peer: Rank, ssn: Ssn) {
+        if let Some(Some(channel)) = self.channels.get_mut(peer.index()) {
+            channel.send_finish(&mut self.core, ssn);
+        }
     }
 
     /// The receive log has this message of a peer, and outlives what the peer's log would.
@@ -105,13 +153,14 @@ impl Engine {
     /// ([`Engine::replay_wild_matches`]); the device then drains [`Engine::next_copy`].
     /// False: earlier messages of the peer are not there, so that the peer sends this one again.
     /// Otherwise the device says again that it is logged ([`Engine::received_logged`]).
-    pub fn restore_received(
-        &mut self,
-        (peer, ssn): (Rank, Ssn),
-        envelope: Envelope,
-        sync: bool,
-        body: &[u8],
-    ) -> bool {
+    pub fn restore_received(&mut self, message: &LoggedReceive) -> bool {
+        let (head, body) = (&message.head, &message.body);
+        let (peer, ssn) = (head.sender, head.ssn);
+        let envelope = Envelope {
+            context: head.context,
+            source: head.source,
+            tag: head.tag,
+        };
         if !self.is_across(peer) {
             return false;
         }
@@ -129,7 +178,7 @@ impl Engine {
         }
         channel.rx.order.take();
         let bound = core.match_posted(&envelope, body.len() as u64);
-        let sync = sync && bound.is_none();
+        let sync = head.synchronous && bound.is_none();
         core.keep_restored(UnexpectedMessage {
             sync,
             ..restored((peer, ssn), envelope, buf, bound)
@@ -261,29 +310,69 @@ impl Channel {
         // The rest of a message that was too long for its receive is gone.
         if self.across && core.received.is_used() && into.len == len {
             let next = self.rx.order.next();
-            self.log_later(core, next, *env, false, WholeBody::Memory(into));
+            Self::log_later(
+                core,
+                DueReceive {
+                    peer: self.peer,
+                    ssn: next,
+                    envelope: *env,
+                    sync: false,
+                    interval: self.rx.interval,
+                    place: WholeBody::Memory(into),
+                    finishes: false,
+                },
+            );
         }
     }
 
-    /// A message is whole: its length, and whether its sender waits for the match. Its receive may
-    /// be freed next.
+    /// An eager message is whole: its length, and whether its sender waits for the match. Its
+    /// receive may be freed next.
     #[inline(always)]
     pub(crate) fn log_whole(&self, core: &mut Core, ssn: Ssn, target: Target, of: (usize, bool)) {
         if self.across && core.received.is_used() {
-            self.log_target(core, ssn, target, of);
+            self.log_target(core, ssn, target, (of.0, of.1, false));
         }
     }
 
-    fn log_target(&self, core: &mut Core, ssn: Ssn, target: Target, (len, sync): (usize, bool)) {
+    /// A rendezvous message is whole in its receive, as for [`Channel::log_whole`]. Its sender
+    /// hears that when it is logged: then it knows whether it must retain the body.
+    pub(crate) fn finish(&mut self, core: &mut Core, ssn: Ssn, request: u32, of: (usize, bool)) {
+        let target = Target::Request(request);
+        let is_later = self.across
+            && core.received.is_used()
+            && self.log_target(core, ssn, target, (of.0, of.1, true));
+        if !is_later {
+            self.send_finish(core, ssn);
+        }
+        core.recv_done(request);
+    }
+
+    /// Tells the sender of a rendezvous message that its body is here.
+    fn send_finish(&mut self, core: &mut Core, ssn: Ssn) {
+        let mut header = self.header(FrameKind::Finish, ssn);
+        if self.across {
+            header.length = self.rx.tell_kept().0;
+        }
+        self.control(core, &header);
+    }
+
+    /// Whether the message is to be logged.
+    fn log_target(
+        &self,
+        core: &mut Core,
+        ssn: Ssn,
+        target: Target,
+        (len, sync, finishes): (usize, bool, bool),
+    ) -> bool {
         let into = |core: &Core, request: u32| {
             let room = core.recv_segment(request);
             WholeBody::Memory(room.part(0, len))
         };
         let (envelope, place) = match target {
-            Target::Nowhere => return,
+            Target::Nowhere => return false,
             Target::Request(request) => {
                 let EngineRequest::Recv(recv) = &core.requests[request] else {
-                    return;
+                    return false;
                 };
                 let envelope = Envelope {
                     context: recv.pattern.context,
@@ -300,28 +389,27 @@ impl Channel {
                 (message.envelope, place)
             }
         };
-        if !matches!(place, WholeBody::Memory(into) if into.len < len) {
-            self.log_later(core, ssn, envelope, sync, place);
+        let is_cut = matches!(place, WholeBody::Memory(into) if into.len < len);
+        if !is_cut {
+            Self::log_later(
+                core,
+                DueReceive {
+                    peer: self.peer,
+                    ssn,
+                    envelope,
+                    sync,
+                    interval: self.rx.interval,
+                    place,
+                    finishes,
+                },
+            );
         }
+        !is_cut
     }
 
     #[cold]
     #[inline(never)]
-    fn log_later(
-        &self,
-        core: &mut Core,
-        ssn: Ssn,
-        envelope: Envelope,
-        sync: bool,
-        place: WholeBody,
-    ) {
-        core.received.push(DueReceive {
-            peer: self.peer,
-            ssn,
-            envelope,
-            sync,
-            interval: self.rx.interval,
-            place,
-        });
+    fn log_later(core: &mut Core, due: DueReceive) {
+        core.received.push(due);
     }
 }

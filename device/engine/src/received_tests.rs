@@ -1,24 +1,16 @@
 //! Messages that the receiver logs, and from which it comes back.
 
-use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
+use rejoin_channel_table::ids::{Epoch, Incarnation, Rank};
+use rejoin_logging::receive_log::LoggedReceive;
 
-use crate::group_tests::{log, two_groups};
+use crate::group_tests::{log, log_early, two_groups};
 use crate::harness::{Node, World};
 use crate::tests::content;
-use crate::{Envelope, MessageMode, ReceivedBody};
+use crate::{MessageMode, ReceivedBody};
 
 const FIRST: usize = 0;
 const SECOND: usize = 1;
 const PEER: Rank = Rank(0);
-
-/// What the second rank has logged.
-#[derive(Debug, Clone, PartialEq)]
-struct Logged {
-    ssn: Ssn,
-    envelope: Envelope,
-    sync: bool,
-    body: Vec<u8>,
-}
 
 /// Two ranks, of which the second one logs what it receives. It has an image without messages,
 /// which is committed.
@@ -36,27 +28,24 @@ fn commit(world: &mut World, epoch: u32) {
 }
 
 /// Moves all bytes; then the second rank logs what has come, and says so.
-fn settle(world: &mut World) -> Vec<Logged> {
+fn settle(world: &mut World) -> Vec<LoggedReceive> {
     world.settle();
     log(world);
     let Node { engine, memory } = &mut world.nodes[SECOND];
     let mut all = Vec::new();
-    while let Some(received) = engine.next_received() {
+    engine.log_received(|received| {
         assert_eq!((received.peer, received.interval), (PEER, 0));
         let body = match received.body {
             ReceivedBody::Memory(seg) => memory[seg.addr..seg.addr + seg.len].to_vec(),
             ReceivedBody::Bytes(bytes) => bytes.to_vec(),
         };
-        all.push(Logged {
-            ssn: received.ssn,
-            envelope: received.envelope,
-            sync: received.sync,
+        all.push(LoggedReceive {
+            head: received.head(Incarnation(0)),
             body,
+            end: 0,
         });
-    }
-    for logged in &all {
-        engine.received_logged(PEER, logged.ssn, logged.body.len());
-    }
+        true
+    });
     engine.flush_all_acks();
     world.settle();
     all
@@ -69,20 +58,14 @@ fn retained(world: &World) -> u64 {
 }
 
 /// The second rank comes back from this image, and takes what it has logged since.
-fn comes_back(world: &mut World, image: &Node, logged: &[Logged]) {
+fn comes_back(world: &mut World, image: &Node, logged: &[LoggedReceive]) {
     world.cut(FIRST, SECOND);
     world.nodes[SECOND] = image.clone();
     let engine = &mut world.nodes[SECOND].engine;
     engine.link_down(PEER);
     for message in logged {
-        let is_there = engine.restore_received(
-            (PEER, message.ssn),
-            message.envelope,
-            message.sync,
-            &message.body,
-        );
-        assert!(is_there, "{message:?}");
-        engine.received_logged(PEER, message.ssn, message.body.len());
+        assert!(engine.restore_received(message), "{message:?}");
+        engine.received_logged(PEER, message.head.ssn, message.body.len());
     }
     world.copies(SECOND);
     world.nodes[SECOND].engine.returned();
@@ -119,7 +102,7 @@ fn a_sender_need_not_retain_what_the_receiver_logs() {
             logged.extend(settle(&mut world));
         }
     }
-    let ssns: Vec<_> = logged.iter().map(|message| message.ssn.0).collect();
+    let ssns: Vec<_> = logged.iter().map(|message| message.head.ssn.0).collect();
     assert_eq!(ssns, [0, 1, 2, 3, 4, 5, 6]);
     world.nodes[SECOND].engine.flush_all_acks();
     // The window counts what was logged since the last ack.
@@ -142,6 +125,46 @@ fn a_sender_need_not_retain_what_the_receiver_logs() {
     receives(&mut world, 8, &content(8, 9));
 }
 
+/// Sends a rendezvous message from memory, and moves all bytes; `logs`: the receiver has room for
+/// it. Returns whether the sender was to copy its body.
+fn copies_body(world: &mut World, logs: bool) -> bool {
+    let len = 20_000;
+    world.recv(SECOND, World::pattern(Some(FIRST), None), len);
+    let sent = world.send(FIRST, SECOND, 1, &content(1, len), MessageMode::Standard);
+    let id = sent.expect("it waits for its receiver");
+    world.settle();
+    assert!(!world.nodes[FIRST].engine.is_complete(id));
+    let early = log_early(world, usize::MAX) > 0;
+    world.nodes[SECOND].engine.log_received(|_| logs);
+    world.settle();
+    let due = world.nodes[FIRST].engine.any_log_copy();
+    log(world);
+    assert!(world.nodes[FIRST].engine.is_complete(id));
+    early || due
+}
+
+#[test]
+fn a_sender_copies_no_body_for_a_receiver_that_logs_it() {
+    let mut world = with_log();
+    assert!(copies_body(&mut world, true), "it does not know that yet");
+    assert_eq!(retained(&world), 0);
+    for _ in 0..3 {
+        assert!(!copies_body(&mut world, true));
+        assert_eq!(retained(&world), 0);
+    }
+    // There is no room any more: what is behind the gap counts no more, either.
+    for logs in [false, true, true] {
+        assert!(copies_body(&mut world, logs));
+    }
+    assert_eq!(retained(&world), 3);
+    commit(&mut world, 2);
+    world.nodes[SECOND].engine.flush_all_acks();
+    world.settle();
+    assert_eq!(retained(&world), 0);
+    assert!(copies_body(&mut world, true));
+    assert!(!copies_body(&mut world, true));
+}
+
 #[test]
 fn a_receive_that_the_image_has_posted_gets_its_message_from_the_log() {
     let mut world = with_log();
@@ -150,7 +173,7 @@ fn a_receive_that_the_image_has_posted_gets_its_message_from_the_log() {
     let image = world.nodes[SECOND].clone();
     world.send(FIRST, SECOND, 3, &content(3, 500), MessageMode::Synchronous);
     let logged = settle(&mut world);
-    assert_eq!((logged.len(), logged[0].sync), (1, true));
+    assert_eq!((logged.len(), logged[0].head.synchronous), (1, true));
     comes_back(&mut world, &image, &logged);
     world.settle();
     let done = world.nodes[SECOND].engine.poll(id).expect("it is complete");
@@ -166,7 +189,7 @@ fn a_synchronous_send_ends_when_the_restored_message_is_matched() {
     let sent = world.send(FIRST, SECOND, 1, &body, MessageMode::Synchronous);
     let id = sent.expect("it waits");
     let logged = settle(&mut world);
-    assert!(logged[0].sync);
+    assert!(logged[0].head.synchronous);
     comes_back(&mut world, &image, &logged);
     world.settle();
     assert!(!world.nodes[FIRST].engine.is_complete(id));
@@ -200,8 +223,7 @@ fn receives_again(world: &mut World, image: &Node, lengths: &[usize]) {
     world.cut(FIRST, SECOND);
     world.nodes[SECOND] = image.clone();
     let engine = &mut world.nodes[SECOND].engine;
-    let taken =
-        engine.restore_received((PEER, last[0].ssn), last[0].envelope, false, &last[0].body);
+    let taken = engine.restore_received(&last[0]);
     assert!(!taken, "earlier ones are not there");
     comes_back(world, image, &[]);
     for (number, len) in lengths.iter().enumerate() {
@@ -230,7 +252,7 @@ fn the_log_has_the_bodies_of_messages_whose_envelopes_are_in_the_image() {
     logged.extend(settle(&mut world));
     assert_eq!(world.bytes(SECOND, first), bodies[0]);
     assert_eq!((logged.len(), retained(&world)), (3, 0));
-    logged.sort_by_key(|message| message.ssn);
+    logged.sort_by_key(|message| message.head.ssn);
     world.nodes[FIRST].memory.fill(0xdd);
     for _ in 0..2 {
         comes_back(&mut world, &image, &logged);

@@ -73,10 +73,8 @@ impl Engine {
             && let Target::Request(request) = partial.target
         {
             let len = partial.len as usize;
-            rx.channel
-                .log_whole(rx.core, get.ssn, partial.target, (len, partial.sync));
-            rx.send_control(FrameKind::Finish, get.ssn);
-            rx.core.recv_done(request);
+            let of = (len, partial.sync);
+            rx.channel.finish(rx.core, get.ssn, request, of);
         }
     }
 }

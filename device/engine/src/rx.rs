@@ -230,10 +230,7 @@ impl SendContext<'_> {
     ) {
         self.consumed(granted, ENVELOPE_COST);
         if len == 0 {
-            self.channel
-                .log_whole(self.core, ssn, Target::Request(request), (0, sync));
-            self.send_control(FrameKind::Finish, ssn);
-            self.core.recv_done(request);
+            self.channel.finish(self.core, ssn, request, (0, sync));
             return;
         }
         self.channel.rx.partial.insert(Partial {
@@ -289,14 +286,14 @@ impl SendContext<'_> {
             return;
         };
         let len = partial.len as usize;
-        self.channel
-            .log_whole(self.core, partial.ssn, partial.target, (len, partial.sync));
+        let of = (len, partial.sync);
         if partial.eager {
+            self.channel
+                .log_whole(self.core, partial.ssn, partial.target, of);
             self.eager_done(partial.target, len, partial.granted, partial.want_ack);
             self.decide_cancels(partial.ssn);
         } else if let Target::Request(request) = partial.target {
-            self.send_control(FrameKind::Finish, partial.ssn);
-            self.core.recv_done(request);
+            self.channel.finish(self.core, partial.ssn, request, of);
         }
     }
 

@@ -130,7 +130,7 @@ impl SendContext<'_> {
         if waits {
             channel.tx.open.insert(ssn, request);
         }
-        if logged {
+        if logged && !channel.tx.peer_keeps {
             self.core.log_queue.push_early(channel.peer, ssn);
         }
         if channel.up {

@@ -248,8 +248,8 @@ impl Device {
         Ok(())
     }
 
-    /// Shows what the log uses. Asks for a checkpoint when the determinants or the retained
-    /// messages take half of their room. Above the limit of messages, nothing is sent to other
+    /// Shows what the log uses. Asks for a checkpoint when the determinants, the retained messages
+    /// or the received ones take half of their room. Above the limit of messages, nothing is sent to other
     /// groups. A rank that leaves has sent its last message, and may ask for nothing.
     pub(super) fn ask_for_log_room(&mut self) -> Result<()> {
         let Some(rank_log) = &mut self.determinants else {
@@ -266,7 +266,9 @@ impl Device {
             return Ok(());
         };
         let was_full = rank_log.is_full();
-        let wants = rank_log.wants_checkpoint(after, retained);
+        let received = self.receive_log.as_ref();
+        let is_half_full = received.is_some_and(RankReceiveLog::is_half_full);
+        let wants = rank_log.wants_checkpoint(after, retained, is_half_full);
         let is_full = rank_log.is_full();
         if rank_log.is_stuck() {
             let rank = self.member.rank();

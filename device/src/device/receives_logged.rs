@@ -2,9 +2,9 @@
 //! memory for that. Their senders need not retain them, and a returned rank need not wait for them.
 
 use rejoin_channel_table::ids::{Epoch, Incarnation, Rank};
-use rejoin_engine::{Engine, Envelope};
+use rejoin_engine::Engine;
 use rejoin_logging::determinants::Dependency;
-use rejoin_logging::receive_log::{MessageHead, ReceiveLogError};
+use rejoin_logging::receive_log::ReceiveLogError;
 use rejoin_wire::{RankOptions, ToManager};
 
 use super::Device;
@@ -57,17 +57,9 @@ impl Device {
         };
         let book = self.links.book();
         program_memory::log_whole_messages(&mut self.engine, |received, body| {
-            let head = MessageHead {
-                sender: received.peer,
-                // A link has the incarnation of the book, and ends before that changes.
-                incarnation: book.incarnation(received.peer).unwrap_or_default(),
-                ssn: received.ssn,
-                context: received.envelope.context,
-                source: received.envelope.source,
-                tag: received.envelope.tag,
-                synchronous: received.sync,
-                interval: received.interval,
-            };
+            // A link has the incarnation of the book, and ends before that changes.
+            let incarnation = book.incarnation(received.peer).unwrap_or_default();
+            let head = received.head(incarnation);
             log.append(&head, body)
         });
     }
@@ -117,11 +109,6 @@ impl Device {
         let messages = log.reopen(memory).map_err(|error| unusable(rank, &error))?;
         for message in messages {
             let head = message.head;
-            let envelope = Envelope {
-                context: head.context,
-                source: head.source,
-                tag: head.tag,
-            };
             let on = Dependency {
                 rank: head.sender,
                 incarnation: head.incarnation,
@@ -136,12 +123,9 @@ impl Device {
                 let noted = rank_log.depends(on);
                 noted.map_err(|error| unusable_determinants(rank, &error))?;
             }
-            let (number, body) = ((head.sender, head.ssn), &message.body);
-            let engine = &mut self.engine;
-            if engine.restore_received(number, envelope, head.synchronous, body)
-                && log.restored(&message)
-            {
-                engine.received_logged(head.sender, head.ssn, body.len());
+            if self.engine.restore_received(&message) && log.restored(&message) {
+                let len = message.body.len();
+                self.engine.received_logged(head.sender, head.ssn, len);
             }
         }
         log.all_restored();

@@ -95,6 +95,12 @@ impl<M: LogMemory> ReceiveLog<M> {
         8 * (self.position - self.first)
     }
 
+    /// Whether messages take more than half of the ring.
+    pub fn is_half_full(&self) -> bool {
+        let ring = (self.memory.words() - HEADER_WORDS) as u64;
+        self.position - self.first > ring / 2
+    }
+
     /// Appends a message; `false`: there is no room for it, and nothing was written.
     pub fn append(&mut self, head: &MessageHead, body: &[u8]) -> bool {
         let ring = (self.memory.words() - HEADER_WORDS) as u64;

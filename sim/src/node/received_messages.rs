@@ -4,7 +4,7 @@
 use super::receive_memory::NodeLog;
 use super::{Node, range};
 use rejoin_channel_table::Epoch;
-use rejoin_engine::{Envelope, ReceivedBody};
+use rejoin_engine::ReceivedBody;
 use rejoin_logging::receive_log::{MessageHead, ReceiveLogError, ReceivedPart};
 
 impl Node {
@@ -19,34 +19,24 @@ impl Node {
     /// Logs what is whole, as far as there is room.
     pub(super) fn log_whole(&mut self) {
         let book = self.table.book();
-        while let Some(received) = self.engine.next_received() {
+        let claims = self.claims_log;
+        self.engine.log_received(|received| {
             let body = match received.body {
                 ReceivedBody::Memory(segment) => &self.memory[range(segment)],
                 ReceivedBody::Bytes(bytes) => bytes,
             };
-            let head = MessageHead {
-                sender: received.peer,
-                incarnation: book.incarnation(received.peer).unwrap_or_default(),
-                ssn: received.ssn,
-                context: received.envelope.context,
-                source: received.envelope.source,
-                tag: received.envelope.tag,
-                synchronous: received.sync,
-                interval: received.interval,
-            };
-            let len = body.len();
+            let head = received.head(book.incarnation(received.peer).unwrap_or_default());
             let logged = (self.receive_log.as_mut()).is_some_and(|of| of.log.append(&head, body));
             self.unlogged += u64::from(!logged);
             match &mut self.receive_log {
                 Some(of) if of.is_copied && logged => {
-                    of.uncopied.push_back((of.log.position(), head, len));
+                    let end = of.log.position();
+                    of.uncopied.push_back((end, head, body.len()));
+                    false
                 }
-                _ if logged || self.claims_log => {
-                    self.engine.received_logged(head.sender, head.ssn, len);
-                }
-                _ => {}
+                _ => logged || claims,
             }
-        }
+        });
     }
 
     /// All that the log has, for a copy.
@@ -93,22 +83,16 @@ impl Node {
         let mut found = of.log.reopen(memory)?;
         found.retain(|message| message.head.interval == 0 || !is_lost(&message.head));
         for message in found {
-            let head = message.head;
-            let envelope = Envelope {
-                context: head.context,
-                source: head.source,
-                tag: head.tag,
-            };
-            let (number, body) = ((head.sender, head.ssn), &message.body);
+            let (head, len) = (message.head, message.body.len());
             let engine = &mut self.engine;
-            if !engine.restore_received(number, envelope, head.synchronous, body) {
+            if !engine.restore_received(&message) {
                 continue;
             }
             self.restored += 1;
             if of.is_copied {
-                of.uncopied.push_back((message.end, head, body.len()));
+                of.uncopied.push_back((message.end, head, len));
             } else {
-                engine.received_logged(head.sender, head.ssn, body.len());
+                engine.received_logged(head.sender, head.ssn, len);
             }
         }
         of.uncopied.make_contiguous().sort_by_key(|(end, ..)| *end);

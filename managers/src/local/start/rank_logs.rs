@@ -30,9 +30,8 @@ impl LogMemory for Words {
     }
 }
 
-/// Most bytes of messages that a rank has in its receive log, and the same where a copy of it is in
-/// memory of mpirun.
-const MOST_RECEIVED: u64 = 64 << 20;
+/// Most bytes of messages that a rank has in its receive log where a copy of it is in memory of
+/// mpirun.
 const MOST_COPIED: u64 = 16 << 20;
 
 /// The log of one rank.
@@ -167,15 +166,13 @@ impl RankLogs {
         anonymous::allow(DETERMINANT_BYTES as u64).context("make memory for a log")?;
         // As many bytes may be held for the last image, and blocks are longer than their bodies.
         let bodies = limit.saturating_mul(2).saturating_add(limit / 4);
-        let most = match plan.options.stable_node {
-            true => MOST_COPIED,
-            false => MOST_RECEIVED,
-        };
         let received = match (&plan.options, plan.options.log_limit) {
             (options, _) if !options.optimistic => 0,
             // A rank comes back with its log on any host.
-            (options, 0) if options.stable_node => most,
-            _ => limit.min(most),
+            (options, 0) if options.stable_node => MOST_COPIED,
+            (options, _) if options.stable_node => limit.min(MOST_COPIED),
+            // What is in it need not be retained.
+            _ => limit / 2,
         };
         let received = anonymous::allow(received).map_or(0, |()| received);
         let open = |(rank, _): &(Rank, u32)| Ok((*rank, RankLog::new(allowed(bodies), received)?));
