@@ -10,7 +10,7 @@
 //! - [`Arena`]: the library's own heap.
 //! - [`watch`]: how a manager learns of a rank's end before the rank's memory is freed.
 //! - [`host_barrier`]: where the ranks of a host wait for each other if they share memory.
-//! - [`rank_log_memory`]: where a rank's log outlives it.
+//! - [`rank_log_memory`], [`log_bodies`], [`log_spill`]: where a rank's log outlives it.
 //! - [`anonymous`]: reserves room in memory that processes of a job share.
 //! - [`passed`]: descriptors that come with a message over a local socket.
 //! - [`image`]: process images, by which a zygote outlives its process.
@@ -33,6 +33,8 @@ mod error;
 mod hint;
 pub mod host_barrier;
 pub mod image;
+pub mod log_bodies;
+pub mod log_spill;
 mod manifest;
 pub mod passed;
 mod proc;

@@ -1,9 +1,9 @@
 //! The memory of a rank's log: the local manager makes it, and it outlives the rank. It has the
-//! determinants, and behind them the bodies of messages for other recovery groups.
+//! determinants, and behind them the bodies of messages for other recovery groups
+//! (`log_bodies.rs`).
 
-use std::ffi::{CStr, c_void};
+use std::ffi::CStr;
 use std::io;
-use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -178,117 +178,7 @@ pub fn clock() -> u64 {
     sys::now()
 }
 
-/// Maps the bodies, once in the life of a rank: clones of the process have the mapping at the same
-/// place, and share the memory. So what an image needs there must not be written over.
-///
-/// # Errors
-/// The system's reason, or a memory without room for bodies.
-pub fn map_bodies(memory: BorrowedFd<'_>) -> io::Result<&'static mut [u8]> {
-    let length = length_of(memory)?.saturating_sub(DETERMINANT_BYTES);
-    if length == 0 {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no room"));
-    }
-    let at = map(memory, DETERMINANT_BYTES, length)?;
-    // SAFETY: the mapping was just made, is never unmapped, and has so many bytes. Other processes
-    // that have it are images of this one. They do not run while it does.
-    unsafe {
-        // A core dump need not have it.
-        libc::madvise(at.cast(), length, libc::MADV_DONTDUMP);
-        Ok(std::slice::from_raw_parts_mut(at, length))
-    }
-}
-
-/// A process that was made from a file has copies of its `bodies` in memory of its own, within
-/// `area`, which was the mapping of [`map_bodies`]. Puts them into `memory`, and maps this there as
-/// before. If that fails, they stay where they are, and the rest of the area is memory of the
-/// process as well: the reason is returned.
-///
-/// # Safety
-/// The area is that of [`map_bodies`] in the process of the image, and no thread uses it meanwhile.
-///
-/// # Errors
-/// The system gives no memory: the area is of no use.
-pub unsafe fn share_again(
-    memory: BorrowedFd<'_>,
-    area: &Range<usize>,
-    bodies: &[Range<usize>],
-) -> io::Result<Option<io::Error>> {
-    let shared = copy_bodies(memory, area, bodies).and_then(|()| {
-        let (at, offset) = (area.start as *mut c_void, DETERMINANT_BYTES as i64);
-        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-        // SAFETY: replaces the area, which the caller leaves to this function, by the same bytes.
-        unsafe { map_at(at, area.len(), flags, (memory.as_raw_fd(), offset)) }
-    });
-    let Err(why) = shared else {
-        // SAFETY: as in `map_bodies`.
-        unsafe { libc::madvise(area.start as *mut c_void, area.len(), libc::MADV_DONTDUMP) };
-        return Ok(None);
-    };
-    let ends = bodies.iter().map(|body| body.end);
-    let starts = bodies.iter().map(|body| body.start);
-    let before = std::iter::once(area.start).chain(ends);
-    for (start, end) in before.zip(starts.chain([area.end])) {
-        let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let flags = private | libc::MAP_FIXED;
-        if start < end {
-            // SAFETY: between the bodies nothing is needed.
-            unsafe { map_at(start as *mut c_void, end - start, flags, (-1, 0))? };
-        }
-    }
-    Ok(Some(why))
-}
-
-/// Writes the bodies to their places in the memory.
-fn copy_bodies(
-    memory: BorrowedFd<'_>,
-    area: &Range<usize>,
-    bodies: &[Range<usize>],
-) -> io::Result<()> {
-    let room = length_of(memory)?.saturating_sub(DETERMINANT_BYTES);
-    let is_inside = |body: &Range<usize>| area.start <= body.start && body.end <= area.end;
-    if room < area.len() || !bodies.iter().all(is_inside) {
-        let text = "the memory of the log is smaller than before";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-    }
-    for body in bodies {
-        let mut at = body.start;
-        while at < body.end {
-            let (from, length) = (at as *const c_void, body.end - at);
-            let offset = (DETERMINANT_BYTES + at - area.start) as i64;
-            // SAFETY: the bodies are memory of this process.
-            let count = unsafe { libc::pwrite(memory.as_raw_fd(), from, length, offset) };
-            match count {
-                0 => return Err(io::ErrorKind::WriteZero.into()),
-                1.. => at += count as usize,
-                _ => match io::Error::last_os_error() {
-                    error if error.kind() == io::ErrorKind::Interrupted => {}
-                    error => return Err(error),
-                },
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Maps memory at an address.
-///
-/// # Safety
-/// Nothing that is needed is there.
-unsafe fn map_at(
-    at: *mut c_void,
-    length: usize,
-    flags: i32,
-    (fd, offset): (i32, i64),
-) -> io::Result<()> {
-    let rights = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: the caller's promise.
-    match unsafe { libc::mmap(at, length, rights, flags, fd, offset) } {
-        libc::MAP_FAILED => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
-}
-
-fn length_of(memory: BorrowedFd<'_>) -> io::Result<usize> {
+pub(crate) fn length_of(memory: BorrowedFd<'_>) -> io::Result<usize> {
     let status = sys::status(memory.as_raw_fd()).map_err(io::Error::from_raw_os_error)?;
     Ok(usize::try_from(status.st_size).unwrap_or(0))
 }
@@ -313,10 +203,8 @@ mod tests {
         let memory = RankLogMemory::new(4096).expect("memory");
         let one = MappedWords::map(memory.as_fd()).expect("a mapping");
         one.store(511, 7);
-        let bodies = map_bodies(memory.as_fd()).expect("a mapping");
-        bodies.fill(0xdd);
         let other = MappedWords::map(memory.as_fd()).expect("a mapping");
-        assert_eq!((other.load(511), other.load(0), bodies.len()), (7, 0, 4096));
+        assert_eq!((other.load(511), other.load(0)), (7, 0));
         assert_eq!(other.count(), DETERMINANT_BYTES / 8);
         assert_eq!(other.load(other.count() - 1), 0);
         one.store_all(3, &[[1; 8], 9_u64.to_le_bytes()]);
@@ -327,47 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_of_a_file_are_shared_again_or_stay() {
-        const PAGE: usize = 4096;
-        let area = |_| {
-            let memory = RankLogMemory::new(4 * PAGE as u64).expect("memory");
-            let mapped = map_bodies(memory.as_fd()).expect("a mapping");
-            let start = mapped.as_ptr().addr();
-            // As the restarter leaves it: a body, and room to which there is no access.
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-            // SAFETY: the memory was mapped just now for this test, which no other thread knows.
-            unsafe {
-                map_at(start as *mut c_void, 4 * PAGE, flags, (-1, 0)).expect("memory");
-                libc::mprotect(start as *mut c_void, PAGE, libc::PROT_NONE);
-                libc::mprotect((start + 2 * PAGE) as *mut c_void, 2 * PAGE, libc::PROT_NONE);
-            }
-            let body = start + PAGE..start + 2 * PAGE;
-            mapped[PAGE..2 * PAGE].fill(7);
-            (mapped, start..start + 4 * PAGE, body)
-        };
-        let (mapped, all, body) = area(());
-        let memory = RankLogMemory::new(8 * PAGE as u64).expect("memory");
-        // SAFETY: the area of above, which only this test has.
-        let shared = unsafe { share_again(memory.as_fd(), &all, &[body]) };
-        assert!(shared.expect("memory").is_none());
-        assert_eq!(mapped[PAGE..2 * PAGE], [7; PAGE]);
-        mapped[0] = 5;
-        let other = map_bodies(memory.as_fd()).expect("a mapping");
-        assert_eq!((other[0], other[PAGE], other[2 * PAGE]), (5, 7, 0));
-
-        let (mapped, all, body) = area(());
-        let memory = RankLogMemory::new(2 * PAGE as u64).expect("memory");
-        // SAFETY: as before.
-        let shared = unsafe { share_again(memory.as_fd(), &all, &[body]) };
-        assert!(shared.expect("memory").is_some(), "it is too small");
-        mapped[4 * PAGE - 1] = 5;
-        assert_eq!((mapped[0], mapped[PAGE]), (0, 7));
-    }
-
-    #[test]
-    fn memory_without_room_is_refused() {
-        let memory = RankLogMemory::new(0).expect("memory");
-        assert!(map_bodies(memory.as_fd()).is_err());
+    fn what_is_no_memory_of_a_log_is_refused() {
         let other = std::fs::File::open("/dev/null").expect("a file");
         assert!(MappedWords::map(other.as_fd()).is_err());
     }

@@ -10,6 +10,8 @@ use rejoin_logging::determinants::{
     LogUsage,
 };
 
+use crate::log_room::LogRoom;
+
 /// The log of a rank's determinants. Its memory outlives the process.
 pub type Determinants = DeterminantLog<Box<dyn LogMemory + Send>>;
 
@@ -20,11 +22,13 @@ pub(crate) struct RankLog {
     images: Vec<(Epoch, u64)>,
     /// The epoch in which a checkpoint was asked for, because a log was half full, and when.
     asked: Option<(Epoch, Instant)>,
-    /// Most bytes of messages that are retained for other groups.
-    limit: u64,
+    /// How many bytes of messages may be retained for other groups.
+    room: LogRoom,
     /// Bytes of them when that was asked last, and the most there ever were.
     retained: u64,
     most_retained: u64,
+    /// Most bytes of the file into which it spills that were in use.
+    most_file: u64,
     /// Bytes of them that the last image has: the commits of their receivers release them.
     before_image: u64,
     /// There are more: no message is sent to another group.
@@ -61,15 +65,16 @@ const ROOM_PATIENCE: Duration = Duration::from_secs(1);
 
 impl RankLog {
     /// Of a process without an image.
-    /// `limit`: most bytes of messages that are retained for other groups.
-    pub(crate) fn new(log: Determinants, limit: u64) -> Self {
+    /// `room`: how much may be retained for other groups.
+    pub(crate) fn new(log: Determinants, room: LogRoom) -> Self {
         Self {
             log,
             images: Vec::new(),
             asked: None,
-            limit,
+            room,
             retained: 0,
             most_retained: 0,
+            most_file: 0,
             before_image: 0,
             is_full: false,
             full_since: None,
@@ -253,16 +258,17 @@ impl RankLog {
         self.log.release(position)
     }
 
-    /// So many bytes of messages are retained for other groups now. Returns whether a checkpoint is
+    /// This is retained for other groups now. Returns whether a checkpoint is
     /// to be asked for in this epoch, to make room for them or for determinants, or because another
     /// log of the rank is half full: once, or again if there is no room after a while.
     pub(crate) fn wants_checkpoint(
         &mut self,
         epoch: Epoch,
-        retained: u64,
+        look: &LogLook,
         is_other_half_full: bool,
     ) -> bool {
-        self.is_full = retained > self.limit;
+        let retained = look.retained;
+        self.is_full = self.room.is_full(look);
         // What is released is older than what is retained.
         let released = self.retained.saturating_sub(retained);
         self.before_image = self.before_image.saturating_sub(released).min(retained);
@@ -274,7 +280,7 @@ impl RankLog {
         let is_half_full = is_full
             || is_other_half_full
             || self.log.is_half_full()
-            || since_image > self.limit / 2;
+            || self.room.is_half_full(look, since_image);
         let since = self.full_since.unwrap_or_else(Instant::now);
         self.full_since = is_full.then_some(since);
         let was_asked = self.asked.is_some_and(|(asked_in, at)| {
@@ -290,10 +296,12 @@ impl RankLog {
     /// The log holds this now. Tells the manager what is new, by words in the memory of the log.
     pub(crate) fn show_usage(&mut self, look: &LogLook) {
         self.most_retained = self.most_retained.max(look.retained);
+        self.most_file = self.most_file.max(look.file);
         let usage = LogUsage {
             retained: look.retained,
             most_retained: self.most_retained,
             memory: look.memory,
+            file: look.file,
             waits_since: look.waits_since,
         };
         if usage != self.usage {
@@ -303,11 +311,12 @@ impl RankLog {
     }
 
     /// Names and values as `mpirun --stats` shows them.
-    pub(crate) fn named(&self) -> [(&'static str, u64); 3] {
+    pub(crate) fn named(&self) -> [(&'static str, u64); 4] {
         [
             ("determinants", self.log.position()),
             ("log_bytes", self.retained),
             ("most_log_bytes", self.most_retained),
+            ("most_log_file_bytes", self.most_file),
         ]
     }
 
@@ -328,21 +337,28 @@ mod tests {
     use super::*;
     use rejoin_logging::determinants::DeterminantKind;
 
+    fn look(retained: u64) -> LogLook {
+        LogLook {
+            retained,
+            ..LogLook::default()
+        }
+    }
+
     #[test]
     fn a_commit_makes_room_once_it_is_the_image_that_was_noted() {
         let memory: Box<dyn LogMemory + Send> = Box::new(vec![0_u64; 16 + 4 * 4]);
         let log = Determinants::new(memory).expect("a log of four records");
-        let mut rank_log = RankLog::new(log, 100);
+        let mut rank_log = RankLog::new(log, LogRoom::in_memory(100));
         let yes = |rank_log: &mut RankLog| {
             let log = rank_log.log();
             log.answer(DeterminantKind::Test, Some([1, 0, 0]))
                 .expect("room");
         };
         yes(&mut rank_log);
-        assert!(!rank_log.wants_checkpoint(Epoch(1), 0, false));
+        assert!(!rank_log.wants_checkpoint(Epoch(1), &look(0), false));
         yes(&mut rank_log);
-        assert!(rank_log.wants_checkpoint(Epoch(1), 0, false));
-        assert!(!rank_log.wants_checkpoint(Epoch(1), 0, false));
+        assert!(rank_log.wants_checkpoint(Epoch(1), &look(0), false));
+        assert!(!rank_log.wants_checkpoint(Epoch(1), &look(0), false));
         rank_log.note_image(Epoch(2), 0);
         yes(&mut rank_log);
         rank_log.release(Epoch(3)).expect("no such image");
@@ -355,7 +371,7 @@ mod tests {
     fn what_depends_on_a_determinant_waits_until_that_is_stored() {
         let memory: Box<dyn LogMemory + Send> = Box::new(vec![0_u64; 16 + 4 * 4]);
         let log = Determinants::new(memory).expect("a log of four records");
-        let mut rank_log = RankLog::new(log, 100);
+        let mut rank_log = RankLog::new(log, LogRoom::in_memory(100));
         let answer = |rank_log: &mut RankLog, values| {
             let log = rank_log.log();
             log.answer(DeterminantKind::Test, values).expect("room");
@@ -392,12 +408,13 @@ mod tests {
     fn the_memory_of_the_log_says_what_it_holds_until_another_process_takes_over() {
         let memory: Box<dyn LogMemory + Send> = Box::new(vec![0_u64; 16 + 4 * 4]);
         let log = Determinants::new(memory).expect("a log of four records");
-        let mut rank_log = RankLog::new(log, 100);
+        let mut rank_log = RankLog::new(log, LogRoom::in_memory(100));
         let shown = |rank_log: &mut RankLog, retained, waits_since| {
             rank_log.show_usage(&LogLook {
-                retained,
                 memory: 4096,
+                file: 8192,
                 waits_since,
+                ..look(retained)
             });
             LogUsage::read(rank_log.log().memory()).0
         };
@@ -405,7 +422,8 @@ mod tests {
         assert_eq!((full.retained, full.waits_since), (70, Some(3)));
         let empty = shown(&mut rank_log, 0, None);
         assert_eq!((empty.retained, empty.most_retained), (0, 70));
-        assert_eq!((empty.memory, empty.waits_since), (4096, None));
+        assert_eq!((empty.memory, empty.file), (4096, 8192));
+        assert_eq!(empty.waits_since, None);
         let memory: Box<dyn LogMemory + Send> = Box::new(rank_log.log().memory_words());
         rank_log.reopen(memory).expect("its memory");
         let reopened = LogUsage::read(rank_log.log().memory()).0;
@@ -416,35 +434,38 @@ mod tests {
     fn retained_messages_ask_for_a_checkpoint_at_half_of_the_limit_and_are_full_above_it() {
         let memory: Box<dyn LogMemory + Send> = Box::new(vec![0_u64; 16 + 4 * 4]);
         let log = Determinants::new(memory).expect("a log of four records");
-        let mut rank_log = RankLog::new(log, 100);
-        assert!(!rank_log.wants_checkpoint(Epoch(1), 50, false));
-        assert!(rank_log.wants_checkpoint(Epoch(1), 51, false) && !rank_log.is_full());
-        assert!(!rank_log.wants_checkpoint(Epoch(1), 101, false) && rank_log.is_full());
+        let mut rank_log = RankLog::new(log, LogRoom::in_memory(100));
+        assert!(!rank_log.wants_checkpoint(Epoch(1), &look(50), false));
+        assert!(rank_log.wants_checkpoint(Epoch(1), &look(51), false) && !rank_log.is_full());
+        assert!(!rank_log.wants_checkpoint(Epoch(1), &look(101), false) && rank_log.is_full());
         rank_log.note_image(Epoch(2), 90);
         assert!(
-            !rank_log.wants_checkpoint(Epoch(2), 99, false),
+            !rank_log.wants_checkpoint(Epoch(2), &look(99), false),
             "their receivers commit soon"
         );
         assert!(
-            rank_log.wants_checkpoint(Epoch(2), 101, false),
+            rank_log.wants_checkpoint(Epoch(2), &look(101), false),
             "the image made no room"
         );
         rank_log.note_image(Epoch(3), 50);
-        assert!(!rank_log.wants_checkpoint(Epoch(3), 95, false));
+        assert!(!rank_log.wants_checkpoint(Epoch(3), &look(95), false));
         assert!(
-            !rank_log.wants_checkpoint(Epoch(3), 45, false),
+            !rank_log.wants_checkpoint(Epoch(3), &look(45), false),
             "45 since the image"
         );
         assert!(
-            rank_log.wants_checkpoint(Epoch(3), 51, false),
+            rank_log.wants_checkpoint(Epoch(3), &look(51), false),
             "51 since the image"
         );
         rank_log.note_image(Epoch(4), 51);
-        assert!(!rank_log.wants_checkpoint(Epoch(4), 0, false) && !rank_log.is_full());
-        assert!(!rank_log.wants_checkpoint(Epoch(4), 50, false));
-        assert!(rank_log.wants_checkpoint(Epoch(4), 50, true));
-        assert!(!rank_log.wants_checkpoint(Epoch(4), 50, true), "once");
+        assert!(!rank_log.wants_checkpoint(Epoch(4), &look(0), false) && !rank_log.is_full());
+        assert!(!rank_log.wants_checkpoint(Epoch(4), &look(50), false));
+        assert!(rank_log.wants_checkpoint(Epoch(4), &look(50), true));
+        assert!(
+            !rank_log.wants_checkpoint(Epoch(4), &look(50), true),
+            "once"
+        );
         rank_log.note_image(Epoch(5), 0);
-        assert!(rank_log.wants_checkpoint(Epoch(5), 51, false));
+        assert!(rank_log.wants_checkpoint(Epoch(5), &look(51), false));
     }
 }

@@ -4,6 +4,9 @@ use crate::folder::Folder;
 use crate::skip::skipped;
 use crate::{Run, prefix};
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
 use std::process::Command;
 
 /// `mpirun` in a mount namespace of its own, in which the folder is a file system of so many
@@ -25,4 +28,16 @@ pub fn with_small_disk(folder: &Folder, mebibytes: u32, arguments: &[&str]) -> O
     let mut command = inside(&[prefix().join("bin/mpirun").as_os_str()]);
     command.args(arguments);
     Some(Run::of(command))
+}
+
+/// Takes all room of a file system, by a file of this name.
+///
+/// # Panics
+/// When the file can't be made.
+pub fn fill_disk(path: &Path) {
+    let mut file = File::create(path).expect("a file");
+    for length in [1 << 20, 4096] {
+        let piece = vec![1u8; length];
+        while file.write_all(&piece).is_ok() {}
+    }
 }

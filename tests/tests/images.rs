@@ -4,7 +4,7 @@ use rejoin_image_format::{ImageHeader, SavedTable};
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, by_rank, times_back};
 use rejoin_tests::processes::{is_alive, kill, rank_of, wait_for};
-use rejoin_tests::small_disk::with_small_disk;
+use rejoin_tests::small_disk::{fill_disk, with_small_disk};
 use rejoin_tests::{Finished, Run, finish, prefix, program};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -391,15 +391,6 @@ fn epochs(files: &[PathBuf]) -> Vec<u32> {
     let mut all: Vec<u32> = files.iter().filter_map(epoch).collect();
     all.sort_unstable();
     all
-}
-
-/// Takes all room of a file system.
-fn fill_disk(path: &Path) {
-    let mut file = std::fs::File::create(path).expect("a file");
-    for length in [1 << 20, 4096] {
-        let piece = vec![1u8; length];
-        while std::io::Write::write_all(&mut file, &piece).is_ok() {}
-    }
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn ranks_of_a_lost_host_take_what_they_had_received_from_the_copy() {
         restored[2..].iter().all(|count| *count > 10),
         "{restored:?}"
     );
-    assert_eq!(restored[..2], [0, 0], "they stand");
+    assert_eq!(restored[..2], [0, 0], "they stand: {text}");
 }
 
 #[test]

@@ -44,4 +44,6 @@ pub use rank_protocol::{
     ToManager, VERSION,
 };
 pub use seconds::parse_seconds;
-pub use welcome::{BarrierPlace, Images, Limits, RankOptions, RecordOptions, Transport, Welcome};
+pub use welcome::{
+    BarrierPlace, Images, Limits, LogSpill, RankOptions, RecordOptions, Transport, Welcome,
+};

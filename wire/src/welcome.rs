@@ -129,6 +129,8 @@ pub struct RankOptions {
     /// Most bytes that the rank retains for other groups (`--log-limit`); 0: the local manager sets
     /// it.
     pub log_limit: u64,
+    /// Where messages spill that the rank retains beyond its memory for them (`--log-spill`).
+    pub log_spill: Option<LogSpill>,
     /// Determinants must outlive the rank's host before anything that depends on them leaves the
     /// rank (`--stable node`).
     pub stable_node: bool,
@@ -154,6 +156,15 @@ pub struct BarrierPlace {
     pub generation: u32,
 }
 
+/// A file into which the log of a rank spills.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LogSpill {
+    /// Absolute path of the folder in which the local manager makes the file.
+    pub folder: String,
+    /// Bytes of the file, which are reserved; 0: the local manager sets it.
+    pub bytes: u64,
+}
+
 /// The data that a rank needs to take images of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Images {
@@ -168,6 +179,8 @@ pub struct Images {
     pub barrier: Option<BarrierPlace>,
     /// The manager's descriptor of the memory of this rank's log, in logging modes.
     pub log: Option<u32>,
+    /// The manager's descriptor of the file into which that spills, if it does.
+    pub log_spill: Option<u32>,
     /// The manager's descriptor of the memory in which this rank logs what it receives of other
     /// recovery groups, if it does (`--recovery receiver-log`).
     pub receive_log: Option<u32>,

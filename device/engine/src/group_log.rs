@@ -20,6 +20,10 @@ pub struct LogLook {
     /// Bytes of the log's memory that are in use: by bodies that are retained, and by those that an
     /// image may still need.
     pub memory: u64,
+    /// The same bytes of the file into which the log spills.
+    pub file: u64,
+    /// Bytes of retained messages that are in that file.
+    pub spilled: u64,
     /// For each peer with retained messages, there is a time when it released some last, or when
     /// the first was retained after none was. The earliest of these times, as looks have noticed
     /// it; `None`: no message is retained.
@@ -47,9 +51,9 @@ impl Engine {
     }
 
     /// Gives the log memory for bodies, which images of this process share. Without it, or where it
-    /// is full, they take other memory.
-    pub fn set_log_memory(&mut self, memory: &'static mut [u8]) {
-        *self.core.pool.log() = LogSpace::new(memory);
+    /// is full, they take other memory. A file backs it but for the first `in_memory` bytes.
+    pub fn set_log_memory(&mut self, memory: &'static mut [u8], in_memory: usize) {
+        *self.core.pool.log() = LogSpace::new(memory, in_memory);
     }
 
     /// The addresses of that memory; empty without it.
@@ -111,8 +115,12 @@ impl Engine {
 
     /// What the log holds now. `clock` never gives 0.
     pub fn look_at_log(&mut self, clock: impl Fn() -> u64) -> LogLook {
+        let space = self.core.pool.log_ref();
+        let [memory, file] = space.used().map(|bytes| bytes as u64);
         let mut look = LogLook {
-            memory: self.core.pool.log_ref().used() as u64,
+            memory,
+            file,
+            spilled: space.spilled() as u64,
             ..LogLook::default()
         };
         let mut now = None;

@@ -182,7 +182,7 @@ fn a_full_log_holds_messages_to_other_groups_until_it_has_room() {
 fn a_body_is_logged_in_parts_while_its_receiver_takes_it() {
     let mut world = two_groups();
     let memory = vec![0; 1 << 16].leak();
-    world.nodes[FIRST].engine.set_log_memory(memory);
+    world.nodes[FIRST].engine.set_log_memory(memory, usize::MAX);
     let image = world.nodes[SECOND].clone();
     let body = content(1, 20_000);
     let sent = world.send(FIRST, SECOND, 0, &body, MessageMode::Standard);

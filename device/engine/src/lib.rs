@@ -43,8 +43,8 @@
 //! engine what they depend on ([`Engine::set_interval`]), and records what other ranks' messages
 //! depend on ([`Engine::next_dependency`]).
 //!
-//! With a receive log ([`Engine::begin_receive_log`]) the device drains [`Engine::next_received`]
-//! when bodies are in their places: it logs these messages, and says so
+//! With a receive log ([`Engine::begin_receive_log`]) the device calls [`Engine::log_received`] when
+//! bodies are in their places: it logs these messages, and says so, at once or later
 //! ([`Engine::received_logged`]). Their senders need not retain them. A restored rank takes them
 //! from its log, before it has a link ([`Engine::restore_received`]).
 //!
@@ -91,10 +91,10 @@
 //! flush_all_acks()   grant_if_starved(&FailedProbes) -> bool
 //! set_groups(&[u32])   image_committed(Epoch)   peer_returned(Rank)   returned()   next_log_copy() -> Option<LogCopy<'_>>
 //! logged_bytes() -> u64   look_at_log(impl Fn() -> u64) -> LogLook
-//! set_log_memory(&'static mut [u8])   next_early_copy(most: usize) -> Option<LogCopy<'_>>
+//! set_log_memory(&'static mut [u8], usize)   next_early_copy(most: usize) -> Option<LogCopy<'_>>
 //! store_wild_matches(impl FnMut(WildMatch) -> bool) -> bool   replay_wild_matches(impl IntoIterator<Item = WildMatch>)
-//! begin_receive_log()   any_received() -> bool   next_received() -> Option<Received<'_>>
-//! received_logged(Rank, Ssn, len)   restore_received((Rank, Ssn), Envelope, sync, &[u8]) -> bool
+//! begin_receive_log()   any_received() -> bool   log_received(impl FnMut(&Received<'_>) -> bool)
+//! received_logged(Rank, Ssn, len)   restore_received(&LoggedReceive) -> bool
 //! set_interval(u64)   any_dependency() -> bool   next_dependency() -> Option<(Rank, u64)>
 //! describe(ReqId) -> Option<Waiting>   waiting() -> impl Iterator<Item = Waiting>
 //! peer_counts(Rank) -> Option<PeerCounts>

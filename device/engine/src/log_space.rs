@@ -1,5 +1,6 @@
 //! Memory for the bodies of the log. It is given once, and its blocks are used again: fresh memory
-//! costs several times as much as the copy, because the system must make each page.
+//! costs several times as much as the copy, because the system must make each page. A file may back
+//! its end: the log *spills* there when the memory before has no block.
 //!
 //! The memory is shared with images of this process, which may be restored. So a block that is
 //! needed no more is *held* until an image that was taken afterwards is committed. Until then, the
@@ -27,17 +28,24 @@ const MOST_GAP: usize = 64 << 10;
 pub(crate) struct LogSpace {
     /// The addresses of the whole memory.
     all: Range<usize>,
+    /// The first address that a file backs.
+    file_from: usize,
     /// What no block was made of yet.
     rest: LogBlock,
-    /// Blocks to be used again, by class.
-    free: Vec<Vec<LogBlock>>,
+    /// Blocks to be used again, by class: those of memory, and those of the file.
+    free: [Vec<Vec<LogBlock>>; 2],
     /// Blocks that an image may still need: the newest image when they were put back.
     held: VecDeque<(Epoch, LogBlock)>,
     /// The newest image that was taken.
     newest: Epoch,
-    /// Bytes of the blocks that were taken, or are held.
-    used: usize,
+    /// Bytes of the blocks that were taken, or are held: of memory, and of the file.
+    used: [usize; 2],
+    /// Bytes of bodies in the file's blocks that were taken.
+    spilled: usize,
 }
+
+/// Blocks of memory, and those of the file.
+const PLACES: [usize; 2] = [0, 1];
 
 impl Clone for LogSpace {
     fn clone(&self) -> Self {
@@ -65,9 +73,12 @@ fn class_of(len: usize) -> (usize, usize) {
 }
 
 impl LogSpace {
-    pub(crate) fn new(memory: LogBlock) -> Self {
+    /// A file backs the memory but for the first `in_memory` bytes.
+    pub(crate) fn new(memory: LogBlock, in_memory: usize) -> Self {
+        let all = addresses(memory);
         Self {
-            all: addresses(memory),
+            file_from: all.start.saturating_add(in_memory),
+            all,
             rest: memory,
             ..Self::default()
         }
@@ -81,7 +92,8 @@ impl LogSpace {
     /// The addresses of the blocks that were taken and not put back, in order, with short gaps
     /// between them.
     pub(crate) fn in_use(&self) -> Vec<Range<usize>> {
-        let free = self.free.iter().flatten().map(|block| addresses(block));
+        let free = self.free.iter().flatten().flatten();
+        let free = free.map(|block| addresses(block));
         let held = self.held.iter().map(|(_, block)| addresses(block));
         let mut unused: Vec<_> = free.chain(held).collect();
         unused.push(self.all.end - self.rest.len()..self.all.end);
@@ -100,35 +112,47 @@ impl LogSpace {
         used
     }
 
-    /// Bytes of the blocks that were taken, or are held.
-    pub(crate) fn used(&self) -> usize {
+    /// Bytes of the blocks that were taken, or are held: of memory, and of the file.
+    pub(crate) fn used(&self) -> [usize; 2] {
         self.used
+    }
+
+    /// Bytes of bodies in the file's blocks that were taken.
+    pub(crate) fn spilled(&self) -> usize {
+        self.spilled
+    }
+
+    fn place(&self, block: &[u8]) -> usize {
+        usize::from(block.as_ptr().addr() >= self.file_from)
     }
 
     /// A block of at least so many bytes, and of not much more; `None` if there is none.
     pub(crate) fn take(&mut self, len: usize) -> Option<LogBlock> {
-        let block = self.find(len)?;
-        self.used += block.len();
+        let block = PLACES.into_iter().find_map(|place| self.find(place, len))?;
+        let place = self.place(block);
+        self.used[place] += block.len();
+        self.spilled += place * len;
         Some(block)
     }
 
-    fn find(&mut self, len: usize) -> Option<LogBlock> {
+    fn find(&mut self, place: usize, len: usize) -> Option<LogBlock> {
         let (class, size) = class_of(len);
-        if let Some(block) = self.free.get_mut(class).and_then(Vec::pop) {
+        if let Some(block) = self.free[place].get_mut(class).and_then(Vec::pop) {
             return Some(block);
         }
-        if self.rest.len() >= size {
+        if self.place(self.rest) == place && self.rest.len() >= size {
             let (block, rest) = std::mem::take(&mut self.rest).split_at_mut(size);
             self.rest = rest;
             return Some(block);
         }
-        let most = class_of(2 * size).0.min(self.free.len().saturating_sub(1));
-        let larger = self.free.get_mut(class..=most)?;
-        larger.iter_mut().find_map(Vec::pop)
+        let free = &mut self.free[place];
+        let most = class_of(2 * size).0.min(free.len().saturating_sub(1));
+        free.get_mut(class..=most)?.iter_mut().find_map(Vec::pop)
     }
 
-    /// Takes a block back.
-    pub(crate) fn hold(&mut self, block: LogBlock) {
+    /// Takes a block back, which was taken for so many bytes.
+    pub(crate) fn hold(&mut self, block: LogBlock, len: usize) {
+        self.spilled -= self.place(block) * len;
         self.held.push_back((self.newest, block));
     }
 
@@ -140,12 +164,14 @@ impl LogSpace {
     /// The image of this epoch is committed: it would be restored from now on.
     pub(crate) fn image_committed(&mut self, epoch: Epoch) {
         while let Some((_, block)) = self.held.pop_front_if(|(newest, _)| *newest < epoch) {
-            self.used -= block.len();
+            let place = self.place(block);
+            self.used[place] -= block.len();
             let (class, _) = class_of(block.len());
-            if self.free.len() <= class {
-                self.free.resize_with(class + 1, Vec::new);
+            let free = &mut self.free[place];
+            if free.len() <= class {
+                free.resize_with(class + 1, Vec::new);
             }
-            self.free[class].push(block);
+            free[class].push(block);
         }
     }
 }
@@ -155,7 +181,17 @@ mod tests {
     use super::*;
 
     fn space(pages: usize) -> LogSpace {
-        LogSpace::new(Box::leak(vec![0; pages * PAGE].into_boxed_slice()))
+        spilling(pages, 0)
+    }
+
+    /// Pages of memory, and then pages of a file.
+    fn spilling(pages: usize, more: usize) -> LogSpace {
+        let memory = vec![0; (pages + more) * PAGE].into_boxed_slice();
+        LogSpace::new(Box::leak(memory), pages * PAGE)
+    }
+
+    fn used(space: &LogSpace) -> usize {
+        space.used()[0]
     }
 
     #[test]
@@ -178,17 +214,17 @@ mod tests {
         space.note_image(Epoch(3));
         let block = space.take(4 * PAGE).expect("room");
         let address = block.as_ptr();
-        space.hold(block);
+        space.hold(block, 1);
         space.image_committed(Epoch(3));
         assert!(space.take(PAGE).is_none(), "the image has a body there");
         space.note_image(Epoch(4));
         assert!(space.take(PAGE).is_none());
-        assert_eq!(space.used(), 4 * PAGE, "it is held");
+        assert_eq!(used(&space), 4 * PAGE, "it is held");
         space.image_committed(Epoch(4));
-        assert_eq!(space.used(), 0);
+        assert_eq!(used(&space), 0);
         let again = space.take(4 * PAGE - 1).expect("room");
         assert_eq!((again.as_ptr(), again.len()), (address, 4 * PAGE));
-        assert_eq!(space.used(), 4 * PAGE);
+        assert_eq!(used(&space), 4 * PAGE);
         assert!(space.take(1).is_none());
     }
 
@@ -201,15 +237,15 @@ mod tests {
         let page = |page: usize| start + page * PAGE;
         assert!(space.in_use().iter().eq([&(start..page(64))]));
         // One is free, one is held, and a gap of two is short.
-        space.hold(blocks[0].take().expect("a block"));
+        space.hold(blocks[0].take().expect("a block"), 1);
         space.note_image(Epoch(1));
         space.image_committed(Epoch(1));
         assert!(space.in_use().iter().eq([&(page(8)..page(64))]));
         for block in &mut blocks[3..5] {
-            space.hold(block.take().expect("a block"));
+            space.hold(block.take().expect("a block"), 1);
         }
         assert!(space.in_use().iter().eq([&(page(8)..page(64))]));
-        space.hold(blocks[5].take().expect("a block"));
+        space.hold(blocks[5].take().expect("a block"), 1);
         assert_eq!(space.in_use(), [page(8)..page(24), page(48)..page(64)]);
         assert_eq!(space.all(), start..page(256));
     }
@@ -230,12 +266,40 @@ mod tests {
     fn a_larger_block_serves_where_memory_is_short_unless_it_is_more_than_twice_as_large() {
         let mut space = space(12);
         let block = space.take(12 * PAGE).expect("room");
-        space.hold(block);
+        space.hold(block, 1);
         space.image_committed(Epoch(1));
         assert!(space.take(PAGE).is_none());
         assert_eq!(
             space.take(7 * PAGE).map(|block| block.len()),
             Some(12 * PAGE)
         );
+    }
+
+    #[test]
+    fn the_log_spills_when_memory_has_no_block_and_takes_memory_again() {
+        let mut space = spilling(4, 8);
+        let first = space.take(3 * PAGE).expect("memory");
+        assert_eq!((space.used(), space.spilled()), ([3 * PAGE, 0], 0));
+        // It does not fit, and begins in memory.
+        let across = space.take(2 * PAGE).expect("memory and file");
+        let spilled = space.take(3 * PAGE - 5).expect("the file");
+        assert_eq!(space.used(), [5 * PAGE, 3 * PAGE]);
+        assert_eq!(space.spilled(), 3 * PAGE - 5);
+        space.note_image(Epoch(1));
+        space.hold(first, 3 * PAGE);
+        space.hold(spilled, 3 * PAGE - 5);
+        assert_eq!((space.used(), space.spilled()), ([5 * PAGE, 3 * PAGE], 0));
+        space.image_committed(Epoch(2));
+        assert_eq!(space.used(), [2 * PAGE, 0]);
+        // Both have a block, and the file has the rest.
+        let again = space.take(3 * PAGE).expect("memory");
+        assert_eq!(
+            (again.as_ptr().addr(), space.spilled()),
+            (space.all().start, 0)
+        );
+        let all: Vec<_> = (0..3).map_while(|_| space.take(2 * PAGE)).collect();
+        assert_eq!((all.len(), space.spilled()), (3, 6 * PAGE), "the file");
+        let range = addresses(across);
+        assert!(range.start < space.file_from && range.end > space.file_from);
     }
 }

@@ -138,7 +138,7 @@ impl Pool {
     pub(crate) fn put(&mut self, buf: Buf) {
         let data = match buf.data {
             BufMemory::Heap(data) => data,
-            BufMemory::Log(block) => return self.log.hold(block),
+            BufMemory::Log(block) => return self.log.hold(block, buf.len),
         };
         let size = data.len();
         if size == 0 || self.spare + size > SPARE {

@@ -12,6 +12,7 @@ use rejoin_wire::{RankOptions, ToManager};
 
 use super::Device;
 use crate::error::{Error, Result};
+use crate::log_room::LogRoom;
 use crate::rank_log::{Determinants, FULL_LIMIT, RankLog};
 use crate::rank_receive_log::RankReceiveLog;
 use crate::recovery::managers_log;
@@ -34,10 +35,10 @@ pub(super) fn begin_log(
         .map_err(|error| Error::system("open the memory of determinants", error))?;
     let log = Determinants::new(memory).map_err(|error| unusable(rank, &error))?;
     match managers_log::map_bodies(images) {
-        Ok(bodies) => engine.set_log_memory(bodies),
+        Ok((bodies, in_memory)) => engine.set_log_memory(bodies, in_memory),
         Err(error) => tracing::info!("messages are logged in memory of the process: {error}"),
     }
-    let mut rank_log = RankLog::new(log, settings.log_limit);
+    let mut rank_log = RankLog::new(log, LogRoom::of(settings));
     if settings.optimistic && settings.stable_node {
         rank_log.sends_early();
     } else if settings.stable_node {
@@ -69,7 +70,7 @@ impl Device {
     /// Records and repeats determinants by this log from now on. To be called before the program
     /// uses the library.
     pub fn set_determinants(&mut self, log: Determinants) {
-        self.determinants = Some(RankLog::new(log, u64::MAX));
+        self.determinants = Some(RankLog::new(log, LogRoom::endless()));
     }
 
     /// This process was restored: opens the log again. What was recorded since the image is to be
@@ -268,7 +269,7 @@ impl Device {
         let was_full = rank_log.is_full();
         let received = self.receive_log.as_ref();
         let is_half_full = received.is_some_and(RankReceiveLog::is_half_full);
-        let wants = rank_log.wants_checkpoint(after, retained, is_half_full);
+        let wants = rank_log.wants_checkpoint(after, &look, is_half_full);
         let is_full = rank_log.is_full();
         if rank_log.is_stuck() {
             let rank = self.member.rank();

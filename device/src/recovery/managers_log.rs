@@ -5,7 +5,8 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
 
-use rejoin_ckpt::rank_log_memory::{self, MappedWords};
+use rejoin_ckpt::log_bodies::{self, LogFiles};
+use rejoin_ckpt::rank_log_memory::MappedWords;
 use rejoin_logging::determinants::LogMemory;
 use rejoin_wire::Images;
 
@@ -22,12 +23,15 @@ pub(crate) fn open(images: Option<&Images>) -> io::Result<Box<dyn LogMemory + Se
     Ok(Box::new(LogWords::new(words, count)))
 }
 
-/// Maps the memory of the bodies that this rank logs: once, because images share it.
+/// Maps the memory of the bodies that this rank logs: once, because images share it. Also returns
+/// how many bytes of it no file backs.
 ///
 /// # Errors
 /// As [`open`].
-pub(crate) fn map_bodies(images: Option<&Images>) -> io::Result<&'static mut [u8]> {
-    rank_log_memory::map_bodies(memory(images)?.as_fd())
+pub(crate) fn map_bodies(images: Option<&Images>) -> io::Result<(&'static mut [u8], usize)> {
+    with_files(images, |files| {
+        Ok((log_bodies::map_bodies(files)?, files.in_memory()?))
+    })
 }
 
 /// Opens the memory in which this rank logs what it receives of other recovery groups; `None`: the
@@ -59,9 +63,25 @@ pub(crate) fn share_again(
     area: &Range<usize>,
     bodies: &[Range<usize>],
 ) -> io::Result<Option<io::Error>> {
-    // SAFETY: the area is the engine's memory for bodies, which nothing uses while the rank joins
-    // the job again.
-    unsafe { rank_log_memory::share_again(memory(images)?.as_fd(), area, bodies) }
+    with_files(images, |files| {
+        // SAFETY: the area is the engine's memory for bodies, which nothing uses while the rank
+        // joins the job again.
+        unsafe { log_bodies::share_again(files, area, bodies) }
+    })
+}
+
+fn with_files<T>(
+    images: Option<&Images>,
+    act: impl FnOnce(LogFiles<'_>) -> io::Result<T>,
+) -> io::Result<T> {
+    let memory = memory(images)?;
+    let spill = images.and_then(|images| Some((images.manager, images.log_spill?)));
+    let spill = spill.map(|(manager, descriptor)| managers_memory(manager, descriptor));
+    let spill = spill.transpose()?;
+    act(LogFiles {
+        memory: memory.as_fd(),
+        spill: spill.as_ref().map(AsFd::as_fd),
+    })
 }
 
 fn memory(images: Option<&Images>) -> io::Result<File> {

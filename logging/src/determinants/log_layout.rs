@@ -26,6 +26,8 @@ pub(super) const MOST_RETAINED: usize = 9;
 pub(super) const BODY_BYTES: usize = 10;
 /// Word: since when messages wait for a release; 0 if none is retained.
 pub(super) const WAIT_SINCE: usize = 11;
+/// Word: the same of the file into which the log spills.
+pub(super) const FILE_BYTES: usize = 12;
 /// Words of the header: two cache lines.
 pub(super) const HEADER_WORDS: usize = 16;
 

@@ -1,7 +1,7 @@
 //! What the log of a rank uses. The rank writes it into the header of the log's memory now and
 //! then, and its manager reads it there. So no message tells of it, and the rank waits for nothing.
 
-use super::log_layout::{BODY_BYTES, END, MOST_RETAINED, RETAINED, WAIT_SINCE};
+use super::log_layout::{BODY_BYTES, END, FILE_BYTES, MOST_RETAINED, RETAINED, WAIT_SINCE};
 use super::{DeterminantLog, LogMemory};
 
 /// What the log of a rank uses, as its rank has written it last. The words are read one by one, so
@@ -15,6 +15,8 @@ pub struct LogUsage {
     /// Bytes of the memory of bodies that are in use: by retained messages, and by bodies that an
     /// image may still need.
     pub memory: u64,
+    /// The same bytes of the file into which the log spills.
+    pub file: u64,
     /// For each peer with retained messages, there is a time when it released some last, or when
     /// the first was retained after none was. The earliest of these times; `None`: no message is
     /// retained. In nanoseconds, by the clock of rank and manager.
@@ -29,6 +31,7 @@ impl LogUsage {
             retained: memory.load(RETAINED),
             most_retained: memory.load(MOST_RETAINED),
             memory: memory.load(BODY_BYTES),
+            file: memory.load(FILE_BYTES),
             waits_since: (since != 0).then_some(since),
         };
         (usage, memory.load(END))
@@ -42,6 +45,7 @@ impl<M: LogMemory> DeterminantLog<M> {
             (RETAINED, usage.retained),
             (MOST_RETAINED, usage.most_retained),
             (BODY_BYTES, usage.memory),
+            (FILE_BYTES, usage.file),
             (WAIT_SINCE, usage.waits_since.unwrap_or(0)),
         ];
         for (word, value) in words {
@@ -63,6 +67,7 @@ mod tests {
             retained: 5,
             most_retained: 7,
             memory: 4096,
+            file: 8192,
             waits_since: Some(3),
         };
         log.write_usage(&usage);

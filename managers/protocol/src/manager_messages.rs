@@ -510,6 +510,8 @@ pub struct RankLogUse {
     pub most_retained: u64,
     /// Bytes of the log's memory that are in use.
     pub memory: u64,
+    /// The same bytes of the file into which it spills.
+    pub file: u64,
     /// Determinants that it has recorded so far.
     pub determinants: u64,
     /// Those that it has recorded in the last second or so.

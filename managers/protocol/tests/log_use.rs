@@ -17,6 +17,7 @@ fn says(central: &mut Central, now: Time, host: HostIndex, rank: u32) -> Vec<Cen
         retained: 100,
         most_retained: 200,
         memory: 4096,
+        file: 0,
         determinants: 10,
         determinants_per_second: 5,
         lag: Some(250 * MILLIS),

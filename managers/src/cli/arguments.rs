@@ -79,6 +79,15 @@ pub(super) struct JobArguments {
     /// divided among the ranks of the host
     #[arg(long, env = "REJOIN_LOG_LIMIT", value_name = "BYTES", value_parser = log_limit, allow_hyphen_values = true)]
     pub(super) log_limit: Option<u64>,
+    /// Folder on each host for files into which long messages spill that are retained for other
+    /// groups: half of --log-limit stays in memory. So checkpoints may be further apart. It should
+    /// be on a disk of the host
+    #[arg(long, env = "REJOIN_LOG_SPILL", value_name = "DIR")]
+    pub(super) log_spill: Option<PathBuf>,
+    /// Bytes of this file for each rank, which are reserved when the rank begins. The default is
+    /// twice --log-limit
+    #[arg(long, env = "REJOIN_LOG_SPILL_LIMIT", value_name = "BYTES", value_parser = log_limit, allow_hyphen_values = true, requires = "log_spill")]
+    pub(super) log_spill_limit: Option<u64>,
     /// Where the nondeterministic answers of sender-log are before anything that depends on them
     /// leaves a rank: in memory of its local manager, which outlives the rank, or also on mpirun's
     /// host, which outlives the rank's. The default is node in a job on several hosts with files of

@@ -20,7 +20,7 @@ use rejoin_ckpt::image::ImageCompression;
 use rejoin_managers_protocol::central::Recovery;
 use rejoin_managers_protocol::checkpoint::CopyInterval;
 use rejoin_managers_protocol::policy;
-use rejoin_wire::{Images, RankOptions, Transport};
+use rejoin_wire::{Images, LogSpill, RankOptions, Transport};
 use serde_bytes::ByteBuf;
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStringExt;
@@ -212,11 +212,25 @@ fn options(
         verbose: job.verbose,
         log_groups: log_groups(job, machines),
         log_limit: job.log_limit.unwrap_or(0),
+        log_spill: log_spill(job)?,
         stable_node,
         optimistic,
         record: recordings::options(job)?,
         ..RankOptions::default()
     })
+}
+
+/// Where messages spill, however the working directories of local managers lie.
+fn log_spill(job: &JobArguments) -> Result<Option<LogSpill>, String> {
+    let Some(folder) = &job.log_spill else {
+        return Ok(None);
+    };
+    let shown = folder.display();
+    let absolute = std::path::absolute(folder).map_err(|e| format!("--log-spill {shown}: {e}"))?;
+    let text = absolute.into_os_string().into_string();
+    let folder = text.map_err(|_| format!("--log-spill {shown}: a name in UTF-8 is needed"))?;
+    let bytes = job.log_spill_limit.unwrap_or(0);
+    Ok(Some(LogSpill { folder, bytes }))
 }
 
 /// The folder for registered memory, however the ranks' working directories lie.
@@ -341,6 +355,7 @@ fn check_not_there_yet(job: &JobArguments, given: Given<'_>) -> Result<(), Strin
     let named = [
         ("--log-group", job.log_group.is_some()),
         ("--log-limit", job.log_limit.is_some()),
+        ("--log-spill", job.log_spill.is_some()),
         ("--stable", job.stable.is_some()),
     ];
     if let Some((option, _)) = named.iter().find(|(_, is_given)| *is_given && !has_log) {

@@ -14,6 +14,7 @@ pub fn log_lines(status: &JobStatus) -> Option<[String; 2]> {
         retained_bytes,
         most_retained_bytes,
         memory_bytes,
+        file_bytes,
         determinants,
         determinants_per_second,
         lag_ns,
@@ -24,8 +25,12 @@ pub fn log_lines(status: &JobStatus) -> Option<[String; 2]> {
         mebibytes(most_retained_bytes),
         lag_ns as f64 / 1e9
     );
+    let spilled = match file_bytes {
+        0 => String::new(),
+        bytes => format!(", {} in files", mebibytes(bytes)),
+    };
     let used = format!(
-        "{} of log memory, {determinants} determinants ({determinants_per_second}/s)",
+        "{} of log memory{spilled}, {determinants} determinants ({determinants_per_second}/s)",
         mebibytes(memory_bytes)
     );
     Some([retained, used])

@@ -318,6 +318,7 @@ mod tests {
             retained_bytes: 3 << 19,
             most_retained_bytes: 2 << 20,
             memory_bytes: 4 << 20,
+            file_bytes: 0,
             determinants: 1234,
             determinants_per_second: 56,
             lag_ns: 250_000_000,

@@ -65,6 +65,7 @@ impl LogReports {
                     retained: usage.retained,
                     most_retained: usage.most_retained,
                     memory: usage.memory,
+                    file: usage.file,
                     determinants,
                     determinants_per_second: look.per_second,
                     lag: usage.waits_since.map(|since| clock.saturating_sub(since)),
@@ -87,6 +88,7 @@ mod tests {
             retained: 50,
             most_retained: 70,
             memory: 4096,
+            file: 512,
             waits_since: Some(300),
         };
         let idle = (Rank(4), LogUsage::default(), 0);
@@ -98,6 +100,7 @@ mod tests {
             retained: 50,
             most_retained: 70,
             memory: 4096,
+            file: 512,
             determinants: 100,
             determinants_per_second: 0,
             lag: Some(700),

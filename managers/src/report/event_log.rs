@@ -618,6 +618,7 @@ mod tests {
                 retained_bytes: 5,
                 most_retained_bytes: 6,
                 memory_bytes: 4096,
+                file_bytes: 0,
                 determinants: 77,
                 determinants_per_second: 7,
                 lag_ns: 9,

@@ -12,6 +12,7 @@ pub struct LogMetrics {
     retained: Gauge,
     most_retained: Gauge,
     memory: Gauge,
+    file: Gauge,
     determinants: Counter,
     lag: Gauge<f64, AtomicU64>,
 }
@@ -26,6 +27,8 @@ impl LogMetrics {
         all.register_with_unit("log_most_retained", help, Unit::Bytes, most);
         let help = "Memory of the logs that is in use";
         all.register_with_unit("log_memory", help, Unit::Bytes, self.memory.clone());
+        let help = "Files into which logs spill, as far as they are in use";
+        all.register_with_unit("log_file", help, Unit::Bytes, self.file.clone());
         let help = "Determinants that ranks have recorded";
         all.register("log_determinants", help, self.determinants.clone());
         let help = "Longest time since a receiver released messages that are retained for it";
@@ -38,6 +41,7 @@ impl LogMetrics {
         self.retained.set(signed(log.retained_bytes));
         self.most_retained.set(signed(log.most_retained_bytes));
         self.memory.set(signed(log.memory_bytes));
+        self.file.set(signed(log.file_bytes));
         self.lag.set(log.lag_ns as f64 / 1e9);
         // A log that begins anew counts from zero, as a counter may.
         let determinants = self.determinants.inner();
@@ -58,6 +62,7 @@ mod tests {
             retained_bytes: 5,
             most_retained_bytes: 6,
             memory_bytes: 4096,
+            file_bytes: 512,
             determinants: 77,
             determinants_per_second: 7,
             lag_ns: 1_500_000_000,
@@ -68,6 +73,7 @@ mod tests {
             "rejoin_log_retained_bytes 5",
             "rejoin_log_most_retained_bytes 6",
             "rejoin_log_memory_bytes 4096",
+            "rejoin_log_file_bytes 512",
             "rejoin_log_determinants_total 77",
             "rejoin_log_lag_seconds 1.5",
         ] {

@@ -260,6 +260,8 @@ pub struct LogStatus {
     /// Bytes of the logs' memory that are in use: by bodies of retained messages, and by bodies
     /// that an image may still need.
     pub memory_bytes: u64,
+    /// The same bytes of the files into which logs spill.
+    pub file_bytes: u64,
     /// Determinants that were recorded so far.
     pub determinants: u64,
     /// Those that were recorded in the last second or so.

@@ -197,6 +197,7 @@ pub fn log_status(view: &LogView, now: Time) -> LogStatus {
         retained_bytes: view.retained,
         most_retained_bytes: view.most_retained,
         memory_bytes: view.memory,
+        file_bytes: view.file,
         determinants: view.determinants,
         determinants_per_second: view.determinants_per_second,
         lag_ns: view.waits_since.map_or(0, since),

@@ -45,6 +45,19 @@ impl Hosts {
         }
     }
 
+    /// Lets each host send this many bits a second at most (`10gbit`, as for `tc`).
+    ///
+    /// # Panics
+    /// When the system refuses.
+    pub fn limit_rate(&self, rate: &str) {
+        for number in 1..=self.hosts.len() {
+            let mut command = inside(self.host(number).pid, &["-n"]);
+            let words =
+                format!("tc qdisc add dev eth0 root tbf rate {rate} burst 1mb latency 10ms");
+            run(command.args(words.split(' '))).expect("a limit of the rate");
+        }
+    }
+
     /// Bytes that have gone over the link to the far hosts.
     ///
     /// # Panics

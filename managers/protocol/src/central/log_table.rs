@@ -15,6 +15,8 @@ pub struct LogView {
     pub most_retained: u64,
     /// Bytes of the logs' memory that are in use.
     pub memory: u64,
+    /// The same bytes of the files into which logs spill.
+    pub file: u64,
     /// Determinants that were recorded so far.
     pub determinants: u64,
     /// Those that were recorded in the last second or so.
@@ -31,6 +33,7 @@ impl LogView {
             retained: log.retained,
             most_retained: log.most_retained,
             memory: log.memory,
+            file: log.file,
             determinants: log.determinants,
             determinants_per_second: log.determinants_per_second,
             waits_since: log.lag.map(|lag| Time(now.0.saturating_sub(lag))),
@@ -41,6 +44,7 @@ impl LogView {
         let add = |one: &mut u64, more: u64| *one = one.saturating_add(more);
         add(&mut self.retained, other.retained);
         add(&mut self.memory, other.memory);
+        add(&mut self.file, other.file);
         add(&mut self.determinants, other.determinants);
         add(
             &mut self.determinants_per_second,
@@ -113,6 +117,7 @@ mod tests {
             retained,
             most_retained: 2 * retained,
             memory: 4096,
+            file: 512,
             determinants: 10,
             determinants_per_second: 3,
             lag: lag.map(|millis| millis * 1_000_000),
@@ -127,6 +132,7 @@ mod tests {
             retained: 12,
             most_retained: 14,
             memory: 8192,
+            file: 1024,
             determinants: 20,
             determinants_per_second: 6,
             waits_since: Some(at(8700)),

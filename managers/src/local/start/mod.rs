@@ -1,5 +1,6 @@
 //! Starts the processes of the ranks that the plan names.
 
+mod log_sizes;
 mod prepare;
 mod process_starter;
 mod rank_logs;

@@ -336,6 +336,7 @@ impl ProcessStarter {
                 generation: instance.generation.0,
             });
             images.log = self.logs.descriptor(rank);
+            images.log_spill = self.logs.spill_descriptor(rank);
             images.receive_log = self.logs.receive_descriptor(rank);
             images.pipes = [name(&ends.out.0), name(&ends.err.0)];
         }
@@ -352,6 +353,7 @@ impl ProcessStarter {
         options.local_size = plan.ranks.len() as u32;
         options.cores = self.cores;
         options.log_limit = self.log_limit;
+        options.log_spill = self.logs.spill().cloned();
         FromManager::Welcome(Box::new(Welcome {
             version: VERSION,
             identity: Identity {

@@ -1,15 +1,18 @@
 //! The memory of the logs of this host's ranks, in logging modes: determinants, bodies, and
 //! received messages.
 
+use super::log_sizes::LogSizes;
 use crate::error::{Context, Error, Result};
 use crate::launch::launch_plan::LaunchPlan;
 use crate::launch::local_messages::MOST_RECEIVED_WORDS;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_ckpt::anonymous;
+use rejoin_ckpt::log_spill::SpillFile;
 use rejoin_ckpt::rank_log_memory::{DETERMINANT_BYTES, MappedWords, RankLogMemory};
 use rejoin_logging::determinants::{CopiedLog, LogMemory, LogPart, LogUsage};
 use rejoin_logging::receive_log::ReceivedPart;
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
+use rejoin_wire::LogSpill;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -30,13 +33,11 @@ impl LogMemory for Words {
     }
 }
 
-/// Most bytes of messages that a rank has in its receive log where a copy of it is in memory of
-/// mpirun.
-const MOST_COPIED: u64 = 16 << 20;
-
 /// The log of one rank.
 struct RankLog {
     memory: RankLogMemory,
+    /// The file into which it spills.
+    spill: Option<SpillFile>,
     /// What the rank has received of other groups, if it logs that.
     received: Option<ReceiveMemory>,
     words: Words,
@@ -89,14 +90,15 @@ impl ReceiveMemory {
 }
 
 impl RankLog {
-    /// Of so many bytes of bodies, and of received messages; 0: the rank does not log them.
-    fn new(bodies: u64, received: u64) -> Result<RankLog> {
-        let memory = RankLogMemory::new(bodies).context("make memory for a log")?;
+    /// In memory that was made for it, and a file; and so many bytes of received messages; 0: the
+    /// rank does not log them.
+    fn new((memory, spill): (RankLogMemory, Option<SpillFile>), received: u64) -> Result<RankLog> {
         let received = (received > 0).then(|| ReceiveMemory::new(received));
         let received = received.transpose()?;
         let words = MappedWords::map(memory.as_fd()).context("map memory for a log")?;
         Ok(RankLog {
             memory,
+            spill,
             received,
             words: Words(words),
             next: 0,
@@ -149,8 +151,7 @@ pub struct RankLogs {
     are_copied: bool,
     /// A process may cut its log before it ends.
     may_be_cut: bool,
-    /// Bytes of received messages that each rank logs.
-    received: u64,
+    sizes: LogSizes,
 }
 
 impl RankLogs {
@@ -164,18 +165,11 @@ impl RankLogs {
         }
         // A file beyond the limit would end this process by a signal.
         anonymous::allow(DETERMINANT_BYTES as u64).context("make memory for a log")?;
-        // As many bytes may be held for the last image, and blocks are longer than their bodies.
-        let bodies = limit.saturating_mul(2).saturating_add(limit / 4);
-        let received = match (&plan.options, plan.options.log_limit) {
-            (options, _) if !options.optimistic => 0,
-            // A rank comes back with its log on any host.
-            (options, 0) if options.stable_node => MOST_COPIED,
-            (options, _) if options.stable_node => limit.min(MOST_COPIED),
-            // What is in it need not be retained.
-            _ => limit / 2,
+        let sizes = LogSizes::of(plan, limit);
+        let open = |(rank, _): &(Rank, u32)| {
+            let log = RankLog::new(sizes.make()?, sizes.received)?;
+            Ok((*rank, log))
         };
-        let received = anonymous::allow(received).map_or(0, |()| received);
-        let open = |(rank, _): &(Rank, u32)| Ok((*rank, RankLog::new(allowed(bodies), received)?));
         // Ranks that come from images continue with copies of their determinants.
         let new = plan.ranks.iter().filter(|_| plan.from.is_none());
         let logs: Result<BTreeMap<Rank, RankLog>> = new.map(open).collect();
@@ -184,7 +178,7 @@ impl RankLogs {
             is_used: true,
             are_copied: plan.options.stable_node,
             may_be_cut: plan.options.optimistic,
-            received,
+            sizes,
             ..RankLogs::default()
         })
     }
@@ -193,6 +187,17 @@ impl RankLogs {
     pub fn descriptor(&self, rank: Rank) -> Option<u32> {
         let log = self.logs.get(&rank)?;
         Some(log.memory.as_fd().as_raw_fd() as u32)
+    }
+
+    /// The same of the file into which it spills, if it does.
+    pub fn spill_descriptor(&self, rank: Rank) -> Option<u32> {
+        let spill = self.logs.get(&rank)?.spill.as_ref()?;
+        Some(spill.as_fd().as_raw_fd() as u32)
+    }
+
+    /// Where ranks spill, and how much.
+    pub fn spill(&self) -> Option<&LogSpill> {
+        self.sizes.spill()
     }
 
     /// The same of the memory in which it logs what it receives; `None`: it does not.
@@ -205,7 +210,8 @@ impl RankLogs {
     pub fn begins(&mut self, rank: Rank, incarnation: Incarnation) {
         if !self.logs.contains_key(&rank)
             && self.is_used
-            && let Ok(log) = RankLog::new(allowed(u64::MAX), self.received)
+            && let Ok(made) = self.sizes.make_later()
+            && let Ok(log) = RankLog::new(made, self.sizes.received)
         {
             // The rank was on another host meanwhile.
             self.logs.insert(rank, log);
@@ -274,7 +280,7 @@ impl RankLogs {
     /// The next part of the receive log of a rank that a process needs. It comes before the rank's
     /// determinants.
     pub fn take_received(&mut self, (rank, incarnation): (Rank, Incarnation), part: &ReceivedPart) {
-        let room = self.received;
+        let room = self.sizes.received;
         let awaited = self.awaited.get_mut(&rank);
         let Some(awaited) = awaited.filter(|one| one.instance.incarnation == incarnation) else {
             return;
@@ -318,7 +324,7 @@ impl RankLogs {
             Some(_) => return Some(process),
             None => match new_log(
                 &awaited.copy.whole(),
-                (awaited.received.take(), self.received),
+                (awaited.received.take(), &self.sizes),
                 incarnation,
             ) {
                 Ok(log) => self.logs.insert(rank, log),
@@ -385,16 +391,15 @@ impl RankLogs {
     }
 }
 
-/// A log that holds what was copied; and of the receive log, which has room for so many bytes.
+/// A log that holds what was copied, also of the receive log.
 fn new_log(
     copied: &LogPart,
-    (received, room): (Option<ReceiveMemory>, u64),
+    (received, sizes): (Option<ReceiveMemory>, &LogSizes),
     incarnation: Incarnation,
 ) -> Result<RankLog> {
-    // As much as the rank may have had on its former host.
-    let mut log = RankLog::new(allowed(u64::MAX), 0)?;
+    let mut log = RankLog::new(sizes.make_later()?, 0)?;
     log.received = match received {
-        None if room > 0 => Some(ReceiveMemory::empty(room)?),
+        None if sizes.received > 0 => Some(ReceiveMemory::empty(sizes.received)?),
         received => received,
     };
     if let Some(received) = &mut log.received {
@@ -404,13 +409,6 @@ fn new_log(
     written.map_err(|error| Error::Log(error.to_string()))?;
     (log.next, log.copied_for) = (copied.end(), Some(incarnation));
     Ok(log)
-}
-
-/// So many bytes of bodies, if this process may have them. Without this room, bodies lie in memory
-/// of their rank.
-fn allowed(bodies: u64) -> u64 {
-    let allowed = anonymous::allow(bodies.saturating_add(DETERMINANT_BYTES as u64));
-    allowed.map_or(0, |()| bodies)
 }
 
 #[cfg(test)]

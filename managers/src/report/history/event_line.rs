@@ -43,6 +43,7 @@ pub struct EventLine {
     pub retained_bytes: Option<u64>,
     pub most_retained_bytes: Option<u64>,
     pub memory_bytes: Option<u64>,
+    pub file_bytes: Option<u64>,
     pub determinants: Option<u64>,
     pub determinants_per_second: Option<u64>,
     pub lag_ns: Option<u64>,

@@ -106,6 +106,8 @@ pub struct LogSample {
     pub most_retained: u64,
     /// Bytes of the logs' memory in use.
     pub memory: u64,
+    /// The same bytes of the files into which logs spill.
+    pub file: u64,
     /// Determinants that were recorded so far.
     pub determinants: u64,
     /// Those that were recorded in the last second or so.
@@ -212,6 +214,7 @@ impl JobHistory {
                 retained: line.retained_bytes.unwrap_or_default(),
                 most_retained: line.most_retained_bytes.unwrap_or_default(),
                 memory: line.memory_bytes.unwrap_or_default(),
+                file: line.file_bytes.unwrap_or_default(),
                 determinants: line.determinants.unwrap_or_default(),
                 determinants_per_second: line.determinants_per_second.unwrap_or_default(),
                 lag: line.lag_ns.unwrap_or_default(),

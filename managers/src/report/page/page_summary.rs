@@ -172,12 +172,13 @@ fn message_log(job: &JobHistory) -> Vec<Figure> {
     };
     let of_rank = bytes(most(|log| log.most_retained));
     let memory = bytes(most(|log| log.memory));
+    let file = bytes(most(|log| log.file));
     let rate = most(|log| log.determinants_per_second);
     vec![
         figure(
             "Most messages retained",
             bytes(most(|log| log.retained)),
-            format!("of a rank {of_rank}; {memory} of log memory"),
+            format!("of a rank {of_rank}; {memory} of log memory, {file} in files"),
         ),
         figure(
             "Determinants",

@@ -1,10 +1,11 @@
 //! What message logging costs without failures: `--recovery sender-log` beside `--recovery none`,
 //! where each rank is a recovery group, and where the host is one; and `--recovery receiver-log`
-//! where each rank is one.
+//! where each rank is one. On loopback, on hosts with a link of 10 Gbit/s, and beside other MPIs.
 
 use super::figures::Figure;
 use super::job::Setting;
-use super::side_by_side::{Compared, Measured, Way, compare};
+use super::logging_beside;
+use super::side_by_side::{Compared, Measured, Way, compare, compare_linked};
 use anyhow::Result;
 
 const NONE: Way = ("--recovery none", &["--recovery", "none"]);
@@ -189,10 +190,77 @@ const OF_HOST: [Compared; 2] = [
     ),
 ];
 
+/// A host for each of two ranks, and for two of four.
+const LINK: (&str, &str) = ("h1:1,h2:1", "10gbit");
+const PROGRAM_LINK: (&str, &str) = ("h1:2,h2:2", "10gbit");
+/// All hosts are on the same cores: a wait that spins keeps others from running.
+const NO_SPIN: &[&str] = &["--spin", "0"];
+
+const OF_LINK: [Compared; 2] = [
+    between(
+        LATENCY,
+        EXCHANGES,
+        Measured::Printed,
+        "link of 10 Gbit/s, latency of 8 bytes",
+        (&[], Some(10.0)),
+    ),
+    between(
+        BANDWIDTH,
+        ["100", "20"],
+        Measured::PrintedRate,
+        "link of 10 Gbit/s, bandwidth of 1 MiB",
+        (&[], Some(BANDWIDTH_GOAL)),
+    ),
+];
+
+const RECEIVERS_OF_LINK: [Compared; 1] = [between(
+    BANDWIDTH,
+    ["100", "20"],
+    Measured::PrintedRate,
+    "receivers log, link of 10 Gbit/s, bandwidth of 1 MiB",
+    (&[], Some(BANDWIDTH_GOAL)),
+)];
+
+const PROGRAMS_OF_LINK: [Compared; 3] = [
+    Compared {
+        common: NO_SPIN,
+        ..program(
+            &["state", "stencil", "64", "100"],
+            ["400", "40"],
+            "two hosts, link of 10 Gbit/s, stencil on four ranks",
+        )
+    },
+    Compared {
+        common: NO_SPIN,
+        ..program(
+            &["state", "cg", "64", "100"],
+            ["400", "40"],
+            "two hosts, link of 10 Gbit/s, conjugate gradients on four ranks",
+        )
+    },
+    Compared {
+        common: NO_SPIN,
+        ..program(
+            &["apps", "is", "16777216"],
+            ["60", "6"],
+            "two hosts, link of 10 Gbit/s, integer sort on four ranks",
+        )
+    },
+];
+
 /// Runs the case.
 pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
     let mut figures = compare(setting, &OF_RANKS, RANKS)?;
     figures.extend(compare(setting, &OF_HOST, HOST)?);
     figures.extend(compare(setting, &OF_RECEIVERS, RECEIVERS)?);
+    figures.extend(compare_linked(setting, LINK, &OF_LINK, RANKS)?);
+    let receivers = compare_linked(setting, LINK, &RECEIVERS_OF_LINK, RECEIVERS)?;
+    figures.extend(receivers);
+    let programs = compare_linked(setting, PROGRAM_LINK, &PROGRAMS_OF_LINK, HOST)?;
+    figures.extend(programs);
+    let ways = [NONE, RANKS[0], RECEIVERS[0]];
+    for words in [LATENCY, WILDCARDS, BANDWIDTH] {
+        figures.extend(logging_beside::run(setting, words, ways)?);
+    }
     Ok(figures)
 }

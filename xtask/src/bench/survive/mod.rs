@@ -8,6 +8,7 @@ mod images;
 mod job;
 mod kill_schedule;
 mod logging;
+mod logging_beside;
 mod modes;
 mod moves;
 mod overhead;

@@ -2,7 +2,7 @@
 
 use super::figures::Figure;
 use super::job::{Ran, Setting};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 /// What of a run is compared.
 #[derive(Clone, Copy, PartialEq)]
@@ -40,30 +40,75 @@ pub(super) type Way = (&'static str, &'static [&'static str]);
 pub(super) fn compare(setting: &Setting, all: &[Compared], ways: [Way; 2]) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     for compared in all {
-        let (unit, what) = (compared.unit, compared.what);
-        let (mut values, mut worse) = ([Vec::new(), Vec::new()], Vec::new());
-        for round in 0..compared.pairs * setting.rounds {
-            let pair = pair(setting, compared, ways, round)?;
-            let ratio = match compared.measured {
-                Measured::PrintedRate => pair[1] / pair[0],
-                Measured::Printed | Measured::Wall => pair[0] / pair[1],
-            };
-            worse.push((ratio - 1.0) * 100.0);
-            for (values, value) in values.iter_mut().zip(pair) {
-                values.push(value);
-            }
-        }
-        for ((name, _), values) in ways.iter().zip(&values) {
-            figures.push(Figure::median(format!("{what}, {name}"), unit, values));
-        }
-        let text = format!("{what}: {} worse by, median of pairs", ways[0].0);
-        let figure = Figure::median(text, "%", &worse);
-        figures.push(match compared.goal {
-            Some(goal) if !setting.quick => figure.costs_at_most(goal),
-            _ => figure,
-        });
+        let rounds = 0..compared.pairs * setting.rounds;
+        let pairs: Result<Vec<_>> = rounds
+            .map(|round| pair(setting, compared, ways, round))
+            .collect();
+        figures.extend(figures_of(setting, compared, ways, &pairs?));
     }
     Ok(figures)
+}
+
+/// The same on hosts whose links have a rate: a layout for `mpirun --host`, and a rate for `tc`.
+pub(super) fn compare_linked(
+    setting: &Setting,
+    (layout, rate): (&str, &str),
+    all: &[Compared],
+    ways: [Way; 2],
+) -> Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    for compared in all {
+        let rounds = (compared.pairs * setting.rounds).to_string();
+        let options = ways.map(|(_, options)| [compared.common, options].concat().join(" "));
+        let measured = match compared.measured {
+            Measured::Wall => "wall",
+            Measured::Printed | Measured::PrintedRate => "printed",
+        };
+        let (name, words) = compared.words.split_first().context("no program")?;
+        let program = setting.program(name);
+        let program = program.to_str().context("a path that is no text")?;
+        let iterations = compared.iters[usize::from(setting.quick)];
+        let [first, second] = &options;
+        let head = [layout, rate, &rounds, first, second, measured, program];
+        let told = setting.example("link_price", &[&head, words, &[iterations]].concat())?;
+        let pairs: Vec<_> = told.lines().filter_map(linked_pair).collect();
+        ensure!(!pairs.is_empty(), "no pair of {}", compared.what);
+        figures.extend(figures_of(setting, compared, ways, &pairs));
+    }
+    Ok(figures)
+}
+
+fn linked_pair(line: &str) -> Option<[f64; 2]> {
+    let (first, second) = line.strip_prefix("pair\t")?.split_once('\t')?;
+    Some([first.parse().ok()?, second.parse().ok()?])
+}
+
+fn figures_of(
+    setting: &Setting,
+    compared: &Compared,
+    ways: [Way; 2],
+    pairs: &[[f64; 2]],
+) -> Vec<Figure> {
+    let (unit, what) = (compared.unit, compared.what);
+    let mut figures = Vec::new();
+    for (at, (name, _)) in ways.iter().enumerate() {
+        let values: Vec<f64> = pairs.iter().map(|pair| pair[at]).collect();
+        figures.push(Figure::median(format!("{what}, {name}"), unit, &values));
+    }
+    let worse = pairs.iter().map(|pair| {
+        let ratio = match compared.measured {
+            Measured::PrintedRate => pair[1] / pair[0],
+            Measured::Printed | Measured::Wall => pair[0] / pair[1],
+        };
+        (ratio - 1.0) * 100.0
+    });
+    let text = format!("{what}: {} worse by, median of pairs", ways[0].0);
+    let figure = Figure::median(text, "%", &worse.collect::<Vec<_>>());
+    figures.push(match compared.goal {
+        Some(goal) if !setting.quick => figure.costs_at_most(goal),
+        _ => figure,
+    });
+    figures
 }
 
 /// One value of each way. The order alternates between rounds: the first run has a warmer or colder

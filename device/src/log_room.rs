@@ -1,0 +1,106 @@
+//! How much a rank may retain for other recovery groups.
+
+use rejoin_engine::LogLook;
+use rejoin_wire::RankOptions;
+
+/// The room: in memory, and in the file into which the log spills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogRoom {
+    memory: u64,
+    /// Half of the file's bytes: the other half may be held for the last image.
+    file: u64,
+}
+
+impl LogRoom {
+    /// The room that the manager has given this rank.
+    pub(crate) fn of(settings: &RankOptions) -> LogRoom {
+        let has_file = |images: &rejoin_wire::Images| images.log_spill.is_some();
+        let spill = settings.log_spill.as_ref();
+        let spill = spill.filter(|_| settings.images.as_ref().is_some_and(has_file));
+        LogRoom {
+            memory: settings.log_limit,
+            file: spill.map_or(0, |spill| spill.bytes / 2),
+        }
+    }
+
+    /// Nothing is too much: a recording retains no messages.
+    pub(crate) fn endless() -> LogRoom {
+        LogRoom {
+            memory: u64::MAX,
+            file: 0,
+        }
+    }
+
+    /// More is retained in memory than may be: no message is sent to another group.
+    pub(crate) fn is_full(self, look: &LogLook) -> bool {
+        in_memory(look) > self.memory
+    }
+
+    /// So much that a checkpoint is to make room. `since_image`: bytes that the last image lacks.
+    /// Short messages never spill, so memory may run short while the file has room.
+    pub(crate) fn is_half_full(self, look: &LogLook, since_image: u64) -> bool {
+        let all = self.memory.saturating_add(self.file);
+        let is_short = self.file > 0 && in_memory(look) > self.memory / 4 * 3;
+        since_image > all / 2 || is_short
+    }
+}
+
+/// Bytes of retained messages that are in memory.
+fn in_memory(look: &LogLook) -> u64 {
+    look.retained.saturating_sub(look.spilled)
+}
+
+#[cfg(test)]
+impl LogRoom {
+    /// So many bytes of memory.
+    pub(crate) fn in_memory(memory: u64) -> LogRoom {
+        LogRoom { memory, file: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(retained: u64, spilled: u64) -> LogLook {
+        LogLook {
+            retained,
+            spilled,
+            ..LogLook::default()
+        }
+    }
+
+    #[test]
+    fn what_is_in_the_file_fills_no_memory() {
+        let room = LogRoom {
+            memory: 100,
+            file: 400,
+        };
+        assert!(!room.is_full(&look(300, 200)) && room.is_full(&look(301, 200)));
+        assert!(!room.is_half_full(&look(250, 200), 250));
+        assert!(room.is_half_full(&look(251, 200), 251), "half of both");
+        assert!(!room.is_half_full(&look(175, 100), 0));
+        assert!(room.is_half_full(&look(176, 100), 0), "short messages");
+        let memory = LogRoom::in_memory(100);
+        assert!(!memory.is_half_full(&look(99, 0), 50) && memory.is_half_full(&look(51, 0), 51));
+        assert!(memory.is_full(&look(101, 0)));
+    }
+
+    #[test]
+    fn a_file_counts_if_the_manager_has_one_for_this_rank() {
+        let mut settings = RankOptions {
+            log_limit: 7,
+            log_spill: Some(rejoin_wire::LogSpill {
+                folder: "/scratch".into(),
+                bytes: 10,
+            }),
+            images: Some(rejoin_wire::Images::default()),
+            ..RankOptions::default()
+        };
+        assert_eq!(LogRoom::of(&settings), LogRoom::in_memory(7));
+        if let Some(images) = &mut settings.images {
+            images.log_spill = Some(3);
+        }
+        assert_eq!(LogRoom::of(&settings), LogRoom { memory: 7, file: 5 });
+    }
+}
