@@ -303,6 +303,7 @@ impl RankLog {
             memory: look.memory,
             file: look.file,
             waits_since: look.waits_since,
+            hungriest: look.hungriest,
         };
         if usage != self.usage {
             self.usage = usage;

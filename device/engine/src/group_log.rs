@@ -28,6 +28,8 @@ pub struct LogLook {
     /// the first was retained after none was. The earliest of these times, as looks have noticed
     /// it; `None`: no message is retained.
     pub waits_since: Option<u64>,
+    /// The peer for which most bytes are retained.
+    pub hungriest: Option<Rank>,
 }
 
 impl Engine {
@@ -124,8 +126,13 @@ impl Engine {
             ..LogLook::default()
         };
         let mut now = None;
+        let mut most = 0;
         for channel in self.channels.iter_mut().flatten().filter(|c| c.across) {
-            look.retained += channel.logged_bytes();
+            let retained = channel.logged_bytes();
+            look.retained += retained;
+            if retained > most {
+                (most, look.hungriest) = (retained, Some(channel.peer));
+            }
             let retention = &channel.tx.retention;
             if retention.first() == retention.next() {
                 channel.tx.waits_since = 0;

@@ -1,8 +1,11 @@
 //! What the log of a rank uses. The rank writes it into the header of the log's memory now and
 //! then, and its manager reads it there. So no message tells of it, and the rank waits for nothing.
 
-use super::log_layout::{BODY_BYTES, END, FILE_BYTES, MOST_RETAINED, RETAINED, WAIT_SINCE};
+use super::log_layout::{
+    BODY_BYTES, END, FILE_BYTES, HUNGRIEST, MOST_RETAINED, RETAINED, WAIT_SINCE,
+};
 use super::{DeterminantLog, LogMemory};
+use rejoin_channel_table::ids::Rank;
 
 /// What the log of a rank uses, as its rank has written it last. The words are read one by one, so
 /// some may be newer than others.
@@ -21,6 +24,8 @@ pub struct LogUsage {
     /// the first was retained after none was. The earliest of these times; `None`: no message is
     /// retained. In nanoseconds, by the clock of rank and manager.
     pub waits_since: Option<u64>,
+    /// The peer for which most bytes are retained.
+    pub hungriest: Option<Rank>,
 }
 
 impl LogUsage {
@@ -33,9 +38,14 @@ impl LogUsage {
             memory: memory.load(BODY_BYTES),
             file: memory.load(FILE_BYTES),
             waits_since: (since != 0).then_some(since),
+            hungriest: memory.load(HUNGRIEST).checked_sub(1).map(rank),
         };
         (usage, memory.load(END))
     }
+}
+
+fn rank(word: u64) -> Rank {
+    Rank(word as u32)
 }
 
 impl<M: LogMemory> DeterminantLog<M> {
@@ -47,6 +57,10 @@ impl<M: LogMemory> DeterminantLog<M> {
             (BODY_BYTES, usage.memory),
             (FILE_BYTES, usage.file),
             (WAIT_SINCE, usage.waits_since.unwrap_or(0)),
+            (
+                HUNGRIEST,
+                usage.hungriest.map_or(0, |rank| u64::from(rank.0) + 1),
+            ),
         ];
         for (word, value) in words {
             self.memory.store(word, value);
@@ -69,6 +83,7 @@ mod tests {
             memory: 4096,
             file: 8192,
             waits_since: Some(3),
+            hungriest: Some(Rank(0)),
         };
         log.write_usage(&usage);
         for _ in 0..2 {

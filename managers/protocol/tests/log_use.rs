@@ -1,4 +1,4 @@
-//! What hosts say of the logs of their ranks is shown, and changes nothing.
+//! What hosts say of the logs of their ranks is shown, and only changes whose turn is first.
 
 mod central_steps;
 mod moving_ranks;
@@ -6,10 +6,47 @@ mod moving_ranks;
 use central_steps::{at, step};
 use moving_ranks::{running_on as running, three_hosts};
 use rejoin_channel_table::Rank;
-use rejoin_managers_protocol::central::{Central, CentralEffect, CentralInput, HostIndex};
-use rejoin_managers_protocol::manager_messages::{RankLogUse, Time, ToCentral};
+use rejoin_managers_protocol::central::{Central, CentralEffect, CentralInput, HostIndex, Job};
+use rejoin_managers_protocol::manager_messages::{RankLogUse, Time, ToCentral, ToLocal};
 
 const MILLIS: u64 = 1_000_000;
+
+/// Ranks whose groups are to take images now.
+fn in_turn(effects: &[CentralEffect]) -> Vec<u32> {
+    let ordered = effects.iter().filter_map(|effect| match effect {
+        CentralEffect::Send(_, ToLocal::CheckpointRanks { ranks, .. }) => Some(ranks),
+        _ => None,
+    });
+    ordered.flatten().map(|rank| rank.0).collect()
+}
+
+#[test]
+fn the_group_for_which_most_is_retained_has_its_turn_first() {
+    let groups = || Job {
+        log_groups: vec![0, 1],
+        ..three_hosts()
+    };
+    for (hungriest, first) in [(None, 0), (Some(Rank(0)), 0), (Some(Rank(1)), 1)] {
+        let mut central = running(groups());
+        let log = |rank, retained, hungriest| RankLogUse {
+            rank: Rank(rank),
+            retained,
+            most_retained: retained,
+            memory: 4096,
+            file: 0,
+            determinants: 10,
+            determinants_per_second: 5,
+            hungriest,
+            lag: None,
+        };
+        let news = ToCentral::LogsUsed(vec![log(0, 100, hungriest)]);
+        step(&mut central, at(1), CentralInput::Local(0, news));
+        let less = ToCentral::LogsUsed(vec![log(1, 99, hungriest.map(|_| Rank(0)))]);
+        step(&mut central, at(1), CentralInput::Local(1, less));
+        let asked = step(&mut central, at(2), CentralInput::Checkpoint);
+        assert_eq!(in_turn(&asked), [first], "{hungriest:?}");
+    }
+}
 
 fn says(central: &mut Central, now: Time, host: HostIndex, rank: u32) -> Vec<CentralEffect> {
     let log = RankLogUse {
@@ -20,6 +57,7 @@ fn says(central: &mut Central, now: Time, host: HostIndex, rank: u32) -> Vec<Cen
         file: 0,
         determinants: 10,
         determinants_per_second: 5,
+        hungriest: None,
         lag: Some(250 * MILLIS),
     };
     let news = ToCentral::LogsUsed(vec![log]);

@@ -68,6 +68,7 @@ impl LogReports {
                     file: usage.file,
                     determinants,
                     determinants_per_second: look.per_second,
+                    hungriest: usage.hungriest,
                     lag: usage.waits_since.map(|since| clock.saturating_sub(since)),
                 });
             }
@@ -90,6 +91,7 @@ mod tests {
             memory: 4096,
             file: 512,
             waits_since: Some(300),
+            hungriest: Some(Rank(1)),
         };
         let idle = (Rank(4), LogUsage::default(), 0);
         let mut reports = LogReports::default();
@@ -103,6 +105,7 @@ mod tests {
             file: 512,
             determinants: 100,
             determinants_per_second: 0,
+            hungriest: Some(Rank(1)),
             lag: Some(700),
         };
         assert_eq!((first.len(), first[0]), (2, of_three));

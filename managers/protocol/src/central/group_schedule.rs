@@ -5,12 +5,24 @@ use super::job_state::Central;
 use super::phase::CentralPhase;
 use crate::manager_messages::{Time, ToLocal};
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
+use std::cmp::Reverse;
 
 impl Central {
     /// Whether groups take turns. A job that stops, or whose ranks have all done their work, has no
     /// time for that.
     fn takes_turns(&self) -> bool {
         self.groups.are_several() && self.phase == CentralPhase::Running && self.stop.is_none()
+    }
+
+    /// The first rank of each group: those first whose checkpoints make most room in the logs of
+    /// others.
+    fn groups_in_turn(&self) -> Vec<Rank> {
+        let needs = self.logs.retained_for();
+        let need = |rank: &Rank| needs.get(rank).copied().unwrap_or(0);
+        let of_group = |leader: &Rank| self.groups.members(*leader).iter().map(need).sum::<u64>();
+        let mut leaders = self.groups.leaders();
+        leaders.sort_by_cached_key(|leader| Reverse(of_group(leader)));
+        leaders
     }
 
     /// Requests images of this checkpoint: of all ranks, or of the first groups.
@@ -21,7 +33,7 @@ impl Central {
         effects: &mut Vec<CentralEffect>,
     ) {
         if self.takes_turns() {
-            self.image_turns.begin(epoch, self.groups.leaders());
+            self.image_turns.begin(epoch, self.groups_in_turn());
             return self.request_next_groups(now, effects);
         }
         self.image_turns.end();
@@ -85,7 +97,7 @@ impl Central {
         let Some(epoch) = writing.filter(|_| self.groups.are_several()) else {
             return self.file_turns.end();
         };
-        self.file_turns.begin(epoch, self.groups.leaders());
+        self.file_turns.begin(epoch, self.groups_in_turn());
         self.write_next_groups(epoch, effects);
     }
 

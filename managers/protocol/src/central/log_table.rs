@@ -63,6 +63,8 @@ const INTERVAL: u64 = 1_000_000_000;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct LogTable {
     of_rank: BTreeMap<Rank, LogView>,
+    /// For which receiver each rank retains most.
+    hungriest: BTreeMap<Rank, Rank>,
     sums: Option<LogView>,
     /// When the next sums may be made.
     next: Time,
@@ -74,6 +76,10 @@ impl LogTable {
     /// A host says this of the log of one of its ranks.
     pub fn note(&mut self, now: Time, log: &RankLogUse) {
         self.of_rank.insert(log.rank, LogView::new(now, log));
+        match log.hungriest {
+            Some(receiver) => self.hungriest.insert(log.rank, receiver),
+            None => self.hungriest.remove(&log.rank),
+        };
         self.is_new = true;
     }
 
@@ -87,6 +93,18 @@ impl LogTable {
         self.sums = Some(sums);
         self.next = Time(now.0.saturating_add(INTERVAL));
         self.is_new = false;
+    }
+
+    /// Bytes that the senders of which a rank is the hungriest receiver retain. Its checkpoint
+    /// releases most of them.
+    pub fn retained_for(&self) -> BTreeMap<Rank, u64> {
+        let mut all = BTreeMap::new();
+        for (sender, receiver) in &self.hungriest {
+            let retained = self.of_rank.get(sender).map_or(0, |log| log.retained);
+            let sum: &mut u64 = all.entry(*receiver).or_default();
+            *sum = sum.saturating_add(retained);
+        }
+        all
     }
 
     /// When [`LogTable::sum_up`] has something to do.
@@ -120,6 +138,7 @@ mod tests {
             file: 512,
             determinants: 10,
             determinants_per_second: 3,
+            hungriest: lag.map(|_| Rank(2)),
             lag: lag.map(|millis| millis * 1_000_000),
         };
         let mut table = LogTable::default();
@@ -128,6 +147,7 @@ mod tests {
         table.note(at(9000), &log(0, 5, Some(300)));
         table.note(at(9000), &log(1, 7, Some(100)));
         table.sum_up(at(9000));
+        assert_eq!(table.retained_for(), BTreeMap::from([(Rank(2), 12)]));
         let both = LogView {
             retained: 12,
             most_retained: 14,
@@ -143,6 +163,7 @@ mod tests {
         assert_eq!((table.sums(), table.due()), (Some(both), Some(at(10_000))));
         table.sum_up(at(10_000));
         let later = table.sums().expect("sums");
+        assert_eq!(table.retained_for(), BTreeMap::from([(Rank(2), 7)]));
         assert_eq!((later.retained, later.waits_since), (7, Some(at(8900))));
         assert_eq!(table.of(Rank(0)).map(|log| log.waits_since), Some(None));
         assert_eq!(table.of(Rank(2)), None);
