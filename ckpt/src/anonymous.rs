@@ -5,8 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 use crate::host_barrier::BARRIER_MEMORY;
-use crate::log_spill;
-use crate::rank_log_memory::RANK_LOG_MEMORY;
+use crate::rank_log_memory;
 
 /// Name of the memory of a link between ranks of one host. It stays out of clones, and a restored
 /// rank makes new links; so a mapping of this name is no reason to refuse an image.
@@ -16,13 +15,10 @@ pub const LINK_MEMORY: &CStr = c"rejoin-ring";
 /// shares with other processes: a link's, the barrier's, or that of a rank's log. It is part of no
 /// image.
 pub(crate) fn is_library_memory(name: &[u8]) -> bool {
-    if log_spill::is_its_name(name) {
-        return true;
-    }
-    let name = name.strip_prefix(b"/memfd:");
-    let name = name.and_then(|name| name.strip_suffix(b" (deleted)"));
-    let ours = [LINK_MEMORY, BARRIER_MEMORY, RANK_LOG_MEMORY].map(CStr::to_bytes);
-    name.is_some_and(|name| ours.contains(&name))
+    let memory = name.strip_prefix(b"/memfd:");
+    let memory = memory.and_then(|name| name.strip_suffix(b" (deleted)"));
+    let ours = [LINK_MEMORY, BARRIER_MEMORY].map(CStr::to_bytes);
+    memory.is_some_and(|name| ours.contains(&name)) || rank_log_memory::is_its_name(name)
 }
 
 /// How often a reservation is tried when signals interrupt it.

@@ -12,21 +12,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::anonymous;
-
-/// The begin of the file's name.
-const NAME: &str = "rejoin-log.";
+use crate::rank_log_memory::SPILL_FILE;
 
 /// Tells the files of a process apart.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
-
-/// Whether a mapping's name, as `/proc/PID/maps` shows it, is that of such a file.
-pub(crate) fn is_its_name(name: &[u8]) -> bool {
-    let Some(path) = name.strip_suffix(b" (deleted)") else {
-        return false;
-    };
-    let last = path.rsplit(|byte| *byte == b'/').next();
-    path.starts_with(b"/") && last.is_some_and(|last| last.starts_with(NAME.as_bytes()))
-}
 
 /// The file of one rank's log, as its manager has it.
 #[derive(Debug)]
@@ -40,7 +29,7 @@ impl SpillFile {
     /// reserves none.
     pub fn new(folder: &Path, bytes: u64) -> io::Result<SpillFile> {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = folder.join(format!("{NAME}{}.{number}", std::process::id()));
+        let path = folder.join(format!("{SPILL_FILE}{}.{number}", std::process::id()));
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create_new(true).mode(0o600);
         let file = options.open(&path)?;
@@ -60,6 +49,7 @@ impl AsFd for SpillFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rank_log_memory::is_its_name;
 
     #[test]
     fn the_mapping_of_a_file_has_its_name_and_no_other_one_has() {
@@ -73,7 +63,7 @@ mod tests {
         );
         for other in [
             &b"/tmp/rejoin-log.1.0"[..],
-            b"/memfd:rejoin-log (deleted)",
+            b"/memfd:rejoin-log.1 (deleted)",
             b"/tmp/other.rejoin-log.1 (deleted)",
             b"rejoin-log.1 (deleted)",
             b"",

@@ -10,12 +10,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::sys;
 
 /// Name of the memory, which is part of no image.
-pub(crate) const RANK_LOG_MEMORY: &CStr = c"rejoin-log";
+const RANK_LOG_MEMORY: &CStr = c"rejoin-log";
 
-/// Whether a mapping's name, as `/proc/PID/maps` shows it, is that of the memory.
+/// The begin of the name of a file into which it spills, which is part of no image, either.
+pub(crate) const SPILL_FILE: &str = "rejoin-log.";
+
+/// Whether a mapping's name, as `/proc/PID/maps` shows it, is that of the memory or of such a file.
 pub(crate) fn is_its_name(name: &[u8]) -> bool {
-    let name = name.strip_prefix(b"/memfd:");
-    name.and_then(|name| name.strip_suffix(b" (deleted)")) == Some(RANK_LOG_MEMORY.to_bytes())
+    let Some(path) = name.strip_suffix(b" (deleted)") else {
+        return false;
+    };
+    if let Some(memory) = path.strip_prefix(b"/memfd:") {
+        return memory == RANK_LOG_MEMORY.to_bytes();
+    }
+    let last = path.rsplit(|byte| *byte == b'/').next();
+    path.starts_with(b"/") && last.is_some_and(|last| last.starts_with(SPILL_FILE.as_bytes()))
 }
 
 /// Bytes of a rank's determinants, of which the system allocates what is used: a million records

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::save_error::SaveError;
 use super::scratch_list::ScratchList;
-use crate::{anonymous, log_spill, proc, rank_log_memory, sys, watch};
+use crate::{anonymous, proc, rank_log_memory, sys, watch};
 
 /// Most regions; the kernel allows 65,530 mappings by default.
 const MOST_REGIONS: usize = 1 << 16;
@@ -80,7 +80,7 @@ impl RegionList {
                 .as_ref()
                 .is_some_and(|r| r.contains(&(mapping.start as usize)));
             let mut listed = classify(&mapping, own)?;
-            if rank_log_memory::is_its_name(mapping.name) || log_spill::is_its_name(mapping.name) {
+            if rank_log_memory::is_its_name(mapping.name) {
                 push_log(&mut self.regions, &listed, log_bodies)?;
                 continue;
             }

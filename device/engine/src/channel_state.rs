@@ -69,7 +69,7 @@ pub(crate) struct Tx {
     pub may_lack: bool,
     /// Bytes of bodies that are retained outside of the ring though their sends are over.
     pub logged: u64,
-    /// The peer kept the last body that it has finished: it is not likely to need another one
+    /// The peer keeps the last body that it has received: it is not likely to need the next one
     /// again.
     pub peer_keeps: bool,
     /// The log is full: no new message is sent to another group.

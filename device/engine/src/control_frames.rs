@@ -122,7 +122,7 @@ impl SendContext<'_> {
                 if self.channel.tx.window.grant(header.aux) {
                     self.drain_queues();
                 }
-                self.peer_committed(Ssn(header.length));
+                self.peer_keeps(header, header.ack);
                 if header.flags.has(Flags::WANT_ACK) && self.channel.owes() {
                     self.channel.ack_soon(self.core);
                 }
@@ -146,6 +146,15 @@ impl SendContext<'_> {
         }
         let request = self.channel.tx.open.find(header.ssn);
         Ok(request.and_then(|request| Some((request, self.core.send_of(request)?))))
+    }
+
+    /// The frame says below which message the peer keeps all; it has all below `has`.
+    fn peer_keeps(&mut self, header: &Header, has: Ssn) {
+        if self.channel.across {
+            let kept = Ssn(header.length);
+            self.channel.tx.peer_keeps = kept >= has && has > Ssn(0);
+            self.peer_committed(kept);
+        }
     }
 
     fn cleared(&mut self, header: &Header) -> Result<(), ProtocolError> {
@@ -203,11 +212,7 @@ impl SendContext<'_> {
         if !send.rendezvous || (send.needs_finish && !written) {
             return Err(pointless(header));
         }
-        if self.channel.across {
-            let kept = Ssn(header.length);
-            self.channel.tx.peer_keeps = kept > header.ssn;
-            self.peer_committed(kept);
-        }
+        self.peer_keeps(header, Ssn(header.ssn.0 + 1));
         self.body_received(request, header.ssn);
         Ok(())
     }

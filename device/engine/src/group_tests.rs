@@ -37,13 +37,15 @@ fn comes_back(world: &mut World, rank: usize, image: Node) {
     world.link(FIRST, SECOND, &resumes);
 }
 
-/// Copies what the logs need.
-pub(crate) fn log(world: &mut World) {
+/// Copies what the logs need; returns how many bytes.
+pub(crate) fn log(world: &mut World) -> usize {
+    let mut copied = 0;
     for Node { engine, memory } in &mut world.nodes {
         while let Some(copy) = engine.next_log_copy() {
-            carry_out(copy, memory);
+            copied += carry_out(copy, memory);
         }
     }
+    copied
 }
 
 /// Copies at most so many bytes of a body that may be under way; returns how many.

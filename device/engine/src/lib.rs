@@ -43,8 +43,8 @@
 //! engine what they depend on ([`Engine::set_interval`]), and records what other ranks' messages
 //! depend on ([`Engine::next_dependency`]).
 //!
-//! With a receive log ([`Engine::begin_receive_log`]) the device calls [`Engine::log_received`] when
-//! bodies are in their places: it logs these messages, and says so, at once or later
+//! With a receive log ([`Engine::begin_receive_log`]) the device calls [`Engine::log_received`]
+//! when bodies are in their places: it logs these messages, and says so, at once or later
 //! ([`Engine::received_logged`]). Their senders need not retain them. A restored rank takes them
 //! from its log, before it has a link ([`Engine::restore_received`]).
 //!

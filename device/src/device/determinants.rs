@@ -250,8 +250,8 @@ impl Device {
     }
 
     /// Shows what the log uses. Asks for a checkpoint when the determinants, the retained messages
-    /// or the received ones take half of their room. Above the limit of messages, nothing is sent to other
-    /// groups. A rank that leaves has sent its last message, and may ask for nothing.
+    /// or the received ones take half of their room. Above the limit of messages, nothing is sent
+    /// to other groups. A rank that leaves has sent its last message, and may ask for nothing.
     pub(super) fn ask_for_log_room(&mut self) -> Result<()> {
         let Some(rank_log) = &mut self.determinants else {
             return Ok(());
