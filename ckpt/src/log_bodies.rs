@@ -71,8 +71,9 @@ impl BackedPart<'_> {
         let at = (area + self.range.start) as *mut c_void;
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
         let file = (self.file.as_raw_fd(), self.offset as i64);
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the caller's promise.
-        unsafe { map_at(at, self.range.len(), flags, file).map(drop) }
+        unsafe { map_at(at, self.range.len(), (rights, flags), file).map(drop) }
     }
 }
 
@@ -92,9 +93,16 @@ pub fn map_bodies(files: LogFiles<'_>) -> io::Result<&'static mut [u8]> {
     // parts are replaced, and never unmapped. Other processes that have it are images of this one.
     // They do not run while it does.
     unsafe {
-        let at = map_at(std::ptr::null_mut(), length, flags, (-1, 0))?;
-        for part in &parts {
-            part.map(at.addr())?;
+        // The place alone, which costs no memory.
+        let at = map_at(
+            std::ptr::null_mut(),
+            length,
+            (libc::PROT_NONE, flags),
+            (-1, 0),
+        )?;
+        if let Err(error) = parts.iter().try_for_each(|part| part.map(at.addr())) {
+            libc::munmap(at, length);
+            return Err(error);
         }
         // A core dump need not have it.
         libc::madvise(at, length, libc::MADV_DONTDUMP);
@@ -134,9 +142,10 @@ pub unsafe fn share_again(
     for (start, end) in before.zip(starts.chain([area.end])) {
         let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let flags = private | libc::MAP_FIXED;
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
         if start < end {
             // SAFETY: between the bodies nothing is needed.
-            unsafe { map_at(start as *mut c_void, end - start, flags, (-1, 0))? };
+            unsafe { map_at(start as *mut c_void, end - start, (rights, flags), (-1, 0))? };
         }
     }
     Ok(Some(why))
@@ -195,10 +204,9 @@ fn write_all(file: BorrowedFd<'_>, from: Range<usize>, offset: usize) -> io::Res
 unsafe fn map_at(
     at: *mut c_void,
     length: usize,
-    flags: i32,
+    (rights, flags): (i32, i32),
     (fd, offset): (i32, i64),
 ) -> io::Result<*mut c_void> {
-    let rights = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: the caller's promise.
     match unsafe { libc::mmap(at, length, rights, flags, fd, offset) } {
         libc::MAP_FAILED => Err(io::Error::last_os_error()),
@@ -279,12 +287,13 @@ mod tests {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
             // SAFETY: the memory was mapped just now for this test, which no other thread knows.
             unsafe {
-                map_at(start as *mut c_void, 4 * PAGE, flags, (-1, 0)).expect("memory");
+                let rights = libc::PROT_READ | libc::PROT_WRITE;
+                map_at(start as *mut c_void, 4 * PAGE, (rights, flags), (-1, 0)).expect("memory");
                 libc::mprotect(start as *mut c_void, PAGE, libc::PROT_NONE);
-                libc::mprotect((start + 2 * PAGE) as *mut c_void, 2 * PAGE, libc::PROT_NONE);
+                libc::mprotect((start + 3 * PAGE) as *mut c_void, PAGE, libc::PROT_NONE);
             }
-            let body = start + PAGE..start + 2 * PAGE;
-            mapped[PAGE..2 * PAGE].fill(7);
+            let body = start + PAGE..start + 3 * PAGE;
+            mapped[PAGE..3 * PAGE].fill(7);
             (mapped, start..start + 4 * PAGE, body)
         };
         // All in memory; and with an end of the memory within the body.
@@ -296,11 +305,11 @@ mod tests {
             // SAFETY: the area of above, which only this test has.
             let shared = unsafe { share_again(files, &all, &[body]) };
             assert!(shared.expect("memory").is_none());
-            assert_eq!(mapped[PAGE..2 * PAGE], [7; PAGE]);
+            assert_eq!(mapped[PAGE..3 * PAGE], [7; 2 * PAGE]);
             (mapped[0], mapped[3 * PAGE]) = (5, 6);
             let other = map_bodies(files).expect("a mapping");
             let seen = [0, 1, 2, 3].map(|page| other[page * PAGE]);
-            assert_eq!(seen, [5, 7, 0, 6], "{pages} pages of memory");
+            assert_eq!(seen, [5, 7, 7, 6], "{pages} pages of memory");
         }
         let old = memory(4);
         let (mapped, all, body) = area(files(&old, None));

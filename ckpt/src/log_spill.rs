@@ -1,18 +1,18 @@
 //! The file into which the log of a rank spills: bodies for which its memory has no room.
 //!
 //! Its disk space is reserved when it is made, since a page without any would end a process that
-//! writes to it (SIGBUS, mmap(2)). The file has no name any more: the space is free again when the
-//! last process that has it ends.
+//! writes to it (SIGBUS, mmap(2)). File systems that never write in place reserve none of use. The
+//! file has no name any more: the space is free again when the last process that has it ends.
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::anonymous;
-use crate::rank_log_memory::SPILL_FILE;
+use crate::rank_log_memory::{SPILL_FILE, is_its_name};
 
 /// Tells the files of a process apart.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -34,6 +34,12 @@ impl SpillFile {
         let options = options.read(true).write(true).create_new(true).mode(0o600);
         let file = options.open(&path)?;
         std::fs::remove_file(&path)?;
+        let shown = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+        if !is_its_name(shown.as_os_str().as_encoded_bytes()) {
+            // Such as NFS: images would not know it.
+            let why = "this file system gives a removed file another name";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
         anonymous::allow(bytes)?;
         anonymous::reserve(&file, bytes)?;
         Ok(SpillFile(file))
@@ -49,13 +55,12 @@ impl AsFd for SpillFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rank_log_memory::is_its_name;
 
     #[test]
     fn the_mapping_of_a_file_has_its_name_and_no_other_one_has() {
         let file = SpillFile::new(&std::env::temp_dir(), 8192).expect("a file");
         assert_eq!(file.0.metadata().expect("its length").len(), 8192);
-        let link = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file.0));
+        let link = format!("/proc/self/fd/{}", file.0.as_raw_fd());
         let shown = std::fs::read_link(link).expect("its name");
         assert!(
             is_its_name(shown.as_os_str().as_encoded_bytes()),

@@ -23,6 +23,11 @@ impl LogRoom {
         }
     }
 
+    /// The same, but what would be in the file is in memory.
+    pub(crate) fn without_file(self) -> LogRoom {
+        LogRoom { file: 0, ..self }
+    }
+
     /// Nothing is too much: a recording retains no messages.
     pub(crate) fn endless() -> LogRoom {
         LogRoom {
@@ -40,7 +45,7 @@ impl LogRoom {
     /// Short messages never spill, so memory may run short while the file has room.
     pub(crate) fn is_half_full(self, look: &LogLook, since_image: u64) -> bool {
         let all = self.memory.saturating_add(self.file);
-        let is_short = self.file > 0 && in_memory(look) > self.memory / 4 * 3;
+        let is_short = self.file > 0 && in_memory(look).min(since_image) > self.memory / 4 * 3;
         since_image > all / 2 || is_short
     }
 }
@@ -79,8 +84,13 @@ mod tests {
         assert!(!room.is_full(&look(300, 200)) && room.is_full(&look(301, 200)));
         assert!(!room.is_half_full(&look(250, 200), 250));
         assert!(room.is_half_full(&look(251, 200), 251), "half of both");
-        assert!(!room.is_half_full(&look(175, 100), 0));
-        assert!(room.is_half_full(&look(176, 100), 0), "short messages");
+        assert!(!room.is_half_full(&look(175, 100), 75));
+        assert!(room.is_half_full(&look(176, 100), 76), "short messages");
+        assert!(
+            !room.is_half_full(&look(176, 100), 75),
+            "the last image has them"
+        );
+        assert!(room.without_file().is_half_full(&look(51, 0), 51));
         let memory = LogRoom::in_memory(100);
         assert!(!memory.is_half_full(&look(99, 0), 50) && memory.is_half_full(&look(51, 0), 51));
         assert!(memory.is_full(&look(101, 0)));

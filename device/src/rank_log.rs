@@ -86,6 +86,11 @@ impl RankLog {
         }
     }
 
+    /// The process was restored on another host, where it has this room.
+    pub(crate) fn set_room(&mut self, room: LogRoom) {
+        self.room = room;
+    }
+
     /// Determinants must outlive the host before anything that depends on them leaves the rank.
     pub(crate) fn must_outlive_host(&mut self) {
         self.stable = Some(StableMark::default());
@@ -303,7 +308,7 @@ impl RankLog {
             memory: look.memory,
             file: look.file,
             waits_since: look.waits_since,
-            hungriest: look.hungriest,
+            most_for: look.most_for,
         };
         if usage != self.usage {
             self.usage = usage;

@@ -165,10 +165,11 @@ impl RankReceiveLog {
         self.log.reopen(memory)
     }
 
-    /// Half of the room is used, and the rank's next checkpoint is to make room. A log that is
+    /// The last image lacks so much that the rank's next checkpoint is to make room. A log that is
     /// copied is too small for that: what it has no room for stays with the senders.
     pub(crate) fn is_half_full(&self) -> bool {
-        self.unstored.is_none() && self.log.is_half_full()
+        let of_image = self.images.last().map_or(0, |(_, position)| *position);
+        self.unstored.is_none() && self.log.is_half_full_since(of_image)
     }
 
     /// Names and values as `mpirun --stats` shows them.
@@ -220,6 +221,23 @@ mod tests {
         assert_eq!(log.next_stored(), Some((SENDER, Ssn(1), 80)));
         assert_eq!(log.next_stored(), Some((SENDER, Ssn(2), 80_000)));
         assert_eq!(log.next_stored(), None);
+    }
+
+    #[test]
+    fn what_the_last_image_has_asks_for_no_other_one() {
+        let mut log = log(false);
+        append(&mut log, 0, 8 * 20_100);
+        assert!(log.is_half_full());
+        log.note_image(Epoch(1));
+        assert!(!log.is_half_full());
+        append(&mut log, 1, 8 * 19_000);
+        assert!(!log.is_half_full());
+        log.release(Epoch(1)).expect("its image");
+        append(&mut log, 2, 8 * 2_000);
+        assert!(log.is_half_full());
+        let mut copied = self::log(true);
+        append(&mut copied, 0, 8 * 30_000);
+        assert!(!copied.is_half_full());
     }
 
     #[test]

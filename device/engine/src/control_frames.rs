@@ -193,6 +193,8 @@ impl SendContext<'_> {
     }
 
     fn finished(&mut self, header: &Header) -> Result<(), ProtocolError> {
+        // Also of a message whose send is over: the receiver says it once.
+        self.peer_keeps(header, Ssn(header.ssn.0.saturating_add(1)));
         if self.concerns_unsent(header) {
             return Ok(());
         }
@@ -212,7 +214,6 @@ impl SendContext<'_> {
         if !send.rendezvous || (send.needs_finish && !written) {
             return Err(pointless(header));
         }
-        self.peer_keeps(header, Ssn(header.ssn.0 + 1));
         self.body_received(request, header.ssn);
         Ok(())
     }

@@ -28,8 +28,8 @@ pub struct LogLook {
     /// the first was retained after none was. The earliest of these times, as looks have noticed
     /// it; `None`: no message is retained.
     pub waits_since: Option<u64>,
-    /// The peer for which most bytes are retained.
-    pub hungriest: Option<Rank>,
+    /// The peer for which most bytes are retained, and how many.
+    pub most_for: Option<(Rank, u64)>,
 }
 
 impl Engine {
@@ -56,6 +56,12 @@ impl Engine {
     /// is full, they take other memory. A file backs it but for the first `in_memory` bytes.
     pub fn set_log_memory(&mut self, memory: &'static mut [u8], in_memory: usize) {
         *self.core.pool.log() = LogSpace::new(memory, in_memory);
+    }
+
+    /// A file backs the log's memory but for the first `in_memory` bytes from now on: the process
+    /// was restored on another host.
+    pub fn set_log_in_memory(&mut self, in_memory: usize) {
+        self.core.pool.log().set_in_memory(in_memory);
     }
 
     /// The addresses of that memory; empty without it.
@@ -126,12 +132,11 @@ impl Engine {
             ..LogLook::default()
         };
         let mut now = None;
-        let mut most = 0;
         for channel in self.channels.iter_mut().flatten().filter(|c| c.across) {
             let retained = channel.logged_bytes();
             look.retained += retained;
-            if retained > most {
-                (most, look.hungriest) = (retained, Some(channel.peer));
+            if retained > look.most_for.map_or(0, |(_, most)| most) {
+                look.most_for = Some((channel.peer, retained));
             }
             let retention = &channel.tx.retention;
             if retention.first() == retention.next() {

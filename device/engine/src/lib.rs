@@ -90,7 +90,7 @@
 //! resume(Rank) -> Resume   link_up(Rank, &Resume) -> Result<(), ProtocolError>   link_down(Rank)
 //! flush_all_acks()   grant_if_starved(&FailedProbes) -> bool
 //! set_groups(&[u32])   image_committed(Epoch)   peer_returned(Rank)   returned()   next_log_copy() -> Option<LogCopy<'_>>
-//! logged_bytes() -> u64   look_at_log(impl Fn() -> u64) -> LogLook
+//! set_log_in_memory(usize)   logged_bytes() -> u64   look_at_log(impl Fn() -> u64) -> LogLook
 //! set_log_memory(&'static mut [u8], usize)   next_early_copy(most: usize) -> Option<LogCopy<'_>>
 //! store_wild_matches(impl FnMut(WildMatch) -> bool) -> bool   replay_wild_matches(impl IntoIterator<Item = WildMatch>)
 //! begin_receive_log()   any_received() -> bool   log_received(impl FnMut(&Received<'_>) -> bool)

@@ -30,8 +30,8 @@ pub(crate) struct LogSpace {
     all: Range<usize>,
     /// The first address that a file backs.
     file_from: usize,
-    /// What no block was made of yet.
-    rest: LogBlock,
+    /// What no block was made of yet: of memory, and of the file. So no block has parts of both.
+    rest: [LogBlock; 2],
     /// Blocks to be used again, by class: those of memory, and those of the file.
     free: [Vec<Vec<LogBlock>>; 2],
     /// Blocks that an image may still need: the newest image when they were put back.
@@ -76,12 +76,34 @@ impl LogSpace {
     /// A file backs the memory but for the first `in_memory` bytes.
     pub(crate) fn new(memory: LogBlock, in_memory: usize) -> Self {
         let all = addresses(memory);
+        let (before, behind) = memory.split_at_mut(in_memory.min(memory.len()));
         Self {
             file_from: all.start.saturating_add(in_memory),
             all,
-            rest: memory,
+            rest: [before, behind],
             ..Self::default()
         }
+    }
+
+    /// From now on a file backs the memory but for the first `in_memory` bytes.
+    pub(crate) fn set_in_memory(&mut self, in_memory: usize) {
+        self.file_from = self.all.start.saturating_add(in_memory);
+        let middle = self.file_from.min(self.all.end);
+        let parts = [self.all.start..middle, middle..self.all.end];
+        let free = self.free.iter().flatten().flatten();
+        let unused = free.chain(&self.rest).map(|block| addresses(block));
+        let unused: Vec<_> = unused.collect();
+        self.used = parts.map(|part| {
+            let within = |of: &Range<usize>| {
+                let end = of.end.min(part.end);
+                end.saturating_sub(of.start.max(part.start))
+            };
+            part.len() - unused.iter().map(within).sum::<usize>()
+        });
+        let held = self.held.iter().map(|(_, block)| &**block);
+        let held = held.filter(|block| self.place(block) == 1);
+        let held: usize = held.map(<[u8]>::len).sum();
+        self.spilled = self.used[1].saturating_sub(held);
     }
 
     /// The addresses of the whole memory.
@@ -96,7 +118,8 @@ impl LogSpace {
         let free = free.map(|block| addresses(block));
         let held = self.held.iter().map(|(_, block)| addresses(block));
         let mut unused: Vec<_> = free.chain(held).collect();
-        unused.push(self.all.end - self.rest.len()..self.all.end);
+        unused.extend(self.rest.iter().map(|rest| addresses(rest)));
+        unused.retain(|range| !range.is_empty());
         unused.sort_unstable_by_key(|range| range.start);
         let mut used: Vec<Range<usize>> = Vec::new();
         let mut at = self.all.start;
@@ -140,9 +163,9 @@ impl LogSpace {
         if let Some(block) = self.free[place].get_mut(class).and_then(Vec::pop) {
             return Some(block);
         }
-        if self.place(self.rest) == place && self.rest.len() >= size {
-            let (block, rest) = std::mem::take(&mut self.rest).split_at_mut(size);
-            self.rest = rest;
+        if self.rest[place].len() >= size {
+            let (block, rest) = std::mem::take(&mut self.rest[place]).split_at_mut(size);
+            self.rest[place] = rest;
             return Some(block);
         }
         let free = &mut self.free[place];
@@ -152,7 +175,8 @@ impl LogSpace {
 
     /// Takes a block back, which was taken for so many bytes.
     pub(crate) fn hold(&mut self, block: LogBlock, len: usize) {
-        self.spilled -= self.place(block) * len;
+        let spilled = self.place(block) * len;
+        self.spilled = self.spilled.saturating_sub(spilled);
         self.held.push_back((self.newest, block));
     }
 
@@ -165,7 +189,7 @@ impl LogSpace {
     pub(crate) fn image_committed(&mut self, epoch: Epoch) {
         while let Some((_, block)) = self.held.pop_front_if(|(newest, _)| *newest < epoch) {
             let place = self.place(block);
-            self.used[place] -= block.len();
+            self.used[place] = self.used[place].saturating_sub(block.len());
             let (class, _) = class_of(block.len());
             let free = &mut self.free[place];
             if free.len() <= class {
@@ -280,26 +304,60 @@ mod tests {
         let mut space = spilling(4, 8);
         let first = space.take(3 * PAGE).expect("memory");
         assert_eq!((space.used(), space.spilled()), ([3 * PAGE, 0], 0));
-        // It does not fit, and begins in memory.
-        let across = space.take(2 * PAGE).expect("memory and file");
-        let spilled = space.take(3 * PAGE - 5).expect("the file");
-        assert_eq!(space.used(), [5 * PAGE, 3 * PAGE]);
-        assert_eq!(space.spilled(), 3 * PAGE - 5);
+        // One page is left, and no block has parts of both.
+        let spilled = space.take(2 * PAGE - 5).expect("the file");
+        assert_eq!(space.used(), [3 * PAGE, 2 * PAGE]);
+        assert_eq!(space.spilled(), 2 * PAGE - 5);
+        let page = space.take(PAGE).expect("memory");
+        assert_eq!(space.used(), [4 * PAGE, 2 * PAGE]);
+        assert!(
+            space
+                .in_use()
+                .iter()
+                .eq([&(space.all.start..space.all.start + 6 * PAGE)])
+        );
         space.note_image(Epoch(1));
         space.hold(first, 3 * PAGE);
-        space.hold(spilled, 3 * PAGE - 5);
-        assert_eq!((space.used(), space.spilled()), ([5 * PAGE, 3 * PAGE], 0));
+        space.hold(spilled, 2 * PAGE - 5);
+        assert_eq!((space.used(), space.spilled()), ([4 * PAGE, 2 * PAGE], 0));
         space.image_committed(Epoch(2));
-        assert_eq!(space.used(), [2 * PAGE, 0]);
+        assert_eq!(space.used(), [PAGE, 0]);
         // Both have a block, and the file has the rest.
         let again = space.take(3 * PAGE).expect("memory");
         assert_eq!(
             (again.as_ptr().addr(), space.spilled()),
             (space.all().start, 0)
         );
-        let all: Vec<_> = (0..3).map_while(|_| space.take(2 * PAGE)).collect();
-        assert_eq!((all.len(), space.spilled()), (3, 6 * PAGE), "the file");
-        let range = addresses(across);
-        assert!(range.start < space.file_from && range.end > space.file_from);
+        let all: Vec<_> = (0..9).map_while(|_| space.take(2 * PAGE)).collect();
+        assert_eq!((all.len(), space.spilled()), (4, 8 * PAGE), "the file");
+        space.hold(page, PAGE);
+    }
+
+    #[test]
+    fn what_backs_the_memory_may_change() {
+        let mut space = spilling(4, 8);
+        let blocks: Vec<_> = (0..5).map_while(|_| space.take(2 * PAGE)).collect();
+        assert_eq!(
+            (space.used(), space.spilled()),
+            ([4 * PAGE, 6 * PAGE], 6 * PAGE)
+        );
+        space.set_in_memory(6 * PAGE);
+        assert_eq!(
+            (space.used(), space.spilled()),
+            ([6 * PAGE, 4 * PAGE], 4 * PAGE)
+        );
+        space.set_in_memory(usize::MAX);
+        assert_eq!((space.used(), space.spilled()), ([10 * PAGE, 0], 0));
+        for block in blocks {
+            space.hold(block, 2 * PAGE);
+        }
+        space.image_committed(Epoch(1));
+        assert_eq!((space.used(), space.spilled()), ([0, 0], 0));
+        let all: Vec<_> = (0..9).map_while(|_| space.take(2 * PAGE)).collect();
+        assert_eq!(
+            (all.len(), space.used()),
+            (6, [12 * PAGE, 0]),
+            "all of it again"
+        );
     }
 }

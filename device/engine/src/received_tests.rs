@@ -174,6 +174,25 @@ fn a_sender_copies_no_body_for_a_receiver_that_logs_it() {
     }
 }
 
+/// The log had no room, and has some when the receiver comes back and gets the body again.
+#[test]
+fn what_is_logged_after_a_return_is_retained_no_more() {
+    let mut world = with_log();
+    let image = world.nodes[SECOND].clone();
+    assert!(copies_body(&mut world, 20_000, false));
+    assert_eq!(retained(&world), 1);
+    comes_back(&mut world, &image, &[]);
+    world.recv(SECOND, World::pattern(Some(FIRST), None), 20_000);
+    for _ in 0..10 {
+        world.write(FIRST, SECOND, usize::MAX);
+        world.read(SECOND, FIRST, usize::MAX);
+        world.nodes[SECOND].engine.log_received(|_| true);
+        world.write(SECOND, FIRST, usize::MAX);
+        world.read(FIRST, SECOND, usize::MAX);
+    }
+    assert_eq!(retained(&world), 0, "the Finish frame says so");
+}
+
 #[test]
 fn a_receive_that_the_image_has_posted_gets_its_message_from_the_log() {
     let mut world = with_log();

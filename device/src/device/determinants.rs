@@ -118,10 +118,17 @@ impl Device {
             return Ok(());
         }
         let images = self.member.settings().images.as_ref();
-        let private = managers_log::share_again(images, &area, &bodies)
+        let shared = managers_log::share_again(images, &area, &bodies)
             .map_err(|error| Error::system("open the memory of logged messages", error))?;
-        if let Some(why) = private {
+        let mut room = LogRoom::of(self.member.settings());
+        let in_memory = shared.unwrap_or_else(|why| {
             tracing::info!("messages are logged in memory of the process: {why}");
+            room = room.without_file();
+            usize::MAX
+        });
+        self.engine.set_log_in_memory(in_memory);
+        if let Some(rank_log) = &mut self.determinants {
+            rank_log.set_room(room);
         }
         Ok(())
     }

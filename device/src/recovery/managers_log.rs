@@ -54,7 +54,7 @@ pub(crate) fn open_received(
 /// In a process that was made from a file: puts its `bodies` into the memory that the manager has
 /// for it now, and maps that where it was before.
 ///
-/// Returns why they are in memory of the process instead, if they are.
+/// Returns how many bytes of it no file backs; or why they are in memory of the process instead.
 ///
 /// # Errors
 /// As [`open`], or the system gives no memory.
@@ -62,11 +62,15 @@ pub(crate) fn share_again(
     images: Option<&Images>,
     area: &Range<usize>,
     bodies: &[Range<usize>],
-) -> io::Result<Option<io::Error>> {
+) -> io::Result<Result<usize, io::Error>> {
     with_files(images, |files| {
         // SAFETY: the area is the engine's memory for bodies, which nothing uses while the rank
         // joins the job again.
-        unsafe { log_bodies::share_again(files, area, bodies) }
+        let private = unsafe { log_bodies::share_again(files, area, bodies) }?;
+        Ok(match private {
+            Some(why) => Err(why),
+            None => Ok(files.in_memory()?),
+        })
     })
 }
 

@@ -29,7 +29,9 @@ pub(super) const WAIT_SINCE: usize = 11;
 /// Word: the same of the file into which the log spills.
 pub(super) const FILE_BYTES: usize = 12;
 /// Word: one more than the rank of the peer for which most is retained; 0: there is none.
-pub(super) const HUNGRIEST: usize = 13;
+pub(super) const MOST_FOR: usize = 13;
+/// Word: bytes that are retained for it.
+pub(super) const BYTES_FOR: usize = 14;
 /// Words of the header: two cache lines.
 pub(super) const HEADER_WORDS: usize = 16;
 

@@ -2,7 +2,7 @@
 //! then, and its manager reads it there. So no message tells of it, and the rank waits for nothing.
 
 use super::log_layout::{
-    BODY_BYTES, END, FILE_BYTES, HUNGRIEST, MOST_RETAINED, RETAINED, WAIT_SINCE,
+    BODY_BYTES, BYTES_FOR, END, FILE_BYTES, MOST_FOR, MOST_RETAINED, RETAINED, WAIT_SINCE,
 };
 use super::{DeterminantLog, LogMemory};
 use rejoin_channel_table::ids::Rank;
@@ -24,28 +24,25 @@ pub struct LogUsage {
     /// the first was retained after none was. The earliest of these times; `None`: no message is
     /// retained. In nanoseconds, by the clock of rank and manager.
     pub waits_since: Option<u64>,
-    /// The peer for which most bytes are retained.
-    pub hungriest: Option<Rank>,
+    /// The peer for which most bytes are retained, and how many.
+    pub most_for: Option<(Rank, u64)>,
 }
 
 impl LogUsage {
     /// What a log's memory says, and how many determinants the rank has recorded so far.
     pub fn read(memory: &impl LogMemory) -> (LogUsage, u64) {
         let since = memory.load(WAIT_SINCE);
+        let most_for = memory.load(MOST_FOR).checked_sub(1);
         let usage = LogUsage {
             retained: memory.load(RETAINED),
             most_retained: memory.load(MOST_RETAINED),
             memory: memory.load(BODY_BYTES),
             file: memory.load(FILE_BYTES),
             waits_since: (since != 0).then_some(since),
-            hungriest: memory.load(HUNGRIEST).checked_sub(1).map(rank),
+            most_for: most_for.map(|rank| (Rank(rank as u32), memory.load(BYTES_FOR))),
         };
         (usage, memory.load(END))
     }
-}
-
-fn rank(word: u64) -> Rank {
-    Rank(word as u32)
 }
 
 impl<M: LogMemory> DeterminantLog<M> {
@@ -58,9 +55,10 @@ impl<M: LogMemory> DeterminantLog<M> {
             (FILE_BYTES, usage.file),
             (WAIT_SINCE, usage.waits_since.unwrap_or(0)),
             (
-                HUNGRIEST,
-                usage.hungriest.map_or(0, |rank| u64::from(rank.0) + 1),
+                MOST_FOR,
+                usage.most_for.map_or(0, |(rank, _)| u64::from(rank.0) + 1),
             ),
+            (BYTES_FOR, usage.most_for.map_or(0, |(_, bytes)| bytes)),
         ];
         for (word, value) in words {
             self.memory.store(word, value);
@@ -83,7 +81,7 @@ mod tests {
             memory: 4096,
             file: 8192,
             waits_since: Some(3),
-            hungriest: Some(Rank(0)),
+            most_for: Some((Rank(0), 4)),
         };
         log.write_usage(&usage);
         for _ in 0..2 {

@@ -21,7 +21,7 @@
 //! | 4 | number of sends ever issued |
 //! | 5 | 1 if the memory was filled from a copy on another host ([`CopiedLog`]) |
 //! | 6 | 1 if tasks of the program send, too |
-//! | 8–13 | what the log uses, for those who look on ([`LogUsage`]); no replay needs it |
+//! | 8–14 | what the log uses, for those who look on ([`LogUsage`]); no replay needs it |
 //!
 //! A record is written before the counter of records moves, and that before the counter of answers
 //! or of sends. The process can die between any two of these stores.

@@ -95,10 +95,11 @@ impl<M: LogMemory> ReceiveLog<M> {
         8 * (self.position - self.first)
     }
 
-    /// Whether messages take more than half of the ring.
-    pub fn is_half_full(&self) -> bool {
+    /// Whether messages that were appended since this [`ReceiveLog::position`] take more than half
+    /// of the ring.
+    pub fn is_half_full_since(&self, position: u64) -> bool {
         let ring = (self.memory.words() - HEADER_WORDS) as u64;
-        self.position - self.first > ring / 2
+        self.position - position.max(self.first) > ring / 2
     }
 
     /// Appends a message; `false`: there is no room for it, and nothing was written.

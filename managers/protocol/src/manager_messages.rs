@@ -516,8 +516,8 @@ pub struct RankLogUse {
     pub determinants: u64,
     /// Those that it has recorded in the last second or so.
     pub determinants_per_second: u64,
-    /// The receiver for which it retains most.
-    pub hungriest: Option<Rank>,
+    /// The receiver for which it retains most bytes, and how many.
+    pub most_for: Option<(Rank, u64)>,
     /// For each peer with retained messages, there is a time since it released some last, or since
     /// the first was retained after none was. The longest of these, in nanoseconds; `None`: no
     /// message is retained.

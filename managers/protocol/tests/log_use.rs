@@ -26,9 +26,9 @@ fn the_group_for_which_most_is_retained_has_its_turn_first() {
         log_groups: vec![0, 1],
         ..three_hosts()
     };
-    for (hungriest, first) in [(None, 0), (Some(Rank(0)), 0), (Some(Rank(1)), 1)] {
+    for (most_for, first) in [(None, 0), (Some(Rank(0)), 0), (Some(Rank(1)), 1)] {
         let mut central = running(groups());
-        let log = |rank, retained, hungriest| RankLogUse {
+        let log = |rank, retained, most_for: Option<Rank>| RankLogUse {
             rank: Rank(rank),
             retained,
             most_retained: retained,
@@ -36,15 +36,15 @@ fn the_group_for_which_most_is_retained_has_its_turn_first() {
             file: 0,
             determinants: 10,
             determinants_per_second: 5,
-            hungriest,
+            most_for: most_for.map(|of| (of, retained)),
             lag: None,
         };
-        let news = ToCentral::LogsUsed(vec![log(0, 100, hungriest)]);
+        let news = ToCentral::LogsUsed(vec![log(0, 100, most_for)]);
         step(&mut central, at(1), CentralInput::Local(0, news));
-        let less = ToCentral::LogsUsed(vec![log(1, 99, hungriest.map(|_| Rank(0)))]);
+        let less = ToCentral::LogsUsed(vec![log(1, 99, most_for.map(|_| Rank(0)))]);
         step(&mut central, at(1), CentralInput::Local(1, less));
         let asked = step(&mut central, at(2), CentralInput::Checkpoint);
-        assert_eq!(in_turn(&asked), [first], "{hungriest:?}");
+        assert_eq!(in_turn(&asked), [first], "{most_for:?}");
     }
 }
 
@@ -57,7 +57,7 @@ fn says(central: &mut Central, now: Time, host: HostIndex, rank: u32) -> Vec<Cen
         file: 0,
         determinants: 10,
         determinants_per_second: 5,
-        hungriest: None,
+        most_for: None,
         lag: Some(250 * MILLIS),
     };
     let news = ToCentral::LogsUsed(vec![log]);

@@ -82,7 +82,12 @@ pub(super) struct JobArguments {
     /// Folder on each host for files into which long messages spill that are retained for other
     /// groups: half of --log-limit stays in memory. So checkpoints may be further apart. It should
     /// be on a disk of the host
-    #[arg(long, env = "REJOIN_LOG_SPILL", value_name = "DIR")]
+    #[arg(
+        long,
+        env = "REJOIN_LOG_SPILL",
+        value_name = "DIR",
+        requires = "log_limit"
+    )]
     pub(super) log_spill: Option<PathBuf>,
     /// Bytes of this file for each rank, which are reserved when the rank begins. The default is
     /// twice --log-limit

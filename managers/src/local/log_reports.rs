@@ -68,7 +68,7 @@ impl LogReports {
                     file: usage.file,
                     determinants,
                     determinants_per_second: look.per_second,
-                    hungriest: usage.hungriest,
+                    most_for: usage.most_for,
                     lag: usage.waits_since.map(|since| clock.saturating_sub(since)),
                 });
             }
@@ -91,7 +91,7 @@ mod tests {
             memory: 4096,
             file: 512,
             waits_since: Some(300),
-            hungriest: Some(Rank(1)),
+            most_for: Some((Rank(1), 40)),
         };
         let idle = (Rank(4), LogUsage::default(), 0);
         let mut reports = LogReports::default();
@@ -105,7 +105,7 @@ mod tests {
             file: 512,
             determinants: 100,
             determinants_per_second: 0,
-            hungriest: Some(Rank(1)),
+            most_for: Some((Rank(1), 40)),
             lag: Some(700),
         };
         assert_eq!((first.len(), first[0]), (2, of_three));

@@ -14,12 +14,15 @@ impl Central {
         self.groups.are_several() && self.phase == CentralPhase::Running && self.stop.is_none()
     }
 
-    /// The first rank of each group: those first whose checkpoints make most room in the logs of
-    /// others.
+    /// The first rank of each group: those first for which most is retained, because
+    /// their checkpoints make most room.
     fn groups_in_turn(&self) -> Vec<Rank> {
         let needs = self.logs.retained_for();
         let need = |rank: &Rank| needs.get(rank).copied().unwrap_or(0);
-        let of_group = |leader: &Rank| self.groups.members(*leader).iter().map(need).sum::<u64>();
+        let of_group = |leader: &Rank| {
+            let needs = self.groups.members(*leader).iter().map(need);
+            needs.fold(0, u64::saturating_add)
+        };
         let mut leaders = self.groups.leaders();
         leaders.sort_by_cached_key(|leader| Reverse(of_group(leader)));
         leaders

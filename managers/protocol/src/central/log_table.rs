@@ -63,8 +63,8 @@ const INTERVAL: u64 = 1_000_000_000;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct LogTable {
     of_rank: BTreeMap<Rank, LogView>,
-    /// For which receiver each rank retains most.
-    hungriest: BTreeMap<Rank, Rank>,
+    /// For which receiver each rank retains most bytes, and how many.
+    most_for: BTreeMap<Rank, (Rank, u64)>,
     sums: Option<LogView>,
     /// When the next sums may be made.
     next: Time,
@@ -76,9 +76,9 @@ impl LogTable {
     /// A host says this of the log of one of its ranks.
     pub fn note(&mut self, now: Time, log: &RankLogUse) {
         self.of_rank.insert(log.rank, LogView::new(now, log));
-        match log.hungriest {
-            Some(receiver) => self.hungriest.insert(log.rank, receiver),
-            None => self.hungriest.remove(&log.rank),
+        match log.most_for {
+            Some(most) => self.most_for.insert(log.rank, most),
+            None => self.most_for.remove(&log.rank),
         };
         self.is_new = true;
     }
@@ -95,14 +95,12 @@ impl LogTable {
         self.is_new = false;
     }
 
-    /// Bytes that the senders of which a rank is the hungriest receiver retain. Its checkpoint
-    /// releases most of them.
+    /// Bytes that are retained for a rank, as far as it is the one for which a sender retains most.
     pub fn retained_for(&self) -> BTreeMap<Rank, u64> {
         let mut all = BTreeMap::new();
-        for (sender, receiver) in &self.hungriest {
-            let retained = self.of_rank.get(sender).map_or(0, |log| log.retained);
+        for (receiver, bytes) in self.most_for.values() {
             let sum: &mut u64 = all.entry(*receiver).or_default();
-            *sum = sum.saturating_add(retained);
+            *sum = sum.saturating_add(*bytes);
         }
         all
     }
@@ -138,7 +136,7 @@ mod tests {
             file: 512,
             determinants: 10,
             determinants_per_second: 3,
-            hungriest: lag.map(|_| Rank(2)),
+            most_for: lag.map(|_| (Rank(2), retained)),
             lag: lag.map(|millis| millis * 1_000_000),
         };
         let mut table = LogTable::default();

@@ -12,6 +12,8 @@ use std::path::Path;
 /// Most bytes of messages that a rank has in its receive log where a copy of it is in memory of
 /// mpirun.
 const MOST_COPIED: u64 = 16 << 20;
+/// The same where there is no copy. All of it is in use after a while, however little it holds.
+const MOST_RECEIVED: u64 = 512 << 20;
 
 /// The sizes for each rank.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,7 +36,7 @@ impl LogSizes {
             0 if options.stable_node => MOST_COPIED,
             _ if options.stable_node => limit.min(MOST_COPIED),
             // What is in it need not be retained.
-            _ => limit / 2,
+            _ => (limit / 2).min(MOST_RECEIVED),
         };
         let spill = options.log_spill.as_ref().map(|spill| sized(spill, limit));
         LogSizes {
@@ -65,8 +67,8 @@ impl LogSizes {
         Ok((memory, spill))
     }
 
-    /// The same for a rank that comes from another host: it has as much as it may have had there.
-    /// Where no file can be made, it has memory alone.
+    /// The same for a rank that comes from another host. Where no file can be made, it has memory
+    /// alone: as much as it may have had there.
     ///
     /// # Errors
     /// As [`LogSizes::make`].
