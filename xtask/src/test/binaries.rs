@@ -20,19 +20,23 @@ const BUILD: [&str; 5] = [
 ];
 
 /// Binaries that take longest: they start first, so that no core is idle in the end.
-const LONG: [&str; 12] = [
+const LONG: [&str; 16] = [
     "model_recovery",
-    "model_optimistic",
     "model_groups",
-    "model_epochs",
+    "model_optimistic",
     "model_channel",
+    "model_epochs",
     "model_detector",
+    "rejoin_mpi",
+    "cuts",
     "model",
     "groups",
-    "seeds",
+    "rejoin_managers",
     "endings",
+    "seeds",
     "jobs",
-    "rejoin_mpi",
+    "lines",
+    "detectors_at_scale",
 ];
 
 /// Runs a test binary ($1), and shows in one piece what it has said. A binary that is ended from
