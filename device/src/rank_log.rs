@@ -263,9 +263,9 @@ impl RankLog {
         self.log.release(position)
     }
 
-    /// This is retained for other groups now. Returns whether a checkpoint is
-    /// to be asked for in this epoch, to make room for them or for determinants, or because another
-    /// log of the rank is half full: once, or again if there is no room after a while.
+    /// Takes note of what the rank retains for other groups. Returns whether to ask for a
+    /// checkpoint in this epoch, because that, the determinants or another log of the rank fill
+    /// half of their room: once, or again if all is full after a while.
     pub(crate) fn wants_checkpoint(
         &mut self,
         epoch: Epoch,

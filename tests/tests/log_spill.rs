@@ -148,3 +148,31 @@ fn a_lost_host_comes_back_with_what_had_spilled() {
     assert_eq!(lines(&done), lines(&undisturbed), "{}", done.text());
     assert!(done.counted("most_log_file_bytes") > 0, "{}", done.text());
 }
+
+#[test]
+fn options_that_say_too_little_are_refused() {
+    let cases: [(&[&str], &str); 4] = [
+        (
+            &["--recovery", "sender-log", "--log-spill", "/tmp"],
+            "--log-spill: give --log-limit, too",
+        ),
+        (
+            &["--recovery", "sender-log", "--log-spill-limit", "1MB"],
+            "--log-spill-limit: name the file's folder by --log-spill",
+        ),
+        (
+            &["--log-limit", "1MB", "--log-spill", "/tmp"],
+            "--log-limit: --recovery coordinated has no log",
+        ),
+        (
+            &["--log-spill-limit", "1MB"],
+            "--log-spill-limit: --recovery coordinated has no log",
+        ),
+    ];
+    for (options, says) in cases {
+        let run = options.iter().fold(Run::raw(["-n", "2"]), Run::arg);
+        let done = run.arg(program("sort")).output();
+        assert_eq!(done.output.status.code(), Some(2), "{}", done.text());
+        assert!(done.stderr().contains(says), "{}", done.text());
+    }
+}

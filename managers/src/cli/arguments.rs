@@ -82,16 +82,11 @@ pub(super) struct JobArguments {
     /// Folder on each host for files into which long messages spill that are retained for other
     /// groups: half of --log-limit stays in memory. So checkpoints may be further apart. It should
     /// be on a disk of the host
-    #[arg(
-        long,
-        env = "REJOIN_LOG_SPILL",
-        value_name = "DIR",
-        requires = "log_limit"
-    )]
+    #[arg(long, env = "REJOIN_LOG_SPILL", value_name = "DIR")]
     pub(super) log_spill: Option<PathBuf>,
     /// Bytes of this file for each rank, which are reserved when the rank begins. The default is
     /// twice --log-limit
-    #[arg(long, env = "REJOIN_LOG_SPILL_LIMIT", value_name = "BYTES", value_parser = log_limit, allow_hyphen_values = true, requires = "log_spill")]
+    #[arg(long, env = "REJOIN_LOG_SPILL_LIMIT", value_name = "BYTES", value_parser = log_limit, allow_hyphen_values = true)]
     pub(super) log_spill_limit: Option<u64>,
     /// Where the nondeterministic answers of sender-log are before anything that depends on them
     /// leaves a rank: in memory of its local manager, which outlives the rank, or also on mpirun's

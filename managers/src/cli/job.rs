@@ -1,10 +1,11 @@
 //! From options to a launch: checks the options, numbers programs and hosts, and makes the plan.
 
 use super::arguments::{
-    BindTo, Carrier, Compression, DetectorName, Given, JobArguments, LogGroup, MapBy, OutputAt,
-    ProgramArguments, Stable, Stdin,
+    BindTo, Carrier, Compression, DetectorName, Given, JobArguments, MapBy, OutputAt,
+    ProgramArguments, Stdin,
 };
-use super::{host_list, ports, recordings, stop_options};
+use super::log_options::{self, RECEIVER_LOG, SENDER_LOG};
+use super::{folder_name, host_list, ports, recordings, stop_options};
 use crate::host::images_folder;
 use crate::host::network_interfaces;
 use crate::host::random::random;
@@ -20,7 +21,7 @@ use rejoin_ckpt::image::ImageCompression;
 use rejoin_managers_protocol::central::Recovery;
 use rejoin_managers_protocol::checkpoint::CopyInterval;
 use rejoin_managers_protocol::policy;
-use rejoin_wire::{Images, LogSpill, RankOptions, Transport};
+use rejoin_wire::{Images, RankOptions, Transport};
 use serde_bytes::ByteBuf;
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStringExt;
@@ -186,14 +187,8 @@ fn options(
     (takes_images, is_named): (bool, bool),
     machines: &Machines,
 ) -> Result<RankOptions, String> {
-    let stable_node = stable_node(job, machines, is_named)?;
-    let optimistic = job.recovery == RECEIVER_LOG;
-    if optimistic && is_named {
-        return Err(format!(
-            "--recovery {RECEIVER_LOG}: a job that can be restarted is not there yet for it; \
-             take {SENDER_LOG}"
-        ));
-    }
+    let has_files = images(job, machines)?.is_some();
+    let stable_node = log_options::stable_node(job, machines, has_files, is_named)?;
     Ok(RankOptions {
         interface: job.interface.clone(),
         port_range: job.port_range,
@@ -210,42 +205,27 @@ fn options(
             Carrier::Tcp | Carrier::Verbs => Transport::Tcp,
         },
         verbose: job.verbose,
-        log_groups: log_groups(job, machines),
+        log_groups: log_options::groups(job, machines),
         log_limit: job.log_limit.unwrap_or(0),
-        log_spill: log_spill(job)?,
+        log_spill: log_options::spill(job)?,
         stable_node,
-        optimistic,
+        optimistic: log_options::is_optimistic(job),
         record: recordings::options(job)?,
         ..RankOptions::default()
     })
 }
 
-/// Where messages spill, however the working directories of local managers lie.
-fn log_spill(job: &JobArguments) -> Result<Option<LogSpill>, String> {
-    let Some(folder) = &job.log_spill else {
-        return Ok(None);
-    };
-    let shown = folder.display();
-    let absolute = std::path::absolute(folder).map_err(|e| format!("--log-spill {shown}: {e}"))?;
-    let text = absolute.into_os_string().into_string();
-    let folder = text.map_err(|_| format!("--log-spill {shown}: a name in UTF-8 is needed"))?;
-    let bytes = job.log_spill_limit.unwrap_or(0);
-    Ok(Some(LogSpill { folder, bytes }))
-}
-
-/// The folder for registered memory, however the ranks' working directories lie.
+/// The folder for registered memory.
 fn folder(job: &JobArguments) -> Result<Option<String>, String> {
     let Some(folder) = job.images_folder() else {
         return Ok(None);
     };
-    let shown = folder.display();
-    let absolute = std::path::absolute(folder).map_err(|e| format!("--images {shown}: {e}"))?;
-    if job.restart.is_some() && !absolute.is_dir() {
+    let name = folder_name::passed_on("--images", folder)?;
+    if job.restart.is_some() && !folder.is_dir() {
+        let shown = folder.display();
         return Err(format!("--restart: there is no folder {shown}"));
     }
-    let text = absolute.into_os_string().into_string();
-    text.map(Some)
-        .map_err(|_| format!("--images {shown}: a name in UTF-8 is needed"))
+    Ok(Some(name))
 }
 
 /// Where files of process images are. A job over a network has them without being asked: else the
@@ -262,63 +242,6 @@ fn images(job: &JobArguments, machines: &Machines) -> Result<Option<ImagesPlace>
             is_default: true,
         })
     }))
-}
-
-/// Whether determinants must outlive the host of their rank, or the whole job if that `is_named`.
-fn stable_node(job: &JobArguments, machines: &Machines, is_named: bool) -> Result<bool, String> {
-    if !logs_messages(job) {
-        return Ok(false);
-    }
-    let has_files = images(job, machines)?.is_some();
-    match job.stable {
-        Some(Stable::Rank) if is_named => Err(
-            "--stable rank: a job that can be restarted needs its nondeterministic answers in \
-             files; leave it out"
-                .into(),
-        ),
-        Some(Stable::Rank) => Ok(false),
-        Some(Stable::Node) | None => Ok(has_files && (machines.is_networked() || is_named)),
-    }
-}
-
-/// The name of the mode in which only the group of a lost rank goes back.
-pub(super) const SENDER_LOG: &str = "sender-log";
-
-/// The same, where messages leave before what they depend on is stored.
-const RECEIVER_LOG: &str = "receiver-log";
-
-/// Whether ranks log messages, so that a recovery group comes back alone.
-fn logs_messages(job: &JobArguments) -> bool {
-    [SENDER_LOG, RECEIVER_LOG].contains(&job.recovery.as_str())
-}
-
-/// For each rank the number of its recovery group; empty: the job is one group.
-fn log_groups(job: &JobArguments, machines: &Machines) -> Vec<u32> {
-    let placement = &machines.placement;
-    if !logs_messages(job) {
-        return Vec::new();
-    }
-    let first = placement.first();
-    let is_one_host = placement.iter().all(|host| Some(host) == first);
-    let group = job.log_group.unwrap_or(match is_one_host {
-        true => LogGroup::Rank,
-        false => LogGroup::Host,
-    });
-    match group {
-        LogGroup::Rank => (0u32..).take(placement.len()).collect(),
-        LogGroup::Host => {
-            // Numbers without gaps, in the order of the hosts' first ranks.
-            let mut hosts: Vec<_> = Vec::new();
-            let mut number = |host| {
-                let known = hosts.iter().position(|other| *other == host);
-                known.unwrap_or_else(|| {
-                    hosts.push(host);
-                    hosts.len() - 1
-                }) as u32
-            };
-            placement.iter().map(|host| number(*host)).collect()
-        }
-    }
 }
 
 fn recovery(job: &JobArguments, has_files: bool) -> Option<Recovery> {
@@ -351,16 +274,7 @@ fn check_not_there_yet(job: &JobArguments, given: Given<'_>) -> Result<(), Strin
             ));
         }
     }
-    let has_log = logs_messages(job);
-    let named = [
-        ("--log-group", job.log_group.is_some()),
-        ("--log-limit", job.log_limit.is_some()),
-        ("--log-spill", job.log_spill.is_some()),
-        ("--stable", job.stable.is_some()),
-    ];
-    if let Some((option, _)) = named.iter().find(|(_, is_given)| *is_given && !has_log) {
-        return Err(format!("{option}: {recovery} has no log"));
-    }
+    log_options::check(job, &recovery)?;
     let named = [("--job-name", &job.job_name), ("--restart", &job.restart)];
     let named = named
         .iter()

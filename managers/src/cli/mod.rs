@@ -3,11 +3,13 @@
 mod advertised_site;
 pub mod arguments;
 mod duration;
+mod folder_name;
 mod host_list;
 mod images_command;
 mod job;
 mod jobs;
 mod log_line;
+mod log_options;
 mod manual;
 mod move_command;
 mod move_progress;

@@ -1,6 +1,7 @@
 //! The folder of `mpirun --record`.
 
 use super::arguments::{Given, JobArguments};
+use super::folder_name;
 use rejoin_wire::RecordOptions;
 use std::fs;
 
@@ -12,16 +13,11 @@ pub(super) fn options(job: &JobArguments) -> Result<Option<RecordOptions>, Strin
     let Some(folder) = &job.record else {
         return Ok(None);
     };
-    let shown = folder.display();
-    let absolute = std::path::absolute(folder).map_err(|e| format!("--record {shown}: {e}"))?;
-    let text = absolute.into_os_string().into_string();
-    text.map(|folder| {
-        Some(RecordOptions {
-            folder,
-            ..RecordOptions::default()
-        })
-    })
-    .map_err(|_| format!("--record {shown}: a name in UTF-8 is needed"))
+    let folder = folder_name::passed_on("--record", folder)?;
+    Ok(Some(RecordOptions {
+        folder,
+        ..RecordOptions::default()
+    }))
 }
 
 /// Checks what the user wants beside it, and that no other recording is there.

@@ -1,7 +1,7 @@
 //! `--restart=NAME`: continues a job whose processes have all ended.
 
 use super::arguments::{JobArguments, ProgramArguments, Stable};
-use super::job::SENDER_LOG;
+use super::log_options::SENDER_LOG;
 use crate::launch::named_job::{NamedJob, check_name};
 use crate::mpirun::Launch;
 use rejoin_channel_table::Epoch;

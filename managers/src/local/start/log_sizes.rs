@@ -1,12 +1,11 @@
 //! How large the logs of this host's ranks are, and their memory and files of these sizes.
 
 use crate::error::{Context, Error, Result};
-use crate::launch::launch_plan::LaunchPlan;
 use crate::report::user_log;
 use rejoin_ckpt::anonymous;
 use rejoin_ckpt::log_spill::SpillFile;
 use rejoin_ckpt::rank_log_memory::{DETERMINANT_BYTES, RankLogMemory};
-use rejoin_wire::LogSpill;
+use rejoin_wire::{LogSpill, RankOptions};
 use std::path::Path;
 
 /// Most bytes of messages that a rank has in its receive log where a copy of it is in memory of
@@ -27,9 +26,8 @@ pub struct LogSizes {
 }
 
 impl LogSizes {
-    /// Of a plan whose ranks retain so many bytes in memory for other groups.
-    pub fn of(plan: &LaunchPlan, limit: u64) -> LogSizes {
-        let options = &plan.options;
+    /// Of ranks with these options that retain so many bytes for other groups.
+    pub fn of(options: &RankOptions, limit: u64) -> LogSizes {
         let received = match options.log_limit {
             _ if !options.optimistic => 0,
             // A rank comes back with its log on any host.
@@ -133,6 +131,33 @@ mod tests {
             spill: Some(sized(&spill, 8192)),
             received: 0,
         }
+    }
+
+    fn of(spill: bool, optimistic: bool, stable_node: bool, limit: u64) -> LogSizes {
+        let folder = "/tmp".to_string();
+        let options = RankOptions {
+            log_limit: limit,
+            log_spill: spill.then_some(LogSpill { folder, bytes: 0 }),
+            optimistic,
+            stable_node,
+            ..RankOptions::default()
+        };
+        LogSizes::of(&options, limit)
+    }
+
+    #[test]
+    fn the_limit_is_shared_by_what_a_mode_has() {
+        const MB: u64 = 1 << 20;
+        let sender = of(false, false, false, 64 * MB);
+        assert_eq!((sender.bodies, sender.received), (144 * MB, 0));
+        let spilling = of(true, false, true, 64 * MB);
+        assert_eq!((spilling.bodies, spilling.received), (32 * MB, 0));
+        let file = spilling.spill().map(|spill| spill.bytes);
+        assert_eq!(file, Some(128 * MB));
+        let receiver = of(false, true, false, 64 * MB);
+        assert_eq!(receiver.received, 32 * MB);
+        assert_eq!(of(false, true, false, 4096 * MB).received, MOST_RECEIVED);
+        assert_eq!(of(false, true, true, 64 * MB).received, MOST_COPIED);
     }
 
     #[test]

@@ -165,7 +165,7 @@ impl RankLogs {
         }
         // A file beyond the limit would end this process by a signal.
         anonymous::allow(DETERMINANT_BYTES as u64).context("make memory for a log")?;
-        let sizes = LogSizes::of(plan, limit);
+        let sizes = LogSizes::of(&plan.options, limit);
         let open = |(rank, _): &(Rank, u32)| {
             let log = RankLog::new(sizes.make()?, sizes.received)?;
             Ok((*rank, log))
