@@ -578,6 +578,8 @@ fn each_part_of_the_engine_prevents_something() {
         (Omission::ForgottenAddress, [(0, SMALL), (0, LONG)], true),
         (Omission::ClampedAck, [(0, SMALL), (0, SMALL)], false),
         (Omission::Unwritten, [(0, SMALL), (0, SMALL)], false),
+        (Omission::AheadResume, [(0, SMALL), (0, SMALL)], false),
+        (Omission::RestartedWindow, [(0, SMALL), (0, SMALL)], false),
     ] {
         println!("{part:?}: {}", found(Without::Part(part), &of, reads));
     }

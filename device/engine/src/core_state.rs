@@ -46,7 +46,7 @@ pub(crate) struct Core {
     /// Messages that the device logs next.
     pub received: ReceivedQueue,
     /// The part of the protocol that a test leaves out.
-    #[cfg(feature = "omissions")]
+    #[cfg(any(test, feature = "omissions"))]
     pub omitted: Option<Omission>,
 }
 
@@ -70,7 +70,7 @@ impl Core {
             interval: 0,
             dependencies: VecDeque::new(),
             received: ReceivedQueue::default(),
-            #[cfg(feature = "omissions")]
+            #[cfg(any(test, feature = "omissions"))]
             omitted: None,
         }
     }
@@ -78,9 +78,9 @@ impl Core {
     /// Whether a test leaves out this part.
     #[inline(always)]
     pub(crate) fn omits(&self, part: Omission) -> bool {
-        #[cfg(feature = "omissions")]
+        #[cfg(any(test, feature = "omissions"))]
         return self.omitted == Some(part);
-        #[cfg(not(feature = "omissions"))]
+        #[cfg(not(any(test, feature = "omissions")))]
         {
             let _ = part;
             false

@@ -6,6 +6,7 @@ use crate::channel_state::Channel;
 use crate::config::Config;
 use crate::core_state::Core;
 use crate::error::Error;
+use crate::omission::Omission;
 use crate::pool::Buf;
 use crate::requests::{EngineRequest, HeldBody, RecvState, Send};
 use crate::tx;
@@ -105,7 +106,7 @@ impl Engine {
             self.note_image(epoch);
         }
         for channel in self.channels.iter_mut().flatten() {
-            if !channel.across {
+            if !channel.across || self.core.omits(Omission::NoEpoch) {
                 channel.epoch = epoch;
             }
         }
@@ -415,10 +416,10 @@ impl Engine {
     }
 }
 
-#[cfg(feature = "omissions")]
+#[cfg(any(test, feature = "omissions"))]
 impl Engine {
     /// Leaves this part out from now on.
-    pub fn omit(&mut self, part: crate::omission::Omission) {
+    pub fn omit(&mut self, part: Omission) {
         self.core.omitted = Some(part);
     }
 }

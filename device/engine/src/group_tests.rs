@@ -3,8 +3,10 @@
 use rejoin_channel_table::ids::{Epoch, Rank};
 
 use crate::harness::{Node, World};
+use crate::omission::Omission;
 use crate::tests::content;
 use crate::{Config, LogCopy, MessageMode};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const FIRST: usize = 0;
 const SECOND: usize = 1;
@@ -61,29 +63,64 @@ fn carry_out(copy: LogCopy<'_>, memory: &[u8]) -> usize {
     copy.into.len()
 }
 
+/// Runs a situation that a part of the engine makes good, and shows that it needs this part.
+fn needs(part: Omission, situation: fn(&mut World)) {
+    situation(&mut two_groups());
+    let mut world = two_groups();
+    for node in &mut world.nodes {
+        node.engine.omit(part);
+    }
+    let without = AssertUnwindSafe(|| situation(&mut world));
+    assert!(catch_unwind(without).is_err(), "good without {part:?}");
+}
+
 #[test]
 fn a_receiver_of_the_past_gets_no_more_than_its_window_takes() {
-    let mut world = two_groups();
-    let image = world.nodes[SECOND].clone();
-    // Three of these fit into the window.
-    for number in 0..4 {
-        let body = content(number, 5_000);
-        world.send(FIRST, SECOND, 0, &body, MessageMode::Standard);
-        world.recv(SECOND, World::pattern(Some(FIRST), Some(0)), 5_000);
+    needs(Omission::PacedResend, |world| {
+        let image = world.nodes[SECOND].clone();
+        // Three of these fit into the window.
+        for number in 0..4 {
+            let body = content(number, 5_000);
+            world.send(FIRST, SECOND, 0, &body, MessageMode::Standard);
+            world.recv(SECOND, World::pattern(Some(FIRST), Some(0)), 5_000);
+            world.settle();
+            log(world);
+        }
+        // What they were sent from is the program's again.
+        world.nodes[FIRST].memory.fill(0xdd);
+        comes_back(world, SECOND, image);
         world.settle();
-        log(&mut world);
-    }
-    // What they were sent from is the program's again.
-    world.nodes[FIRST].memory.fill(0xdd);
-    comes_back(&mut world, SECOND, image);
-    world.settle();
-    for number in 0..4 {
-        let pattern = World::pattern(Some(FIRST), Some(0));
-        let (id, seg) = world.recv(SECOND, pattern, 5_000);
-        world.settle();
-        assert!(world.nodes[SECOND].engine.poll(id).is_some(), "{number}");
-        assert_eq!(world.bytes(SECOND, seg), content(number, 5_000), "{number}");
-    }
+        for number in 0..4 {
+            let pattern = World::pattern(Some(FIRST), Some(0));
+            let (id, seg) = world.recv(SECOND, pattern, 5_000);
+            world.settle();
+            assert!(world.nodes[SECOND].engine.poll(id).is_some(), "{number}");
+            assert_eq!(world.bytes(SECOND, seg), content(number, 5_000), "{number}");
+        }
+    });
+}
+
+#[test]
+fn a_group_takes_its_image_alone() {
+    needs(Omission::NoEpoch, |world| {
+        let exchange = |world: &mut World, from: usize, to: usize| {
+            let body = content(from, 8);
+            world.send(from, to, 0, &body, MessageMode::Standard);
+            let (id, seg) = world.recv(to, World::pattern(Some(from), Some(0)), 8);
+            world.settle();
+            assert!(world.nodes[to].engine.poll(id).is_some());
+            assert_eq!(world.bytes(to, seg), body);
+        };
+        exchange(world, FIRST, SECOND);
+        world.nodes[FIRST].engine.set_epoch(Epoch(1));
+        exchange(world, FIRST, SECOND);
+        exchange(world, SECOND, FIRST);
+        // The same on another link.
+        world.cut(FIRST, SECOND);
+        let resumes = world.shake(FIRST, SECOND);
+        world.link(FIRST, SECOND, &resumes);
+        exchange(world, FIRST, SECOND);
+    });
 }
 
 #[test]

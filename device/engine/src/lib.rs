@@ -151,7 +151,7 @@ pub use error::{Error, ProtocolError};
 pub use flow::FailedProbes;
 pub use frame::{FRAME_MAGIC, Flags, FrameKind, HEADER_LEN, Header, HeaderError};
 pub use group_log::LogLook;
-#[cfg(feature = "omissions")]
+#[cfg(any(test, feature = "omissions"))]
 pub use omission::Omission;
 pub use received::{Received, ReceivedBody};
 pub use remote_get::MIN_GET;

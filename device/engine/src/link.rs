@@ -152,7 +152,8 @@ impl Channel {
 
 impl SendContext<'_> {
     fn resumed(&mut self, resume: &Resume) -> Result<(), ProtocolError> {
-        let (across, tx) = (self.channel.across, &mut self.channel.tx);
+        let across = self.channel.across && !self.core.omits(Omission::AheadResume);
+        let tx = &mut self.channel.tx;
         if resume.next_envelope > tx.retention.next() && !across {
             return Err(ProtocolError::FalseAck(resume.next_envelope));
         }
@@ -169,12 +170,14 @@ impl SendContext<'_> {
         // Without a link the plan holds only control frames: they stay.
         self.acknowledged(ack.min(self.channel.tx.retention.next()))?;
         self.peer_committed(resume.committed);
-        self.channel.tx.window.restart(&WindowTotals {
-            taken: resume.taken,
-            returned: resume.credit,
-            granted: resume.granted,
-            used: resume.used,
-        });
+        if !self.core.omits(Omission::RestartedWindow) {
+            self.channel.tx.window.restart(&WindowTotals {
+                taken: resume.taken,
+                returned: resume.credit,
+                granted: resume.granted,
+                used: resume.used,
+            });
+        }
         let view = PeerView::of(resume);
         self.supply_all(&view)?;
         let tx = &mut self.channel.tx;

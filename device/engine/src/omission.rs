@@ -16,6 +16,12 @@ pub enum Omission {
     PacedResend,
     /// Messages that the receiver has had are not written.
     Unwritten,
+    /// A resume may name messages that this rank has not sent again since it came back.
+    AheadResume,
+    /// The window begins anew with what the peer has counted.
+    RestartedWindow,
+    /// No epoch holds between groups: a frame may come from a later one.
+    NoEpoch,
     /// The receive log has the body of a message whose envelope is in the image.
     LoggedBody,
 }
