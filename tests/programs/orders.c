@@ -5,7 +5,7 @@
  * wildcards, probes, a test loop, any-calls, some-calls.  All ranks also take part in nonblocking
  * collectives meanwhile.
  *
- *   orders [QUESTIONS per client [WORK]] */
+ *   orders [QUESTIONS per client [WORK per question [WORK per answer]]] */
 #include "check.h"
 
 enum { QUESTION = 1, ANSWER, TOLD };
@@ -16,7 +16,7 @@ struct answer {
     u64 number, digest;
 };
 
-static int rank, size, questions, work;
+static int rank, size, questions, work, answer_work;
 static MPI_Comm asking; /* of the questions, which are received with any tag */
 
 static u64 mix(u64 h, u64 v)
@@ -25,9 +25,9 @@ static u64 mix(u64 h, u64 v)
     return h ^ h >> 29;
 }
 
-static u64 busy(u64 seed)
+static u64 busy(u64 seed, int steps)
 {
-    for (int i = 0; i < work; i++)
+    for (int i = 0; i < steps; i++)
         seed = seed * 6364136223846793005ull + 1442695040888963407ull;
     return seed;
 }
@@ -120,6 +120,7 @@ static u64 serve(struct answer *told)
         }
         CHECK(value == mix(from, asked[from]));
         asked[from]++;
+        CHECK(busy(value, answer_work) != 1);
         digest = mix(digest, value);
         told[number].number = number;
         told[number].digest = digest;
@@ -139,7 +140,7 @@ static void ask(struct answer *told)
     for (int i = 0; i < questions; i++) {
         u64 question = mix(rank, i);
         MPI_Send(&question, 1, MPI_UNSIGNED_LONG_LONG, 0, QUESTION, asking);
-        CHECK(busy(question) != 1);
+        CHECK(busy(question, work) != 1);
         MPI_Recv(&told[i], 2, MPI_UNSIGNED_LONG_LONG, 0, ANSWER, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         CHECK(i == 0 || told[i].number > told[i - 1].number);
     }
@@ -153,6 +154,7 @@ int main(int argc, char **argv)
     MPI_Comm_dup(MPI_COMM_WORLD, &asking);
     questions = argc > 1 ? atoi(argv[1]) : 1000;
     work = argc > 2 ? atoi(argv[2]) : 1000;
+    answer_work = argc > 3 ? atoi(argv[3]) : 0;
     CHECK(size > 1 && questions > 0);
     int all = questions * (size - 1);
     struct answer *told = calloc(rank ? questions : all, sizeof *told);

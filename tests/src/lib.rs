@@ -4,6 +4,7 @@
 //! The installation under test is `REJOIN_PREFIX`, or `target/prefix` as `cargo xtask test` makes
 //! it.
 
+pub mod fault_notes;
 pub mod folder;
 pub mod gaps;
 pub mod hosts;

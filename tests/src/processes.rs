@@ -140,3 +140,12 @@ pub fn state(pid: u32) -> char {
     let after = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
     after.chars().next().unwrap_or('X')
 }
+
+/// Processor time that a process has used, to a hundredth of a second; none if it is gone.
+pub fn cpu_time(pid: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    let words = after.split(' ').skip(11).take(2);
+    let ticks: u64 = words.filter_map(|word| word.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 10)
+}

@@ -1,7 +1,7 @@
 //! Every named point of a manager's work (`managers/src/fault`): a process is killed there, and the
 //! program's output equals that of an undisturbed run. A point that is not reached fails its test.
 
-use rejoin_tests::folder::Folder;
+use rejoin_tests::fault_notes::{Notes, Struck};
 use rejoin_tests::job::{Job, by_rank, times_back};
 use rejoin_tests::processes::{all_gone, is_alive, kill, wait_for};
 use rejoin_tests::tracee::{Stop, Tracee};
@@ -66,65 +66,6 @@ const POINTS: &[(&str, &str)] = &[
     ("during-finalized", ""),
 ];
 
-/// A fault that occurred.
-struct Struck {
-    fault: String,
-    /// The killed processes, each with the name of its victim.
-    killed: Vec<(String, u32)>,
-}
-
-impl Struck {
-    /// The number of killed ranks.
-    fn ranks(&self) -> usize {
-        let ranks = self.killed.iter();
-        ranks.filter(|(who, _)| who.starts_with("rank-")).count()
-    }
-
-    /// Somebody was there of those whom the fault names, apart from the central manager, which
-    /// always is.
-    fn found(&self) -> bool {
-        let others = |who: &&str| *who != "central";
-        let named = self.fault.split_once('=').map_or("", |(_, named)| named);
-        let found = self.killed.iter().map(|(who, _)| who.as_str());
-        found.filter(others).count() > 0 || named.split('+').all(|who| !others(&who))
-    }
-}
-
-/// The file in which managers note the processes that they have killed.
-struct Notes(Folder);
-
-impl Notes {
-    fn new(name: &str) -> Notes {
-        Notes(Folder::new(&name.replace([':', '='], "-")))
-    }
-
-    fn path(&self) -> String {
-        self.0.name("notes")
-    }
-
-    /// Each fault that occurred.
-    fn read(&self) -> Vec<Struck> {
-        let text = std::fs::read_to_string(self.path()).unwrap_or_default();
-        let line = |line: &str| {
-            let mut words = line.split(' ');
-            let fault = words.next().expect("a fault").to_owned();
-            let process = |word: &str| {
-                let (victim, pid) = word.split_once(':').expect("a victim and its pid");
-                (victim.to_owned(), pid.parse().expect("a pid"))
-            };
-            // When that was comes in between.
-            let killed = words.skip(1).map(process).collect();
-            Struck { fault, killed }
-        };
-        // The last one may be seen in the middle of its writing.
-        let lines = text.split_inclusive('\n');
-        lines
-            .filter_map(|line| line.strip_suffix('\n'))
-            .map(line)
-            .collect()
-    }
-}
-
 fn run(options: &[&str]) -> Run {
     let run = Run::raw(["--tag-output"]);
     let run = options.iter().fold(run, |run, option| run.arg(option));
@@ -148,7 +89,7 @@ fn undisturbed() -> &'static str {
 /// A job with faults; it continues until the last one has struck, however slow the machine is.
 fn struck(faults: &str) -> (Finished, Vec<Struck>) {
     let notes = Notes::new(faults);
-    let gate = notes.0.join("gate");
+    let gate = notes.folder().join("gate");
     let last = faults.rsplit(',').next().unwrap_or(faults);
     if at_the_end(last) {
         std::fs::write(&gate, "").expect("the gate");
@@ -378,7 +319,7 @@ fn twins_of(job: &Job, rank: u32) -> Vec<u32> {
 #[test]
 fn a_process_from_an_image_is_killed_between_its_wake_and_its_answer() {
     let notes = Notes::new("between");
-    let gate = notes.0.join("gate");
+    let gate = notes.folder().join("gate");
     let child = run(&["--checkpoint-interval", "asked"]).arg(&gate).start();
     let job = Job::of(child.id(), "cg");
     wait_for(LIMIT, "a process made ahead", || {

@@ -56,14 +56,6 @@ fn kill_rank(hosts: &Hosts, name: &str, rank: usize) {
     found.into_iter().for_each(|pid| kill(pid, libc::SIGKILL));
 }
 
-/// Waits for a checkpoint of all ranks where they are now, in files that outlive a host.
-fn until_imaged(hosts: &Hosts, job: &mut Job) {
-    let newest = job.epochs("requested").last().copied().unwrap_or(0);
-    // Of those that nobody asks for, few go to files if that takes long.
-    done(hosts, &["checkpoint"]);
-    job.until_committed("partner", newest + 1);
-}
-
 /// The processes of these ranks.
 fn pids(hosts: &Hosts, name: &str, ranks: &[usize]) -> Vec<u32> {
     let of = |rank: &usize| {
@@ -95,13 +87,13 @@ fn a_rank_that_has_moved_is_killed_before_and_after_its_next_checkpoint() {
         hosts.settle(&mut job, "orders");
         assert_eq!(hosts.places()[rank], home);
         migrate(&hosts, rank, "h3");
-        until_imaged(&hosts, &mut job);
+        hosts.take_files(&mut job);
         kill_rank(&hosts, "orders", rank);
         job.until("recovered", 2);
         hosts.settle(&mut job, "orders");
         assert_eq!(hosts.places()[rank], "h3");
         migrate(&hosts, rank, &home);
-        until_imaged(&hosts, &mut job);
+        hosts.take_files(&mut job);
         kill_rank(&hosts, "orders", rank);
         job.until("recovered", 3);
         assert_eq!(pids(&hosts, "orders", &others), stand);
@@ -117,7 +109,7 @@ fn the_next_host_is_lost_before_and_after_the_next_checkpoint() {
         let stand = pids(&hosts, "orders", &[1, 2, 3]);
         migrate(&hosts, 0, "h3");
         if waits {
-            until_imaged(&hosts, &mut job);
+            hosts.take_files(&mut job);
         }
         hosts.kill(3);
         job.until("host-replaced", 1);
@@ -134,14 +126,14 @@ fn the_former_host_is_lost_with_ranks_and_the_moved_rank_stands() {
         let mut job = orders(&hosts, &["--spare", "h3:4"]);
         migrate(&hosts, 2, "h3");
         if waits {
-            until_imaged(&hosts, &mut job);
+            hosts.take_files(&mut job);
         }
         let stand = pids(&hosts, "orders", &[0, 1, 2]);
         hosts.kill(2);
         job.until("host-replaced", 1);
         job.until("recovered", 1);
         assert_eq!(pids(&hosts, "orders", &[0, 1, 2]), stand);
-        until_imaged(&hosts, &mut job);
+        hosts.take_files(&mut job);
         kill_rank(&hosts, "orders", 2);
         job.until("recovered", 2);
         job.one_order();
@@ -211,7 +203,7 @@ fn at_each_point(strike: impl Fn(&Hosts, &Job), recovers: usize) {
             assert!(ended.text().contains("does not run"), "{}", ended.text());
             migrate(&hosts, 1, to);
         }
-        until_imaged(&hosts, &mut job);
+        hosts.take_files(&mut job);
     }
     same_lines(job, &alone);
 }
@@ -267,7 +259,7 @@ fn a_group_whose_ranks_are_on_several_hosts_comes_back_together() {
         job.until("recovered", before + 2);
         hosts.settle(&mut job, "jacobi");
         assert_eq!(pids(&hosts, "jacobi", &[0, 1]), stand);
-        until_imaged(&hosts, &mut job);
+        hosts.take_files(&mut job);
         if hosts.places()[2] != "h3" {
             migrate(&hosts, 2, "h3");
         }

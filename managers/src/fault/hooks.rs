@@ -139,6 +139,16 @@ pub fn after_local(point: Option<Point>) {
     point.into_iter().for_each(at);
 }
 
+/// A local manager is about to have determinants stored, or to tell their rank that they are.
+pub fn determinants(are_stored: bool) {
+    if plan().is_some() {
+        at(match are_stored {
+            false => Point::DeterminantsAsked,
+            true => Point::DeterminantsStored,
+        });
+    }
+}
+
 /// So many of the receivers of this message have got it.
 pub fn halfway(message: &FromManager, told: usize, all: usize) {
     if plan().is_some() && told == all.div_ceil(2) {

@@ -15,7 +15,9 @@ mod hooks;
 mod victims;
 mod wait;
 
-pub use hooks::{after_central, after_local, before_central, before_local, halfway, heard, said};
+pub use hooks::{
+    after_central, after_local, before_central, before_local, determinants, halfway, heard, said,
+};
 
 use crate::host_clocks;
 use std::fs::File;
@@ -137,6 +139,11 @@ points! {
     UpdateHeard "update-heard",
     /// All of a host's ranks have been told of it.
     UpdatePassed "update-passed",
+    /// A rank wants its determinants stored beyond its host; mpirun does not have them. Until it
+    /// does, messages that depend on them do not leave the rank, unless logging is optimistic.
+    DeterminantsAsked "determinants-asked",
+    /// mpirun has them; the rank does not know.
+    DeterminantsStored "determinants-stored",
 }
 
 /// The fault at one point.

@@ -5,6 +5,7 @@
 use super::LocalManager;
 use super::start::LogWait;
 use crate::error::Result;
+use crate::fault;
 use crate::launch::local_messages::{DeterminantsPart, LocalToMpirun, MOST_RECORDS, StoredMark};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_logging::determinants::LogPart;
@@ -25,6 +26,7 @@ impl LocalManager {
             incarnation: self.ranks[slot].incarnation(),
             mark,
         };
+        fault::determinants(false);
         let Some(starter) = &mut self.starter else {
             return Ok(());
         };
@@ -64,6 +66,7 @@ impl LocalManager {
         if self.ranks[slot].incarnation() != incarnation {
             return Ok(());
         }
+        fault::determinants(true);
         let message = FromManager::DeterminantsStored { mark };
         let mut frame = Vec::new();
         encode(&message, MANAGER_LIMIT, &mut frame)?;

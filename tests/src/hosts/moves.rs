@@ -175,6 +175,17 @@ impl Hosts {
         pids.filter(|pid| rank_of(*pid) == Some(rank)).collect()
     }
 
+    /// Has a checkpoint taken of all ranks where they are now, in files that outlive a host.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn take_files(&self, job: &mut Job) {
+        let newest = job.epochs("requested").last().copied().unwrap_or(0);
+        // Of those that nobody asks for, few go to files if that takes long.
+        done(self, &["checkpoint"]);
+        job.until_committed("partner", newest + 1);
+    }
+
     /// Waits until each rank has one process, on the host that `rejoin status` names, and no
     /// process of a move is left.
     ///

@@ -1,0 +1,186 @@
+//! Ranks of jobs that log messages are killed where a random moment seldom is: between what a rank
+//! records and what it then sends, and while it replays. Root is needed for jobs over hosts.
+
+use rejoin_tests::hosts;
+use rejoin_tests::hosts::Hosts;
+use rejoin_tests::hosts::job::Job as HostJob;
+use rejoin_tests::hosts::moves::Points;
+use rejoin_tests::job::{Job, times_back};
+use rejoin_tests::processes::{cpu_time, kill, rank_of, wait_for};
+use rejoin_tests::{Run, finish, program};
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The way of determinants to memory of another host: a rank has asked for it, and they are there.
+const POINTS: [&str; 2] = ["determinants-asked", "determinants-stored"];
+/// Kills at each of them.
+const TIMES: usize = 3;
+
+/// A job of `orders` whose local managers can wait at these points, on a host each, where each rank
+/// is a group. Rank 0 is the server, and records nearly all determinants.
+fn orders(hosts: &Hosts, points: &Points, recovery: &str, more: &[&str]) -> HostJob {
+    let usual = ["--recovery", recovery, "--log-group", "rank"];
+    let lasting = ["--max-restarts", "100", "--host-lease", "1"];
+    let options = [&usual[..], &lasting, more].concat();
+    let mut job = HostJob::start(hosts, &options, |run| {
+        let run = points.prepare(run, &POINTS).arg(program("orders"));
+        run.arg("12000").arg("200")
+    });
+    job.until_in_files(1);
+    job
+}
+
+/// While the local manager waits at each point, these ranks are killed.
+fn killed_at_each_point(recovery: &str, ranks: &[usize]) {
+    let hosts = hosts!(2);
+    let points = Points::of(&hosts);
+    let mut job = orders(&hosts, &points, recovery, &[]);
+    for point in [POINTS; TIMES].concat() {
+        let recovered = job.events("recovered");
+        points.want(point);
+        job.reaches(point, || points.is_reached(point));
+        for rank in ranks {
+            let of = |host| hosts.processes_of(host, "orders", *rank);
+            let pids: Vec<u32> = [1, 2].into_iter().flat_map(of).collect();
+            assert!(!pids.is_empty(), "no rank {rank}");
+            pids.into_iter().for_each(|pid| kill(pid, libc::SIGKILL));
+        }
+        points.release(point);
+        job.until("recovered", recovered + 1);
+        hosts.settle(&mut job, "orders");
+    }
+    job.one_order();
+}
+
+#[test]
+fn the_server_is_killed_between_a_determinant_and_its_answer() {
+    killed_at_each_point("sender-log", &[0]);
+}
+
+#[test]
+fn the_server_and_its_clients_are_killed_there() {
+    killed_at_each_point("sender-log", &[0, 1, 3]);
+}
+
+#[test]
+fn the_server_is_killed_while_its_determinants_are_stored_in_the_background() {
+    killed_at_each_point("receiver-log", &[0]);
+}
+
+/// The server's host is lost while its manager waits to have determinants stored. What mpirun says.
+fn lost_with_determinants(mut hosts: Hosts, recovery: &str) -> String {
+    let points = Points::of(&hosts);
+    let mut job = orders(&hosts, &points, recovery, &["--spare", "h3:4"]);
+    hosts.take_files(&mut job);
+    let [asked, _] = POINTS;
+    points.want(asked);
+    job.reaches(asked, || points.is_reached(asked));
+    // Optimistic messages that depend on these determinants leave meanwhile.
+    std::thread::sleep(Duration::from_millis(100));
+    hosts.kill(1);
+    points.release(asked);
+    job.until("recovered", 1);
+    job.one_order()
+}
+
+#[test]
+fn what_depends_on_determinants_has_not_left_a_host_that_is_lost_with_them() {
+    let said = lost_with_determinants(hosts!(3), "sender-log");
+    assert!(!said.contains("lost with a host"), "{said}");
+    for rank in [2, 3] {
+        assert!(!said.contains(&format!("rank {rank} is back")), "{said}");
+    }
+}
+
+#[test]
+fn ranks_that_depend_on_determinants_return_with_the_host_that_is_lost_with_them() {
+    let said = lost_with_determinants(hosts!(3), "receiver-log");
+    assert!(said.contains("lost with a host"), "{said}");
+}
+
+/// A job on this host whose ranks compute for some milliseconds per question. It takes no
+/// checkpoint but the first, so that a replay is long.
+struct Long {
+    child: std::process::Child,
+    job: Job,
+    killed: u32,
+}
+
+/// Processor time after which a rank is killed for the first time.
+const FIRST: Duration = Duration::from_millis(900);
+/// A rank that replays needs most of that again. It is killed after so much.
+const IN_REPLAY: Duration = Duration::from_millis(60);
+
+impl Long {
+    fn begin(recovery: &str) -> Long {
+        let usual = ["-n", "4", "--spin", "0", "--checkpoint-interval", "asked"];
+        let run = Run::raw(usual).arg("--max-restarts").arg("100");
+        let run = run.arg("--recovery").arg(recovery).arg(program("orders"));
+        let run = run.arg("300").arg("4000000").arg("1000000");
+        let child = run.start();
+        let job = Job::of(child.id(), "orders");
+        wait_for(LIMIT, "a checkpoint", || job.has_checkpoint(4));
+        Long {
+            child,
+            job,
+            killed: 0,
+        }
+    }
+
+    fn process(&self, rank: u32) -> Option<u32> {
+        let all = self.job.ranks();
+        all.into_iter()
+            .find(|pid| rank_of(*pid) == Some(rank as usize))
+    }
+
+    /// Waits for a process of each rank that has computed for so long; kills them at once. Returns
+    /// for how long each had computed.
+    fn kill(&mut self, ranks: &[u32], after: Duration, gone: &mut Vec<u32>) -> Vec<Duration> {
+        let mut found = Vec::new();
+        wait_for(LIMIT, "ranks that compute", || {
+            let all = ranks.iter().filter_map(|rank| self.process(*rank));
+            found = all.filter(|pid| !gone.contains(pid)).collect();
+            found.len() == ranks.len() && found.iter().all(|pid| cpu_time(*pid) >= after)
+        });
+        let times = found.iter().map(|pid| cpu_time(*pid)).collect();
+        found.iter().for_each(|pid| kill(*pid, libc::SIGKILL));
+        self.killed += found.len() as u32;
+        gone.extend(found);
+        times
+    }
+
+    fn end(self) {
+        let done = finish(self.child, LIMIT, "the job");
+        assert!(done.output.status.success(), "{}", done.text());
+        let said = done.stdout();
+        assert!(said.contains("answered in one order"), "{}", done.text());
+        let back = times_back(&done.stderr());
+        assert!(back >= self.killed / 2, "{back}: {}", done.text());
+    }
+}
+
+/// Kills these ranks, and three times more while they replay.
+fn killed_in_replay(recovery: &str, ranks: &[u32]) {
+    let mut long = Long::begin(recovery);
+    let mut gone = Vec::new();
+    let first = long.kill(ranks, FIRST, &mut gone);
+    println!("{recovery}: ranks {ranks:?} had computed for {first:?}");
+    for _ in 0..TIMES {
+        let times = long.kill(ranks, IN_REPLAY, &mut gone);
+        println!("killed in their replay after {times:?}");
+        // The server also waits in loops, which a replay need not.
+        let replays = times.iter().all(|time| *time < FIRST / 3);
+        assert!(replays, "{times:?}: too late for a replay");
+    }
+    long.end();
+}
+
+#[test]
+fn ranks_are_killed_while_they_replay() {
+    killed_in_replay("sender-log", &[2]);
+    for recovery in ["sender-log", "receiver-log"] {
+        killed_in_replay(recovery, &[0]);
+        killed_in_replay(recovery, &[0, 1, 3]);
+    }
+}
