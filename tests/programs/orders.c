@@ -2,8 +2,8 @@
  * that order: it is a digest of all questions so far.  In the end the server's digests are compared
  * with those that the clients were told.  So a server that comes back and answers in another order
  * than before is found, whatever came of it.  The ways of receiving take turns: a receive with
- * wildcards, probes, a test loop, any-calls, some-calls.  All ranks also take part in nonblocking
- * collectives meanwhile.
+ * wildcards, one that may be cancelled, probes, a test loop, any-calls, some-calls.  All ranks also
+ * take part in nonblocking collectives meanwhile.
  *
  *   orders [QUESTIONS per client [WORK per question [WORK per answer]]] */
 #include "check.h"
@@ -32,13 +32,24 @@ static u64 busy(u64 seed, int steps)
     return seed;
 }
 
+/* Clients whose questions one some-call has found, and that were not answered yet. */
+static int *found, found_count;
+
 /* Takes the next question in the way of this turn; one receive is posted per client for the ways
  * that need requests. */
 static int next_question(int turn, u64 *value, MPI_Request *posted, u64 *values)
 {
     MPI_Status status;
     int index = MPI_UNDEFINED, flag = 0;
-    switch (turn % 4) {
+    switch (found_count ? -1 : turn % 5) {
+    case -1:
+        index = found[--found_count];
+        break;
+    case 4:
+        MPI_Waitsome(size, posted, &found_count, found, MPI_STATUSES_IGNORE);
+        CHECK(found_count > 0);
+        index = found[--found_count];
+        break;
     case 0:
         MPI_Waitany(size, posted, &index, &status);
         break;
@@ -76,6 +87,7 @@ static u64 serve(struct answer *told)
     int *left = calloc(size, sizeof *left), *asked = calloc(size, sizeof *asked);
     u64 *values = calloc(size, sizeof *values), digest = 1, number = 0;
     MPI_Request *posted = malloc(size * sizeof *posted);
+    found = calloc(size, sizeof *found);
     posted[0] = MPI_REQUEST_NULL;
     for (int i = 1; i < size; i++) {
         left[i] = half;
@@ -94,8 +106,19 @@ static u64 serve(struct answer *told)
         } else {
             MPI_Status status;
             MPI_Message message;
+            MPI_Request request;
             int flag = 0;
-            switch (n % 4) {
+            switch (n % 5) {
+            case 4:
+                MPI_Irecv(&value, 1, MPI_UNSIGNED_LONG_LONG, MPI_ANY_SOURCE, QUESTION, asking,
+                          &request);
+                MPI_Cancel(&request);
+                MPI_Wait(&request, &status);
+                MPI_Test_cancelled(&status, &flag);
+                if (!flag)
+                    break;
+                /* Nothing was there. */
+                /* fall through */
             case 0:
                 MPI_Recv(&value, 1, MPI_UNSIGNED_LONG_LONG, MPI_ANY_SOURCE, MPI_ANY_TAG, asking,
                          &status);
@@ -128,6 +151,8 @@ static u64 serve(struct answer *told)
         number++;
         MPI_Send(&answer, 2, MPI_UNSIGNED_LONG_LONG, from, ANSWER, MPI_COMM_WORLD);
     }
+    CHECK(!found_count);
+    free(found);
     free(left);
     free(asked);
     free(values);

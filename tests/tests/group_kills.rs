@@ -1,6 +1,6 @@
-//! Ranks of jobs on two hosts are killed repeatedly, where the ranks of each host are a recovery
-//! group: it returns, and the other one continues. The program ends like an undisturbed run. Root
-//! is needed, as in `hosts`.
+//! Ranks of jobs on two hosts are killed repeatedly, where the ranks of each host, or each rank, are
+//! a recovery group: it returns, and the others continue. The program ends like an undisturbed run.
+//! Root is needed, as in `hosts`.
 //!
 //! `REJOIN_SURVIVE_SEED` is the first seed.
 
@@ -12,12 +12,20 @@ use rejoin_tests::processes::{kill, state};
 use rejoin_tests::torment::number;
 use std::time::Duration;
 
-/// Ranks killed in the runs of a test: with four tests, 200 and more.
-const KILLS: usize = 52;
+/// Ranks killed in the runs of a test: with two tests of each mode, 200 and more for each kind of
+/// groups.
+const KILLS: usize = 208;
 /// Runs of one program at most to come to that.
 const MOST_RUNS: u64 = 20;
 
-const GROUPS: [&str; 4] = ["--log-group", "host", "--max-restarts", "100000"];
+/// What is a group, in turns; half of the kills are of jobs with each.
+const GROUPS: [&str; 2] = ["host", "rank"];
+
+/// The options of a job in its mode with these groups.
+fn options<'a>(recovery: &'a str, groups: &'a str) -> [&'a str; 6] {
+    let [limit, many] = ["--max-restarts", "100000"];
+    ["--recovery", recovery, "--log-group", groups, limit, many]
+}
 
 /// Kills ranks until the job has computed all, or enough were killed; how many.
 fn torment(hosts: &Hosts, job: &mut Job, program: &str, seed: u64, most: usize) -> usize {
@@ -39,29 +47,34 @@ fn torment(hosts: &Hosts, job: &mut Job, program: &str, seed: u64, most: usize) 
     killed
 }
 
-/// Runs until enough ranks were killed. `run` kills at most so many ranks of a job, checks how it
-/// ends, and returns how many.
-fn enough(what: &str, mut run: impl FnMut(u64, usize) -> usize) {
+/// Runs with each kind of groups until enough ranks were killed. `run` kills at most so many ranks
+/// of a job, checks how it ends, and returns how many.
+fn enough(what: &str, mut run: impl FnMut(&str, u64, usize) -> usize) {
     let first = number("REJOIN_SURVIVE_SEED", 1);
-    let mut killed = 0;
-    for seed in first..first + MOST_RUNS {
-        if killed >= KILLS {
-            break;
+    let wanted = KILLS / GROUPS.len();
+    for groups in GROUPS {
+        let mut killed = 0;
+        for seed in first..first + MOST_RUNS {
+            if killed >= wanted {
+                break;
+            }
+            let more = run(groups, seed, wanted - killed);
+            println!("{what}, groups of a {groups}, seed {seed}: {more} ranks killed");
+            killed += more;
         }
-        let more = run(seed, KILLS - killed);
-        println!("{what}, seed {seed}: {more} ranks killed");
-        killed += more;
+        assert!(
+            killed >= wanted,
+            "{what}, {groups}: only {killed} ranks were killed"
+        );
     }
-    assert!(killed >= KILLS, "{what}: only {killed} ranks were killed");
 }
 
 /// A program whose output is the same in each run.
 fn stencil(recovery: &str) {
     let hosts = hosts!(2);
     let undisturbed = Job::undisturbed(&hosts, &[]);
-    let options = [&["--recovery", recovery][..], &GROUPS].concat();
-    enough(recovery, |seed, most| {
-        let mut job = Job::jacobi(&hosts, &options);
+    enough(recovery, |groups, seed, most| {
+        let mut job = Job::jacobi(&hosts, &options(recovery, groups));
         let killed = torment(&hosts, &mut job, "jacobi", seed, most);
         let done = job.end();
         good(&done);
@@ -73,9 +86,8 @@ fn stencil(recovery: &str) {
 /// A server that receives with wildcards, and clients that know the order of its answers.
 fn server(recovery: &str) {
     let hosts = hosts!(2);
-    let options = [&["--recovery", recovery][..], &GROUPS].concat();
-    enough(recovery, |seed, most| {
-        let mut job = Job::orders(&hosts, &options, 8000);
+    enough(recovery, |groups, seed, most| {
+        let mut job = Job::orders(&hosts, &options(recovery, groups), 8000);
         let killed = torment(&hosts, &mut job, "orders", seed, most);
         job.one_order();
         killed
