@@ -524,6 +524,13 @@ impl Dev {
         self.keep(moved)
     }
 
+    /// The same for a call that does not wait.
+    pub fn look(&mut self, hint: Option<ReqId>) -> Result<bool> {
+        self.alive()?;
+        let moved = on!(self, d => d.look(hint).map_err(as_error), t => t.progress(hint));
+        self.keep(moved)
+    }
+
     /// Progress, then blocks until something happened or the call's budget is used.
     pub fn wait(&mut self, hint: Option<ReqId>, deadline: Option<Duration>) -> Result<()> {
         self.alive()?;

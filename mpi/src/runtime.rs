@@ -289,7 +289,7 @@ impl Mpi {
     /// One pass of progress that does not block.
     #[inline]
     pub fn make_progress(&self, hint: Option<ReqId>) -> Result<()> {
-        self.dev_mut().progress(hint)?;
+        self.dev_mut().look(hint)?;
         self.housekeeping();
         Ok(())
     }

@@ -25,7 +25,7 @@ fn orders(hosts: &Hosts, points: &Points, recovery: &str, more: &[&str]) -> Host
     let options = [&usual[..], &lasting, more].concat();
     let mut job = HostJob::start(hosts, &options, |run| {
         let run = points.prepare(run, &POINTS).arg(program("orders"));
-        run.arg("12000").arg("200")
+        run.arg("12000").arg("100000")
     });
     job.until_in_files(1);
     job

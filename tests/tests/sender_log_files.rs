@@ -34,7 +34,7 @@ fn messages_of_all_sizes_and_modes_come_back_from_files() {
 
 #[test]
 fn the_order_that_others_have_seen_comes_back_with_a_rank_from_a_file() {
-    program_survives(&with_images("orders", &["2500", "1000"]), 1..3);
+    program_survives(&with_images("orders", &["2500", "100000"]), 1..3);
 }
 
 #[test]

@@ -35,7 +35,11 @@ fn end_replays(job: &NamedJob) {
 #[test]
 fn the_order_that_others_have_seen_outlives_all_processes() {
     for groups in ["rank", "host"] {
-        let mut job = NamedJob::new(&format!("logs-orders-{groups}"), "orders", &["1500", "200"]);
+        let mut job = NamedJob::new(
+            &format!("logs-orders-{groups}"),
+            "orders",
+            &["1500", "100000"],
+        );
         job.interval = "0.05";
         let options = [&LOGS[..], &["--log-group", groups]].concat();
         let child = job.first(&options).start();

@@ -46,6 +46,21 @@ impl Device {
         self.block(hint, left)
     }
 
+    /// One pass for a call that does not wait. With more ranks than cores a program that only calls
+    /// such calls gives its core to the others after some in vain: it waits for one of them.
+    ///
+    /// # Errors
+    /// As [`Device::progress`].
+    #[inline]
+    pub fn look(&mut self, hint: Option<ReqId>) -> Result<bool> {
+        let moved = self.progress(hint)?;
+        if self.progress.spin.is_never() && self.progress.spin.looks_in_vain(moved) {
+            std::thread::yield_now();
+            return self.progress(hint);
+        }
+        Ok(moved)
+    }
+
     /// Whether the peer of the request that is waited for has moved a part of a message, and the
     /// rest is to follow.
     fn is_half_way(&mut self, hint: Option<ReqId>) -> bool {

@@ -20,6 +20,10 @@ const MOST_CALM: u32 = 64 * CALM;
 /// Waits that spin without a gap before the core counts as this rank's own again.
 const RECOVERED: u32 = 64;
 
+/// Calls one behind the other that test or probe in vain, after which each further one yields. Each
+/// yield costs about half a microsecond if nobody else can use the core.
+const LOOKS: u32 = 8;
+
 /// The policy of one rank.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spin {
@@ -31,6 +35,8 @@ pub(crate) struct Spin {
     next_calm: u32,
     /// Waits that have spun since the last gap.
     undisturbed: u32,
+    /// Calls in vain that did not wait, since something moved.
+    looks: u32,
 }
 
 impl Spin {
@@ -41,6 +47,7 @@ impl Spin {
             calm: 0,
             next_calm: CALM,
             undisturbed: 0,
+            looks: 0,
         }
     }
 
@@ -48,6 +55,17 @@ impl Spin {
     #[inline(always)]
     pub(crate) fn is_never(&self) -> bool {
         self.limit.is_zero()
+    }
+
+    /// A call that does not wait has looked for messages; whether others are to have the core now.
+    #[inline]
+    pub(crate) fn looks_in_vain(&mut self, moved: bool) -> bool {
+        self.looks = if moved {
+            0
+        } else {
+            self.looks.saturating_add(1)
+        };
+        self.looks > LOOKS
     }
 
     /// How long this wait may spin, with a deadline of its own, and for the rest of a body or not.
@@ -106,6 +124,15 @@ mod tests {
         }
         spin.preempted();
         assert_eq!(blocking(&mut spin), CALM);
+    }
+
+    #[test]
+    fn calls_that_look_in_vain_yield_until_something_moves() {
+        let mut spin = Spin::new(Duration::ZERO);
+        let before = (0..LOOKS).filter(|_| spin.looks_in_vain(false)).count();
+        assert_eq!(before, 0);
+        assert!(spin.looks_in_vain(false) && spin.looks_in_vain(false));
+        assert!(!spin.looks_in_vain(true) && !spin.looks_in_vain(false));
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Job {
     /// `orders`: each rank asks a server so many questions, and knows in which order it answered.
     pub fn orders(hosts: &Hosts, options: &[&str], questions: u32) -> Job {
         let questions = questions.to_string();
-        let run = |run: Run| run.arg(program("orders")).arg(questions).arg("200");
+        let run = |run: Run| run.arg(program("orders")).arg(questions).arg("100000");
         Job::start(hosts, options, run)
     }
 
