@@ -1,6 +1,7 @@
 //! Ranks of jobs that log messages are killed where a random moment seldom is: between what a rank
 //! records and what it then sends, and while it replays. Root is needed for jobs over hosts.
 
+use rejoin_tests::folder::Folder;
 use rejoin_tests::hosts;
 use rejoin_tests::hosts::Hosts;
 use rejoin_tests::hosts::job::Job as HostJob;
@@ -182,5 +183,34 @@ fn ranks_are_killed_while_they_replay() {
     for recovery in ["sender-log", "receiver-log"] {
         killed_in_replay(recovery, &[0]);
         killed_in_replay(recovery, &[0, 1, 3]);
+    }
+}
+
+/// The program reads a file that others write: its replay calls another function than is recorded.
+#[test]
+fn a_replay_that_differs_ends_the_job_and_says_where() {
+    for recovery in ["sender-log", "receiver-log"] {
+        let folder = Folder::new("differs");
+        let file = folder.join("file");
+        let run = Run::raw(["-n", "2", "--recovery", recovery]);
+        let run = run.arg("--checkpoint-interval").arg("asked");
+        let child = run.arg(program("changes")).arg(&file).start();
+        let job = Job::of(child.id(), "changes");
+        wait_for(LIMIT, "a checkpoint", || job.has_checkpoint(2));
+        let all = job.ranks().into_iter();
+        let answers: Vec<u32> = all.filter(|pid| rank_of(*pid) == Some(1)).collect();
+        wait_for(LIMIT, "some answers", || cpu_time(answers[0]) >= IN_REPLAY);
+        std::fs::write(&file, "").expect("the file");
+        kill(answers[0], libc::SIGKILL);
+        let done = finish(child, LIMIT, "a job whose replay differs");
+        assert_eq!(done.output.status.code(), Some(17), "{}", done.text());
+        let differs = done.stderr();
+        let line = differs
+            .lines()
+            .find(|line| line.contains("rank 1: MPI_Test:"));
+        let names_both = |line: &str| {
+            line.contains("is asked for by MPI_Test") && line.contains("recorded for MPI_Iprobe")
+        };
+        assert!(line.is_some_and(names_both), "{}", done.text());
     }
 }

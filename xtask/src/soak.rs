@@ -116,7 +116,8 @@ fn models() -> Result<()> {
     let step = Step {
         variables: vec![("REJOIN_MODELS", "soak".into())],
         arguments: "test --profile fast -p rejoin-sim --test model_epochs \
-                    --test model_groups -p rejoin-managers-protocol --test model_recovery",
+                    --test model_groups --test model_wildcards --test model_optimistic \
+                    -p rejoin-managers-protocol --test model_recovery",
     };
     step.run(|_| {})
 }
