@@ -29,6 +29,7 @@ mod rank_log;
 mod rank_receive_log;
 pub mod recording;
 mod recovery;
+mod served_peers;
 mod size_limits;
 mod streaming_copy;
 #[cfg(any(test, feature = "testing"))]

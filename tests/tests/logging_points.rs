@@ -214,3 +214,39 @@ fn a_replay_that_differs_ends_the_job_and_says_where() {
         assert!(line.is_some_and(names_both), "{}", done.text());
     }
 }
+
+/// Survivors that do not call MPI give a returned rank what they retain for it.
+#[test]
+fn a_rank_comes_back_while_the_sender_of_its_messages_computes() {
+    for (recovery, transport) in [
+        ("sender-log", "shm"),
+        ("sender-log", "tcp"),
+        ("receiver-log", "shm"),
+    ] {
+        let folder = Folder::new("away");
+        let (gate, received) = (folder.join("gate"), folder.join("received"));
+        let run = Run::raw(["-n", "2", "--recovery", recovery, "--transport", transport]);
+        let run = run.arg("--checkpoint-interval").arg("asked");
+        let run = run.arg(program("away")).arg(&gate).arg(&received);
+        let child = run.start();
+        let job = Job::of(child.id(), "away");
+        for _ in 0..=TIMES {
+            wait_for(LIMIT, "all messages", || received.exists());
+            std::fs::remove_file(&received).expect("the file");
+            let all = job.ranks().into_iter();
+            let last: Vec<u32> = all.filter(|pid| rank_of(*pid) == Some(1)).collect();
+            kill(*last.last().expect("rank 1"), libc::SIGKILL);
+        }
+        let took = wait_for(LIMIT, "all messages, again", || received.exists());
+        println!("{recovery} over {transport}: again after {took:?}");
+        std::fs::write(&gate, "").expect("the gate");
+        let done = finish(child, LIMIT, "the job");
+        assert!(done.output.status.success(), "{}", done.text());
+        assert_eq!(
+            times_back(&done.stderr()),
+            TIMES as u32 + 1,
+            "{}",
+            done.text()
+        );
+    }
+}

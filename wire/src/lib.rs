@@ -40,8 +40,8 @@ pub use image_report::{Holds, ImageCost, Unread};
 pub use port_range::{PortRangeError, parse_port_range};
 pub use process_map::{ProcessMap, ProcessMapError};
 pub use rank_protocol::{
-    FromManager, MANAGER_FD, MOST_AWAITED, MOST_CAVEATS, MOST_COUNTERS, MOST_FILES, READ_MESSAGES,
-    ToManager, VERSION,
+    FromManager, MANAGER_FD, MOST_AWAITED, MOST_CAVEATS, MOST_COUNTERS, MOST_FILES,
+    MOST_SIGNAL_PAUSE, READ_MESSAGES, ToManager, VERSION,
 };
 pub use seconds::parse_seconds;
 pub use welcome::{

@@ -9,11 +9,14 @@ use crate::{Holds, ImageCost, Limits, ProcessMap, Welcome};
 pub const MANAGER_FD: &str = "REJOIN_MANAGER_FD";
 
 /// Version of the messages in this crate; both sides must have the same.
-pub const VERSION: u32 = 25;
+pub const VERSION: u32 = 26;
 
 /// A request by signal with this number concerns no checkpoint, because every rank that runs has
 /// passed it: the rank reads the messages of its manager.
 pub const READ_MESSAGES: Epoch = Epoch(1);
+
+/// Most milliseconds of [`ToManager::SignalLater`].
+pub const MOST_SIGNAL_PAUSE: u32 = 1000;
 
 /// Most counters that a rank may report.
 pub const MOST_COUNTERS: usize = 64;
@@ -137,6 +140,12 @@ pub enum ToManager {
     StoreReceived {
         /// Words of the log. The number grows.
         position: u64,
+    },
+    /// The rank retains messages for ranks that have come back, and its program may compute for
+    /// long: the manager is to interrupt it by signal after a pause (message logging).
+    SignalLater {
+        /// From 1 to [`MOST_SIGNAL_PAUSE`].
+        milliseconds: u32,
     },
     /// The rank depends on messages that were lost with a host (optimistic logging): it is to
     /// return to its last image. It has cut its log, does nothing more, and waits for its end.

@@ -107,6 +107,12 @@ impl Engine {
         self.peer(peer).is_none_or(Channel::quiet)
     }
 
+    /// Whether a peer has all that this rank has sent to it, also bodies that it has still to ask
+    /// for after it came back.
+    pub fn has_all(&self, peer: Rank) -> bool {
+        self.peer(peer).is_none_or(Channel::has_all)
+    }
+
     /// Whether all frames to a peer are acknowledged, and only a report of the peer is missing. It
     /// reports that a receive has matched a message, or that there is new credit.
     pub fn awaits(&self, peer: Rank) -> bool {

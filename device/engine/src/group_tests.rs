@@ -243,19 +243,44 @@ fn a_body_is_logged_in_parts_while_its_receiver_takes_it() {
 }
 
 #[test]
-fn a_send_is_complete_when_its_body_is_logged_before_it_is_written() {
+fn a_send_is_complete_when_its_body_is_written_and_logged() {
     let mut world = two_groups();
     let image = world.nodes[SECOND].clone();
     let body = content(2, 5_000);
     let sent = world.send(FIRST, SECOND, 0, &body, MessageMode::Standard);
     let id = sent.expect("it is not complete");
     assert_eq!(log_early(&mut world, 4_999), 4_999);
+    world.write(FIRST, SECOND, usize::MAX);
     assert!(!world.nodes[FIRST].engine.is_complete(id));
     assert_eq!(log_early(&mut world, 4_999), 1);
     assert!(world.nodes[FIRST].engine.is_complete(id));
     world.nodes[FIRST].memory.fill(0xdd);
     let (_, seg) = world.recv(SECOND, World::pattern(Some(FIRST), Some(0)), 5_000);
     world.settle();
+    assert_eq!(world.bytes(SECOND, seg), body);
+    sent_again(&mut world, image, &body);
+}
+
+#[test]
+fn a_send_is_not_complete_while_its_body_is_to_be_written() {
+    let mut world = two_groups();
+    let image = world.nodes[SECOND].clone();
+    let body = content(3, 5_000);
+    let sent = world.send(FIRST, SECOND, 0, &body, MessageMode::Standard);
+    let id = sent.expect("it is not complete");
+    assert_eq!(log_early(&mut world, 4_999), 4_999);
+    assert_eq!(
+        log_early(&mut world, 4_999),
+        0,
+        "the rest waits for the write"
+    );
+    assert!(!world.nodes[FIRST].engine.is_complete(id));
+    let (_, seg) = world.recv(SECOND, World::pattern(Some(FIRST), Some(0)), 5_000);
+    world.settle();
+    world.nodes[SECOND].engine.flush_all_acks();
+    world.settle();
+    assert_eq!(log(&mut world), 1);
+    assert!(world.nodes[FIRST].engine.is_complete(id));
     assert_eq!(world.bytes(SECOND, seg), body);
     sent_again(&mut world, image, &body);
 }

@@ -98,7 +98,7 @@
 //! set_interval(u64)   any_dependency() -> bool   next_dependency() -> Option<(Rank, u64)>
 //! describe(ReqId) -> Option<Waiting>   waiting() -> impl Iterator<Item = Waiting>
 //! peer_counts(Rank) -> Option<PeerCounts>
-//! quiescent() -> bool   unfinished() -> Vec<Rank>   moved() -> u64 // counts completions
+//! has_all(Rank) -> bool   quiescent() -> bool   unfinished() -> Vec<Rank>   moved() -> u64 // counts completions
 //! ```
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,9 @@
 //! Copies of bodies from user memory into the log.
 //!
 //! A copy is *due* when the receiver has the body: the send waits for nothing else. When the device
-//! has nothing else to do, it copies bodies before, in parts, while their receivers take them.
+//! has nothing else to do, it copies bodies before, in parts, while their receivers take them. The
+//! last part, which completes the send, is copied when the body is written: a program may compute
+//! for long then, and its receiver would wait.
 
 use crate::channel_state::SentBody;
 use crate::engine::Engine;
@@ -32,13 +34,16 @@ impl Engine {
     pub fn next_early_copy(&mut self, most: usize) -> Option<LogCopy<'_>> {
         while let Some(of) = self.core.log_queue.early.front().copied() {
             let left = self.in_user_memory(of);
-            if left.is_none_or(|left| left <= most) {
+            let is_last = left.is_none_or(|left| left <= most);
+            if is_last {
                 self.core.log_queue.early.pop_front();
             }
-            if left.is_some() {
-                return self.copy_part(of, most);
+            match left {
+                // The rest is due when the receiver has it.
+                Some(_) if is_last && self.writes_body(of) => (),
+                Some(_) => return self.copy_part(of, most),
+                None => self.drop_partial(of),
             }
-            self.drop_partial(of);
         }
         None
     }
@@ -52,6 +57,11 @@ impl Engine {
         let mut partial = self.core.log_queue.partial.iter();
         let done = partial.find(|one| one.of == of).map_or(0, |one| one.done);
         Some(from.len - done)
+    }
+
+    fn writes_body(&self, of: LoggedMessage) -> bool {
+        let channel = self.channels.get(of.0.index()).and_then(Option::as_deref);
+        channel.is_some_and(|channel| channel.writes_body(of.1))
     }
 
     /// The next bytes of a body in user memory.

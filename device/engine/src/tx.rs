@@ -362,7 +362,25 @@ impl Channel {
         self.awaits() && self.tx.open.is_empty() && self.tx.blocked.is_empty()
     }
 
-    /// The same, except for sends that wait only for a report of the peer.
+    /// Whether the body of an eager message is still to be written on the present link.
+    pub(crate) fn writes_body(&self, message: Ssn) -> bool {
+        let tx = &self.tx;
+        let eager = |of: Ssn, source| source == BulkSource::Eager && of == message;
+        let planned = |part: &PlannedPart| match part {
+            PlannedPart::Body { ssn, .. } => *ssn == message,
+            PlannedPart::Chunk { ssn, source, .. } => eager(*ssn, *source),
+            _ => false,
+        };
+        let waits = tx.resend.is_some_and(|next| next <= message);
+        waits || tx.plan.parts().any(planned) || tx.bulk.iter().any(|b| eager(b.ssn, b.source))
+    }
+
+    /// Nothing is unacknowledged, and no body is left that is sent though its send is over.
+    pub(crate) fn has_all(&self) -> bool {
+        self.quiet() && self.tx.owed.is_empty() && self.tx.served.is_empty()
+    }
+
+    /// The same as [`Channel::quiet`], except for sends that wait only for a report of the peer.
     pub(crate) fn awaits(&self) -> bool {
         let tx = &self.tx;
         let written = tx.plan.is_empty() && tx.bulk.is_empty() && !self.ack_now;
@@ -378,14 +396,9 @@ pub(crate) fn detach<'a>(
     request: u32,
     message: Ssn,
 ) -> Detach<'a> {
-    let planned = |part: &PlannedPart| match part {
-        PlannedPart::Body { ssn, .. } => *ssn == message,
-        PlannedPart::Chunk { ssn, source, .. } => *source == BulkSource::Eager && *ssn == message,
-        _ => false,
-    };
     // An acknowledged body is copied into the log anyway.
     let acknowledged = message < channel.tx.retention.unacked();
-    if acknowledged || channel.tx.plan.parts().any(planned) || channel.tx.full(config) {
+    if acknowledged || channel.writes_body(message) || channel.tx.full(config) {
         return Detach::Wait;
     }
     match channel.tx.retention.body_mut(message) {

@@ -101,6 +101,9 @@ impl Device {
         if self.engine.tx_waiting(rank) {
             self.links.list_redial(rank);
         }
-        Ok(())
+        match is_new {
+            true => self.note_returned(rank),
+            false => Ok(()),
+        }
     }
 }

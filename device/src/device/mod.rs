@@ -17,6 +17,7 @@ mod passes;
 mod program_checkpoints;
 mod receives_logged;
 mod reopen;
+mod returned_peers;
 pub mod safe_point;
 mod stall_report;
 mod startup;
@@ -48,6 +49,7 @@ use crate::progress::ProgressState;
 use crate::rank_log::RankLog;
 use crate::rank_receive_log::RankReceiveLog;
 use crate::recovery::RankRecovery;
+use crate::served_peers::ServedPeers;
 use crate::transport::SendOutcome;
 
 /// Passes with a hinted link between two polls of epoll.
@@ -115,6 +117,8 @@ pub struct Device {
     determinants: Option<RankLog>,
     /// Messages of other recovery groups that this rank has received.
     receive_log: Option<RankReceiveLog>,
+    /// Peers that need messages while the program computes.
+    served: ServedPeers,
     /// The handle for other threads; `links` makes the descriptor behind it.
     waker: Waker,
     /// Threads share a device only by taking turns.

@@ -52,7 +52,8 @@ impl Device {
         // A program that computes for hours takes nothing else from its socket.
         self.read_manager_messages()?;
         self.recovery.request(epoch, self.engine.epoch());
-        self.safe_point()
+        self.safe_point()?;
+        self.serve_peers()
     }
 
     /// Takes over a request that came by signal and was not met in its handler.
@@ -68,6 +69,7 @@ impl Device {
             if epoch <= present {
                 // It is about something else, which the socket says.
                 self.read_manager_messages()?;
+                self.serve_peers_later()?;
             }
         }
         Ok(())
@@ -196,6 +198,8 @@ impl Device {
         })?;
         tell(rank, &restored.caveats);
         restored.late.announce();
+        // Its manager knows nothing of what the process of the image had asked for.
+        self.served = Default::default();
         self.reopen(socket, OldDescriptors::Forget)?;
         // All ranks are back, and none of them has gone on.
         match restored.late.restore() {

@@ -120,6 +120,7 @@ impl Device {
             determinants,
             receive_log,
             member: JobMember::new(identity, size, appnum, settings, options, card),
+            served: Default::default(),
             waker,
             not_sync: PhantomData,
         };

@@ -11,7 +11,8 @@ use crate::launch::spawn::SpawnStep;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::manager_messages::End;
-use rejoin_wire::{FromManager, READ_MESSAGES, ToManager};
+use rejoin_wire::{FromManager, MOST_SIGNAL_PAUSE, READ_MESSAGES, ToManager};
+use std::time::Duration;
 
 impl LocalManager {
     /// Sends a frame with this message to a rank; a checkpoint request goes by signal too.
@@ -21,11 +22,18 @@ impl LocalManager {
         message: &FromManager,
         frame: &[u8],
     ) -> Result<()> {
+        let logs_messages = self.starter.as_mut().is_some_and(|s| s.logs().is_used());
         let rank = &mut self.ranks[slot];
         rank.send(frame, slot, &self.reactor)?;
         let number = match message {
             FromManager::Checkpoint { epoch, .. } => *epoch,
             FromManager::Move { .. } => READ_MESSAGES,
+            // The rank may retain messages for one that has come back.
+            FromManager::Card { incarnation, .. }
+                if logs_messages && *incarnation != Incarnation(0) =>
+            {
+                READ_MESSAGES
+            }
             _ => return Ok(()),
         };
         let target = rank.signal_target();
@@ -65,6 +73,13 @@ impl LocalManager {
                     if let Err(error) = self.store_received(slot, position) {
                         tracing::error!(%error, "received messages are not stored");
                     }
+                    continue;
+                }
+                Ok(ToManager::SignalLater { milliseconds }) => {
+                    let pause = milliseconds.clamp(1, MOST_SIGNAL_PAUSE);
+                    let pause = Duration::from_millis(pause.into());
+                    let incarnation = self.ranks[slot].incarnation();
+                    self.requests.send_later(slot, pause, incarnation);
                     continue;
                 }
                 other => other,

@@ -66,6 +66,7 @@ impl Local {
             | ToManager::Waits { .. }
             | ToManager::StoreDeterminants { .. }
             | ToManager::StoreReceived { .. }
+            | ToManager::SignalLater { .. }
             | ToManager::Orphan { .. }
             | ToManager::Leave => self.fail(rank, incarnation, cause_of(message, stage), effects),
         }
@@ -169,6 +170,7 @@ fn name_of(message: &ToManager) -> &'static str {
         ToManager::LookUp { .. } => "LookUp",
         ToManager::StoreDeterminants { .. } => "StoreDeterminants",
         ToManager::StoreReceived { .. } => "StoreReceived",
+        ToManager::SignalLater { .. } => "SignalLater",
         ToManager::Orphan { .. } => "Orphan",
         _ => "Counters",
     }

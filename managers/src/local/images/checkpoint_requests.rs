@@ -3,6 +3,7 @@
 
 use rejoin_channel_table::{Epoch, Incarnation};
 use rejoin_ckpt::checkpoint_request::{self, Seen};
+use rejoin_wire::READ_MESSAGES;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,8 @@ struct Request {
     unsent: Option<(Epoch, Incarnation)>,
     /// Observations of earlier tries.
     seen: Seen,
+    /// When the process is to look for messages, as it has asked for.
+    later: Option<(Instant, Incarnation)>,
 }
 
 /// The requests to this host's ranks.
@@ -56,9 +59,18 @@ impl CheckpointRequests {
         let (pidfd, pid) = (target.pidfd, target.pid as i32);
         match checkpoint_request::send(pidfd, pid, signal, epoch.0, &mut rank.seen) {
             Ok(true) => {}
-            Ok(false) => rank.unsent = Some((epoch, target.incarnation)),
+            Ok(false) => {
+                rank.unsent = Some((epoch, target.incarnation));
+                let first = || (Instant::now() + PAUSES[0], PAUSES[0]);
+                self.again.get_or_insert_with(first);
+            }
             Err(error) => tracing::debug!(slot, %error, "no checkpoint request by signal"),
         }
+    }
+
+    /// The process of a rank is to look for messages after this pause.
+    pub fn send_later(&mut self, slot: usize, pause: Duration, incarnation: Incarnation) {
+        self.ranks[slot].later = Some((Instant::now() + pause, incarnation));
     }
 
     /// Requests were sent to all ranks that get one now.
@@ -74,6 +86,7 @@ impl CheckpointRequests {
     /// Sends unsent requests again, if that is due. `target` returns the process of a slot that the
     /// request of this epoch still concerns.
     pub fn retry<'a>(&mut self, target: impl Fn(usize, Epoch) -> Option<SignalTarget<'a>>) {
+        self.send_due(&target);
         let due = self.again.take_if(|(at, _)| *at <= Instant::now());
         let Some((_, pause)) = due else {
             return;
@@ -88,9 +101,25 @@ impl CheckpointRequests {
         self.retry_after((pause * 2).min(PAUSES[1]));
     }
 
-    /// Time until unsent requests are tried again.
+    /// Sends what processes have asked for and is due.
+    fn send_due<'a>(&mut self, target: &impl Fn(usize, Epoch) -> Option<SignalTarget<'a>>) {
+        let now = Instant::now();
+        for slot in 0..self.ranks.len() {
+            let due = self.ranks[slot].later.take_if(|(at, _)| *at <= now);
+            let Some((_, of)) = due else {
+                continue;
+            };
+            if let Some(target) = target(slot, READ_MESSAGES).filter(|t| t.incarnation == of) {
+                // What was unsent comes by message, too.
+                self.send(slot, READ_MESSAGES, Some(&target));
+            }
+        }
+    }
+
+    /// Time until requests are sent, or tried again.
     pub fn wait_limit(&self) -> Option<Duration> {
-        let (at, _) = self.again?;
+        let later = self.ranks.iter().filter_map(|rank| Some(rank.later?.0));
+        let at = later.chain(self.again.map(|(at, _)| at)).min()?;
         Some(at.saturating_duration_since(Instant::now()))
     }
 }

@@ -94,3 +94,24 @@ fn a_request_ends_with_its_process() {
     requests.sent();
     assert_eq!(requests.wait_limit(), None);
 }
+
+#[test]
+fn a_process_that_wants_a_signal_later_gets_it_then() {
+    let process = Process::new();
+    let mut requests = CheckpointRequests::default();
+    requests.serve(1);
+    requests.send_later(0, Duration::from_millis(5), Incarnation(1));
+    assert_eq!(retry_at(&mut requests, &process, 1), [READ_MESSAGES]);
+    // The process does not take it, so it is sent again.
+    assert_eq!(retry_at(&mut requests, &process, 1), [READ_MESSAGES]);
+    // Its successor has not asked for it.
+    requests.send(0, Epoch(2), None);
+    requests.sent();
+    requests.send_later(0, Duration::from_millis(5), Incarnation(1));
+    assert_eq!(retry_at(&mut requests, &process, 2), [READ_MESSAGES]);
+    assert_eq!(requests.wait_limit(), None);
+}
+
+fn retry_at(requests: &mut CheckpointRequests, process: &Process, incarnation: u32) -> Vec<Epoch> {
+    retry(requests, |_| Some(process.target(incarnation)))
+}
