@@ -80,12 +80,43 @@ impl ExpectedOutput {
 
     /// The rank is back where it was before it wrote these pieces, and may repeat them first.
     pub(super) fn rewind(&mut self, mut written: VecDeque<HashedPiece>) {
-        let until = self.lines + written.len() as u64 + LATE;
+        let repeated = written.len() as u64;
+        let until = self.lines + repeated + LATE;
         for skipped in &mut self.skipped {
-            skipped.until = until;
+            // After an earlier rollback more may be repeated before its turn than was written since.
+            skipped.until = until.max(skipped.until + repeated);
         }
         written.append(&mut self.next);
         self.next = written;
         while self.next.len() > MOST_PIECES && join(&mut self.next, 0, &BTreeSet::new()) {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(number: usize) -> HashedPiece {
+        HashedPiece::of(format!("{number}\n").as_bytes())
+    }
+
+    #[test]
+    fn a_line_that_is_late_stays_expected_however_often_the_rank_rolls_back() {
+        const MANY: usize = 3 * WINDOW;
+        let mut expected = ExpectedOutput::default();
+        expected.rewind((0..=MANY + 1).map(line).collect());
+        // The line MANY comes late, and the rank rolls back before.
+        let early = (0..MANY).chain([MANY + 1]);
+        let written: VecDeque<HashedPiece> = early.clone().map(line).collect();
+        assert!(written.iter().all(|piece| expected.take(*piece)));
+        expected.rewind(written.clone());
+        let few: VecDeque<HashedPiece> = written.iter().take(WINDOW).copied().collect();
+        for repeated in [VecDeque::new(), few, VecDeque::new()] {
+            assert!(repeated.iter().all(|piece| expected.take(*piece)));
+            expected.rewind(repeated);
+        }
+        assert!(early.clone().all(|number| expected.take(line(number))));
+        assert!(expected.take(line(MANY)), "it is not new");
+        assert!(expected.is_empty());
     }
 }
