@@ -3,11 +3,13 @@
 mod central_steps;
 mod moving_ranks;
 
-use central_steps::{at, step};
+use central_steps::{at, instance, step};
 use moving_ranks::{running_on as running, three_hosts};
-use rejoin_channel_table::Rank;
+use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::central::{Central, CentralEffect, CentralInput, HostIndex, Job};
 use rejoin_managers_protocol::manager_messages::{RankLogUse, Time, ToCentral, ToLocal};
+use rejoin_managers_protocol::verdict::Verdict;
+use rejoin_wire::ImageCost;
 
 const MILLIS: u64 = 1_000_000;
 
@@ -46,6 +48,28 @@ fn the_group_for_which_most_is_retained_has_its_turn_first() {
         let asked = step(&mut central, at(2), CentralInput::Checkpoint);
         assert_eq!(in_turn(&asked), [first], "{most_for:?}");
     }
+}
+
+#[test]
+fn a_job_that_ends_requests_no_further_images() {
+    let groups = Job {
+        log_groups: vec![0, 1],
+        ..three_hosts()
+    };
+    let mut central = running(groups);
+    let asked = step(&mut central, at(2), CentralInput::Checkpoint);
+    assert_eq!(in_turn(&asked), [0]);
+    assert_eq!(central.view().pending, Some(Epoch(2)));
+    let gone = CentralInput::HostGone(1, "its local manager ended".into());
+    step(&mut central, at(3), gone);
+    assert!(matches!(central.verdict(), Some(Verdict::HostLost { .. })));
+    let imaged = ToCentral::Imaged {
+        instance: instance(0, 0),
+        epoch: Epoch(2),
+        cost: ImageCost::default(),
+    };
+    let ordered = step(&mut central, at(4), CentralInput::Local(0, imaged));
+    assert_eq!(in_turn(&ordered), [] as [u32; 0]);
 }
 
 fn says(central: &mut Central, now: Time, host: HostIndex, rank: u32) -> Vec<CentralEffect> {

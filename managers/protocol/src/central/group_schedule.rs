@@ -11,7 +11,20 @@ impl Central {
     /// Whether groups take turns. A job that stops, or whose ranks have all done their work, has no
     /// time for that.
     fn takes_turns(&self) -> bool {
-        self.groups.are_several() && self.phase == CentralPhase::Running && self.stop.is_none()
+        let has_time = matches!(
+            self.phase,
+            CentralPhase::Running | CentralPhase::Restoring(_)
+        );
+        self.groups.are_several() && has_time && self.stop.is_none()
+    }
+
+    /// Whether images and files are still needed. Nothing comes back from them in a job that ends,
+    /// so no group has its turn any more.
+    fn gives_turns(&self) -> bool {
+        !matches!(
+            self.phase,
+            CentralPhase::Ending | CentralPhase::Relaunching(_) | CentralPhase::Over
+        )
     }
 
     /// The first rank of each group: those first for which most is retained, because
@@ -66,7 +79,7 @@ impl Central {
 
     /// Requests images of the groups whose turn it is now.
     pub(super) fn request_next_groups(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
-        let epoch = self.image_turns.epoch();
+        let epoch = self.image_turns.epoch().filter(|_| self.gives_turns());
         let checkpoints = self.mode.checkpoints_mut();
         let Some(checkpoints) = checkpoints.filter(|c| c.pending().is_some()) else {
             return self.image_turns.end();
@@ -97,7 +110,8 @@ impl Central {
         writing: Option<Epoch>,
         effects: &mut Vec<CentralEffect>,
     ) {
-        let Some(epoch) = writing.filter(|_| self.groups.are_several()) else {
+        let writing = writing.filter(|_| self.groups.are_several() && self.gives_turns());
+        let Some(epoch) = writing else {
             return self.file_turns.end();
         };
         self.file_turns.begin(epoch, self.groups_in_turn());
