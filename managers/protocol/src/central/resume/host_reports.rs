@@ -234,12 +234,15 @@ impl Central {
         effects: &mut Vec<CentralEffect>,
     ) {
         let since = self.losses.since();
-        for rank in past.returning.iter().copied() {
-            if !self.ranks.has_returned(rank) || waiting.contains(&rank) {
-                self.ranks.adopt_away(rank, since);
-            } else {
-                self.tell_returned(&[rank], effects);
-            }
+        let is_away = |rank: &Rank| !self.ranks.has_returned(*rank) || waiting.contains(rank);
+        let returning = past.returning.iter().copied();
+        let (away, back): (Vec<Rank>, Vec<Rank>) = returning.partition(is_away);
+        // Before any of them gets a table: that says where ranks on their way were before.
+        for rank in away {
+            self.ranks.adopt_away(rank, since);
+        }
+        for rank in back {
+            self.tell_returned(&[rank], effects);
         }
         for rank in waiting {
             self.start_group(now, *rank, effects);
