@@ -32,6 +32,13 @@ impl Coordinator {
         self.committed.lose_later(ranks, to);
     }
 
+    /// Central was started again: these images count no more.
+    pub fn recall_void(&mut self, images: &[(Rank, Epoch)]) {
+        for (rank, epoch) in images {
+            self.committed.lose(*rank, *epoch);
+        }
+    }
+
     /// The request under way counts no more, and another one follows.
     fn void_request(&mut self) {
         if let Some(void) = self.pending.take() {

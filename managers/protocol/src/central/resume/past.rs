@@ -23,6 +23,9 @@ pub(in crate::central) struct Past {
     pub restored: Option<Option<Epoch>>,
     /// The ranks that have come back in this generation while others stood, or were about to.
     pub returning: BTreeSet<Rank>,
+    /// Images that count no more, of checkpoints that may count for other ranks: the rank's group
+    /// has come back from an earlier one since.
+    pub void: Vec<(Rank, Epoch)>,
     /// The highest that was ever requested.
     pub last_epoch: Epoch,
     /// The highest number that was given to registered memory.
@@ -41,6 +44,16 @@ pub(in crate::central) struct Past {
 impl Past {
     /// These ranks came back from this checkpoint while others stood: they have not moved since.
     pub fn return_of(&mut self, ranks: &[Rank], to: Epoch) {
+        let LastCommits {
+            memory,
+            file,
+            partner,
+        } = self.committed;
+        let later = [memory, file, partner].into_iter().flatten();
+        for later in later.filter(|checkpoint| checkpoint.epoch > to) {
+            self.void
+                .extend(ranks.iter().map(|rank| (*rank, later.epoch)));
+        }
         let has_moved =
             |(number, one): &(Epoch, RankMove)| *number > to && ranks.contains(&one.rank);
         self.moved.retain(|moved| !has_moved(moved));

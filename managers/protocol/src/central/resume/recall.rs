@@ -35,6 +35,7 @@ impl Central {
         }
         if let Some(checkpoints) = central.mode.checkpoints_mut() {
             checkpoints.resume(past.committed, past.last_epoch.max(past.last_number));
+            checkpoints.recall_void(&past.void);
             if let Some(stop) = &central.stop {
                 checkpoints.pursue_files(stop.from());
             }
@@ -131,8 +132,10 @@ impl Central {
                 let members: Vec<Rank> = ranks.iter().map(|(rank, _)| *rank).collect();
                 self.former_hosts.roll_back_of(&members, epoch);
                 past.return_of(&members, epoch);
-                if let Some(placement) = placement {
-                    self.place(*placement);
+                if let Some(placement) = placement
+                    && self.place(*placement)
+                {
+                    past.committed.partner = None;
                 }
                 self.recall_memory(*memory);
                 past.returning
