@@ -40,7 +40,10 @@ impl<W: Work> JobWorld<W> {
             return Ok(());
         }
         match self.hosts[host].link.next_up(self.now, run) {
-            NextMessage::Message(report) => self.central(CentralInput::Local(host, report)),
+            NextMessage::Message(report) => {
+                self.groups.reported(&report);
+                self.central(CentralInput::Local(host, report))
+            }
             NextMessage::Later(at) => {
                 self.queue.at(at, Event::Up(host, run));
                 Ok(())
@@ -114,6 +117,7 @@ impl<W: Work> JobWorld<W> {
         while self.central.is_some()
             && let NextMessage::Message(report) = self.hosts[host].link.next_up(self.now, run)
         {
+            self.groups.reported(&report);
             self.central(CentralInput::Local(host, report))?;
         }
         self.central(CentralInput::HostLost(host))

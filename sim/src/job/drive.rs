@@ -62,6 +62,7 @@ impl<W: Work> JobWorld<W> {
                     return Err(format!("{order:?} before it is stored"));
                 }
                 self.stored.promise(&order);
+                self.takes_turns(&order)?;
                 self.send_down(host, order);
             }
             central::CentralEffect::SendAll(hosts, order) => {
@@ -69,6 +70,7 @@ impl<W: Work> JobWorld<W> {
                     return Err(format!("{order:?} before it is stored"));
                 }
                 self.stored.promise(&order);
+                self.takes_turns(&order)?;
                 for host in hosts {
                     self.send_down(host, order.clone());
                 }
@@ -76,6 +78,7 @@ impl<W: Work> JobWorld<W> {
             central::CentralEffect::Drop(host) => {
                 self.hosts[host].link.drop_host();
                 self.tally.dropped += 1;
+                self.fails_with_host(host);
                 let at = self.now.max(self.hosts[host].link.unreachable()) + MILLI;
                 self.queue.at(at, Event::CentralLost(host));
             }
@@ -153,6 +156,12 @@ impl<W: Work> JobWorld<W> {
             } if self.from != Some(epoch) => {
                 // A launch that continues from files stores that they count.
                 self.are_copied(epoch)?;
+            }
+            central::Record::Restoring { generation, .. } => self.all_return(generation)?,
+            central::Record::GroupCommitted { .. } => self.tally.group_commits += 1,
+            central::Record::GroupRestoring { ref ranks, .. } => {
+                self.tally.group_returns += 1;
+                self.groups.orders_back(ranks);
             }
             _ => {}
         }
@@ -364,6 +373,11 @@ impl<W: Work> JobWorld<W> {
             Some(_) if moves => Ok(()),
             Some(last) => Err(format!("{instance:?} after {last:?}")),
             None => {
+                let before = last.filter(|_| !moves).map(|last| last.generation);
+                if before == Some(instance.generation) {
+                    self.tally.returned += 1;
+                    self.groups.returns(instance.rank)?;
+                }
                 self.instances.insert(instance.rank, instance);
                 Ok(())
             }

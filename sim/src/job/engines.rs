@@ -682,13 +682,26 @@ impl Work for Engines {
         member.images.insert(number, program);
     }
 
-    fn group_committed(&mut self, rank: Rank, epoch: Epoch) {
+    fn group_committed(
+        &mut self,
+        rank: Rank,
+        epoch: Epoch,
+        _rng: &mut Rng,
+        _requests: &mut WorkRequests,
+    ) {
         if let Some(node) = &mut self.members[rank.index()].node {
             node.commit(epoch);
         }
     }
 
-    fn update(&mut self, rank: Rank, other: Rank, incarnation: Incarnation) {
+    fn update(
+        &mut self,
+        rank: Rank,
+        other: Rank,
+        incarnation: Incarnation,
+        _rng: &mut Rng,
+        _requests: &mut WorkRequests,
+    ) {
         let member = &mut self.members[rank.index()];
         if let Some(node) = &mut member.node {
             // The engine finds nothing wrong with a rank of the job.

@@ -177,6 +177,7 @@ impl<W: Work> JobWorld<W> {
         let watched = process.step != ProcessStep::BeforeInit;
         let key = (rank, process.instance.incarnation);
         self.tally.kills += 1;
+        self.groups.fails(rank);
         if self.stored.committed.is_none() {
             self.tally.early += 1;
         }
@@ -195,6 +196,7 @@ impl<W: Work> JobWorld<W> {
             return;
         }
         self.tally.locals += 1;
+        self.fails_with_host(host);
         let works = |(key, p): &(&Key, &Process)| p.has_work && self.home_of(**key) == host;
         let workers = self.processes.iter().filter(works);
         let ranks: BTreeSet<Rank> = workers.map(|(key, _)| key.0).collect();
@@ -252,6 +254,7 @@ impl<W: Work> JobWorld<W> {
             host.link.central_died(self.boots, &mut self.rng);
         }
         self.boots += 1;
+        self.groups.central_died();
         self.last_fault = self.last_fault.max(self.now + self.outage);
         self.after(self.outage, Event::Resume);
     }
@@ -265,6 +268,7 @@ impl<W: Work> JobWorld<W> {
             records.remove(last);
         }
         self.central = Some(Central::resume(self.job.clone(), records));
+        self.prepare_central();
         self.dialed_soon();
         self.central(central::CentralInput::Begin)?;
         for host in 0..self.hosts.len() {

@@ -7,7 +7,9 @@
 //! - no two incarnations of a rank act;
 //! - every job ends within a bounded time after its last fault, with one verdict;
 //! - no checkpoint number is used twice;
-//! - every rank that leaves has the right answer ([`work::Work`]).
+//! - every rank that leaves has the right answer ([`work::Work`]);
+//! - a failure brings back the ranks of its recovery group only, and groups take turns
+//!   ([`group_watch`]).
 
 mod delivery;
 mod displaced;
@@ -17,9 +19,12 @@ mod fate;
 mod faults;
 mod file_copies;
 mod file_writes;
+mod group_watch;
 mod host_link;
 mod host_probing;
 mod image_copies;
+pub mod logged_ring;
+mod logged_state;
 mod next_launch;
 pub mod process_model;
 pub mod queue;
@@ -36,6 +41,7 @@ pub use shape::{MILLI, Shape};
 pub use tally::Tally;
 
 use crate::rng::Rng;
+use group_watch::GroupWatch;
 use host_link::SimLink;
 use image_copies::SimCopies;
 use process_model::{Process, SimImage, SimRestore};
@@ -189,6 +195,12 @@ pub struct JobWorld<W: Work> {
     instances: BTreeMap<Rank, ProcessInstance>,
     images: BTreeMap<(Rank, Epoch), SimImage>,
     copies: SimCopies,
+    /// The image that the last process of each rank came from which has started.
+    origins: BTreeMap<Rank, Option<Epoch>>,
+    /// What may happen to recovery groups.
+    groups: GroupWatch,
+    /// What a test leaves out of each central manager.
+    prepares: Option<fn(&mut Central)>,
     restores: BTreeMap<Key, SimRestore>,
     stored: Stored,
     records: Vec<Record>,
@@ -253,6 +265,9 @@ impl<W: Work> JobWorld<W> {
             instances: BTreeMap::new(),
             images: BTreeMap::new(),
             copies: SimCopies::default(),
+            origins: BTreeMap::new(),
+            groups: GroupWatch::new(&shape),
+            prepares: None,
             restores: BTreeMap::new(),
             stored: Stored::default(),
             records: Vec::new(),
@@ -264,6 +279,20 @@ impl<W: Work> JobWorld<W> {
             trace: VecDeque::new(),
             delays: 0,
             tally: Tally::default(),
+        }
+    }
+
+    /// Each central manager of the job is changed so before its first step.
+    #[must_use]
+    pub fn with_central(mut self, prepares: fn(&mut Central)) -> JobWorld<W> {
+        self.prepares = Some(prepares);
+        self.prepare_central();
+        self
+    }
+
+    fn prepare_central(&mut self) {
+        if let (Some(prepares), Some(central)) = (self.prepares, &mut self.central) {
+            prepares(central);
         }
     }
 

@@ -2,6 +2,7 @@
 //! images, or keep copies for each other. The program has also stored registered memory, from which
 //! its ranks begin anew.
 
+use super::group_watch::GroupWatch;
 use super::host_link::SimLink;
 use super::process_model::SimImage;
 use super::work::Work;
@@ -161,6 +162,8 @@ impl<W: Work> JobWorld<W> {
             self.local(host, LocalInput::CopiesFound(found))?;
         }
         self.central = Some(Central::new(self.job.clone()));
+        self.prepare_central();
+        self.groups = GroupWatch::new(&self.shape);
         self.central(central::CentralInput::Begin)
     }
 

@@ -63,6 +63,7 @@ impl<W: Work> JobWorld<W> {
             ProcessStep::MayExit => self.ended(key, End::Exited(0)),
             ProcessStep::WaitsForAll => {
                 process.then = ProcessStep::Computes;
+                self.groups.finishes(key.0);
                 self.send_to_local(key, ToManager::Finalizing)
             }
             ProcessStep::WaitsForStart | ProcessStep::Computes => Ok(()),
@@ -79,7 +80,10 @@ impl<W: Work> JobWorld<W> {
             FromManager::Committed { .. } => return Ok(()),
             FromManager::GroupCommitted { epoch, .. } => {
                 if process.has_work && process.step > ProcessStep::WaitsForStart {
-                    self.work.group_committed(key.0, *epoch);
+                    let mut requests = Vec::new();
+                    self.work
+                        .group_committed(key.0, *epoch, &mut self.rng, &mut requests);
+                    return self.grant(requests);
                 }
                 return Ok(());
             }
@@ -112,7 +116,7 @@ impl<W: Work> JobWorld<W> {
             self.takes_over(key)?;
             let mut requests = Vec::new();
             self.work.start(instance, &mut self.rng, &mut requests);
-            self.learn_table(key, message);
+            self.learn_table(key, message, &mut requests)?;
             self.grant(requests)?;
         }
         if step != before.0 {
@@ -139,10 +143,7 @@ impl<W: Work> JobWorld<W> {
             return Ok(());
         };
         let asker = &self.processes[&key];
-        let last = self
-            .instances
-            .get(rank)
-            .map(|instance| instance.incarnation);
+        let last = self.last_known(*rank);
         // Whoever comes back alone gets a table in which another one that does may have the
         // incarnation that was ordered, and its former place: nothing is sent to it any more.
         let last = match asker.alone {
@@ -155,7 +156,10 @@ impl<W: Work> JobWorld<W> {
             self.tally.cards += 1;
             let (other, incarnation) = (*rank, *incarnation);
             if asker.has_work && asker.step > ProcessStep::WaitsForStart {
-                self.work.update(key.0, other, incarnation);
+                let mut requests = Vec::new();
+                self.work
+                    .update(key.0, other, incarnation, &mut self.rng, &mut requests);
+                return self.grant(requests);
             }
             return Ok(());
         }
@@ -164,7 +168,9 @@ impl<W: Work> JobWorld<W> {
 
     /// Checks the image of a process: one that started in a generation comes from the checkpoint
     /// that the generation began from. One that was restored alone comes from the last checkpoint.
-    fn check_history(&self, key: Key) -> Result<(), String> {
+    /// One of a recovery group that came back comes from that group's last one, and one that has
+    /// moved from where its predecessor came from.
+    fn check_history(&mut self, key: Key) -> Result<(), String> {
         let process = &self.processes[&key];
         let origin = if process.alone {
             Some(&self.stored.committed)
@@ -176,7 +182,9 @@ impl<W: Work> JobWorld<W> {
         } = process.instance;
         let of_group = self.stored.group_commit(generation, rank, self.shape.group);
         let is_back = of_group.is_some() && process.from == of_group;
-        if origin == Some(&process.from) || is_back {
+        let has_moved = process.arrives.is_some() && self.origins.get(&rank) == Some(&process.from);
+        if origin == Some(&process.from) || is_back || has_moved {
+            self.origins.insert(rank, process.from);
             Ok(())
         } else {
             Err(format!("{process:?} is of another history than {origin:?}"))
@@ -220,10 +228,16 @@ impl<W: Work> JobWorld<W> {
         self.send_to_local(key, message)
     }
 
-    /// A rank that moves learns from the table what others were told before.
-    fn learn_table(&mut self, key: Key, start: &FromManager) {
-        if self.processes[&key].arrives.is_none() {
-            return;
+    /// A rank that moves learns from the table what others were told before. So does each rank of a
+    /// recovery group, which may come back while others stand.
+    fn learn_table(
+        &mut self,
+        key: Key,
+        start: &FromManager,
+        requests: &mut Vec<WorkRequest<W::Event>>,
+    ) -> Result<(), String> {
+        if self.processes[&key].arrives.is_none() && self.shape.group.is_none() {
+            return Ok(());
         }
         let size = self.shape.ranks();
         let incarnations: Vec<Option<Incarnation>> = match start {
@@ -233,13 +247,35 @@ impl<W: Work> JobWorld<W> {
                 let of = |rank| book.as_ref()?.incarnation(Rank(rank));
                 (0..size).map(of).collect()
             }
-            _ => return,
+            _ => return Ok(()),
         };
         for (rank, incarnation) in (0u32..).map(Rank).zip(incarnations) {
             if let Some(incarnation) = incarnation.filter(|_| rank != key.0) {
-                self.work.update(key.0, rank, incarnation);
+                self.has_begun(key, rank, incarnation)?;
+                self.work
+                    .update(key.0, rank, incarnation, &mut self.rng, requests);
             }
         }
+        Ok(())
+    }
+
+    /// A rank that is on its way is in a table as it was before: where its new process is to be is
+    /// not known. Whoever comes back alone speaks to nobody.
+    fn has_begun(&self, key: Key, rank: Rank, incarnation: Incarnation) -> Result<(), String> {
+        let last = self.last_known(rank);
+        match Some(incarnation) > last && !self.processes[&key].alone {
+            true => Err(format!(
+                "{key:?} gets a table with {incarnation} of rank {rank}, whose last is {last:?}"
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// The last incarnation of a rank that has begun. One that was ordered, and never will begin
+    /// because its rank was lost again before, counts as well: it is no later one's place.
+    fn last_known(&self, rank: Rank) -> Option<Incarnation> {
+        let last = self.instances.get(&rank).map(|one| one.incarnation);
+        last.max(self.groups.superseded(rank))
     }
 
     /// A process whose rank has moved begins: its predecessor waits, or has ended.
@@ -311,6 +347,7 @@ impl<W: Work> JobWorld<W> {
                     if let Some(process) = self.processes.get_mut(&key) {
                         process.step = ProcessStep::WaitsForAll;
                     }
+                    self.groups.finishes(rank);
                     self.send_to_local(key, ToManager::Finalizing)?;
                 }
             }
@@ -443,6 +480,7 @@ impl<W: Work> JobWorld<W> {
         }
         self.images.remove(&(rank, epoch));
         self.tally.images += 1;
+        self.groups.fails(rank);
         self.work.forget(rank, epoch);
         self.local(home, local::LocalInput::ImageEnded(rank, epoch))
     }

@@ -254,7 +254,15 @@ impl Work for Ring {
         self.saves.insert((rank, number), state);
     }
 
-    fn update(&mut self, _rank: Rank, _other: Rank, _incarnation: Incarnation) {}
+    fn update(
+        &mut self,
+        _rank: Rank,
+        _other: Rank,
+        _incarnation: Incarnation,
+        _rng: &mut Rng,
+        _requests: &mut Vec<WorkRequest<RingEvent>>,
+    ) {
+    }
 
     fn ended(&mut self, rank: Rank) {
         self.members[rank.index()].instance = None;

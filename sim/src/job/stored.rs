@@ -190,7 +190,7 @@ impl Stored {
                 let there = lost || images.contains_key(&(rank, epoch));
                 check(there, "a commit of a group without an image")?;
                 let before = self.of_groups.insert((self.generation, rank), epoch);
-                let falls_back = self.file == Some(epoch);
+                let falls_back = [self.file, self.partner].contains(&Some(epoch));
                 check(
                     before < Some(epoch) || falls_back,
                     "a group commits an older checkpoint",

@@ -15,6 +15,14 @@ pub struct Tally {
     pub commits_in_moves: u64,
     /// The ranks that this run of central moves.
     pub(super) moving: u64,
+    /// Commits of recovery groups.
+    pub group_commits: u64,
+    /// Returns of recovery groups while others stood.
+    pub group_returns: u64,
+    /// Ranks that came back in their generation.
+    pub returned: u64,
+    /// Most recovery groups of a run that took their images at once, or wrote them to files.
+    pub most_at_once: [u64; 2],
     /// Completed recoveries.
     pub recoveries: u64,
     /// Ranks that came back alone and left.
@@ -188,10 +196,13 @@ impl Tally {
 
 impl Tally {
     /// All counts.
-    fn counts(&mut self) -> [&mut u64; 44] {
+    fn counts(&mut self) -> [&mut u64; 47] {
         [
             &mut self.commits,
             &mut self.commits_in_moves,
+            &mut self.group_commits,
+            &mut self.group_returns,
+            &mut self.returned,
             &mut self.recoveries,
             &mut self.alone,
             &mut self.lone_losses,
@@ -243,6 +254,9 @@ impl std::ops::AddAssign<&Tally> for Tally {
     fn add_assign(&mut self, other: &Tally) {
         let mut other = other.clone();
         self.interrupted |= other.interrupted;
+        for (most, of_other) in self.most_at_once.iter_mut().zip(other.most_at_once) {
+            *most = of_other.max(*most);
+        }
         for (count, more) in self.counts().into_iter().zip(other.counts()) {
             *count += *more;
         }

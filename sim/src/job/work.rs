@@ -57,13 +57,27 @@ pub trait Work {
     /// A rank takes an image of this number, with which it moves, and enters no epoch.
     fn save(&mut self, rank: Rank, number: Epoch);
 
-    /// A rank learns that its recovery group has committed this checkpoint.
-    fn group_committed(&mut self, rank: Rank, epoch: Epoch) {
-        let _ = (rank, epoch);
+    /// A rank learns that peers of its recovery group need retain nothing that the group's images of
+    /// this checkpoint have.
+    fn group_committed(
+        &mut self,
+        rank: Rank,
+        epoch: Epoch,
+        rng: &mut Rng,
+        requests: &mut Vec<WorkRequest<Self::Event>>,
+    ) {
+        let _ = (rank, epoch, rng, requests);
     }
 
     /// A rank learns that another one has a new incarnation.
-    fn update(&mut self, rank: Rank, other: Rank, incarnation: Incarnation);
+    fn update(
+        &mut self,
+        rank: Rank,
+        other: Rank,
+        incarnation: Incarnation,
+        rng: &mut Rng,
+        requests: &mut Vec<WorkRequest<Self::Event>>,
+    );
 
     /// The current process of a rank has ended or is suspended.
     fn ended(&mut self, rank: Rank);

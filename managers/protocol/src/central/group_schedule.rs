@@ -2,6 +2,7 @@
 
 use super::interface::CentralEffect;
 use super::job_state::Central;
+use super::omission::Omission;
 use super::phase::CentralPhase;
 use crate::manager_messages::{Time, ToLocal};
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
@@ -15,7 +16,8 @@ impl Central {
             self.phase,
             CentralPhase::Running | CentralPhase::Restoring(_)
         );
-        self.groups.are_several() && has_time && self.stop.is_none()
+        let has_time = has_time && self.stop.is_none() && !self.omits(Omission::Turns);
+        self.groups.are_several() && has_time
     }
 
     /// Whether images and files are still needed. Nothing comes back from them in a job that ends,

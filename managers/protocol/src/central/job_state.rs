@@ -10,6 +10,7 @@ use super::job_end::JobEnd;
 use super::log_table::LogTable;
 use super::losses::Losses;
 use super::moves::{Departures, FormerHosts, MoveTable, RankMove};
+use super::omission::Omission;
 use super::phase::CentralPhase;
 use super::rank_table::RankTable;
 use super::recovery::{HeldGroupOrders, LostHosts, RecoveryMode};
@@ -70,6 +71,17 @@ pub struct Central {
     copy_interval: CopyInterval,
     /// Which host keeps what of which files; empty where no copies are made.
     copy_groups: CopyGroups,
+    /// The part that a test leaves out.
+    #[cfg(feature = "omissions")]
+    omitted: Option<Omission>,
+}
+
+#[cfg(feature = "omissions")]
+impl Central {
+    /// Leaves this part out from now on.
+    pub fn omit(&mut self, part: Omission) {
+        self.omitted = Some(part);
+    }
 }
 
 impl Central {
@@ -113,12 +125,26 @@ impl Central {
             copy_interval: job.recovery.map(|r| r.copies).unwrap_or_default(),
             group_size: job.copies,
             copy_groups,
+            #[cfg(feature = "omissions")]
+            omitted: None,
         };
         // The driver shows them before the first step.
         for (host, view) in central.host_views().into_iter().enumerate() {
             central.hosts.tell_condition(host, view.condition);
         }
         central
+    }
+
+    /// Whether a test leaves out this part.
+    #[inline(always)]
+    pub(super) fn omits(&self, part: Omission) -> bool {
+        #[cfg(feature = "omissions")]
+        return self.omitted == Some(part);
+        #[cfg(not(feature = "omissions"))]
+        {
+            let _ = part;
+            false
+        }
     }
 
     /// Where ranks are, if this launch has lost hosts or ranks have moved.

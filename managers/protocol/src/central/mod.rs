@@ -37,6 +37,7 @@ mod leaving_hosts;
 mod log_table;
 mod losses;
 mod moves;
+mod omission;
 mod phase;
 pub mod placement;
 mod rank_table;
@@ -63,6 +64,8 @@ pub use job_state::Central;
 pub use log_table::LogView;
 pub use losses::Losses;
 pub use moves::{FormerHosts, MovePhase, MoveRequest, MoveView, Movers, RankMove, RequestPlan};
+#[cfg(feature = "omissions")]
+pub use omission::Omission;
 pub use rank_table::RankView;
 pub use resume::REPORT_BOUND;
 pub use stop_request::{SAME_SIGNAL, StopRequest, StopSignal};

@@ -8,6 +8,7 @@ use crate::central::interface::{CentralEffect, FailureHistory, HostIndex, Record
 use crate::central::job_end::END_BOUND;
 use crate::central::job_state::Central;
 use crate::central::losses::NotRestored;
+use crate::central::omission::Omission;
 use crate::central::phase::CentralPhase;
 use crate::manager_messages::{Cause, End, ProcessInstance, Stage, Time, ToLocal};
 use crate::policy::Refusal;
@@ -118,12 +119,18 @@ impl Central {
         if is_over || self.end.sent(cause).is_some() {
             return Response::End(None);
         }
+        let of_group = self.groups.committed(rank).map(|last| last.epoch);
+        let of_group = of_group.filter(|_| !self.omits(Omission::OwnGroup));
+        let of_group = match self.omits(Omission::OwnCommit) {
+            true => of_group.and(self.mode.checkpoints().and_then(|c| c.committed())),
+            false => of_group,
+        };
         let situation = Situation {
             now,
             progress,
             absent: self.ranks.has_absent(),
             is_any_away: self.groups.are_several() && self.ranks.is_any_away(),
-            of_group: self.groups.committed(rank).map(|last| last.epoch),
+            of_group,
         };
         self.mode.respond(&situation, rank, cause)
     }

@@ -7,6 +7,7 @@
 
 use crate::central::interface::{CentralEffect, HostIndex, Record};
 use crate::central::job_state::Central;
+use crate::central::omission::Omission;
 use crate::central::phase::CentralPhase;
 use crate::central::recovery_groups::GroupCheckpoint;
 use crate::manager_messages::{Time, ToLocal};
@@ -29,11 +30,13 @@ impl Central {
         if members.is_empty() || !is_whole || !self.groups.commit(rank, checkpoint) {
             return;
         }
-        effects.push(CentralEffect::Persist(Record::GroupCommitted {
-            rank: members[0],
-            epoch,
-            at: now,
-        }));
+        if !self.omits(Omission::StoredCommit) {
+            effects.push(CentralEffect::Persist(Record::GroupCommitted {
+                rank: members[0],
+                epoch,
+                at: now,
+            }));
+        }
         self.tell_group_commit(&members, effects);
     }
 
@@ -62,7 +65,9 @@ impl Central {
 
     /// The checkpoint before which peers of this rank's group need retain nothing.
     fn released(&self, rank: Rank) -> Option<Epoch> {
-        match self.mode.checkpoints().filter(|c| c.keeps_files()) {
+        let retains = !self.omits(Omission::FilesRelease);
+        let checkpoints = self.mode.checkpoints().filter(|_| retains);
+        match checkpoints.filter(|c| c.keeps_files()) {
             Some(checkpoints) => checkpoints.outlives_hosts(),
             None => Some(self.groups.committed(rank)?.epoch),
         }

@@ -6,6 +6,7 @@
 use crate::central::event::Event;
 use crate::central::interface::{CentralEffect, HostIndex, Record};
 use crate::central::job_state::Central;
+use crate::central::omission::Omission;
 use crate::central::phase::CentralPhase;
 use crate::manager_messages::{ProcessInstance, Time, ToLocal};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
@@ -136,6 +137,9 @@ impl Central {
         // Those that are back do not know which images of theirs count by now.
         self.tell_group_commit(members, effects);
         for instance in instances {
+            if self.omits(Omission::Updates) {
+                continue;
+            }
             let Some((_, card)) = table.get(instance.rank.index()) else {
                 continue;
             };

@@ -1,0 +1,225 @@
+//! What a job in recovery groups has to keep: a failure brings back the ranks of its group only,
+//! and groups take turns with their images and with the files of these.
+//!
+//! Failures are counted where they happen, returns where processes are made, and turns from orders
+//! and reports. So nothing here depends on what central says about itself.
+
+use super::process_model::SimFile;
+use super::work::Work;
+use super::{JobWorld, Key, Shape};
+use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
+use rejoin_managers_protocol::central::HostIndex;
+use rejoin_managers_protocol::manager_messages::{ToCentral, ToLocal};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What groups take turns with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    /// They take their images of this checkpoint.
+    Images(Epoch),
+    /// They write them to files.
+    Files(Epoch),
+}
+
+/// The groups of a launch.
+#[derive(Debug, Default)]
+pub(super) struct GroupWatch {
+    /// Ranks of a group; 0: the job is one.
+    size: u32,
+    ranks: u32,
+    /// Groups of which there may be so many at once.
+    most: usize,
+    failures: BTreeMap<u32, u64>,
+    returns: BTreeMap<Rank, u64>,
+    /// The incarnations in which ranks were last ordered back, and those before.
+    ordered_back: BTreeMap<Rank, (Incarnation, Option<Incarnation>)>,
+    /// The groups whose turn it is by the orders of this run of central, and their ranks that have
+    /// not reported.
+    turns: BTreeMap<Turn, BTreeMap<u32, BTreeSet<Rank>>>,
+    /// Ranks that have come to `MPI_Finalize` in this generation, also if they came back since.
+    finished: BTreeSet<Rank>,
+}
+
+impl GroupWatch {
+    pub fn new(shape: &Shape) -> GroupWatch {
+        let (size, ranks) = (shape.group.unwrap_or(0), shape.ranks());
+        GroupWatch {
+            size,
+            ranks,
+            most: ranks.div_ceil(size.max(1)).div_ceil(8) as usize,
+            ..GroupWatch::default()
+        }
+    }
+
+    fn are_several(&self) -> bool {
+        self.size > 0
+    }
+
+    fn of(&self, rank: Rank) -> u32 {
+        rank.0 / self.size.max(1)
+    }
+
+    /// A rank's process, or its image, is lost.
+    pub fn fails(&mut self, rank: Rank) {
+        *self.failures.entry(self.of(rank)).or_default() += 1;
+    }
+
+    /// A rank has come to `MPI_Finalize`.
+    pub fn finishes(&mut self, rank: Rank) {
+        self.finished.insert(rank);
+    }
+
+    /// Central has stored that it orders these ranks back.
+    pub fn orders_back(&mut self, ranks: &[(Rank, Incarnation)]) {
+        for (rank, incarnation) in ranks {
+            let before = self.ordered_back.get(rank).map(|(last, _)| *last);
+            self.ordered_back.insert(*rank, (*incarnation, before));
+        }
+    }
+
+    /// The incarnation in which this rank was ordered back before it was for the last time.
+    pub fn superseded(&self, rank: Rank) -> Option<Incarnation> {
+        self.ordered_back.get(&rank)?.1
+    }
+
+    /// A process of this rank follows another one, in the same generation. Each failure of a group
+    /// brings each of its ranks back once at most.
+    pub fn returns(&mut self, rank: Rank) -> Result<(), String> {
+        let are_several = self.are_several();
+        let failures = self.failures.get(&self.of(rank)).copied().unwrap_or(0);
+        let returns = self.returns.entry(rank).or_default();
+        *returns += 1;
+        match are_several && *returns > failures {
+            true => Err(format!(
+                "rank {rank} comes back {returns} times after {failures} failures of its group"
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Another run of central gives all turns anew.
+    pub fn central_died(&mut self) {
+        self.turns.clear();
+    }
+
+    /// A report comes to central: a rank has had its turn.
+    pub fn reported(&mut self, report: &ToCentral) {
+        let (turn, rank) = match report {
+            ToCentral::Imaged {
+                instance, epoch, ..
+            } => (Turn::Images(*epoch), instance.rank),
+            ToCentral::ImageNotStored { epoch, .. } => {
+                // If the same images are tried again, all groups have their turn again.
+                self.turns.remove(&Turn::Files(*epoch));
+                return;
+            }
+            _ => return,
+        };
+        let group = self.of(rank);
+        let Some(groups) = self.turns.get_mut(&turn) else {
+            return;
+        };
+        if let Some(missing) = groups.get_mut(&group) {
+            missing.remove(&rank);
+            if missing.is_empty() {
+                groups.remove(&group);
+            }
+        }
+    }
+
+    /// Central orders this. Returns the turn it concerns and how many groups have it now, those
+    /// included that had it by earlier orders.
+    fn ordered(
+        &mut self,
+        order: &ToLocal,
+        is_stored: impl Fn(Rank, Turn) -> bool,
+    ) -> Option<(Turn, usize)> {
+        let (turn, ranks) = match order {
+            ToLocal::CheckpointRanks { epoch, ranks, .. } => (Turn::Images(*epoch), ranks.clone()),
+            ToLocal::Checkpoint { epoch, .. } => {
+                (Turn::Images(*epoch), (0..self.ranks).map(Rank).collect())
+            }
+            ToLocal::WriteImages { epoch, ranks } => (Turn::Files(*epoch), ranks.clone()),
+            _ => return None,
+        };
+        let (size, all) = (self.size.max(1), self.ranks);
+        let groups = self.turns.entry(turn).or_default();
+        for rank in ranks {
+            let group = rank.0 / size;
+            let members = group * size..((group + 1) * size).min(all);
+            groups
+                .entry(group)
+                .or_insert_with(|| members.map(Rank).collect());
+        }
+        // An earlier run of central may have had files written, which this one knows.
+        groups.retain(|_, members| members.iter().any(|rank| !is_stored(*rank, turn)));
+        Some((turn, groups.len()))
+    }
+}
+
+impl<W: Work> JobWorld<W> {
+    /// Central orders this: while the job runs, no more than an eighth of the groups have their
+    /// turn with one checkpoint.
+    pub(super) fn takes_turns(&mut self, order: &ToLocal) -> Result<(), String> {
+        if !self.groups.are_several() {
+            return Ok(());
+        }
+        let images = &self.images;
+        let is_stored = |rank, turn| match turn {
+            Turn::Files(epoch) => {
+                let image = images.get(&(rank, epoch));
+                image.is_none_or(|image| image.file == SimFile::Whole)
+            }
+            Turn::Images(_) => false,
+        };
+        let Some((turn, count)) = self.groups.ordered(order, is_stored) else {
+            return Ok(());
+        };
+        if count > self.groups.most {
+            // A job that stops, or whose ranks have all done their work, has no time for turns.
+            let is_over = self.groups.finished.len() == self.shape.ranks() as usize;
+            return match is_over || self.tally.stop_requests > 0 {
+                true => Ok(()),
+                false => Err(format!(
+                    "{count} groups have their turn, not {}: {turn:?}",
+                    self.groups.most
+                )),
+            };
+        }
+        let most = match turn {
+            Turn::Images(_) => &mut self.tally.most_at_once[0],
+            Turn::Files(_) => &mut self.tally.most_at_once[1],
+        };
+        *most = (count as u64).max(*most);
+        Ok(())
+    }
+
+    /// All ranks go back. Once each group has a checkpoint of its own, only a lost host or a lost
+    /// image is a reason for that.
+    pub(super) fn all_return(&mut self, generation: Generation) -> Result<(), String> {
+        let tally = &self.tally;
+        let hosts = tally.locals + tally.dropped + tally.silent;
+        let has_reason = hosts + tally.images + tally.refused + tally.unwritten > 0;
+        let is_late = self.stored.committed.is_some() && generation > self.stored.generation;
+        if generation > self.stored.generation {
+            // Those that come back there say so again.
+            self.groups.finished.clear();
+        }
+        match self.groups.are_several() && is_late && !has_reason {
+            true => Err(format!("all ranks go back, to generation {generation}")),
+            false => Ok(()),
+        }
+    }
+
+    /// A host is lost with its processes and images.
+    pub(super) fn fails_with_host(&mut self, host: HostIndex) {
+        let placed = (0u32..).map(Rank).zip(&self.placement);
+        let placed = placed.filter(|(_, at)| **at == host).map(|(rank, _)| rank);
+        let here = |key: &&Key| self.homes.get(key) == Some(&host);
+        let processes = self.processes.keys().filter(here).map(|key| key.0);
+        let ranks: BTreeSet<Rank> = placed.chain(processes).collect();
+        for rank in ranks {
+            self.groups.fails(rank);
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! A ring of thousands of ranks in recovery groups. Each round of a rank takes in one message of
+//! its left neighbour, so its value tells every message that it has had.
+//!
+//! Senders retain their messages until no image from which the receiver may come back lacks them.
+//! A message that is gone too early is found: who comes back asks its neighbour for all messages
+//! that its image lacks. What a rank sends again must be what it has sent before.
+//!
+//! Two ranks have a link once each knows the other's incarnation, from the table or because its
+//! manager has told it. Nothing reaches another incarnation than the one that was meant.
+
+use super::logged_state::{State, mix, values};
+use super::work::{Work, WorkRequest};
+use crate::rng::Rng;
+use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_managers_protocol::manager_messages::ProcessInstance;
+use std::collections::BTreeMap;
+
+/// Nanoseconds after which a process tries again to reach one that is not ready.
+const AGAIN: u64 = 2_000_000;
+
+#[derive(Debug, Clone, Default)]
+struct Member {
+    instance: Option<ProcessInstance>,
+    started: bool,
+    /// A round is under way.
+    busy: bool,
+    state: State,
+    /// The incarnations of the neighbours that this process has been told.
+    left: Option<Incarnation>,
+    right: Option<Incarnation>,
+    /// The incarnation of the right neighbour to which there is a link.
+    linked: Option<Incarnation>,
+    /// Messages that have overtaken others.
+    early: BTreeMap<u64, u64>,
+}
+
+/// What one process tells its neighbour.
+#[derive(Debug, Clone, Copy)]
+pub enum Message {
+    /// The right neighbour lacks the messages from this one on.
+    Want(u64),
+    /// This message of the left neighbour, which has this content and was sent in this epoch.
+    Say(u64, u64, Epoch),
+    /// Up to this message, the right neighbour has all in each image from which it may come back.
+    Release(u64),
+}
+
+/// An event of the ring.
+#[derive(Debug, Clone, Copy)]
+pub enum LoggedRingEvent {
+    /// The round under way is done.
+    Round(ProcessInstance),
+    /// A message arrives.
+    Tell {
+        /// Its sender.
+        from: (Rank, Incarnation),
+        /// Its receiver.
+        to: (Rank, Incarnation),
+        /// The message.
+        message: Message,
+    },
+}
+
+type WorkRequests = Vec<WorkRequest<LoggedRingEvent>>;
+
+/// The ring.
+#[derive(Debug)]
+pub struct LoggedRing {
+    rounds: u64,
+    /// Longest time of a round, in nanoseconds.
+    round: u64,
+    /// So many ranks that follow one another are a recovery group.
+    group: u32,
+    members: Vec<Member>,
+    images: BTreeMap<(Rank, Epoch), State>,
+    /// States with which ranks move.
+    saves: BTreeMap<(Rank, Epoch), State>,
+    /// The values of each rank after each round, without any fault.
+    values: Vec<Vec<u64>>,
+    /// Rounds done more than once.
+    pub repeated: u64,
+    /// Messages that were sent again, because their receivers had come back.
+    pub replayed: u64,
+    /// Messages that came to a rank that had them, because their senders had come back.
+    pub known: u64,
+    /// Messages that are retained no more.
+    pub released: u64,
+}
+
+impl LoggedRing {
+    /// So many ranks, two at least, in groups of so many; rounds, and nanoseconds for a round at
+    /// most.
+    #[must_use]
+    pub fn new(ranks: u32, group: u32, rounds: u64, round: u64) -> LoggedRing {
+        assert!(ranks > 1, "a rank that has itself as neighbour has no link");
+        LoggedRing {
+            rounds,
+            round,
+            group,
+            members: vec![Member::default(); ranks as usize],
+            images: BTreeMap::new(),
+            saves: BTreeMap::new(),
+            values: values(ranks, rounds),
+            repeated: 0,
+            replayed: 0,
+            known: 0,
+            released: 0,
+        }
+    }
+
+    fn left_of(&self, rank: Rank) -> Rank {
+        let size = self.members.len() as u32;
+        Rank((rank.0 + size - 1) % size)
+    }
+
+    fn right_of(&self, rank: Rank) -> Rank {
+        Rank((rank.0 + 1) % self.members.len() as u32)
+    }
+
+    fn set_process(&mut self, instance: ProcessInstance, state: State) {
+        let member = &mut self.members[instance.rank.index()];
+        *member = Member {
+            instance: Some(instance),
+            state,
+            ..Member::default()
+        };
+    }
+
+    /// This rank's process sends something to this one.
+    fn tell(
+        &self,
+        rank: Rank,
+        to: (Rank, Option<Incarnation>),
+        message: Message,
+        rng: &mut Rng,
+        requests: &mut WorkRequests,
+    ) {
+        let sender = self.members[rank.index()].instance;
+        if let (Some(sender), (to, Some(incarnation))) = (sender, to) {
+            let event = LoggedRingEvent::Tell {
+                from: (rank, sender.incarnation),
+                to: (to, incarnation),
+                message,
+            };
+            requests.push(WorkRequest::After(rng.between(5_000, 200_000), event));
+        }
+    }
+
+    /// Asks the left neighbour for what this rank lacks.
+    fn want(&self, rank: Rank, rng: &mut Rng, requests: &mut WorkRequests) {
+        let member = &self.members[rank.index()];
+        let want = Message::Want(member.state.heard + 1);
+        let left = (self.left_of(rank), member.left);
+        self.tell(rank, left, want, rng, requests);
+    }
+
+    fn proceed(&mut self, rank: Rank, rng: &mut Rng, requests: &mut WorkRequests) {
+        let (rounds, round) = (self.rounds, self.round);
+        let member = &mut self.members[rank.index()];
+        let Some(instance) = member.instance.filter(|_| member.started && !member.busy) else {
+            return;
+        };
+        let State { done, inbox, .. } = &member.state;
+        if *done < rounds && (*done == 0 || !inbox.is_empty()) {
+            member.busy = true;
+            let took = rng.between(round / 4, round);
+            requests.push(WorkRequest::After(took, LoggedRingEvent::Round(instance)));
+        }
+    }
+
+    fn round_done(&mut self, rank: Rank, rng: &mut Rng, requests: &mut WorkRequests) {
+        let (rounds, right) = (self.rounds, self.right_of(rank));
+        let member = &mut self.members[rank.index()];
+        member.busy = false;
+        let (linked, state) = (member.linked, &mut member.state);
+        let message = match state.done {
+            0 => 0,
+            _ => state.inbox.pop_front().unwrap_or_default(),
+        };
+        state.value = mix(state.value, message, rank.0, state.done);
+        state.done += 1;
+        let (done, value, epoch) = (state.done, state.value, state.epoch);
+        if done == rounds {
+            requests.push(WorkRequest::Finished(rank));
+        } else {
+            state.retained.push_back(value);
+            let say = Message::Say(done, value, epoch);
+            self.tell(rank, (right, linked), say, rng, requests);
+        }
+        self.proceed(rank, rng, requests);
+    }
+
+    /// The right neighbour has a link to this rank, and lacks messages.
+    fn wanted(
+        &mut self,
+        rank: Rank,
+        (by, incarnation): (Rank, Incarnation),
+        number: u64,
+        rng: &mut Rng,
+        requests: &mut WorkRequests,
+    ) -> Result<(), String> {
+        let member = &mut self.members[rank.index()];
+        member.linked = Some(incarnation);
+        let (epoch, done) = (member.state.epoch, member.state.done);
+        let Some(messages) = member.state.since(number) else {
+            let gone = member.state.released;
+            return Err(format!(
+                "rank {by} lacks message {number} of rank {rank}, which retains none up to {gone}"
+            ));
+        };
+        let messages: Vec<(u64, u64)> = messages.collect();
+        self.replayed += messages.len() as u64;
+        let right = (by, Some(incarnation));
+        for (number, value) in messages {
+            let say = Message::Say(number, value, epoch);
+            self.tell(rank, right, say, rng, requests);
+        }
+        let is_of_past = number > done + 1;
+        let is_apart = rank.0 / self.group != by.0 / self.group;
+        if is_of_past && !is_apart {
+            return Err(format!("rank {by} has what rank {rank} has yet to say"));
+        }
+        Ok(())
+    }
+
+    /// A message of the left neighbour arrives, for the first time or again.
+    fn said(
+        &mut self,
+        rank: Rank,
+        (number, value, epoch): (u64, u64, Epoch),
+        rng: &mut Rng,
+        requests: &mut WorkRequests,
+    ) -> Result<(), String> {
+        let left = self.left_of(rank);
+        if self.values[left.index()][number as usize] != value {
+            return Err(format!("message {number} of rank {left} is {value}"));
+        }
+        let is_together = left.0 / self.group == rank.0 / self.group;
+        if is_together && epoch > self.members[rank.index()].state.epoch {
+            self.enter(rank, epoch);
+            requests.push(WorkRequest::Entered(rank, epoch));
+        }
+        let member = &mut self.members[rank.index()];
+        if number <= member.state.heard {
+            self.known += 1;
+            return Ok(());
+        }
+        member.early.insert(number, value);
+        while let Some(value) = member.early.remove(&(member.state.heard + 1)) {
+            member.state.heard += 1;
+            member.state.inbox.push_back(value);
+        }
+        self.proceed(rank, rng, requests);
+        Ok(())
+    }
+
+    /// What one process has told another one arrives.
+    fn told(
+        &mut self,
+        event: LoggedRingEvent,
+        rng: &mut Rng,
+        requests: &mut WorkRequests,
+    ) -> Result<(), String> {
+        let LoggedRingEvent::Tell { from, to, message } = event else {
+            return Ok(());
+        };
+        let member = &self.members[to.0.index()];
+        let is_of_right = !matches!(message, Message::Say(..));
+        let sender = if is_of_right {
+            member.right
+        } else {
+            member.left
+        };
+        let here = member.instance.map(|instance| instance.incarnation);
+        let is_ready = here == Some(to.1) && member.started && sender >= Some(from.1);
+        if !is_ready && here.is_none_or(|here| here <= to.1) {
+            // Whoever asks tries again until the other one is there and knows it.
+            if let Message::Want(_) = message {
+                requests.push(WorkRequest::After(AGAIN, event));
+            }
+            return Ok(());
+        }
+        if here != Some(to.1) || sender != Some(from.1) {
+            return Ok(());
+        }
+        match message {
+            Message::Want(number) => self.wanted(to.0, from, number, rng, requests),
+            Message::Say(number, value, epoch) => {
+                self.said(to.0, (number, value, epoch), rng, requests)
+            }
+            Message::Release(heard) => {
+                let state = &mut self.members[to.0.index()].state;
+                let before = state.released;
+                state.release(heard);
+                self.released += state.released - before;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Work for LoggedRing {
+    type Event = LoggedRingEvent;
+
+    fn begin(&mut self, instance: ProcessInstance) {
+        self.set_process(instance, State::default());
+    }
+
+    fn restore(&mut self, instance: ProcessInstance, from: Epoch) -> Result<(), String> {
+        let of_rank = (instance.rank, from);
+        let image = self.images.get(&of_rank).cloned();
+        let image = image.map(|state| State {
+            epoch: from,
+            ..state
+        });
+        // A rank that moves stays in its epoch.
+        let image = image.or_else(|| self.saves.get(&of_rank).cloned());
+        let state = image.ok_or_else(|| format!("no state of {instance:?} in epoch {from}"))?;
+        let done = self.members[instance.rank.index()].state.done;
+        self.repeated += done.saturating_sub(state.done);
+        self.set_process(instance, state);
+        Ok(())
+    }
+
+    fn start(&mut self, instance: ProcessInstance, rng: &mut Rng, requests: &mut WorkRequests) {
+        self.members[instance.rank.index()].started = true;
+        self.proceed(instance.rank, rng, requests);
+    }
+
+    fn event(
+        &mut self,
+        event: LoggedRingEvent,
+        rng: &mut Rng,
+        requests: &mut WorkRequests,
+    ) -> Result<(), String> {
+        match event {
+            LoggedRingEvent::Round(instance) => {
+                if self.members[instance.rank.index()].instance == Some(instance) {
+                    self.round_done(instance.rank, rng, requests);
+                }
+                Ok(())
+            }
+            LoggedRingEvent::Tell { .. } => self.told(event, rng, requests),
+        }
+    }
+
+    fn rank_of(&self, event: &LoggedRingEvent) -> Option<Rank> {
+        match event {
+            LoggedRingEvent::Round(instance) => Some(instance.rank),
+            LoggedRingEvent::Tell { to, .. } => Some(to.0),
+        }
+    }
+
+    fn enter(&mut self, rank: Rank, epoch: Epoch) {
+        let state = &mut self.members[rank.index()].state;
+        if epoch > state.epoch {
+            self.images.insert((rank, epoch), state.clone());
+            state.epoch = epoch;
+        }
+    }
+
+    fn save(&mut self, rank: Rank, number: Epoch) {
+        let state = self.members[rank.index()].state.clone();
+        self.saves.insert((rank, number), state);
+    }
+
+    fn group_committed(
+        &mut self,
+        rank: Rank,
+        epoch: Epoch,
+        rng: &mut Rng,
+        requests: &mut WorkRequests,
+    ) {
+        if let Some(image) = self.images.get(&(rank, epoch)) {
+            let left = (self.left_of(rank), self.members[rank.index()].left);
+            let release = Message::Release(image.heard);
+            self.tell(rank, left, release, rng, requests);
+        }
+    }
+
+    fn update(
+        &mut self,
+        rank: Rank,
+        other: Rank,
+        incarnation: Incarnation,
+        rng: &mut Rng,
+        requests: &mut WorkRequests,
+    ) {
+        let (left, right) = (self.left_of(rank), self.right_of(rank));
+        let member = &mut self.members[rank.index()];
+        if other == right && Some(incarnation) > member.right {
+            (member.right, member.linked) = (Some(incarnation), None);
+        }
+        if other == left && Some(incarnation) > member.left {
+            member.left = Some(incarnation);
+            self.want(rank, rng, requests);
+        }
+    }
+
+    fn ended(&mut self, rank: Rank) {
+        self.members[rank.index()].instance = None;
+    }
+
+    fn forget(&mut self, rank: Rank, epoch: Epoch) {
+        self.images.remove(&(rank, epoch));
+        self.saves.remove(&(rank, epoch));
+    }
+
+    fn committed(&self, epoch: Epoch) -> Result<(), String> {
+        for rank in (0..self.members.len() as u32).map(Rank) {
+            let left = self.left_of(rank);
+            // One that was lost is reported later.
+            let images = [rank, left].map(|rank| self.images.get(&(rank, epoch)));
+            let [Some(mine), Some(theirs)] = images else {
+                continue;
+            };
+            let is_together = left.0 / self.group == rank.0 / self.group;
+            let is_early = mine.heard > theirs.done;
+            if (is_together && is_early) || mine.heard < theirs.released {
+                return Err(format!(
+                    "rank {rank} has heard {} in epoch {epoch}, and rank {left} has {theirs:?}",
+                    mine.heard
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        let members = self.members.iter().take(40);
+        format!("{:?}", members.collect::<Vec<_>>())
+    }
+
+    fn answer(&self, rank: Rank) -> Result<(), String> {
+        let state = &self.members[rank.index()].state;
+        let right = self.values[rank.index()][self.rounds as usize];
+        match state.done == self.rounds && state.value == right {
+            true => Ok(()),
+            false => Err(format!("rank {rank} ends with {state:?}")),
+        }
+    }
+}
