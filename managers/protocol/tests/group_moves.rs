@@ -225,6 +225,41 @@ fn the_next_central_manager_knows_that_a_rank_is_back_where_it_was() {
 }
 
 #[test]
+fn the_next_central_manager_tells_nobody_of_a_rank_that_has_moved_and_is_on_its_way_back() {
+    let (mut central, mut stored) = moved();
+    let due = central.deadline().expect("a checkpoint follows");
+    stored.extend(records(&step(&mut central, due, CentralInput::Tick)));
+    let epoch = central.view().pending.expect("it is requested");
+    for (host, instance) in [(0, process(0, 0)), (SPARE, process(1, 1))] {
+        let imaged = ToCentral::Imaged {
+            instance,
+            epoch,
+            cost: ImageCost::default(),
+        };
+        stored.extend(records(&hear(&mut central, host, imaged)));
+    }
+    stored.extend(records(&ends(&mut central, SPARE, process(1, 1))));
+    let mut next = Central::resume(groups(), stored);
+    let mut effects = step(&mut next, at(2), CentralInput::Begin);
+    for (host, ranks) in [
+        (0, vec![with_its_image(0)]),
+        (1, Vec::new()),
+        (SPARE, Vec::new()),
+    ] {
+        effects.extend(hear(&mut next, host, report(ranks)));
+    }
+    assert_eq!(restored(&effects), [(SPARE, 1, 2, Some(epoch))]);
+    let told = effects.iter().filter_map(|effect| match effect {
+        CentralEffect::Send(_, ToLocal::Update { instance, .. })
+        | CentralEffect::SendAll(_, ToLocal::Update { instance, .. }) => Some(*instance),
+        CentralEffect::Send(_, ToLocal::Start { table, .. }) => Some(process(1, table[1].0.0)),
+        _ => None,
+    });
+    let told: Vec<ProcessInstance> = told.collect();
+    assert!(!told.contains(&process(1, 2)), "{told:?}");
+}
+
+#[test]
 fn no_rank_moves_whose_determinants_do_not_outlive_its_host() {
     let (mut central, _) = recorded(Job {
         failover: Some(Failover {

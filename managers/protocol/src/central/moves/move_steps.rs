@@ -520,7 +520,8 @@ impl Central {
         }
         if self.phase == CentralPhase::Running {
             let ranks = past.moved.iter().map(|(_, one)| one.rank);
-            let ranks: BTreeSet<Rank> = ranks.collect();
+            // Those on their way back are told when they are there.
+            let ranks: BTreeSet<Rank> = ranks.filter(|rank| !self.ranks.is_away(*rank)).collect();
             for rank in ranks {
                 self.tell_moved(rank, effects);
             }

@@ -50,11 +50,13 @@ impl Central {
         let checkpoints = self.mode.checkpoints();
         let writing = checkpoints.and_then(|c| c.epochs().writing);
         self.write_groups(writing, effects);
+        // Before any rank gets a table: that says where ranks on their way were before.
+        let away = self.adopt_away(past, &reports);
         self.end_past_moves(past, effects);
         // Of this generation, as it was when the hosts reported.
         let generation = self.ranks.generation();
         self.order_copies(effects);
-        self.continue_phase(now, past, &reports, effects);
+        self.continue_phase(now, past, &reports, &away, effects);
         let checkpoints = self.mode.checkpoints();
         let committed = checkpoints.map(|c| c.epochs()).unwrap_or_default();
         let numbered = reports.into_iter().enumerate();
@@ -224,25 +226,44 @@ impl Central {
         }
     }
 
+    /// The ranks that wait for their start by the hosts' reports.
+    fn waiting(&self, reports: &Reports) -> Vec<Rank> {
+        let present =
+            |said: &&RankReport| self.ranks.is_last_incarnation(said.rank, said.incarnation);
+        (reports.iter().flatten())
+            .filter(|report| report.generation == Some(self.ranks.generation()))
+            .flat_map(|report| &report.ranks)
+            .filter(|said| said.waits && present(said))
+            .map(|said| said.rank)
+            .collect()
+    }
+
+    /// Finds the ranks of groups that are on their way back while the job runs.
+    fn adopt_away(&mut self, past: &Past, reports: &Reports) -> BTreeSet<Rank> {
+        if self.phase != CentralPhase::Running {
+            return BTreeSet::new();
+        }
+        let waiting = self.waiting(reports);
+        let is_away = |rank: &Rank| !self.ranks.has_returned(*rank) || waiting.contains(rank);
+        let away: BTreeSet<Rank> = past.returning.iter().copied().filter(is_away).collect();
+        let since = self.losses.since();
+        for rank in &away {
+            self.ranks.adopt_away(*rank, since);
+        }
+        away
+    }
+
     /// Ranks of groups that have come back, or were about to: those that are back start, and others
     /// learn where they are.
     fn return_again(
         &mut self,
         now: Time,
         waiting: &[Rank],
-        past: &Past,
+        (past, away): (&Past, &BTreeSet<Rank>),
         effects: &mut Vec<CentralEffect>,
     ) {
-        let since = self.losses.since();
-        let is_away = |rank: &Rank| !self.ranks.has_returned(*rank) || waiting.contains(rank);
-        let returning = past.returning.iter().copied();
-        let (away, back): (Vec<Rank>, Vec<Rank>) = returning.partition(is_away);
-        // Before any of them gets a table: that says where ranks on their way were before.
-        for rank in away {
-            self.ranks.adopt_away(rank, since);
-        }
-        for rank in back {
-            self.tell_returned(&[rank], effects);
+        for rank in past.returning.difference(away) {
+            self.tell_returned(&[*rank], effects);
         }
         for rank in waiting {
             self.start_group(now, *rank, effects);
@@ -255,21 +276,13 @@ impl Central {
         now: Time,
         past: &Past,
         reports: &Reports,
+        away: &BTreeSet<Rank>,
         effects: &mut Vec<CentralEffect>,
     ) {
         if let (CentralPhase::Restoring(_), Some(signal)) = (&self.phase, self.end.interrupted()) {
             return self.decide(now, Verdict::Interrupted { signal }, effects);
         }
-        let present =
-            |said: &&RankReport| self.ranks.is_last_incarnation(said.rank, said.incarnation);
-        let waiting: Vec<Rank> = reports
-            .iter()
-            .flatten()
-            .filter(|report| report.generation == Some(self.ranks.generation()))
-            .flat_map(|report| &report.ranks)
-            .filter(|said| said.waits && present(said))
-            .map(|said| said.rank)
-            .collect();
+        let waiting = self.waiting(reports);
         match &self.phase {
             CentralPhase::Starting | CentralPhase::Restoring(_) => {
                 for rank in self.ranks.with_limits() {
@@ -278,7 +291,7 @@ impl Central {
                 self.start_when_complete(now, effects);
             }
             CentralPhase::Running => {
-                self.return_again(now, &waiting, past, effects);
+                self.return_again(now, &waiting, (past, away), effects);
                 let lacks_table = reports.iter().flatten().any(|report| report.lacks_table);
                 if !waiting.is_empty() || lacks_table {
                     self.start_again(effects);
