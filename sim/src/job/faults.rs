@@ -197,7 +197,9 @@ impl<W: Work> JobWorld<W> {
         }
         self.tally.locals += 1;
         self.fails_with_host(host);
-        let works = |(key, p): &(&Key, &Process)| p.has_work && self.home_of(**key) == host;
+        // One that was displaced has a successor elsewhere, which works on.
+        let works =
+            |(key, p): &(&Key, &Process)| p.has_work && !p.stopped && self.home_of(**key) == host;
         let workers = self.processes.iter().filter(works);
         let ranks: BTreeSet<Rank> = workers.map(|(key, _)| key.0).collect();
         for rank in &ranks {
