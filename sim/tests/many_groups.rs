@@ -1,9 +1,9 @@
 //! Jobs of many recovery groups, a fixed set of seeds: a failure brings back the ranks of its group
 //! only, also where hosts are lost or ranks move, and groups take turns with their images.
-//! `REJOIN_MANY_GROUPS_SEEDS=1000..5000` runs others, and `REJOIN_MANY_GROUPS_SEEDS=17..18` one that
-//! failed.
+//! `REJOIN_MANY_GROUPS_SEEDS=1000..5000` runs others, and `REJOIN_MANY_GROUPS_SEEDS=17..18` one
+//! that failed.
 
-use rejoin_managers_protocol::central::{Central, Omission};
+use rejoin_managers_protocol::central::{Central, CentralOmission};
 use rejoin_managers_protocol::checkpoint::{CopyInterval, Interval};
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::verdict::Verdict;
@@ -25,6 +25,9 @@ struct Logs {
     /// Messages that are retained no more.
     released: u64,
 }
+
+/// Runs a seed with central managers that are changed so.
+type Run = fn(u64, fn(&mut Central)) -> Result<(Tally, Logs), String>;
 
 /// What the runs of some seeds have done.
 #[derive(Debug, Default)]
@@ -279,12 +282,7 @@ fn ranks_of_groups_move_whatever_dies() {
 }
 
 /// Without this part of central's work, one of the first seeds fails, and its error says so.
-fn found(
-    part: &str,
-    says: &str,
-    run: fn(u64, fn(&mut Central)) -> Result<(Tally, Logs), String>,
-    omit: fn(&mut Central),
-) {
+fn found(part: &str, says: &str, run: Run, omit: fn(&mut Central)) {
     let wrong = (0..20).find_map(|seed| Some((seed, run(seed, omit).err()?)));
     let (seed, wrong) = wrong.unwrap_or_else(|| panic!("nobody notices: {part}"));
     let first = wrong.lines().next().unwrap_or_default();
@@ -295,17 +293,17 @@ fn found(
 #[test]
 fn a_central_manager_that_forgets_a_part_of_its_work_for_groups_is_found() {
     found("turns", "groups have their turn", thousands, |central| {
-        central.omit(Omission::Turns);
+        central.omit(CentralOmission::Turns);
     });
     found("own groups", "all ranks go back", thousands, |central| {
-        central.omit(Omission::OwnGroup);
+        central.omit(CentralOmission::OwnGroup);
     });
     found(
         "stored commits",
         "before it is stored",
         thousands,
         |central| {
-            central.omit(Omission::StoredCommit);
+            central.omit(CentralOmission::StoredCommit);
         },
     );
     found(
@@ -313,13 +311,13 @@ fn a_central_manager_that_forgets_a_part_of_its_work_for_groups_is_found() {
         "is of another history",
         without_hosts,
         |central| {
-            central.omit(Omission::OwnCommit);
+            central.omit(CentralOmission::OwnCommit);
         },
     );
     found("updates", "stuck", without_hosts, |central| {
-        central.omit(Omission::Updates);
+        central.omit(CentralOmission::Updates);
     });
     found("files", "lacks message", without_hosts, |central| {
-        central.omit(Omission::FilesRelease);
+        central.omit(CentralOmission::FilesRelease);
     });
 }

@@ -4,17 +4,14 @@
 //! Failures are counted where they happen, returns where processes are made, and turns from orders
 //! and reports. So nothing here depends on what central says about itself.
 
-use super::process_model::SimFile;
-use super::work::Work;
-use super::{JobWorld, Key, Shape};
-use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
-use rejoin_managers_protocol::central::HostIndex;
+use super::shape::Shape;
+use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::manager_messages::{ToCentral, ToLocal};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What groups take turns with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Turn {
+pub(super) enum Turn {
     /// They take their images of this checkpoint.
     Images(Epoch),
     /// They write them to files.
@@ -28,7 +25,7 @@ pub(super) struct GroupWatch {
     size: u32,
     ranks: u32,
     /// Groups of which there may be so many at once.
-    most: usize,
+    pub most: usize,
     failures: BTreeMap<u32, u64>,
     returns: BTreeMap<Rank, u64>,
     /// The incarnations in which ranks were last ordered back, and those before.
@@ -37,7 +34,7 @@ pub(super) struct GroupWatch {
     /// not reported.
     turns: BTreeMap<Turn, BTreeMap<u32, BTreeSet<Rank>>>,
     /// Ranks that have come to `MPI_Finalize` in this generation, also if they came back since.
-    finished: BTreeSet<Rank>,
+    pub finished: BTreeSet<Rank>,
 }
 
 impl GroupWatch {
@@ -51,7 +48,8 @@ impl GroupWatch {
         }
     }
 
-    fn are_several(&self) -> bool {
+    /// A failure concerns a part of the job only.
+    pub fn are_several(&self) -> bool {
         self.size > 0
     }
 
@@ -129,7 +127,7 @@ impl GroupWatch {
 
     /// Central orders this. Returns the turn it concerns and how many groups have it now, those
     /// included that had it by earlier orders.
-    fn ordered(
+    pub fn ordered(
         &mut self,
         order: &ToLocal,
         is_stored: impl Fn(Rank, Turn) -> bool,
@@ -154,72 +152,5 @@ impl GroupWatch {
         // An earlier run of central may have had files written, which this one knows.
         groups.retain(|_, members| members.iter().any(|rank| !is_stored(*rank, turn)));
         Some((turn, groups.len()))
-    }
-}
-
-impl<W: Work> JobWorld<W> {
-    /// Central orders this: while the job runs, no more than an eighth of the groups have their
-    /// turn with one checkpoint.
-    pub(super) fn takes_turns(&mut self, order: &ToLocal) -> Result<(), String> {
-        if !self.groups.are_several() {
-            return Ok(());
-        }
-        let images = &self.images;
-        let is_stored = |rank, turn| match turn {
-            Turn::Files(epoch) => {
-                let image = images.get(&(rank, epoch));
-                image.is_none_or(|image| image.file == SimFile::Whole)
-            }
-            Turn::Images(_) => false,
-        };
-        let Some((turn, count)) = self.groups.ordered(order, is_stored) else {
-            return Ok(());
-        };
-        if count > self.groups.most {
-            // A job that stops, or whose ranks have all done their work, has no time for turns.
-            let is_over = self.groups.finished.len() == self.shape.ranks() as usize;
-            return match is_over || self.tally.stop_requests > 0 {
-                true => Ok(()),
-                false => Err(format!(
-                    "{count} groups have their turn, not {}: {turn:?}",
-                    self.groups.most
-                )),
-            };
-        }
-        let most = match turn {
-            Turn::Images(_) => &mut self.tally.most_at_once[0],
-            Turn::Files(_) => &mut self.tally.most_at_once[1],
-        };
-        *most = (count as u64).max(*most);
-        Ok(())
-    }
-
-    /// All ranks go back. Once each group has a checkpoint of its own, only a lost host or a lost
-    /// image is a reason for that.
-    pub(super) fn all_return(&mut self, generation: Generation) -> Result<(), String> {
-        let tally = &self.tally;
-        let hosts = tally.locals + tally.dropped + tally.silent;
-        let has_reason = hosts + tally.images + tally.refused + tally.unwritten > 0;
-        let is_late = self.stored.committed.is_some() && generation > self.stored.generation;
-        if generation > self.stored.generation {
-            // Those that come back there say so again.
-            self.groups.finished.clear();
-        }
-        match self.groups.are_several() && is_late && !has_reason {
-            true => Err(format!("all ranks go back, to generation {generation}")),
-            false => Ok(()),
-        }
-    }
-
-    /// A host is lost with its processes and images.
-    pub(super) fn fails_with_host(&mut self, host: HostIndex) {
-        let placed = (0u32..).map(Rank).zip(&self.placement);
-        let placed = placed.filter(|(_, at)| **at == host).map(|(rank, _)| rank);
-        let here = |key: &&Key| self.homes.get(key) == Some(&host);
-        let processes = self.processes.keys().filter(here).map(|key| key.0);
-        let ranks: BTreeSet<Rank> = placed.chain(processes).collect();
-        for rank in ranks {
-            self.groups.fails(rank);
-        }
     }
 }

@@ -36,11 +36,11 @@ struct Member {
 
 /// What one process tells its neighbour.
 #[derive(Debug, Clone, Copy)]
-pub enum Message {
+pub enum RingMessage {
     /// The right neighbour lacks the messages from this one on.
     Want(u64),
     /// This message of the left neighbour, which has this content and was sent in this epoch.
-    Say(u64, u64, Epoch),
+    Deliver(u64, u64, Epoch),
     /// Up to this message, the right neighbour has all in each image from which it may come back.
     Release(u64),
 }
@@ -52,12 +52,12 @@ pub enum LoggedRingEvent {
     Round(ProcessInstance),
     /// A message arrives.
     Tell {
-        /// Its sender.
+        /// The rank that has sent it, and in which incarnation.
         from: (Rank, Incarnation),
-        /// Its receiver.
+        /// The rank that it is for. It reaches no other incarnation than this one.
         to: (Rank, Incarnation),
-        /// The message.
-        message: Message,
+        /// What it says.
+        message: RingMessage,
     },
 }
 
@@ -131,7 +131,7 @@ impl LoggedRing {
         &self,
         rank: Rank,
         to: (Rank, Option<Incarnation>),
-        message: Message,
+        message: RingMessage,
         rng: &mut Rng,
         requests: &mut WorkRequests,
     ) {
@@ -149,7 +149,7 @@ impl LoggedRing {
     /// Asks the left neighbour for what this rank lacks.
     fn want(&self, rank: Rank, rng: &mut Rng, requests: &mut WorkRequests) {
         let member = &self.members[rank.index()];
-        let want = Message::Want(member.state.heard + 1);
+        let want = RingMessage::Want(member.state.heard + 1);
         let left = (self.left_of(rank), member.left);
         self.tell(rank, left, want, rng, requests);
     }
@@ -184,8 +184,8 @@ impl LoggedRing {
             requests.push(WorkRequest::Finished(rank));
         } else {
             state.retained.push_back(value);
-            let say = Message::Say(done, value, epoch);
-            self.tell(rank, (right, linked), say, rng, requests);
+            let deliver = RingMessage::Deliver(done, value, epoch);
+            self.tell(rank, (right, linked), deliver, rng, requests);
         }
         self.proceed(rank, rng, requests);
     }
@@ -212,8 +212,8 @@ impl LoggedRing {
         self.replayed += messages.len() as u64;
         let right = (by, Some(incarnation));
         for (number, value) in messages {
-            let say = Message::Say(number, value, epoch);
-            self.tell(rank, right, say, rng, requests);
+            let deliver = RingMessage::Deliver(number, value, epoch);
+            self.tell(rank, right, deliver, rng, requests);
         }
         let is_of_past = number > done + 1;
         let is_apart = rank.0 / self.group != by.0 / self.group;
@@ -265,7 +265,7 @@ impl LoggedRing {
             return Ok(());
         };
         let member = &self.members[to.0.index()];
-        let is_of_right = !matches!(message, Message::Say(..));
+        let is_of_right = !matches!(message, RingMessage::Deliver(..));
         let sender = if is_of_right {
             member.right
         } else {
@@ -275,7 +275,7 @@ impl LoggedRing {
         let is_ready = here == Some(to.1) && member.started && sender >= Some(from.1);
         if !is_ready && here.is_none_or(|here| here <= to.1) {
             // Whoever asks tries again until the other one is there and knows it.
-            if let Message::Want(_) = message {
+            if let RingMessage::Want(_) = message {
                 requests.push(WorkRequest::After(AGAIN, event));
             }
             return Ok(());
@@ -284,11 +284,11 @@ impl LoggedRing {
             return Ok(());
         }
         match message {
-            Message::Want(number) => self.wanted(to.0, from, number, rng, requests),
-            Message::Say(number, value, epoch) => {
+            RingMessage::Want(number) => self.wanted(to.0, from, number, rng, requests),
+            RingMessage::Deliver(number, value, epoch) => {
                 self.said(to.0, (number, value, epoch), rng, requests)
             }
-            Message::Release(heard) => {
+            RingMessage::Release(heard) => {
                 let state = &mut self.members[to.0.index()].state;
                 let before = state.released;
                 state.release(heard);
@@ -373,7 +373,7 @@ impl Work for LoggedRing {
     ) {
         if let Some(image) = self.images.get(&(rank, epoch)) {
             let left = (self.left_of(rank), self.members[rank.index()].left);
-            let release = Message::Release(image.heard);
+            let release = RingMessage::Release(image.heard);
             self.tell(rank, left, release, rng, requests);
         }
     }

@@ -19,6 +19,7 @@ mod fate;
 mod faults;
 mod file_copies;
 mod file_writes;
+mod group_checks;
 mod group_watch;
 mod host_link;
 mod host_probing;

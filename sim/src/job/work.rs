@@ -57,8 +57,8 @@ pub trait Work {
     /// A rank takes an image of this number, with which it moves, and enters no epoch.
     fn save(&mut self, rank: Rank, number: Epoch);
 
-    /// A rank learns that peers of its recovery group need retain nothing that the group's images of
-    /// this checkpoint have.
+    /// A rank learns that peers of its recovery group need retain nothing that the images of this
+    /// checkpoint have.
     fn group_committed(
         &mut self,
         rank: Rank,

@@ -20,7 +20,7 @@ const BUILD: [&str; 5] = [
 ];
 
 /// Binaries that take longest: they start first, so that no core is idle in the end.
-const LONG: [&str; 16] = [
+const LONG: [&str; 17] = [
     "model_recovery",
     "model_groups",
     "model_optimistic",
@@ -31,6 +31,7 @@ const LONG: [&str; 16] = [
     "cuts",
     "model",
     "groups",
+    "many_groups",
     "rejoin_managers",
     "endings",
     "seeds",

@@ -1,8 +1,8 @@
 //! Which recovery groups take their images now, and which write them to files ([`GroupTurns`]).
 
+use super::central_omission::CentralOmission;
 use super::interface::CentralEffect;
 use super::job_state::Central;
-use super::omission::Omission;
 use super::phase::CentralPhase;
 use crate::manager_messages::{Time, ToLocal};
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
@@ -16,7 +16,7 @@ impl Central {
             self.phase,
             CentralPhase::Running | CentralPhase::Restoring(_)
         );
-        let has_time = has_time && self.stop.is_none() && !self.omits(Omission::Turns);
+        let has_time = has_time && self.stop.is_none() && !self.omits(CentralOmission::Turns);
         self.groups.are_several() && has_time
     }
 

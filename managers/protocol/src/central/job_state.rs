@@ -1,6 +1,7 @@
 //! The central manager's state. Each part has its own fields; handlers of events change the parts
 //! through their methods.
 
+use super::central_omission::CentralOmission;
 use super::copy_groups::CopyGroups;
 use super::group_turns::GroupTurns;
 use super::host_table::HostTable;
@@ -10,7 +11,6 @@ use super::job_end::JobEnd;
 use super::log_table::LogTable;
 use super::losses::Losses;
 use super::moves::{Departures, FormerHosts, MoveTable, RankMove};
-use super::omission::Omission;
 use super::phase::CentralPhase;
 use super::rank_table::RankTable;
 use super::recovery::{HeldGroupOrders, LostHosts, RecoveryMode};
@@ -73,13 +73,13 @@ pub struct Central {
     copy_groups: CopyGroups,
     /// The part that a test leaves out.
     #[cfg(feature = "omissions")]
-    omitted: Option<Omission>,
+    omitted: Option<CentralOmission>,
 }
 
 #[cfg(feature = "omissions")]
 impl Central {
     /// Leaves this part out from now on.
-    pub fn omit(&mut self, part: Omission) {
+    pub fn omit(&mut self, part: CentralOmission) {
         self.omitted = Some(part);
     }
 }
@@ -137,7 +137,7 @@ impl Central {
 
     /// Whether a test leaves out this part.
     #[inline(always)]
-    pub(super) fn omits(&self, part: Omission) -> bool {
+    pub(super) fn omits(&self, part: CentralOmission) -> bool {
         #[cfg(feature = "omissions")]
         return self.omitted == Some(part);
         #[cfg(not(feature = "omissions"))]

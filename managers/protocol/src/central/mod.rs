@@ -16,6 +16,7 @@
 //! `watch_steps`.
 
 mod added_hosts;
+mod central_omission;
 mod central_step;
 mod checkpoints;
 mod copy_groups;
@@ -37,7 +38,6 @@ mod leaving_hosts;
 mod log_table;
 mod losses;
 mod moves;
-mod omission;
 mod phase;
 pub mod placement;
 mod rank_table;
@@ -51,6 +51,8 @@ mod stopping;
 mod view;
 mod watch_steps;
 
+#[cfg(feature = "omissions")]
+pub use central_omission::CentralOmission;
 pub use copy_groups::{CopyGroups, Stripe};
 pub use event::Event;
 pub use host_condition::{HostCondition, HostView};
@@ -64,8 +66,6 @@ pub use job_state::Central;
 pub use log_table::LogView;
 pub use losses::Losses;
 pub use moves::{FormerHosts, MovePhase, MoveRequest, MoveView, Movers, RankMove, RequestPlan};
-#[cfg(feature = "omissions")]
-pub use omission::Omission;
 pub use rank_table::RankView;
 pub use resume::REPORT_BOUND;
 pub use stop_request::{SAME_SIGNAL, StopRequest, StopSignal};

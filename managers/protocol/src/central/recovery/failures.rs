@@ -2,13 +2,13 @@
 
 use super::phases::GlobalRestore;
 use super::response::{JobProgress, Response, Situation};
+use crate::central::central_omission::CentralOmission;
 use crate::central::event::Event;
 use crate::central::failure::Failure;
 use crate::central::interface::{CentralEffect, FailureHistory, HostIndex, Record};
 use crate::central::job_end::END_BOUND;
 use crate::central::job_state::Central;
 use crate::central::losses::NotRestored;
-use crate::central::omission::Omission;
 use crate::central::phase::CentralPhase;
 use crate::manager_messages::{Cause, End, ProcessInstance, Stage, Time, ToLocal};
 use crate::policy::Refusal;
@@ -120,8 +120,8 @@ impl Central {
             return Response::End(None);
         }
         let of_group = self.groups.committed(rank).map(|last| last.epoch);
-        let of_group = of_group.filter(|_| !self.omits(Omission::OwnGroup));
-        let of_group = match self.omits(Omission::OwnCommit) {
+        let of_group = of_group.filter(|_| !self.omits(CentralOmission::OwnGroup));
+        let of_group = match self.omits(CentralOmission::OwnCommit) {
             true => of_group.and(self.mode.checkpoints().and_then(|c| c.committed())),
             false => of_group,
         };

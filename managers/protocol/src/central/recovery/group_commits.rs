@@ -5,9 +5,9 @@
 //! ones that outlive a host, also if a newer image in memory counts. So its peers retain what these
 //! files lack.
 
+use crate::central::central_omission::CentralOmission;
 use crate::central::interface::{CentralEffect, HostIndex, Record};
 use crate::central::job_state::Central;
-use crate::central::omission::Omission;
 use crate::central::phase::CentralPhase;
 use crate::central::recovery_groups::GroupCheckpoint;
 use crate::manager_messages::{Time, ToLocal};
@@ -30,7 +30,7 @@ impl Central {
         if members.is_empty() || !is_whole || !self.groups.commit(rank, checkpoint) {
             return;
         }
-        if !self.omits(Omission::StoredCommit) {
+        if !self.omits(CentralOmission::StoredCommit) {
             effects.push(CentralEffect::Persist(Record::GroupCommitted {
                 rank: members[0],
                 epoch,
@@ -65,7 +65,7 @@ impl Central {
 
     /// The checkpoint before which peers of this rank's group need retain nothing.
     fn released(&self, rank: Rank) -> Option<Epoch> {
-        let retains = !self.omits(Omission::FilesRelease);
+        let retains = !self.omits(CentralOmission::FilesRelease);
         let checkpoints = self.mode.checkpoints().filter(|_| retains);
         match checkpoints.filter(|c| c.keeps_files()) {
             Some(checkpoints) => checkpoints.outlives_hosts(),

@@ -3,10 +3,10 @@
 //! No generation begins: the others keep their links among themselves. When all ranks of the group
 //! have registered, they get the table, and all others learn where they are, as after a move.
 
+use crate::central::central_omission::CentralOmission;
 use crate::central::event::Event;
 use crate::central::interface::{CentralEffect, HostIndex, Record};
 use crate::central::job_state::Central;
-use crate::central::omission::Omission;
 use crate::central::phase::CentralPhase;
 use crate::manager_messages::{ProcessInstance, Time, ToLocal};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
@@ -137,7 +137,7 @@ impl Central {
         // Those that are back do not know which images of theirs count by now.
         self.tell_group_commit(members, effects);
         for instance in instances {
-            if self.omits(Omission::Updates) {
+            if self.omits(CentralOmission::Updates) {
                 continue;
             }
             let Some((_, card)) = table.get(instance.rank.index()) else {

@@ -3,7 +3,7 @@
 
 /// A part of central's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Omission {
+pub enum CentralOmission {
     /// An eighth of the groups take their images at a time, and write them to files.
     Turns,
     /// Only the group of a failed rank comes back.

@@ -1,0 +1,77 @@
+//! Checks of a job in recovery groups, with what [`GroupWatch`](super::group_watch) counts.
+
+use super::group_watch::Turn;
+use super::process_model::SimFile;
+use super::work::Work;
+use super::{JobWorld, Key};
+use rejoin_channel_table::{Generation, Rank};
+use rejoin_managers_protocol::central::HostIndex;
+use rejoin_managers_protocol::manager_messages::ToLocal;
+use std::collections::BTreeSet;
+
+impl<W: Work> JobWorld<W> {
+    /// Central orders this: while the job runs, no more than an eighth of the groups have their
+    /// turn with one checkpoint.
+    pub(super) fn takes_turns(&mut self, order: &ToLocal) -> Result<(), String> {
+        if !self.groups.are_several() {
+            return Ok(());
+        }
+        let images = &self.images;
+        let is_stored = |rank, turn| match turn {
+            Turn::Files(epoch) => {
+                let image = images.get(&(rank, epoch));
+                image.is_none_or(|image| image.file == SimFile::Whole)
+            }
+            Turn::Images(_) => false,
+        };
+        let Some((turn, count)) = self.groups.ordered(order, is_stored) else {
+            return Ok(());
+        };
+        if count > self.groups.most {
+            // A job that stops, or whose ranks have all done their work, has no time for turns.
+            let is_over = self.groups.finished.len() == self.shape.ranks() as usize;
+            return match is_over || self.tally.stop_requests > 0 {
+                true => Ok(()),
+                false => Err(format!(
+                    "{count} groups have their turn, not {}: {turn:?}",
+                    self.groups.most
+                )),
+            };
+        }
+        let most = match turn {
+            Turn::Images(_) => &mut self.tally.most_at_once[0],
+            Turn::Files(_) => &mut self.tally.most_at_once[1],
+        };
+        *most = (count as u64).max(*most);
+        Ok(())
+    }
+
+    /// All ranks go back. Once each group has a checkpoint of its own, only a lost host or a lost
+    /// image is a reason for that.
+    pub(super) fn all_return(&mut self, generation: Generation) -> Result<(), String> {
+        let tally = &self.tally;
+        let hosts = tally.locals + tally.dropped + tally.silent;
+        let has_reason = hosts + tally.images + tally.refused + tally.unwritten > 0;
+        let is_late = self.stored.committed.is_some() && generation > self.stored.generation;
+        if generation > self.stored.generation {
+            // Those that come back there say so again.
+            self.groups.finished.clear();
+        }
+        match self.groups.are_several() && is_late && !has_reason {
+            true => Err(format!("all ranks go back, to generation {generation}")),
+            false => Ok(()),
+        }
+    }
+
+    /// A host is lost with its processes and images.
+    pub(super) fn fails_with_host(&mut self, host: HostIndex) {
+        let placed = (0u32..).map(Rank).zip(&self.placement);
+        let placed = placed.filter(|(_, at)| **at == host).map(|(rank, _)| rank);
+        let here = |key: &&Key| self.homes.get(key) == Some(&host);
+        let processes = self.processes.keys().filter(here).map(|key| key.0);
+        let ranks: BTreeSet<Rank> = placed.chain(processes).collect();
+        for rank in ranks {
+            self.groups.fails(rank);
+        }
+    }
+}
