@@ -83,7 +83,7 @@ impl ExpectedOutput {
         let repeated = written.len() as u64;
         let until = self.lines + repeated + LATE;
         for skipped in &mut self.skipped {
-            // After an earlier rollback more may be repeated before its turn than was written since.
+            // After an earlier rollback, more may precede its turn than was written since.
             skipped.until = until.max(skipped.until + repeated);
         }
         written.append(&mut self.next);
