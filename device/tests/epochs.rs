@@ -22,7 +22,7 @@ fn exchange(device: &mut Device) -> u64 {
         // not last.
         if number > 0 && number % u64::from(5 * size) == u64::from(5 * me) {
             device
-                .enter_epoch(Epoch(device.epoch().0 + 1))
+                .enter_epoch(Epoch(device.epoch().0.max(1) + 1))
                 .expect("entered");
         }
         // A peer leaves, and its links with it, once it has everyone's last message: count before.
@@ -53,6 +53,15 @@ fn frames_of_a_later_epoch_wait_in_their_link() {
         assert_eq!(lost, 0, "a later epoch is no breach");
         assert!(epoch >= Epoch(20), "{epoch:?}");
     }
+}
+
+#[test]
+fn a_signal_that_announces_messages_makes_no_rank_enter_its_first_epoch() {
+    let epochs = TestJob::new(2).run(|device| {
+        device.enter_epoch(Epoch(1)).expect("nothing to read");
+        device.epoch()
+    });
+    assert_eq!(epochs, [Epoch(0); 2]);
 }
 
 #[test]

@@ -11,8 +11,8 @@ pub const MANAGER_FD: &str = "REJOIN_MANAGER_FD";
 /// Version of the messages in this crate; both sides must have the same.
 pub const VERSION: u32 = 26;
 
-/// A request by signal with this number concerns no checkpoint, because every rank that runs has
-/// passed it: the rank reads the messages of its manager.
+/// A request by signal with this number asks for nothing itself: the rank reads the messages of its
+/// manager, which say what is wanted. The first checkpoint is requested by message, too.
 pub const READ_MESSAGES: Epoch = Epoch(1);
 
 /// Most milliseconds of [`ToManager::SignalLater`].

@@ -12,7 +12,7 @@ use rejoin_channel_table::{Epoch, Generation, Rank};
 use rejoin_ckpt::threads::{self, Parked};
 use rejoin_ckpt::twin::{Image, Restored, Taken};
 use rejoin_ckpt::{Caveat, Refused, checkpoint_request, host_barrier};
-use rejoin_wire::ToManager;
+use rejoin_wire::{READ_MESSAGES, ToManager};
 
 use super::Device;
 use crate::descriptors::OldDescriptors;
@@ -45,15 +45,24 @@ impl Device {
     /// Enters a later epoch now, at a safe point of the caller's. Later frames carry the epoch, so
     /// their receivers enter it, too. An earlier epoch, or the present one, changes nothing.
     /// Returns again in each process that is restored from the image that is taken here.
+    /// [`READ_MESSAGES`] names no epoch.
     ///
     /// # Errors
     /// A manager that cannot be spoken to.
     pub fn enter_epoch(&mut self, epoch: Epoch) -> Result<()> {
         // A program that computes for hours takes nothing else from its socket.
         self.read_manager_messages()?;
-        self.recovery.request(epoch, self.engine.epoch());
+        self.note_request(epoch);
         self.safe_point()?;
         self.serve_peers()
+    }
+
+    /// A rank of a group whose turn has not come may be in no epoch yet, while another one comes
+    /// back: the number of [`READ_MESSAGES`] must not make it take an image.
+    fn note_request(&mut self, epoch: Epoch) {
+        if epoch != READ_MESSAGES {
+            self.recovery.request(epoch, self.engine.epoch());
+        }
     }
 
     /// Takes over a request that came by signal and was not met in its handler.
@@ -64,9 +73,9 @@ impl Device {
         if checkpoint_request::is_pending()
             && let Some(epoch) = checkpoint_request::take_pending()
         {
-            let (epoch, present) = (Epoch(epoch), self.engine.epoch());
-            self.recovery.request(epoch, present);
-            if epoch <= present {
+            let epoch = Epoch(epoch);
+            self.note_request(epoch);
+            if epoch == READ_MESSAGES || epoch <= self.engine.epoch() {
                 // It is about something else, which the socket says.
                 self.read_manager_messages()?;
                 self.serve_peers_later()?;
