@@ -108,7 +108,8 @@ struct Long {
     killed: u32,
 }
 
-/// Processor time after which a rank is killed for the first time.
+/// Processor time after which a rank is killed for the first time: half of what the server and each
+/// client need in all.
 const FIRST: Duration = Duration::from_millis(900);
 /// A rank that replays needs most of that again. It is killed after so much.
 const IN_REPLAY: Duration = Duration::from_millis(60);
@@ -118,7 +119,7 @@ impl Long {
         let usual = ["-n", "4", "--spin", "0", "--checkpoint-interval", "asked"];
         let run = Run::raw(usual).arg("--max-restarts").arg("100");
         let run = run.arg("--recovery").arg(recovery).arg(program("orders"));
-        let run = run.arg("300").arg("4000000").arg("1000000");
+        let run = run.arg("500").arg("4000000").arg("1500000");
         let child = run.start();
         let job = Job::of(child.id(), "orders");
         wait_for(LIMIT, "a checkpoint", || job.has_checkpoint(4));
