@@ -17,6 +17,7 @@ mod events;
 mod job_locality;
 mod job_member;
 mod links;
+mod log_pace;
 mod log_room;
 mod log_words;
 mod manager;

@@ -1,5 +1,6 @@
 //! How much a rank may retain for other recovery groups.
 
+use crate::log_pace::LogPace;
 use rejoin_engine::LogLook;
 use rejoin_wire::RankOptions;
 
@@ -33,6 +34,14 @@ impl LogRoom {
         LogRoom {
             memory: u64::MAX,
             file: 0,
+        }
+    }
+
+    /// When checkpoints are asked for that make room in good time.
+    pub(crate) fn pace(self) -> LogPace {
+        match self.memory {
+            u64::MAX => LogPace::never(),
+            memory => LogPace::new(memory.saturating_add(self.file) / 2),
         }
     }
 

@@ -10,20 +10,32 @@ use rejoin_logging::determinants::{
     LogUsage,
 };
 
+use crate::log_pace::LogPace;
 use crate::log_room::LogRoom;
 
 /// The log of a rank's determinants. Its memory outlives the process.
 pub type Determinants = DeterminantLog<Box<dyn LogMemory + Send>>;
+
+/// What makes room in a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum LogRequest {
+    /// Files of the last image, or of a later one.
+    Files,
+    /// A later image.
+    Checkpoint,
+}
 
 /// The log, and what the device knows of it.
 pub(crate) struct RankLog {
     log: Determinants,
     /// How far the log was at the images that may be committed.
     images: Vec<(Epoch, u64)>,
-    /// The epoch in which a checkpoint was asked for, because a log was half full, and when.
-    asked: Option<(Epoch, Instant)>,
+    /// What was asked for last, because a log was half full, in which epoch, and when.
+    asked: Option<(LogRequest, Epoch, Instant)>,
     /// How many bytes of messages may be retained for other groups.
     room: LogRoom,
+    /// How many bytes ask for a checkpoint before that.
+    pace: LogPace,
     /// Bytes of them when that was asked last, and the most there ever were.
     retained: u64,
     most_retained: u64,
@@ -71,6 +83,7 @@ impl RankLog {
             log,
             images: Vec::new(),
             asked: None,
+            pace: room.pace(),
             room,
             retained: 0,
             most_retained: 0,
@@ -88,6 +101,7 @@ impl RankLog {
 
     /// The process was restored on another host, where it has this room.
     pub(crate) fn set_room(&mut self, room: LogRoom) {
+        self.pace = room.pace();
         self.room = room;
     }
 
@@ -228,6 +242,7 @@ impl RankLog {
         memory: Box<dyn LogMemory + Send>,
     ) -> Result<(), DeterminantError> {
         self.asked = None;
+        self.pace.forget();
         if self.stable.is_some() {
             // The manager is another one, or does not know what it was asked for.
             self.must_outlive_host();
@@ -250,11 +265,18 @@ impl RankLog {
         (self.retained, self.before_image) = (retained, retained);
     }
 
+    /// That image was taken, at this cost in microseconds. `used`: bytes of the log's memory that
+    /// were ever in use.
+    pub(crate) fn image_taken(&mut self, cost: u64, used: u64) {
+        self.pace.image_taken(cost, used);
+    }
+
     /// The image of this epoch is committed: earlier determinants are needed no more.
     ///
     /// # Errors
     /// The memory is not the log's.
     pub(crate) fn release(&mut self, epoch: Epoch) -> Result<(), DeterminantError> {
+        self.pace.released(Instant::now(), epoch);
         let Some(at) = self.images.iter().position(|(of, _)| *of == epoch) else {
             return Ok(());
         };
@@ -263,15 +285,15 @@ impl RankLog {
         self.log.release(position)
     }
 
-    /// Takes note of what the rank retains for other groups. Returns whether to ask for a
-    /// checkpoint in this epoch, because that, the determinants or another log of the rank fill
-    /// half of their room: once, or again if all is full after a while.
-    pub(crate) fn wants_checkpoint(
+    /// Takes note of what the rank retains for other groups. Returns what to ask for in this epoch,
+    /// because that, the determinants or another log of the rank fill half of their room: once, or
+    /// again if all is full after a while.
+    pub(crate) fn request(
         &mut self,
         epoch: Epoch,
         look: &LogLook,
         is_other_half_full: bool,
-    ) -> bool {
+    ) -> Option<LogRequest> {
         let retained = look.retained;
         self.is_full = self.room.is_full(look);
         // What is released is older than what is retained.
@@ -282,20 +304,30 @@ impl RankLog {
         let is_full = self.is_full || self.log.is_full();
         // Another image does not help those that wait for a commit of the last one.
         let since_image = retained - self.before_image;
-        let is_half_full = is_full
-            || is_other_half_full
-            || self.log.is_half_full()
+        let is_half_recorded = self.log.is_half_full();
+        let at_image = self.images.last().map_or(0, |(_, position)| *position);
+        let recorded = self.log.position().saturating_sub(at_image);
+        let needs_image = is_other_half_full
+            || (is_half_recorded && recorded > self.log.capacity() / 4)
+            || since_image > self.pace.bytes()
             || self.room.is_half_full(look, since_image);
         let since = self.full_since.unwrap_or_else(Instant::now);
         self.full_since = is_full.then_some(since);
-        let was_asked = self.asked.is_some_and(|(asked_in, at)| {
-            asked_in == epoch && !(is_full && at.elapsed() > ROOM_PATIENCE)
+        let request = match needs_image {
+            true => Some(LogRequest::Checkpoint),
+            false => (is_full || is_half_recorded).then_some(LogRequest::Files),
+        };
+        let was_asked = self.asked.is_some_and(|(of, asked_in, at)| {
+            let is_late = is_full && at.elapsed() > ROOM_PATIENCE;
+            Some(of) >= request && asked_in == epoch && !is_late
         });
-        let wants = is_half_full && !was_asked;
-        if wants {
-            self.asked = Some((epoch, Instant::now()));
+        let request = request.filter(|_| !was_asked)?;
+        let now = Instant::now();
+        if request == LogRequest::Checkpoint {
+            self.pace.asks(now, epoch);
         }
-        wants
+        self.asked = Some((request, epoch, now));
+        Some(request)
     }
 
     /// The log holds this now. Tells the manager what is new, by words in the memory of the log.
@@ -361,10 +393,10 @@ mod tests {
                 .expect("room");
         };
         yes(&mut rank_log);
-        assert!(!rank_log.wants_checkpoint(Epoch(1), &look(0), false));
+        assert!(rank_log.request(Epoch(1), &look(0), false).is_none());
         yes(&mut rank_log);
-        assert!(rank_log.wants_checkpoint(Epoch(1), &look(0), false));
-        assert!(!rank_log.wants_checkpoint(Epoch(1), &look(0), false));
+        assert!(rank_log.request(Epoch(1), &look(0), false) == CHECKPOINT);
+        assert!(rank_log.request(Epoch(1), &look(0), false).is_none());
         rank_log.note_image(Epoch(2), 0);
         yes(&mut rank_log);
         rank_log.release(Epoch(3)).expect("no such image");
@@ -436,42 +468,49 @@ mod tests {
         assert_eq!(reopened, LogUsage::default());
     }
 
+    const CHECKPOINT: Option<LogRequest> = Some(LogRequest::Checkpoint);
+
     #[test]
     fn retained_messages_ask_for_a_checkpoint_at_half_of_the_limit_and_are_full_above_it() {
         let memory: Box<dyn LogMemory + Send> = Box::new(vec![0_u64; 16 + 4 * 4]);
         let log = Determinants::new(memory).expect("a log of four records");
         let mut rank_log = RankLog::new(log, LogRoom::in_memory(100));
-        assert!(!rank_log.wants_checkpoint(Epoch(1), &look(50), false));
-        assert!(rank_log.wants_checkpoint(Epoch(1), &look(51), false) && !rank_log.is_full());
-        assert!(!rank_log.wants_checkpoint(Epoch(1), &look(101), false) && rank_log.is_full());
+        assert!(rank_log.request(Epoch(1), &look(50), false).is_none());
+        assert!(rank_log.request(Epoch(1), &look(51), false) == CHECKPOINT && !rank_log.is_full());
+        assert!(rank_log.request(Epoch(1), &look(101), false).is_none() && rank_log.is_full());
         rank_log.note_image(Epoch(2), 90);
         assert!(
-            !rank_log.wants_checkpoint(Epoch(2), &look(99), false),
+            rank_log.request(Epoch(2), &look(99), false).is_none(),
             "their receivers commit soon"
         );
         assert!(
-            rank_log.wants_checkpoint(Epoch(2), &look(101), false),
+            rank_log.request(Epoch(2), &look(101), false) == Some(LogRequest::Files),
             "the image made no room"
         );
-        rank_log.note_image(Epoch(3), 50);
-        assert!(!rank_log.wants_checkpoint(Epoch(3), &look(95), false));
         assert!(
-            !rank_log.wants_checkpoint(Epoch(3), &look(45), false),
+            rank_log.request(Epoch(2), &look(141), false) == CHECKPOINT,
+            "51 since the image, while files are waited for"
+        );
+        assert!(rank_log.request(Epoch(2), &look(102), false).is_none());
+        rank_log.note_image(Epoch(3), 50);
+        assert!(rank_log.request(Epoch(3), &look(95), false).is_none());
+        assert!(
+            rank_log.request(Epoch(3), &look(45), false).is_none(),
             "45 since the image"
         );
         assert!(
-            rank_log.wants_checkpoint(Epoch(3), &look(51), false),
+            rank_log.request(Epoch(3), &look(51), false) == CHECKPOINT,
             "51 since the image"
         );
         rank_log.note_image(Epoch(4), 51);
-        assert!(!rank_log.wants_checkpoint(Epoch(4), &look(0), false) && !rank_log.is_full());
-        assert!(!rank_log.wants_checkpoint(Epoch(4), &look(50), false));
-        assert!(rank_log.wants_checkpoint(Epoch(4), &look(50), true));
+        assert!(rank_log.request(Epoch(4), &look(0), false).is_none() && !rank_log.is_full());
+        assert!(rank_log.request(Epoch(4), &look(50), false).is_none());
+        assert!(rank_log.request(Epoch(4), &look(50), true) == CHECKPOINT);
         assert!(
-            !rank_log.wants_checkpoint(Epoch(4), &look(50), true),
+            rank_log.request(Epoch(4), &look(50), true).is_none(),
             "once"
         );
         rank_log.note_image(Epoch(5), 0);
-        assert!(rank_log.wants_checkpoint(Epoch(5), &look(51), false));
+        assert!(rank_log.request(Epoch(5), &look(51), false) == CHECKPOINT);
     }
 }

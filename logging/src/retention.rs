@@ -108,6 +108,18 @@ impl<B> Retention<B> {
         (self.ring.tail() - self.unacked.1) as usize
     }
 
+    /// The bodies of frames below `ssn` that lie outside of the ring.
+    pub fn bodies_below(&self, ssn: Ssn) -> impl Iterator<Item = &B> {
+        let below = self.bodies.iter().take_while(move |(of, _)| *of < ssn);
+        below.map(|(_, body)| body)
+    }
+
+    /// The same, to be changed.
+    pub fn bodies_below_mut(&mut self, ssn: Ssn) -> impl Iterator<Item = &mut B> {
+        let below = self.bodies.iter_mut().take_while(move |(of, _)| *of < ssn);
+        below.map(|(_, body)| body)
+    }
+
     /// Bytes of the ring that are held.
     pub fn bytes(&self) -> usize {
         self.ring.len()

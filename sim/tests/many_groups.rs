@@ -24,6 +24,7 @@ struct Logs {
     known: u64,
     /// Messages that are retained no more.
     released: u64,
+    lacked: u64,
 }
 
 /// Runs a seed with central managers that are changed so.
@@ -56,6 +57,7 @@ fn job(
         replayed: ring.replayed,
         known: ring.known,
         released: ring.released,
+        lacked: ring.lacked,
     };
     Ok((tally, logs))
 }
@@ -82,6 +84,7 @@ fn runs(
         runs.logs.replayed += logs.replayed;
         runs.logs.known += logs.known;
         runs.logs.released += logs.released;
+        runs.logs.lacked += logs.lacked;
     }
     println!("{runs:?}");
     runs
@@ -216,6 +219,57 @@ fn groups_of_lost_hosts_come_back_on_others() {
         assert!(all.moves > 100 && all.displaced > 10, "{all:?}");
         assert!(all.group_returns > 500 && all.centrals > 200, "{all:?}");
         assert!(runs.logs.replayed > 1000 && runs.logs.released > 1000);
+        assert!(runs.logs.lacked > 100, "{:?}", runs.logs);
+    }
+}
+
+/// The same, where processes fail again and again with their images in memory, also shortly before
+/// their hosts.
+fn fallible(seed: u64, prepare: fn(&mut Central)) -> Result<(Tally, Logs), String> {
+    let mut rng = Rng::new(seed ^ 0x61f7);
+    let per_host = rng.between(1, 3) as u32;
+    let shape = Shape {
+        hosts: rng.between(3, 6) as usize,
+        spares: 0,
+        per_host,
+        interval: Interval::Every(rng.between(20, 60)),
+        files: Some(Interval::Every(rng.between(20, 60))),
+        leases: Some(Terms::new(1000, 1500)),
+        lookups: false,
+        failover: true,
+        takes_in: true,
+        // Files are there long before their copies.
+        copies: Some((
+            1,
+            CopyInterval::Own(Interval::Every(rng.between(300, 2000))),
+        )),
+        group: Some(per_host),
+    };
+    let (rounds, round) = (rng.between(40, 100), rng.between(10, 40) * MILLI);
+    let fate = Fate {
+        from: 200 * MILLI,
+        until: 200 * MILLI + rounds * round,
+        kills: rng.between(4, 20) as u32,
+        images: rng.below(4) as u32,
+        pairs: rng.between(4, 20) as u32,
+        locals: rng.between(1, 3) as u32,
+        ..Fate::default()
+    };
+    job(
+        rng,
+        shape,
+        &fate,
+        (rounds + 200 * MILLI / round, round),
+        prepare,
+    )
+}
+
+#[test]
+fn groups_come_back_together_where_files_lack_messages() {
+    let runs = runs(0..400, fallible);
+    if is_fixed() {
+        assert!(runs.all.returns_beside > 10, "{:?}", runs.all);
+        assert!(runs.logs.lacked > 100, "{:?}", runs.logs);
     }
 }
 
@@ -308,7 +362,7 @@ fn a_central_manager_that_forgets_a_part_of_its_work_for_groups_is_found() {
     );
     found(
         "own commits",
-        "is of another history",
+        "a group commits an older checkpoint",
         without_hosts,
         |central| {
             central.omit(CentralOmission::OwnCommit);
@@ -319,5 +373,8 @@ fn a_central_manager_that_forgets_a_part_of_its_work_for_groups_is_found() {
     });
     found("files", "lacks message", without_hosts, |central| {
         central.omit(CentralOmission::FilesRelease);
+    });
+    found("fitting files", "lacks message", fallible, |central| {
+        central.omit(CentralOmission::FittingFiles);
     });
 }

@@ -76,7 +76,7 @@ fn ranks_of_a_lost_host_take_what_they_had_received_from_the_copy() {
     let undisturbed = Job::undisturbed(&hosts, &[]);
     let once = ["--checkpoint-interval", "asked", "--stats"];
     let way = ["--spare", "h3", "--log-group", "rank"];
-    let mut job = Job::jacobi(&hosts, &[&LOGS[..], &once, &way].concat());
+    let mut job = Job::jacobi_without_times(&hosts, &[&LOGS[..], &once, &way].concat());
     job.until_committed("partner", 1);
     std::thread::sleep(Duration::from_millis(500));
     hosts.kill(2);
@@ -99,18 +99,14 @@ fn ranks_of_a_lost_host_take_what_they_had_received_from_the_copy() {
         restored[2..].iter().all(|count| *count > 10),
         "{restored:?}"
     );
-    // On a busy machine the host may be lost with times of its ranks that no other host has yet:
-    // then the ranks that depend on these come back, too.
-    if !text.contains("that were lost with a host") {
-        assert_eq!(restored[..2], [0, 0], "they stand: {text}");
-    }
+    assert_eq!(restored[..2], [0, 0], "they stand: {text}");
 }
 
 #[test]
 fn a_program_without_nondeterminism_has_no_orphans() {
     let mut hosts = hosts!(3);
     let undisturbed = Job::undisturbed(&hosts, &[]);
-    let mut job = Job::jacobi(&hosts, &[&LOGS[..], &["--spare", "h3"]].concat());
+    let mut job = Job::jacobi_without_times(&hosts, &[&LOGS[..], &["--spare", "h3"]].concat());
     job.until_in_files(2);
     hosts.kill(2);
     job.until("recovered", 2);

@@ -9,7 +9,7 @@ use crate::{Holds, ImageCost, Limits, ProcessMap, Welcome};
 pub const MANAGER_FD: &str = "REJOIN_MANAGER_FD";
 
 /// Version of the messages in this crate; both sides must have the same.
-pub const VERSION: u32 = 26;
+pub const VERSION: u32 = 27;
 
 /// A request by signal with this number asks for nothing itself: the rank reads the messages of its
 /// manager, which say what is wanted. The first checkpoint is requested by message, too.
@@ -82,6 +82,15 @@ pub enum ToManager {
         /// The epoch that the rank is in: only a later one has its state.
         after: Epoch,
     },
+    /// The rank's log is full, and most of that is older than its last image: it has room when the
+    /// files of that checkpoint, or of a later one, are there. Nothing answers.
+    WantFiles {
+        /// The epoch that the rank is in.
+        of: Epoch,
+    },
+    /// The rank has come back with all messages that it retains: nothing is left out, as it may be
+    /// of the file of an image. Nothing answers.
+    LogIsWhole,
     /// The program stores its registered memory, with all other ranks: a number for it is needed.
     /// One rank asks. Answered by [`FromManager::RegionsNumber`].
     AskRegionsNumber {

@@ -72,6 +72,13 @@ pub(crate) struct Tx {
     /// The peer keeps the last body that it has received: it is not likely to need the next one
     /// again.
     pub peer_keeps: bool,
+    /// The last image that the peer has told of on this link, and the message below which that
+    /// holds all.
+    pub peer_image: (Epoch, Ssn),
+    /// The file of the image that is being taken lacks the bodies of messages below this one.
+    pub left_out: Ssn,
+    /// This process was made of such a file: it lacks them.
+    pub lacks_below: Ssn,
     /// The log is full: no new message is sent to another group.
     pub held: bool,
     /// The last interval that the peer was told on this link.
@@ -179,6 +186,9 @@ impl Channel {
                 may_lack: false,
                 logged: 0,
                 peer_keeps: false,
+                peer_image: (Epoch(0), Ssn(0)),
+                left_out: Ssn(0),
+                lacks_below: Ssn(0),
                 held: false,
                 interval: 0,
                 waits_since: 0,

@@ -134,6 +134,7 @@ impl SendContext<'_> {
             FrameKind::CancelRequest => self.cancel_requested(header),
             FrameKind::CancelReply => self.cancel_replied(header),
             FrameKind::Interval => self.depends_on(header),
+            FrameKind::Image => self.peer_has_image(header),
             FrameKind::Eager | FrameKind::Rts | FrameKind::Data => Ok(()),
         }
     }

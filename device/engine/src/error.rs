@@ -74,6 +74,10 @@ pub enum ProtocolError {
     /// acknowledged before.
     #[error("the peer acknowledges {0}, which cannot be")]
     FalseAck(Ssn),
+    /// The peer lacks a message whose body is nowhere any more: the file that this process was made
+    /// of has none of those that the peer's image of the same epoch held.
+    #[error("the peer lacks message {0}, which its image of this rank's epoch had")]
+    LeftOut(Ssn),
     /// More bytes given back than were taken.
     #[error("the peer gave back more window than was used")]
     FalseCredit,

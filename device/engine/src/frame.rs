@@ -11,10 +11,10 @@
 //! | 16 | tag |
 //! | 20 | zero |
 //! | 24 | length: of the message's body; of a data frame's own body; ack and finish: the message below which a committed image or the receive log holds all, between recovery groups |
-//! | 32 | SSN |
+//! | 32 | SSN; image: the message below which it holds all |
 //! | 40 | ack: all envelopes below are in memory with their eager bodies |
 //! | 48 | credit: bytes of window ever given back |
-//! | 56 | aux: rts: address of the body, where the receiver can read it; data: offset; ack: envelopes ever granted; cancel: see `cancel.rs`; interval: mark of the sender's log |
+//! | 56 | aux: rts: address of the body, where the receiver can read it; data: offset; ack: envelopes ever granted; cancel: see `cancel.rs`; interval: mark of the sender's log; image: its epoch |
 
 use rejoin_channel_table::ids::{Epoch, Ssn};
 use thiserror::Error;
@@ -23,8 +23,8 @@ use crate::types::Envelope;
 
 /// Length of a header in bytes.
 pub const HEADER_LEN: usize = 64;
-/// Version of the frames (`2`) and magic, the first two bytes.
-pub const FRAME_MAGIC: [u8; 2] = *b"2R";
+/// Version of the frames (`3`) and magic, the first two bytes.
+pub const FRAME_MAGIC: [u8; 2] = *b"3R";
 const MAGIC: u16 = u16::from_le_bytes(FRAME_MAGIC);
 /// Longest body of an eager message that any configuration allows.
 pub(crate) const EAGER_LIMIT: u64 = 4 << 20;
@@ -58,6 +58,8 @@ pub enum FrameKind {
     /// What follows on this link depends on determinants of the sender that are not stable yet: aux
     /// is the mark up to which its log must be stored (`interval_frames.rs`).
     Interval = 10,
+    /// The sender has taken an image, which its group may come back from (`image_bodies.rs`).
+    Image = 11,
 }
 
 impl FrameKind {
@@ -73,6 +75,7 @@ impl FrameKind {
             8 => FrameKind::CancelReply,
             9 => FrameKind::Ack,
             10 => FrameKind::Interval,
+            11 => FrameKind::Image,
             _ => return None,
         })
     }
@@ -277,7 +280,7 @@ mod tests {
     #[test]
     fn what_is_encoded_is_decoded() {
         assert_eq!(Header::decode(&header().encode()), Ok(header()));
-        assert_eq!(header().encode()[..3], *b"2R\x01");
+        assert_eq!(header().encode()[..3], *b"3R\x01");
     }
 
     #[test]
@@ -287,9 +290,9 @@ mod tests {
             bytes[at] = byte;
             Header::decode(&bytes)
         };
-        assert_eq!(with(1, 0), Err(HeaderError::Magic(0x32)));
+        assert_eq!(with(1, 0), Err(HeaderError::Magic(0x33)));
         assert_eq!(with(2, 0), Err(HeaderError::Kind(0)));
-        assert_eq!(with(2, 11), Err(HeaderError::Kind(11)));
+        assert_eq!(with(2, 12), Err(HeaderError::Kind(12)));
         assert_eq!(with(3, 8), Err(HeaderError::Flags(8)));
         assert_eq!(with(2, FrameKind::Ack as u8), Err(HeaderError::Flags(3)));
         assert_eq!(with(2, FrameKind::Cts as u8), Err(HeaderError::Flags(3)));

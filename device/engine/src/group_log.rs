@@ -69,9 +69,9 @@ impl Engine {
         self.core.pool.log_ref().all()
     }
 
-    /// The addresses of the bodies there, in order, with short gaps between them.
-    pub fn logged_bodies(&self) -> Vec<std::ops::Range<usize>> {
-        self.core.pool.log_ref().in_use()
+    /// Bytes of that memory that are in use, or were at any time.
+    pub fn log_memory_used(&self) -> u64 {
+        self.core.pool.log_ref().ever_used() as u64
     }
 
     /// The image of this epoch is committed: peers of other groups need not retain what it holds.
@@ -193,6 +193,7 @@ impl Engine {
             if channel.across {
                 let held = channel.whole_below(pending[channel.peer.index()]);
                 channel.rx.images.push((epoch, held));
+                channel.tell_image(&mut self.core, (epoch, held));
             }
         }
     }

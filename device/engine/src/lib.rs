@@ -37,7 +37,8 @@
 //! **Recovery groups.** After [`Engine::set_groups`], a channel between groups retains what no
 //! committed image of the receiver's group holds ([`Engine::image_committed`]). The device also
 //! drains [`Engine::next_log_copy`] with `next_copy`, and calls [`Engine::next_early_copy`] when it
-//! has nothing else to do. [`Engine::set_log_memory`] gives memory for these copies. It tells the
+//! has nothing else to do. [`Engine::set_log_memory`] gives memory for these copies, and
+//! [`Engine::bodies_of_image`] says what a file of an image needs of it. The device tells the
 //! engine which peer has come back ([`Engine::peer_returned`]), and that this rank has
 //! ([`Engine::returned`]). If messages may leave before determinants are stable, it tells the
 //! engine what they depend on ([`Engine::set_interval`]), and records what other ranks' messages
@@ -91,6 +92,7 @@
 //! flush_all_acks()   grant_if_starved(&FailedProbes) -> bool
 //! set_groups(&[u32])   image_committed(Epoch)   peer_returned(Rank)   returned()   next_log_copy() -> Option<LogCopy<'_>>
 //! set_log_in_memory(usize)   logged_bytes() -> u64   look_at_log(impl Fn() -> u64) -> LogLook
+//! logged_bodies() -> Vec<Range<usize>>   bodies_of_image() -> Vec<Range<usize>>   made_of_file()   lacks_bodies() -> bool
 //! set_log_memory(&'static mut [u8], usize)   next_early_copy(most: usize) -> Option<LogCopy<'_>>
 //! store_wild_matches(impl FnMut(WildMatch) -> bool) -> bool   replay_wild_matches(impl IntoIterator<Item = WildMatch>)
 //! begin_receive_log()   any_received() -> bool   log_received(impl FnMut(&Received<'_>) -> bool)
@@ -115,6 +117,7 @@ mod error;
 mod flow;
 mod frame;
 mod group_log;
+mod image_bodies;
 mod interval_frames;
 mod link;
 mod local;

@@ -141,6 +141,7 @@ impl Channel {
         self.tx.resend = None;
         self.tx.served.clear();
         self.tx.owed.clear();
+        self.tx.peer_image = (Epoch(0), Ssn(0));
         self.tx.ahead = None;
         self.tx.limit_window();
         self.interrupt();
@@ -162,6 +163,8 @@ impl SendContext<'_> {
         if ack < tx.retention.first() {
             return Err(ProtocolError::FalseAck(ack));
         }
+        self.has_bodies_for(resume, ack)?;
+        let tx = &mut self.channel.tx;
         // No message is sent before the window is what the peer has counted.
         tx.resend = Some(resume.next_envelope);
         tx.told_ack = ack;

@@ -111,13 +111,16 @@ impl LogSpace {
         self.all.clone()
     }
 
-    /// The addresses of the blocks that were taken and not put back, in order, with short gaps
-    /// between them.
-    pub(crate) fn in_use(&self) -> Vec<Range<usize>> {
+    /// The addresses of the blocks that were taken and not put back, but for those that are
+    /// `left_out`; in order, with short gaps between them.
+    pub(crate) fn in_use(
+        &self,
+        left_out: impl IntoIterator<Item = Range<usize>>,
+    ) -> Vec<Range<usize>> {
         let free = self.free.iter().flatten().flatten();
         let free = free.map(|block| addresses(block));
         let held = self.held.iter().map(|(_, block)| addresses(block));
-        let mut unused: Vec<_> = free.chain(held).collect();
+        let mut unused: Vec<_> = free.chain(held).chain(left_out).collect();
         unused.extend(self.rest.iter().map(|rest| addresses(rest)));
         unused.retain(|range| !range.is_empty());
         unused.sort_unstable_by_key(|range| range.start);
@@ -138,6 +141,12 @@ impl LogSpace {
     /// Bytes of the blocks that were taken, or are held: of memory, and of the file.
     pub(crate) fn used(&self) -> [usize; 2] {
         self.used
+    }
+
+    /// Bytes of which blocks were made at any time.
+    pub(crate) fn ever_used(&self) -> usize {
+        let rest = self.rest.iter().map(|rest| rest.len());
+        self.all.len() - rest.sum::<usize>()
     }
 
     /// Bytes of bodies in the file's blocks that were taken.
@@ -256,21 +265,21 @@ mod tests {
     fn the_blocks_in_use_are_those_that_were_not_put_back() {
         let mut space = space(256);
         let start = space.all().start;
-        assert!(space.in_use().is_empty());
+        assert!(space.in_use([]).is_empty());
         let mut blocks: Vec<_> = (0..8).map(|_| space.take(8 * PAGE)).collect();
         let page = |page: usize| start + page * PAGE;
-        assert!(space.in_use().iter().eq([&(start..page(64))]));
+        assert!(space.in_use([]).iter().eq([&(start..page(64))]));
         // One is free, one is held, and a gap of two is short.
         space.hold(blocks[0].take().expect("a block"), 1);
         space.note_image(Epoch(1));
         space.image_committed(Epoch(1));
-        assert!(space.in_use().iter().eq([&(page(8)..page(64))]));
+        assert!(space.in_use([]).iter().eq([&(page(8)..page(64))]));
         for block in &mut blocks[3..5] {
             space.hold(block.take().expect("a block"), 1);
         }
-        assert!(space.in_use().iter().eq([&(page(8)..page(64))]));
+        assert!(space.in_use([]).iter().eq([&(page(8)..page(64))]));
         space.hold(blocks[5].take().expect("a block"), 1);
-        assert_eq!(space.in_use(), [page(8)..page(24), page(48)..page(64)]);
+        assert_eq!(space.in_use([]), [page(8)..page(24), page(48)..page(64)]);
         assert_eq!(space.all(), start..page(256));
     }
 
@@ -312,7 +321,7 @@ mod tests {
         assert_eq!(space.used(), [4 * PAGE, 2 * PAGE]);
         assert!(
             space
-                .in_use()
+                .in_use([])
                 .iter()
                 .eq([&(space.all.start..space.all.start + 6 * PAGE)])
         );

@@ -1,6 +1,7 @@
 //! Buffers for bodies that the engine holds: unexpected messages, detached sends, and the log.
 
 use std::hash::{Hash, Hasher};
+use std::ops::Range;
 
 use crate::log_space::{LogBlock, LogSpace};
 
@@ -58,6 +59,17 @@ impl Buf {
 
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Its addresses in the memory of the log, if it is there.
+    pub(crate) fn logged_at(&self) -> Option<Range<usize>> {
+        match &self.data {
+            BufMemory::Heap(_) => None,
+            BufMemory::Log(block) => {
+                let start = block.as_ptr().addr();
+                Some(start..start + block.len())
+            }
+        }
     }
 }
 

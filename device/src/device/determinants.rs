@@ -13,7 +13,7 @@ use rejoin_wire::{RankOptions, ToManager};
 use super::Device;
 use crate::error::{Error, Result};
 use crate::log_room::LogRoom;
-use crate::rank_log::{Determinants, FULL_LIMIT, RankLog};
+use crate::rank_log::{Determinants, FULL_LIMIT, LogRequest, RankLog};
 use crate::rank_receive_log::RankReceiveLog;
 use crate::recovery::managers_log;
 
@@ -113,6 +113,7 @@ impl Device {
         let Some(bodies) = self.recovery.take_private_bodies() else {
             return Ok(());
         };
+        self.engine.made_of_file();
         let area = self.engine.log_memory();
         if area.is_empty() {
             return Ok(());
@@ -276,7 +277,7 @@ impl Device {
         let was_full = rank_log.is_full();
         let received = self.receive_log.as_ref();
         let is_half_full = received.is_some_and(RankReceiveLog::is_half_full);
-        let wants = rank_log.wants_checkpoint(after, &look, is_half_full);
+        let request = rank_log.request(after, &look, is_half_full);
         let is_full = rank_log.is_full();
         if rank_log.is_stuck() {
             let rank = self.member.rank();
@@ -297,9 +298,10 @@ impl Device {
             );
             self.manager.note(false, text)?;
         }
-        if wants {
-            self.manager.send(&ToManager::Checkpoint { after })?;
+        match request {
+            Some(LogRequest::Checkpoint) => self.manager.send(&ToManager::Checkpoint { after }),
+            Some(LogRequest::Files) => self.manager.send(&ToManager::WantFiles { of: after }),
+            None => Ok(()),
         }
-        Ok(())
     }
 }

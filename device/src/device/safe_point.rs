@@ -112,6 +112,7 @@ impl Device {
                 SafePointRequest::Checkpoint(epoch) => {
                     self.await_stable_image()?;
                     self.engine.set_epoch(epoch);
+                    self.tell_of_image()?;
                     self.note_determinants(epoch);
                     self.take_image(epoch)?;
                 }
@@ -124,6 +125,16 @@ impl Device {
         self.restore_links()
     }
 
+    /// Tells peers of other groups what the image holds that is taken next: they may take theirs as
+    /// soon as this rank reports it, and leave that out of their files. What would be recorded
+    /// first waits: the image has it.
+    fn tell_of_image(&mut self) -> Result<()> {
+        if self.engine.has_groups() && !self.engine.any_to_record() {
+            self.flush_ready()?;
+        }
+        Ok(())
+    }
+
     /// Takes the image of an epoch that this rank has just entered, and reports it. A process that
     /// is restored from it rejoins the job instead.
     fn take_image(&mut self, epoch: Epoch) -> Result<()> {
@@ -132,7 +143,11 @@ impl Device {
         }
         let generation = self.member.identity().generation;
         // The other threads of a restored process begin to run when it is back in the job.
-        let bodies = self.engine.logged_bodies();
+        // Central knows of that, and ties returns together where files lack messages.
+        let bodies = match self.member.settings().stable_node {
+            true => self.engine.bodies_of_image(),
+            false => self.engine.logged_bodies(),
+        };
         let parked = self.park_others().map_err(NoImage::from);
         let taken = parked
             .as_ref()
@@ -162,6 +177,10 @@ impl Device {
     pub(super) fn report_image(&mut self, epoch: Epoch, image: &Image) -> Result<()> {
         let generation = self.member.identity().generation;
         let message = self.recovery.report(generation, epoch, image);
+        if let (Some(rank_log), ToManager::Imaged { cost, .. }) = (&mut self.determinants, &message)
+        {
+            rank_log.image_taken(cost.total(), self.engine.log_memory_used());
+        }
         let pipes = [&image.stdout, &image.stderr];
         let ends = std::iter::once(&image.wait).chain(pipes.into_iter().flatten());
         let ends: Vec<_> = ends.map(AsRawFd::as_raw_fd).collect();
@@ -194,6 +213,9 @@ impl Device {
     fn rejoin_restored(&mut self, restored: Restored) -> Result<()> {
         self.return_to_job(restored)?;
         self.recovery.restored(self.engine.epoch());
+        if self.engine.has_groups() && !self.engine.lacks_bodies() {
+            self.manager.send(&ToManager::LogIsWhole)?;
+        }
         Ok(())
     }
 

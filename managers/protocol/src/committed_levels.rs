@@ -22,10 +22,15 @@ pub struct LastCommits {
 }
 
 impl LastCommits {
+    /// Those that there are; one may come more than once.
+    pub fn all(&self) -> impl Iterator<Item = CommittedCheckpoint> + Clone + use<> {
+        let all = [self.memory, self.file, self.partner];
+        all.into_iter().flatten()
+    }
+
     /// No rollback goes back behind this checkpoint.
     pub fn oldest(&self) -> Option<Epoch> {
-        let stored = [self.partner, self.file, self.memory].into_iter().flatten();
-        stored.map(|checkpoint| checkpoint.epoch).min()
+        self.all().map(|checkpoint| checkpoint.epoch).min()
     }
 }
 
@@ -35,6 +40,8 @@ pub(crate) struct CommittedLevels {
     ranks: u32,
     memory: Option<CommittedCheckpoint>,
     files: BackgroundLevel,
+    /// The newest checkpoint whose files were begun; after a resumption: may have been.
+    begun: Epoch,
     /// When files are copied to partner hosts; `None`: never.
     copy_interval: Option<CopyInterval>,
     copies: BackgroundLevel,
@@ -54,6 +61,7 @@ impl CommittedLevels {
             ranks,
             memory: None,
             files: BackgroundLevel::new(files),
+            begun: Epoch(0),
             copy_interval: None,
             copies: BackgroundLevel::new(None),
             moved: Epoch(0),
@@ -86,6 +94,10 @@ impl CommittedLevels {
     /// [`CommittedLevels::begin_files`].
     pub fn resume(&mut self, last: LastCommits) {
         self.memory = last.memory;
+        self.begun = {
+            let known = [last.memory, last.file].into_iter().flatten();
+            known.map(|c| c.epoch).max().unwrap_or_default()
+        };
         self.files = self.files.resumed(last.file);
         self.copies = self.copies.resumed(last.partner);
         if let Some(file) = last
@@ -283,7 +295,13 @@ impl CommittedLevels {
         };
         if let Some(checkpoint) = self.memory.filter(due) {
             self.files.begin(now, checkpoint, self.ranks);
+            self.begun = checkpoint.epoch;
         }
+    }
+
+    /// The newest checkpoint whose files were begun, or may have been.
+    pub fn newest_of_files(&self) -> Epoch {
+        self.begun
     }
 
     /// The checkpoint whose copies are to be ordered, once.

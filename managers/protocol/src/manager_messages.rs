@@ -638,6 +638,18 @@ pub enum ToCentral {
         /// Later than this epoch.
         after: Epoch,
     },
+    /// A rank's log has room when files of this checkpoint, or of a later one, are there.
+    WantFiles {
+        /// The process instance that waits.
+        instance: ProcessInstance,
+        /// The epoch that it is in.
+        of: Epoch,
+    },
+    /// A rank has come back with all messages that it retains for other groups.
+    LogIsWhole {
+        /// The process instance.
+        instance: ProcessInstance,
+    },
     /// A rank's program stores its registered memory, with all other ranks. It asks for a number.
     AskRegionsNumber {
         /// The process instance that asks.

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 /// Time between two looks.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// Least time between two reports of this moment: many ranks may ask for a checkpoint together.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// What a log was like at a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub(super) struct LogReports {
     /// `None`: there was none.
     at: Option<Instant>,
     last: BTreeMap<Rank, Look>,
+    /// The last report of its moment.
+    told_at: Option<Instant>,
 }
 
 impl LogReports {
@@ -60,20 +64,52 @@ impl LogReports {
                 per_second: (more as f64 / elapsed).round() as u64,
             };
             if self.last.insert(rank, look) != Some(look) {
-                news.push(RankLogUse {
-                    rank,
-                    retained: usage.retained,
-                    most_retained: usage.most_retained,
-                    memory: usage.memory,
-                    file: usage.file,
-                    determinants,
-                    determinants_per_second: look.per_second,
-                    most_for: usage.most_for,
-                    lag: usage.waits_since.map(|since| clock.saturating_sub(since)),
-                });
+                news.push(look.told(rank, clock));
             }
         }
         news
+    }
+
+    /// What all logs hold at this moment, between two looks; nothing shortly after the last answer.
+    pub(super) fn at_once(
+        &mut self,
+        logs: impl Iterator<Item = (Rank, LogUsage, u64)>,
+        now: Instant,
+        clock: u64,
+    ) -> Vec<RankLogUse> {
+        if self.told_at.is_some_and(|at| now - at < PAUSE) {
+            return Vec::new();
+        }
+        self.told_at = Some(now);
+        let look = |(rank, usage, determinants)| {
+            let last = self.last.get(&rank);
+            let per_second = last.map_or(0, |last| last.per_second);
+            let look = Look {
+                usage,
+                determinants,
+                per_second,
+            };
+            look.told(rank, clock)
+        };
+        logs.map(look).collect()
+    }
+}
+
+impl Look {
+    /// The same for central.
+    fn told(&self, rank: Rank, clock: u64) -> RankLogUse {
+        let usage = &self.usage;
+        RankLogUse {
+            rank,
+            retained: usage.retained,
+            most_retained: usage.most_retained,
+            memory: usage.memory,
+            file: usage.file,
+            determinants: self.determinants,
+            determinants_per_second: self.per_second,
+            most_for: usage.most_for,
+            lag: usage.waits_since.map(|since| clock.saturating_sub(since)),
+        }
     }
 }
 
@@ -121,6 +157,13 @@ mod tests {
         assert_eq!(second, [faster]);
         let third = reports.news([(Rank(3), usage, 140), idle].into_iter(), at(3000), 1400);
         assert_eq!(third[0].determinants_per_second, 0, "no more were recorded");
+        let mut at_once = |millis| {
+            let logs = [(Rank(3), usage, 150)].into_iter();
+            reports.at_once(logs, at(millis), 1400)
+        };
+        assert_eq!(at_once(3100)[0].determinants, 150);
+        assert!(at_once(3110).is_empty(), "too soon");
+        assert_eq!(at_once(3120).len(), 1);
         let fourth = reports.news([(Rank(3), usage, 140), idle].into_iter(), at(4000), 1500);
         assert!(fourth.is_empty());
         reports.forget();

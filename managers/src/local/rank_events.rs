@@ -82,6 +82,10 @@ impl LocalManager {
                     self.requests.send_later(slot, pause, incarnation);
                     continue;
                 }
+                Ok(message @ (ToManager::Checkpoint { .. } | ToManager::WantFiles { .. })) => {
+                    self.report_logs_at_once();
+                    Ok(message)
+                }
                 other => other,
             };
             if let Ok(ToManager::RegionsStored { epoch }) = &message {

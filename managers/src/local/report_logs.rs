@@ -33,4 +33,18 @@ impl LocalManager {
             self.queue.push_back(LocalInput::LogsUsed(news));
         }
     }
+
+    /// Reports what they hold at this moment: a rank asks for a checkpoint, and the groups for
+    /// which most is retained take their images first.
+    pub(super) fn report_logs_at_once(&mut self) {
+        let Some(starter) = self.starter.as_ref().filter(|_| self.has_logs()) else {
+            return;
+        };
+        let logs = starter.rank_logs().usage();
+        let clock = host_clocks::monotonic();
+        let looks = self.log_reports.at_once(logs, Instant::now(), clock);
+        if !looks.is_empty() {
+            self.queue.push_back(LocalInput::LogsUsed(looks));
+        }
+    }
 }

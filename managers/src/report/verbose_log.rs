@@ -41,10 +41,8 @@ impl VerboseLog {
     pub fn heard(&self, host: &str, news: &ToCentral) {
         match news {
             ToCentral::Spawned { instance, pid } => {
-                self.say(&format!(
-                    "rank {}: started on {host}, pid {pid}",
-                    instance.rank.0
-                ));
+                let rank = instance.rank.0;
+                self.say(&format!("rank {rank}: started on {host}, pid {pid}"));
             }
             ToCentral::Registered {
                 instance, pid, card, ..
@@ -56,14 +54,16 @@ impl VerboseLog {
                     addresses.join(", ")
                 ));
             }
-            ToCentral::Checkpoint { instance, .. } => {
+            ToCentral::Checkpoint { instance, .. } | ToCentral::WantFiles { instance, .. } => {
                 self.say(&format!("rank {}: asks for a checkpoint", instance.rank.0));
             }
-            ToCentral::AskRegionsNumber { .. } | ToCentral::LogsUsed(_) => {}
-            ToCentral::RegionsStored { instance, epoch } => self.say(&format!(
-                "rank {}: has stored its registered memory at checkpoint {}",
-                instance.rank.0, epoch.0
-            )),
+            ToCentral::AskRegionsNumber { .. }
+            | ToCentral::LogIsWhole { .. }
+            | ToCentral::LogsUsed(_) => {}
+            ToCentral::RegionsStored { instance, epoch } => {
+                let (rank, epoch) = (instance.rank.0, epoch.0);
+                self.say(&format!("rank {rank}: has stored its registered memory at checkpoint {epoch}"));
+            }
             ToCentral::Ended { instance, stage } => {
                 let mpi = if *stage == Stage::Spawned {
                     " without having used MPI"

@@ -159,9 +159,11 @@ impl<W: Work> JobWorld<W> {
             }
             central::Record::Restoring { generation, .. } => self.all_return(generation)?,
             central::Record::GroupCommitted { .. } => self.tally.group_commits += 1,
-            central::Record::GroupRestoring { ref ranks, .. } => {
+            central::Record::GroupRestoring {
+                ref ranks, epoch, ..
+            } => {
                 self.tally.group_returns += 1;
-                self.groups.orders_back(ranks);
+                self.tally.returns_beside += self.groups.orders_back(ranks, epoch);
             }
             _ => {}
         }

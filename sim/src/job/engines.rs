@@ -560,7 +560,12 @@ impl Work for Engines {
         self.set_process(instance, None);
     }
 
-    fn restore(&mut self, instance: ProcessInstance, from: Epoch) -> Result<(), String> {
+    fn restore(
+        &mut self,
+        instance: ProcessInstance,
+        from: Epoch,
+        _is_file: bool,
+    ) -> Result<(), String> {
         let images = &self.members[instance.rank.index()].images;
         if !images.contains_key(&from) {
             return Err(format!("no program of {instance:?} in epoch {from}"));

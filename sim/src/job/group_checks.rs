@@ -55,7 +55,7 @@ impl<W: Work> JobWorld<W> {
         let is_late = self.stored.committed.is_some() && generation > self.stored.generation;
         if generation > self.stored.generation {
             // Those that come back there say so again.
-            self.groups.finished.clear();
+            self.groups.all_return();
         }
         match self.groups.are_several() && is_late && !has_reason {
             true => Err(format!("all ranks go back, to generation {generation}")),

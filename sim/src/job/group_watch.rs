@@ -6,7 +6,7 @@
 
 use super::shape::Shape;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
-use rejoin_managers_protocol::manager_messages::{ToCentral, ToLocal};
+use rejoin_managers_protocol::manager_messages::{ProcessInstance, ToCentral, ToLocal};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What groups take turns with.
@@ -30,6 +30,8 @@ pub(super) struct GroupWatch {
     returns: BTreeMap<Rank, u64>,
     /// The incarnations in which ranks were last ordered back, and those before.
     ordered_back: BTreeMap<Rank, (Incarnation, Option<Incarnation>)>,
+    /// The latest checkpoint to which each group was ordered back.
+    ordered_to: BTreeMap<u32, Epoch>,
     /// The groups whose turn it is by the orders of this run of central, and their ranks that have
     /// not reported.
     turns: BTreeMap<Turn, BTreeMap<u32, BTreeSet<Rank>>>,
@@ -62,22 +64,47 @@ impl GroupWatch {
         *self.failures.entry(self.of(rank)).or_default() += 1;
     }
 
+    /// All ranks go back, in another generation.
+    pub fn all_return(&mut self) {
+        self.finished.clear();
+        self.ordered_to.clear();
+    }
+
     /// A rank has come to `MPI_Finalize`.
     pub fn finishes(&mut self, rank: Rank) {
         self.finished.insert(rank);
     }
 
-    /// Central has stored that it orders these ranks back.
-    pub fn orders_back(&mut self, ranks: &[(Rank, Incarnation)]) {
+    /// Central has stored that it orders these ranks back to this checkpoint. Groups that came back
+    /// from later ones, whose files may lack something, go with them without a failure. Returns
+    /// how many may.
+    pub fn orders_back(&mut self, ranks: &[(Rank, Incarnation)], epoch: Epoch) -> u64 {
+        let groups: BTreeSet<u32> = ranks.iter().map(|(rank, _)| self.of(*rank)).collect();
+        let mut beside = 0;
+        for group in groups {
+            let latest = self.ordered_to.entry(group).or_insert(epoch);
+            *latest = epoch.max(*latest);
+            if *latest > epoch {
+                beside += 1;
+                *self.failures.entry(group).or_default() += 1;
+            }
+        }
         for (rank, incarnation) in ranks {
             let before = self.ordered_back.get(rank).map(|(last, _)| *last);
             self.ordered_back.insert(*rank, (*incarnation, before));
         }
+        beside
     }
 
     /// The incarnation in which this rank was ordered back before it was for the last time.
     pub fn superseded(&self, rank: Rank) -> Option<Incarnation> {
         self.ordered_back.get(&rank)?.1
+    }
+
+    /// The rank was ordered back again since this process was to begin.
+    pub fn is_past(&self, process: &ProcessInstance) -> bool {
+        let last = self.ordered_back.get(&process.rank);
+        last.is_some_and(|(last, _)| *last > process.incarnation)
     }
 
     /// A process of this rank follows another one, in the same generation. Each failure of a group

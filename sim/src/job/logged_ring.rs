@@ -73,6 +73,9 @@ pub struct LoggedRing {
     group: u32,
     members: Vec<Member>,
     images: BTreeMap<(Rank, Epoch), State>,
+    /// What the files of these images lack: messages to the right neighbour up to this one, which
+    /// its image of the same epoch has.
+    left_out: BTreeMap<(Rank, Epoch), u64>,
     /// States with which ranks move.
     saves: BTreeMap<(Rank, Epoch), State>,
     /// The values of each rank after each round, without any fault.
@@ -85,6 +88,8 @@ pub struct LoggedRing {
     pub known: u64,
     /// Messages that are retained no more.
     pub released: u64,
+    /// Messages that processes lacked which came from files.
+    pub lacked: u64,
 }
 
 impl LoggedRing {
@@ -99,12 +104,14 @@ impl LoggedRing {
             group,
             members: vec![Member::default(); ranks as usize],
             images: BTreeMap::new(),
+            left_out: BTreeMap::new(),
             saves: BTreeMap::new(),
             values: values(ranks, rounds),
             repeated: 0,
             replayed: 0,
             known: 0,
             released: 0,
+            lacked: 0,
         }
     }
 
@@ -306,7 +313,12 @@ impl Work for LoggedRing {
         self.set_process(instance, State::default());
     }
 
-    fn restore(&mut self, instance: ProcessInstance, from: Epoch) -> Result<(), String> {
+    fn restore(
+        &mut self,
+        instance: ProcessInstance,
+        from: Epoch,
+        is_file: bool,
+    ) -> Result<(), String> {
         let of_rank = (instance.rank, from);
         let image = self.images.get(&of_rank).cloned();
         let image = image.map(|state| State {
@@ -315,11 +327,20 @@ impl Work for LoggedRing {
         });
         // A rank that moves stays in its epoch.
         let image = image.or_else(|| self.saves.get(&of_rank).cloned());
-        let state = image.ok_or_else(|| format!("no state of {instance:?} in epoch {from}"))?;
+        let mut state = image.ok_or_else(|| format!("no state of {instance:?} in epoch {from}"))?;
+        if let Some(left_out) = self.left_out.get(&of_rank).filter(|_| is_file) {
+            let before = state.released;
+            state.leave_out(*left_out);
+            self.lacked += state.released - before;
+        }
         let done = self.members[instance.rank.index()].state.done;
         self.repeated += done.saturating_sub(state.done);
         self.set_process(instance, state);
         Ok(())
+    }
+
+    fn lacks(&self, rank: Rank) -> bool {
+        self.members[rank.index()].state.lacks > 0
     }
 
     fn start(&mut self, instance: ProcessInstance, rng: &mut Rng, requests: &mut WorkRequests) {
@@ -352,11 +373,18 @@ impl Work for LoggedRing {
     }
 
     fn enter(&mut self, rank: Rank, epoch: Epoch) {
-        let state = &mut self.members[rank.index()].state;
-        if epoch > state.epoch {
-            self.images.insert((rank, epoch), state.clone());
-            state.epoch = epoch;
+        if epoch <= self.members[rank.index()].state.epoch {
+            return;
         }
+        let right = self.right_of(rank);
+        let is_apart = right.0 / self.group != rank.0 / self.group;
+        let has_image = self.images.get(&(right, epoch)).filter(|_| is_apart);
+        if let Some(theirs) = has_image {
+            self.left_out.insert((rank, epoch), theirs.heard);
+        }
+        let state = &mut self.members[rank.index()].state;
+        self.images.insert((rank, epoch), state.clone());
+        state.epoch = epoch;
     }
 
     fn save(&mut self, rank: Rank, number: Epoch) {
@@ -403,6 +431,7 @@ impl Work for LoggedRing {
 
     fn forget(&mut self, rank: Rank, epoch: Epoch) {
         self.images.remove(&(rank, epoch));
+        self.left_out.remove(&(rank, epoch));
         self.saves.remove(&(rank, epoch));
     }
 

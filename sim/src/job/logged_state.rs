@@ -15,6 +15,8 @@ pub(super) struct State {
     /// Messages to the right neighbour up to this one are retained no more.
     pub released: u64,
     pub retained: VecDeque<u64>,
+    /// Of those that are gone, the receiver may need the ones up to this number.
+    pub lacks: u64,
 }
 
 impl State {
@@ -27,7 +29,18 @@ impl State {
         Some(messages.map(move |(at, value)| (first + at as u64, value)))
     }
 
+    /// A file lacks the messages up to this one.
+    pub fn leave_out(&mut self, heard: u64) {
+        if heard > self.released {
+            self.release(heard);
+            self.lacks = self.lacks.max(self.released);
+        }
+    }
+
     pub fn release(&mut self, heard: u64) {
+        if heard >= self.lacks {
+            self.lacks = 0;
+        }
         while self.released < heard && self.retained.pop_front().is_some() {
             self.released += 1;
         }

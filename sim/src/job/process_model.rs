@@ -58,6 +58,8 @@ pub struct Process {
     /// The work of its rank is its own. That of a rank that moves is its predecessor's until it
     /// starts.
     pub has_work: bool,
+    /// It has come back with all messages that its rank retains.
+    pub has_all: bool,
     /// It got this signal and ends of it before it does anything else.
     pub asked: Option<i32>,
 }
@@ -86,6 +88,7 @@ impl Process {
             waits: None,
             arrives: None,
             has_work: true,
+            has_all: false,
             asked: None,
         }
     }
@@ -233,6 +236,8 @@ pub struct SimImage {
     pub from: Option<Epoch>,
     /// It has a frozen process.
     pub in_memory: bool,
+    /// It was made of the file.
+    pub is_of_file: bool,
     /// How far its file has come.
     pub file: SimFile,
 }
@@ -258,6 +263,7 @@ impl SimImage {
             home,
             from: process.from,
             in_memory: true,
+            is_of_file: false,
             file: SimFile::Absent,
         }
     }

@@ -51,7 +51,12 @@ impl<W: Work> JobWorld<W> {
                     version: VERSION,
                     limits: Limits::default(),
                 };
-                self.send_to_local(key, register)
+                let is_whole = process.has_all && self.groups.are_several();
+                self.send_to_local(key, register)?;
+                match is_whole {
+                    true => self.send_to_local(key, ToManager::LogIsWhole),
+                    false => Ok(()),
+                }
             }
             ProcessStep::MayLeave => {
                 process.step = ProcessStep::MayExit;
@@ -182,9 +187,13 @@ impl<W: Work> JobWorld<W> {
         } = process.instance;
         let of_group = self.stored.group_commit(generation, rank, self.shape.group);
         let is_back = of_group.is_some() && process.from == of_group;
+        // It hears the table, and its group has been ordered back to another one meanwhile.
+        let is_past = self.groups.is_past(&process.instance);
         let has_moved = process.arrives.is_some() && self.origins.get(&rank) == Some(&process.from);
         if origin == Some(&process.from) || is_back || has_moved {
             self.origins.insert(rank, process.from);
+            Ok(())
+        } else if is_past {
             Ok(())
         } else {
             Err(format!("{process:?} is of another history than {origin:?}"))
@@ -294,7 +303,7 @@ impl<W: Work> JobWorld<W> {
         }
         self.paused.remove(&key.0);
         self.work.ended(key.0);
-        self.work.restore(instance, number)?;
+        self.work.restore(instance, number, false)?;
         if let Some(process) = self.processes.get_mut(&key) {
             process.has_work = true;
         }
@@ -425,6 +434,9 @@ impl<W: Work> JobWorld<W> {
         }
         let is_here = |image: &&mut SimImage| image.home == host || restore.moves;
         if let Some(image) = self.images.get_mut(&(key.0, restore.epoch)).filter(is_here) {
+            // What is in memory from now on lacks what the file lacks.
+            image.is_of_file |= !image.in_memory && !restore.moves;
+            let is_file = image.is_of_file;
             image.in_memory = true;
             image.home = host;
             let image = *image;
@@ -443,7 +455,9 @@ impl<W: Work> JobWorld<W> {
             let pid = process.pid();
             if process.has_work {
                 self.paused.remove(&key.0);
-                self.work.restore(restore.instance, restore.epoch)?;
+                self.work
+                    .restore(restore.instance, restore.epoch, is_file)?;
+                process.has_all = !self.work.lacks(key.0);
             }
             self.add_process(process)?;
             self.local(host, local::LocalInput::Spawned(key.0, key.1, pid))?;

@@ -143,7 +143,12 @@ impl Work for Ring {
         };
     }
 
-    fn restore(&mut self, instance: ProcessInstance, from: Epoch) -> Result<(), String> {
+    fn restore(
+        &mut self,
+        instance: ProcessInstance,
+        from: Epoch,
+        _is_file: bool,
+    ) -> Result<(), String> {
         let image = self.images.get(&(instance.rank, from));
         let image = image.map(|state| State {
             epoch: from,

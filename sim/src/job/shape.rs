@@ -73,6 +73,7 @@ impl Shape {
             from: None,
             requested: Epoch(0),
             log_groups: self.log_groups(),
+            files_lack: true,
             optimistic: false,
             copies: self.copies.map(|(size, _)| size),
             recovery: Some(Recovery {

@@ -19,6 +19,8 @@ pub struct Tally {
     pub group_commits: u64,
     /// Returns of recovery groups while others stood.
     pub group_returns: u64,
+    /// Returns of groups to earlier checkpoints than they had come back from.
+    pub returns_beside: u64,
     /// Ranks that came back in their generation.
     pub returned: u64,
     /// Most recovery groups of a run that took their images at once, or wrote them to files.
@@ -196,12 +198,13 @@ impl Tally {
 
 impl Tally {
     /// All counts.
-    fn counts(&mut self) -> [&mut u64; 47] {
+    fn counts(&mut self) -> [&mut u64; 48] {
         [
             &mut self.commits,
             &mut self.commits_in_moves,
             &mut self.group_commits,
             &mut self.group_returns,
+            &mut self.returns_beside,
             &mut self.returned,
             &mut self.recoveries,
             &mut self.alone,

@@ -23,11 +23,22 @@ pub trait Work {
     /// A process begins at the program's start.
     fn begin(&mut self, instance: ProcessInstance);
 
-    /// A process begins from its rank's image of an epoch.
+    /// A process begins from its rank's image of an epoch: from the file, or from memory.
     ///
     /// # Errors
     /// There is none.
-    fn restore(&mut self, instance: ProcessInstance, from: Epoch) -> Result<(), String>;
+    fn restore(
+        &mut self,
+        instance: ProcessInstance,
+        from: Epoch,
+        is_file: bool,
+    ) -> Result<(), String>;
+
+    /// A rank lacks messages that it retains, because its process, or an earlier one, came from a
+    /// file.
+    fn lacks(&self, _rank: Rank) -> bool {
+        false
+    }
 
     /// A process has the table and may speak to its peers. It may be in `MPI_Finalize` already.
     fn start(

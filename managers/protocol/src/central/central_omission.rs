@@ -14,6 +14,8 @@ pub enum CentralOmission {
     StoredCommit,
     /// Peers retain what the files lack from which a group may come back.
     FilesRelease,
+    /// Groups come back from checkpoints that fit together, as far as files lack messages.
+    FittingFiles,
     /// All ranks learn where those are that came back.
     Updates,
 }

@@ -112,7 +112,9 @@ impl Central {
             ToCentral::Imaged { .. }
             | ToCentral::NotImaged { .. }
             | ToCentral::ImageLost { .. }
+            | ToCentral::WantFiles { .. }
             | ToCentral::Checkpoint { .. } => self.image_message(now, host, message, effects),
+            ToCentral::LogIsWhole { instance } => self.log_is_whole(host, instance),
             ToCentral::AskRegionsNumber { .. } | ToCentral::RegionsStored { .. } => {
                 self.region_message(host, message, effects);
             }

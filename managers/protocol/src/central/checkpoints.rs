@@ -52,25 +52,47 @@ impl Central {
         }
     }
 
-    /// A program asks for one later than `after`, which may be under way or there.
+    /// A rank asks for one later than `after`, which may be under way or there.
     fn checkpoint_asked_after(
         &mut self,
         now: Time,
         after: Epoch,
         effects: &mut Vec<CentralEffect>,
     ) {
+        self.want_files_from(now, Epoch(after.0.saturating_add(1)), effects);
+    }
+
+    /// A rank needs a checkpoint of this number or a higher one, in files where they let peers
+    /// release what they retain.
+    fn want_files_from(&mut self, now: Time, from: Epoch, effects: &mut Vec<CentralEffect>) {
         let frees_logs = self.groups.are_several();
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
         };
         // A log that is full has room once the files are there.
-        if frees_logs && checkpoints.keeps_files() && checkpoints.want_files_of(after) {
+        if frees_logs && checkpoints.keeps_files() && checkpoints.want_files_from(from) {
             return;
         }
         let latest = checkpoints.pending().max(checkpoints.committed());
-        if latest.is_none_or(|latest| latest <= after) {
+        if latest.is_none_or(|latest| latest < from) {
             self.checkpoint_asked(now, effects);
         }
+    }
+
+    /// The log of a rank in the epoch `of` waits for files of its last image, or of a later one.
+    fn files_wanted(&mut self, now: Time, of: Epoch, effects: &mut Vec<CentralEffect>) {
+        let Some(checkpoints) = self.mode.checkpoints() else {
+            return;
+        };
+        let counted = checkpoints.epochs();
+        let written = [counted.writing, counted.copying].into_iter().flatten();
+        let is_under_way = written.max() >= Some(of) || checkpoints.pending() >= Some(of);
+        let from = match is_under_way && checkpoints.keeps_files() {
+            true => of,
+            // Without files, or if those of the last image are not wanted, a newer one is needed.
+            false => Epoch(of.0.saturating_add(1)),
+        };
+        self.want_files_from(now, from, effects);
     }
 
     pub(super) fn checkpoint_tick(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
@@ -125,6 +147,10 @@ impl Central {
         | ToCentral::ImageLost {
             instance, epoch, ..
         }
+        | ToCentral::WantFiles {
+            instance,
+            of: epoch,
+        }
         | ToCentral::Checkpoint {
             instance,
             after: epoch,
@@ -148,6 +174,7 @@ impl Central {
                 }
                 self.not_imaged(now, instance.rank, epoch, why, effects);
             }
+            ToCentral::WantFiles { .. } => self.files_wanted(now, epoch, effects),
             ToCentral::Checkpoint { .. } => self.checkpoint_asked_after(now, epoch, effects),
             ToCentral::ImageLost { why, .. } => {
                 self.image_lost(now, instance.rank, epoch, why, effects);

@@ -357,6 +357,8 @@ pub struct Job {
     pub copies: Option<usize>,
     /// For each rank the number of its recovery group, from 0; empty: the job is one group.
     pub log_groups: Vec<u32>,
+    /// Files of images lack messages that their receivers' images of the same checkpoint hold.
+    pub files_lack: bool,
     /// Messages do not wait until determinants are stored (`--recovery receiver-log`).
     pub optimistic: bool,
 }

@@ -35,6 +35,8 @@ pub struct Central {
     pub(super) end: JobEnd,
     pub(super) mode: RecoveryMode,
     pub(super) groups: RecoveryGroups,
+    /// Files of images lack messages that their receivers' images hold.
+    pub(super) files_lack: bool,
     /// Messages do not wait until determinants are stored.
     pub(super) optimistic: bool,
     /// What the logs of ranks hold, in jobs of several groups.
@@ -106,6 +108,7 @@ impl Central {
             end: JobEnd::default(),
             mode,
             groups: RecoveryGroups::new(job.log_groups),
+            files_lack: job.files_lack,
             optimistic: job.optimistic,
             logs: LogTable::default(),
             losses: Losses::default(),

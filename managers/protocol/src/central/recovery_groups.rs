@@ -3,6 +3,7 @@
 
 use crate::manager_messages::Time;
 use rejoin_channel_table::{Epoch, Rank};
+use std::collections::BTreeSet;
 
 /// A checkpoint of a group: all its ranks have their images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -16,6 +17,12 @@ pub(super) struct GroupCheckpoint {
 struct Group {
     members: Vec<Rank>,
     committed: Option<GroupCheckpoint>,
+    /// Ranks that may lack messages which they retain, because a file made them or a process before
+    /// them.
+    lacking: BTreeSet<Rank>,
+    /// The checkpoints whose files that may have been: those from which it came back while others
+    /// stood.
+    returned: BTreeSet<Epoch>,
 }
 
 /// The division of the ranks, and the last commit of each group.
@@ -86,7 +93,57 @@ impl RecoveryGroups {
     pub fn return_all(&mut self, checkpoint: GroupCheckpoint) {
         for group in &mut self.groups {
             group.committed = Some(checkpoint);
+            group.returned.clear();
         }
+    }
+
+    /// The groups of these ranks come back from this checkpoint, and others stand. No group comes
+    /// back from an earlier one than `oldest`.
+    pub fn return_of(&mut self, ranks: &[Rank], epoch: Epoch, oldest: Option<Epoch>) {
+        for rank in ranks {
+            let group = self.of_rank.get(rank.index());
+            if let Some(group) = group.and_then(|group| self.groups.get_mut(*group as usize)) {
+                group.returned.retain(|earlier| Some(*earlier) > oldest);
+                group.returned.insert(epoch);
+                group.lacking.extend(&group.members);
+            }
+        }
+    }
+
+    /// Central was started again: ranks that came back may lack what the files of these checkpoints
+    /// lack.
+    pub fn recall_files(&mut self, files: impl Iterator<Item = Epoch> + Clone) {
+        for group in &mut self.groups {
+            let last = group.returned.last().copied();
+            let before = files.clone().filter(|epoch| Some(*epoch) < last);
+            group.returned.extend(before);
+        }
+    }
+
+    /// This rank has come back with all messages that it retains.
+    pub fn is_whole(&mut self, rank: Rank) {
+        let group = self.of_rank.get(rank.index());
+        if let Some(group) = group.and_then(|group| self.groups.get_mut(*group as usize)) {
+            group.lacking.remove(&rank);
+            if group.lacking.is_empty() {
+                group.returned.clear();
+            }
+        }
+    }
+
+    /// The first ranks of the groups that may lack what files of checkpoints later than `after`, up
+    /// to `last`, lack.
+    pub fn made_of_files(&self, after: Epoch, last: Epoch) -> impl Iterator<Item = Rank> {
+        let is_within = move |epoch: &Epoch| *epoch > after && *epoch <= last;
+        let groups = self.groups.iter();
+        let groups = groups.filter(move |group| group.returned.iter().any(is_within));
+        groups.filter_map(|group| group.members.first().copied())
+    }
+
+    /// The oldest of the last commits of all groups.
+    pub fn oldest_commit(&self) -> Option<Epoch> {
+        let commits = self.groups.iter().filter_map(|group| group.committed);
+        commits.map(|checkpoint| checkpoint.epoch).min()
     }
 
     /// The first rank of each group.
@@ -98,7 +155,10 @@ impl RecoveryGroups {
     /// The job starts anew. Returns the newest of the commits that count no more.
     pub fn forget_commits(&mut self) -> Option<Epoch> {
         let groups = self.groups.iter_mut();
-        let forgotten = groups.filter_map(|group| group.committed.take());
+        let forgotten = groups.filter_map(|group| {
+            group.returned.clear();
+            group.committed.take()
+        });
         forgotten.map(|checkpoint| checkpoint.epoch).max()
     }
 }
@@ -124,6 +184,44 @@ mod tests {
         assert!(groups.commit(Rank(2), at(3)));
         assert_eq!(groups.forget_commits(), Some(Epoch(3)));
         assert_eq!(groups.committed(Rank(0)), None);
+    }
+
+    #[test]
+    fn it_is_known_from_where_groups_came_back() {
+        let mut groups = RecoveryGroups::new(vec![0, 1, 0, 2]);
+        let at = |epoch| GroupCheckpoint {
+            epoch: Epoch(epoch),
+            at: Time(7),
+        };
+        assert_eq!(groups.oldest_commit(), None);
+        groups.return_all(at(3));
+        groups.commit(Rank(1), at(5));
+        assert_eq!(groups.oldest_commit(), Some(Epoch(3)));
+        groups.return_of(&[Rank(0), Rank(2)], Epoch(4), None);
+        groups.return_of(&[Rank(3)], Epoch(6), None);
+        let within = |groups: &RecoveryGroups, after, last| {
+            let found = groups.made_of_files(Epoch(after), Epoch(last));
+            found.map(|rank| rank.0).collect::<Vec<_>>()
+        };
+        assert_eq!(within(&groups, 3, 6), [0, 3]);
+        assert_eq!(within(&groups, 4, 9), [3]);
+        assert_eq!(within(&groups, 3, 5), [0]);
+        groups.is_whole(Rank(2));
+        assert_eq!(within(&groups, 3, 6), [0, 3], "rank 0 may lack some");
+        groups.is_whole(Rank(0));
+        assert_eq!(within(&groups, 3, 6), [3]);
+        groups.return_of(&[Rank(3)], Epoch(8), Some(Epoch(5)));
+        assert_eq!(
+            within(&groups, 5, 7),
+            [3],
+            "it may lack what the first file lacked"
+        );
+        groups.return_of(&[Rank(3)], Epoch(8), Some(Epoch(6)));
+        assert!(within(&groups, 5, 7).is_empty(), "nobody asks for that");
+        groups.recall_files([Epoch(2)].into_iter());
+        assert_eq!(within(&groups, 1, 3), [3]);
+        groups.return_all(at(6));
+        assert!(within(&groups, 0, 9).is_empty());
     }
 
     #[test]

@@ -19,6 +19,12 @@ impl Coordinator {
         self.committed.outlives_hosts()
     }
 
+    /// The newest checkpoint whose files were ever begun, as far as this central manager knows.
+    #[must_use]
+    pub fn newest_of_files(&self) -> Epoch {
+        self.committed.newest_of_files()
+    }
+
     /// The newest checkpoint in files before this one of which every rank has an image.
     #[must_use]
     pub fn files_before(&self, epoch: Epoch) -> Option<Epoch> {
@@ -68,15 +74,15 @@ impl Coordinator {
         }
     }
 
-    /// A rank that is in the epoch `after` needs files of a checkpoint that has its state. Returns
-    /// whether such a checkpoint is under way or being written already.
-    pub fn want_files_of(&mut self, after: Epoch) -> bool {
+    /// Files of a checkpoint of this number or a higher one are needed. Returns whether such a
+    /// checkpoint is under way or being written already.
+    pub fn want_files_from(&mut self, from: Epoch) -> bool {
         let counted = self.epochs();
         let under_way = [counted.writing, counted.copying];
-        if under_way.into_iter().flatten().any(|epoch| epoch >= after) {
+        if under_way.into_iter().flatten().any(|epoch| epoch >= from) {
             return true;
         }
-        let pending = self.pending().filter(|epoch| *epoch >= after);
+        let pending = self.pending().filter(|epoch| *epoch >= from);
         self.committed.want_files_too(pending.unwrap_or(self.next));
         pending.is_some()
     }

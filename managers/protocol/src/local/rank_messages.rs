@@ -35,6 +35,9 @@ impl Local {
             ToManager::Checkpoint { after } if stage == Stage::Registered => {
                 self.asked_for(instance, after, effects);
             }
+            ToManager::WantFiles { .. } | ToManager::LogIsWhole if stage >= Stage::Registered => {
+                self.said_of_log(instance, &message, effects);
+            }
             ToManager::Register { .. } if stage == Stage::Spawned => {
                 self.register(instance, pid, message, effects);
             }
@@ -58,6 +61,8 @@ impl Local {
             ToManager::Abort { .. }
             | ToManager::Register { .. }
             | ToManager::Checkpoint { .. }
+            | ToManager::WantFiles { .. }
+            | ToManager::LogIsWhole
             | ToManager::AskRegionsNumber { .. }
             | ToManager::RegionsStored { .. }
             | ToManager::Finalizing
@@ -70,6 +75,20 @@ impl Local {
             | ToManager::Orphan { .. }
             | ToManager::Leave => self.fail(rank, incarnation, cause_of(message, stage), effects),
         }
+    }
+
+    /// A rank says something about the messages that it retains.
+    fn said_of_log(
+        &mut self,
+        instance: ProcessInstance,
+        message: &ToManager,
+        effects: &mut Vec<LocalEffect>,
+    ) {
+        let news = match *message {
+            ToManager::WantFiles { of } => ToCentral::WantFiles { instance, of },
+            _ => ToCentral::LogIsWhole { instance },
+        };
+        self.tell(news, effects);
     }
 
     /// The process that called `MPI_Init` is there.
@@ -163,6 +182,8 @@ fn cause_of(message: ToManager, stage: Stage) -> Cause {
 fn name_of(message: &ToManager) -> &'static str {
     match message {
         ToManager::Checkpoint { .. } => "Checkpoint",
+        ToManager::WantFiles { .. } => "WantFiles",
+        ToManager::LogIsWhole => "LogIsWhole",
         ToManager::AskRegionsNumber { .. } => "AskRegionsNumber",
         ToManager::RegionsStored { .. } => "RegionsStored",
         ToManager::Finalizing => "Finalizing",

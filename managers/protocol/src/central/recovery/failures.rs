@@ -121,10 +121,12 @@ impl Central {
         }
         let of_group = self.groups.committed(rank).map(|last| last.epoch);
         let of_group = of_group.filter(|_| !self.omits(CentralOmission::OwnGroup));
+        let of_group = of_group.map(|epoch| self.fitting(epoch));
         let of_group = match self.omits(CentralOmission::OwnCommit) {
             true => of_group.and(self.mode.checkpoints().and_then(|c| c.committed())),
             false => of_group,
         };
+
         let situation = Situation {
             now,
             progress,

@@ -21,10 +21,14 @@ impl Central {
         epoch: Epoch,
         effects: &mut Vec<CentralEffect>,
     ) {
-        let members = self.groups.members(rank).to_vec();
+        let mut members = self.groups.members(rank).to_vec();
+        members.extend(self.returning_beside(epoch));
+        members.sort_unstable();
+        members.dedup();
         if let Some(verdict) = self.lost_former_host(&members, epoch) {
             return self.decide(now, verdict, effects);
         }
+        self.fall_back_to(&members, epoch, effects);
         let ranks = self.begin_group_return(now, members, epoch, effects);
         self.order_group(now, epoch, &ranks, effects);
     }
@@ -43,6 +47,8 @@ impl Central {
         for member in &members {
             self.ranks.restore_alone(now, *member);
         }
+        let oldest = self.mode.checkpoints().and_then(|c| c.outlives_hosts());
+        self.groups.return_of(&members, epoch, oldest);
         self.losses.rolls_back(now);
         if self.phase == CentralPhase::Finalizing {
             self.phase = CentralPhase::Running;

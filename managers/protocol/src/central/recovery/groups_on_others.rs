@@ -14,8 +14,9 @@ use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Central {
-    /// The ranks of the groups that have ranks on lost hosts.
-    fn members_of_lost(&self) -> BTreeSet<Rank> {
+    /// The ranks that go back to this checkpoint: of the groups that have ranks on lost hosts, and
+    /// of those that may lack messages for these.
+    fn members_of_lost(&self, epoch: Epoch) -> BTreeSet<Rank> {
         let lost = self.lost_hosts.hosts();
         let is_lost = |rank: &Rank| {
             let host = self.ranks.host_of(*rank);
@@ -23,13 +24,16 @@ impl Central {
         };
         let ranks = (0..self.ranks.count()).map(Rank).filter(is_lost);
         let members = ranks.flat_map(|rank| self.groups.members(rank));
-        members.copied().collect()
+        members
+            .copied()
+            .chain(self.returning_beside(epoch))
+            .collect()
     }
 
     /// Where ranks are if only the groups with ranks on lost hosts go back to this checkpoint.
     /// `all`: where they were if all did so.
     pub(super) fn placement_of_groups(&self, from: Epoch, all: RankPlacement) -> RankPlacement {
-        let returning = self.members_of_lost();
+        let returning = self.members_of_lost(from);
         let present = self.ranks.placement();
         let mut placement = all;
         for (rank, host) in (0u32..).map(Rank).zip(&present) {
@@ -71,7 +75,7 @@ impl Central {
         placement: RankPlacement,
         effects: &mut Vec<CentralEffect>,
     ) {
-        let members: Vec<Rank> = self.members_of_lost().into_iter().collect();
+        let members: Vec<Rank> = self.members_of_lost(epoch).into_iter().collect();
         let lost = self.lost_hosts.take_hosts();
         let is_lost = |host: HostIndex| lost.iter().any(|(lost, _)| *lost == host);
         let present = self.ranks.placement();

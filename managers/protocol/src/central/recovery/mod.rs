@@ -12,6 +12,7 @@
 
 mod coordinated;
 mod failures;
+mod fitting_checkpoint;
 mod group_commits;
 mod group_return;
 mod groups_on_others;

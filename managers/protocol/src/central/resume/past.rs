@@ -44,12 +44,7 @@ pub(in crate::central) struct Past {
 impl Past {
     /// These ranks came back from this checkpoint while others stood: they have not moved since.
     pub fn return_of(&mut self, ranks: &[Rank], to: Epoch) {
-        let LastCommits {
-            memory,
-            file,
-            partner,
-        } = self.committed;
-        let later = [memory, file, partner].into_iter().flatten();
+        let later = self.committed.all();
         for later in later.filter(|checkpoint| checkpoint.epoch > to) {
             self.void
                 .extend(ranks.iter().map(|rank| (*rank, later.epoch)));

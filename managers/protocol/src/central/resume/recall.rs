@@ -33,6 +33,8 @@ impl Central {
         if let Some(oldest) = past.committed.oldest() {
             central.former_hosts.forget_before(oldest);
         }
+        let known = past.committed.all();
+        central.groups.recall_files(known.map(|c| c.epoch));
         if let Some(checkpoints) = central.mode.checkpoints_mut() {
             checkpoints.resume(past.committed, past.last_epoch.max(past.last_number));
             checkpoints.recall_void(&past.void);
@@ -131,6 +133,7 @@ impl Central {
                 self.ranks.recall_group(&ranks);
                 let members: Vec<Rank> = ranks.iter().map(|(rank, _)| *rank).collect();
                 self.former_hosts.roll_back_of(&members, epoch);
+                self.groups.return_of(&members, epoch, None);
                 past.return_of(&members, epoch);
                 if let Some(placement) = placement
                     && self.place(*placement)
