@@ -114,12 +114,6 @@ impl<B> Retention<B> {
         below.map(|(_, body)| body)
     }
 
-    /// The same, to be changed.
-    pub fn bodies_below_mut(&mut self, ssn: Ssn) -> impl Iterator<Item = &mut B> {
-        let below = self.bodies.iter_mut().take_while(move |(of, _)| *of < ssn);
-        below.map(|(_, body)| body)
-    }
-
     /// Bytes of the ring that are held.
     pub fn bytes(&self) -> usize {
         self.ring.len()

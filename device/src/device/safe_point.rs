@@ -143,7 +143,7 @@ impl Device {
         }
         let generation = self.member.identity().generation;
         // The other threads of a restored process begin to run when it is back in the job.
-        // Central knows of that, and ties returns together where files lack messages.
+        // In these jobs central ties returns together where files lack messages.
         let bodies = match self.member.settings().stable_node {
             true => self.engine.bodies_of_image(),
             false => self.engine.logged_bodies(),
