@@ -93,8 +93,7 @@ fn ends(
     let mut job = Job::start(hosts, &all, |run| program(points.prepare(run, &PHASES)));
     job.until("committed", 1);
     points.want(point);
-    let mut moves = Migration::start(hosts, 1, "h3");
-    moves.comes_to(&points, point);
+    let moves = Migration::start(hosts, 1, "h3").comes_to(&points, point);
     let mpirun = job.child.id();
     let processes = descendants(mpirun);
     end(hosts, &job);

@@ -67,8 +67,8 @@ impl Disturbed {
     ) -> (Finished, bool) {
         let from = self.place();
         self.points.want(point);
-        let mut moves = Migration::start(&self.hosts, MOVER, &format!("h{to}"));
-        moves.comes_to(&self.points, point);
+        let moves =
+            Migration::start(&self.hosts, MOVER, &format!("h{to}")).comes_to(&self.points, point);
         strike(&self.hosts, &self.job);
         self.points.release(point);
         let ended = moves.end();

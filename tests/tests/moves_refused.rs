@@ -87,8 +87,7 @@ fn a_rank_stays_whose_next_host_has_a_weaker_processor() {
     let mut job = Job::jacobi_with(&hosts, &options, waits);
     job.until_in_files(1);
     points.want("before-load");
-    let mut moves = Migration::start(&hosts, 1, "h3");
-    moves.comes_to(&points, "before-load");
+    let moves = Migration::start(&hosts, 1, "h3").comes_to(&points, "before-load");
     demand_all(&newest_image(&images));
     points.release("before-load");
     refused(&moves.end(), "processor");
@@ -169,8 +168,7 @@ fn a_rank_stays_whose_next_host_is_lost_while_it_loads() {
         let mut job = Job::jacobi_with(&hosts, &options, waits);
         job.until_in_files(1);
         points.want("load-sent");
-        let mut moves = Migration::start(&hosts, 1, "h3");
-        moves.comes_to(&points, "load-sent");
+        let moves = Migration::start(&hosts, 1, "h3").comes_to(&points, "load-sent");
         match cut {
             true => hosts.cut(3, Cut::Both),
             false => hosts.kill(3),

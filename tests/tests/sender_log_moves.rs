@@ -186,8 +186,7 @@ fn at_each_point(strike: impl Fn(&Hosts, &Job), recovers: usize) {
             "h1"
         };
         points.want(point);
-        let mut moves = Migration::start(&hosts, 1, to);
-        moves.comes_to(&points, point);
+        let moves = Migration::start(&hosts, 1, to).comes_to(&points, point);
         strike(&hosts, &job);
         points.release(point);
         let ended = moves.end();

@@ -3,7 +3,8 @@
 //!
 //! The test makes the file `FILE.POINT`, where `FILE` is that of `REJOIN_FAULT_FILE`. The manager
 //! that reaches the point renames it to `FILE.POINT.reached`, and waits until that is gone. Without
-//! the first file nobody waits, so one job can come to a point many times.
+//! the first file nobody waits, so one job can come to a point many times. If a host is in the file,
+//! only its managers wait.
 
 use super::Point;
 use std::ffi::OsString;
@@ -20,7 +21,7 @@ pub(super) fn at(file: Option<&Path>, point: Point) {
     };
     let wanted = beside(file, &format!(".{}", point.name()));
     let reached = beside(&wanted, ".reached");
-    if std::fs::rename(&wanted, &reached).is_err() {
+    if !is_wanted_here(&wanted) || std::fs::rename(&wanted, &reached).is_err() {
         return;
     }
     tracing::warn!(point = point.name(), "waits, as was asked for");
@@ -28,6 +29,14 @@ pub(super) fn at(file: Option<&Path>, point: Point) {
     while reached.exists() && begun.elapsed() < LIMIT {
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+fn is_wanted_here(wanted: &Path) -> bool {
+    let Ok(named) = std::fs::read_to_string(wanted) else {
+        return false;
+    };
+    let here = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    named.trim().is_empty() || named.trim() == here.trim()
 }
 
 fn beside(path: &Path, end: &str) -> PathBuf {
@@ -55,6 +64,11 @@ mod tests {
         std::fs::write(&wanted, "").unwrap();
         at(Some(&file), Point::Retiring);
         assert!(wanted.exists());
+        // Only on another host.
+        std::fs::write(&wanted, "another.host.invalid").unwrap();
+        at(Some(&file), Point::Retired);
+        assert!(wanted.exists());
+        std::fs::write(&wanted, "").unwrap();
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| at(Some(&file), Point::Retired));
             while !reached.exists() {
