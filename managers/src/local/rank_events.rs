@@ -57,12 +57,17 @@ impl LocalManager {
         let Some((said, open)) = self.ranks[slot].read(slot, &self.reactor) else {
             return;
         };
-        for (pid, message) in said {
+        let last_ask = said
+            .iter()
+            .rposition(|(_, said)| matches!(said, Ok(ToManager::StoreDeterminants { .. })));
+        for (at, (pid, message)) in said.into_iter().enumerate() {
             let message = match message {
                 Ok(message @ ToManager::Imaged { .. }) => {
                     self.take_image(slot, pid, message);
                     continue;
                 }
+                // The last answer is that of all.
+                Ok(ToManager::StoreDeterminants { .. }) if Some(at) < last_ask => continue,
                 Ok(ToManager::StoreDeterminants { mark }) => {
                     if let Err(error) = self.store_determinants(slot, mark) {
                         tracing::error!(%error, "determinants are not stored");
@@ -81,6 +86,10 @@ impl LocalManager {
                     let incarnation = self.ranks[slot].incarnation();
                     self.requests.send_later(slot, pause, incarnation);
                     continue;
+                }
+                Ok(message @ ToManager::Orphan { .. }) => {
+                    self.log_was_cut(slot);
+                    Ok(message)
                 }
                 Ok(message @ (ToManager::Checkpoint { .. } | ToManager::WantFiles { .. })) => {
                     self.report_logs_at_once();

@@ -123,6 +123,14 @@ impl LocalManager {
         }
     }
 
+    /// A rank depends on something lost: its log ends before that, and the process ends.
+    pub(super) fn log_was_cut(&mut self, slot: usize) {
+        let (rank, incarnation) = (self.ranks[slot].rank(), self.ranks[slot].incarnation());
+        if let Some(starter) = &mut self.starter {
+            starter.logs().was_cut(rank, incarnation);
+        }
+    }
+
     /// A rank has left this host.
     pub(super) fn drop_log(&mut self, rank: Rank) {
         if let Some(starter) = &mut self.starter {

@@ -150,9 +150,15 @@ impl KeptDeterminants {
         {
             self.no_file(&error);
         }
-        let stable = self.marks.advance().into_iter();
+        // The marks of a rank ascend: its last answer is that of all.
+        let last: BTreeMap<Rank, StableMark> = self
+            .marks
+            .advance()
+            .into_iter()
+            .map(|mark| (mark.rank, mark))
+            .collect();
         let of_host = |mark: StableMark| Some((*self.hosts.get(&mark.rank)?, mark.into()));
-        Ok(stable.filter_map(of_host).collect())
+        Ok(last.into_values().filter_map(of_host).collect())
     }
 
     /// The file lacks something from here on.

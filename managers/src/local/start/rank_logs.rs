@@ -256,6 +256,14 @@ impl RankLogs {
         Ok(part)
     }
 
+    /// This incarnation of a rank has cut its log here, and ends: the next one continues it, and
+    /// not the copy, which is longer.
+    pub fn was_cut(&mut self, rank: Rank, incarnation: Incarnation) {
+        if let Some(log) = self.logs.get_mut(&rank) {
+            log.user = Some(incarnation);
+        }
+    }
+
     /// What a rank has received since the last call, up to this position, or a part of it.
     ///
     /// # Errors
@@ -470,6 +478,16 @@ mod tests {
         // This one came, and has written to it.
         logs.read_new(RANK, Incarnation(2)).expect("a log");
         assert_eq!(logs.awaits(process(3), Epoch(3)), LogWait::Over);
+    }
+
+    #[test]
+    fn a_copied_log_that_was_cut_is_continued() {
+        let mut logs = logs();
+        assert_eq!(logs.awaits(process(1), Epoch(1)), LogWait::Begins);
+        copied(&mut logs, 1);
+        // It depends on something lost, and has stored nothing.
+        logs.was_cut(RANK, Incarnation(1));
+        assert_eq!(logs.awaits(process(2), Epoch(1)), LogWait::Over);
     }
 
     #[test]
