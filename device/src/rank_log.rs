@@ -406,6 +406,28 @@ mod tests {
     }
 
     #[test]
+    fn a_log_is_stuck_if_it_was_full_for_two_minutes_without_a_pause() {
+        let memory: Box<dyn LogMemory + Send> = Box::new(vec![0_u64; 16 + 4 * 4]);
+        let log = Determinants::new(memory).expect("a log of four records");
+        let mut rank_log = RankLog::new(log, LogRoom::in_memory(100));
+        let passes = |rank_log: &mut RankLog| {
+            let long_ago = Instant::now().checked_sub(FULL_LIMIT + Duration::from_secs(1));
+            let since = rank_log.full_since.as_mut().expect("a full log");
+            *since = long_ago.expect("a clock that has run for two minutes");
+        };
+        rank_log.request(Epoch(1), &look(200), false);
+        assert!(!rank_log.is_stuck());
+        passes(&mut rank_log);
+        // It is asked again and again meanwhile.
+        rank_log.request(Epoch(1), &look(200), false);
+        assert!(rank_log.is_stuck());
+        rank_log.request(Epoch(1), &look(10), false);
+        assert!(!rank_log.is_stuck());
+        rank_log.request(Epoch(1), &look(200), false);
+        assert!(!rank_log.is_stuck(), "it was not full meanwhile");
+    }
+
+    #[test]
     fn what_depends_on_a_determinant_waits_until_that_is_stored() {
         let memory: Box<dyn LogMemory + Send> = Box::new(vec![0_u64; 16 + 4 * 4]);
         let log = Determinants::new(memory).expect("a log of four records");

@@ -7,6 +7,7 @@
 pub mod fault_notes;
 pub mod folder;
 pub mod gaps;
+pub mod gated;
 pub mod hosts;
 pub mod job;
 #[cfg(feature = "models")]

@@ -3,6 +3,7 @@
 //!
 //! `REJOIN_SURVIVE_ROUNDS` and `REJOIN_SURVIVE_SEED` as for `survive`.
 
+use rejoin_tests::gated;
 use rejoin_tests::torment::{Case, program_survives};
 use rejoin_tests::{Run, program};
 
@@ -87,4 +88,14 @@ fn senders_retain_less_than_if_they_log() {
         by_receivers < by_senders / 4,
         "{by_receivers} bytes, {by_senders} without logs at the receivers"
     );
+}
+
+#[test]
+fn all_groups_but_one_are_killed_at_once() {
+    gated::all_groups_but_one_are_killed("receiver-log");
+}
+
+#[test]
+fn the_same_rank_is_killed_again_and_again_and_no_other_one_rolls_back() {
+    gated::the_same_rank_is_killed_again_and_again("receiver-log");
 }

@@ -4,12 +4,12 @@
 //! `REJOIN_SURVIVE_ROUNDS` and `REJOIN_SURVIVE_SEED` as for `survive`.
 
 use rejoin_tests::folder::Folder;
-use rejoin_tests::job::{Job, by_rank, times_back};
+use rejoin_tests::gated::{self, Gated};
+use rejoin_tests::job::Job;
 use rejoin_tests::processes::{is_alive, kill, wait_for};
 use rejoin_tests::questions::{metrics, metrics_address, rejoin, status};
 use rejoin_tests::torment::{Case, program_survives};
-use rejoin_tests::{Finished, Run, finish, program};
-use std::process::Child;
+use rejoin_tests::{Run, finish, program};
 use std::time::Duration;
 
 /// Ranks that come back in all runs of a program, at least: with nine programs, 200 and more.
@@ -109,113 +109,23 @@ fn ranks_of_one_host_are_a_group_that_comes_back_together() {
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A job of four ranks that computes until its gate opens, and the path of the gate.
-struct Gated {
-    folder: Folder,
-    child: Child,
-    job: Job,
-}
-
-impl Gated {
-    fn begin(name: &str) -> Gated {
-        let folder = Folder::new(name);
-        let options = ["--checkpoint-interval", "0.1", "--max-restarts", "1000"];
-        let usual = ["--tag-output", "-n", "4", "--recovery", "sender-log"];
-        let run = Run::raw(usual.iter().chain(&options)).arg(program("jacobi"));
-        let run = run
-            .arg("512")
-            .arg("500")
-            .arg("500")
-            .arg(folder.name("gate"));
-        let run_dir = folder.to_str().expect("a path in UTF-8");
-        let child = run.env("XDG_RUNTIME_DIR", run_dir).start();
-        let job = Job::of(child.id(), "jacobi");
-        wait_for(LIMIT, "the first checkpoint", || job.has_checkpoint(4));
-        Gated { folder, child, job }
-    }
-
-    /// Waits until all four ranks run, none of them one of these.
-    fn all_but(&self, gone: &[u32]) -> Vec<u32> {
-        let mut now = Vec::new();
-        wait_for(LIMIT, "ranks that are back", || {
-            now = self.job.ranks();
-            now.len() == 4 && now.iter().all(|pid| !gone.contains(pid))
-        });
-        now
-    }
-
-    /// Opens the gate. The output must be that of an undisturbed run.
-    fn end(self) -> Finished {
-        // A replay would see the gate too early: all have ended, also those that the first of these
-        // checkpoints meets.
-        for _ in 0..2 {
-            let id = self.child.id().to_string();
-            let said = rejoin(&self.folder, &["checkpoint", &id]);
-            assert!(said.status.success(), "{said:?}");
-        }
-        std::fs::write(self.folder.join("gate"), "").expect("the gate");
-        let done = finish(self.child, LIMIT, "the job");
-        assert!(done.output.status.success(), "{}", done.text());
-        let plain = Run::raw(["--tag-output", "-n", "4", "--recovery", "none"]);
-        let plain = plain.arg(program("jacobi")).arg("512").arg("500").ok();
-        let (want, have) = (plain.stdout(), done.stdout());
-        assert_eq!(
-            by_rank(&have, true),
-            by_rank(&want, true),
-            "{}",
-            done.text()
-        );
-        done
-    }
-}
-
 #[test]
 fn all_groups_but_one_are_killed_at_once() {
-    let gated = Gated::begin("all-but-one");
-    let mut times = 0;
-    for survivor in 0..4 {
-        let before = gated.all_but(&[]);
-        let mut victims = before.clone();
-        let survivor = victims.remove(survivor);
-        victims.iter().for_each(|pid| kill(*pid, libc::SIGKILL));
-        times += 3;
-        let now = gated.all_but(&victims);
-        assert!(now.contains(&survivor), "{survivor} of {now:?} has stood");
-    }
-    let done = gated.end();
-    // A rank whose process is there may be killed again before it is back: that is reported once.
-    let back = times_back(&done.stderr());
-    assert!((4..=times).contains(&back), "{back}: {}", done.text());
+    gated::all_groups_but_one_are_killed("sender-log");
 }
 
 #[test]
 fn the_same_rank_is_killed_again_and_again_and_no_other_one_rolls_back() {
-    let gated = Gated::begin("the-same");
-    let others = gated.all_but(&[])[1..].to_vec();
-    let mut gone = Vec::new();
-    for _ in 0..10 {
-        let now = gated.all_but(&gone);
-        let victim = now.into_iter().find(|pid| !others.contains(pid));
-        let victim = victim.expect("the rank that is killed");
-        kill(victim, libc::SIGKILL);
-        gone.push(victim);
-    }
-    let now = gated.all_but(&gone);
-    assert!(others.iter().all(|pid| now.contains(pid)), "{now:?}");
-    let done = gated.end();
-    let said = done.stderr();
-    let back = said.lines().filter(|line| line.contains(" back after "));
-    let (mine, all) = (back.clone().filter(|l| l.contains("rank 0 ")), back);
-    assert_eq!(mine.count(), all.count(), "{said}");
+    gated::the_same_rank_is_killed_again_and_again("sender-log");
 }
 
 #[test]
 fn central_is_killed_while_a_rank_comes_back() {
-    let gated = Gated::begin("central");
+    let gated = Gated::begin("sender-log");
     for at in 0..8_u64 {
         let before = gated.all_but(&[]);
         let victim = before[at as usize % 4];
-        let central = gated.job.central().expect("a central manager");
+        let central = gated.job().central().expect("a central manager");
         kill(victim, libc::SIGKILL);
         // The test looks for a moment in time, so it sleeps.
         std::thread::sleep(Duration::from_micros(300 * at));
@@ -224,7 +134,7 @@ fn central_is_killed_while_a_rank_comes_back() {
         let stood = before.iter().filter(|pid| now.contains(pid)).count();
         assert_eq!(stood, 3, "{before:?}, then {now:?}");
         wait_for(LIMIT, "the next central manager", || {
-            let next = gated.job.central();
+            let next = gated.job().central();
             next.is_some_and(|pid| pid != central && is_alive(pid))
         });
     }

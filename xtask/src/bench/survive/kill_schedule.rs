@@ -48,6 +48,18 @@ fn price(runs: &[KilledRun], mode: &str, of: usize) -> Vec<f64> {
         .collect()
 }
 
+/// For each such pair: the seconds that the killed ranks' work takes longer, to the seconds that
+/// are done again. Of a rank that is a group alone, this bounds the speed of its replay: it also
+/// has the notice of the end, the new process and its links.
+fn replay(runs: &[KilledRun], mode: &str) -> Vec<f64> {
+    let longer = price(runs, mode, 3).into_iter();
+    let ratios = longer.zip(price(runs, mode, 2));
+    let replayed = ratios.filter(|(_, repeated)| *repeated > 0.0);
+    replayed
+        .map(|(longer, repeated)| longer / repeated)
+        .collect()
+}
+
 /// Runs the case.
 pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
     let rounds = if setting.quick { 1 } else { setting.rounds };
@@ -84,6 +96,11 @@ pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
                 figures.push(Figure::median(killed, "s", &price(3)));
                 let others = shown("longer work of the other pair");
                 figures.push(Figure::median(others, "s", &price(4)));
+                if mode.ends_with(" rank") {
+                    let what = format!("{text}, {mode}: a replay to the first execution, median");
+                    let replay = replay(&runs, mode);
+                    figures.push(Figure::median(what, "times", &replay).at_most(1.0));
+                }
             }
         }
     }
@@ -131,5 +148,9 @@ mod tests {
         let prices = [0, 1, 2, 3, 4].map(|of| price(&runs, "coordinated", of));
         assert_eq!(prices, [[0.5], [1.5], [1.5], [0.5], [0.25]]);
         assert!(price(&runs, "sender-log rank", 0).is_empty());
+        let ratios = replay(&runs, "coordinated");
+        assert_eq!(ratios.len(), 1);
+        assert!((ratios[0] - 0.5 / 1.5).abs() < 1e-9);
+        assert!(replay(&runs, "sender-log rank").is_empty());
     }
 }
