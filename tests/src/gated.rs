@@ -40,7 +40,7 @@ impl Gated {
         Gated { folder, child, job }
     }
 
-    /// Its processes.
+    /// The processes of this job.
     #[must_use]
     pub fn job(&self) -> &Job {
         &self.job

@@ -3,8 +3,8 @@
 //!
 //! The test makes the file `FILE.POINT`, where `FILE` is that of `REJOIN_FAULT_FILE`. The manager
 //! that reaches the point renames it to `FILE.POINT.reached`, and waits until that is gone. Without
-//! the first file nobody waits, so one job can come to a point many times. If a host is in the file,
-//! only its managers wait.
+//! the first file nobody waits, so one job can come to a point many times. If the file has the name
+//! of a host, only that host's managers wait.
 
 use super::Point;
 use std::ffi::OsString;
