@@ -9,7 +9,7 @@ use crate::{Holds, ImageCost, Limits, ProcessMap, Welcome};
 pub const MANAGER_FD: &str = "REJOIN_MANAGER_FD";
 
 /// Version of the messages in this crate; both sides must have the same.
-pub const VERSION: u32 = 27;
+pub const VERSION: u32 = 28;
 
 /// A request by signal with this number asks for nothing itself: the rank reads the messages of its
 /// manager, which say what is wanted. The first checkpoint is requested by message, too.

@@ -40,7 +40,6 @@ pub(super) fn log_of(file: File) -> Result<(Determinants, u64), String> {
         from: 0,
         answers: newest.answers,
         sends: newest.sends,
-        has_tasks: newest.has_tasks,
         records,
     };
     all.write(&mut memory).map_err(text)?;

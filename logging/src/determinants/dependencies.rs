@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use rejoin_channel_table::ids::{Incarnation, Rank};
 
-use super::dependency::TASKS_BIT;
 use super::determinant_record::DeterminantRecord;
-use super::log_layout::{ANSWERS, END, FIRST, SENDS, capacity, place};
+use super::log_cut;
+use super::log_layout::{END, FIRST, capacity, place};
 use super::{Dependency, DeterminantError, IncarnationEnds, LogMemory};
 
 impl Dependency {
@@ -21,6 +21,7 @@ impl Dependency {
         ends: &IncarnationEnds,
     ) -> Result<Option<Dependency>, DeterminantError> {
         let capacity = capacity(memory)?;
+        log_cut::complete(memory)?;
         let (first, end) = (memory.load(FIRST), memory.load(END));
         // Whoever opens the log refuses one whose counters are impossible.
         let from = first.max(position).max(end.saturating_sub(capacity));
@@ -33,9 +34,8 @@ impl Dependency {
             let Some(lost) = Dependency::of(&record).filter(|on| !ends.has(on)) else {
                 continue;
             };
-            memory.store(END, index);
-            memory.store(ANSWERS, record.number);
-            memory.store(SENDS, record.values[2] & !TASKS_BIT);
+            log_cut::begin(memory, index);
+            log_cut::complete(memory)?;
             return Ok(Some(lost));
         }
         Ok(None)
@@ -74,7 +74,7 @@ impl Dependencies {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{DeterminantKind, DeterminantLog, Recorded};
+    use super::super::{DeterminantKind, DeterminantLog, LogPart, Recorded};
     use super::*;
 
     fn on(rank: u32, mark: u64) -> Dependency {
@@ -125,6 +125,69 @@ mod tests {
     }
 
     #[test]
+    fn sends_count_up_to_the_last_one_beside_a_task() {
+        let mut log = log();
+        let image = log.clone();
+        let program = |log: &mut DeterminantLog<Vec<u64>>, count| {
+            (0..count).for_each(|_| assert!(log.count_live_send()));
+        };
+        program(&mut log, 3);
+        assert_eq!(log.mark(), 0, "all are the program's");
+        log.depends(on(1, 5)).expect("room");
+        program(&mut log, 4);
+        let told = log.mark();
+        log.set_tasks();
+        log.sent(Some(0)).expect("a send");
+        log.tasks_over();
+        let beside = log.mark();
+        program(&mut log, 10);
+        assert_eq!(log.mark(), beside, "no task can be meant");
+        assert_eq!(beside, told + 1 + 8);
+
+        // What came after the dependency does not count as kept.
+        let mut ends = IncarnationEnds::default();
+        ends.note(Rank(1), Incarnation(0), 4);
+        let mut memory = log.memory().clone();
+        assert_eq!(Dependency::cut(&mut memory, 0, &ends), Ok(Some(on(1, 5))));
+        let mut restored = image.clone();
+        restored.replay_from(memory).expect("the log");
+        assert_eq!(restored.mark(), 0);
+
+        let mut restored = image;
+        restored.replay_from(log.memory().clone()).expect("the log");
+        assert_eq!(restored.mark(), beside);
+        for _ in 0..7 {
+            assert!(!restored.count_live_send(), "a task's send is to come");
+            restored.sent(None).expect("the program's");
+        }
+        restored.set_tasks();
+        restored.sent(Some(0)).expect("the task's");
+        restored.tasks_over();
+        assert!(restored.count_live_send() && !restored.is_replaying());
+        assert_eq!(restored.mark(), beside);
+    }
+
+    #[test]
+    fn a_cut_that_was_begun_is_completed_by_whoever_reads_next() {
+        let mut log = log();
+        let image = log.clone();
+        answer(&mut log, Some(1));
+        log.depends(on(1, 5)).expect("room");
+        (0..3).for_each(|value| answer(&mut log, Some(value)));
+        let mut memory = log.memory().clone();
+        log_cut::begin(&mut memory, 1);
+        let part = LogPart::read(&memory, 0).expect("a part");
+        assert_eq!((part.end(), part.answers, part.mark()), (1, 1, 2));
+        let mut restored = image;
+        restored.replay_from(memory.clone()).expect("the log");
+        assert_eq!((restored.mark(), restored.position()), (2, 1));
+        assert_eq!(LogPart::read(restored.memory(), 0), Ok(part));
+        // Forged: no such record.
+        log_cut::begin(&mut memory, 77);
+        assert!(LogPart::read(&memory, 0).is_err() && log_cut::complete(&mut memory).is_err());
+    }
+
+    #[test]
     fn the_last_dependency_on_each_incarnation_counts() {
         let mut all = Dependencies::default();
         [on(1, 5), on(1, 4), on(2, 1)]
@@ -150,7 +213,7 @@ mod tests {
             answer(&mut log, None);
             log.sent(None).expect("a send");
             log.depends(on(3, 4)).expect("room");
-            let record = on(3, 4).record(2, 1, has_tasks);
+            let record = on(3, 4).record(2, has_tasks.into());
             assert_eq!(Dependency::own_mark(&record, 1), log.mark());
         }
     }

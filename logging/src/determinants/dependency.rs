@@ -13,15 +13,6 @@ use rejoin_channel_table::ids::{Incarnation, Rank};
 
 use super::determinant_record::{DeterminantKind, DeterminantRecord};
 
-/// Bit of the last word: tasks of the program send, too.
-pub(super) const TASKS_BIT: u64 = 1 << 63;
-
-/// The values of a record that says how many sends its log counts.
-pub(super) fn counted(who: u64, mark: u64, sends: u64, has_tasks: bool) -> [u64; 3] {
-    let tasks = if has_tasks { TASKS_BIT } else { 0 };
-    [who, mark, sends & !TASKS_BIT | tasks]
-}
-
 /// A rank's determinants up to a mark ([`super::DeterminantLog::mark`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Dependency {
@@ -35,12 +26,12 @@ pub struct Dependency {
 
 impl Dependency {
     /// The record of this dependency in a log that counts these answers and sends.
-    pub(super) fn record(&self, answers: u64, sends: u64, has_tasks: bool) -> DeterminantRecord {
+    pub(super) fn record(&self, answers: u64, sends: u64) -> DeterminantRecord {
         let who = u64::from(self.rank.0) | u64::from(self.incarnation.0) << 32;
         DeterminantRecord {
             kind: DeterminantKind::Dependency,
             number: answers,
-            values: counted(who, self.mark, sends, has_tasks),
+            values: [who, self.mark, sends],
         }
     }
 
@@ -57,12 +48,7 @@ impl Dependency {
     /// The mark of a log from which on it has this record, which is its record of this index.
     pub(super) fn own_mark(record: &DeterminantRecord, index: u64) -> u64 {
         let [_, _, sends] = record.values;
-        let counted = if sends & TASKS_BIT == 0 {
-            0
-        } else {
-            sends & !TASKS_BIT
-        };
-        let counted = record.number.saturating_add(counted);
+        let counted = record.number.saturating_add(sends);
         index.saturating_add(1).saturating_add(counted)
     }
 }

@@ -8,7 +8,8 @@
 use std::collections::VecDeque;
 
 use super::determinant_record::{DeterminantKind, DeterminantRecord, RECORD_WORDS};
-use super::log_layout::{ANSWERS, COPIED, END, FIRST, MAGIC, SENDS, TASKS, capacity, place};
+use super::log_cut;
+use super::log_layout::{ANSWERS, COPIED, END, FIRST, MAGIC, SENDS, capacity, place};
 use super::{DeterminantError, LogMemory};
 
 /// Most reads of the counters until two of them agree.
@@ -26,10 +27,8 @@ pub struct LogPart {
     pub from: u64,
     /// Number of answers given.
     pub answers: u64,
-    /// Number of sends issued.
+    /// Number of sends whose order matters, because tasks of the program could send, too.
     pub sends: u64,
-    /// Tasks of the program send, too.
-    pub has_tasks: bool,
     /// The records.
     pub records: Vec<RecordWords>,
 }
@@ -47,16 +46,19 @@ impl LogPart {
             return Err(DeterminantError::Magic { found });
         }
         // A record is written before the counters that cover it. They are of one moment.
-        let counters = || [ANSWERS, SENDS, TASKS, END].map(|word| memory.load(word));
-        let mut read = counters();
+        let mut read = log_cut::counters(memory)?;
         for _ in 0..MOST_READS {
-            let before = std::mem::replace(&mut read, counters());
+            let before = std::mem::replace(&mut read, log_cut::counters(memory)?);
             if before == read {
                 break;
             }
         }
-        let [mut answers, mut sends, tasks, end] = read;
-        let (first, has_tasks) = (memory.load(FIRST), tasks == 1);
+        let log_cut::Counters {
+            end,
+            mut answers,
+            mut sends,
+        } = read;
+        let first = memory.load(FIRST);
         if end.checked_sub(first).is_none_or(|held| held > capacity) {
             let position = from;
             return Err(DeterminantError::OutOfRange {
@@ -90,7 +92,6 @@ impl LogPart {
             from,
             answers,
             sends,
-            has_tasks,
             records,
         })
     }
@@ -98,8 +99,7 @@ impl LogPart {
     /// The mark of a log that has this part and what precedes it.
     #[must_use]
     pub fn mark(&self) -> u64 {
-        let sends = if self.has_tasks { self.sends } else { 0 };
-        let counted = self.answers.saturating_add(sends);
+        let counted = self.answers.saturating_add(self.sends);
         self.end().saturating_add(counted)
     }
 
@@ -163,7 +163,6 @@ impl LogPart {
         memory.store(FIRST, self.from);
         memory.store(ANSWERS, self.answers);
         memory.store(SENDS, self.sends);
-        memory.store(TASKS, self.has_tasks.into());
         memory.store(COPIED, 1);
         memory.store(0, MAGIC);
         Ok(())
@@ -176,7 +175,6 @@ pub struct CopiedLog {
     first: u64,
     answers: u64,
     sends: u64,
-    has_tasks: bool,
     records: VecDeque<RecordWords>,
 }
 
@@ -209,7 +207,6 @@ impl CopiedLog {
         }
         self.first = self.first.max(part.first);
         (self.answers, self.sends) = (part.answers, part.sends);
-        self.has_tasks = part.has_tasks;
         Ok(())
     }
 
@@ -221,7 +218,6 @@ impl CopiedLog {
             from: self.first,
             answers: self.answers,
             sends: self.sends,
-            has_tasks: self.has_tasks,
             records: self.records.iter().copied().collect(),
         }
     }

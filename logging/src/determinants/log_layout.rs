@@ -4,19 +4,21 @@ use super::determinant_record::RECORD_WORDS;
 use super::{DeterminantError, LogMemory};
 
 /// "RJNDTM", and the version of the layout in the low 16 bits.
-pub(super) const MAGIC: u64 = 0x524a_4e44_544d_0003;
+pub(super) const MAGIC: u64 = 0x524a_4e44_544d_0004;
 /// Word: number of records ever appended.
 pub(super) const END: usize = 1;
 /// Word: number of the first record that the ring still holds.
 pub(super) const FIRST: usize = 2;
 /// Word: number of answers ever given.
 pub(super) const ANSWERS: usize = 3;
-/// Word: number of sends ever issued.
+/// Word: number of sends whose order matters: those up to the last one that was issued while tasks
+/// of the program could send, too.
 pub(super) const SENDS: usize = 4;
 /// Word: 1 if the memory was filled from a copy, which may be older than the process's image.
 pub(super) const COPIED: usize = 5;
-/// Word: 1 if tasks of the program send, too, so that it matters whose send each is.
-pub(super) const TASKS: usize = 6;
+/// Word: one more than the number of the dependency before which the log is being ended; 0: none.
+/// The other words follow, and whoever may die in between leaves the rest to the next reader.
+pub(super) const CUT: usize = 6;
 /// Word: bytes of messages that are retained for other recovery groups. This word and those below
 /// are for readers, and have a cache line of their own.
 pub(super) const RETAINED: usize = 8;

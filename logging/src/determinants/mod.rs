@@ -18,9 +18,9 @@
 //! | 1 | number of records ever appended |
 //! | 2 | number of the first record that the ring still holds |
 //! | 3 | number of answers ever given |
-//! | 4 | number of sends ever issued |
+//! | 4 | number of sends up to the last one that a task of the program could have issued |
 //! | 5 | 1 if the memory was filled from a copy on another host ([`CopiedLog`]) |
-//! | 6 | 1 if tasks of the program send, too |
+//! | 6 | one more than the number of the record before which the log is being ended |
 //! | 8–14 | what the log uses, for those who look on ([`LogUsage`]); no replay needs it |
 //!
 //! A record is written before the counter of records moves, and that before the counter of answers
@@ -32,6 +32,7 @@ mod determinant_error;
 mod determinant_record;
 mod incarnation_ends;
 mod log_copy;
+mod log_cut;
 mod log_layout;
 mod log_memory;
 mod log_usage;
@@ -51,7 +52,7 @@ pub use recorded::{Recorded, SendTurn};
 pub use stable_marks::{StableMark, StableMarks};
 
 use determinant_record::kind_byte;
-use log_layout::{ANSWERS, COPIED, END, FIRST, HEADER_WORDS, MAGIC, SENDS, TASKS, capacity, place};
+use log_layout::{ANSWERS, COPIED, END, FIRST, HEADER_WORDS, MAGIC, SENDS, capacity, place};
 use replay_table::ReplayTable;
 
 use rejoin_channel_table::ids::Incarnation;
@@ -75,6 +76,8 @@ pub struct DeterminantLog<M> {
     sends: u64,
     /// Tasks of the program may send, too: then it matters whose send each is.
     has_tasks: bool,
+    /// Number of sends up to the last one for which it did.
+    ordered: u64,
     replay: ReplayTable,
 }
 
@@ -96,6 +99,7 @@ impl<M: LogMemory> DeterminantLog<M> {
             answers: 0,
             sends: 0,
             has_tasks: false,
+            ordered: 0,
             replay: ReplayTable::default(),
         })
     }
@@ -122,6 +126,10 @@ impl<M: LogMemory> DeterminantLog<M> {
     /// # Errors
     /// The memory is no log, or not the one of this process. The log is as before then.
     pub fn replay_from(&mut self, mut memory: M) -> Result<()> {
+        // Whether the rest is a log is looked at next.
+        if memory.words() >= HEADER_WORDS {
+            log_cut::complete(&mut memory)?;
+        }
         self.complete_copy(&mut memory);
         let end = self.end_of(&memory)?;
         // At most as many records as the ring holds.
@@ -137,8 +145,6 @@ impl<M: LogMemory> DeterminantLog<M> {
         }
         let answers = (self.answers, memory.load(ANSWERS));
         replay.limit(answers, (self.sends, memory.load(SENDS)))?;
-        self.has_tasks |= memory.load(TASKS) == 1;
-        memory.store(TASKS, self.has_tasks.into());
         (self.memory, self.replay, self.position) = (memory, replay, end);
         Ok(())
     }
@@ -148,8 +154,7 @@ impl<M: LogMemory> DeterminantLog<M> {
         if memory.words() < HEADER_WORDS || memory.load(COPIED) != 1 {
             return;
         }
-        let (answers, sends) = self.replay.known();
-        let (answers, sends) = (answers.max(self.answers), sends.max(self.sends));
+        let (answers, sends) = self.counted();
         memory.store(ANSWERS, memory.load(ANSWERS).max(answers));
         memory.store(SENDS, memory.load(SENDS).max(sends));
         if memory.load(END) < self.position {
@@ -195,7 +200,12 @@ impl<M: LogMemory> DeterminantLog<M> {
     /// Tasks of the program send from now on, too.
     pub fn set_tasks(&mut self) {
         self.has_tasks = true;
-        self.memory.store(TASKS, 1);
+        self.count_send(self.sends);
+    }
+
+    /// No task of the program is left that could send.
+    pub fn tasks_over(&mut self) {
+        self.has_tasks = false;
     }
 
     /// A number that grows with everything in the memory that a replay may need: all of it is there
@@ -203,8 +213,6 @@ impl<M: LogMemory> DeterminantLog<M> {
     #[inline]
     pub fn mark(&self) -> u64 {
         let (answers, sends) = self.counted();
-        // Whose turn it is matters only if there are several.
-        let sends = if self.has_tasks { sends } else { 0 };
         self.position + answers + sends
     }
 
@@ -212,7 +220,7 @@ impl<M: LogMemory> DeterminantLog<M> {
     #[inline]
     fn counted(&self) -> (u64, u64) {
         let (answers, sends) = self.replay.known();
-        (answers.max(self.answers), sends.max(self.sends))
+        (answers.max(self.answers), sends.max(self.ordered))
     }
 
     /// What comes from now on depends on determinants of another rank. To be called before anything
@@ -222,7 +230,7 @@ impl<M: LogMemory> DeterminantLog<M> {
     /// The log has no room.
     pub fn depends(&mut self, on: Dependency) -> Result<()> {
         let (answers, sends) = self.counted();
-        self.keep(&on.record(answers, sends, self.has_tasks))
+        self.keep(&on.record(answers, sends))
     }
 
     /// Appends a record for which room is kept.
@@ -243,11 +251,10 @@ impl<M: LogMemory> DeterminantLog<M> {
     pub fn begin(&mut self, incarnation: Incarnation) -> Result<()> {
         let (answers, sends) = self.counted();
         let mark = self.mark();
-        let values = dependency::counted(u64::from(incarnation.0), mark, sends, self.has_tasks);
         self.keep(&DeterminantRecord {
             kind: DeterminantKind::Begin,
             number: answers,
-            values,
+            values: [u64::from(incarnation.0), mark, sends],
         })
     }
 
@@ -475,7 +482,7 @@ impl<M: LogMemory> DeterminantLog<M> {
     pub fn count_live_send(&mut self) -> bool {
         let is_live = !self.replay.replays_send(self.sends);
         if is_live {
-            self.set_sends(self.sends + 1);
+            self.count_send(self.sends + 1);
         }
         is_live
     }
@@ -483,13 +490,18 @@ impl<M: LogMemory> DeterminantLog<M> {
     /// The send that was counted last was not issued.
     #[inline]
     pub fn withdraw_live_send(&mut self) {
-        self.set_sends(self.sends - 1);
+        self.count_send(self.sends - 1);
     }
 
+    /// So many sends were issued. The memory counts them if it matters whose they are.
     #[inline]
-    fn set_sends(&mut self, sends: u64) {
+    fn count_send(&mut self, sends: u64) {
         self.sends = sends;
-        self.memory.store(SENDS, sends);
+        // The memory is ahead while sends are repeated.
+        if self.has_tasks && !self.replay.replays_send(sends) {
+            self.ordered = sends;
+            self.memory.store(SENDS, sends);
+        }
     }
 
     /// The next send is issued by a task, or by the program itself (`None`). To be called before
@@ -499,6 +511,9 @@ impl<M: LogMemory> DeterminantLog<M> {
     /// It is another one's turn, or the log has no room. No send is counted then.
     pub fn sent(&mut self, task: Option<u64>) -> Result<()> {
         let number = self.sends;
+        if task.is_some() && !self.has_tasks {
+            self.set_tasks();
+        }
         match (self.send_turn(), task) {
             (SendTurn::Anyone, Some(task)) => self.append(&DeterminantRecord {
                 kind: DeterminantKind::TaskSend,
@@ -512,11 +527,7 @@ impl<M: LogMemory> DeterminantLog<M> {
                 return Err(diverged(DeterminantKind::TaskSend, number, turn, repeated));
             }
         }
-        self.sends = number + 1;
-        // The memory is ahead while sends are repeated.
-        if !self.replay.replays_send(self.sends) {
-            self.memory.store(SENDS, self.sends);
-        }
+        self.count_send(number + 1);
         Ok(())
     }
 }

@@ -88,16 +88,18 @@ impl ReplayTable {
         (sends, sends_issued): (u64, u64),
     ) -> Result<(), DeterminantError> {
         // A process that dies between a record and its counter leaves one more record.
-        let check = |first: Option<u64>, last: Option<u64>, next: u64, given: u64| {
-            let in_range = first.is_none_or(|n| n >= next) && last.is_none_or(|n| n <= given);
-            match in_range && next <= given {
-                true => Ok(()),
-                false => Err(DeterminantError::Contradiction { next, given }),
-            }
+        let check = |first: Option<u64>, last: Option<u64>, next: u64, given: u64| match first
+            .is_none_or(|n| n >= next)
+            && last.is_none_or(|n| n <= given)
+        {
+            true => Ok(()),
+            false => Err(DeterminantError::Contradiction { next, given }),
         };
         let number = |record: &DeterminantRecord| record.number;
         let (first, last) = (self.answers.front(), self.answers.back());
         check(first.map(number), last.map(number), answers, answers_given)?;
+        // Later sends than those that count are the program's. No answer is.
+        check(None, Some(answers), answers, answers_given)?;
         let (first, last) = (self.sends.front(), self.sends.back());
         check(first.map(|s| s.0), last.map(|s| s.0), sends, sends_issued)?;
         self.answers_given = answers_given;

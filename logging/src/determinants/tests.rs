@@ -1,4 +1,5 @@
 use super::determinant_record::RECORD_WORDS;
+use super::log_layout::CUT;
 use super::*;
 use proptest::prelude::*;
 use std::cell::RefCell;
@@ -169,6 +170,7 @@ fn sends_are_issued_in_their_order() {
 fn a_send_that_was_only_tried_is_repeated_by_the_program_or_not_counted() {
     let (memory, mut log) = log(4);
     let (tried, failed) = (image(&log), image(&log));
+    log.set_tasks();
     assert!(log.count_live_send() && log.count_live_send());
     let left = Shared(Rc::new(RefCell::new(memory.0.borrow().clone())));
     log.withdraw_live_send();
@@ -276,6 +278,7 @@ fn forged_memory_is_refused() {
         (FIRST, 2),
         (FIRST, u64::MAX),
         (ANSWERS, 0),
+        (CUT, 9),
         (SENDS, u64::MAX),
         // Beyond both counters: record 2 is a send, record 1 an answer.
         (HEADER_WORDS + RECORD_WORDS, (Any as u64) << 56 | 9),
@@ -335,6 +338,8 @@ enum Step {
     Match(i32),
     Cancel(bool),
     Send(Option<u64>),
+    /// No task can send until one starts.
+    TasksOver,
     /// An image is taken here, and committed so many steps later.
     Image(usize),
 }
@@ -345,6 +350,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (0..9i32).prop_map(Step::Match),
         1 => any::<bool>().prop_map(Step::Cancel),
         2 => proptest::option::of(0..3u64).prop_map(Step::Send),
+        1 => Just(Step::TasksOver),
         1 => (0..6usize).prop_map(Step::Image),
     ];
     proptest::collection::vec(step, 1..120)
@@ -403,6 +409,10 @@ impl Process {
                 };
                 self.log.sent(task)?;
                 Ok(task)
+            }
+            Step::TasksOver => {
+                self.log.tasks_over();
+                Ok(None)
             }
             Step::Image(_) => Ok(None),
         }

@@ -4,7 +4,7 @@
 //! What is appended is on the disk after [`DeterminantsFile::sync`]. Nothing that depends on it
 //! leaves its rank before.
 
-use super::local_messages::DeterminantsPart;
+use super::local_messages::{DeterminantsPart, MOST_RECORDS};
 use crate::error::system_text;
 use crate::stored_entries::{self, TornEntry};
 use rejoin_channel_table::{JobId, Rank};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// The file.
 const NAME: &str = "determinants";
 /// The first entry begins with this: the mark of such a file, and its format.
-const FORMAT: (u64, u64) = (u64::from_le_bytes(*b"rejoin-d"), 1);
+const FORMAT: (u64, u64) = (u64::from_le_bytes(*b"rejoin-d"), 2);
 /// Most bytes of the file.
 const LIMIT: u64 = 16 << 30;
 /// Bytes appended since the file was written anew, beyond which that is done again if most of them
@@ -26,6 +26,10 @@ const SPARE: u64 = 1 << 20;
 
 /// The copies of determinants, by rank.
 pub type DeterminantCopies = BTreeMap<Rank, CopiedLog>;
+
+/// An entry: a part of a rank's determinants, and whether it is the last one of those that were
+/// read at the same moment.
+type StoredPart = (Rank, DeterminantsPart, bool);
 
 /// The file, open for appending.
 #[derive(Debug)]
@@ -83,23 +87,34 @@ impl DeterminantsFile {
             return Err(said(&path, "it has another format, or is of another job"));
         }
         let mut copies = DeterminantCopies::new();
+        let mut incoming: Option<(Rank, LogPart)> = None;
         while let Some(entry) = stored_entries::next(&mut rest).map_err(torn)? {
-            let (rank, part): (Rank, DeterminantsPart) =
-                stored_entries::decode(entry).map_err(torn)?;
+            let (rank, part, is_last): StoredPart = stored_entries::decode(entry).map_err(torn)?;
+            let mut part = LogPart::from(part);
+            if let Some((_, mut begun)) = incoming.take().filter(|(of, _)| *of == rank) {
+                part = begun
+                    .extend(part)
+                    .map(|()| begun)
+                    .unwrap_or_else(|other| other);
+            }
+            if !is_last {
+                incoming = Some((rank, part));
+                continue;
+            }
             let copy = copies.entry(rank).or_default();
-            let added = copy.add(&LogPart::from(part));
+            let added = copy.add(&part);
             added.map_err(|error| said(&path, &error.to_string()))?;
         }
+        // What was read at one moment counts as a whole, or not at all.
         Ok(copies)
     }
 
-    /// Notes the next part of a rank's determinants.
+    /// Notes the next part of a rank's determinants: all that was read at one moment.
     ///
     /// # Errors
     /// It is too long.
-    pub fn append(&mut self, rank: Rank, part: &DeterminantsPart) -> io::Result<()> {
-        let entry = stored_entries::entry(&(rank, part)).map_err(io::Error::other)?;
-        self.pending.extend(entry);
+    pub fn append(&mut self, rank: Rank, part: &LogPart) -> io::Result<()> {
+        self.pending.extend(entries(rank, part.clone())?);
         Ok(())
     }
 
@@ -136,15 +151,23 @@ fn said(path: &Path, why: &str) -> String {
     format!("{}: {why}", path.display())
 }
 
+/// The entries of a part that was read at one moment.
+fn entries(rank: Rank, part: LogPart) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut chunks = part.chunks(MOST_RECORDS).peekable();
+    while let Some(chunk) = chunks.next() {
+        let stored: StoredPart = (rank, chunk.into(), chunks.peek().is_none());
+        bytes.extend(stored_entries::entry(&stored).map_err(io::Error::other)?);
+    }
+    Ok(bytes)
+}
+
 /// Puts a file with these determinants in place, and returns it and its length.
 fn written(path: &Path, job: JobId, copies: &DeterminantCopies) -> io::Result<(File, u64)> {
     let partial = path.with_extension("partial");
     let mut bytes = stored_entries::entry(&(FORMAT, job)).map_err(io::Error::other)?;
     for (rank, copy) in copies {
-        for part in copy.whole().chunks(super::local_messages::MOST_RECORDS) {
-            let part = DeterminantsPart::from(part);
-            bytes.extend(stored_entries::entry(&(rank, part)).map_err(io::Error::other)?);
-        }
+        bytes.extend(entries(*rank, copy.whole())?);
     }
     let mut file = File::create(&partial)?;
     file.write_all(&bytes)?;
@@ -182,7 +205,6 @@ mod tests {
             from,
             answers: from + count,
             sends: 0,
-            has_tasks: false,
             records: (from..from + count).map(|n| [n, 1, 2, 3]).collect(),
         }
     }
@@ -191,7 +213,7 @@ mod tests {
     fn add(file: &mut DeterminantsFile, copies: &mut DeterminantCopies, rank: u32, part: LogPart) {
         let copy = copies.entry(Rank(rank)).or_default();
         copy.add(&part).expect("the next part");
-        file.append(Rank(rank), &part.into()).expect("room");
+        file.append(Rank(rank), &part).expect("room");
         file.sync(copies).expect("a disk");
     }
 
@@ -216,6 +238,30 @@ mod tests {
         assert_eq!(found, copies);
         remove(&scratch.0);
         assert!(DeterminantsFile::load(&scratch.0, job).is_err());
+    }
+
+    #[test]
+    fn what_was_read_at_one_moment_counts_as_a_whole() {
+        let scratch = Scratch::new("long");
+        let (job, mut copies) = (JobId(7), DeterminantCopies::new());
+        let mut file = DeterminantsFile::create(&scratch.0, job, &copies).expect("a file");
+        add(&mut file, &mut copies, 1, part(0, 3));
+        let before = (copies.clone(), file.length as usize);
+        let long = MOST_RECORDS as u64 + 1;
+        // Beside it stays what the file had.
+        file.least = u64::MAX / 4;
+        add(&mut file, &mut copies, 1, part(3, long));
+        let found = DeterminantsFile::load(&scratch.0, job).expect("a file");
+        assert_eq!(found, copies);
+        let path = scratch.0.join(NAME);
+        let whole = fs::read(&path).expect("the file");
+        let last = entries(Rank(1), part(3 + long - 1, 1))
+            .expect("an entry")
+            .len();
+        assert!(whole.len() > before.1 + last);
+        fs::write(&path, &whole[..whole.len() - last]).expect("a disk");
+        let found = DeterminantsFile::load(&scratch.0, job).expect("the rest");
+        assert_eq!(found, before.0, "the first half of it says nothing");
     }
 
     #[test]

@@ -59,7 +59,6 @@ pub struct DeterminantsPart {
     from: u64,
     answers: u64,
     sends: u64,
-    has_tasks: bool,
     records: Vec<RecordWords>,
 }
 
@@ -70,7 +69,6 @@ impl From<LogPart> for DeterminantsPart {
             from,
             answers,
             sends,
-            has_tasks,
             records,
         } = part;
         DeterminantsPart {
@@ -78,7 +76,6 @@ impl From<LogPart> for DeterminantsPart {
             from,
             answers,
             sends,
-            has_tasks,
             records,
         }
     }
@@ -91,7 +88,6 @@ impl From<DeterminantsPart> for LogPart {
             from,
             answers,
             sends,
-            has_tasks,
             records,
         } = part;
         LogPart {
@@ -99,7 +95,6 @@ impl From<DeterminantsPart> for LogPart {
             from,
             answers,
             sends,
-            has_tasks,
             records,
         }
     }

@@ -78,11 +78,6 @@ impl KeptDeterminants {
             return;
         }
         *latest = incarnation;
-        if let Some(file) = &mut self.file
-            && let Err(error) = file.append(rank, &part)
-        {
-            self.no_file(&error);
-        }
         let mut part = LogPart::from(part);
         if let Some(mut begun) = self.incoming.remove(&rank) {
             part = match begun.extend(part) {
@@ -93,6 +88,11 @@ impl KeptDeterminants {
         if mark.is_none() {
             self.incoming.insert(rank, part);
             return;
+        }
+        if let Some(file) = &mut self.file
+            && let Err(error) = file.append(rank, &part)
+        {
+            self.no_file(&error);
         }
         let copy = self.copies.entry(rank).or_default();
         if let Err(error) = copy.add(&part) {

@@ -18,6 +18,15 @@ impl Mpi {
         self.decider().order.next_task()
     }
 
+    /// No task is left that could send.
+    pub(crate) fn tasks_over(&self) {
+        if self.decider().logs()
+            && let Some(log) = self.dev_mut().determinants()
+        {
+            log.tasks_over();
+        }
+    }
+
     /// Before the program itself sends: in a replay waits until all sends of tasks that preceded
     /// this one are issued.
     ///

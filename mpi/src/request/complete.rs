@@ -159,6 +159,9 @@ impl Mpi {
     /// Polls all tasks once.
     pub(crate) fn poll_tasks(&self) {
         self.requests().poll_tasks(|id| self.poll_task(id));
+        if !self.requests().has_tasks() {
+            self.tasks_over();
+        }
     }
 
     /// The device's request of `id`, which a wait polls first.

@@ -151,7 +151,7 @@ fn sends_of_tasks_keep_their_place_after_deaths() {
         for stores in (HEADER + 1..=journal.len()).step_by(step) {
             println!("run {seed} until {stores} of {} stores", journal.len());
             let left = journal.until(stores);
-            let known = left.counters()[4] as usize;
+            let known = left.counters()[SENDS] as usize;
             let (again, _) = run_logged((5, seed + 50), Some(&left), &collectives);
             assert_eq!(again.sent[..known], outcome.sent[..known]);
             assert_eq!(
