@@ -14,6 +14,7 @@ pub mod descriptors;
 mod device;
 mod error;
 mod events;
+mod full_time;
 mod job_locality;
 mod job_member;
 mod links;

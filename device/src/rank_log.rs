@@ -10,6 +10,7 @@ use rejoin_logging::determinants::{
     LogUsage,
 };
 
+use crate::full_time::FullTime;
 use crate::log_pace::LogPace;
 use crate::log_room::LogRoom;
 
@@ -46,7 +47,7 @@ pub(crate) struct RankLog {
     /// There are more: no message is sent to another group.
     is_full: bool,
     /// Since when there is no room for determinants or messages.
-    full_since: Option<Instant>,
+    full: FullTime,
     /// Determinants must outlive the host.
     stable: Option<StableMark>,
     /// Messages leave before determinants are stored.
@@ -90,7 +91,7 @@ impl RankLog {
             most_file: 0,
             before_image: 0,
             is_full: false,
-            full_since: None,
+            full: FullTime::default(),
             stable: None,
             optimistic: false,
             dependencies: Dependencies::default(),
@@ -242,6 +243,7 @@ impl RankLog {
         memory: Box<dyn LogMemory + Send>,
     ) -> Result<(), DeterminantError> {
         self.asked = None;
+        self.full = FullTime::default();
         self.pace.forget();
         if self.stable.is_some() {
             // The manager is another one, or does not know what it was asked for.
@@ -311,8 +313,8 @@ impl RankLog {
             || (is_half_recorded && recorded > self.log.capacity() / 4)
             || since_image > self.pace.bytes()
             || self.room.is_half_full(look, since_image);
-        let since = self.full_since.unwrap_or_else(Instant::now);
-        self.full_since = is_full.then_some(since);
+        let now = Instant::now();
+        self.full.look(now, is_full);
         let request = match needs_image {
             true => Some(LogRequest::Checkpoint),
             false => (is_full || is_half_recorded).then_some(LogRequest::Files),
@@ -322,7 +324,6 @@ impl RankLog {
             Some(of) >= request && asked_in == epoch && !is_late
         });
         let request = request.filter(|_| !was_asked)?;
-        let now = Instant::now();
         if request == LogRequest::Checkpoint {
             self.pace.asks(now, epoch);
         }
@@ -360,8 +361,7 @@ impl RankLog {
 
     /// No checkpoint has made room for so long that none will come.
     pub(crate) fn is_stuck(&self) -> bool {
-        self.full_since
-            .is_some_and(|since| since.elapsed() > FULL_LIMIT)
+        self.full.lasted() > FULL_LIMIT
     }
 
     /// More messages are retained for other groups than may be.
@@ -411,9 +411,12 @@ mod tests {
         let log = Determinants::new(memory).expect("a log of four records");
         let mut rank_log = RankLog::new(log, LogRoom::in_memory(100));
         let passes = |rank_log: &mut RankLog| {
-            let long_ago = Instant::now().checked_sub(FULL_LIMIT + Duration::from_secs(1));
-            let since = rank_log.full_since.as_mut().expect("a full log");
-            *since = long_ago.expect("a clock that has run for two minutes");
+            let begun = Instant::now();
+            for second in 0..=FULL_LIMIT.as_secs() + 1 {
+                rank_log
+                    .full
+                    .look(begun + Duration::from_secs(second), true);
+            }
         };
         rank_log.request(Epoch(1), &look(200), false);
         assert!(!rank_log.is_stuck());
@@ -425,6 +428,11 @@ mod tests {
         assert!(!rank_log.is_stuck());
         rank_log.request(Epoch(1), &look(200), false);
         assert!(!rank_log.is_stuck(), "it was not full meanwhile");
+        passes(&mut rank_log);
+        assert!(rank_log.is_stuck());
+        let memory: Box<dyn LogMemory + Send> = Box::new(rank_log.log().memory_words());
+        rank_log.reopen(memory).expect("its memory");
+        assert!(!rank_log.is_stuck(), "another process waits itself");
     }
 
     #[test]
