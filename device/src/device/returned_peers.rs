@@ -26,6 +26,24 @@ impl Device {
         self.ask_for_signal(true)
     }
 
+    /// This process was restored, and its program may compute for long: a peer that came back
+    /// before it, or at the same time, lacks what this rank retains.
+    pub(super) fn serve_known_peers(&mut self) -> Result<()> {
+        if !self.engine.has_groups() {
+            return Ok(());
+        }
+        let known: Vec<Rank> = self.engine.peers().collect();
+        for rank in known {
+            if !self.engine.has_all(rank) {
+                self.served.add(rank);
+            }
+        }
+        match self.any_peer_lacks() {
+            true => self.ask_for_signal(true),
+            false => Ok(()),
+        }
+    }
+
     /// The manager has interrupted the program: peers get what they lack, as far as that goes at
     /// once.
     pub(super) fn serve_peers(&mut self) -> Result<()> {

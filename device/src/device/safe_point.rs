@@ -122,7 +122,8 @@ impl Device {
         if self.member.identity() == before {
             return Ok(());
         }
-        self.restore_links()
+        self.restore_links()?;
+        self.serve_known_peers()
     }
 
     /// Tells peers of other groups what the image holds that is taken next: they may take theirs as

@@ -88,8 +88,9 @@ impl LocalManager {
     fn central_said(&mut self, message: CentralToLocal) -> Result<()> {
         match message {
             CentralToLocal::Order(order) => {
-                match order {
-                    ToLocal::Commit { epochs, .. } => self.committed(epochs),
+                match &order {
+                    ToLocal::Commit { epochs, .. } => self.committed(*epochs),
+                    ToLocal::Restore { ranks, .. } => self.logs_continue(ranks),
                     ToLocal::Report => self.log_reports.forget(),
                     _ => {}
                 }

@@ -123,6 +123,16 @@ impl LocalManager {
         }
     }
 
+    /// Processes of these ranks are to begin on this host, or others if they are not wanted later:
+    /// they continue the logs that are here.
+    pub(super) fn logs_continue(&mut self, ranks: &[(Rank, Incarnation)]) {
+        if let Some(starter) = &mut self.starter {
+            for (rank, incarnation) in ranks {
+                starter.logs().is_to_continue(*rank, *incarnation);
+            }
+        }
+    }
+
     /// A rank depends on something lost: its log ends before that, and the process ends.
     pub(super) fn log_was_cut(&mut self, slot: usize) {
         let (rank, incarnation) = (self.ranks[slot].rank(), self.ranks[slot].incarnation());

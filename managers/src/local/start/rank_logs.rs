@@ -256,6 +256,16 @@ impl RankLogs {
         Ok(part)
     }
 
+    /// This incarnation of a rank is to begin on this host. Another order may replace it before it
+    /// does, and then its number is on no other host.
+    pub fn is_to_continue(&mut self, rank: Rank, incarnation: Incarnation) {
+        if let Some(log) = self.logs.get_mut(&rank)
+            && log.user.is_some_and(|user| user.next() == incarnation)
+        {
+            log.user = Some(incarnation);
+        }
+    }
+
     /// This incarnation of a rank has cut its log here, and ends: the next one continues it, and
     /// not the copy, which is longer.
     pub fn was_cut(&mut self, rank: Rank, incarnation: Incarnation) {
@@ -478,6 +488,18 @@ mod tests {
         // This one came, and has written to it.
         logs.read_new(RANK, Incarnation(2)).expect("a log");
         assert_eq!(logs.awaits(process(3), Epoch(3)), LogWait::Over);
+    }
+
+    #[test]
+    fn an_order_that_another_one_replaces_loses_no_determinants() {
+        let mut logs = logs();
+        logs.begins(RANK, Incarnation(0));
+        logs.is_to_continue(RANK, Incarnation(1));
+        logs.is_to_continue(RANK, Incarnation(2));
+        assert_eq!(logs.awaits(process(2), Epoch(1)), LogWait::Over);
+        // Another host had the fourth one.
+        logs.is_to_continue(RANK, Incarnation(4));
+        assert_eq!(logs.awaits(process(4), Epoch(1)), LogWait::Begins);
     }
 
     #[test]
