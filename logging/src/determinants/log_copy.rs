@@ -53,7 +53,7 @@ impl LogPart {
                 break;
             }
         }
-        let log_cut::Counters {
+        let log_cut::LogCounters {
             end,
             mut answers,
             mut sends,

@@ -1,5 +1,5 @@
-//! The end of a log before one of its records. The process that ends it may be killed meanwhile: one
-//! word says so first, and whoever reads next completes it.
+//! The end of a log before one of its records. The process that ends it may be killed meanwhile:
+//! one word says so first, and whoever reads next completes it.
 
 use super::determinant_record::DeterminantRecord;
 use super::log_layout::{ANSWERS, CUT, END, FIRST, SENDS, capacity, place};
@@ -7,7 +7,7 @@ use super::{DeterminantError, LogMemory};
 
 /// The counters of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Counters {
+pub(super) struct LogCounters {
     /// Number of records ever appended.
     pub end: u64,
     /// Number of answers ever given.
@@ -25,10 +25,10 @@ pub(super) fn begin(memory: &mut impl LogMemory, index: u64) {
 ///
 /// # Errors
 /// The memory is no log, or a cut was begun where there is no record.
-pub(super) fn counters(memory: &impl LogMemory) -> Result<Counters, DeterminantError> {
+pub(super) fn counters(memory: &impl LogMemory) -> Result<LogCounters, DeterminantError> {
     let [end, answers, sends, cut] = [END, ANSWERS, SENDS, CUT].map(|word| memory.load(word));
     let Some(index) = cut.checked_sub(1) else {
-        return Ok(Counters {
+        return Ok(LogCounters {
             end,
             answers,
             sends,
@@ -40,7 +40,7 @@ pub(super) fn counters(memory: &impl LogMemory) -> Result<Counters, DeterminantE
     let words = std::array::from_fn(|word| memory.load(at + word));
     // The end may be there already.
     match DeterminantRecord::decode(words).filter(|_| (first..=end).contains(&index)) {
-        Some(record) => Ok(Counters {
+        Some(record) => Ok(LogCounters {
             end: index,
             answers: record.number,
             sends: record.values[2],
