@@ -43,12 +43,13 @@ fn recorded(folder: &str, kind: &str) -> Child {
 
 #[test]
 fn ranks_whose_messages_come_in_any_order_do_the_same_again() {
-    let cases: [(&str, &[&str]); 11] = [
+    let cases: [(&str, &[&str]); 12] = [
         ("p2p", &[]),
         ("coll", &[]),
         ("comms", &[]),
         ("derived", &[]),
         ("errors", &[]),
+        ("long_collectives", &[]),
         ("master", &["500", "2000"]),
         ("orders", &["300", "200"]),
         ("persistent", &["200", "100"]),

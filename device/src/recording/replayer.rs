@@ -375,7 +375,8 @@ impl Replayer {
     /// Compares what the program does with what its recording says. Returns the receive that it is.
     fn compare(&mut self, now: &RecordingEntry) -> Option<ReceiveId> {
         self.waits = 0;
-        let recorded = self.trace.next_action(self.task);
+        let sends = matches!(now, RecordingEntry::Send { .. });
+        let recorded = self.trace.next_action(self.task, sends);
         let operation = self.call();
         let Some((recorded, receive)) = self.readable(recorded) else {
             let now = shown(now, operation);

@@ -122,29 +122,46 @@ impl Trace {
     }
 
     /// What this task did next, and the receive that it was, if it was one; `None`: nothing more.
+    /// `sends`: it sends now. The sends of a task wait until it is their turn, and it may post its
+    /// receives meanwhile. So the order between both is not that of the recording.
     ///
     /// # Errors
     /// The recording can't be read.
     pub(super) fn next_action(
         &mut self,
         task: Option<u64>,
+        sends: bool,
     ) -> Result<Option<(RecordingEntry, Option<ReceiveId>)>, RecordingError> {
         loop {
-            let waiting = self.actions.get_mut(&task);
-            let Some(entry) = waiting.and_then(VecDeque::pop_front) else {
-                match self.read()? {
-                    true => continue,
-                    false => return Ok(None),
-                }
+            let waiting = self.actions.entry(task).or_default();
+            let same = waiting.iter().position(|entry| is_send(entry) == sends);
+            let at = match task {
+                None => 0,
+                Some(_) => same.unwrap_or(waiting.len()),
             };
-            if !is_receive(&entry) {
-                return Ok(Some((entry, None)));
+            if let Some(entry) = waiting.remove(at) {
+                return Ok(Some(self.repeated(task, entry)));
             }
-            let next = self.receives.entry(task).or_default();
-            let receive = (task, *next);
-            *next += 1;
-            return Ok(Some((entry, Some(receive))));
+            if !self.read()? {
+                let other = self.actions.get_mut(&task).and_then(VecDeque::pop_front);
+                return Ok(other.map(|entry| self.repeated(task, entry)));
+            }
         }
+    }
+
+    /// An action that is repeated, with its number if it is a receive.
+    fn repeated(
+        &mut self,
+        task: Option<u64>,
+        entry: RecordingEntry,
+    ) -> (RecordingEntry, Option<ReceiveId>) {
+        if !is_receive(&entry) {
+            return (entry, None);
+        }
+        let next = self.receives.entry(task).or_default();
+        let receive = (task, *next);
+        *next += 1;
+        (entry, Some(receive))
     }
 
     /// The context of the next action of this task, if it is a receive; else 0.
@@ -169,12 +186,8 @@ impl Trace {
         while self.read()? {}
         // The program's come first.
         let tasks: BTreeSet<_> = self.actions.keys().copied().collect();
-        for task in tasks {
-            if let Some((entry, _)) = self.next_action(task)? {
-                return Ok(Some(entry));
-            }
-        }
-        Ok(None)
+        let left = |task| self.actions.get_mut(&task).and_then(VecDeque::pop_front);
+        Ok(tasks.into_iter().find_map(left))
     }
 
     /// The answer to a receive, once; `None`: it had none.
@@ -226,6 +239,11 @@ impl Trace {
             }
         }
     }
+}
+
+/// Whether an action sends a message.
+fn is_send(action: &RecordingEntry) -> bool {
+    matches!(action, RecordingEntry::Send { .. })
 }
 
 /// Whether an action takes a message out of matching.

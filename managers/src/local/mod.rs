@@ -28,7 +28,7 @@ mod stored_receives;
 mod streams;
 mod sweep;
 
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
 use crate::host::signal_reader::Signals;
 use crate::host::{descendants, host_limits};
 use crate::launch::local_messages::{LocalToCentral, LocalToMpirun};
@@ -74,10 +74,12 @@ pub fn run_invited() -> i32 {
 
 fn run_with(link: impl FnOnce(&Reactor) -> Result<MpirunLink>) -> i32 {
     logs::init("rejoin-local");
-    match LocalManager::new(link).and_then(|mut driver| driver.run()) {
+    let say = |error: &Error| say_line!("rejoin: local manager: {error}");
+    let made = LocalManager::new(link).inspect_err(say);
+    // Said before the links close: mpirun ends this process then.
+    match made.and_then(|mut driver| driver.run().inspect_err(say)) {
         Ok(()) => 0,
-        Err(error) => {
-            say_line!("rejoin: local manager: {error}");
+        Err(_) => {
             let left = descendants::sweep(descendants::SWEEP_LIMIT);
             if !left.is_empty() {
                 say_line!(

@@ -103,9 +103,12 @@ fn make_file(spill: &LogSpill) -> Result<SpillFile> {
     SpillFile::new(Path::new(folder), *bytes).map_err(|error| {
         let host = nix::unistd::gethostname().unwrap_or_default();
         let host = host.to_string_lossy();
+        let hint = match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ENOTDIR | libc::EACCES | libc::EROFS) => "",
+            _ => " (--log-spill-limit)",
+        };
         Error::Log(format!(
-            "--log-spill {folder}: no file of {bytes} bytes for a rank on {host} \
-             (--log-spill-limit): {error}"
+            "--log-spill {folder}: no file of {bytes} bytes for a rank on {host}{hint}: {error}"
         ))
     })
 }
