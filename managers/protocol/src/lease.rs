@@ -239,6 +239,13 @@ impl Grantor {
         self.heard = Some(now);
     }
 
+    /// The holder's manager has begun: from now on its silence counts, also before it renews.
+    pub fn called(&mut self, now: Time) {
+        if self.heard.is_none() {
+            self.count_from(now);
+        }
+    }
+
     /// Central was suspended: nothing is known of a host that had called before. One that has not
     /// is still waited for.
     pub fn was_suspended(&mut self, now: Time) {
@@ -401,6 +408,21 @@ mod tests {
         giver.was_suspended(at(120_000));
         assert_eq!(giver.tick(at(120_001)), LeaseStatus::Same);
         assert_eq!(giver.tick(at(126_000)), LeaseStatus::Silent);
+    }
+
+    #[test]
+    fn a_host_that_has_called_and_never_renews_is_lost() {
+        let mut giver = Grantor::new(TERMS);
+        giver.called(at(1000));
+        assert_eq!(giver.tick(at(6149)), LeaseStatus::Same);
+        assert_eq!(giver.tick(at(6150)), LeaseStatus::Silent);
+        assert_eq!(giver.tick(at(31_000)), LeaseStatus::Lost);
+        // A lease that it holds is not shortened or prolonged.
+        let mut giver = Grantor::new(TERMS);
+        giver.renewed(at(0));
+        let until = giver.expires();
+        giver.called(at(1000));
+        assert_eq!(giver.expires(), until);
     }
 
     /// A number from a seed (xorshift; Marsaglia 2003).

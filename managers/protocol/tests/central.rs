@@ -344,6 +344,26 @@ fn who_was_suspended_counts_no_silence() {
     }
 }
 
+/// A host may be lost after its manager has called, and before it has said anything to central.
+#[test]
+fn a_host_that_has_called_and_says_nothing_is_lost() {
+    let terms = Terms::new(1000, 3000);
+    for called in [false, true] {
+        let hosts = vec![0];
+        let leases = Some(Leases { terms, hosts });
+        let mut central = Central::new(Job { leases, ..job() });
+        step(&mut central, at(0), CentralInput::Begin);
+        if called {
+            step(&mut central, at(10), CentralInput::HostCalled(0));
+            let due = central.deadline().expect("a lease that is counted");
+            assert!(due < at(3010), "{due:?}");
+            step(&mut central, due, CentralInput::Tick);
+        }
+        step(&mut central, at(3010), CentralInput::Tick);
+        assert_eq!(central.verdict().is_some(), called);
+    }
+}
+
 /// News of a generation or an incarnation that is no more, each alone: nothing else refuses them.
 #[test]
 fn news_of_another_generation_or_incarnation_changes_nothing() {

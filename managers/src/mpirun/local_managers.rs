@@ -62,6 +62,8 @@ pub(super) struct LocalManagers {
     launch: u32,
     /// For how long one whose connection broke is waited for.
     patience: Duration,
+    /// Those that have called for the first time, and were not reported yet.
+    called: Vec<HostIndex>,
     /// Lost ones that were not reported yet.
     gone: Vec<LostManager>,
     central: CentralAddresses,
@@ -135,6 +137,7 @@ impl LocalManagers {
             listener,
             launch,
             patience: machines.terms.lost_after(),
+            called: Vec::new(),
             gone: Vec::new(),
             central,
             tree,
@@ -332,7 +335,9 @@ impl LocalManagers {
                 again = remote.called,
                 "a manager has called"
             );
-            remote.called = true;
+            if !std::mem::replace(&mut remote.called, true) {
+                self.called.push(whose.host as HostIndex);
+            }
             link.attach(socket.into(), theirs, reactor)?;
             // Until it says something.
             remote.until = Some(Instant::now() + self.patience);
@@ -404,6 +409,11 @@ impl LocalManagers {
         let answers = open().filter_map(|l| Some(l.own.as_ref()?.1.wait_limit(now)));
         let callers = self.listener.as_ref().and_then(Listener::wait_limit);
         first.into_iter().chain(answers).chain(callers).min()
+    }
+
+    /// The managers that have called since the last call of this function, for the first time.
+    pub fn called_first(&mut self) -> Vec<HostIndex> {
+        std::mem::take(&mut self.called)
     }
 
     /// The managers that were lost since the last call.

@@ -270,7 +270,7 @@ impl Launcher {
                         self.observers
                             .metrics_asked(token.index, &view, &self.reactor);
                     }
-                    kind::NET => self.hosts.called(token.index, &self.reactor)?,
+                    kind::NET => self.manager_called(token.index)?,
                     // Sinks are flushed each time round.
                     _ => {}
                 }
@@ -279,6 +279,15 @@ impl Launcher {
             self.run_host_timers()?;
             self.central.run_timers(&self.reactor)?;
         }
+    }
+
+    /// An event of a caller, which may be a new local manager on another host.
+    fn manager_called(&mut self, caller: u32) -> Result<()> {
+        self.hosts.called(caller, &self.reactor)?;
+        for host in self.hosts.called_first() {
+            self.central.tell(CentralInput::HostCalled(host));
+        }
+        Ok(())
     }
 
     /// Local managers on other hosts may be lost.

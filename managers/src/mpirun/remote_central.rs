@@ -252,6 +252,8 @@ impl RemoteCentral {
             | CentralInput::HostEnded(host, _) => {
                 self.last.entry(*host).or_insert(input.clone());
             }
+            // Another one counts leases from its start.
+            CentralInput::HostCalled(_) => {}
             // Another one asks again.
             CentralInput::Suspended | CentralInput::Stored(_) | CentralInput::Relaunchable(_) => {}
             // Local managers say that to central themselves.

@@ -54,6 +54,7 @@ impl Central {
             CentralInput::Begin => self.begin(now, effects),
             CentralInput::Local(host, _) if self.hosts.is_lost(host) => {}
             CentralInput::Local(host, message) => self.heard(now, host, message, effects),
+            CentralInput::HostCalled(host) => self.hosts.called(now, host),
             CentralInput::HostLost(host) => {
                 let why = "its local manager ended".to_string();
                 self.hosts.drop_lease(host);

@@ -475,6 +475,14 @@ impl HostTable {
         }
     }
 
+    /// The host's local manager has called the launcher: it is to renew its lease from now on.
+    pub fn called(&mut self, now: Time, host: HostIndex) {
+        let state = self.hosts.get_mut(host).filter(|state| !state.done);
+        if let Some(lease) = state.and_then(|state| state.lease.as_mut()) {
+            lease.called(now);
+        }
+    }
+
     /// A local manager has ended, and every process below it: no process uses its lease any more.
     pub fn drop_lease(&mut self, host: HostIndex) {
         if let Some(state) = self.hosts.get_mut(host) {

@@ -25,6 +25,9 @@ pub enum CentralInput {
     Begin,
     /// A local manager said this.
     Local(HostIndex, ToCentral),
+    /// A local manager has called the launcher. From now on its silence counts, also if it has said
+    /// nothing to central yet.
+    HostCalled(HostIndex),
     /// The link to a local manager is gone.
     HostLost(HostIndex),
     /// A host does not take part any more, for this reason. Its processes may still act.

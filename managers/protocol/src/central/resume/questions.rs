@@ -65,6 +65,7 @@ impl Central {
                 self.host_done(host, effects);
             }
             CentralInput::Local(_, ToCentral::Renew { .. })
+            | CentralInput::HostCalled(_)
             | CentralInput::HostLost(_)
             | CentralInput::HostGone(..)
             | CentralInput::HostEnded(..) => return vec![input],
