@@ -200,12 +200,12 @@ impl State {
         let recorded = &mut self.recorded[number];
         let engine = &mut self.ranks.nodes[number].engine;
         let mut failed = None;
-        while let Some((peer, mark)) = engine.next_dependency() {
+        while let Some(on) = engine.next_dependency() {
             let on = Dependency {
-                rank: peer,
+                rank: on.peer,
                 // Links end with the incarnation.
-                incarnation: Incarnation(self.incarnations[peer.index()]),
-                mark,
+                incarnation: Incarnation(self.incarnations[on.peer.index()]),
+                mark: on.mark,
             };
             if !recorded.dependencies.contains(&on) {
                 recorded.dependencies.add(on);

@@ -11,7 +11,7 @@ use crate::omission::Omission;
 use crate::pool::{Buf, Pool};
 use crate::receive_state::ReceivedQueue;
 use crate::requests::{EngineRequest, Recv, RecvState, Send, UnexpectedMessage, completion_of};
-use crate::types::{Completion, Envelope, Pattern, RemoteGet, Segment};
+use crate::types::{Completion, Envelope, Pattern, RemoteGet, Segment, UnrecordedMark};
 
 /// Everything that is not of one channel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -42,7 +42,7 @@ pub(crate) struct Core {
     /// determinants, or 0.
     pub interval: u64,
     /// Intervals of peers that frames depend on which have arrived, until the device takes them.
-    pub dependencies: VecDeque<(Rank, u64)>,
+    pub dependencies: VecDeque<UnrecordedMark>,
     /// Messages that the device logs next.
     pub received: ReceivedQueue,
     /// The part of the protocol that a test leaves out.

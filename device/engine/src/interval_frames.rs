@@ -5,7 +5,7 @@
 //! rank's log must be stored, so that a replay sends the same. The receiver notes that before it
 //! acts upon anything behind the frame. The link's handshake has the sender's incarnation.
 
-use rejoin_channel_table::ids::{Rank, Ssn};
+use rejoin_channel_table::ids::{Incarnation, Rank, Ssn};
 
 use crate::channel_state::Channel;
 use crate::control_frames::pointless;
@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::error::ProtocolError;
 use crate::frame::{FrameKind, Header};
 use crate::tx::SendContext;
+use crate::types::UnrecordedMark;
 
 impl Engine {
     /// What is written from now on depends on this rank's determinants up to this mark, which are
@@ -31,13 +32,25 @@ impl Engine {
 
     /// A mark of a peer's log on which this rank depends from now on. The device records it before
     /// it records anything else.
-    pub fn next_dependency(&mut self) -> Option<(Rank, u64)> {
+    pub fn next_dependency(&mut self) -> Option<UnrecordedMark> {
         self.core.dependencies.pop_front()
     }
 
     /// The device has no room to record this dependency now.
-    pub fn depends_later(&mut self, peer: Rank, mark: u64) {
-        self.core.dependencies.push_front((peer, mark));
+    pub fn depends_later(&mut self, on: UnrecordedMark) {
+        self.core.dependencies.push_front(on);
+    }
+
+    /// Names the incarnations of the peers. To be called before one of them may change.
+    pub fn name_incarnations(&mut self, mut of: impl FnMut(Rank) -> Incarnation) {
+        for on in &mut self.core.dependencies {
+            on.incarnation.get_or_insert_with(|| of(on.peer));
+        }
+    }
+
+    /// The dependencies that are not recorded.
+    pub fn unrecorded(&self) -> impl Iterator<Item = &UnrecordedMark> {
+        self.core.dependencies.iter()
     }
 }
 
@@ -63,7 +76,11 @@ impl SendContext<'_> {
         let (rx, mark) = (&mut self.channel.rx, header.aux);
         if mark > rx.interval {
             rx.interval = mark;
-            self.core.dependencies.push_back((self.channel.peer, mark));
+            self.core.dependencies.push_back(UnrecordedMark {
+                peer: self.channel.peer,
+                incarnation: None,
+                mark,
+            });
         }
         Ok(())
     }
@@ -72,7 +89,7 @@ impl SendContext<'_> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use rejoin_channel_table::ids::Rank;
+    use rejoin_channel_table::ids::{Incarnation, Rank};
 
     use crate::group_tests::{log, two_groups};
     use crate::harness::World;
@@ -122,6 +139,26 @@ mod tests {
         assert!(matches!(refused, Err(ProtocolError::Pointless { .. })));
     }
 
+    /// A dependency for which there is no room stays one on the incarnation that it came from.
+    #[test]
+    fn a_dependency_that_waits_keeps_its_incarnation() {
+        let mut world = two_groups();
+        for mark in [7, 9] {
+            world.nodes[0].engine.set_interval(mark);
+            world.send(0, 1, 0, b"x", MessageMode::Standard);
+            world.settle();
+            let engine = &mut world.nodes[1].engine;
+            engine.name_incarnations(|_| Incarnation(mark as u32));
+            let first = engine.next_dependency().expect("a dependency");
+            assert_eq!((first.mark, first.incarnation), (7, Some(Incarnation(7))));
+            engine.depends_later(first);
+        }
+        let waits = world.nodes[1].engine.unrecorded();
+        let waits: Vec<_> = waits.map(|on| (on.mark, on.incarnation)).collect();
+        let named = |mark| (mark, Some(Incarnation(mark as u32)));
+        assert_eq!(waits, [named(7), named(9)]);
+    }
+
     proptest! {
         /// However frames are written, a message comes behind what it depended on when it was sent.
         #[test]
@@ -163,10 +200,10 @@ mod tests {
                     }
                 }
                 log(&mut world);
-                while let Some((peer, mark)) = world.nodes[1].engine.next_dependency() {
-                    prop_assert_eq!(peer, Rank(0));
-                    prop_assert!(mark <= recorded);
-                    known = known.max(mark);
+                while let Some(on) = world.nodes[1].engine.next_dependency() {
+                    prop_assert_eq!(on.peer, Rank(0));
+                    prop_assert!(on.mark <= recorded);
+                    known = known.max(on.mark);
                 }
                 while let Some((id, segment)) = open.get(received)
                     && world.nodes[1].engine.poll(*id).is_some()

@@ -97,7 +97,8 @@
 //! store_wild_matches(impl FnMut(WildMatch) -> bool) -> bool   replay_wild_matches(impl IntoIterator<Item = WildMatch>)
 //! begin_receive_log()   any_received() -> bool   log_received(impl FnMut(&Received<'_>) -> bool)
 //! received_logged(Rank, Ssn, len)   restore_received(&LoggedReceive) -> bool
-//! set_interval(u64)   any_dependency() -> bool   next_dependency() -> Option<(Rank, u64)>
+//! set_interval(u64)   any_dependency() -> bool   next_dependency() -> Option<UnrecordedMark>
+//! depends_later(UnrecordedMark)   name_incarnations(impl FnMut(Rank) -> Incarnation)   unrecorded() -> impl Iterator
 //! describe(ReqId) -> Option<Waiting>   waiting() -> impl Iterator<Item = Waiting>
 //! peer_counts(Rank) -> Option<PeerCounts>
 //! has_all(Rank) -> bool   quiescent() -> bool   unfinished() -> Vec<Rank>   moved() -> u64 // counts completions
@@ -161,7 +162,8 @@ pub use remote_get::MIN_GET;
 pub use short_header::ShortHeader;
 pub use types::{
     BodySource, Completion, Copy, Detach, Envelope, LogCopy, MAX_PIECES, MessageMode, MsgId,
-    Pattern, Probe, RemoteGet, ReqId, RxBody, Segment, Sent, WritePiece, WriteVector,
+    Pattern, Probe, RemoteGet, ReqId, RxBody, Segment, Sent, UnrecordedMark, WritePiece,
+    WriteVector,
 };
 pub use waiting::{Operation, PeerCounts, WaitCause, Waiting};
 pub use wild_receives::WildMatch;

@@ -1,6 +1,6 @@
 //! The types of the engine's interface: segments, envelopes, requests, completions, pieces.
 
-use rejoin_channel_table::ids::{Rank, Ssn};
+use rejoin_channel_table::ids::{Incarnation, Rank, Ssn};
 
 /// A piece of the application's memory. The engine never looks into it; the device does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -251,4 +251,15 @@ pub struct LogCopy<'a> {
     pub from: Segment,
     /// Where it goes; as long.
     pub into: &'a mut [u8],
+}
+
+/// A mark of a peer's log on which this rank depends, and which is not recorded yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct UnrecordedMark {
+    /// The peer.
+    pub peer: Rank,
+    /// Its incarnation; `None`: that of its link.
+    pub incarnation: Option<Incarnation>,
+    /// The mark.
+    pub mark: u64,
 }

@@ -4,11 +4,21 @@
 use nix::sys::signal::{Signal, raise};
 use rejoin_channel_table::AddressBook;
 use rejoin_channel_table::ids::{Incarnation, Rank};
+use rejoin_engine::UnrecordedMark;
 use rejoin_logging::determinants::Dependency;
 
 use super::Device;
 use crate::error::{Error, Result};
 use crate::rank_log::RankLog;
+
+/// What the engine says that this rank depends on.
+fn dependency(on: &UnrecordedMark) -> Dependency {
+    Dependency {
+        rank: on.peer,
+        incarnation: on.incarnation.unwrap_or_default(),
+        mark: on.mark,
+    }
+}
 
 impl Device {
     /// Whether frames that are ready may leave. Their receivers are told if what they depend on is
@@ -29,19 +39,16 @@ impl Device {
     #[cold]
     pub(super) fn record_dependencies(&mut self) {
         let book = self.links.book();
-        while let Some((peer, mark)) = self.engine.next_dependency() {
-            let on = Dependency {
-                rank: peer,
-                // A link has the incarnation of the book, and ends before that changes.
-                incarnation: book.incarnation(peer).unwrap_or_default(),
-                mark,
-            };
+        // A link has the incarnation of the book, and ends before that changes.
+        let incarnation = |peer| book.incarnation(peer).unwrap_or_default();
+        self.engine.name_incarnations(incarnation);
+        while let Some(on) = self.engine.next_dependency() {
             let Some(rank_log) = &mut self.determinants else {
                 continue;
             };
-            if rank_log.depends(on).is_err() {
+            if rank_log.depends(dependency(&on)).is_err() {
                 // Until a checkpoint makes room, nothing may leave this rank.
-                self.engine.depends_later(peer, mark);
+                self.engine.depends_later(on);
                 return;
             }
         }
@@ -68,8 +75,14 @@ impl Device {
     /// # Errors
     /// A manager that cannot be spoken to, or memory that is no log.
     pub(super) fn return_if_orphan(&mut self) -> Result<()> {
-        let lost = self.determinants.as_ref().and_then(RankLog::lost);
-        let (Some(on), Some(rank_log)) = (lost, &mut self.determinants) else {
+        let Some(rank_log) = &mut self.determinants else {
+            return Ok(());
+        };
+        let recorded = rank_log.lost();
+        // The log ends before those that it had no room for.
+        let mut unrecorded = self.engine.unrecorded().map(dependency);
+        let lost = recorded.or_else(|| unrecorded.find(|on| rank_log.is_lost(on)));
+        let Some(on) = lost else {
             return Ok(());
         };
         let rank = self.member.rank();
@@ -77,7 +90,7 @@ impl Device {
         let cut = rank_log.cut().map_err(|error| {
             unusable(format!("its memory for determinants is of no use: {error}"))
         })?;
-        if cut.is_none() {
+        if cut.is_none() && recorded.is_some() {
             let lost = on.rank;
             return Err(unusable(format!(
                 "its image depends on messages of rank {lost} that were lost with a host"
