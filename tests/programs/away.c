@@ -1,8 +1,9 @@
 /* Rank 0 sends messages of all lengths to rank 1, and then computes without MPI until a file is
  * there.  Rank 1 receives them, and makes another file when it has all.  So rank 1, if it is lost
- * then, comes back while the sender of what it had received computes.
+ * then, comes back while the sender of what it had received computes.  With a third word, rank 1
+ * first sends more than that to rank 0, which so has the first turn with a checkpoint.
  *
- *   away GATE RECEIVED */
+ *   away GATE RECEIVED [more] */
 #include "check.h"
 #include <fcntl.h>
 #include <unistd.h>
@@ -14,14 +15,30 @@ static int length_of(int number)
     return number % 10 == 9 ? LONGEST : number % 3 ? 8 : 20000;
 }
 
+/* Rank 1 sends the longest messages to rank 0. */
+static void send_more(int rank, char *body)
+{
+    for (int i = 0; i < MESSAGES; i++) {
+        if (rank == 0) {
+            MPI_Recv(body, LONGEST, MPI_CHAR, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            CHECK(body[0] == (char)i && body[LONGEST - 1] == (char)i);
+            continue;
+        }
+        memset(body, i, LONGEST);
+        MPI_Send(body, LONGEST, MPI_CHAR, 0, 1, MPI_COMM_WORLD);
+    }
+}
+
 int main(int argc, char **argv)
 {
     int rank, size;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    CHECK(argc == 3 && size == 2);
+    CHECK((argc == 3 || argc == 4) && size == 2);
     char *body = malloc(LONGEST);
+    if (argc == 4)
+        send_more(rank, body);
     for (int i = 0; i < MESSAGES; i++) {
         int length = length_of(i);
         if (rank == 0) {

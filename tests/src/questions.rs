@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{ChildStderr, Command, Output};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -15,11 +15,24 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// # Panics
 /// When it can't be started.
 pub fn rejoin(run_dir: &Path, arguments: &[&str]) -> Output {
-    Command::new(prefix().join("bin/rejoin"))
-        .args(arguments)
-        .env("XDG_RUNTIME_DIR", run_dir)
-        .output()
-        .expect("starting rejoin")
+    let output = command(run_dir, arguments).output();
+    output.expect("starting rejoin")
+}
+
+/// Starts `rejoin`, whose output nobody reads.
+///
+/// # Panics
+/// When it can't be started.
+pub fn asking(run_dir: &Path, arguments: &[&str]) -> Child {
+    let mut command = command(run_dir, arguments);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().expect("starting rejoin")
+}
+
+fn command(run_dir: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(prefix().join("bin/rejoin"));
+    command.args(arguments).env("XDG_RUNTIME_DIR", run_dir);
+    command
 }
 
 /// What `rejoin status --json` says of the job of this `mpirun`, if it answers.

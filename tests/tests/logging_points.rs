@@ -8,6 +8,7 @@ use rejoin_tests::hosts::job::Job as HostJob;
 use rejoin_tests::hosts::moves::Points;
 use rejoin_tests::job::{Job, times_back};
 use rejoin_tests::processes::{cpu_time, kill, rank_of, wait_for};
+use rejoin_tests::questions::asking;
 use rejoin_tests::{Run, finish, program};
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// The way of determinants to memory of another host: a rank has asked for it, and they are there.
 const POINTS: [&str; 2] = ["determinants-asked", "determinants-stored"];
+/// In this time a local manager has done what it can.
+const SETTLED: Duration = Duration::from_millis(300);
 /// Kills at each of them.
 const TIMES: usize = 3;
 
@@ -254,5 +257,54 @@ fn a_rank_comes_back_while_the_sender_of_its_messages_computes() {
             "{}",
             done.text()
         );
+    }
+}
+
+/// A rank that comes back while it computes gives those what they lack that were back before it.
+#[test]
+fn a_restored_rank_that_computes_serves_a_rank_that_came_back_before_it() {
+    for transport in ["shm", "tcp"] {
+        let folder = Folder::new("away-both");
+        let (gate, received) = (folder.join("gate"), folder.join("received"));
+        let run = Run::raw(["-n", "2", "--recovery", "sender-log"]);
+        let run = run.arg("--transport").arg(transport);
+        let run = run.arg("--checkpoint-interval").arg("asked");
+        let run = run.arg(program("away")).arg(&gate).arg(&received);
+        let run = run.arg("more").env("XDG_RUNTIME_DIR", &folder.name(""));
+        let child = run.start();
+        let job = Job::of(child.id(), "away");
+        wait_for(LIMIT, "all messages", || received.exists());
+        std::fs::remove_file(&received).expect("the file");
+        let of = |pids: Vec<u32>, rank| pids.into_iter().rfind(|pid| rank_of(*pid) == Some(rank));
+        let [sender, receiver] = [0, 1].map(|rank| of(job.ranks(), rank).expect("a rank"));
+        // Only rank 0 takes a later image, which has what it retains for the other one.
+        let images = || -> Vec<u32> {
+            let all = job.images().into_iter();
+            all.filter(|pid| rank_of(*pid) == Some(0)).collect()
+        };
+        kill(receiver, libc::SIGSTOP);
+        let before = images();
+        let id = child.id().to_string();
+        let mut asks = asking(&folder, &["checkpoint", &id]);
+        wait_for(LIMIT, "an image of rank 0", || {
+            images().iter().any(|pid| !before.contains(pid))
+        });
+        std::thread::sleep(SETTLED);
+        // Rank 1 is back, and needs what rank 0 retains.
+        kill(sender, libc::SIGSTOP);
+        kill(receiver, libc::SIGKILL);
+        wait_for(LIMIT, "rank 1", || {
+            of(job.ranks(), 1).is_some_and(|pid| pid != receiver)
+        });
+        std::thread::sleep(SETTLED);
+        assert!(!received.exists(), "rank 1 needs nothing of rank 0");
+        kill(sender, libc::SIGKILL);
+        let took = wait_for(LIMIT, "all messages, again", || received.exists());
+        println!("over {transport}: again after {took:?}");
+        std::fs::write(&gate, "").expect("the gate");
+        let done = finish(child, LIMIT, "the job");
+        assert!(done.output.status.success(), "{}", done.text());
+        assert_eq!(times_back(&done.stderr()), 2, "{}", done.text());
+        let _ = asks.wait();
     }
 }
