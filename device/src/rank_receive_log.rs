@@ -109,6 +109,21 @@ impl RankReceiveLog {
         unstored.is_asked.then_some(position)
     }
 
+    /// Whether all messages are stored, where they must outlive the host.
+    pub(crate) fn is_stored(&self) -> bool {
+        let unstored = self.unstored.as_ref();
+        unstored.is_none_or(|unstored| unstored.stored >= self.log.position())
+    }
+
+    /// How far the log is, if the manager is to be asked to store the rest, however little it is.
+    pub(crate) fn rest_to_store(&mut self) -> Option<u64> {
+        let position = self.log.position();
+        let unstored = self.unstored.as_mut();
+        let unstored = unstored.filter(|one| !one.is_asked && one.stored < position)?;
+        unstored.is_asked = true;
+        Some(position)
+    }
+
     /// The manager has stored the log up to this position.
     pub(crate) fn stored(&mut self, position: u64) {
         if let Some(unstored) = &mut self.unstored {
@@ -221,6 +236,14 @@ mod tests {
         assert_eq!(log.next_stored(), Some((SENDER, Ssn(1), 80)));
         assert_eq!(log.next_stored(), Some((SENDER, Ssn(2), 80_000)));
         assert_eq!(log.next_stored(), None);
+        // Before the rank moves, all is to be stored.
+        assert!(log.is_stored() && log.rest_to_store().is_none());
+        assert!(!append(&mut log, 3, 8));
+        assert_eq!((log.position_to_store(), log.is_stored()), (None, false));
+        let rest = log.rest_to_store().expect("a message");
+        assert_eq!(log.rest_to_store(), None, "it was asked for");
+        log.stored(rest);
+        assert!(log.is_stored());
     }
 
     #[test]

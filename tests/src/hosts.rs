@@ -7,6 +7,7 @@
 //! Root is needed. There is no ssh: the launch agent of the tests enters the host's namespaces.
 
 pub mod job;
+pub mod logged_moves;
 pub mod memory_limit;
 pub mod moves;
 mod shown_status;

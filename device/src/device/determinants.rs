@@ -48,7 +48,7 @@ pub(super) fn begin_log(
 }
 
 /// How long determinants may take to be stored, before a rank that waits for nothing else gives up.
-const STORE_LIMIT: Duration = Duration::from_secs(60);
+pub(super) const STORE_LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) fn unusable(rank: Rank, error: &DeterminantError) -> Error {
     Error::Manager {
@@ -236,7 +236,6 @@ impl Device {
     pub(super) fn await_stable_determinants(&mut self) -> Result<()> {
         let mut waited = Duration::ZERO;
         while !self.are_determinants_stable()? {
-            let start = Instant::now();
             // Otherwise, other ranks may have to return first. Central knows of all that are lost.
             let optimistic = self
                 .determinants
@@ -249,12 +248,19 @@ impl Device {
                     problem: format!("it has not stored determinants for {seconds} s"),
                 });
             }
-            self.manager.await_message(Duration::from_secs(1));
-            self.read_manager_messages()?;
-            // The rank may be suspended meanwhile, which lasts as long as it lasts.
-            waited += start.elapsed().min(Duration::from_secs(1));
+            waited += self.await_manager()?;
         }
         Ok(())
+    }
+
+    /// Waits for the manager, and reads what it says. Returns how long that took, for limits: the
+    /// rank may be suspended meanwhile, which lasts as long as it lasts.
+    pub(super) fn await_manager(&mut self) -> Result<Duration> {
+        const PAUSE: Duration = Duration::from_secs(1);
+        let start = Instant::now();
+        self.manager.await_message(PAUSE);
+        self.read_manager_messages()?;
+        Ok(start.elapsed().min(PAUSE))
     }
 
     /// Shows what the log uses. Asks for a checkpoint when the determinants, the retained messages

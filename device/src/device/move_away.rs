@@ -33,9 +33,13 @@ impl Device {
         if stops && parked.is_ok() {
             // Before that, the log writes over bodies while they are copied.
             bodies = self.engine.logged_bodies();
-            // The next host gets the determinants from where these are stored.
+            // The next host gets the logs from where these are stored.
+            if self.engine.any_to_record() {
+                self.store_matches()?;
+            }
             self.note_action();
             self.await_stable_determinants()?;
+            self.await_stored_received()?;
         }
         let taken = parked
             .as_ref()

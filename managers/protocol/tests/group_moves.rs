@@ -398,18 +398,3 @@ fn a_move_that_a_return_has_voided_is_not_told_again() {
     let moves_again = |effect: &CentralEffect| matches!(effect, CentralEffect::Moved { .. });
     assert!(!effects.iter().any(moves_again), "{effects:?}");
 }
-
-#[test]
-fn no_rank_moves_that_depends_on_what_is_not_stored() {
-    let (mut central, _) = recorded(Job {
-        optimistic: true,
-        ..groups()
-    });
-    let effects = ask(&mut central, 1, SPARE);
-    let why = effects.iter().find_map(|effect| match effect {
-        CentralEffect::Event(Event::MovesOver { why, .. }) => why.clone(),
-        _ => None,
-    });
-    assert!(why.expect("a reason").contains("receiver-log"));
-    assert_eq!(moves(&effects), []);
-}

@@ -2,6 +2,7 @@
 //! ranks that come back on their hosts.
 
 use super::Launcher;
+use super::kept_determinants::AskedLog;
 use crate::error::Result;
 use crate::launch::local_messages::{MOST_RECORDS, MpirunToLocal};
 use rejoin_channel_table::{Incarnation, Rank};
@@ -14,22 +15,22 @@ impl Launcher {
             let answer = MpirunToLocal::DeterminantsStored(mark);
             self.hosts.queue(host, &answer)?;
         }
-        let asked = self.determinants.take_asked().into_iter();
-        for (host, rank, incarnation) in asked {
-            self.give_determinants(host, rank, incarnation)?;
+        for asked in self.determinants.take_asked() {
+            self.give_determinants(asked)?;
         }
         Ok(())
     }
 
-    /// A process of a rank begins on this host, which needs the rank's determinants for it.
-    fn give_determinants(
-        &mut self,
-        host: HostIndex,
-        rank: Rank,
-        incarnation: Incarnation,
-    ) -> Result<()> {
-        // No rank moves in a job with receive logs, so the process before has ended.
-        if self.received.is_present(rank, incarnation) {
+    /// A process of a rank begins on a host, which needs the rank's determinants for it.
+    fn give_determinants(&mut self, asked: AskedLog) -> Result<()> {
+        let AskedLog {
+            host,
+            rank,
+            incarnation,
+            moves,
+        } = asked;
+        // A rank that moves has stored all before, and adds more where it was if it stays there.
+        if moves || self.received.is_present(rank, incarnation) {
             self.give_received(host, rank, incarnation)?;
         }
         let all = self.determinants.of_rank(rank);

@@ -22,8 +22,8 @@ pub(super) struct KeptDeterminants {
     /// The latest incarnation of each rank that has recorded some or comes back. What an earlier
     /// one has recorded on another host may come later: nothing may depend on it.
     latest: BTreeMap<Rank, Incarnation>,
-    /// Processes that wait for what is kept of their ranks, and their hosts.
-    asked: Vec<(HostIndex, Rank, Incarnation)>,
+    /// Processes that wait for what is kept of their ranks.
+    asked: Vec<AskedLog>,
     /// Parts of which more is to come, that was read at the same moment.
     incoming: BTreeMap<Rank, LogPart>,
     /// How far they are stored, with all that they depend on.
@@ -32,6 +32,19 @@ pub(super) struct KeptDeterminants {
     hosts: BTreeMap<Rank, HostIndex>,
     /// A rank has asked since the file was written.
     is_asked: bool,
+}
+
+/// A process that begins, and needs what is kept of its rank.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AskedLog {
+    /// Its host.
+    pub host: HostIndex,
+    /// Its rank.
+    pub rank: Rank,
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+    /// The process before it may still continue.
+    pub moves: bool,
 }
 
 impl KeptDeterminants {
@@ -119,11 +132,16 @@ impl KeptDeterminants {
             let latest = self.latest.entry(rank).or_insert(incarnation);
             *latest = incarnation.max(*latest);
         }
-        self.asked.push((host, rank, incarnation));
+        self.asked.push(AskedLog {
+            host,
+            rank,
+            incarnation,
+            moves,
+        });
     }
 
     /// The processes that have asked since the last call.
-    pub(super) fn take_asked(&mut self) -> Vec<(HostIndex, Rank, Incarnation)> {
+    pub(super) fn take_asked(&mut self) -> Vec<AskedLog> {
         std::mem::take(&mut self.asked)
     }
 

@@ -112,7 +112,6 @@ fn job(launch: &Launch, failover: bool, takes_in: bool) -> Job {
         copies: (launch.plan.copies.as_ref()).map(|_| launch.plan.copy_group as usize),
         log_groups: launch.plan.options.log_groups.clone(),
         files_lack: launch.plan.options.stable_node,
-        optimistic: launch.plan.options.optimistic,
     }
 }
 

@@ -74,7 +74,6 @@ impl Shape {
             requested: Epoch(0),
             log_groups: self.log_groups(),
             files_lack: true,
-            optimistic: false,
             copies: self.copies.map(|(size, _)| size),
             recovery: Some(Recovery {
                 interval: self.interval,

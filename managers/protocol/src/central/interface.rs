@@ -362,8 +362,6 @@ pub struct Job {
     pub log_groups: Vec<u32>,
     /// Files of images lack messages that their receivers' images of the same checkpoint hold.
     pub files_lack: bool,
-    /// Messages do not wait until determinants are stored (`--recovery receiver-log`).
-    pub optimistic: bool,
 }
 
 /// How the job continues if it loses a host.

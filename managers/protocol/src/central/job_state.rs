@@ -37,8 +37,6 @@ pub struct Central {
     pub(super) groups: RecoveryGroups,
     /// Files of images lack messages that their receivers' images hold.
     pub(super) files_lack: bool,
-    /// Messages do not wait until determinants are stored.
-    pub(super) optimistic: bool,
     /// What the logs of ranks hold, in jobs of several groups.
     pub(super) logs: LogTable,
     pub(super) losses: Losses,
@@ -109,7 +107,6 @@ impl Central {
             mode,
             groups: RecoveryGroups::new(job.log_groups),
             files_lack: job.files_lack,
-            optimistic: job.optimistic,
             logs: LogTable::default(),
             losses: Losses::default(),
             stop: None,

@@ -30,9 +30,8 @@ impl Central {
         let ends = self.end.verdict().is_some() || self.end.interrupted().is_some();
         match self.phase {
             _ if !self.mode.recovers() => Some("the job runs with --recovery none"),
-            _ if self.optimistic => Some("with --recovery receiver-log no rank moves yet"),
             _ if self.refuses_logs() => Some(
-                "with --recovery sender-log ranks move only if determinants outlive hosts \
+                "where messages are logged, ranks move only if determinants outlive hosts \
                  (--stable node), and not in a job of more than 256 ranks",
             ),
             _ if ends || self.stop.is_some() => Some("the job is ending"),
@@ -49,7 +48,7 @@ impl Central {
     /// Ranks have logs, which do not go with them to other hosts.
     pub(in crate::central) fn refuses_logs(&self) -> bool {
         let go_along = self.failover.as_ref().is_some_and(|f| f.takes_in);
-        self.groups.are_several() && (self.optimistic || !go_along)
+        self.groups.are_several() && !go_along
     }
 
     /// Begins the next moves that are asked for, once the job runs and no image is on its way. Ends

@@ -1,0 +1,257 @@
+//! Ranks move to other hosts while messages are logged: the others stand, and a rank that has moved
+//! comes back alone as before.
+
+use super::Hosts;
+use super::job::{Job, SOON, good, lines};
+use super::moves::{Migration, POINTS, Points, done, rejoin};
+use crate::processes::{kill, wait_for};
+use crate::{Finished, Run, hosts, program};
+
+/// The jobs of a mode, in which each rank is a group.
+#[derive(Clone, Copy)]
+pub struct Logged {
+    recovery: &'static str,
+}
+
+impl Logged {
+    /// With this `--recovery`.
+    #[must_use]
+    pub fn with(recovery: &'static str) -> Logged {
+        Logged { recovery }
+    }
+
+    /// The options of its jobs.
+    #[must_use]
+    pub fn options<'a>(&self, more: &[&'a str]) -> Vec<&'a str> {
+        let usual = ["--recovery", self.recovery, "--host-lease", "1"];
+        let options = usual.iter().chain(&["--log-group", "rank"]).chain(more);
+        options.copied().collect()
+    }
+
+    /// A server that answers in the order of the questions, by wildcards, probes and tests, and
+    /// checks in the end that nobody has seen another order. It has a checkpoint in files.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn orders(&self, hosts: &Hosts, options: &[&str]) -> Job {
+        let mut job = self.start(hosts, options);
+        job.until_in_files(1);
+        job
+    }
+
+    fn start(&self, hosts: &Hosts, options: &[&str]) -> Job {
+        Job::orders(hosts, &self.options(options), 9000)
+    }
+
+    /// A rank that has moved is killed before and after its next checkpoint.
+    ///
+    /// # Panics
+    /// When it is not so.
+    pub fn killed_before_and_after_its_next_checkpoint(&self) {
+        let hosts = hosts!(3);
+        for rank in [0, 1, 2] {
+            let asked = ["--spare", "h3:4", "--checkpoint-interval", "asked"];
+            let mut job = self.start(&hosts, &asked);
+            wait_for(SOON, "a checkpoint", || {
+                rejoin(&hosts, &["checkpoint"]).output.status.success()
+            });
+            job.until_in_files(1);
+            let others: Vec<usize> = (0..4).filter(|other| *other != rank).collect();
+            let stand = pids(&hosts, "orders", &others);
+            let home = hosts.places()[rank].clone();
+            migrate(&hosts, rank, "h3");
+            // Its images are on the host that it has left.
+            kill_rank(&hosts, "orders", rank);
+            job.until("recovered", 1);
+            hosts.settle(&mut job, "orders");
+            assert_eq!(hosts.places()[rank], home);
+            migrate(&hosts, rank, "h3");
+            hosts.take_files(&mut job);
+            kill_rank(&hosts, "orders", rank);
+            job.until("recovered", 2);
+            hosts.settle(&mut job, "orders");
+            assert_eq!(hosts.places()[rank], "h3");
+            migrate(&hosts, rank, &home);
+            hosts.take_files(&mut job);
+            kill_rank(&hosts, "orders", rank);
+            job.until("recovered", 3);
+            assert_eq!(pids(&hosts, "orders", &others), stand);
+            job.one_order();
+        }
+    }
+
+    /// The next host is lost before and after the next checkpoint.
+    ///
+    /// # Panics
+    /// When it is not so.
+    pub fn next_host_is_lost(&self) {
+        for waits in [false, true] {
+            let mut hosts = hosts!(4);
+            let mut job = self.orders(&hosts, &["--spare", "h3:4,h4:4"]);
+            let stand = pids(&hosts, "orders", &[1, 2, 3]);
+            migrate(&hosts, 0, "h3");
+            if waits {
+                hosts.take_files(&mut job);
+            }
+            hosts.kill(3);
+            job.until("host-replaced", 1);
+            job.until("recovered", 1);
+            assert_eq!(pids(&hosts, "orders", &[1, 2, 3]), stand);
+            job.one_order();
+        }
+    }
+
+    /// The former host is lost with ranks, and the moved rank stands.
+    ///
+    /// # Panics
+    /// When it is not so.
+    pub fn former_host_is_lost(&self) {
+        for waits in [false, true] {
+            let mut hosts = hosts!(3);
+            let mut job = self.orders(&hosts, &["--spare", "h3:4"]);
+            migrate(&hosts, 2, "h3");
+            if waits {
+                hosts.take_files(&mut job);
+            }
+            let stand = pids(&hosts, "orders", &[0, 1, 2]);
+            hosts.kill(2);
+            job.until("host-replaced", 1);
+            job.until("recovered", 1);
+            assert_eq!(pids(&hosts, "orders", &[0, 1, 2]), stand);
+            hosts.take_files(&mut job);
+            kill_rank(&hosts, "orders", 2);
+            job.until("recovered", 2);
+            job.one_order();
+        }
+    }
+
+    /// A drained host ends, and its ranks come back elsewhere.
+    ///
+    /// # Panics
+    /// When it is not so.
+    pub fn drained(&self) {
+        let hosts = hosts!(3);
+        let mut job = self.orders(&hosts, &["--spare", "h3:4"]);
+        let before = job.events("recovered");
+        done(&hosts, &["drain", "h2"]);
+        wait_for(SOON, "the end of its manager", || {
+            hosts.processes(2, "rejoin-local").is_empty()
+        });
+        assert_eq!(job.events("recovered"), before);
+        kill_rank(&hosts, "orders", 3);
+        kill_rank(&hosts, "orders", 0);
+        job.until("recovered", before + 2);
+        assert!(hosts.places().iter().all(|place| place != "h2"));
+        job.one_order();
+    }
+
+    /// Something happens when a move comes to each of the points. Then the job is right, and ranks
+    /// move. `recovers`: how many ranks return for it.
+    ///
+    /// # Panics
+    /// When it is not so.
+    pub fn at_each_point(&self, strike: impl Fn(&Hosts, &Job), recovers: usize) {
+        let hosts = hosts!(3);
+        let alone = Job::undisturbed(&hosts, &[]);
+        let points = Points::of(&hosts);
+        let mut job = Job::jacobi_with(&hosts, &self.options(&["--spare", "h3:4"]), |run| {
+            points.prepare(run, &POINTS)
+        });
+        job.until_in_files(1);
+        for point in POINTS {
+            let recovered = job.events("recovered");
+            let to = if hosts.places()[1] == "h1" {
+                "h3"
+            } else {
+                "h1"
+            };
+            points.want(point);
+            let moves = Migration::start(&hosts, 1, to).comes_to(&points, point);
+            strike(&hosts, &job);
+            points.release(point);
+            let ended = moves.end();
+            // At this point the new process may be there before the end of the old one is seen: then
+            // nothing is lost.
+            if point != "move-restore-sent" {
+                job.until("recovered", recovered + recovers);
+            }
+            hosts.settle(&mut job, "jacobi");
+            println!("{point}: to {to}: {:?}; {}", hosts.places(), ended.text());
+            if !ended.output.status.success() {
+                // It may be noticed first that the rank takes no image.
+                assert!(ended.text().contains("does not run"), "{}", ended.text());
+                migrate(&hosts, 1, to);
+            }
+            hosts.take_files(&mut job);
+        }
+        same_lines(job, &alone);
+    }
+
+    /// Messages of megabytes, which the log has in memory of the host.
+    ///
+    /// # Panics
+    /// When one is lost.
+    pub fn long_messages_go_along(&self, rounds: &str) {
+        let hosts = hosts!(3);
+        let run = |run: Run| run.arg(program("giants")).arg("8").arg(rounds).arg("both");
+        let two = ["-n", "2", "--host", "h1:1,h2:1"];
+        let alone = Job::start(&hosts, &two, run).end();
+        good(&alone);
+        let options = [&two[..], &self.options(&["--spare", "h3:4"])].concat();
+        let mut job = Job::start(&hosts, &options, run);
+        job.until_in_files(1);
+        migrate(&hosts, 0, "h3");
+        kill_rank(&hosts, "giants", 1);
+        job.until("recovered", 1);
+        migrate(&hosts, 0, "h1");
+        kill_rank(&hosts, "giants", 0);
+        job.until("recovered", 2);
+        same_lines(job, &alone);
+    }
+}
+
+/// A job ends well, with the lines of another one.
+///
+/// # Panics
+/// When it does not.
+pub fn same_lines(job: Job, alone: &Finished) -> Finished {
+    let ended = job.end();
+    good(&ended);
+    assert_eq!(lines(&ended), lines(alone), "{}", ended.text());
+    ended
+}
+
+/// A rank moves to a host.
+///
+/// # Panics
+/// When it does not.
+pub fn migrate(hosts: &Hosts, rank: usize, to: &str) {
+    let said = done(hosts, &["migrate", &rank.to_string(), "--to", to]);
+    assert!(said.contains(&format!("rank {rank} has moved")), "{said}");
+}
+
+/// Kills the processes of a rank on all hosts.
+///
+/// # Panics
+/// When there are none.
+pub fn kill_rank(hosts: &Hosts, name: &str, rank: usize) {
+    let found = hosts
+        .running()
+        .flat_map(|n| hosts.processes_of(n, name, rank));
+    let found: Vec<u32> = found.collect();
+    assert!(!found.is_empty(), "no rank {rank}");
+    found.into_iter().for_each(|pid| kill(pid, libc::SIGKILL));
+}
+
+/// The processes of these ranks.
+#[must_use]
+pub fn pids(hosts: &Hosts, name: &str, ranks: &[usize]) -> Vec<u32> {
+    let of = |rank: &usize| {
+        let found = hosts
+            .running()
+            .flat_map(|n| hosts.processes_of(n, name, *rank));
+        found.collect::<Vec<u32>>()
+    };
+    ranks.iter().flat_map(of).collect()
+}
