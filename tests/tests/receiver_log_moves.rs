@@ -1,5 +1,5 @@
-//! Ranks move to other hosts while they log what they receive: the others stand, and a rank that has
-//! moved comes back alone as before. Root is needed, as in `hosts`.
+//! Ranks move to other hosts while they log what they receive: the others stand, and a
+//! rank that has moved comes back alone as before. Root is needed, as in `hosts`.
 
 use rejoin_tests::hosts::logged_moves::{Logged, kill_rank};
 

@@ -1,5 +1,5 @@
-//! Ranks move to other hosts while their senders log messages: the others stand, and a rank that has
-//! moved comes back alone as before. Root is needed, as in `hosts`.
+//! Ranks move to other hosts while senders log their messages: the others stand, and a
+//! rank that has moved comes back alone as before. Root is needed, as in `hosts`.
 
 use rejoin_tests::hosts;
 use rejoin_tests::hosts::job::{Job, good};

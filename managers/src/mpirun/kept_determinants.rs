@@ -37,11 +37,11 @@ pub(super) struct KeptDeterminants {
 /// A process that begins, and needs what is kept of its rank.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AskedLog {
-    /// Its host.
+    /// The host on which it begins.
     pub host: HostIndex,
-    /// Its rank.
+    /// The rank whose log it needs.
     pub rank: Rank,
-    /// Its incarnation.
+    /// Which process of the rank it is.
     pub incarnation: Incarnation,
     /// The process before it may still continue.
     pub moves: bool,

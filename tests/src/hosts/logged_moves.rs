@@ -171,8 +171,8 @@ impl Logged {
             strike(&hosts, &job);
             points.release(point);
             let ended = moves.end();
-            // At this point the new process may be there before the end of the old one is seen: then
-            // nothing is lost.
+            // At this point the new process may be there before the end of the old one is seen:
+            // then nothing is lost.
             if point != "move-restore-sent" {
                 job.until("recovered", recovered + recovers);
             }
