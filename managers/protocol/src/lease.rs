@@ -202,6 +202,8 @@ pub struct Grantor {
     until: Option<Time>,
     /// Time of the last message from the host.
     heard: Option<Time>,
+    /// When its manager has called the launcher, if that is known.
+    called: Option<Time>,
     silent: bool,
 }
 
@@ -224,6 +226,7 @@ impl Grantor {
             terms,
             until: None,
             heard: None,
+            called: None,
             silent: false,
         }
     }
@@ -239,11 +242,10 @@ impl Grantor {
         self.heard = Some(now);
     }
 
-    /// The holder's manager has begun: from now on its silence counts, also before it renews.
+    /// The host's manager has begun, and called the launcher. If it does not renew while the
+    /// patience lasts, the host is lost.
     pub fn called(&mut self, now: Time) {
-        if self.heard.is_none() {
-            self.count_from(now);
-        }
+        self.called = Some(now);
     }
 
     /// Central was suspended: nothing is known of a host that had called before. One that has not
@@ -252,6 +254,7 @@ impl Grantor {
         if self.heard.is_some() {
             self.count_from(now);
         }
+        self.called = self.called.map(|_| now);
     }
 
     /// A renewal has come and is granted. Returns whether the host was silent before.
@@ -282,7 +285,9 @@ impl Grantor {
     /// When [`Grantor::tick`] has something.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        let heard = self.heard?;
+        let Some(heard) = self.heard else {
+            return Some(self.called?.plus_millis(self.terms.patience));
+        };
         match self.silent {
             true => Some(heard.plus_millis(self.terms.patience)),
             // A host counts as lost only after its lease has run out, however short the patience.
@@ -293,7 +298,13 @@ impl Grantor {
     /// Returns what has changed by now.
     pub fn tick(&mut self, now: Time) -> LeaseStatus {
         let Some(heard) = self.heard else {
-            return LeaseStatus::Same;
+            // It holds no lease: nobody waits for the end of one.
+            let due = self.deadline().is_some_and(|due| due <= now);
+            return if due {
+                LeaseStatus::Lost
+            } else {
+                LeaseStatus::Same
+            };
         };
         if !self.silent && self.has_expired(now) {
             self.silent = true;
@@ -414,15 +425,18 @@ mod tests {
     fn a_host_that_has_called_and_never_renews_is_lost() {
         let mut giver = Grantor::new(TERMS);
         giver.called(at(1000));
+        assert_eq!(giver.deadline(), Some(at(31_000)));
+        assert_eq!(giver.tick(at(30_999)), LeaseStatus::Same);
+        giver.was_suspended(at(30_999));
+        assert_eq!(giver.tick(at(60_998)), LeaseStatus::Same);
+        assert_eq!(giver.tick(at(60_999)), LeaseStatus::Lost);
+        assert_eq!(giver.expires(), None, "nothing was given");
+        // From the first renewal on, the lease counts.
+        let mut giver = Grantor::new(TERMS);
+        giver.called(at(0));
+        giver.renewed(at(1000));
         assert_eq!(giver.tick(at(6149)), LeaseStatus::Same);
         assert_eq!(giver.tick(at(6150)), LeaseStatus::Silent);
-        assert_eq!(giver.tick(at(31_000)), LeaseStatus::Lost);
-        // A lease that it holds is not shortened or prolonged.
-        let mut giver = Grantor::new(TERMS);
-        giver.renewed(at(0));
-        let until = giver.expires();
-        giver.called(at(1000));
-        assert_eq!(giver.expires(), until);
     }
 
     /// A number from a seed (xorshift; Marsaglia 2003).
