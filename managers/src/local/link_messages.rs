@@ -91,6 +91,7 @@ impl LocalManager {
                 match &order {
                     ToLocal::Commit { epochs, .. } => self.committed(*epochs),
                     ToLocal::Restore { ranks, .. } => self.logs_continue(ranks),
+                    ToLocal::Stay { instance, .. } => self.log_stays(instance.rank),
                     ToLocal::Report => self.log_reports.forget(),
                     _ => {}
                 }

@@ -24,6 +24,13 @@ impl RankArrivals {
         }
     }
 
+    /// A process is to be made of an image of this rank. Whether the rank arrives with it, and mpirun
+    /// is not told yet.
+    pub(super) fn is_arriving(&self, rank: Rank, epoch: Epoch) -> bool {
+        let arrival = self.0.get(&rank);
+        arrival.is_some_and(|arrival| arrival.number == epoch && !arrival.is_told)
+    }
+
     /// A process is made of an image of this rank. Whether the rank arrives with it, for the first
     /// time.
     pub(super) fn arrives(&mut self, rank: Rank, epoch: Epoch) -> bool {
@@ -47,7 +54,12 @@ mod tests {
         let (rank, mut arrivals) = (Rank(3), RankArrivals::default());
         arrivals.expect(rank, Some(Epoch(7)));
         assert!(!arrivals.arrives(rank, Epoch(6)) && !arrivals.arrives(Rank(2), Epoch(7)));
-        assert!(arrivals.arrives(rank, Epoch(7)) && !arrivals.arrives(rank, Epoch(7)));
+        assert!(!arrivals.is_arriving(rank, Epoch(6)));
+        for _ in 0..2 {
+            assert!(arrivals.is_arriving(rank, Epoch(7)));
+        }
+        assert!(arrivals.arrives(rank, Epoch(7)) && !arrivals.is_arriving(rank, Epoch(7)));
+        assert!(!arrivals.arrives(rank, Epoch(7)));
         assert!(arrivals.came_with(rank, Epoch(7)) && !arrivals.came_with(rank, Epoch(6)));
         arrivals.expect(rank, None);
         assert!(!arrivals.came_with(rank, Epoch(7)));

@@ -97,7 +97,7 @@ impl LocalManager {
         instance: ProcessInstance,
         epoch: Epoch,
     ) -> Result<bool> {
-        let moves = self.arrivals.arrives(instance.rank, epoch);
+        let moves = self.arrivals.is_arriving(instance.rank, epoch);
         let Some(starter) = &mut self.starter else {
             return Ok(false);
         };
@@ -130,6 +130,13 @@ impl LocalManager {
             for (rank, incarnation) in ranks {
                 starter.logs().is_to_continue(*rank, *incarnation);
             }
+        }
+    }
+
+    /// A rank does not move, and continues its log here.
+    pub(super) fn log_stays(&mut self, rank: Rank) {
+        if let Some(starter) = &mut self.starter {
+            starter.logs().stays(rank);
         }
     }
 

@@ -43,7 +43,7 @@ struct RankLog {
     words: Words,
     /// The number of the first record that is not copied to mpirun's host.
     next: u64,
-    /// The last incarnation of the rank that has written to it here.
+    /// The last incarnation of the rank that has written to it here, or a later one that is nowhere.
     user: Option<Incarnation>,
     /// It was copied for this one, which may stay where it was instead.
     copied_for: Option<Incarnation>,
@@ -252,8 +252,17 @@ impl RankLogs {
         let log = self.logs.get_mut(&rank);
         let log = log.ok_or_else(|| unusable("there is none".into()))?;
         let part = LogPart::read(&log.words, log.next).map_err(|e| unusable(e.to_string()))?;
-        (log.next, log.user) = (part.end(), Some(incarnation));
+        // A later number may be that of a process with which the rank did not move.
+        (log.next, log.user) = (part.end(), log.user.max(Some(incarnation)));
         Ok(part)
+    }
+
+    /// A rank does not move, so the number of the process that another host was to make is on no
+    /// other host.
+    pub fn stays(&mut self, rank: Rank) {
+        if let Some(log) = self.logs.get_mut(&rank) {
+            log.user = log.user.map(Incarnation::next);
+        }
     }
 
     /// This incarnation of a rank is to begin on this host. Another order may replace it before it
@@ -500,6 +509,19 @@ mod tests {
         // Another host had the fourth one.
         logs.is_to_continue(RANK, Incarnation(4));
         assert_eq!(logs.awaits(process(4), Epoch(1)), LogWait::Begins);
+    }
+
+    #[test]
+    fn a_rank_that_did_not_move_continues_its_log() {
+        let mut logs = logs();
+        logs.begins(RANK, Incarnation(0));
+        for spent in 1..3 {
+            logs.stays(RANK);
+            assert_eq!(logs.logs[&RANK].user, Some(Incarnation(spent)));
+        }
+        assert_eq!(logs.awaits(process(3), Epoch(1)), LogWait::Over);
+        // It has moved with the fourth one.
+        assert_eq!(logs.awaits(process(5), Epoch(1)), LogWait::Begins);
     }
 
     #[test]
