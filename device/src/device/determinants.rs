@@ -47,7 +47,7 @@ pub(super) fn begin_log(
     Ok(Some(rank_log))
 }
 
-/// How long determinants may take to be stored, before a rank that waits for nothing else gives up.
+/// How long logs may take to be stored, before a rank that waits for nothing else gives up.
 pub(super) const STORE_LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) fn unusable(rank: Rank, error: &DeterminantError) -> Error {

@@ -12,11 +12,22 @@ use rejoin_ckpt::twin::Taken;
 use rejoin_wire::ToManager;
 
 use super::Device;
+use super::determinants::STORE_LIMIT;
 use crate::error::Result;
 use crate::recovery::{MoveImage, NoImage};
 
 /// How long a wait for the manager's message lasts before it is looked for again.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// How a wait for the logs of a rank that moves has ended.
+enum StoredLogs {
+    /// All are stored.
+    All,
+    /// The rank stays where it is.
+    Needless,
+    /// They are not, after a minute. Why the rank does not move.
+    Late(String),
+}
 
 impl Device {
     /// Takes an image. If the rank stops, waits until the manager says that the rank stays here, or
@@ -28,18 +39,16 @@ impl Device {
     pub(super) fn move_away(&mut self, image: MoveImage) -> Result<()> {
         let MoveImage { number, stops } = image;
         let generation = self.member.identity().generation;
-        let parked = self.park_others().map_err(NoImage::from);
+        let mut parked = self.park_others().map_err(NoImage::from);
         let mut bodies = Vec::new();
         if stops && parked.is_ok() {
             // Before that, the log writes over bodies while they are copied.
             bodies = self.engine.logged_bodies();
-            // The next host gets the logs from where these are stored.
-            if self.engine.any_to_record() {
-                self.store_matches()?;
+            match self.await_stored_logs(number)? {
+                StoredLogs::All => {}
+                StoredLogs::Needless => return Ok(()),
+                StoredLogs::Late(why) => parked = Err(NoImage::from(why)),
             }
-            self.note_action();
-            self.await_stable_determinants()?;
-            self.await_stored_received()?;
         }
         let taken = parked
             .as_ref()
@@ -65,6 +74,33 @@ impl Device {
                 why,
                 outlives,
             }),
+        }
+    }
+
+    /// Waits until the logs are stored where they outlive the host: the next host gets them from
+    /// there.
+    fn await_stored_logs(&mut self, number: Epoch) -> Result<StoredLogs> {
+        self.log_received();
+        if self.engine.any_to_record() {
+            self.store_matches()?;
+        }
+        self.note_action();
+        let mut waited = Duration::ZERO;
+        loop {
+            // Both are asked for at once.
+            let received = self.is_received_stored()?;
+            if self.are_determinants_stable()? && received {
+                return Ok(StoredLogs::All);
+            }
+            if self.recovery.stays(number) {
+                return Ok(StoredLogs::Needless);
+            }
+            if waited > STORE_LIMIT {
+                let seconds = STORE_LIMIT.as_secs();
+                let why = format!("its logs were not stored for other hosts within {seconds} s");
+                return Ok(StoredLogs::Late(why));
+            }
+            waited += self.await_manager()?;
         }
     }
 

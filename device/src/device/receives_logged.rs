@@ -1,8 +1,6 @@
 //! Messages of other recovery groups are logged when they are received, where the local manager has
 //! memory for that. Their senders need not retain them, and a returned rank need not wait for them.
 
-use std::time::Duration;
-
 use rejoin_channel_table::ids::{Epoch, Incarnation, Rank};
 use rejoin_engine::Engine;
 use rejoin_logging::determinants::Dependency;
@@ -10,7 +8,7 @@ use rejoin_logging::receive_log::ReceiveLogError;
 use rejoin_wire::{RankOptions, ToManager};
 
 use super::Device;
-use super::determinants::{STORE_LIMIT, unusable as unusable_determinants};
+use super::determinants::unusable as unusable_determinants;
 use crate::error::{Error, Result};
 use crate::program_memory;
 use crate::rank_receive_log::RankReceiveLog;
@@ -79,29 +77,19 @@ impl Device {
         }
     }
 
-    /// Waits until all that was received is logged where it outlives the host: the next host of the
-    /// rank has it from there.
+    /// Whether all that was logged is stored where it must outlive the host. If not, the manager is
+    /// asked to store the rest.
     ///
     /// # Errors
-    /// It is not in a minute.
-    #[cold]
-    pub(super) fn await_stored_received(&mut self) -> Result<()> {
-        self.log_received();
-        let mut waited = Duration::ZERO;
-        while let Some(log) = self.receive_log.as_mut().filter(|log| !log.is_stored()) {
-            if let Some(position) = log.rest_to_store() {
-                self.manager.send(&ToManager::StoreReceived { position })?;
-            }
-            if waited > STORE_LIMIT {
-                let seconds = STORE_LIMIT.as_secs();
-                return Err(Error::Manager {
-                    rank: self.member.rank(),
-                    problem: format!("it has not stored received messages for {seconds} s"),
-                });
-            }
-            waited += self.await_manager()?;
+    /// As [`Device::store_received`].
+    pub(super) fn is_received_stored(&mut self) -> Result<bool> {
+        let Some(log) = &mut self.receive_log else {
+            return Ok(true);
+        };
+        if let Some(position) = log.rest_to_store() {
+            self.manager.send(&ToManager::StoreReceived { position })?;
         }
-        Ok(())
+        Ok(log.is_stored())
     }
 
     /// The manager has stored the receive log up to this position.

@@ -20,6 +20,10 @@ pub const DRIFT: u64 = 100;
 /// Milliseconds that a local manager may need from its deadline until its ranks are suspended.
 pub const STOPPING: u64 = 100;
 
+/// Milliseconds that a local manager has at least from its call of the launcher to its first
+/// renewal.
+const FIRST_RENEWAL: u64 = 10_000;
+
 /// Renewals that were sent and not answered, at most; the oldest are forgotten.
 const MOST_OPEN: usize = 32;
 
@@ -243,7 +247,7 @@ impl Grantor {
     }
 
     /// The host's manager has begun, and called the launcher. If it does not renew while the
-    /// patience lasts, the host is lost.
+    /// patience lasts, or for ten seconds if that is longer, the host is lost.
     pub fn called(&mut self, now: Time) {
         self.called = Some(now);
     }
@@ -286,7 +290,8 @@ impl Grantor {
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         let Some(heard) = self.heard else {
-            return Some(self.called?.plus_millis(self.terms.patience));
+            let patience = self.terms.patience.max(FIRST_RENEWAL);
+            return Some(self.called?.plus_millis(patience));
         };
         match self.silent {
             true => Some(heard.plus_millis(self.terms.patience)),

@@ -347,7 +347,7 @@ fn who_was_suspended_counts_no_silence() {
 /// A host may be lost after its manager has called, and before it has said anything to central.
 #[test]
 fn a_host_that_has_called_and_says_nothing_is_lost() {
-    let terms = Terms::new(1000, 3000);
+    let terms = Terms::new(1000, 30_000);
     for called in [false, true] {
         let hosts = vec![0];
         let leases = Some(Leases { terms, hosts });
@@ -355,9 +355,9 @@ fn a_host_that_has_called_and_says_nothing_is_lost() {
         step(&mut central, at(0), CentralInput::Begin);
         if called {
             step(&mut central, at(10), CentralInput::HostCalled(0));
-            assert_eq!(central.deadline(), Some(at(3010)));
+            assert_eq!(central.deadline(), Some(at(30_010)));
         }
-        step(&mut central, at(3010), CentralInput::Tick);
+        step(&mut central, at(30_010), CentralInput::Tick);
         assert_eq!(central.verdict().is_some(), called);
     }
 }

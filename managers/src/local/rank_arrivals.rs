@@ -24,8 +24,8 @@ impl RankArrivals {
         }
     }
 
-    /// A process is to be made of an image of this rank. Whether the rank arrives with it, and mpirun
-    /// is not told yet.
+    /// A process is to be made of an image of this rank. Whether the rank arrives with it, and
+    /// mpirun is not told yet.
     pub(super) fn is_arriving(&self, rank: Rank, epoch: Epoch) -> bool {
         let arrival = self.0.get(&rank);
         arrival.is_some_and(|arrival| arrival.number == epoch && !arrival.is_told)

@@ -43,7 +43,8 @@ struct RankLog {
     words: Words,
     /// The number of the first record that is not copied to mpirun's host.
     next: u64,
-    /// The last incarnation of the rank that has written to it here, or a later one that is nowhere.
+    /// The last incarnation of the rank that has written to it here, or a later one that is
+    /// nowhere.
     user: Option<Incarnation>,
     /// It was copied for this one, which may stay where it was instead.
     copied_for: Option<Incarnation>,
