@@ -38,7 +38,7 @@ fn the_order_that_others_have_seen_outlives_all_processes() {
         let mut job = NamedJob::new(
             &format!("logs-orders-{groups}"),
             "orders",
-            &["1500", "100000"],
+            &["4000", "100000"],
         );
         job.interval = "0.05";
         let options = [&LOGS[..], &["--log-group", groups]].concat();
