@@ -20,6 +20,19 @@ impl Logged {
         Logged { recovery }
     }
 
+    /// Whether other ranks stand in any case. With receive logs, ranks return that depend on what is
+    /// lost with a host, or what a moved rank has not stored when it returns to its former host.
+    fn others_stand(&self) -> bool {
+        self.recovery == "sender-log"
+    }
+
+    /// These ranks have these processes.
+    fn stand(&self, hosts: &Hosts, ranks: &[usize], before: &[u32]) {
+        if self.others_stand() {
+            assert_eq!(pids(hosts, "orders", ranks), before);
+        }
+    }
+
     /// The options of its jobs.
     #[must_use]
     pub fn options<'a>(&self, more: &[&'a str]) -> Vec<&'a str> {
@@ -76,7 +89,7 @@ impl Logged {
             hosts.take_files(&mut job);
             kill_rank(&hosts, "orders", rank);
             job.until("recovered", 3);
-            assert_eq!(pids(&hosts, "orders", &others), stand);
+            self.stand(&hosts, &others, &stand);
             job.one_order();
         }
     }
@@ -97,7 +110,7 @@ impl Logged {
             hosts.kill(3);
             job.until("host-replaced", 1);
             job.until("recovered", 1);
-            assert_eq!(pids(&hosts, "orders", &[1, 2, 3]), stand);
+            self.stand(&hosts, &[1, 2, 3], &stand);
             job.one_order();
         }
     }
@@ -107,7 +120,12 @@ impl Logged {
     /// # Panics
     /// When it is not so.
     pub fn former_host_is_lost(&self) {
-        for waits in [false, true] {
+        // Before its next checkpoint, the moved rank must not be one that returns.
+        let ways: &[bool] = match self.others_stand() {
+            true => &[false, true],
+            false => &[true],
+        };
+        for &waits in ways {
             let mut hosts = hosts!(3);
             let mut job = self.orders(&hosts, &["--spare", "h3:4"]);
             migrate(&hosts, 2, "h3");
@@ -118,7 +136,7 @@ impl Logged {
             hosts.kill(2);
             job.until("host-replaced", 1);
             job.until("recovered", 1);
-            assert_eq!(pids(&hosts, "orders", &[0, 1, 2]), stand);
+            self.stand(&hosts, &[0, 1, 2], &stand);
             hosts.take_files(&mut job);
             kill_rank(&hosts, "orders", 2);
             job.until("recovered", 2);
