@@ -20,8 +20,8 @@ impl Logged {
         Logged { recovery }
     }
 
-    /// Whether other ranks stand in any case. With receive logs, ranks return that depend on what is
-    /// lost with a host, or what a moved rank has not stored when it returns to its former host.
+    /// Whether other ranks stand in any case. With receive logs, ranks return that depend on what
+    /// is lost with a host, or what a moved rank has not stored when it returns to its former host.
     fn others_stand(&self) -> bool {
         self.recovery == "sender-log"
     }
