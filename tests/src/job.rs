@@ -1,6 +1,8 @@
 //! A job from outside: its processes, and numbers from a seed to choose among them.
 
-use crate::processes::{children, eldest_of_each_rank, is_alive, kill, lives, rank_of, wait_for};
+use crate::processes::{
+    children, eldest_of_each_rank, is_alive, is_stopped, kill, lives, rank_of, wait_for,
+};
 use std::time::Duration;
 
 /// Numbers from a seed (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
@@ -119,14 +121,24 @@ impl Job {
     }
 
     /// Kills the images of a rank, and the rank.
+    ///
+    /// # Panics
+    /// When the rank goes on although it is stopped.
     pub fn kill_with_images(&self, rank: usize) {
         let of = |pids: Vec<u32>| {
             pids.into_iter()
                 .filter(move |pid| rank_of(*pid) == Some(rank))
         };
-        let ranks = self.ranks();
+        let ranks = of(self.ranks()).collect::<Vec<_>>();
+        // The loss of an image makes a new one within a millisecond, unless the rank stands still.
+        for pid in &ranks {
+            kill(*pid, libc::SIGSTOP);
+            wait_for(Duration::from_secs(30), "a rank that stands still", || {
+                is_stopped(*pid) || !is_alive(*pid)
+            });
+        }
         of(self.images()).for_each(|pid| kill(pid, libc::SIGKILL));
-        of(ranks).for_each(|pid| kill(pid, libc::SIGKILL));
+        ranks.into_iter().for_each(|pid| kill(pid, libc::SIGKILL));
     }
 }
 

@@ -25,6 +25,11 @@ pub fn is_asleep(pid: u32) -> bool {
     state(pid) == 'S'
 }
 
+/// A process was stopped by a signal.
+pub fn is_stopped(pid: u32) -> bool {
+    state(pid) == 'T'
+}
+
 /// A signal waits for a process to take it.
 pub fn is_pending(pid: u32, signal: i32) -> bool {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

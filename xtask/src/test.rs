@@ -347,11 +347,13 @@ fn instructions(c: &Setting) -> Result<()> {
 }
 
 fn programs(c: &Setting) -> Result<()> {
-    // One test at a time: each starts more ranks than there are cores.
+    // One test at a time: each starts more ranks than there are cores. A file that fails does not
+    // hide what the files after it would show.
     let mut command = cargo(
         c,
         &[
             "test",
+            "--no-fail-fast",
             "--package",
             "rejoin-tests",
             "--",
