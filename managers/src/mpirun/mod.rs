@@ -23,6 +23,7 @@ mod observers;
 mod placed_ranks;
 mod rank_counters;
 mod remote_central;
+mod repeated_inputs;
 mod state_folder;
 mod stop_plan;
 mod watchdog;

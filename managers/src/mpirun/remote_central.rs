@@ -1,10 +1,9 @@
 //! The central manager as a process of its own: start, messages, and restart when it ends before
 //! the job.
 //!
-//! It may or may not have taken the last inputs. mpirun keeps inputs that only mpirun can repeat
-//! until central has acknowledged them. Messages of local managers do not pass through mpirun:
-//! central asks those for reports.
+//! Messages of local managers do not pass through mpirun: central asks those for reports.
 
+use super::repeated_inputs::{RepeatedInputs, Way, ends};
 use super::watchdog::{Activity, Duty, Watchdog};
 use crate::CENTRAL_MANAGER;
 use crate::central::central_messages::{Begin, CentralToMpirun, MpirunToCentral, StatusRequest};
@@ -16,12 +15,11 @@ use crate::net::local_link::{Filled, LocalLink};
 use crate::net::manager_listener::ListeningSockets;
 use crate::net::reactor::{Interest, Reactor, Token};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rejoin_managers_protocol::central::{CentralInput, HostIndex, Job, JobView};
+use rejoin_managers_protocol::central::{CentralInput, Job, JobView};
 use rejoin_managers_protocol::manager_messages::Time;
 use rejoin_managers_protocol::policy::{History, RecoveryLimit};
-use rejoin_managers_protocol::signal_numbers;
 use rejoin_wire::codec::MANAGER_LIMIT;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -76,15 +74,7 @@ pub(super) struct RemoteCentral {
     token: Token,
     /// Its journal could not be written, for this reason: none can take over.
     journal_failed: Option<String>,
-    /// One of them has said something, so it has stored that the job began.
-    began: bool,
-    /// Inputs that were not acknowledged yet, with their numbers.
-    pending: VecDeque<(u64, CentralInput)>,
-    next: u64,
-    /// Requests for moves that are not over, by their numbers. They are acknowledged before that.
-    moves: BTreeMap<u64, CentralInput>,
-    /// The hosts that are lost.
-    last: BTreeMap<HostIndex, CentralInput>,
+    inputs: RepeatedInputs,
     /// Clients that wait for the state of the job.
     asking: BTreeSet<StatusRequest>,
     history: History,
@@ -119,11 +109,7 @@ impl RemoteCentral {
             over: false,
             journal_failed: None,
             token,
-            began: false,
-            pending: VecDeque::new(),
-            next: 0,
-            moves: BTreeMap::new(),
-            last: BTreeMap::new(),
+            inputs: RepeatedInputs::default(),
             asking: BTreeSet::new(),
             history: History::new(LIMIT),
             watchdog: Watchdog::new(Instant::now()),
@@ -139,36 +125,23 @@ impl RemoteCentral {
 
     /// A request for moves is carried out as far as possible.
     pub fn moves_over(&mut self, request: u64) {
-        self.moves.remove(&request);
-    }
-
-    /// Requests for moves that the last one has acknowledged, and not carried out, are pending
-    /// again.
-    fn repeat_moves(&mut self) {
-        // They were asked for before those that are pending.
-        for input in self.moves.values().rev() {
-            if !self.pending.iter().any(|(_, other)| other == input) {
-                self.pending.push_front((self.next, input.clone()));
-                self.next += 1;
-            }
-        }
+        self.inputs.moves_over(request);
     }
 
     /// Tells it all that it must know.
     fn begin(&mut self) -> Result<()> {
-        self.repeat_moves();
+        let inputs = self.inputs.numbered();
         self.link.queue(&MpirunToCentral::Begin(Box::new(Begin {
             job: self.setup.job.clone(),
             links: self.setup.links.clone(),
             listening: self.setup.sockets.numbers(),
             journal: self.journal.clone(),
-            began: self.began,
-            inputs: self.pending.iter().cloned().collect(),
+            began: self.inputs.began(),
+            inputs,
             verbose: self.setup.verbose,
         })))?;
-        for input in self.last.values() {
-            self.link
-                .queue(&MpirunToCentral::Input(None, input.clone()))?;
+        for input in self.inputs.of_hosts() {
+            self.link.queue(&MpirunToCentral::Input(None, input))?;
         }
         for request in &self.asking {
             self.link.queue(&MpirunToCentral::Status(*request))?;
@@ -179,7 +152,7 @@ impl RemoteCentral {
     /// Whether the job has begun, or may have: the last steps of its first central manager are
     /// unknown.
     pub fn began(&self) -> bool {
-        self.began || self.setup.links.restarts > 0
+        self.inputs.began() || self.setup.links.restarts > 0
     }
 
     /// Ends it. After it was reaped, its number may belong to another process.
@@ -199,7 +172,7 @@ impl RemoteCentral {
 
     /// Waits for its next word, if it has not taken everything. Returns whether there may be one.
     pub fn wait(&self, limit: Duration) -> bool {
-        if self.pending.is_empty() {
+        if self.inputs.unacknowledged().next().is_none() {
             return false;
         }
         let mut fds = [PollFd::new(self.link.as_fd(), PollFlags::POLLIN)];
@@ -232,65 +205,29 @@ impl RemoteCentral {
         self.asking.iter().copied()
     }
 
-    /// The last words of hosts.
-    pub fn lost_hosts(&self) -> impl Iterator<Item = CentralInput> {
-        self.last.values().cloned()
-    }
-
-    /// Inputs that it has not acknowledged.
-    pub fn unacknowledged(&self) -> impl Iterator<Item = CentralInput> {
-        self.pending.iter().map(|(_, input)| input.clone())
+    /// What it may not have heard, or not acknowledged.
+    pub fn unheard(&self) -> impl Iterator<Item = CentralInput> {
+        let inputs = &self.inputs;
+        inputs.of_hosts().chain(inputs.unacknowledged())
     }
 
     /// Passes on an input.
     pub fn say(&mut self, input: CentralInput) -> Result<()> {
-        match &input {
-            // There would be one too many of them.
-            CentralInput::Begin | CentralInput::Tick => return Ok(()),
-            CentralInput::HostLost(host)
-            | CentralInput::HostGone(host, _)
-            | CentralInput::HostEnded(host, _) => {
-                self.last.entry(*host).or_insert(input.clone());
+        if ends(&input) {
+            let first = self.asked_to_end.filter(|_| self.inputs.has_end());
+            // It does not even take the first one. Two at once (timeout(1) sends them) prove
+            // nothing.
+            if first.is_some_and(|at| at.elapsed() > Duration::from_millis(500)) {
+                self.kill();
             }
-            // Another one counts leases from its start.
-            CentralInput::HostCalled(_) => {}
-            // Another one asks again.
-            CentralInput::Suspended | CentralInput::Stored(_) | CentralInput::Relaunchable(_) => {}
-            // Local managers say that to central themselves.
-            CentralInput::Local(..) => return Ok(()),
-            CentralInput::Signal(_)
-            | CentralInput::Stop(_)
-            | CentralInput::Checkpoint
-            | CentralInput::Move(_)
-            | CentralInput::AddHosts(_)
-            | CentralInput::OutputLost(_) => {
-                let ends = |input: &CentralInput| match input {
-                    CentralInput::Signal(signal) => signal_numbers::ends(*signal),
-                    CentralInput::Stop(signal) => signal.is_some(),
-                    _ => false,
-                };
-                if ends(&input) {
-                    let waits = self.pending.iter().any(|(_, input)| ends(input));
-                    let first = self.asked_to_end.filter(|_| waits);
-                    // It does not even take the first one. Two at once (timeout(1) sends them)
-                    // prove nothing.
-                    if first.is_some_and(|at| at.elapsed() > Duration::from_millis(500)) {
-                        self.kill();
-                    }
-                    self.asked_to_end = first.or(Some(Instant::now()));
-                }
-                if let CentralInput::Move(request) = &input {
-                    self.moves.insert(request.id, input.clone());
-                }
-                let number = self.next;
-                self.next += 1;
-                self.pending.push_back((number, input.clone()));
-                return Ok(self
-                    .link
-                    .queue(&MpirunToCentral::Input(Some(number), input))?);
-            }
+            self.asked_to_end = first.or(Some(Instant::now()));
         }
-        Ok(self.link.queue(&MpirunToCentral::Input(None, input))?)
+        let number = match self.inputs.add(&input) {
+            Way::Nowhere => return Ok(()),
+            Way::Unnumbered => None,
+            Way::Numbered(number) => Some(number),
+        };
+        Ok(self.link.queue(&MpirunToCentral::Input(number, input))?)
     }
 
     /// Asks how everything is, for a client.
@@ -365,8 +302,7 @@ impl RemoteCentral {
         self.watchdog.heard(Instant::now());
         match told {
             CentralToMpirun::Step { took, view, .. } => {
-                self.began = true;
-                self.pending.retain(|(other, _)| !took.contains(other));
+                self.inputs.stored(took);
                 if let Some(view) = view {
                     self.view.clone_from(view);
                 }
