@@ -156,7 +156,7 @@ fn kill_again_and_again(mpirun: u32, count: usize, pauses: &Path, with_images: b
             kills.push(kill_time);
             let chosen = numbers.below(RANKS as u64) as usize;
             match with_images {
-                true => job.kill_with_images(chosen),
+                true => job.kill_with_images(&[chosen]),
                 false => kill(ranks[chosen], libc::SIGKILL),
             }
             // A recovery that takes longer is still measured, together with the next.

@@ -5,8 +5,11 @@
  * wildcards, one that may be cancelled, probes, a test loop, any-calls, some-calls.  All ranks also
  * take part in nonblocking collectives meanwhile.
  *
- *   orders [QUESTIONS per client [WORK per question [WORK per answer]]] */
+ *   orders [QUESTIONS per client [WORK per question [WORK per answer [GATE]]]]
+ *
+ * With GATE all wait at last until that file is there, however fast the machine is. */
 #include "check.h"
+#include <unistd.h>
 
 enum { QUESTION = 1, ANSWER, TOLD };
 
@@ -171,6 +174,17 @@ static void ask(struct answer *told)
     }
 }
 
+static void wait_for(const char *gate)
+{
+    for (int closed = 1; closed;) {
+        if (rank == 0) {
+            usleep(1000);
+            closed = access(gate, F_OK) != 0;
+        }
+        MPI_Bcast(&closed, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    }
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -192,6 +206,8 @@ int main(int argc, char **argv)
         ask(told);
     else
         serve(told);
+    if (argc > 4)
+        wait_for(argv[4]);
     MPI_Waitall(2, sum, MPI_STATUSES_IGNORE);
     CHECK(sums[0][0] == (long)size * (size - 1) / 2 && sums[0][1] == size && sums[1][0] == size - 1);
     if (rank) {

@@ -14,7 +14,7 @@ mod shown_status;
 pub mod wide_link;
 
 use crate::folder::place;
-use crate::processes::{eldest_of_each_rank, is_alive, wait_for};
+use crate::processes::{eldest_of_each_rank, ends, wait_for};
 use crate::skip::skipped;
 use crate::{Run, prefix};
 use std::fs;
@@ -400,7 +400,8 @@ impl Hosts {
         while let Some(pid) = waiting.pop() {
             waiting.extend(crate::processes::children(pid));
             let called = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            if called.trim_end() == name && !found.contains(&pid) && is_alive(pid) {
+            // One that ends may have a successor already.
+            if called.trim_end() == name && !found.contains(&pid) && !ends(pid) {
                 found.push(pid);
             }
         }
@@ -554,6 +555,11 @@ impl Hosts {
 
 impl Drop for Hosts {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // The job that the test had last.
+            let events = fs::read_to_string(self.folder.join("events")).unwrap_or_default();
+            println!("--- events\n{events}");
+        }
         self.hosts.clear();
         let _ = fs::remove_dir_all(&self.folder);
     }

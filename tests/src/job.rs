@@ -120,25 +120,25 @@ impl Job {
         self.called("rejoin-twin")
     }
 
-    /// Kills the images of a rank, and the rank.
+    /// Kills ranks and their images, all at once.
     ///
     /// # Panics
-    /// When the rank goes on although it is stopped.
-    pub fn kill_with_images(&self, rank: usize) {
+    /// When a rank goes on although it is stopped.
+    pub fn kill_with_images(&self, victims: &[usize]) {
         let of = |pids: Vec<u32>| {
-            pids.into_iter()
-                .filter(move |pid| rank_of(*pid) == Some(rank))
+            let is_victim = |pid: &u32| rank_of(*pid).is_some_and(|rank| victims.contains(&rank));
+            pids.into_iter().filter(is_victim).collect::<Vec<_>>()
         };
-        let ranks = of(self.ranks()).collect::<Vec<_>>();
+        let ranks = of(self.ranks());
         // The loss of an image makes a new one within a millisecond, unless the rank stands still.
+        ranks.iter().for_each(|pid| kill(*pid, libc::SIGSTOP));
         for pid in &ranks {
-            kill(*pid, libc::SIGSTOP);
             wait_for(Duration::from_secs(30), "a rank that stands still", || {
                 is_stopped(*pid) || !is_alive(*pid)
             });
         }
-        of(self.images()).for_each(|pid| kill(pid, libc::SIGKILL));
-        ranks.into_iter().for_each(|pid| kill(pid, libc::SIGKILL));
+        let images = of(self.images()).into_iter();
+        images.chain(ranks).for_each(|pid| kill(pid, libc::SIGKILL));
     }
 }
 

@@ -42,19 +42,23 @@ pub fn is_pending(pid: u32, signal: i32) -> bool {
     sets.into_iter().any(|set| set & (1 << (signal - 1)) != 0)
 }
 
-/// A process runs or sleeps: it is neither stopped nor about to end. The end takes a while on busy
-/// cores (proc_pid_stat(5)).
+/// A process runs or sleeps: it is neither stopped nor about to end.
 pub fn lives(pid: u32) -> bool {
+    state(pid) != 'T' && !ends(pid)
+}
+
+/// A process has ended, or is about to. The end takes a while on busy cores (proc_pid_stat(5)).
+pub fn ends(pid: u32) -> bool {
     const EXITING: u64 = 0x4;
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let tail = stat.rsplit_once(')').map_or("", |(_, tail)| tail);
     let fields: Vec<_> = tail.split_whitespace().collect();
     let (state, flags) = (fields.first(), fields.get(6).and_then(|f| f.parse().ok()));
     let (Some(state), Some(flags)) = (state, flags) else {
-        return false;
+        return true;
     };
     let flags: u64 = flags;
-    !"TZX".contains(state) && flags & EXITING == 0 && !is_pending(pid, libc::SIGKILL)
+    "ZX".contains(state) || flags & EXITING != 0 || is_pending(pid, libc::SIGKILL)
 }
 
 /// The children of a process.
@@ -137,6 +141,16 @@ pub fn all_gone(pids: &[u32], limit: Duration) -> Duration {
     wait_for(limit, &format!("the end of {pids:?}"), || {
         !pids.iter().any(|&p| is_alive(p))
     })
+}
+
+/// Waits until the parents of all these processes have taken note of their ends.
+///
+/// # Panics
+/// After `limit`.
+pub fn all_reaped(pids: &[u32], limit: Duration) {
+    wait_for(limit, &format!("the parents of {pids:?}"), || {
+        pids.iter().all(|&pid| state(pid) == 'X')
+    });
 }
 
 /// The state of a process, as in proc_pid_stat(5); `X` when it is not there.

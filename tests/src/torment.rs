@@ -79,7 +79,7 @@ fn torment(
         for _ in 0..count.min(victims.len()) {
             let victim = victims.swap_remove(numbers.below(victims.len() as u64) as usize);
             match rank_of(victim).filter(|_| with_images) {
-                Some(rank) => job.kill_with_images(rank),
+                Some(rank) => job.kill_with_images(&[rank]),
                 None => kill(victim, libc::SIGKILL),
             }
             killed += 1;
@@ -120,7 +120,9 @@ fn survives(case: &Case, plain: &Plain, seed: u64) -> u32 {
     println!("{what}");
     let (done, (all, sent)): (Finished, (Vec<u32>, u32)) = std::thread::scope(|scope| {
         let killer = scope.spawn(|| {
-            let job = Job::of(mpirun, case.name);
+            let Some(job) = Job::unless_over(mpirun, case.name) else {
+                return (Vec::new(), 0);
+            };
             let all = descendants(mpirun);
             let how = (&*events, case.with_images);
             let sent = torment(&job, mpirun, how, plain.done.took, &mut Numbers(seed));

@@ -144,9 +144,12 @@ fn ranks_that_share_memory_come_back_from_files_when_their_images_are_killed_too
     for rank in 0..RANKS {
         job.until_more(2, "\"level\":\"file\"");
         job.fresh_ranks(&mut seen);
-        job.job.kill_with_images(rank);
+        let before = job.counted("\"recovered\"");
+        job.job.kill_with_images(&[rank]);
+        wait_for(SOON, "a recovery", || {
+            job.counted("\"recovered\"") > before || !is_alive(job.child.id())
+        });
     }
-    job.until_more(1, "\"recovered\"");
     job.ends_well(3);
 }
 
@@ -170,10 +173,22 @@ fn memory_of_ranks_that_was_removed_since_is_made_anew() {
 #[test]
 fn files_that_were_made_anew_are_known_at_a_second_loss_before_a_checkpoint() {
     let folder = Folder::new("together-twice");
-    let seldom = ["--checkpoint-interval", "3"];
-    let job = Together::start_in(folder, ["together", "until"], &seldom);
+    let asked = [
+        "--checkpoint-interval",
+        "asked",
+        "--checkpoint-signal",
+        "USR1",
+    ];
+    let job = Together::start_in(folder, ["together", "until"], &asked);
     // The first checkpoint is that of the start.
-    job.until_more(2, "\"committed\"");
+    wait_for(SOON, "a checkpoint", || job.counted("\"committed\"") > 0);
+    wait_for(SOON, "both files", || {
+        job.memory().exists() && job.folder.join("gate.common").exists()
+    });
+    kill(job.child.id(), libc::SIGUSR1);
+    wait_for(SOON, "the second checkpoint", || {
+        job.counted("\"committed\"") > 1
+    });
     let committed = job.counted("\"committed\"");
     let mut seen = Vec::new();
     for turn in 0..RANKS {
@@ -274,7 +289,7 @@ fn bytes_that_no_rank_maps_stay_as_they_are() {
     job.recovers_from(job.job.ranks()[1]);
     job.until_more(3, "\"level\":\"file\"");
     let before = job.counted("\"recovered\"");
-    job.job.kill_with_images(2);
+    job.job.kill_with_images(&[2]);
     wait_for(SOON, "a recovery", || {
         job.counted("\"recovered\"") > before || !is_alive(job.child.id())
     });
@@ -318,8 +333,11 @@ fn map_as_foreigner(job: &Together) {
 fn memory_that_a_foreign_process_maps_too_ends_the_job_at_a_loss() {
     let job = Together::start("together-foreign", &[]);
     job.until_more(3, "\"committed\"");
+    let before = job.counted("shares writable memory");
     map_as_foreigner(&job);
-    job.until_more(1, "shares writable memory");
+    wait_for(SOON, "a refusal", || {
+        job.counted("shares writable memory") > before || !is_alive(job.child.id())
+    });
     let memory = job.memory();
     kill(job.job.ranks()[1], libc::SIGKILL);
     let (done, _folder) = job.end();

@@ -43,7 +43,7 @@ fn a_silent_host_is_noticed_by_each_detector_and_the_answer_is_the_same() {
         let mut hosts = hosts!(3);
         let undisturbed = Job::undisturbed(&hosts, &[]);
         // Without a detector, nothing but the patience ends the wait.
-        let limits = ["--host-lease", "2", "--host-patience", "4"];
+        let limits = ["--host-lease", "4", "--host-patience", "6"];
         let mut options = with(detector, &limits);
         options.extend(["--spare", "h3"]);
         let mut job = Job::jacobi(&hosts, &options);
@@ -65,7 +65,7 @@ fn a_lost_link_between_two_hosts_is_reported_once_and_ends_no_host() {
     for detector in ["star", "ring", "sporadic"] {
         println!("{detector}");
         let hosts = hosts!(3);
-        let layout = ["--host", "h1:2,h2:1,h3:1", "--host-lease", "1"];
+        let layout = ["--host", "h1:2,h2:1,h3:1", "--host-lease", "3"];
         let undisturbed = Job::undisturbed(&hosts, &layout);
         let mut job = Job::jacobi(&hosts, &with(detector, &layout));
         job.until("committed", 1);
@@ -74,7 +74,7 @@ fn a_lost_link_between_two_hosts_is_reported_once_and_ends_no_host() {
         let is_found = detector != "star";
         job.until("host-link-lost", usize::from(is_found));
         // Longer than a lease lasts.
-        std::thread::sleep(Duration::from_secs(3));
+        std::thread::sleep(Duration::from_secs(5));
         // A ring probes from another host since, which reaches the host. With a sporadic detector
         // both ends may have waited.
         let most = [0, 1, 2][usize::from(is_found) + usize::from(detector == "sporadic")];
@@ -109,7 +109,7 @@ fn the_ring_notices_two_neighbours_that_are_lost_at_once() {
     let layout = ["--host", "h1,h2,h3,h4"];
     let undisturbed = Job::undisturbed(&hosts, &layout);
     let images = images(&hosts);
-    let mut options: Vec<&str> = with("ring", &["--host-lease", "3"]);
+    let mut options: Vec<&str> = with("ring", &["--host-lease", "6"]);
     options.extend(layout);
     options.extend(["--images", &images]);
     let mut job = Job::jacobi(&hosts, &options);
@@ -126,12 +126,13 @@ fn the_ring_notices_two_neighbours_that_are_lost_at_once() {
 fn a_host_that_takes_in_ranks_joins_the_ring() {
     let mut hosts = hosts!(3);
     let undisturbed = Job::undisturbed(&hosts, &[]);
-    let options = with("ring", &["--host-lease", "2", "--spare", "h3"]);
+    let options = with("ring", &["--host-lease", "4", "--spare", "h3"]);
     let mut job = Job::jacobi(&hosts, &options);
     job.until_in_files(2);
     hosts.kill(2);
     job.until("recovered", 1);
-    job.until_in_files(4);
+    let next = job.epochs("host-replaced")[0] + 1;
+    job.until_committed("partner", next);
     hosts.kill(3);
     job.until("host-suspected", 2);
     job.until("recovered", 2);

@@ -29,11 +29,11 @@ fn a_rank_that_sends_once_and_computes_does_not_delay_its_peers() {
     for transport in TRANSPORTS {
         for how in ["send", "isend", "bcast"] {
             for ranks in [2, 4] {
-                let run = Run::new(ranks, program("first")).arg("1").arg("1");
+                let run = Run::new(ranks, program("first")).arg("1").arg("2");
                 let done = run.arg(how).env("REJOIN_TRANSPORT", transport).output();
                 let took = worst(&done);
                 let what = format!("{transport}, {how}, {ranks} ranks: {took} ms");
-                assert!(took < 300, "{what}\n{}", done.text());
+                assert!(took < 1000, "{what}\n{}", done.text());
             }
         }
     }

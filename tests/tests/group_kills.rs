@@ -94,7 +94,7 @@ fn server(recovery: &str) {
     enough(recovery, |groups, seed, most| {
         let mut job = Job::orders(&hosts, &options(recovery, groups), 8000);
         let killed = torment(&hosts, &mut job, "orders", seed, most);
-        job.one_order();
+        job.one_order(&hosts);
         killed
     });
 }

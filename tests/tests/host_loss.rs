@@ -109,6 +109,7 @@ fn ranks_that_continued_elsewhere_are_killed_and_lose_a_host_again() {
     assert_eq!(moved.len(), 2, "{moved:?}");
     kill(moved[0], libc::SIGKILL);
     job.until("lost", 1);
+    job.until("recovered", 2);
     job.until_in_files(6);
     hosts.kill(3);
     until_back(&mut job, 2, 3);
@@ -213,7 +214,8 @@ fn a_second_host_is_lost_after_new_copies_were_made() {
     job.until_in_files(2);
     hosts.kill(2);
     until_back(&mut job, 1, 1);
-    job.until_in_files(4);
+    let next = job.epochs("host-replaced")[0] + 1;
+    job.until_committed("partner", next);
     hosts.kill(3);
     until_back(&mut job, 2, 2);
     continued_from_copies(&job.end(), &undisturbed);

@@ -279,7 +279,8 @@ fn ranks_that_share_memory_and_talk_to_another_host_are_killed_again_and_again()
 #[test]
 fn ranks_end_with_their_local_manager() {
     let hosts = hosts!(2);
-    let mut job = Job::jacobi(&hosts, &[]);
+    // With files, the ranks would come back on the other host.
+    let mut job = Job::jacobi(&hosts, &["--images", "none"]);
     job.until("committed", 1);
     let manager = hosts.processes(2, "rejoin-local");
     assert_eq!(manager.len(), 1);

@@ -67,7 +67,7 @@ fn the_sender_comes_back_from_a_small_file() {
         assert!(length < MOST, "{name}: {length}");
     }
     for rank in [0, 1] {
-        job.kill_with_images(rank);
+        job.kill_with_images(&[rank]);
         let back = rank + 1;
         wait_for(LIMIT, "a recovery", || {
             count("\"recovered\"") == back || !job.goes_on()

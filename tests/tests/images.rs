@@ -101,9 +101,14 @@ impl Work {
         events.matches(text).count()
     }
 
-    /// Kills the images of a rank, and the rank.
-    fn kill_with_images(&self, rank: usize) {
-        self.job.kill_with_images(rank);
+    /// Kills ranks with their images. Returns the new processes of all ranks, when the job runs
+    /// again: another kill before that would be one loss with this one.
+    fn lose_with_images(&self, victims: &[usize], seen: &mut Vec<u32>) -> Vec<u32> {
+        let before = self.counted("\"recovered\"");
+        self.job.kill_with_images(victims);
+        let fresh = self.job.fresh_ranks(RANKS, seen);
+        self.until("a recovery", || self.counted("\"recovered\"") > before);
+        fresh
     }
 
     /// From here on it may end.
@@ -144,8 +149,7 @@ fn a_rank_that_is_killed_together_with_its_images_comes_back_again_and_again() {
     );
     let mut seen = work.job.ranks();
     for rank in [1, 0, 2, 1] {
-        work.kill_with_images(rank);
-        let fresh = work.job.fresh_ranks(RANKS, &mut seen);
+        let fresh = work.lose_with_images(&[rank], &mut seen);
         let back = fresh.into_iter().find(|pid| rank_of(*pid) == Some(rank));
         let back = back.expect("the rank from the file");
         if is_root() {
@@ -163,8 +167,7 @@ fn an_older_kernel_saves_and_restores_too() {
     work.until_files();
     let mut seen = work.job.ranks();
     for rank in [1, 0] {
-        work.kill_with_images(rank);
-        work.job.fresh_ranks(RANKS, &mut seen);
+        work.lose_with_images(&[rank], &mut seen);
     }
     work.ends_well("two kills on an old kernel", 2);
 }
@@ -188,8 +191,7 @@ fn a_rank_comes_back_again_and_again_from_compressed_files() {
     let work = Work::begin("compressed", &["back", "work"], &options);
     let mut seen = work.job.ranks();
     for rank in [2, 0] {
-        work.kill_with_images(rank);
-        work.job.fresh_ranks(RANKS, &mut seen);
+        work.lose_with_images(&[rank], &mut seen);
     }
     let images = work.folder.join("images");
     work.until("compressed files", || {
@@ -229,8 +231,7 @@ fn all_ranks_and_all_images_killed_at_once_come_back() {
     );
     let mut seen = work.job.ranks();
     for _ in 0..3 {
-        (0..RANKS).for_each(|rank| work.kill_with_images(rank));
-        work.job.fresh_ranks(RANKS, &mut seen);
+        work.lose_with_images(&[0, 1, 2], &mut seen);
     }
     work.ends_well("everything killed three times", 3);
 }
@@ -240,8 +241,7 @@ fn come_back(name: &str, command: &'static [&'static str]) {
     let work = Work::begin(name, command, &["--checkpoint-interval", "0.1"]);
     let mut seen = work.job.ranks();
     for rank in [0, 2, 1] {
-        work.kill_with_images(rank);
-        work.job.fresh_ranks(RANKS, &mut seen);
+        work.lose_with_images(&[rank], &mut seen);
     }
     work.ends_well("three kills of ranks with their images", 3);
 }
@@ -309,9 +309,7 @@ fn a_rank_that_dies_with_its_image_in_memory_goes_back_to_older_files() {
     std::fs::remove_file(&job).expect("the file");
     std::fs::rename(&aside, &job).expect("a folder");
     let mut seen = work.job.ranks();
-    work.kill_with_images(2);
-    work.job.fresh_ranks(RANKS, &mut seen);
-    work.until("the recovery", || work.counted("\"recovered\"") > 0);
+    work.lose_with_images(&[2], &mut seen);
     let events = std::fs::read_to_string(work.folder.join("events")).expect("events");
     let recovered = events.lines().find(|line| line.contains("\"recovered\""));
     let recovered = recovered.expect("a recovery");
@@ -320,8 +318,7 @@ fn a_rank_that_dies_with_its_image_in_memory_goes_back_to_older_files() {
     std::thread::sleep(Duration::from_millis(1100));
     kill(work.child.id(), libc::SIGUSR1);
     work.until("files again", || work.counted("\"level\":\"file\"") > 1);
-    work.kill_with_images(1);
-    work.job.fresh_ranks(RANKS, &mut seen);
+    work.lose_with_images(&[1], &mut seen);
     work.ends_well("a kill with an image that has no file", 2);
 }
 
@@ -331,8 +328,7 @@ fn output_is_committed_only_with_files() {
     let work = Work::begin("committed-output", &["back", "work"], &options);
     let mut seen = work.job.ranks();
     for rank in [0, 2] {
-        work.kill_with_images(rank);
-        work.job.fresh_ranks(RANKS, &mut seen);
+        work.lose_with_images(&[rank], &mut seen);
     }
     work.ends_well("kills while output is held", 2);
 }
@@ -352,7 +348,7 @@ fn a_damaged_image_is_refused_by_name_and_the_job_ends() {
         bytes[middle] ^= 1;
         std::fs::write(path, bytes).expect("a damaged image");
     }
-    work.kill_with_images(1);
+    work.job.kill_with_images(&[1]);
     let done = finish(work.child, LIMIT, "a damaged image");
     assert!(!done.output.status.success(), "{}", done.text());
     let text = done.stderr();
@@ -368,7 +364,7 @@ fn a_program_with_a_socket_has_images_in_memory_and_is_told_why() {
     let work = Work::start("socket", &["back", "socket"], &options);
     work.until("the first checkpoint", || work.job.has_checkpoint(RANKS));
     let mut seen = work.job.ranks();
-    std::thread::sleep(Duration::from_millis(500));
+    work.until("a refusal", || work.counted("\"not-stored\"") > 0);
     kill(seen[1], libc::SIGKILL);
     work.job.fresh_ranks(RANKS, &mut seen);
     let done = work.end("a program with a socket");
@@ -398,7 +394,10 @@ fn on_a_full_disk_the_files_before_stand_and_ranks_come_back_from_them() {
     let folder = Folder::new("full-disk");
     let gates = Folder::new("full-disk-gate");
     let (images, gate) = (folder.name("images"), gates.name("gate"));
+    let events = gates.name("events");
     let options = [
+        "--events",
+        &events,
         "--tag-output",
         "-n",
         "3",
@@ -425,7 +424,14 @@ fn on_a_full_disk_the_files_before_stand_and_ranks_come_back_from_them() {
     wait_for(SOON, "the first files", || {
         stored().len() >= RANKS || !is_alive(child.id())
     });
+    let counted = |text: &str| {
+        let events = std::fs::read_to_string(&events).unwrap_or_default();
+        events.matches(text).count()
+    };
     fill_disk(&disk.join("filler"));
+    wait_for(SOON, "a failure", || counted("\"not-stored\"") > 0);
+    // What failed has given its room back.
+    fill_disk(&disk.join("rest"));
     // What was being removed or completed at that moment.
     let mut before = Vec::new();
     wait_for(SOON, "files that stay", || {
@@ -436,11 +442,15 @@ fn on_a_full_disk_the_files_before_stand_and_ranks_come_back_from_them() {
     });
     let mut seen = job.ranks();
     for rank in [1, 0] {
-        job.kill_with_images(rank);
+        let recovered = counted("\"recovered\"");
+        job.kill_with_images(&[rank]);
         job.fresh_ranks(RANKS, &mut seen);
+        wait_for(SOON, "a recovery", || counted("\"recovered\"") > recovered);
     }
     assert_eq!(stored(), before, "the files before stand");
-    std::fs::remove_file(disk.join("filler")).expect("room again");
+    for filler in ["filler", "rest"] {
+        std::fs::remove_file(disk.join(filler)).expect("room again");
+    }
     wait_for(SOON, "newer files", || stored().last() > before.last());
     std::fs::write(&gate, "").expect("the gate");
     let done = finish(child, LIMIT, "a full disk");

@@ -25,12 +25,9 @@ const TIMES: usize = 3;
 /// is a group. Rank 0 is the server, and records nearly all determinants.
 fn orders(hosts: &Hosts, points: &Points, recovery: &str, more: &[&str]) -> HostJob {
     let usual = ["--recovery", recovery, "--log-group", "rank"];
-    let lasting = ["--max-restarts", "100", "--host-lease", "1"];
+    let lasting = ["--max-restarts", "100"];
     let options = [&usual[..], &lasting, more].concat();
-    let mut job = HostJob::start(hosts, &options, |run| {
-        let run = points.prepare(run, &POINTS).arg(program("orders"));
-        run.arg("12000").arg("100000")
-    });
+    let mut job = HostJob::orders_with(hosts, &options, 24_000, |run| points.prepare(run, &POINTS));
     job.until_in_files(1);
     job
 }
@@ -55,7 +52,7 @@ fn killed_at_each_point(recovery: &str, ranks: &[usize]) {
         job.until("recovered", recovered + 1);
         hosts.settle(&mut job, "orders");
     }
-    job.one_order();
+    job.one_order(&hosts);
 }
 
 #[test]
@@ -77,7 +74,7 @@ fn the_server_is_killed_while_its_determinants_are_stored_in_the_background() {
 fn lost_with_determinants(mut hosts: Hosts, recovery: &str) -> String {
     let points = Points::of(&hosts);
     // A rank that is to take an image waits until its determinants are stored, and sends nothing.
-    let no_more = ["--checkpoint-interval", "asked"];
+    let no_more = ["--checkpoint-interval", "asked", "--host-lease", "1"];
     let options = [&["--spare", "h3:4"][..], &no_more].concat();
     let mut job = orders(&hosts, &points, recovery, &options);
     hosts.take_files(&mut job);
@@ -90,7 +87,7 @@ fn lost_with_determinants(mut hosts: Hosts, recovery: &str) -> String {
     hosts.kill(1);
     points.release(asked);
     job.until("recovered", 1);
-    job.one_order()
+    job.one_order(&hosts)
 }
 
 #[test]
@@ -118,7 +115,7 @@ struct Long {
 
 /// Processor time after which a rank is killed for the first time: half of what the server and each
 /// client need in all.
-const FIRST: Duration = Duration::from_millis(900);
+const FIRST: Duration = Duration::from_millis(1800);
 /// A rank that replays needs most of that again. It is killed after so much.
 const IN_REPLAY: Duration = Duration::from_millis(60);
 
@@ -127,7 +124,7 @@ impl Long {
         let usual = ["-n", "4", "--spin", "0", "--checkpoint-interval", "asked"];
         let run = Run::raw(usual).arg("--max-restarts").arg("100");
         let run = run.arg("--recovery").arg(recovery).arg(program("orders"));
-        let run = run.arg("500").arg("4000000").arg("1500000");
+        let run = run.arg("1000").arg("4000000").arg("1500000");
         let child = run.start();
         let job = Job::of(child.id(), "orders");
         wait_for(LIMIT, "a checkpoint", || job.has_checkpoint(4));

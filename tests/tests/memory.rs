@@ -43,7 +43,7 @@ fn count(events: &str, what: &str) -> usize {
 
 #[test]
 fn images_are_given_up_and_the_job_says_so_and_goes_on() {
-    let done = rewrite("memory-short", &[], "3", |_, events| {
+    let done = rewrite("memory-short", &[], "6", |_, events| {
         let given_up = || count(events, "memory is short") > 0;
         wait_for(LIMIT, "an image that is given up", given_up);
         let before = count(events, "\"level\":\"memory\"");
@@ -59,7 +59,7 @@ fn images_are_given_up_and_the_job_says_so_and_goes_on() {
 #[test]
 fn images_that_are_also_in_files_leave_memory_and_ranks_come_back_from_the_files() {
     let options = ["--image-interval", "asked"];
-    let done = rewrite("memory-files", &options, "6", |job, events| {
+    let done = rewrite("memory-files", &options, "10", |job, events| {
         // The first checkpoint is in files. It is the newest until the next one.
         let in_files = || count(events, "\"level\":\"file\"") > 0;
         wait_for(LIMIT, "a checkpoint in files", in_files);

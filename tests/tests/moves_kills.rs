@@ -6,7 +6,7 @@
 use rejoin_tests::hosts::Hosts;
 use rejoin_tests::hosts::job::{Job, SOON};
 use rejoin_tests::hosts::moves::{LOADER, Migration, POINTS, Points, right};
-use rejoin_tests::processes::{kill, wait_for};
+use rejoin_tests::processes::{all_reaped, is_alive, is_stopped, kill, wait_for};
 use rejoin_tests::{Finished, hosts};
 use std::time::Instant;
 
@@ -80,8 +80,7 @@ impl Disturbed {
 
     /// Waits until the job has images of the present ranks.
     fn until_imaged(&mut self) {
-        let newest = self.job.committed("partner").last().copied().unwrap_or(0);
-        self.job.until_committed("partner", newest + 1);
+        self.hosts.take_files(&mut self.job);
     }
 
     /// The same, and that there are no files of the move, or of checkpoints before the newest of
@@ -161,7 +160,11 @@ fn ranks_are_killed(victim: usize) {
             let found = (1..=3).flat_map(|number| hosts.processes_of(number, NAME, victim));
             let found: Vec<u32> = found.collect();
             assert!(!found.is_empty(), "no rank {victim}");
-            found.into_iter().for_each(|pid| kill(pid, libc::SIGKILL));
+            found.iter().for_each(|pid| kill(*pid, libc::SIGKILL));
+            if at + 2 == ARRIVED {
+                // The loss is noticed before the arrival.
+                all_reaped(&found, SOON);
+            }
         });
         let has_arrived = ended.stdout().contains(": rank 1 has moved");
         // At the point before, the new process may be there before the end of the old one is seen:
@@ -217,7 +220,19 @@ fn the_loader_is_killed_at_each_point() {
                 // By the last point it may be the rank already.
                 !loaders.is_empty() || point == "move-restore-sent"
             });
-            loaders.into_iter().for_each(|pid| kill(pid, libc::SIGKILL));
+            for loader in loaders {
+                // Nor is it killed if it becomes the rank just now.
+                kill(loader, libc::SIGSTOP);
+                wait_for(SOON, "a loader that stands still", || {
+                    is_stopped(loader) || !is_alive(loader)
+                });
+                let name = std::fs::read_to_string(format!("/proc/{loader}/comm"));
+                let is_loader = name.is_ok_and(|name| name.trim() == LOADER);
+                kill(
+                    loader,
+                    [libc::SIGCONT, libc::SIGKILL][usize::from(is_loader)],
+                );
+            }
         });
         agrees(&ended);
         // Another loader has the files. By the last point, the rank itself may have been killed.

@@ -57,7 +57,7 @@ fn a_suspect_host_gets_no_ranks_while_another_has_room() {
     let command = health(&hosts);
     set_health(&hosts, 1, "sleep 60");
     let options = ["--spare", "h3,h4:2", "--health", &command];
-    let times = ["--health-interval", "0.2", "--health-timeout", "0.2"];
+    let times = ["--health-interval", "0.2", "--health-timeout", "5"];
     let mut job = Job::jacobi(&hosts, &[&options[..], &times].concat());
     job.until("committed", 1);
     // A host that gives no answer counts as before.

@@ -11,7 +11,7 @@ use rejoin_tests::processes::kill;
 const LOGS: [&str; 4] = ["--recovery", "receiver-log", "--host-lease", "1"];
 
 fn orders(hosts: &Hosts, way: &[&str]) -> Job {
-    Job::orders(hosts, &[&LOGS[..], way].concat(), 8000)
+    Job::orders(hosts, &[&LOGS[..], way].concat(), 24_000)
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn ranks_that_depend_on_what_a_lost_host_had_return_with_it() {
         std::thread::sleep(Duration::from_millis(300));
         hosts.kill(2);
         job.until("host-replaced", 1);
-        let said = job.one_order();
+        let said = job.one_order(&hosts);
         assert!(said.contains("that were lost with a host"), "{said}");
     }
 }
@@ -41,14 +41,13 @@ fn ranks_that_depend_on_what_a_lost_host_had_return_with_it() {
 #[test]
 fn clients_of_a_lost_host_return_alone() {
     let mut hosts = hosts!(3);
-    // The job lasts until it has written files twice.
-    let options = [&LOGS[..], &["--host", "h1:2,h2:2"]].concat();
-    let mut job = Job::orders(&hosts, &options, 24_000);
-    job.until_in_files(2);
+    let mut job = orders(&hosts, &["--host", "h1:2,h2:2"]);
+    job.until_in_files(1);
+    hosts.take_files(&mut job);
     hosts.kill(2);
     job.until("host-replaced", 1);
     job.until("recovered", 2);
-    job.one_order();
+    job.one_order(&hosts);
 }
 
 #[test]
@@ -64,7 +63,7 @@ fn a_lost_rank_loses_nothing_and_no_other_returns() {
         job.until("recovered", time);
     }
     let events = job.events("recovered");
-    let said = job.one_order();
+    let said = job.one_order(&hosts);
     assert!(!said.contains("were lost with a host"), "{said}");
     assert_eq!(events, 5);
 }
@@ -107,7 +106,8 @@ fn a_program_without_nondeterminism_has_no_orphans() {
     let mut hosts = hosts!(3);
     let undisturbed = Job::undisturbed(&hosts, &[]);
     let mut job = Job::jacobi_without_times(&hosts, &[&LOGS[..], &["--spare", "h3"]].concat());
-    job.until_in_files(2);
+    job.until_in_files(1);
+    hosts.take_files(&mut job);
     hosts.kill(2);
     job.until("recovered", 2);
     let done = job.end();

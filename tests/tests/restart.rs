@@ -102,9 +102,14 @@ fn a_rank_that_is_lost_before_the_first_checkpoint_after_a_restart_prints_once()
     let child = job.first(&[]).start();
     job.killed(child);
     job.interval = "3600";
-    let child = job.again(&[]).start();
-    wait_for(SOON, "rank 1", || rank_1(child.id()).is_some());
-    for _ in 0..2 {
+    let events = job.folder().name("events");
+    let child = job.again(&["--events", &events]).start();
+    for recovered in 1..=2 {
+        // A loss before that would be one with the one before.
+        wait_for(SOON, "a job that is back", || {
+            let events = std::fs::read_to_string(&events).unwrap_or_default();
+            events.matches("\"recovered\"").count() >= recovered
+        });
         // Time for some lines.
         std::thread::sleep(Duration::from_millis(500));
         let lost = rank_1(child.id()).expect("rank 1");
@@ -162,6 +167,7 @@ fn a_job_that_is_ended_by_a_signal_says_how_to_continue_it() {
     kill(child.id(), libc::SIGTERM);
     let done = finish(child, LIMIT, "a job that got SIGTERM");
     assert_eq!(done.output.status.code(), Some(143), "{}", done.text());
+    job.has_seen(&done.stdout());
     // The processes of the restarted job get signals, too.
     let child = job.again(&[]).start();
     let from = job.committed();

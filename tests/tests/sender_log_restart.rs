@@ -4,7 +4,7 @@
 
 use rejoin_tests::finish;
 use rejoin_tests::named_job::NamedJob;
-use rejoin_tests::processes::{descendants, kill, rank_of, wait_for};
+use rejoin_tests::processes::{descendants, eldest_of_each_rank, kill, rank_of, wait_for};
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -41,7 +41,8 @@ fn the_order_that_others_have_seen_outlives_all_processes() {
             &["4000", "100000"],
         );
         job.interval = "0.05";
-        let options = [&LOGS[..], &["--log-group", groups]].concat();
+        let files = ["--image-interval", "0.1"];
+        let options = [&LOGS[..], &["--log-group", groups], &files].concat();
         let child = job.first(&options).start();
         job.killed(child);
         let child = job.again(&options).start();
@@ -56,17 +57,26 @@ fn a_rank_of_a_restarted_job_comes_back_alone() {
     let mut job = NamedJob::gated("logs-killed-later", ["back", "work"]);
     let child = job.first(&LOGS).start();
     job.killed(child);
-    let child = job.again(&LOGS).start();
+    let events = job.folder().name("events");
+    let child = job
+        .again(&[&LOGS[..], &["--events", &events]].concat())
+        .start();
+    let recovered = || {
+        let events = std::fs::read_to_string(&events).unwrap_or_default();
+        events.matches("\"recovered\"").count()
+    };
     let of_rank = |rank| {
         let all = descendants(child.id()).into_iter();
         let is_it = |pid: &u32| rank_of(*pid) == Some(rank) && is_program(*pid);
-        all.filter(is_it).collect::<Vec<u32>>()
+        eldest_of_each_rank(all.filter(is_it).collect())
     };
     // Before all ranks are back, a loss makes all of them come back again.
     end_replays(&job);
     let others = of_rank(0);
-    let from = job.committed();
+    let before = recovered();
     kill(of_rank(1)[0], libc::SIGKILL);
+    wait_for(LIMIT, "rank 1", || recovered() > before);
+    let from = job.committed();
     wait_for(LIMIT, "a checkpoint", || job.committed() > from);
     kill(of_rank(1)[0], libc::SIGKILL);
     assert_eq!(of_rank(0), others, "rank 0 stands");

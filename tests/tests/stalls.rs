@@ -1,5 +1,6 @@
 //! Reports of long waits.
 
+use rejoin_tests::folder::Folder;
 use rejoin_tests::job::Job;
 use rejoin_tests::processes::wait_for;
 use rejoin_tests::tracee::{Stop, Tracee};
@@ -75,8 +76,10 @@ fn a_rank_outside_mpi_is_told_from_one_without_a_link() {
 /// A sender is stopped while it writes into the receiver's memory.
 #[test]
 fn a_wait_for_who_carries_a_part_of_a_message_names_it() {
+    let folder = Folder::new("stalls-giants");
     let run = Run::new(2, program("giants")).arg("48").arg("20");
-    let run = run.arg("turns").env("REJOIN_STALL_REPORT", "1");
+    let run = run.arg("turns").arg(folder.name("gate"));
+    let run = run.env("REJOIN_STALL_REPORT", "1");
     // Otherwise loads of lines decide whether messages go by single copy.
     let run = run.env("REJOIN_SINGLE_COPY_MIN", "131072");
     let mut child = run.start();
@@ -89,6 +92,7 @@ fn a_wait_for_who_carries_a_part_of_a_message_names_it() {
     let who = ("rank 0: ", "rank 1 on host");
     let reader = says(&mut child, vec![who]);
     drop(tracee);
+    std::fs::write(folder.join("gate"), "").expect("the gate");
     let status = child.wait().expect("its end");
     assert!(status.success(), "{status}");
     reader.join().expect("the reader");

@@ -33,11 +33,17 @@ impl Job {
         options.iter().fold(run, |run, option| run.arg(option))
     }
 
-    /// The job begins. It prints a line in each step, and needs at least two seconds.
+    /// The job begins. It prints a line in each step, and needs at least two seconds. It ends only
+    /// when it continues.
     fn first(&self, options: &[&str]) -> Run {
         let all = [options, &["--job-name", "night", "-n", "3"]].concat();
         let run = self.with_images(&all).arg(program("cg"));
-        WORK.iter().fold(run, |run, word| run.arg(word)).arg("2000")
+        let run = WORK.iter().fold(run, |run, word| run.arg(word));
+        run.arg("2000").arg(self.gate())
+    }
+
+    fn gate(&self) -> String {
+        self.folder.name("gate")
     }
 
     /// Whether a checkpoint is committed in files.
@@ -70,6 +76,7 @@ impl Job {
 
     /// The job continues to its end, and all lines were printed once.
     fn continues(mut self, options: &[&str]) {
+        std::fs::write(self.gate(), "").expect("the gate");
         let all = [options, &["--restart=night"]].concat();
         let done = self.with_images(&all).ok();
         self.printed += &done.stdout();
@@ -102,9 +109,9 @@ fn a_job_that_stops_at_a_time_and_continues_prints_each_line_once() {
         let mut job = Job::new(&format!("stop-at-{output}"));
         let begun = Instant::now();
         let done = job
-            .first(&["--stop-at", "+1s", "--output", output])
+            .first(&["--stop-at", "+2s", "--output", output])
             .output();
-        assert!(begun.elapsed() >= Duration::from_secs(1));
+        assert!(begun.elapsed() >= Duration::from_secs(2));
         job.stopped(&done);
         let says = "the time of --stop-at has come";
         assert!(done.stderr().contains(says), "{}", done.text());
@@ -161,7 +168,9 @@ fn ranks_and_the_central_manager_may_be_killed_while_a_job_stops() {
 
 /// A job whose ranks have a child, which no image can hold, after their first checkpoint.
 fn with_child(job: &Job, grace: &str) -> Child {
+    let events = job.folder.name("events");
     let options = ["--grace", grace, "--job-name", "night", "-n", "2"];
+    let options = [&options[..], &["--events", &events]].concat();
     let run = job.with_images(&options).arg(program("back"));
     let child = run.arg("child").arg(job.folder.join("gate")).start();
     job.computes();
@@ -188,6 +197,10 @@ fn without_a_checkpoint_within_the_grace_time_the_job_ends_and_the_one_before_st
 fn a_second_signal_ends_the_job_at_once() {
     let job = Job::new("grace-twice");
     let child = with_child(&job, "1h");
+    wait_for(SOON, "the stop", || {
+        let events = std::fs::read_to_string(job.folder.name("events"));
+        events.is_ok_and(|events| events.contains("\"stopping\""))
+    });
     std::thread::sleep(Duration::from_millis(500));
     kill(child.id(), libc::SIGTERM);
     let done = ends(child);
@@ -216,12 +229,13 @@ fn a_job_without_a_name_gets_one_if_it_stops() {
     let options = ["--stop-at", "+500ms", "-n", "1"];
     let run = job.with_images(&options).arg(program("cg"));
     let run = WORK.iter().fold(run, |run, word| run.arg(word));
-    let done = run.arg("2000").output();
+    let done = run.arg("2000").arg(job.gate()).output();
     assert_eq!(done.output.status.code(), STOPPED, "{}", done.text());
     let text = done.stderr();
     let name = text.split("--restart=cg-").nth(1);
     let name = name.and_then(|rest| rest.lines().next());
     let name = format!("--restart=cg-{}", name.expect("the name"));
+    std::fs::write(job.gate(), "").expect("the gate");
     job.with_images(&[&name]).ok();
 }
 

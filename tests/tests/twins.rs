@@ -238,7 +238,7 @@ fn orders_that_strike_while_a_call_gives_back_its_lock_are_taken() {
             (0..200).for_each(|_| drop(fresh_images(mpirun)));
             stop(&folder);
         });
-        let done = finish(child, LIMIT, case);
+        let done = finish(child, 4 * LIMIT, case);
         let through = done.stdout().matches("is through").count();
         assert_eq!(through, RANKS, "{}", done.stderr());
     });

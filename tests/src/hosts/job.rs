@@ -58,23 +58,53 @@ impl Job {
     }
 
     /// `orders`: each rank asks a server so many questions, and knows in which order it answered.
+    /// It waits for the permission to end.
     pub fn orders(hosts: &Hosts, options: &[&str], questions: u32) -> Job {
+        Job::orders_with(hosts, options, questions, |run| run)
+    }
+
+    /// `orders` whose run gets more before it is started.
+    pub fn orders_with(
+        hosts: &Hosts,
+        options: &[&str],
+        questions: u32,
+        more: impl FnOnce(Run) -> Run,
+    ) -> Job {
+        let gate = Job::gate(hosts);
         let questions = questions.to_string();
-        let run = |run: Run| run.arg(program("orders")).arg(questions).arg("100000");
-        Job::start(hosts, options, run)
+        Job::start(hosts, options, |run| {
+            let run = more(run).arg(program("orders")).arg(questions);
+            run.arg("100000").arg("0").arg(gate)
+        })
     }
 
     /// The end of `orders`, in which all have seen one order; what the job said.
     ///
     /// # Panics
     /// When they have not.
-    pub fn one_order(self) -> String {
+    pub fn one_order(mut self, hosts: &Hosts) -> String {
+        self.replays_are_over(hosts, "orders");
         let done = self.end();
         good(&done);
         let said = done.stdout();
         let told = "questions were answered in one order";
         assert!(said.contains(told), "{}", done.text());
         done.stderr()
+    }
+
+    /// All ranks are back, and have images that none of them takes in a replay: that would see the
+    /// gate too early.
+    ///
+    /// # Panics
+    /// When it does not come to that.
+    pub fn replays_are_over(&mut self, hosts: &Hosts, name: &str) {
+        hosts.settle(self, name);
+        for _ in 0..2 {
+            // Another rank may return meanwhile, since it depends on what was lost.
+            self.reaches("a checkpoint", || {
+                hosts.rejoin(&["checkpoint"]).status.success()
+            });
+        }
     }
 
     /// The file that a job of these hosts waits for before it ends.
