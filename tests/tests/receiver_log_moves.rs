@@ -38,6 +38,11 @@ fn a_rank_that_stays_is_killed_at_each_point_and_the_move_follows() {
 }
 
 #[test]
+fn the_loss_of_the_rank_is_noticed_before_its_arrival() {
+    receivers().lost_before_its_arrival();
+}
+
+#[test]
 fn long_messages_that_are_logged_go_along() {
     receivers().long_messages_go_along("400");
 }

@@ -64,6 +64,11 @@ fn the_central_manager_is_killed_at_each_point() {
 }
 
 #[test]
+fn the_loss_of_the_rank_is_noticed_before_its_arrival() {
+    senders().lost_before_its_arrival();
+}
+
+#[test]
 fn long_messages_that_are_retained_go_along() {
     senders().long_messages_go_along("150");
 }

@@ -141,8 +141,11 @@ impl LocalManager {
         let pipes = [ends.out.0, ends.err.0];
         self.outputs
             .begin(slot, incarnation, pipes, begun, &self.reactor)?;
-        // The files from which it was loaded.
-        self.unload(instance.rank);
+        // The files from which it was loaded. A move that was given up may have been followed by
+        // another one already.
+        if self.incoming.are_before(instance.rank, epoch) {
+            self.unload(instance.rank);
+        }
         self.told(slot, |rank, incarnation| {
             LocalInput::Spawned(rank, incarnation, pid)
         });

@@ -225,6 +225,43 @@ impl Logged {
         same_lines(job, &alone);
     }
 
+    /// The loss of the rank that moves is noticed before its new process has registered. When that
+    /// comes, the rank is back, and moves again.
+    ///
+    /// # Panics
+    /// When it is not so.
+    pub fn lost_before_its_arrival(&self) {
+        let [first, again] = ["move-restore-sent", "load-sent"];
+        let hosts = hosts!(3);
+        let alone = Job::undisturbed(&hosts, &[]);
+        let points = Points::of(&hosts);
+        let mut job = Job::jacobi_with(&hosts, &self.options(&["--spare", "h3:4"]), |run| {
+            points.prepare(run, &[first, again])
+        });
+        job.until_in_files(1);
+        for (from, to) in [(1, 3), (3, 1)].repeat(3) {
+            let lost = job.events("lost");
+            points.want(first);
+            let moves = Migration::start(&hosts, 1, &format!("h{to}")).comes_to(&points, first);
+            let managers = hosts.processes(to, "rejoin-local");
+            managers.iter().for_each(|pid| kill(*pid, libc::SIGSTOP));
+            let killed = hosts.processes_of(from, "jacobi", 1);
+            killed.iter().for_each(|pid| kill(*pid, libc::SIGKILL));
+            points.want(again);
+            points.release(first);
+            job.reaches(again, || points.is_reached(again));
+            assert_eq!(job.events("lost"), lost + 1);
+            managers.iter().for_each(|pid| kill(*pid, libc::SIGCONT));
+            points.release(again);
+            good(&moves.end());
+            hosts.settle(&mut job, "jacobi");
+            assert_eq!(hosts.places()[1], format!("h{to}"));
+            hosts.take_files(&mut job);
+        }
+        job.replays_are_over(&hosts, "jacobi");
+        same_lines(job, &alone);
+    }
+
     /// Messages of megabytes, which the log has in memory of the host.
     ///
     /// # Panics

@@ -58,6 +58,13 @@ impl IncomingRanks {
         incoming.is_some_and(|incoming| incoming.pending == Some(number))
     }
 
+    /// Whether all images of a rank that are here, or on their way, come before the one of this
+    /// number.
+    pub fn are_before(&self, rank: Rank, number: Epoch) -> bool {
+        let incoming = self.ranks.get(&rank);
+        incoming.is_none_or(|incoming| incoming.pending.max(incoming.latest) < Some(number))
+    }
+
     /// The images that are being copied or loaded: rank and number.
     pub fn all_pending(&self) -> impl Iterator<Item = (Rank, Epoch)> {
         let ranks = self.ranks.iter();
@@ -150,5 +157,21 @@ impl IncomingRanks {
             incarnation: number.0,
             index: rank.0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_of_a_later_move_stay_when_the_process_of_the_one_before_is_there() {
+        let mut incoming = IncomingRanks::default();
+        incoming.expect(Rank(1), Epoch(4));
+        incoming.give_up(Rank(1));
+        assert!(incoming.are_before(Rank(1), Epoch(5)));
+        incoming.expect(Rank(1), Epoch(6));
+        assert!(!incoming.are_before(Rank(1), Epoch(5)));
+        assert!(incoming.are_before(Rank(2), Epoch(5)));
     }
 }
