@@ -11,6 +11,15 @@ use std::time::{Duration, Instant};
 /// How often a command is looked at.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// What a command that fails means for the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterFailure {
+    /// They are ended, or not started.
+    Ends,
+    /// They run to their ends. All failures are named.
+    Continues,
+}
+
 /// A time by which commands have ended.
 pub struct Deadline {
     at: Instant,
@@ -47,13 +56,18 @@ impl Deadline {
     /// Runs commands at the same time. All must end well and in time. After the first that does
     /// not, the others are ended.
     pub fn run_all(&self, commands: &mut [Command]) -> Result<()> {
-        self.run_some(commands, commands.len())
+        self.run_some(commands, commands.len(), AfterFailure::Ends)
     }
 
     /// The same with so many commands at a time.
-    pub fn run_some(&self, commands: &mut [Command], at_once: usize) -> Result<()> {
+    pub fn run_some(
+        &self,
+        commands: &mut [Command],
+        at_once: usize,
+        after_failure: AfterFailure,
+    ) -> Result<()> {
         let mut running = Vec::new();
-        let signal = self.start_and_wait(commands, at_once, &mut running);
+        let signal = self.start_and_wait(commands, (at_once, after_failure), &mut running);
         for (child, _) in &mut running {
             end(child)?;
         }
@@ -69,10 +83,11 @@ impl Deadline {
     fn start_and_wait(
         &self,
         commands: &mut [Command],
-        at_once: usize,
+        (at_once, after_failure): (usize, AfterFailure),
         running: &mut Vec<(Child, String)>,
     ) -> Result<Option<i32>> {
         let mut waiting = commands.iter_mut();
+        let mut failed = Vec::new();
         loop {
             for command in waiting.by_ref().take(at_once - running.len()) {
                 command.stdin(Stdio::null()).process_group(0);
@@ -87,11 +102,14 @@ impl Deadline {
                     Some(status) => {
                         let ended = format!("{shown} ended with {status}");
                         running.swap_remove(at);
-                        ensure!(status.success(), ended);
+                        failed.extend((!status.success()).then_some(ended));
+                        let goes_on = failed.is_empty() || after_failure == AfterFailure::Continues;
+                        ensure!(goes_on, failed.join("; "));
                     }
                 }
             }
             let Some((_, shown)) = running.first() else {
+                ensure!(failed.is_empty(), failed.join("; "));
                 return Ok(None);
             };
             if let Ok(Some(signal)) = self.signals.read_signal() {
@@ -192,8 +210,22 @@ mod tests {
             command.args(["-c", script, name]).current_dir(&folder);
             command
         });
-        deadline.run_some(&mut commands, 2).expect("two at a time");
+        let ran = deadline.run_some(&mut commands, 2, AfterFailure::Ends);
+        ran.expect("two at a time");
         std::fs::remove_dir_all(folder).expect("the folder goes");
+    }
+
+    #[test]
+    fn others_run_to_their_ends_if_they_are_to() {
+        let deadline = Deadline::after(Duration::from_secs(60)).expect("a deadline");
+        let mark = std::env::temp_dir().join(format!("rejoin-others-{}", std::process::id()));
+        let mut last = Command::new("touch");
+        last.arg(&mark);
+        let mut commands = [Command::new("false"), last];
+        let error = deadline.run_some(&mut commands, 1, AfterFailure::Continues);
+        let error = error.expect_err("one fails").to_string();
+        assert!(error.contains("\"false\" ended with"), "{error}");
+        std::fs::remove_file(mark).expect("the last one has run");
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod public_types;
 mod setting;
 mod skipped;
 
+use crate::bounded::AfterFailure;
 use setting::{Setting, cargo};
 use skipped::Skipped;
 
@@ -296,7 +297,7 @@ fn units(c: &Setting) -> Result<()> {
     let mut binaries = binaries::build(c)?;
     // `models` runs these, at larger bounds.
     binaries.retain(|binary| !binary.is_model());
-    binaries::run(c, binaries, &[])?;
+    binaries::run(c, binaries, &[], AfterFailure::Ends)?;
     binaries::run_examples(c)
 }
 
@@ -308,7 +309,12 @@ fn models(c: &Setting) -> Result<()> {
     println!("bounds: {bounds} (larger ones: {MODELS}=full cargo xtask test --only models)");
     let mut binaries = binaries::build(c)?;
     binaries.retain(binaries::Binary::is_model);
-    binaries::run(c, binaries, &[(MODELS, &bounds)])
+    binaries::run(
+        c,
+        binaries,
+        &[(MODELS, bounds.as_ref())],
+        AfterFailure::Ends,
+    )
 }
 
 /// Two installations: the tests' own, with hooks that kill processes and cut links, and the one
@@ -347,20 +353,16 @@ fn instructions(c: &Setting) -> Result<()> {
 }
 
 fn programs(c: &Setting) -> Result<()> {
-    // One test at a time: each starts more ranks than there are cores. A file that fails does not
-    // hide what the files after it would show.
-    let mut command = cargo(
+    let binaries = binaries::build_programs(c)?;
+    let prefix = c.root.join("target/prefix");
+    // What one file shows does not hide what the others would.
+    let after_failure = AfterFailure::Continues;
+    binaries::run(
         c,
-        &[
-            "test",
-            "--no-fail-fast",
-            "--package",
-            "rejoin-tests",
-            "--",
-            "--test-threads=1",
-        ],
-    );
-    c.run(command.env("REJOIN_PREFIX", c.root.join("target/prefix")))
+        binaries,
+        &[("REJOIN_PREFIX", prefix.as_os_str())],
+        after_failure,
+    )
 }
 
 /// Runs a script of `tests/clients` with the installation that users make.

@@ -1,7 +1,8 @@
-//! The test binaries of the workspace: built once for the claims `units` and `models`, and run two
-//! at a time. Cargo runs one after the other, and a binary with one long test uses one core.
+//! The test binaries of the workspace: built once for the claims `units` and `models`, and once for
+//! `programs`, and run two at a time. Cargo runs one after the other. A binary with one long test
+//! uses one core, and end-to-end tests also wait.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -9,6 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use super::setting::{Setting, cargo};
+use crate::bounded::AfterFailure;
 
 /// What cargo builds for these claims. The end-to-end tests need an installation.
 const BUILD: [&str; 5] = [
@@ -19,8 +21,21 @@ const BUILD: [&str; 5] = [
     "--no-run",
 ];
 
+/// The end-to-end tests.
+const BUILD_PROGRAMS: [&str; 4] = ["test", "--package", "rejoin-tests", "--no-run"];
+
 /// Binaries that take longest: they start first, so that no core is idle in the end.
-const LONG: [&str; 17] = [
+const LONG: [&str; 27] = [
+    "host_loss",
+    "sender_log_hosts",
+    "receiver_log_moves",
+    "sender_log_moves",
+    "detectors",
+    "hosts",
+    "shared",
+    "threaded",
+    "moves_kills",
+    "group_kills",
     "model_recovery",
     "model_groups",
     "model_optimistic",
@@ -80,17 +95,9 @@ impl Binary {
     }
 }
 
-/// Builds all test binaries.
+/// Builds all test binaries but the end-to-end tests.
 pub fn build(c: &Setting) -> Result<Vec<Binary>> {
-    c.run(&mut unwinding(c, &BUILD))?;
-    // Now that all is built, cargo only names it.
-    let named = unwinding(c, &[&BUILD[..], &["--message-format=json"]].concat()).output()?;
-    ensure!(
-        named.status.success(),
-        "cargo does not name the test binaries: {}",
-        String::from_utf8_lossy(&named.stderr)
-    );
-    let found = parse(&String::from_utf8_lossy(&named.stdout))?;
+    let found = build_these(c, &BUILD)?;
     ensure!(
         found.iter().any(Binary::is_model) && !found.iter().all(Binary::is_model),
         "cargo names only {found:?}"
@@ -98,14 +105,38 @@ pub fn build(c: &Setting) -> Result<Vec<Binary>> {
     Ok(found)
 }
 
+/// Builds the end-to-end tests.
+pub fn build_programs(c: &Setting) -> Result<Vec<Binary>> {
+    let found = build_these(c, &BUILD_PROGRAMS)?;
+    ensure!(found.len() > 1, "cargo names only {found:?}");
+    Ok(found)
+}
+
+fn build_these(c: &Setting, what: &[&str]) -> Result<Vec<Binary>> {
+    c.run(&mut unwinding(c, what))?;
+    // Now that all is built, cargo only names it.
+    let named = unwinding(c, &[what, &["--message-format=json"]].concat()).output()?;
+    ensure!(
+        named.status.success(),
+        "cargo does not name the test binaries: {}",
+        String::from_utf8_lossy(&named.stderr)
+    );
+    parse(&String::from_utf8_lossy(&named.stdout))
+}
+
 /// Runs test binaries, two at a time, and the longest first.
-pub fn run(c: &Setting, mut binaries: Vec<Binary>, variables: &[(&str, &str)]) -> Result<()> {
+pub fn run(
+    c: &Setting,
+    mut binaries: Vec<Binary>,
+    variables: &[(&str, &OsStr)],
+    after_failure: AfterFailure,
+) -> Result<()> {
     binaries.sort_by_key(Binary::turn);
     let mut commands: Vec<_> = binaries.iter().map(Binary::command).collect();
     for command in &mut commands {
         command.envs(variables.iter().copied());
     }
-    c.run_pairs(&mut commands)
+    c.run_pairs(&mut commands, after_failure)
 }
 
 /// Runs the examples in the documentation, which are no binaries.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::skipped::Skipped;
-use crate::bounded::Deadline;
+use crate::bounded::{AfterFailure, Deadline};
 
 /// Data that claims share, and the time limit of one claim.
 pub struct Setting {
@@ -46,11 +46,11 @@ impl Setting {
     }
 
     /// Runs commands that use one core each, two at a time.
-    pub fn run_pairs(&self, commands: &mut [Command]) -> Result<()> {
+    pub fn run_pairs(&self, commands: &mut [Command], after_failure: AfterFailure) -> Result<()> {
         for command in commands.iter_mut() {
             self.skipped.tell(command);
         }
-        self.deadline.run_some(commands, 2)
+        self.deadline.run_some(commands, 2, after_failure)
     }
 }
 
