@@ -95,6 +95,10 @@ impl Deadline {
                 let child = child.with_context(|| format!("starting {command:?}"))?;
                 running.push((child, format!("{command:?}")));
             }
+            if running.is_empty() {
+                ensure!(failed.is_empty(), failed.join("; "));
+                return Ok(None);
+            }
             let mut at = 0;
             while let Some((child, shown)) = running.get_mut(at) {
                 match child.try_wait()? {
@@ -108,9 +112,9 @@ impl Deadline {
                     }
                 }
             }
+            // All may have ended, and others wait.
             let Some((_, shown)) = running.first() else {
-                ensure!(failed.is_empty(), failed.join("; "));
-                return Ok(None);
+                continue;
             };
             if let Ok(Some(signal)) = self.signals.read_signal() {
                 return Ok(Some(signal.ssi_signo as i32));
@@ -212,6 +216,13 @@ mod tests {
         });
         let ran = deadline.run_some(&mut commands, 2, AfterFailure::Ends);
         ran.expect("two at a time");
+        // Both of the first ones end before anybody looks.
+        let mut commands = ["true", "true", "touch"].map(Command::new);
+        let last = folder.join("last");
+        commands[2].arg(&last);
+        let ran = deadline.run_some(&mut commands, 2, AfterFailure::Ends);
+        ran.expect("all of them");
+        assert!(last.exists(), "the last one has not run");
         std::fs::remove_dir_all(folder).expect("the folder goes");
     }
 
