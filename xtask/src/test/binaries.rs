@@ -26,16 +26,16 @@ const BUILD_PROGRAMS: [&str; 4] = ["test", "--package", "rejoin-tests", "--no-ru
 
 /// Binaries that take longest: they start first, so that no core is idle in the end.
 const LONG: [&str; 27] = [
-    "host_loss",
-    "sender_log_hosts",
+    "logging_points",
+    "sender_log",
+    "restarted_programs",
     "receiver_log_moves",
+    "host_loss",
     "sender_log_moves",
+    "moves_programs",
     "detectors",
-    "hosts",
-    "shared",
-    "threaded",
-    "moves_kills",
-    "group_kills",
+    "sender_log_hosts",
+    "receiver_log",
     "model_recovery",
     "model_groups",
     "model_optimistic",
