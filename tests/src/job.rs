@@ -130,10 +130,10 @@ impl Job {
             pids.into_iter().filter(is_victim).collect::<Vec<_>>()
         };
         let ranks = of(self.ranks());
-        // The loss of an image makes a new one within a millisecond, unless the rank stands still.
+        // The loss of an image makes a new one within a millisecond, unless the rank is suspended.
         ranks.iter().for_each(|pid| kill(*pid, libc::SIGSTOP));
         for pid in &ranks {
-            wait_for(Duration::from_secs(30), "a rank that stands still", || {
+            wait_for(Duration::from_secs(30), "a rank that is suspended", || {
                 is_stopped(*pid) || !is_alive(*pid)
             });
         }

@@ -389,6 +389,18 @@ fn epochs(files: &[PathBuf]) -> Vec<u32> {
     all
 }
 
+/// The files when nothing is being removed or completed any more.
+fn files_that_stay(stored: impl Fn() -> Vec<u32>) -> Vec<u32> {
+    let mut before = Vec::new();
+    wait_for(SOON, "files that stay", || {
+        let now = stored();
+        std::thread::sleep(Duration::from_millis(300));
+        before = stored();
+        now == before && before.len() >= RANKS
+    });
+    before
+}
+
 #[test]
 fn on_a_full_disk_the_files_before_stand_and_ranks_come_back_from_them() {
     let folder = Folder::new("full-disk");
@@ -432,14 +444,7 @@ fn on_a_full_disk_the_files_before_stand_and_ranks_come_back_from_them() {
     wait_for(SOON, "a failure", || counted("\"not-stored\"") > 0);
     // What failed has given its room back.
     fill_disk(&disk.join("rest"));
-    // What was being removed or completed at that moment.
-    let mut before = Vec::new();
-    wait_for(SOON, "files that stay", || {
-        let now = stored();
-        std::thread::sleep(Duration::from_millis(300));
-        before = stored();
-        now == before && before.len() >= RANKS
-    });
+    let before = files_that_stay(stored);
     let mut seen = job.ranks();
     for rank in [1, 0] {
         let recovered = counted("\"recovered\"");

@@ -223,7 +223,7 @@ fn the_loader_is_killed_at_each_point() {
             for loader in loaders {
                 // Nor is it killed if it becomes the rank just now.
                 kill(loader, libc::SIGSTOP);
-                wait_for(SOON, "a loader that stands still", || {
+                wait_for(SOON, "a loader that is suspended", || {
                     is_stopped(loader) || !is_alive(loader)
                 });
                 let name = std::fs::read_to_string(format!("/proc/{loader}/comm"));

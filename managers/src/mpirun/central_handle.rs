@@ -226,7 +226,7 @@ impl CentralHandle {
         let Some(remote) = self.core.remote() else {
             return Ok(());
         };
-        let said: Vec<CentralInput> = remote.unheard().collect();
+        let said: Vec<CentralInput> = remote.to_repeat().collect();
         let clients: Vec<StatusRequest> = remote.clients().collect();
         remote.kill();
         self.core.remove_journal();

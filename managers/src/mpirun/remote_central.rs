@@ -205,8 +205,8 @@ impl RemoteCentral {
         self.asking.iter().copied()
     }
 
-    /// What it may not have heard, or not acknowledged.
-    pub fn unheard(&self) -> impl Iterator<Item = CentralInput> {
+    /// What its successor must hear, too.
+    pub fn to_repeat(&self) -> impl Iterator<Item = CentralInput> {
         let inputs = &self.inputs;
         inputs.of_hosts().chain(inputs.unacknowledged())
     }
