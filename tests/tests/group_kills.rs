@@ -9,6 +9,7 @@ use rejoin_tests::hosts::Hosts;
 use rejoin_tests::hosts::job::{Job, good, lines};
 use rejoin_tests::job::Numbers;
 use rejoin_tests::processes::{kill, state};
+use rejoin_tests::program;
 use rejoin_tests::torment::number;
 use std::time::Duration;
 
@@ -92,9 +93,13 @@ fn stencil(recovery: &str) {
 fn server(recovery: &str) {
     let hosts = hosts!(2);
     enough(recovery, |groups, seed, most| {
-        let mut job = Job::orders(&hosts, &options(recovery, groups), 8000);
+        // Without a gate: kills come while questions are asked.
+        let options = options(recovery, groups);
+        let mut job = Job::start(&hosts, &options, |run| {
+            run.arg(program("orders")).arg("8000").arg("100000")
+        });
         let killed = torment(&hosts, &mut job, "orders", seed, most);
-        job.one_order(&hosts);
+        job.ends_in_one_order();
         killed
     });
 }

@@ -120,7 +120,8 @@ impl Deadline {
                 return Ok(Some(signal.ssi_signo as i32));
             }
             if Instant::now() >= self.at {
-                bail!("{shown} had not ended after {:?}", self.limit);
+                failed.push(format!("{shown} had not ended after {:?}", self.limit));
+                bail!("{}", failed.join("; "));
             }
             std::thread::sleep(PAUSE);
         }

@@ -185,7 +185,11 @@ impl LocalManager {
                     }
                 }
                 ImageEvent::Running { pid } => self.arrived(slot, epoch, pid)?,
-                ImageEvent::Failed { why } => self.not_arrived(slot, why),
+                // A later order for the rank is not concerned.
+                ImageEvent::Failed { why } if self.restores.is_from(slot, epoch) => {
+                    self.not_arrived(slot, why);
+                }
+                ImageEvent::Failed { .. } => {}
                 ImageEvent::Lost { why } => self.image_lost(slot, epoch, &why),
             }
         }

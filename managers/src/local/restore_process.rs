@@ -22,6 +22,10 @@ impl LocalManager {
         let Some(slot) = self.slot(instance.rank) else {
             return Ok(());
         };
+        if !self.arrivals.came_with(instance.rank, epoch) {
+            // It comes back from a checkpoint. What is loaded is of a move that was given up.
+            self.unload(instance.rank);
+        }
         if self.lacks_moved_image(slot, instance, epoch)? || self.awaits_copy(instance, epoch)? {
             return Ok(());
         }
@@ -57,21 +61,17 @@ impl LocalManager {
         let (instance, epoch) = (restore.instance(), restore.epoch());
         let retires = restore.is_to_retire();
         drop(restore);
+        if retires {
+            // Its rank may be on its way here with a later image.
+            self.not_restored(slot, instance, "it is not needed any more".into());
+            self.told(slot, LocalInput::Retired);
+            return Ok(());
+        }
         let input = self.input_again(instance.rank, Some(epoch))?;
         let spared = self.images.spared_files(slot, epoch);
         match self.request_process(slot, instance, epoch, input, spared) {
-            Ok(restore) => {
-                self.restores.begin(slot, restore);
-                if retires {
-                    self.restores.retire(slot, instance.incarnation);
-                }
-            }
-            Err(why) => {
-                self.not_restored(slot, instance, why);
-                if retires {
-                    self.told(slot, LocalInput::Retired);
-                }
-            }
+            Ok(restore) => self.restores.begin(slot, restore),
+            Err(why) => self.not_restored(slot, instance, why),
         }
         Ok(())
     }
@@ -102,7 +102,10 @@ impl LocalManager {
             has_other_hosts: self.is_plan(ProcessStarter::has_other_hosts),
             ..RestoreRequest::default()
         };
-        let loader = self.incoming.take_loader(instance.rank, &self.reactor);
+        let is_its_own = self.incoming.are_before(instance.rank, epoch);
+        let loader = is_its_own
+            .then(|| self.incoming.take_loader(instance.rank, &self.reactor))
+            .flatten();
         self.images
             .restore(slot, epoch, &request, loader, &self.reactor)?;
         let bytes = self.images.restart_bytes(slot, epoch) + self.images.hashed_bytes(slot, epoch);

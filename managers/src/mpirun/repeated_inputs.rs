@@ -15,10 +15,10 @@ pub(super) struct RepeatedInputs {
     next: u64,
     /// Requests for moves that are not over, by their numbers. They are acknowledged before that.
     moves: BTreeMap<u64, CentralInput>,
-    /// The hosts that are lost.
+    /// What was said of hosts that are lost or have ended.
     last: BTreeMap<HostIndex, CentralInput>,
     /// The hosts whose managers called before central had stored that the job began. A central
-    /// manager that resumes a job waits for each host anyway.
+    /// manager that resumes a job counts a lease of each host from its own start.
     called: BTreeSet<HostIndex>,
 }
 

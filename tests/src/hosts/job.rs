@@ -84,6 +84,14 @@ impl Job {
     /// When they have not.
     pub fn one_order(mut self, hosts: &Hosts) -> String {
         self.replays_are_over(hosts, "orders");
+        self.ends_in_one_order()
+    }
+
+    /// The same without a gate.
+    ///
+    /// # Panics
+    /// When they have not.
+    pub fn ends_in_one_order(self) -> String {
         let done = self.end();
         good(&done);
         let said = done.stdout();
@@ -92,19 +100,29 @@ impl Job {
         done.stderr()
     }
 
-    /// All ranks are back, and have images that none of them takes in a replay: that would see the
-    /// gate too early.
+    /// All ranks are back, their replays have ended, and they have images since: a replay would see
+    /// the gate too early.
     ///
     /// # Panics
     /// When it does not come to that.
     pub fn replays_are_over(&mut self, hosts: &Hosts, name: &str) {
         hosts.settle(self, name);
-        for _ in 0..2 {
+        let image = |job: &mut Job| {
             // Another rank may return meanwhile, since it depends on what was lost.
-            self.reaches("a checkpoint", || {
+            job.reaches("a checkpoint", || {
                 hosts.rejoin(&["checkpoint"]).status.success()
             });
-        }
+        };
+        image(self);
+        // An image may be taken in a replay. That lasts no longer than what it repeats.
+        let events = std::fs::read_to_string(&self.events).unwrap_or_default();
+        let events = events
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        let repeated = events.filter_map(|event: Value| event["repeated_ns"].as_u64());
+        let longest = Duration::from_nanos(repeated.max().unwrap_or(0));
+        std::thread::sleep(longest.min(SOON));
+        image(self);
     }
 
     /// The file that a job of these hosts waits for before it ends.

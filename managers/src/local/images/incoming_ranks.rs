@@ -173,5 +173,13 @@ mod tests {
         incoming.expect(Rank(1), Epoch(6));
         assert!(!incoming.are_before(Rank(1), Epoch(5)));
         assert!(incoming.are_before(Rank(2), Epoch(5)));
+        let loaded = IncomingRank {
+            latest: Some(Epoch(8)),
+            ..IncomingRank::default()
+        };
+        incoming.ranks.insert(Rank(1), loaded);
+        assert!(incoming.are_before(Rank(1), Epoch(9)));
+        // A checkpoint that is older than what is loaded.
+        assert!(!incoming.are_before(Rank(1), Epoch(8)) && !incoming.are_before(Rank(1), Epoch(7)));
     }
 }
