@@ -11,7 +11,6 @@ mod public_types;
 mod setting;
 mod skipped;
 
-use crate::bounded::AfterFailure;
 use setting::{Setting, cargo};
 use skipped::Skipped;
 
@@ -297,7 +296,7 @@ fn units(c: &Setting) -> Result<()> {
     let mut binaries = binaries::build(c)?;
     // `models` runs these, at larger bounds.
     binaries.retain(|binary| !binary.is_model());
-    binaries::run(c, binaries, &[], AfterFailure::Ends)?;
+    binaries::run(c, binaries, &[])?;
     binaries::run_examples(c)
 }
 
@@ -309,12 +308,7 @@ fn models(c: &Setting) -> Result<()> {
     println!("bounds: {bounds} (larger ones: {MODELS}=full cargo xtask test --only models)");
     let mut binaries = binaries::build(c)?;
     binaries.retain(binaries::Binary::is_model);
-    binaries::run(
-        c,
-        binaries,
-        &[(MODELS, bounds.as_ref())],
-        AfterFailure::Ends,
-    )
+    binaries::run(c, binaries, &[(MODELS, bounds.as_ref())])
 }
 
 /// Two installations: the tests' own, with hooks that kill processes and cut links, and the one
@@ -355,14 +349,7 @@ fn instructions(c: &Setting) -> Result<()> {
 fn programs(c: &Setting) -> Result<()> {
     let binaries = binaries::build_programs(c)?;
     let prefix = c.root.join("target/prefix");
-    // What one file shows does not hide what the others would.
-    let after_failure = AfterFailure::Continues;
-    binaries::run(
-        c,
-        binaries,
-        &[("REJOIN_PREFIX", prefix.as_os_str())],
-        after_failure,
-    )
+    binaries::run_programs(c, &binaries, &[("REJOIN_PREFIX", prefix.as_os_str())])
 }
 
 /// Runs a script of `tests/clients` with the installation that users make.

@@ -1,6 +1,5 @@
 //! The test binaries of the workspace: built once for the claims `units` and `models`, and once for
-//! `programs`, and run two at a time. Cargo runs one after the other. A binary with one long test
-//! uses one core, and end-to-end tests also wait.
+//! `programs`. The first run two at a time: a binary with one long test uses one core.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -25,17 +24,7 @@ const BUILD: [&str; 5] = [
 const BUILD_PROGRAMS: [&str; 4] = ["test", "--package", "rejoin-tests", "--no-run"];
 
 /// Binaries that take longest: they start first, so that no core is idle in the end.
-const LONG: [&str; 27] = [
-    "logging_points",
-    "sender_log",
-    "restarted_programs",
-    "receiver_log_moves",
-    "host_loss",
-    "sender_log_moves",
-    "moves_programs",
-    "detectors",
-    "sender_log_hosts",
-    "receiver_log",
+const LONG: [&str; 17] = [
     "model_recovery",
     "model_groups",
     "model_optimistic",
@@ -125,18 +114,25 @@ fn build_these(c: &Setting, what: &[&str]) -> Result<Vec<Binary>> {
 }
 
 /// Runs test binaries, two at a time, and the longest first.
-pub fn run(
-    c: &Setting,
-    mut binaries: Vec<Binary>,
-    variables: &[(&str, &OsStr)],
-    after_failure: AfterFailure,
-) -> Result<()> {
+pub fn run(c: &Setting, mut binaries: Vec<Binary>, variables: &[(&str, &OsStr)]) -> Result<()> {
     binaries.sort_by_key(Binary::turn);
+    let mut commands = commands(&binaries, variables);
+    c.run_some(&mut commands, 2, AfterFailure::Ends)
+}
+
+/// Runs end-to-end tests, one file at a time: each starts more ranks than there are cores, and some
+/// look at all of the machine. What one shows does not hide what the others would.
+pub fn run_programs(c: &Setting, binaries: &[Binary], variables: &[(&str, &OsStr)]) -> Result<()> {
+    let mut commands = commands(binaries, variables);
+    c.run_some(&mut commands, 1, AfterFailure::Continues)
+}
+
+fn commands(binaries: &[Binary], variables: &[(&str, &OsStr)]) -> Vec<Command> {
     let mut commands: Vec<_> = binaries.iter().map(Binary::command).collect();
     for command in &mut commands {
         command.envs(variables.iter().copied());
     }
-    c.run_pairs(&mut commands, after_failure)
+    commands
 }
 
 /// Runs the examples in the documentation, which are no binaries.

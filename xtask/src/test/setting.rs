@@ -45,12 +45,17 @@ impl Setting {
         self.deadline.run_all(commands)
     }
 
-    /// Runs commands that use one core each, two at a time.
-    pub fn run_pairs(&self, commands: &mut [Command], after_failure: AfterFailure) -> Result<()> {
+    /// Runs commands, so many at a time.
+    pub fn run_some(
+        &self,
+        commands: &mut [Command],
+        at_once: usize,
+        after_failure: AfterFailure,
+    ) -> Result<()> {
         for command in commands.iter_mut() {
             self.skipped.tell(command);
         }
-        self.deadline.run_some(commands, 2, after_failure)
+        self.deadline.run_some(commands, at_once, after_failure)
     }
 }
 
