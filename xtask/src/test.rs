@@ -117,7 +117,7 @@ const CLAIMS: &[Claim] = &[
     Claim {
         name: "programs",
         what: "real programs run, and end cleanly when killed",
-        minutes: 40,
+        minutes: 70,
         run: programs,
     },
     Claim {
