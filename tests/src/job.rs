@@ -3,6 +3,7 @@
 use crate::processes::{
     children, eldest_of_each_rank, is_alive, is_stopped, kill, lives, rank_of, wait_for,
 };
+use std::path::Path;
 use std::time::Duration;
 
 /// Numbers from a seed (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
@@ -123,7 +124,7 @@ impl Job {
     /// Kills ranks and their images, all at once.
     ///
     /// # Panics
-    /// When a rank goes on although it is stopped.
+    /// When a rank is not suspended in time.
     pub fn kill_with_images(&self, victims: &[usize]) {
         let of = |pids: Vec<u32>| {
             let is_victim = |pid: &u32| rank_of(*pid).is_some_and(|rank| victims.contains(&rank));
@@ -140,6 +141,15 @@ impl Job {
         let images = of(self.images()).into_iter();
         images.chain(ranks).for_each(|pid| kill(pid, libc::SIGKILL));
     }
+}
+
+/// How often a file of events tells of something.
+pub fn happened(events: impl AsRef<Path>, kind: &str) -> usize {
+    let text = std::fs::read_to_string(events).unwrap_or_default();
+    let wanted = format!("\"event\":\"{kind}\"");
+    text.lines()
+        .filter(|l| l.replace(": ", ":").contains(&wanted))
+        .count()
 }
 
 /// How many ranks came back, by the messages of mpirun.

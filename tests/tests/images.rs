@@ -2,7 +2,7 @@
 
 use rejoin_image_format::{ImageHeader, SavedTable};
 use rejoin_tests::folder::Folder;
-use rejoin_tests::job::{Job, by_rank, times_back};
+use rejoin_tests::job::{Job, by_rank, happened, times_back};
 use rejoin_tests::processes::{is_alive, kill, rank_of, wait_for};
 use rejoin_tests::small_disk::{fill_disk, with_small_disk};
 use rejoin_tests::{Finished, Run, finish, prefix, program};
@@ -436,21 +436,19 @@ fn on_a_full_disk_the_files_before_stand_and_ranks_come_back_from_them() {
     wait_for(SOON, "the first files", || {
         stored().len() >= RANKS || !is_alive(child.id())
     });
-    let counted = |text: &str| {
-        let events = std::fs::read_to_string(&events).unwrap_or_default();
-        events.matches(text).count()
-    };
     fill_disk(&disk.join("filler"));
-    wait_for(SOON, "a failure", || counted("\"not-stored\"") > 0);
+    wait_for(SOON, "a failure", || happened(&events, "not-stored") > 0);
     // What failed has given its room back.
     fill_disk(&disk.join("rest"));
     let before = files_that_stay(stored);
     let mut seen = job.ranks();
     for rank in [1, 0] {
-        let recovered = counted("\"recovered\"");
+        let recovered = happened(&events, "recovered");
         job.kill_with_images(&[rank]);
         job.fresh_ranks(RANKS, &mut seen);
-        wait_for(SOON, "a recovery", || counted("\"recovered\"") > recovered);
+        wait_for(SOON, "a recovery", || {
+            happened(&events, "recovered") > recovered
+        });
     }
     assert_eq!(stored(), before, "the files before stand");
     for filler in ["filler", "rest"] {

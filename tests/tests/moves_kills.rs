@@ -228,10 +228,11 @@ fn the_loader_is_killed_at_each_point() {
                 });
                 let name = std::fs::read_to_string(format!("/proc/{loader}/comm"));
                 let is_loader = name.is_ok_and(|name| name.trim() == LOADER);
-                kill(
-                    loader,
-                    [libc::SIGCONT, libc::SIGKILL][usize::from(is_loader)],
-                );
+                let signal = match is_loader {
+                    true => libc::SIGKILL,
+                    false => libc::SIGCONT,
+                };
+                kill(loader, signal);
             }
         });
         agrees(&ended);

@@ -1,7 +1,7 @@
 //! Whole jobs that are restarted: every process is killed, and `mpirun --restart=NAME` continues
 //! from the files.
 
-use rejoin_tests::job::times_back;
+use rejoin_tests::job::{happened, times_back};
 use rejoin_tests::named_job::NamedJob;
 use rejoin_tests::processes::{descendants, kill, wait_for};
 use rejoin_tests::{Run, finish, program};
@@ -107,8 +107,7 @@ fn a_rank_that_is_lost_before_the_first_checkpoint_after_a_restart_prints_once()
     for recovered in 1..=2 {
         // A loss before that would be one with the one before.
         wait_for(SOON, "a job that is back", || {
-            let events = std::fs::read_to_string(&events).unwrap_or_default();
-            events.matches("\"recovered\"").count() >= recovered
+            happened(&events, "recovered") >= recovered
         });
         // Time for some lines.
         std::thread::sleep(Duration::from_millis(500));

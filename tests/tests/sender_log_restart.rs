@@ -3,6 +3,7 @@
 //! taken at different moments, and repeat what others have seen.
 
 use rejoin_tests::finish;
+use rejoin_tests::job::happened;
 use rejoin_tests::named_job::NamedJob;
 use rejoin_tests::processes::{descendants, eldest_of_each_rank, kill, rank_of, wait_for};
 use std::time::Duration;
@@ -61,10 +62,7 @@ fn a_rank_of_a_restarted_job_comes_back_alone() {
     let child = job
         .again(&[&LOGS[..], &["--events", &events]].concat())
         .start();
-    let recovered = || {
-        let events = std::fs::read_to_string(&events).unwrap_or_default();
-        events.matches("\"recovered\"").count()
-    };
+    let recovered = || happened(&events, "recovered");
     let of_rank = |rank| {
         let all = descendants(child.id()).into_iter();
         let is_it = |pid: &u32| rank_of(*pid) == Some(rank) && is_program(*pid);

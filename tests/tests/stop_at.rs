@@ -2,6 +2,7 @@
 //! continue: both runs together print what an undisturbed one prints.
 
 use rejoin_tests::folder::Folder;
+use rejoin_tests::job::happened;
 use rejoin_tests::processes::{kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, program};
 use std::process::Child;
@@ -197,10 +198,8 @@ fn without_a_checkpoint_within_the_grace_time_the_job_ends_and_the_one_before_st
 fn a_second_signal_ends_the_job_at_once() {
     let job = Job::new("grace-twice");
     let child = with_child(&job, "1h");
-    wait_for(SOON, "the stop", || {
-        let events = std::fs::read_to_string(job.folder.name("events"));
-        events.is_ok_and(|events| events.contains("\"stopping\""))
-    });
+    let events = job.folder.join("events");
+    wait_for(SOON, "the stop", || happened(&events, "stopping") > 0);
     std::thread::sleep(Duration::from_millis(500));
     kill(child.id(), libc::SIGTERM);
     let done = ends(child);

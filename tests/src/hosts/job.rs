@@ -1,6 +1,7 @@
 //! Jobs of `mpirun` over such hosts. Tests wait for their events.
 
 use super::Hosts;
+use crate::job::happened;
 use crate::processes::{children, kill, state};
 use crate::{Finished, Run, finish, program};
 use serde_json::Value;
@@ -297,15 +298,6 @@ impl Job {
         std::fs::write(&self.gate, "").expect("the gate");
         finish(self.child, Duration::from_secs(60), "a job over hosts")
     }
-}
-
-/// How often a file of events tells of something.
-fn happened(events: &Path, kind: &str) -> usize {
-    let text = std::fs::read_to_string(events).unwrap_or_default();
-    let wanted = format!("\"event\":\"{kind}\"");
-    text.lines()
-        .filter(|l| l.replace(": ", ":").contains(&wanted))
-        .count()
 }
 
 /// The checkpoints of those events that are meant.

@@ -177,7 +177,7 @@ impl Logged {
     }
 
     /// Something happens when a move comes to each of the points. Then the job is right, and ranks
-    /// move. `recovers`: how many ranks return for it.
+    /// move. `strike` returns the processes that it has killed. `recovers`: how many ranks return.
     ///
     /// # Panics
     /// When it is not so.

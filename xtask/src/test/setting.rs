@@ -39,10 +39,7 @@ impl Setting {
 
     /// Runs commands that use one core each at the same time.
     pub fn run_all(&self, commands: &mut [Command]) -> Result<()> {
-        for command in commands.iter_mut() {
-            self.skipped.tell(command);
-        }
-        self.deadline.run_all(commands)
+        self.run_some(commands, commands.len(), AfterFailure::Ends)
     }
 
     /// Runs commands, so many at a time.
